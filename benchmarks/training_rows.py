@@ -193,6 +193,8 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     yield "zero_copies", 1
     yield "order", USUAL_ORDER
     recompute = row["recompute"].partition("(")[0]
+    if name.startswith("torchtitan") and recompute in ("", "selective"):
+        recompute = "op"  # what its train_configs/llama3_8b.toml has, with which these runs were started
     if recompute and recompute != "minimal":  # MaxText's policy between none and selective
         yield "recompute", recompute
     if name.startswith("torchtitan") and tensor not in ("", "1") and "AsyncTP" not in features:

@@ -179,6 +179,8 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
     every, again = [costs.layer(sparse) for sparse in _kinds(model)], _every(plan)
     working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
+    if plan.recompute == "op":
+        working = max(0.0, *(layer.whole - layer.kept for layer in every))
     working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
     if stage == p - 1:
         inputs = 4 if model.head == "masked_lm" else 2

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from dse.plan.check_alternate import alternate
 from dse.plan.check_kernels import Rates, VectorPass
 from dse.plan.check_mesh import Axes, Mesh, group_s
 from dse.plan.problem import PlanProblem
@@ -277,6 +278,8 @@ class RankCosts:
         result.whole = kept + scores
         if plan.recompute.startswith("full"):
             result.again, result.kept = result.forward.total, 2 * self.between * self.model.hidden
+        elif plan.recompute == "op":
+            result.again, result.kept = alternate(self, sparse, result.forward.vector)
         else:
             result.again = forward if plan.recompute == "selective" else 0.0
             result.kept = kept if plan.recompute == "selective" else result.whole

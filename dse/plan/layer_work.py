@@ -10,9 +10,10 @@ from typing import get_args
 
 import numpy as np
 
+from dse.plan.alternate import remade
 from dse.plan.groups import Group, expert_groups, weight_groups
 from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
-from dse.plan.plan_arrays import SELECTIVE, Floats, Integers, PlanArrays
+from dse.plan.plan_arrays import ALTERNATE, SELECTIVE, Floats, Integers, PlanArrays
 from dse.plan.problem import PlanProblem
 from hardware.chips import ELEMENT_BYTES
 from hardware.network_arrays import collective_seconds, transfer_seconds
@@ -388,7 +389,11 @@ class RankWork:
         selective = self.plans.recompute == SELECTIVE
         norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
         kept = _total(work.kept) + own
-        whole = kept + scores
+        again, left = np.where(selective, core[0], forward), np.where(selective, kept, stream)
+        alternates = self.plans.recompute == ALTERNATE
+        if alternates.any():
+            other = remade(self, has_experts, vector[0])
+            again, left = np.where(alternates, other.again_s, again), np.where(alternates, other.kept_bytes, left)
         return LayerWork(
             linear=linear,
             attention=core,
@@ -396,9 +401,9 @@ class RankWork:
             tensor=(tensor[0], tensor[1]),
             context=context,
             expert=exchange,
-            recompute=np.where(selective, core[0], forward),
-            kept_bytes=np.where(selective, kept, stream),
-            whole_bytes=whole,
+            recompute=again,
+            kept_bytes=left,
+            whole_bytes=kept + scores,
             parameters=weights + shared + norms,
             expert_parameters=expert,
         )

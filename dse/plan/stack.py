@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from dse.plan.training_plan import RECOMPUTE_WORDS
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
 from hardware.inputs import choose, validate
@@ -36,6 +37,20 @@ class Bytes(StrictModel):
     source: Source
 
 
+class Recomputations(StrictModel):
+    """Modes of recomputation that are tried where a plan leaves it open, each once."""
+
+    value: Annotated[tuple[Annotated[str, Field(pattern=f"^({RECOMPUTE_WORDS.pattern})$")], ...], Field(min_length=1)]
+    source: Source
+
+    @field_validator("value")
+    @classmethod
+    def _has_each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("must name each mode once")
+        return value
+
+
 class AttentionKernel(StrictModel):
     """Whether attention keeps its scores."""
 
@@ -54,6 +69,7 @@ class Stack(StrictModel):
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel beside the core of attention.
         overlaps_expert: whether tokens travel to experts and back beside the compute of another microbatch.
+        recomputations: modes of recomputation that the framework has.
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
         moment_bytes: of optimizer_bytes, those of both moments.
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
@@ -75,6 +91,10 @@ class Stack(StrictModel):
     )
     overlaps_expert: Choice = Choice(
         value=False, source="an exchange waits for the router and experts for the exchange"
+    )
+    recomputations: Recomputations = Recomputations(
+        value=("none", "selective", "full", "full/2", "full/4", "full/8"),
+        source="Megatron-LM: --recompute-granularity selective and full, --recompute-method block",
     )
     weight_bytes: Bytes
     gradient_bytes: Bytes

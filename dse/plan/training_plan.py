@@ -18,7 +18,7 @@ from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, fail, nearest, shown
 
 Schedule = Literal["1f1b", "gpipe"]
-RECOMPUTE_WORDS = re.compile(r"none|selective|full|full/([2-9]|[1-9][0-9]{1,2})")
+RECOMPUTE_WORDS = re.compile(r"none|selective|op|full|full/([2-9]|[1-9][0-9]{1,2})")
 """``full/2``: every second layer."""
 
 AXES = ("tensor", "context", "data", "pipeline")
@@ -59,8 +59,9 @@ class TrainingPlan:
         schedule: of the microbatches; ``gpipe`` runs all forward passes first.
         zero: what replicas share out: nothing, optimizer state, gradients too, weights too (Rajbhandari et al. 2020).
         microbatch: samples of a replica that pass the pipeline together.
-        recompute: what backward passes make again: nothing, the core of attention, whole layers, or (``full/k``)
-            the first of every k layers of a stage.
+        recompute: what backward passes make again: nothing, the core of attention, all but attention and every second
+            matrix product (``op``, as torchtitan's option of this name), whole layers, or (``full/k``) the first of
+            every k layers of a stage.
         precision: of the operands of linear layers.
         zero_copies: sets of replicas that each have the whole of what ``zero`` shares out: hybrid sharding (Zhang et
             al., MiCS, 2022; FSDP's replicate dimension). Neighbouring replicas share.
@@ -236,8 +237,8 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
     if key == "recompute":
         if isinstance(value, str) and RECOMPUTE_WORDS.fullmatch(value):
             return None
-        rule = "must be none, selective, full, or full/K with K from 2 to 999: every K-th layer"
-        return Fault(where, key, word, rule, nearest(word, ("none", "selective", "full", "full/2")))
+        rule = "must be none, selective, op, full, or full/K with K from 2 to 999: every K-th layer"
+        return Fault(where, key, word, rule, nearest(word, ("none", "selective", "op", "full", "full/2")))
     if key == "order":
         if value in ORDERS:
             return None

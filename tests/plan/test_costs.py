@@ -10,11 +10,12 @@ import pytest
 from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs, stages_of
 from dse.plan.check_mesh import Mesh
-from dse.plan.evaluate import evaluate
+from dse.plan.evaluate import evaluate, kernels_of
 from dse.plan.groups import expert_groups
 from dse.plan.model import Transformer
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search.vocabulary import all_plans
+from dse.plan.stack import Recomputations, stack
 from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER
 from hardware.network import Network
 from hardware.network_arrays import collective_seconds, transfer_seconds
@@ -35,7 +36,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("software", [GENERIC, OLD], ids=["overlapping", "not"])
+TITAN = stack("torchtitan-2024")
+ALTERNATING = {"value": ("op",), "source": "every second product alone"}
+OLD_ALTERNATING = OLD.model_copy(update={"recomputations": Recomputations(**ALTERNATING)})
+
+
+@pytest.mark.parametrize(
+    "software", [GENERIC, OLD, TITAN, OLD_ALTERNATING], ids=["overlapping", "not", "torchtitan", "unfused"]
+)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_arrays_cost_what_the_checker_finds_for_each_plan(case, software):
     model, on, devices, batch, precision = case
@@ -263,6 +271,59 @@ def test_every_kth_layer_is_made_again_for_any_k():
     assert illegal(posed, plan(recompute="full/33")) == [
         "recompute must be every k-th layer with k up to the layers (32)"
     ]
+
+
+MADE_AGAIN = {
+    # torchtitan's Llama: wq, wv, w1 and attention are kept; wk, wo and w3 are made again; w2 is read by nothing.
+    "llama3-8b": ((4096, 1024, 4096, 14336), [(1024, 4096), (4096, 4096), (14336, 4096)]),
+    # DeepSeek's attention without a query rank: wq, wkv_b, w1; wkv_a, wo and w3 are made again.
+    "latent": ((768, 1024, 512, 1536), [(160, 512), (512, 512), (1536, 512)]),
+}
+
+
+@pytest.mark.parametrize("name", MADE_AGAIN)
+def test_every_second_product_is_made_again_as_in_torchtitan(name):
+    """pytorch/torchtitan, selective_ac_option = "op": every second mm is made again, and attention is kept."""
+    outputs, products = MADE_AGAIN[name]
+    latent = {"query_rank": 0, "key_value_rank": 128, "rotary_width": 32}
+    sizes = {"layers": 32, "hidden": 512, "heads": 8, "vocabulary": 32000, "sequence": 2048, "feed_forward": 1536}
+    model = name
+    if name == "latent":
+        model = Transformer(name=name, **sizes, head_width=96, value_width=64, latent=latent, normalisation="rms_norm")
+    posed = problem(model, devices=1, batch=1, sequence=2048)
+    none, op = (plan_costs(posed, plan(recompute=mode)) for mode in ("none", "op"))
+    heads, h = posed.model.heads, posed.model.hidden
+    # The layer's input, kept outputs of 2 bytes, and the logarithms of softmax's sums, of 4 bytes a head.
+    expected = 2048 * (2 * h + 2 * sum(outputs) + 4 * heads) * posed.model.layers
+    assert op.memory["activations"] == pytest.approx(expected)
+    rates, layers = kernels_of(posed, "bf16"), posed.model.layers
+    seconds = sum(float(rates.product_s(np.array([2048.0]), n, k, False)[0][0]) for n, k in products)
+    # Of the vector work of a forward pass all but the last addition, and nothing of the embedding and the loss.
+    addition = 6 * 2048 * h / (posed.system.chip.hbm_bytes_per_s * 0.8)
+    vector = (op.time_s["recompute"] / layers - seconds + addition) * layers
+    assert 0.25 * none.time_s["vector"] < vector < 0.5 * none.time_s["vector"]
+    assert op.memory["working"] - none.memory["working"] == pytest.approx(
+        (none.memory["activations"] - op.memory["activations"]) / layers
+    )
+
+
+def test_the_results_of_collectives_are_kept_with_every_second_product():
+    """torchtitan's list has reduce_scatter_tensor and all_to_all_single."""
+
+    def costs(posed, recompute, **mesh):
+        return plan_costs(posed, plan(**mesh, recompute=recompute))
+
+    posed, cut = problem("llama3-8b", devices=4, batch=1), {"tensor": 4, "sequence_parallel": True}
+    op = costs(posed, "op", **cut)
+    assert op.time_s["tensor"] == costs(posed, "none", **cut).time_s["tensor"]
+    # The input, wq, wv, the context, w1, and what attention's reduce-scatter gives; wo itself is not made again.
+    layer = 2048 * (4 * 4096 + 1024 + 14336) / 4 * 2 + 2048 * 4 * 32 / 4
+    assert op.memory["activations"] == pytest.approx(layer * 32)
+    sparse, spread = problem("mixtral-8x7b", devices=8, batch=8), {"expert": 8, "data": 8}
+    op = costs(sparse, "op", **spread)
+    assert op.time_s["expert"] == costs(sparse, "full", **spread).time_s["expert"]
+    # Of experts, what comes to them and what comes back: two of eight for each token.
+    assert op.memory["activations"] == pytest.approx(2048 * (2 * (3 * 4096 + 1024) + 4 * 32 + 2 * 2 * 2 * 4096) * 32)
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"])

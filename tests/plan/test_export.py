@@ -20,6 +20,7 @@ PLANS = {
     "wide": WIDE,
     "distributed optimizer": WIDE | {"zero": 1, "recompute": "selective", "precision": "bf16"},
     "gradients": WIDE | {"zero": 2, "interleave": 1, "recompute": "none"},
+    "every second product": WIDE | {"zero": 2, "recompute": "op"},
     "every fourth layer": WIDE | {"zero": 2, "recompute": "full/4"},
     "not cut": WIDE | {"zero": 0, "sequence_parallel": False, "interleave": 1},
     "replicas": {"data": 32, "microbatch": 2, "zero": 3},
@@ -112,7 +113,7 @@ def torchtitan(text, posed):
         "zero_copies": mesh["data_parallel_replicate_degree"] if sharded > 1 else 1,
         "zero": 0 if sharded == 1 else {"always": 3, "never": 2}[mesh["fsdp_reshard_after_forward"]],
         "microbatch": mesh.get("pipeline_parallel_microbatch_size", training["local_batch_size"]),
-        "recompute": mode if option in ("", "op") else f"full/{option}",
+        "recompute": {"": mode, "op": "op"}.get(option, f"full/{option}"),
         "precision": kinds[document["model"]["converters"][0]] if "model" in document else "bf16",
     }
 
@@ -184,6 +185,7 @@ def test_each_framework_gets_what_it_can_express():
         "wide": ["megatron.args", "torchtitan.toml", "maxtext.yml"],
         "distributed optimizer": ["megatron.args"],
         "gradients": ["megatron.args", "torchtitan.toml"],
+        "every second product": ["torchtitan.toml"],
         "every fourth layer": ["megatron.args", "torchtitan.toml"],
         "not cut": ["megatron.args"],
         "replicas": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
@@ -215,6 +217,11 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
     ("values", "lines"),
     [
         ({"data": 32, "gradients": "fp8"}, {"deepspeed.json": "gradients or gradient_transfer of 8 bits"}),
+        (
+            {"data": 32, "zero": 3, "recompute": "selective"},
+            {"torchtitan.toml": "recompute=selective: it keeps every second product with recompute=op"},
+        ),
+        ({"data": 32, "zero": 3, "recompute": "op"}, {"megatron.args": "recompute=op"}),
         ({"data": 32, "gradient_transfer": "fp8"}, {"deepspeed.json": "gradients or gradient_transfer of 8 bits"}),
         (
             {"data": 16, "context": 2},

@@ -25,7 +25,7 @@ BAD = {
     "replica": ("data=8,microbatch=16", "data · microbatch must divide the batch (64) (did you mean 8?)"),
     "experts": ("expert=2", "expert: 2: must divide the experts (1) (did you mean 1?)"),
     "key": ("tensr=2", "tensr: no key of a plan; known: tensor"),
-    "word": ("recompute=ful", "recompute: ful: must be none, selective, full, or full/K with K from 2 to 999"),
+    "word": ("recompute=ful", "recompute: ful: must be none, selective, op, full, or full/K with K from 2 to 999"),
     "every": ("recompute=full/64", "recompute: full/64: must be every k-th layer with k up to the layers (32)"),
     "copies": ("data=4,zero_copies=8,tensor=2", "zero_copies: 8: must divide data (4) (did you mean 4?)"),
     "no copies": ("zero=0,zero_copies=2", "zero_copies: 2: must be 1 with zero=0"),

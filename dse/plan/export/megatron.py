@@ -17,7 +17,8 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
 
     Raises:
         NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, recomputation of
-            unequal parts of chunks, or precisions of state and overlaps that it ties to each other.
+            every second product or of unequal parts of chunks, or precisions of state and overlaps that it ties to
+            each other.
     """
     layers, chunks = problem.model.layers, plan.pipeline * plan.interleave * _every(plan)
     refuse(
@@ -27,6 +28,7 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
             not any(is_ordered_as(plan, order) for order in (USUAL_ORDER, PIPELINE_INSIDE)),
             f"order={plan.order}",
         ),
+        (plan.recompute == "op", "recompute=op"),
         (_every(plan) > 1 and not has_equal_stages(plan), f"recompute={plan.recompute} of unequal stages"),
         (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} of unequal chunks"),
     )

@@ -18,8 +18,8 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
 
     Raises:
         NotExpressibleError: the plan has what torchtitan lacks: ZeRO 1, tensor parallelism without sequence
-            parallelism, other precisions than bf16, fp8 and mxfp8, state of mixed precisions, or overlaps that FSDP2
-            decides.
+            parallelism, recomputation of attention alone, other precisions than bf16, fp8 and mxfp8, state of mixed
+            precisions, or overlaps that FSDP2 decides.
     """
     _refuse_what_it_lacks(problem, plan)
     replicas = problem.global_batch // plan.data
@@ -47,9 +47,10 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
             f"pipeline_parallel_layers_per_stage = {math.ceil(problem.model.layers / plan.pipeline / plan.interleave)}",
         ]
     mode, _, period = plan.recompute.partition("/")
-    lines += ["", "[activation_checkpoint]", f'mode = "{"selective" if period else mode}"']
-    if period or mode == "selective":
-        lines.append(f'selective_ac_option = "{period or "op"}"')
+    option = period or ("op" if mode == "op" else "")
+    lines += ["", "[activation_checkpoint]", f'mode = "{"selective" if option else mode}"']
+    if option:
+        lines.append(f'selective_ac_option = "{option}"')
     if plan.overlap_tensor != AS_STACK:
         lines += ["", "[experimental]", f"enable_async_tensor_parallel = {str(plan.overlap_tensor == 'yes').lower()}"]
     if plan.precision in _CONVERTERS:
@@ -73,6 +74,7 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
+        (plan.recompute == "selective", "recompute=selective: it keeps every second product with recompute=op"),
         (has_odd_stage, f"recompute={plan.recompute} of stages of {' and '.join(map(str, sizes))} layers"),
         (plan.precision not in ("bf16", *_CONVERTERS), f"precision={plan.precision}"),
         (len(state) > 1, "weights, gradients and moments of other precisions than each other's"),
