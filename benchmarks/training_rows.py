@@ -199,6 +199,8 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
         yield "recompute", recompute
     if name.startswith("torchtitan") and tensor not in ("", "1") and "AsyncTP" not in features:
         yield "overlap_tensor", "no"
+    if name.startswith("torchtitan-h200"):
+        yield "cross_entropy", "fused"  # of June 2025 and compiled (pull request 1033)
     if "TP overlap off" in row["note"]:
         yield "overlap_tensor", "no"
     if "fp8 all-gather" in features:

@@ -184,7 +184,8 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
     if stage == p - 1:
         inputs = 4 if model.head == "masked_lm" else 2
-        working += 4 * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
+        held = 4 if costs.fuses_loss else 12 if costs.t == 1 else 16
+        working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     saved = sum(layer.whole - layer.kept for layer in layers[::again])
     return {
         "weights": state.weights * share(3),

@@ -110,6 +110,12 @@ class RankCosts:
         self.shared_columns = 0 if experts is None else -(-experts.shared * experts.width // plan.tensor)
         self.microbatches = math.ceil(problem.global_batch / (plan.data * plan.microbatch))
 
+    @property
+    def fuses_loss(self) -> bool:
+        """Whether the cross entropy is one kernel."""
+        word = self.plan.cross_entropy
+        return (self.stack.cross_entropy.value if word == "stack" else word) == "fused"
+
     def collective(self, kind: CollectiveKind, size: float, axes: Axes) -> float:
         """Seconds over a group of ranks, at the sustained share of the links."""
         return group_s(self.network, kind, size / self.stack.link.value, axes)
@@ -305,7 +311,8 @@ class RankCosts:
         """By pass."""
         words, h = self.model.vocabulary / self.t, self.model.hidden
         products = [self.product_s(self.tokens, words, float(h), False)]
-        loss = VectorPass(self.tokens * words, words, 10, 6, ("cross_entropy",), ("cross_entropy_backward",))
+        there, back = (10, 6) if self.fuses_loss else (14, 22)
+        loss = VectorPass(self.tokens * words, words, there, back, ("cross_entropy",), ("cross_entropy_backward",))
         passes = [loss, self._norm(self.between * h)]
         if self.model.head == "masked_lm":
             products.append(self.product_s(self.between, float(h), float(h), False))

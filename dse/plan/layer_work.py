@@ -20,6 +20,12 @@ from hardware.network_arrays import collective_seconds, transfer_seconds
 from hardware.operations import CollectiveKind, VectorKind
 
 _DROPOUT_BYTES = 1.0
+_CROSS_ENTROPY_BYTES = {True: (10.0, 6.0), False: (14.0, 22.0)}
+"""Of memory traffic for each logit, by pass, of a fused cross entropy or of PyTorch's operators.
+
+These are, in a forward pass, a cast to 32 bits and log-softmax, and in the backward pass a gradient of zeros, that of
+log-softmax, which reads two tensors, and a cast to 16 bits."""
+
 _HALVES: tuple[CollectiveKind, CollectiveKind] = ("reduce_scatter", "all_gather")
 
 Size = Floats | float
@@ -450,7 +456,8 @@ class RankWork:
             self.passes(work, ("gelu",), self.cut_tokens * h, (4.0, 6.0))
         words = model.vocabulary / self.tensor
         self.product(work, self.tokens, words, float(model.hidden), low=False)
-        self.passes(work, ("cross_entropy",), self.tokens * words, (10.0, 6.0), row=words)
+        moved = _CROSS_ENTROPY_BYTES[self.problem.software.fuses_cross_entropy]
+        self.passes(work, ("cross_entropy",), self.tokens * words, moved, row=words)
         self.passes(work, (model.normalisation,), self.cut_tokens * model.hidden, (4.0, 6.0), row=model.hidden)
         gather, scatter, reduce = self.tensor_halves
         cut = self.plans.sequence_parallel == 1
@@ -461,11 +468,16 @@ class RankWork:
 
     @cached_property
     def head_bytes(self) -> Floats:
-        """Bytes that the head keeps: the inputs of norm and output matrix, and 32-bit logits.
+        """Bytes that the head keeps: the inputs of norm and output matrix, and what the loss holds of logits.
 
-        Of a masked-LM head also the inputs of its dense layer and activation.
+        Of a masked-LM head also the inputs of its dense layer and activation. PyTorch's cross entropy holds three
+        tensors of 32 bits at its peak (the logarithms of probabilities, and gradients before and after log-softmax),
+        over a tensor axis four (``loss_parallel`` adds a one-hot tensor to probabilities, and scales the sum).
         """
-        logits = 4.0 * self.tokens * self.model.vocabulary / self.tensor
+        held: Size = 4.0
+        if not self.problem.software.fuses_cross_entropy:
+            held = np.where(self.plans.tensor > 1, 16.0, 12.0)
+        logits = held * self.tokens * self.model.vocabulary / self.tensor
         inputs = 4.0 if self.model.head == "masked_lm" else 2.0
         size: Floats = logits + inputs * HALF_BYTES * self.cut_tokens * self.model.hidden
         return size

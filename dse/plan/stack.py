@@ -58,12 +58,20 @@ class AttentionKernel(StrictModel):
     source: Source
 
 
+class LossKernel(StrictModel):
+    """Whether the cross entropy is one kernel over the logits, or PyTorch's operators one after the other."""
+
+    value: Literal["fused", "unfused"]
+    source: Source
+
+
 class Stack(StrictModel):
     """A software stack.
 
     Attributes:
         name, description: for people.
         attention: ``fused`` keeps no scores (Dao et al., FlashAttention, 2022) and skips what a causal mask hides.
+        cross_entropy: ``fused`` holds 4 bytes a logit, ``unfused`` what PyTorch's operators hold at their peak.
         overlaps_tensor: whether collectives of the tensor axis run beside the linear layers that they belong to.
         overlaps_data: whether gradients and weights travel beside backward and forward passes.
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
@@ -83,6 +91,9 @@ class Stack(StrictModel):
     name: str
     description: str
     attention: AttentionKernel
+    cross_entropy: LossKernel = LossKernel(
+        value="fused", source="Korthikanti et al. 2022, section 4.3: logits of 32 bits are kept for the cross entropy"
+    )
     overlaps_tensor: Choice
     overlaps_data: Choice
     overlaps_pipeline: Choice

@@ -33,6 +33,9 @@ USUAL_ORDER, PIPELINE_INSIDE = ORDERS[0], "tensor-context-pipeline-data"
 StoredPrecision = Literal["stack", "fp32", "bf16", "fp16", "fp8"]
 """Of state and of transfers; ``stack``: as the software stack has it."""
 
+CrossEntropy = Literal["stack", "fused", "unfused"]
+"""Whether the loss is one kernel that keeps no tensors of the size of the logits between its steps."""
+
 Overlap = Literal["stack", "yes", "no"]
 """Whether communication is hidden; ``stack``: as the software stack does."""
 
@@ -73,6 +76,7 @@ class TrainingPlan:
         overlap_tensor, overlap_context, overlap_expert, overlap_gradients, overlap_weights, overlap_pipeline: whether
             the collectives of these axes, the reduction of gradients, the gathering of weights and the transfers
             between stages run beside compute.
+        cross_entropy: whether the loss is one kernel over the logits, or PyTorch's operators one after the other.
     """
 
     tensor: int
@@ -102,6 +106,7 @@ class TrainingPlan:
     overlap_gradients: Overlap = "stack"
     overlap_weights: Overlap = "stack"
     overlap_pipeline: Overlap = "stack"
+    cross_entropy: CrossEntropy = "stack"
 
     @property
     def devices(self) -> int:

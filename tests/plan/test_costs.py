@@ -71,7 +71,7 @@ SETTINGS = {
         "weight_transfer": "fp32",
     },
     "all hidden": dict.fromkeys(OVERLAPS, "yes"),
-    "nothing hidden": dict.fromkeys(OVERLAPS, "no"),
+    "nothing hidden": dict.fromkeys(OVERLAPS, "no") | {"cross_entropy": "unfused"},
     "layers hidden": dict.fromkeys(("overlap_tensor", "overlap_context", "overlap_expert"), "yes"),
     "half hidden": {"overlap_gradients": "yes", "overlap_weights": "no", "overlap_expert": "yes"},
 }  # fmt: skip
@@ -371,6 +371,26 @@ def test_activations_are_those_of_the_published_figure(model, values, devices, g
     mesh = plan(**values, sequence_parallel=True, recompute="selective", precision="fp16")
     assert illegal(posed, mesh) == []
     assert plan_costs(posed, mesh).memory["activations"] / GIB == pytest.approx(gib, rel=1e-9)
+
+
+@pytest.mark.parametrize(("tensor", "word", "bytes_each"), [(1, "fused", 4), (1, "unfused", 12), (2, "unfused", 16)])
+def test_a_loss_holds_what_its_operators_do(tensor, word, bytes_each):
+    """PyTorch: log-softmax's result, its gradient and its input's; torch/distributed/tensor/parallel/loss.py: one more.
+
+    Without a tensor axis PyTorch's profiler shows 12.0 bytes a logit at the peak of cross_entropy(logits.float()).
+    """
+    posed = problem("llama3-8b", devices=tensor, batch=1)
+    mesh = plan(tensor=tensor, sequence_parallel=tensor > 1, cross_entropy=word)
+    none = plan_costs(replace(posed, model=posed.model.model_copy(update={"vocabulary": 2})), mesh)
+    held = plan_costs(posed, mesh).memory["working"] - none.memory["working"]
+    assert held == pytest.approx(bytes_each * 2048 * (128256 - 2) / tensor)
+
+
+def test_a_loss_of_operators_moves_logits_more_often():
+    posed = problem("llama3-8b", devices=1, batch=1)
+    fused, unfused = (plan_costs(posed, plan(cross_entropy=word)).step_s for word in ("fused", "unfused"))
+    moved = (14 + 22 - 10 - 6) * 2048 * 128256
+    assert unfused - fused == pytest.approx(moved / (posed.system.chip.hbm_bytes_per_s * 0.8))
 
 
 @pytest.mark.parametrize(("zero", "bytes_each"), [(0, 16), (1, 4 + 12 / 64), (2, 2 + 14 / 64), (3, 16 / 64)])

@@ -51,6 +51,7 @@ BAD = {
     ),
     "role": ("gradients=int8", "gradients: int8: must be one of stack, fp32, bf16, fp16, fp8"),
     "overlap": ("overlap_tensor=maybe", "overlap_tensor: maybe: must be one of stack, yes, no"),
+    "loss": ("cross_entropy=fast", "cross_entropy: fast: must be one of stack, fused, unfused"),
     "number": ("tensor=two", "tensor: two: must be a whole number of at least 1"),
     "flag": ("sequence_parallel=2", "sequence_parallel: 2: must be yes or no"),
     "zero": ("zero=4", "zero: 4: must be 0, 1, 2 or 3"),

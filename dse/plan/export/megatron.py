@@ -40,7 +40,10 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
 def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
     """Megatron-LM reduces gradients as it keeps them, and keeps 8-bit weights where it gathers them so."""
     state = ("weights", "gradients", "moments", "gradient_transfer", "weight_transfer")
-    refuse_settings(plan, (*state, *(f"overlap_{key}" for key in ("tensor", "gradients", "weights", "expert"))))
+    refuse_settings(
+        plan, (*state, "cross_entropy", *(f"overlap_{key}" for key in ("tensor", "gradients", "weights", "expert")))
+    )
+    refuse((plan.cross_entropy == "unfused", "cross_entropy=unfused, as PyTorch's operators"))
     halves, eight = (AS_STACK, "bf16"), (plan.weights, plan.weight_transfer)
     sharded, software = plan.zero > 0, problem.software
     refuse(
@@ -106,6 +109,8 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
         yield "--tp-comm-overlap"
     if problem.software.overlaps_expert and plan.expert > 1:
         yield "--overlap-moe-expert-parallel-comm"
+    if plan.cross_entropy == "fused":
+        yield "--cross-entropy-loss-fusion"
     yield from _precisions(plan)
     if plan.recompute == "selective":
         yield "--recompute-activations"

@@ -1,5 +1,6 @@
 """Settings of torchtitan (2025): the sections that a plan decides, to be merged into a model's own file."""
 
+import json
 import math
 from collections.abc import Iterator
 
@@ -55,6 +56,9 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
         lines += ["", "[experimental]", f"enable_async_tensor_parallel = {str(plan.overlap_tensor == 'yes').lower()}"]
     if plan.precision in _CONVERTERS:
         lines += ["", "[model]", f'converters = ["{_CONVERTERS[plan.precision]}"]']
+    if plan.cross_entropy != AS_STACK:
+        compiled = ["model", "loss"] if plan.cross_entropy == "fused" else ["model"]
+        lines += ["", "[compile]", "enable = true", f"components = {json.dumps(compiled)}"]
     if plan.weight_transfer == "fp8":
         lines += ["", "[quantize.linear.float8]", "enable_fsdp_float8_all_gather = true"]
     return "\n".join(lines) + "\n"
@@ -66,7 +70,7 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
     has_odd_stage = any(size % every for size in sizes)
     cuts = plan.tensor == 1 or plan.sequence_parallel
     state = {getattr(plan, key) for key in _STATE}
-    refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor"))
+    refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor", "cross_entropy"))
     refuse(
         (plan.zero == 1, "zero=1"),
         (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
