@@ -4,8 +4,9 @@ As torchtitan's ``selective_ac_option = "op"``, compiled (pytorch/torchtitan, ``
 output of all compute ops, except every second mm", and its list of operators whose outputs are kept). Of the products
 of a layer in the order of its forward pass, the first, third, … are kept; so are the outputs of fused attention, of the
 collective that adds up parts of attention's output, and of the exchange with experts. The rest is made again from the
-layer's input, with the router and the products of routed experts, which are grouped and not on that list. What no
-backward pass reads is neither kept nor made again: the last product of a feed-forward network and the last addition.
+layer's input, with what is gathered over the tensor axis (as some stacks do in any mode), the router, and the products
+of routed experts, which are grouped and not on that list. What no backward pass reads is neither kept nor made again:
+the last product of a feed-forward network and the last addition.
 
 All arrays have shape [P].
 """
@@ -39,11 +40,13 @@ class _Product(NamedTuple):
     is_summed: bool = False
 
 
-def remade(work: "RankWork", has_experts: bool, vector_s: Floats) -> Remade:
-    """Of a layer whose vector work takes ``vector_s`` in a forward pass."""
+def remade(work: "RankWork", has_experts: bool, vector_s: Floats, blocks: float) -> Remade:
+    """Of a layer whose vector work takes ``vector_s`` in a forward pass, with ``blocks`` cut over the tensor axis."""
     hidden = float(work.model.hidden)
     stream = HALF_BYTES * work.cut_tokens * hidden
     again, kept = vector_s - _last_addition_s(work), stream
+    if not work.problem.stack.gathers_again.value:
+        again = again + np.where(work.plans.sequence_parallel == 1, blocks * work.operand_gather, 0.0)
     for number, product in enumerate(_products(work, has_experts)):
         output = stream if product.is_summed else HALF_BYTES * product.rows * product.width
         if number % 2 == 0:

@@ -30,6 +30,8 @@ def alternate(costs: "RankCosts", sparse: bool, vector_s: float) -> tuple[float,
     if model.dropout:
         addition = VectorPass(cut * h, 1, 7, 0, ("add", "dropout"), ())
     again, kept = vector_s - costs.passes_s([addition])[0], 2.0 * cut * h
+    if not costs.gathers_again and costs.plan.sequence_parallel:
+        again += (1 if sparse and not columns else 2) * costs.gathered_s
     for place, (name, rows, width, inner) in enumerate(counted, start=1):
         is_sum = name == "output" and t > 1
         if place % 2 == 1 or is_sum:

@@ -124,6 +124,17 @@ class RankCosts:
         """Seconds over the tensor axis."""
         return self.collective(kind, size, [(self.t, self.mesh.stride("tensor"))])
 
+    @property
+    def gathers_again(self) -> bool:
+        """Whether a backward pass gathers again what it needs whole over the tensor axis."""
+        return self.stack.gathers_again.value
+
+    @property
+    def gathered_s(self) -> float:
+        """Seconds to gather what a product needs whole."""
+        bytes_each = min(self.size, 2.0) if self.stack.gathers_operands.value else 2.0
+        return self.on_tensor("all_gather", bytes_each * self.tokens * self.model.hidden)
+
     # One layer --------------------------------------------------------------------------------------------------------
 
     def products(self, sparse: bool) -> Iterator[tuple[str, float, float, float, float, bool]]:
@@ -218,17 +229,19 @@ class RankCosts:
         model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
         inputs = min(self.size, 2.0)
         kept = 2 * 2 * cut * h + (2 * cut * h if model.dropout else 0)
-        kept += inputs * cut * h + inputs * tokens * self.heads * model.context_width
+        whole = cut if self.gathers_again else tokens
+        kept += inputs * whole * h + inputs * tokens * self.heads * model.context_width
         kept += 2 * tokens * (self.heads * model.key_width + self.key_heads * (model.key_width + model.context_width))
         if model.latent is not None:
             latent = model.latent
             kept += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
         each = (2 * 2 if model.gated else 2) + inputs
         if not sparse:
-            return kept + inputs * cut * h + each * tokens * self.columns
+            return kept + inputs * whole * h + each * tokens * self.columns
         experts = model.experts
         assert experts is not None
         kept += 2 * cut * h + cut * experts.active * (inputs * h + each * experts.width * self.padding)
+        kept += inputs * (whole - cut) * h if experts.shared else 0
         return kept + each * tokens * self.shared_columns
 
     def layer(self, sparse: bool) -> Layer:
@@ -255,8 +268,8 @@ class RankCosts:
         blocks = 1 if sparse and self.model.experts is not None and not self.model.experts.shared else 2
         stream = 2 * self.tokens * self.model.hidden
         if plan.sequence_parallel:
-            gather, scatter = (self.on_tensor(kind, stream) for kind in ("all_gather", "reduce_scatter"))
-            raw = blocks * (gather + scatter), blocks * (2 * gather + scatter)
+            scatter, gather = self.on_tensor("reduce_scatter", stream), self.gathered_s
+            raw = blocks * (gather + scatter), blocks * ((1 + self.gathers_again) * gather + scatter)
         else:
             raw = (blocks * self.on_tensor("all_reduce", stream),) * 2
         tensor = raw

@@ -184,9 +184,18 @@ class RankWork:
     @cached_property
     def _block_collectives(self) -> tuple[Floats, Floats]:
         """Seconds of the tensor axis for attention, or a feed-forward network, by pass."""
-        gather, scatter, reduce = self.tensor_halves
+        gather, (_, scatter, reduce) = self.operand_gather, self.tensor_halves
         cut = self.plans.sequence_parallel == 1
-        return np.where(cut, gather + scatter, reduce), np.where(cut, 2 * gather + scatter, reduce)
+        back = scatter + (2 if self.problem.stack.gathers_again.value else 1) * gather
+        return np.where(cut, gather + scatter, reduce), np.where(cut, back, reduce)
+
+    @cached_property
+    def operand_gather(self) -> Floats:
+        """Seconds to gather the residual stream, or its gradient, for a product."""
+        if not (self.is_low and self.problem.stack.gathers_operands.value):
+            return self.tensor_halves[0]
+        size = self.residual_bytes * (self.kept_input / HALF_BYTES)
+        return self.collective("all_gather", size, self.plans.tensor, self.plans.stride("tensor"))
 
     def _exposed_tensor(self, raw: Floats, linear: Floats) -> Floats:
         if not self.problem.software.overlaps_tensor:
@@ -233,12 +242,17 @@ class RankWork:
         """Bytes of an element that a linear layer keeps of its input."""
         return min(self.element_bytes, HALF_BYTES)
 
+    @property
+    def input_tokens(self) -> Floats:
+        """Tokens of which a linear layer over the tensor axis keeps its input."""
+        return self.cut_tokens if self.problem.stack.gathers_again.value else self.tokens
+
     def _attention_projections(self, work: _Sum) -> Floats:
         """Linear layers of attention; its parameters on a rank."""
         model, tokens, cut = self.model, self.tokens, self.cut_tokens
         h, heads, keys = float(model.hidden), self.heads, self.keys
         query, value = heads * model.key_width, heads * model.context_width
-        work.kept.append(self.kept_input * cut * h)
+        work.kept.append(self.kept_input * self.input_tokens * h)
         latent = model.latent
         if latent is None:
             both = keys * (model.key_width + model.context_width)
@@ -338,7 +352,7 @@ class RankWork:
         """A layer with a plain feed-forward network."""
 
         def network(work: _Sum) -> tuple[Floats, Floats]:
-            work.kept.append(self.kept_input * self.cut_tokens * self.model.hidden)
+            work.kept.append(self.kept_input * self.input_tokens * self.model.hidden)
             weights = self._feed_forward(work, float(self.model.feed_forward), self.tokens, self.tensor)
             return weights, np.zeros_like(weights)
 
@@ -362,6 +376,7 @@ class RankWork:
             work.kept.append(self.kept_input * routed * h)
             shared = np.zeros_like(cut)
             if experts.shared:
+                work.kept.append(self.kept_input * (self.input_tokens - cut) * h)
                 shared = self._feed_forward(work, float(experts.shared * experts.width), self.tokens, self.tensor)
             return shared + h * experts.routed, local * one
 
@@ -398,7 +413,7 @@ class RankWork:
         again, left = np.where(selective, core[0], forward), np.where(selective, kept, stream)
         alternates = self.plans.recompute == ALTERNATE
         if alternates.any():
-            other = remade(self, has_experts, vector[0])
+            other = remade(self, has_experts, vector[0], blocks)
             again, left = np.where(alternates, other.again_s, again), np.where(alternates, other.kept_bytes, left)
         return LayerWork(
             linear=linear,

@@ -73,6 +73,10 @@ class Stack(StrictModel):
         attention: ``fused`` keeps no scores (Dao et al., FlashAttention, 2022) and skips what a causal mask hides.
         cross_entropy: ``fused`` holds 4 bytes a logit, ``unfused`` what PyTorch's operators hold at their peak.
         overlaps_tensor: whether collectives of the tensor axis run beside the linear layers that they belong to.
+        gathers_again: whether a backward pass gathers the inputs of cut matrices again over the tensor axis, instead of
+            keeping them whole.
+        gathers_operands: whether the tensor axis gathers them, and gradients, as the products take them: in 8 bits,
+            where these have such operands.
         overlaps_data: whether gradients and weights travel beside backward and forward passes.
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel beside the core of attention.
@@ -95,6 +99,11 @@ class Stack(StrictModel):
         value="fused", source="Korthikanti et al. 2022, section 4.3: logits of 32 bits are kept for the cross entropy"
     )
     overlaps_tensor: Choice
+    gathers_again: Choice = Choice(
+        value=True,
+        source="Korthikanti et al. 2022, section 4.2.2: a part is stored, and gathered again when needed",
+    )
+    gathers_operands: Choice = Choice(value=False, source="Megatron-LM: activations travel in 16 bits")
     overlaps_data: Choice
     overlaps_pipeline: Choice
     overlaps_context: Choice = Choice(

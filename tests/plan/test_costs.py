@@ -326,6 +326,30 @@ def test_the_results_of_collectives_are_kept_with_every_second_product():
     assert op.memory["activations"] == pytest.approx(2048 * (2 * (3 * 4096 + 1024) + 4 * 32 + 2 * 2 * 2 * 4096) * 32)
 
 
+@pytest.mark.parametrize(
+    ("recompute", "gathers", "scatters"), [("none", 2, 2), ("selective", 2, 2), ("op", 3, 2), ("full", 3, 3)]
+)
+@pytest.mark.parametrize(("precision", "bytes_each"), [("bf16", 2), ("fp8", 1)])
+def test_a_stack_that_keeps_what_it_gathers_gathers_less(recompute, gathers, scatters, precision, bytes_each):
+    """torchao: inputs and gradients are cast before they are gathered; autograd keeps the input, unless recomputed."""
+    still = with_facts(gathers_again=False, gathers_operands=True, overlaps_tensor=False)
+    posed = problem("llama3-8b", devices=8, batch=1, precision=precision, software=still)
+    mesh = plan(tensor=8, sequence_parallel=True, recompute=recompute, precision=precision)
+    fast, slow = (plan_costs(replace(posed, stack=with_facts(still, link=link)), mesh) for link in (0.8, 0.4))
+
+    def collectives_s(link):
+        net, size = posed.system.network, 2048 * 4096 / link
+        gather = net.collective_s("all_gather", bytes_each * size, 8, 1, 8)
+        return gathers * gather + scatters * net.collective_s("reduce_scatter", 2 * size, 8, 1, 8)
+
+    more = sum(slow.time_s[name] - fast.time_s[name] for name in ("tensor", "recompute"))
+    assert more == pytest.approx(2 * posed.model.layers * (collectives_s(0.4) - collectives_s(0.8)))
+    again = plan_costs(replace(posed, stack=with_facts(still, gathers_again=True)), mesh)
+    whole = 2 * bytes_each * 2048 * 4096 * (1 - 1 / 8) * posed.model.layers
+    kept = fast.memory["activations"] - again.memory["activations"]
+    assert kept == pytest.approx(whole if recompute in ("none", "selective") else 0.0)
+
+
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"])
 @pytest.mark.parametrize("name", ["dgx-a100", "dgx-h100", "gb200-nvl72", "dapple-ethernet", "nvlink3"])
 def test_collectives_of_arrays_are_those_of_the_network(name, kind):
