@@ -181,7 +181,9 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
     if plan.recompute == "op":
         working = max(0.0, *(layer.whole - layer.kept for layer in every))
-    working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
+    if plan.zero == 3:
+        working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every)
+        working += 2 * (weights - sum(layer.weights for layer in layers))
     if stage == p - 1:
         inputs = 4 if model.head == "masked_lm" else 2
         held = 4 if costs.fuses_loss else 12 if costs.t == 1 else 16

@@ -426,6 +426,15 @@ def test_state_is_shared_out_as_zero_does(zero, bytes_each):
     assert state == pytest.approx(bytes_each * posed.model.parameters, rel=1e-9)
 
 
+def test_zero_3_gathers_two_layers_and_keeps_the_ends_gathered():
+    """FSDP2: the root module, with embedding, last norm and output matrix, is not resharded after forward passes."""
+    posed = problem("llama3-8b", devices=64, batch=64)
+    two, three = (plan_costs(posed, plan(data=64, zero=zero)).memory["working"] for zero in (2, 3))
+    ends = 2 * 128256 * 4096 + 4096
+    layer = (posed.model.parameters - ends) / 32
+    assert three - two == pytest.approx(2 * (2 * layer + ends))
+
+
 @pytest.mark.parametrize(("depth", "chunks", "rounds"), [(4, 1, 8), (4, 2, 8), (8, 4, 16)])
 def test_the_bubble_of_equal_stages_is_narayanans(depth, chunks, rounds):
     """Narayanan et al., SC 2021, section 2.2: (p − 1) / (v M) of the ideal time, where the ends weigh nothing."""
