@@ -183,10 +183,15 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
     every, again = [costs.layer(sparse) for sparse in _kinds(model)], _every(plan)
     working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
-    working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
+    if plan.recompute == "op":
+        working = max(0.0, *(layer.whole - layer.kept for layer in every))
+    if plan.zero == 3:
+        working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every)
+        working += 2 * (weights - sum(layer.weights for layer in layers))
     if stage == p - 1:
         inputs = 4 if model.head == "masked_lm" else 2
-        working += 4 * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
+        held = 4 if costs.fuses_loss else 12 if costs.t == 1 else 16
+        working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     saved = sum(layer.whole - layer.kept for layer in layers[::again])
     return {
         "weights": state.weights * share(3),
