@@ -202,6 +202,7 @@ def show(study: Study, journal: Journal) -> None:
     keys = study.keys(every)
     values = {unit: journal[key] for unit, key in keys.items() if key in journal}
     _show_progress(study, every, values)
+    _show_pretraining(study)
     for large, title in ((False, "Test graphs, analytical"), (True, "BERT, simulated")):
         units = {
             unit: value
@@ -234,6 +235,29 @@ def _show_progress(study: Study, every: Sequence[Trial | Pretraining], values: M
         done = [unit for unit in units if unit in values]
         spent = sum(values[unit]["cpu_s"] for unit in done)
         print(f"{stage:<60} {len(done):>4} of {len(units):>4} {spent:>8.0f} {_missing(units, done, values):>15}")
+    print()
+
+
+def _show_pretraining(study: Study) -> None:
+    """Scores of the checkpoints that are there, and the mean reward of each round over the training graphs."""
+    path = study.policy / JOURNAL_FILE
+    if not path.exists():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(path, folder)
+        with PretrainingRun(Path(folder), study.budget.plan()) as run:
+            scores, rewards = run.scores(), [point.scalars["reward"] for point in run.curve()]
+    done = f"{len(scores)} of {study.budget.checkpoints} checkpoints scored"
+    print(f"pretraining: {done} (throughput over the simple bound's)")
+    for name in ("zero_shot", "fine_tuned") if scores else ():
+        means = [score.mean(name) for score in scores]
+        best = max(range(len(means)), key=means.__getitem__)
+        print(f"  {name}: first {means[0]:.3f}, last {means[-1]:.3f}, best {means[best]:.3f} (checkpoint {best + 1})")
+    # Every graph is visited once a round.
+    graphs = len(study.budget.plan().task.training)
+    rounds = [statistics.mean(rewards[end - graphs : end]) for end in range(graphs, len(rewards) + 1, graphs)]
+    if rounds:
+        print(f"  mean reward of each round over the graphs: {', '.join(f'{reward:.3f}' for reward in rounds)}")
     print()
 
 

@@ -43,7 +43,7 @@ def values(study):
         return {key: {name: part for name, part in journal[key].items() if name != "cpu_s"} for key in journal}
 
 
-def test_a_study_that_is_killed_goes_on_and_comes_to_the_same(study, tmp_path, monkeypatch):
+def test_a_study_that_is_killed_goes_on_and_comes_to_the_same(study, tmp_path, monkeypatch, capsys):
     whole = replace(study, folder=tmp_path / "whole")
     whole.folder.mkdir()
     assert finish(whole) == []
@@ -72,6 +72,12 @@ def test_a_study_that_is_killed_goes_on_and_comes_to_the_same(study, tmp_path, m
     assert list(values(study).values()) == list(values(whole).values())
     monkeypatch.setattr(Maker, "__call__", lambda *_: pytest.fail("a unit was made again"))
     assert finish(study) == []
+    learning_paper.show_copy(study)
+    lines = capsys.readouterr().out.splitlines()
+    assert any("3 of 3 checkpoints scored" in line for line in lines)
+    (rounds,) = (line for line in lines if "mean reward of each round" in line)
+    # Four samples a checkpoint: three iterations on the only graph.
+    assert len(rounds.split(":")[1].split(",")) == 3
 
 
 def test_what_is_finished_is_shown_while_the_study_is_at_work(study, capsys):
