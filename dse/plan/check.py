@@ -12,7 +12,7 @@ from dse.results.result import PROOF_TOLERANCE
 _SETTINGS = (
     *("weights", "gradients", "moments", "gradient_transfer", "weight_transfer"),
     *("overlap_tensor", "overlap_context", "overlap_expert"),
-    *("overlap_gradients", "overlap_weights", "overlap_pipeline"),
+    *("overlap_gradients", "overlap_weights", "overlap_pipeline", "cross_entropy"),
 )
 """Keys that no search chooses."""
 

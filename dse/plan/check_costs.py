@@ -17,7 +17,8 @@ from hardware.operations import CollectiveKind
 class PlanCosts:
     """Seconds and bytes of a plan, and their parts; of each stage, forward and backward pass of a microbatch.
 
-    ``transfer_s`` is that of one transfer between stages; where it is not hidden, the passes have it.
+    ``memory`` is that of the fullest stage, ``stage_memory`` of every one. ``transfer_s`` is that of one transfer
+    between stages; where it is not hidden, the passes have it.
     """
 
     step_s: float
@@ -26,6 +27,7 @@ class PlanCosts:
     memory: dict[str, float]
     passes_s: tuple[tuple[float, float], ...]
     transfer_s: float
+    stage_memory: tuple[dict[str, float], ...]
 
 
 def stages_of(problem: PlanProblem, plan: TrainingPlan) -> list[list[int]]:
@@ -94,7 +96,9 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if is_hidden else 0.0)
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
-    return PlanCosts(sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer)
+    return PlanCosts(
+        sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer, tuple(memories)
+    )
 
 
 def _every(plan: TrainingPlan) -> int:
@@ -179,10 +183,15 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
     every, again = [costs.layer(sparse) for sparse in _kinds(model)], _every(plan)
     working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
-    working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
+    if plan.recompute == "op":
+        working = max(0.0, *(layer.whole - layer.kept for layer in every))
+    if plan.zero == 3:
+        working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every)
+        working += 2 * (weights - sum(layer.weights for layer in layers))
     if stage == p - 1:
         inputs = 4 if model.head == "masked_lm" else 2
-        working += 4 * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
+        held = 4 if costs.fuses_loss else 12 if costs.t == 1 else 16
+        working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     saved = sum(layer.whole - layer.kept for layer in layers[::again])
     return {
         "weights": state.weights * share(3),

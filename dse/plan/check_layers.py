@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from dse.plan.check_alternate import alternate
 from dse.plan.check_kernels import Rates, VectorPass
 from dse.plan.check_mesh import Axes, Mesh, group_s
 from dse.plan.problem import PlanProblem
@@ -109,6 +110,12 @@ class RankCosts:
         self.shared_columns = 0 if experts is None else -(-experts.shared * experts.width // plan.tensor)
         self.microbatches = math.ceil(problem.global_batch / (plan.data * plan.microbatch))
 
+    @property
+    def fuses_loss(self) -> bool:
+        """Whether the cross entropy is one kernel."""
+        word = self.plan.cross_entropy
+        return (self.stack.cross_entropy.value if word == "stack" else word) == "fused"
+
     def collective(self, kind: CollectiveKind, size: float, axes: Axes) -> float:
         """Seconds over a group of ranks, at the sustained share of the links."""
         return group_s(self.network, kind, size / self.stack.link.value, axes)
@@ -116,6 +123,17 @@ class RankCosts:
     def on_tensor(self, kind: CollectiveKind, size: float) -> float:
         """Seconds over the tensor axis."""
         return self.collective(kind, size, [(self.t, self.mesh.stride("tensor"))])
+
+    @property
+    def gathers_again(self) -> bool:
+        """Whether a backward pass gathers again what it needs whole over the tensor axis."""
+        return self.stack.gathers_again.value
+
+    @property
+    def gathered_s(self) -> float:
+        """Seconds to gather what a product needs whole."""
+        bytes_each = min(self.size, 2.0) if self.stack.gathers_operands.value else 2.0
+        return self.on_tensor("all_gather", bytes_each * self.tokens * self.model.hidden)
 
     # One layer --------------------------------------------------------------------------------------------------------
 
@@ -211,17 +229,19 @@ class RankCosts:
         model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
         inputs = min(self.size, 2.0)
         kept = 2 * 2 * cut * h + (2 * cut * h if model.dropout else 0)
-        kept += inputs * cut * h + inputs * tokens * self.heads * model.context_width
+        whole = cut if self.gathers_again else tokens
+        kept += inputs * whole * h + inputs * tokens * self.heads * model.context_width
         kept += 2 * tokens * (self.heads * model.key_width + self.key_heads * (model.key_width + model.context_width))
         if model.latent is not None:
             latent = model.latent
             kept += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
         each = (2 * 2 if model.gated else 2) + inputs
         if not sparse:
-            return kept + inputs * cut * h + each * tokens * self.columns
+            return kept + inputs * whole * h + each * tokens * self.columns
         experts = model.experts
         assert experts is not None
         kept += 2 * cut * h + cut * experts.active * (inputs * h + each * experts.width * self.padding)
+        kept += inputs * (whole - cut) * h if experts.shared else 0
         return kept + each * tokens * self.shared_columns
 
     def layer(self, sparse: bool) -> Layer:
@@ -248,8 +268,8 @@ class RankCosts:
         blocks = 1 if sparse and self.model.experts is not None and not self.model.experts.shared else 2
         stream = 2 * self.tokens * self.model.hidden
         if plan.sequence_parallel:
-            gather, scatter = (self.on_tensor(kind, stream) for kind in ("all_gather", "reduce_scatter"))
-            raw = blocks * (gather + scatter), blocks * (2 * gather + scatter)
+            scatter, gather = self.on_tensor("reduce_scatter", stream), self.gathered_s
+            raw = blocks * (gather + scatter), blocks * ((1 + self.gathers_again) * gather + scatter)
         else:
             raw = (blocks * self.on_tensor("all_reduce", stream),) * 2
         tensor = raw
@@ -277,6 +297,8 @@ class RankCosts:
         result.whole = kept + scores
         if plan.recompute.startswith("full"):
             result.again, result.kept = result.forward.total, 2 * self.between * self.model.hidden
+        elif plan.recompute == "op":
+            result.again, result.kept = alternate(self, sparse, result.forward.vector)
         else:
             result.again = forward if plan.recompute == "selective" else 0.0
             result.kept = kept if plan.recompute == "selective" else result.whole
@@ -302,7 +324,8 @@ class RankCosts:
         """By pass."""
         words, h = self.model.vocabulary / self.t, self.model.hidden
         products = [self.product_s(self.tokens, words, float(h), False)]
-        loss = VectorPass(self.tokens * words, words, 10, 6, ("cross_entropy",), ("cross_entropy_backward",))
+        there, back = (10, 6) if self.fuses_loss else (14, 22)
+        loss = VectorPass(self.tokens * words, words, there, back, ("cross_entropy",), ("cross_entropy_backward",))
         passes = [loss, self._norm(self.between * h)]
         if self.model.head == "masked_lm":
             products.append(self.product_s(self.between, float(h), float(h), False))

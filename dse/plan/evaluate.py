@@ -12,9 +12,17 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.plan.kernels import ChipKernels, Kernels, Lanes
+from dse.plan.kernels import HALF_BYTES, ChipKernels, Kernels, Lanes
 from dse.plan.layer_work import LayerWork, RankWork
-from dse.plan.plan_arrays import SCHEDULES, SELECTIVE, Floats, Integers, PlanArrays, layers_made_again
+from dse.plan.plan_arrays import (
+    ALTERNATE,
+    SCHEDULES,
+    Floats,
+    Integers,
+    PlanArrays,
+    layers_made_again,
+    recompute_period,
+)
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
 from dse.plan.template_kernels import TemplateKernels
@@ -303,21 +311,30 @@ class _Step:
         kept: Floats = np.where(all_first, every, np.minimum(chunks, every)) / v
         return kept
 
+    def made_again_bytes(self) -> Floats:
+        """Activations of the one layer that a backward pass has made again, beside those that were kept."""
+        kinds = [kind for kind in self.kinds if kind is not None]
+        mode = self.plans.recompute
+        again = [kind.whole_bytes - np.where(mode == ALTERNATE, kind.kept_bytes, 0.0) for kind in kinds]
+        return np.where(mode >= ALTERNATE, np.maximum.reduce(again), 0.0).clip(min=0.0)
+
     def gathered_bytes(self) -> Floats:
-        """Weights of two layers, where each is gathered for its passes."""
+        """Weights of two layers, where each is gathered for its passes, and in 16 bits those of the ends; [P, K].
+
+        The ends stay gathered between the passes, as FSDP2's root module does, whose backward pass follows at once.
+        """
         dense, sparse = self.kinds
         largest = dense.parameters + dense.expert_parameters
         if sparse is not None:
             largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
-        return np.where(self.plans.zero == 3, 2.0 * self.problem.software.weight_transfer_bytes * largest, 0.0)
+        ends = HALF_BYTES * (self.parameters - self.of_layers("parameters"))
+        size = 2.0 * self.problem.software.weight_transfer_bytes * largest[:, None] + ends
+        return np.where((self.plans.zero == 3)[:, None], size, 0.0)
 
     def memory(self) -> tuple[Floats, dict[str, Floats]]:
         """The fullest rank and its parts."""
         software, stages, rows = self.problem.software, self.stages, np.arange(self.plans.count)
-        dense, sparse = self.kinds
-        full = self.plans.recompute > SELECTIVE
-        layer = np.maximum(dense.whole_bytes, dense.whole_bytes if sparse is None else sparse.whole_bytes)
-        working = np.where(full, layer, 0.0) + self.gathered_bytes()
+        working = self.made_again_bytes()[:, None] + self.gathered_bytes()
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
         activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
         parts = {
@@ -325,7 +342,7 @@ class _Step:
             "gradients": software.gradient_bytes * self.shared_out(2),
             "optimizer": software.optimizer_bytes * self.shared_out(1),
             "activations": self.microbatches_kept * activations,
-            "working": working[:, None] + stages.head * self.work.head_bytes[:, None],
+            "working": working + stages.head * self.work.head_bytes[:, None],
         }
         total = np.where(stages.number > 0, sum(parts.values()), 0.0)
         fullest = np.argmax(total, axis=1)
@@ -343,7 +360,7 @@ class _LeastStep(_Step):
 
     def gathered_bytes(self) -> Floats:
         """Nothing."""
-        return np.zeros(self.plans.count)
+        return np.zeros(self.stages.layers.shape)
 
 
 def kernels_of(problem: PlanProblem, precision: str) -> Kernels:
@@ -396,7 +413,7 @@ def stage_loads(problem: PlanProblem, plans: PlanArrays) -> StageLoads:
         light = np.minimum(light, sparse.forward + sparse.backward)
         again = np.minimum(again, sparse.recompute)
     # A stage makes at least its layers / K again, whatever their number.
-    shared = np.where(plans.recompute > 0, again / np.maximum(plans.recompute - 1, 1), 0.0)
+    shared = np.where(plans.recompute > 0, again / recompute_period(plans.recompute), 0.0)
     embedding, head = (there + back for there, back in (work.work.embedding, work.work.head))
     once = sum(work.passes) - work.recompute_s
     total = np.where(work.stages.number > 0, work.stages.number * once, 0.0).sum(axis=1)
