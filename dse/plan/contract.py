@@ -71,7 +71,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         if getattr(posed.options, "sensitivity", False):
             after = after_changes(problem, stop)
             more["sensitivity"] = {key: None if each is None else priced_document(each) for key, each in after.items()}
-        return beside
+        return more
 
     def _metrics(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
         best = answer.matching.best
