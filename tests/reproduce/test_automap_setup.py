@@ -45,7 +45,7 @@ def test_curves_stand_beside_the_proven_optimum(study, make, proven):
         asked.append(trial)
         return {"scores": [1.0, 2.0, 3.0], "losses": [None, 0.5, 0.25], "best": 1.0, "episodes": 48}
 
-    section = make(study, Learned(curve, 0), 3)
+    section = make(study, Learned(curve, dict, 0), 3)
     assert asked[0].rounds == 3
     assert section.charts[0].series[0].y == (1.0, 1.5, 2.0)
     assert section.charts[1].series[0].y == (None, 0.5, 0.25)
@@ -53,18 +53,18 @@ def test_curves_stand_beside_the_proven_optimum(study, make, proven):
     assert len(row) == len(section.tables[0].headers)
     if proven is not None:
         assert proven in row
-    make(study, Learned(curve, 0), 3)
+    make(study, Learned(curve, dict, 0), 3)
     assert len(asked) == 1  # the journal has it
 
 
 def test_a_mesh_of_two_axes_has_no_curve_of_operators(study):
     two = Study(study.steps, Machine("a=2,b=4", "v100", "v100-ethernet"), study.run)
-    assert operator_curve(two, Learned(lambda _: {}, 0), 1).skipped
+    assert operator_curve(two, Learned(dict, dict, 0), 1).skipped
 
 
 def test_curves_are_missing_where_nothing_trains():
     assert paper().parts["figure16"].missing
-    assert paper(Learned(lambda _: {}, 0)).parts["figure17"].missing is None
+    assert paper(Learned(dict, dict, 0)).parts["figure17"].missing is None
 
 
 def test_scores_are_means_of_five_rounds():
