@@ -18,7 +18,8 @@ from hardware.operations import CollectiveKind
 class PlanCosts:
     """Seconds and bytes of a plan, and their parts; of each stage, forward and backward pass of a microbatch.
 
-    ``transfer_s`` is that of one transfer between stages; where it is not hidden, the passes have it.
+    ``memory`` is that of the fullest stage, ``stage_memory`` of every one. ``transfer_s`` is that of one transfer
+    between stages; where it is not hidden, the passes have it.
     """
 
     step_s: float
@@ -27,6 +28,7 @@ class PlanCosts:
     memory: dict[str, float]
     passes_s: tuple[tuple[float, float], ...]
     transfer_s: float
+    stage_memory: tuple[dict[str, float], ...]
 
 
 def stages_of(problem: PlanProblem, plan: TrainingPlan) -> list[list[int]]:
@@ -97,7 +99,9 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if is_hidden else 0.0)
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
-    return PlanCosts(sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer)
+    return PlanCosts(
+        sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer, tuple(memories)
+    )
 
 
 def _busy(costs: RankCosts, layers: list[Layer], again: list[Layer]) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from dse.parallel.hybrid.cuts import candidate_cuts
 from dse.parallel.hybrid.formats import metrics, solution_document, stage_of, stated_of, stated_sharding
 from dse.parallel.hybrid.memory import least_memory_bytes
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
-from dse.parallel.hybrid.search import solve_several
+from dse.parallel.hybrid.search import HybridAnswer, solve_several
 from dse.parallel.hybrid.stage_step import Stages
 from dse.parallel.hybrid.step_times import faults as plan_faults
 from dse.parallel.hybrid.step_times import step_time
@@ -28,12 +28,17 @@ from dse.report.units import counted, memory_text, needed_memory_text
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, result_of
+from dse.run.remembered import Remembered
 from dse.run.run import Run
 from dse.sharding.hlo.table import step_factors
 from hardware.inputs import fail
 from hardware.specs import accelerator
 
 _COMMAND = "dse parallel"
+
+_PROVEN: Remembered[HybridAnswer] = Remembered(4)
+_LACKING: Remembered[Infeasibility] = Remembered(4)
+"""Of the last questions that were checked."""
 
 MAX_CUTS = 32
 """Where stages may begin."""
@@ -69,7 +74,7 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     if profiled_graph(options.step) is not None:
         rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
-    cut = pipeline.posed(replace(options, device_cuts="auto"))
+    cut = pipeline.posed(options)
     where, graph = named_step(options)
     if graph.is_optimised:
         rule = "must be a step before optimisation with --strategy hybrid: kernels cannot be divided among stages"
@@ -78,9 +83,10 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     device = device_of(accelerator(options.accelerator))
     steps = Stages(graph, step_factors(graph, where), where)
     cuts = candidate_cuts(question.problem.profile, steps, MAX_CUTS)
-    problems = [HybridProblem(question.problem, steps, device, options.state, cuts)]
+    problems = [HybridProblem(question.problem, steps, device, options.state, cuts, question.device_cutting)]
     if options.microbatches is None:
-        problems.append(replace(problems[0], base=replace(question.problem, stages=1, microbatches=1)))
+        one = replace(question.problem, stages=1, microbatches=1)
+        problems.append(replace(problems[0], base=one, device_cutting=None))
     document = {
         "pipeline": cut.document,
         "update_s_per_byte": question.problem.update_s_per_byte,
@@ -183,7 +189,7 @@ def faults(result: Result, question: HybridQuestion) -> list[str]:
     violations += differences("metrics", result.metrics, metrics(problem, question.source, plan, of))
     if violations:
         return violations
-    proof = solve_several(question.problems, result.seed)
+    proof = _proven(question, result.seed)
     if result.bound is not None and result.bound > proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
         return [f"bound {result.bound} is more than can be proven"]
     return []
@@ -193,11 +199,16 @@ def _faults_without_plan(result: Result, question: HybridQuestion) -> list[str]:
     violations = differences("metrics", result.metrics, {})
     if result.status != "infeasible":
         return violations if result.status in ("unknown", "interrupted") else [*violations, "a plan must be given"]
-    proof = solve_several(question.problems, result.seed)
+    proof = _proven(question, result.seed)
     if proof.plan is not None or not math.isinf(proof.bound_s):
         return [*violations, "status infeasible: but a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-    return violations + differences("infeasibility", stated, _infeasibility(question).model_dump())
+    lacking = _LACKING.get(question, lambda: _infeasibility(question))
+    return violations + differences("infeasibility", stated, lacking.model_dump())
+
+
+def _proven(question: HybridQuestion, seed: int) -> HybridAnswer:
+    return _PROVEN.get((question, seed), lambda: solve_several(question.problems, seed))
 
 
 def _infeasibility(question: HybridQuestion) -> Infeasibility:

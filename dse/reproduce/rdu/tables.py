@@ -7,6 +7,7 @@ import numpy as np
 from dse.reproduce.rdu.published import Denied, read_published
 from dse.reproduce.rdu.study import LayerAccuracy, Measured, PlacedGraph, Study
 from dse.reproduce.section import Chart, Comparison, Section, Series, Table, shown
+from dse.results.result import percent, relative_gap
 
 TITLES = {
     "table1": "Table I: accuracy of cost models on graphs that they have not learned from",
@@ -77,7 +78,7 @@ def table2(study: Study) -> Section:
         expert = layer.samples_per_s["expert rule"]
         for cost, rate in layer.samples_per_s.items():
             gain = f"{100 * (rate / expert - 1):+.1f} %" if expert else "–"
-            rates.append((name, cost, shown(rate), gain, f"{100 * (1 - rate / layer.size.bound_per_s):.1f} %"))
+            rates.append((name, cost, shown(rate), gain, _gap(rate, layer.size.bound_per_s)))
         printed = f"{100 * published.throughput_gain['present']:+.1f} %"
         rates.append((name, "the paper: GNN, whole model", "", printed, ""))
         gain_of_learned = layer.samples_per_s["learned"] / expert - 1 if expert else None
@@ -108,6 +109,11 @@ def table2(study: Study) -> Section:
         "that these pieces can take, however they are placed. The paper's models are whole, on its own chip.",
     ]
     return Section("table2", TITLES["table2"], tables, tuple(notes), tuple(comparisons))
+
+
+def _gap(rate: float, bound: float) -> str:
+    gap = relative_gap(rate, bound)
+    return "–" if gap is None else percent(gap)
 
 
 _ABLATIONS: tuple[tuple[Denied, str], ...] = (("full", ""), ("edges", ", no edges"), ("nodes", ", no nodes"))
