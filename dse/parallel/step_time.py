@@ -24,14 +24,12 @@ stage. The strategies are cases of it:
   reshards, C_s is what it joins and reshards once a batch, the all-reduces over replicas, and the update, which is
   split as its arrays are.
 
-One stage of one microbatch takes the same under all of them: as a sharded step whose outer axis splits the batch. This
-holds where memory rules no plan out: a stage counts weights, gradients, the optimizer's state and activations at once,
-as a step of several microbatches needs them, and a sharded step each array from where it is made to where it is last
-read.
+One stage of one microbatch takes the same under all of them: as a sharded step whose outer axis splits the batch. A
+hybrid plan of it is a sharded step.
 
 All have to fit into the same memory, and count all that a device keeps: a sharded step its arguments and what it
-makes, as long as it is read (``--activations``), a stage its trained tensors with gradients and the optimizer's state,
-and the activations of the microbatches in flight.
+makes, as long as it is read (``--activations``), any other stage its trained tensors with gradients and the
+optimizer's state, and the activations of the microbatches in flight, all at once.
 
 Work is priced by :mod:`dse.parallel.prices`, what is sent by :mod:`hardware.network`. Shares need not divide the batch.
 A stage adds the gradients of a trained tensor up before it joins them, once a batch; a sharded step joins each where it

@@ -147,12 +147,15 @@ def _all(step, **asked):
 
 
 def test_a_single_stage_is_compared_with_the_sharded_step(step):
-    _, result = _all(step, mesh="4", stages=1, microbatches=1)
+    _, result = _all(step, mesh="data=2,model=2", stages=1, microbatches=1)
     of = {name: each["step_s"] for name, each in result.metrics["strategies"].items()}
     assert set(of) == {"sharding", "pipeline", "hybrid"}
     assert result.solution["best"] == "sharding"
     assert of["hybrid"] == pytest.approx(of["sharding"], rel=1e-12)
     assert of["hybrid"] < of["pipeline"]
+    _, row = _all(step, mesh="4", stages=1, microbatches=1)
+    assert row.metrics["strategies"]["hybrid"]["step_s"] == of["hybrid"]
+    assert row.metrics["strategies"]["sharding"]["step_s"] > of["hybrid"]
 
 
 def test_the_notes_say_what_the_bound_holds_for(dse, step):

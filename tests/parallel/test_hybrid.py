@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,18 +17,24 @@ from dse.parallel.hybrid.chain_kernels import undominated
 from dse.parallel.hybrid.check import StageChecker
 from dse.parallel.hybrid.cuts import candidate_cuts
 from dse.parallel.hybrid.frontier import DIRECTIONS, corners
+from dse.parallel.hybrid.memory import least_memory_bytes
 from dse.parallel.hybrid.pieces import Pieces
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
 from dse.parallel.hybrid.search import solve
 from dse.parallel.hybrid.stage_problem import figures, solve_stage
 from dse.parallel.hybrid.stage_step import Stages
 from dse.parallel.hybrid.step_times import faults, step_time
+from dse.parallel.mesh import mesh_of
+from dse.parallel.pipeline.methods import PipelineContext, exact
 from dse.parallel.pipeline.problem import PipelineProblem
 from dse.parallel.pipeline.profiling import profile_of
 from dse.parallel.pipeline.shares import equal_shares
 from dse.parallel.pipeline.strategy import state_factor_of
 from dse.parallel.plan import Plan
+from dse.parallel.plan import profile_of as profile_of_plan
 from dse.parallel.prices import Prices
+from dse.parallel.problem import ParallelProblem
+from dse.parallel.solve import solve as solve_sharded
 from dse.run.progress import never_stop
 from dse.sharding.hlo.table import step_factors
 from hardware.network_specs import network
@@ -280,10 +287,57 @@ def test_one_stage_with_one_microbatch_is_tried_too_unless_microbatches_are_give
     assert "at most 2 stages with 16 microbatches, or 1 stage with 1 microbatch" in shown
 
 
+def test_pipelines_that_are_cut_anywhere_are_plans_too():
+    chains = hybrid(TINY, devices=3, microbatches=1024, memory_bytes=14_000)
+    problem = replace(chains, device_cutting="free")
+    shortest = exact(PipelineContext(problem.base, "free"))
+    answer = solve(problem)
+    assert answer.step_s == shortest.length_s < solve(chains).step_s
+    assert answer.bound_s == shortest.bound_s
+    of = step_time(problem, answer.plan)
+    assert not any(answer.plan.shardings)
+    assert faults(problem, answer.plan, of) == []
+    assert "neither servers nor a part" in " ".join(faults(chains, answer.plan, of))
+    needed = least_memory_bytes(problem)
+    assert solve(replace(problem, base=replace(problem.base, memory_bytes=needed - 1))).plan is None
+
+
+@pytest.mark.parametrize("limit_bytes", [300_000, 220_000])
+def test_one_stage_with_one_microbatch_has_the_memory_of_a_sharded_step(dse, tmp_path, limit_bytes):
+    asked = ("parallel", str(DUMPS / "vgg-tiny.hlo"), "--mesh", "4", "--memory-gb", str(limit_bytes / 2**30), "--json")
+    sharded = json.loads(dse(*asked, "--activations").out)
+    result = json.loads(dse(*asked, "--strategy", "hybrid", "--out", tmp_path).out)
+    assert result["solution"]["microbatches"] == 1
+    assert result["objective"]["value"] <= sharded["objective"]["value"] * (1 + 1e-9)
+    assert result["bound"] <= sharded["objective"]["value"] * (1 + 1e-9)
+    (stage,) = result["metrics"]["stages"]
+    assert 0 < stage["device_bytes"] <= limit_bytes
+    assert dse("check", tmp_path / "result.json").code == 0
+
+
+def test_the_only_stage_of_one_microbatch_takes_and_holds_what_a_sharded_step_does():
+    problem = hybrid(mlp_text(16), stages=1, microbatches=1)
+    stage = problem.stage_problem(problem.steps.stage(range(problem.steps.points)), 4, 2, 1)
+    graph = problem.steps.graph
+    step = ParallelProblem(
+        graph, mesh_of("replica=2,model=2"), DEVICE, stage.network, activations=True, rules=step_factors(graph)
+    )
+    for limit_bytes in (None, 2_500_000, 2_000_000):
+        limited, alike = replace(stage, state_bytes=limit_bytes), replace(step, state_bytes=limit_bytes)
+        solution = solve_sharded(alike, Prices(alike), "exact")
+        assert [each.name for each in graph.arguments] == [each.name for each in stage.graph.arguments]
+        found = solve_stage(limited, Prices(limited), (1, 1), gap=0.0)
+        of = figures(limited, Prices(limited), found.plan)
+        assert of.passes_ps + of.closing_ps == solution.value == solution.bound == found.bound_ps
+        assert limit_bytes is None or of.device_bytes <= limit_bytes
+        peak_bytes = max(profile_of_plan(alike, Prices(alike), solution.plan))
+        assert limit_bytes is None or peak_bytes <= limit_bytes
+
+
 @pytest.mark.parametrize(
     ("key", "value", "violation"),
     [
-        ("replicas", [2], "solution.replicas: 2 in stage 0 are of 2 devices each, but its sharding is of mesh "),
+        ("replicas", [1], "solution.replicas: 1 in stage 0 are of 4 devices each, but its sharding is of mesh "),
         ("replicas", [3], "solution.replicas: stage 0 cannot have 3 on 4 devices"),
         ("microbatches", 2, "solution.microbatches must be 1, but got 2"),
     ],
@@ -293,7 +347,7 @@ def test_replicas_and_microbatches_that_do_not_fit_the_plan_are_violations(dse, 
     assert dse(*asked, "--strategy", "hybrid", "--out", tmp_path).code == 0
     file = tmp_path / "result.json"
     result = json.loads(file.read_text())
-    assert result["solution"]["replicas"] == [1]
+    assert result["solution"]["replicas"] == [2]
     result["solution"][key] = value
     file.write_text(json.dumps(result))
     answer = dse("check", file)

@@ -50,7 +50,7 @@ class Ascent:
     decoded: Ints
 
 
-def ascend(core: Core, passes: int, stop: StopSignal = never_stop) -> Ascent:
+def ascend(core: Core, passes: int, stop: StopSignal = never_stop, enough: float = np.inf) -> Ascent:
     """Pass messages at most ``passes`` times, forth and back, over a reduced core.
 
     In a reduced core every choice is allowed, and has a partner across every edge. The multipliers stay 0 until the
@@ -60,6 +60,7 @@ def ascend(core: Core, passes: int, stop: StopSignal = never_stop) -> Ascent:
         core: whose nodes are visited in their order.
         passes: at most.
         stop: asked after each pass.
+        enough: a bound above which no more is needed.
     """
     state = _State(core, arrays_of(core))
     best, best_plan, best_cost = state.copy(), None, np.inf
@@ -72,7 +73,7 @@ def ascend(core: Core, passes: int, stop: StopSignal = never_stop) -> Ascent:
             best_plan, best_cost = state.choices.copy(), state.cost
         if state.bound > best.bound:
             best = state.copy()
-        if best_cost - best.bound < 1 or stop() is not None:
+        if best_cost - best.bound < 1 or best.bound > enough or stop() is not None:
             break
         # The cost of decoded choices may be far above what a plan costs: the bound itself is a measure too.
         scale = max(1.0, min(best_cost - best.bound, best.bound))

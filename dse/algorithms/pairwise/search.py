@@ -103,12 +103,17 @@ class Search:
     def _is_closed(self) -> bool:
         return self.bound >= self.value - int(self.limits.gap * self.value)
 
+    @property
+    def _enough(self) -> float:
+        """A bound of :attr:`core` above which there is no better plan, with what rounding can take off it."""
+        return np.inf if self.value >= FORBIDDEN else (self.value - self.constant) * (1 + _MIP_TOLERANCE) + 1
+
     def _pass_messages(self) -> None:
         """Messages, and what they exclude, as long as that leaves a smaller core to pass messages on."""
         size = np.inf
         while not self._is_closed and self.core.size <= _SMALLER * size and self.stop() is None:
             size = self.core.size
-            ascent = ascend(self.core, self.limits.passes, self.stop)
+            ascent = ascend(self.core, self.limits.passes, self.stop, self._enough)
             self._offer(ascent.plan if ascent.plan is not None else ascent.decoded)
             self._exclude(certified(self.core, ascent.duals))
 

@@ -41,8 +41,9 @@ class Solution:
 
 
 def solve(
-    problem: PairwiseProblem, limits: Limits | None = None, seed: int = 0, stop: StopSignal = never_stop
-) -> Solution:
+    problem: PairwiseProblem, limits: Limits | None = None, seed: int = 0, stop: StopSignal = never_stop,
+    cutoff: int = FORBIDDEN,
+) -> Solution:  # fmt: skip
     """The best plan of ``problem``, with a bound.
 
     Memory rows are added where a plan exceeds them: most never bind, and nodes that use memory in no row can be
@@ -54,12 +55,13 @@ def solve(
         limits: of each method.
         seed: of the local search and of the branch and bound.
         stop: asked between steps, each of which may take long; a reason ends the work with the best plan so far.
+        cutoff: only plans that cost less are looked for: without one, there is none where the bound is no less.
     """
     core = core_of(problem)
     rows = np.zeros(len(core.members), bool)
     bound = 0
     for round_ in range(_ROUNDS + 1):
-        found = _solve_core(core.with_rows(rows), limits or Limits(), seed, stop)
+        found = _solve_core(core.with_rows(rows), limits or Limits(), seed, stop, cutoff)
         if found is None:
             return Solution(None, None, None, Status.INFEASIBLE)
         choices, proven = found
@@ -88,17 +90,22 @@ def _peaks(excess: Ints) -> npt.NDArray[np.bool_]:
     return rows
 
 
-def _solve_core(core: Core, limits: Limits, seed: int, stop: StopSignal) -> tuple[Ints | None, int] | None:
+def _solve_core(core: Core, limits: Limits, seed: int, stop: StopSignal, cutoff: int) -> tuple[Ints | None, int] | None:
     """(the best plan of ``core``, [nodes], None if none was found; a bound); None if it has no plan."""
     reduction = reduce(core, stop)
     if reduction is None:
         return None
     choices: Ints | None = np.zeros(len(reduction.core.costs), np.int64)
     bound = reduction.constant
-    for nodes in reduction.core.components():
-        search = Search(reduction.core.part(nodes), limits, seed, stop)
-        search.run()
-        proven = max(search.bound, search.original.least_cost)
+    parts = [(nodes, reduction.core.part(nodes)) for nodes in reduction.core.components()]
+    least = bound + sum(part.least_cost for _, part in parts)
+    for nodes, part in parts:
+        # What the other parts cost at least leaves this one the rest of the cutoff.
+        own = cutoff if cutoff >= FORBIDDEN else cutoff - (least - part.least_cost)
+        search = Search(part, limits, seed, stop, own)
+        if own > part.least_cost:
+            search.run()
+        proven = max(search.bound, part.least_cost)
         if proven >= FORBIDDEN:
             return None
         bound += proven

@@ -7,6 +7,8 @@
     step_times       a plan by the definition of a step's time
     frontier, pieces what a stage takes at least
     chain            the shortest chain of stages
+    equal_shares     stages whose devices do equal shares
+    solved_stage     stages that are solved, and for which sum next
     search           plans with a bound
     memory           why nothing fits
     check            what a plan takes, worked out again

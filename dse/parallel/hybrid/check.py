@@ -52,7 +52,8 @@ class StageChecker:
         if problem.recompute:
             backward += forward
         reduced = self._reduced_ps(problem, stated)
-        return StageFigures(forward, backward, joined, reduced, update, self._bytes(problem, stated, of.layouts))
+        kept_bytes = of.peak_bytes if problem.activations else self._bytes(problem, stated, of.layouts)
+        return StageFigures(forward, backward, joined, reduced, update, kept_bytes)
 
     def _shards(self, problem: StageProblem, layout: tuple[int, ...]) -> int:
         shards = 1

@@ -10,6 +10,7 @@ in the way that gives most. Pieces and blocks of equal structure are solved once
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -50,8 +51,6 @@ class Pieces:
     def __init__(self, problem: HybridProblem, seed: int, stop: StopSignal) -> None:
         self._problem, self._seed, self._stop = problem, seed, stop
         self._ends = (0, *problem.cuts, problem.steps.points)
-        self._steps = [problem.steps.stage(range(*each)) for each in pairwise(self._ends)]
-        self._signatures = [signature(each) for each in self._steps]
         self._whole: dict[tuple[int, int], str] = {}
         self._firsts: dict[tuple[int, int], list[dict[Direction, int]]] = {}
         self._blocks: dict[tuple[int, int], dict[tuple[int, int], dict[Direction, int]]] = {}
@@ -59,6 +58,14 @@ class Pieces:
         self._bytes: dict[tuple[int, int], tuple[Floats, Floats]] = {}
         self._forward: dict[tuple[int, int], Floats] = {}
         self.solved = 0
+
+    @cached_property
+    def _steps(self) -> list[StageStep]:
+        return [self._problem.steps.stage(range(*each)) for each in pairwise(self._ends)]
+
+    @cached_property
+    def _signatures(self) -> list[str]:
+        return [signature(each) for each in self._steps]
 
     def bounds(self, width: int, mesh: int, begin: int, end: int) -> dict[Direction, float]:
         """On a stage of the pieces from ``begin`` up to ``end``, in picoseconds.

@@ -4,7 +4,8 @@ The forward part of a step is cut into stages, and the devices in a row are give
 whole servers, or one of the equal parts of a server, if that is no less than an equal share of all devices. Its devices
 are replicas of T neighbours inside a server, T a divisor of both: with T = 1 they do equal shares of each microbatch,
 as in a pipeline; otherwise the stage is sharded over the T devices of each replica
-(:mod:`dse.parallel.hybrid.stage_problem`).
+(:mod:`dse.parallel.hybrid.stage_problem`). The only stage of a step of one microbatch is a sharded step over all
+devices, of which those T are the innermost axis. The pipelines that strategy ``pipeline`` chooses among are plans, too.
 """
 
 from collections.abc import Iterator
@@ -14,10 +15,12 @@ from functools import cached_property
 from dse.parallel.hybrid.stage_problem import StageProblem
 from dse.parallel.hybrid.stage_step import Stages, StageStep
 from dse.parallel.mesh import mesh_of
-from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem, StateName
+from dse.parallel.pipeline.methods import PipelineContext
+from dse.parallel.pipeline.problem import DeviceCutting, PipelinePlan, PipelineProblem, StateName
 from dse.parallel.plan import Plan
 from dse.parallel.problem import Device
 from dse.parallel.resharding import PICO
+from dse.run.progress import StopSignal, never_stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,8 @@ class HybridProblem:
         device: each device.
         state: what a device keeps of trained tensors.
         cuts: where stages may begin, rising; neither at the first point nor behind the last.
+        device_cutting: of pipelines that are plans, too: of the largest number of stages, all of equal shares, which
+            may begin anywhere and have any of these devices. None where there are none.
     """
 
     base: PipelineProblem
@@ -38,6 +43,7 @@ class HybridProblem:
     device: Device
     state: StateName
     cuts: tuple[int, ...]
+    device_cutting: DeviceCutting | None = None
 
     @cached_property
     def server(self) -> int:
@@ -64,20 +70,37 @@ class HybridProblem:
         """The pipeline of equal shares of so many stages."""
         return replace(self.base, stages=stages)
 
+    @property
+    def shards_whole_steps(self) -> bool:
+        """Whether a plan of one stage is a sharded step over all devices (:mod:`dse.parallel.hybrid.stage_problem`).
+
+        Only of one microbatch. A sharded step keeps all of its arguments, and computes nothing again.
+        """
+        return self.base.microbatches == 1 and self.state == "optimizer" and not self.base.recompute
+
+    def pipelines(self, seed: int = 0, stop: StopSignal = never_stop) -> PipelineContext | None:
+        """The pipelines that are plans, as their search is asked; None where there are none."""
+        if self.device_cutting is None:
+            return None
+        return PipelineContext(self.base, self.device_cutting, seed, stop)
+
     def stage_problem(
         self, step: StageStep, width: int, mesh: int, in_flight: int, is_piece: bool = False
     ) -> StageProblem:
-        """The sharding problem of a stage of ``width`` devices in replicas of ``mesh`` devices."""
-        base = self.base
+        """The sharding problem of a stage of ``width`` devices in replicas, or groups, of ``mesh`` devices."""
+        base, replicas = self.base, width // mesh
+        is_whole = self.shards_whole_steps and width == base.devices and not is_piece
+        groups = f"replica={replicas},model={mesh}" if replicas > 1 else str(mesh)
         return StageProblem(
             step.graph,
-            mesh_of(str(mesh)),
+            mesh_of(groups if is_whole else str(mesh)),
             self.device,
             base.network,
+            activations=is_whole,
             rules=step.rules,
             state_bytes=base.memory_bytes,
             step=step,
-            replicas=width // mesh,
+            replicas=1 if is_whole else replicas,
             microbatches=base.microbatches,
             in_flight=in_flight,
             state=self.state,
@@ -88,7 +111,7 @@ class HybridProblem:
 
 @dataclass(frozen=True)
 class Sharding:
-    """How a stage is sharded: devices of a replica, more than one, and the plan over them."""
+    """How a stage is sharded: T, more than one, and the plan."""
 
     mesh: int
     plan: Plan

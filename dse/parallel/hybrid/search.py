@@ -1,47 +1,40 @@
 """Hybrid plans with a bound: chains of stages of which at first only a bound is known, solved where they matter.
 
 A stage takes at least its work and the all-reduce of its trained tensors, split over a replica. The shortest chain of
-such stages is a bound on all plans. For the devices and replicas of its stages, what pieces take at least
-(:mod:`dse.parallel.hybrid.pieces`) is worked out next, and so on, until the shortest chain has no others. Then its
-stages are solved as sharding problems of their own, which lifts their bounds and gives plans of them, until the
+such stages is a bound on all plans. For the numbers of devices of its stages, what pieces take at least on replicas of
+any size (:mod:`dse.parallel.hybrid.pieces`) is worked out next, and so on, until the shortest chain has no others. Then
+its stages are solved as sharding problems of their own, which lifts their bounds and gives plans of them, until the
 shortest chain of plans is proven, no stage of the bound's chain is left to be solved, or :data:`ROUNDS` have passed.
 Stages of equal shares are known exactly from the start.
 
-A plan of one stage takes the sum of its passes and its closing. Where the shortest chain is such a plan, each mesh of
-it is solved exactly for that sum, as a sharded step is, and chains have two stages at least from then on.
+Pipelines of equal shares that may be cut anywhere are solved first, by their own search: only chains below the shortest
+of them count.
 
-A stage is solved for weighted sums of its passes and its closing. Whenever the bound's chain needs it between two of
-its plans, the next sum is the one that both have as much of: it gives a plan below their line, or proves that there is
-none (Aneja and Nair, Bicriteria transportation problem, Management Science 1979).
+A plan of one stage takes the sum of its passes and its closing. Where the shortest chain is such a plan, each mesh of
+it is solved exactly for that sum, below the best plan so far, as a sharded step is, and chains have two stages at least
+from then on.
+
+For which sums of its passes and its closing a stage is solved, :mod:`dse.parallel.hybrid.solved_stage` says.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from dse.algorithms.pairwise.problem import FORBIDDEN
 from dse.parallel.hybrid.chain import Chain, ChainSearch, Link, Point, PointsOf
+from dse.parallel.hybrid.equal_shares import EqualShares
 from dse.parallel.hybrid.frontier import corners, tightest
 from dse.parallel.hybrid.pieces import Pieces, signature
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
-from dse.parallel.hybrid.stage_problem import (
-    GAP as STAGE_GAP,
-)
-from dse.parallel.hybrid.stage_problem import (
-    Direction,
-    StageFigures,
-    StageProblem,
-    device_bytes,
-    figures,
-    solve_stage,
-)
+from dse.parallel.hybrid.solved_stage import SolvedStage, next_directions
+from dse.parallel.hybrid.stage_problem import Direction, StageFigures
 from dse.parallel.hybrid.step_times import step_time
-from dse.parallel.pipeline.problem import Floats, Integers
-from dse.parallel.plan import Plan
+from dse.parallel.pipeline.exact import Answer as Pipelined
+from dse.parallel.pipeline.methods import exact
 from dse.parallel.prices import Prices
 from dse.parallel.resharding import PICO
 from dse.results.result import PROOF_TOLERANCE
@@ -49,9 +42,6 @@ from dse.run.progress import StoppedError, StopSignal, never_stop
 
 ROUNDS = 24
 """In which stages are solved, at most: a search ends in the same state on every machine."""
-
-MAX_WEIGHT = 64
-"""The larger of the weights of passes and closing, at most."""
 
 GAP = 5e-3
 """Share of the shortest chain below which its bound need not be lifted."""
@@ -78,57 +68,6 @@ class HybridAnswer:
     step_s: float
     bound_s: float
     solved: int
-
-
-class _Taken(NamedTuple):
-    """What a plan of a stage takes: with one microbatch in flight, and bytes for each further one."""
-
-    figures: StageFigures
-    further_bytes: int
-
-    def device_bytes(self, in_flight: int) -> int:
-        """With so many microbatches in flight."""
-        return self.figures.device_bytes + (in_flight - 1) * self.further_bytes
-
-
-@dataclass(frozen=True, eq=False)
-class _Solved:
-    """A stage that is solved, with its memory or without: plans and bounds, by the directions that are done.
-
-    Attributes:
-        problem: of the stage; its microbatches in flight count where it has a limit of memory.
-        prices: of its operations.
-        bounds: on the sum in each direction.
-        plans: that were the best of some direction.
-        directions: in which it is solved.
-    """
-
-    problem: StageProblem
-    prices: Prices
-    bounds: dict[Direction, float] = field(default_factory=dict)
-    plans: dict[Sharding, _Taken] = field(default_factory=dict)
-    directions: set[Direction] = field(default_factory=set)
-
-    @property
-    def is_impossible(self) -> bool:
-        """Whether it is proven that no plan fits."""
-        return bool(self.directions) and not self.plans and not self.bounds
-
-    def solve(self, directions: Iterable[Direction], seed: int, stop: StopSignal, gap: float = STAGE_GAP) -> bool:
-        """Solve it in directions; whether any of them is not done yet."""
-        fresh = [each for each in directions if each not in self.directions]
-        for direction in fresh:
-            solution = solve_stage(self.problem, self.prices, direction, seed, stop, gap)
-            self.directions.add(direction)
-            if solution.bound_ps is not None:
-                self.bounds[direction] = float(solution.bound_ps)
-            if solution.plan is not None:
-                self.plans[Sharding(self.problem.mesh.devices, solution.plan)] = self._taken(solution.plan)
-        return bool(fresh)
-
-    def _taken(self, plan: Plan) -> _Taken:
-        one, two = (device_bytes(replace(self.problem, in_flight=each), self.prices, plan) for each in (1, 2))
-        return _Taken(figures(self.problem, self.prices, plan)._replace(device_bytes=one), two - one)
 
 
 class _Key(NamedTuple):
@@ -161,10 +100,8 @@ def solve_several(problems: Sequence[HybridProblem], seed: int = 0, stop: StopSi
     with suppress(StoppedError):
         for search in searches:
             search.start()
-        below_s = np.inf
-        for search in sorted(searches, key=lambda each: each.best.step_s):
-            search.run(below_s)
-            below_s = min(below_s, search.best.step_s)
+        for search in sorted(searches, key=lambda each: each.step_s):
+            search.run(min(each.step_s for each in searches))
     answers = [search.answer() for search in searches]
     best = min(answers, key=lambda each: each.step_s)
     return replace(best, bound_s=min(each.bound_s for each in answers), solved=sum(each.solved for each in answers))
@@ -175,18 +112,27 @@ class _Search:
         self.problem, self.seed, self.stop = problem, seed, stop
         self.pieces = Pieces(problem, seed, stop)
         self.chains = ChainSearch(problem, stop)
-        self.equal = _EqualShares(problem)
-        self.solved: dict[_Key, list[_Solved]] = {}
-        self._by_signature: dict[tuple[object, ...], _Solved] = {}
+        self.equal = EqualShares(problem)
+        self.solved: dict[_Key, list[SolvedStage]] = {}
+        self._by_signature: dict[tuple[object, ...], SolvedStage] = {}
         self._with_pieces: set[tuple[int, int]] = set()
         self._points: dict[_Key, tuple[Point, ...]] = {}
         self._one_stage_s: float | None = None
         self.best = Chain(np.inf, np.inf, ())
         self.bound_s = self.chains.least_s
+        self.pipelined = Pipelined(None, np.inf, np.inf if problem.device_cutting is None else 0.0, 0)
+
+    @property
+    def step_s(self) -> float:
+        """Of the best plan so far."""
+        return min(self.best.step_s, self.pipelined.length_s)
 
     def start(self) -> None:
-        """The shortest chain of stages of equal shares."""
+        """The shortest chain of stages of equal shares, and the shortest pipeline."""
         self.best = self._within(self._plans, self.chains.least_s, np.inf, 0.0)
+        pipelines = self.problem.pipelines(self.seed, self.stop)
+        if pipelines is not None:
+            self.pipelined = exact(pipelines)
 
     def run(self, below_s: float) -> None:
         """Rounds of a bound, the stages of its chain, and the shortest chain of plans, if it is below a limit."""
@@ -198,8 +144,12 @@ class _Search:
             is_one_stage = len(lowest.links) == 1 and self._one_stage_s is None
             if not is_one_stage and self.bound_s >= self.best.step_s * (1 - GAP):
                 break
+            if is_one_stage and self.problem.shards_whole_steps:
+                self._solve_one_stage()
+                continue
             sharded = [(key, link.point) for link in lowest.links if (key := _key_of(link)) is not None]
-            unknown = {(key.width, key.mesh) for key, _ in sharded} - self._with_pieces
+            widths = {key.width for key, _ in sharded}
+            unknown = {(width, mesh) for width in widths for mesh in self.problem.meshes(width)[1:]} - self._with_pieces
             if unknown:
                 self._with_pieces |= unknown
                 continue
@@ -231,25 +181,36 @@ class _Search:
         width, one_stage_s = self.problem.base.devices, np.inf
         for mesh in self.problem.meshes(width)[1:]:
             key = _Key(0, len(self.problem.cuts) + 1, width, mesh, 0)
-            least_s = sum(self.equal.least_s(key.begin, key.end, width, mesh))
+            least_s = self._one_stage_least_s(key)
             if (width, mesh) in self._with_pieces:
                 least_s = max(least_s, self._bounds(key).get((1, 1), 0.0) * PICO)
             if least_s < self.best.step_s:
                 free = self._posed(key)
-                exact = _Solved(replace(free.problem, state_bytes=self.problem.base.memory_bytes), free.prices)
-                exact.solve([(1, 1)], self.seed, self.stop, PROOF_TOLERANCE)
+                exact = SolvedStage(replace(free.problem, state_bytes=self.problem.base.memory_bytes), free.prices)
+                below_ps = FORBIDDEN if np.isinf(self.best.step_s) else round(self.best.step_s / PICO) + 1
+                exact.solve([(1, 1)], self.seed, self.stop, PROOF_TOLERANCE, below_ps)
                 self.solved.setdefault(key, [free]).append(exact)
                 least_s = max(least_s, exact.bounds.get((1, 1), np.inf) * PICO)
                 self._improve()
             one_stage_s = min(one_stage_s, least_s)
         self._one_stage_s = one_stage_s
 
+    def _one_stage_least_s(self, key: _Key) -> float:
+        """What a plan of one stage takes at least."""
+        passes_s, closing_s = self.equal.least_s(key.begin, key.end, key.width, key.mesh)
+        return passes_s if self.problem.shards_whole_steps else passes_s + closing_s
+
     def answer(self) -> HybridAnswer:
         """The best plan, by the definition of a step's time, and the bound."""
         limited = (each for stages in self.solved.values() for each in stages[1:])
         solved = self.pieces.solved + sum(len(each.directions) for each in (*self._by_signature.values(), *limited))
+        bound_s = min(self.bound_s, self.pipelined.bound_s)
+        cut = self.pipelined.plan
+        if cut is not None and (not self.best.links or self.pipelined.length_s < self.best.step_s):
+            plan = HybridPlan(cut.cuts, cut.device_cuts, (None,) * (len(cut.cuts) + 1))
+            return HybridAnswer(self.problem, plan, self.pipelined.length_s, bound_s, solved)
         if not self.best.links:
-            return HybridAnswer(self.problem, None, np.inf, self.bound_s, solved)
+            return HybridAnswer(self.problem, None, np.inf, bound_s, solved)
         ends = (0, *self.problem.cuts, self.problem.steps.points)
         links = self.best.links
         plan = HybridPlan(
@@ -258,7 +219,7 @@ class _Search:
             tuple(each.point.choice for each in links),
         )
         step_s = step_time(self.problem, plan).length_s
-        return HybridAnswer(self.problem, plan, step_s, min(self.bound_s, step_s), solved)
+        return HybridAnswer(self.problem, plan, step_s, min(bound_s, step_s), solved)
 
     def _within(self, points_of: PointsOf, least_s: float, most_s: float, tolerance_s: float) -> Chain:
         """The shortest chain, looked for under limits that rise until there is one below them."""
@@ -284,10 +245,12 @@ class _Search:
 
     def _optimistic(self, begin: int, end: int, width: int, behind: int, limit_s: float) -> list[Point]:
         """What a stage takes at least; of one that is all there is nothing, once it is solved exactly."""
-        if begin == behind == 0 and self._one_stage_s is not None:
+        is_one_stage, count = begin == behind == 0, self.problem.base.microbatches
+        if is_one_stage and self._one_stage_s is not None:
             return []
-        count = self.problem.base.microbatches
         points = self.equal.points(begin, end, width, behind)
+        if is_one_stage and self.problem.shards_whole_steps:
+            return [*points, Point(self.equal.least_s(begin, end, width, 1)[0] / count, 0.0, 0.0, None)]
         for mesh in self.problem.meshes(width)[1:]:
             key = _Key(begin, end, width, mesh, behind)
             if (width, mesh) not in self._with_pieces:
@@ -342,12 +305,12 @@ class _Search:
             self.solved[key] = [self._posed(key)]
         is_new |= self.pieces.solve_block(key.width, key.mesh, key.begin, key.end, nearest)
         for solved in self.solved[key]:
-            is_new |= solved.solve({nearest, *_between(solved, place[0])}, self.seed, self.stop)
+            is_new |= solved.solve({nearest, *next_directions(solved, place[0])}, self.seed, self.stop)
         if len(self.solved[key]) == 1 and len(list(self._fitting(key))) < len(self.solved[key][0].plans):
             limit, in_flight = self.problem.base.memory_bytes, self._in_flight(key)
             free = self.solved[key][0]
             limited = replace(free.problem, state_bytes=limit, in_flight=in_flight)
-            self.solved[key].append(_Solved(limited, free.prices))
+            self.solved[key].append(SolvedStage(limited, free.prices))
             is_new |= self.solved[key][1].solve([nearest], self.seed, self.stop)
         self._points.clear()
         return is_new
@@ -363,41 +326,15 @@ class _Search:
                 if limit is None or taken.device_bytes(self._in_flight(key)) <= limit:
                     yield sharding, taken.figures
 
-    def _posed(self, key: _Key) -> _Solved:
+    def _posed(self, key: _Key) -> SolvedStage:
         """A stage without its memory, the same one for all that differ in names alone."""
         ends = (0, *self.problem.cuts, self.problem.steps.points)
         step = self.problem.steps.stage(range(ends[key.begin], ends[key.end]))
         alike = (signature(step), key.width, key.mesh)
         if alike not in self._by_signature:
             problem = replace(self.problem.stage_problem(step, key.width, key.mesh, 1), state_bytes=None)
-            self._by_signature[alike] = _Solved(problem, Prices(problem))
+            self._by_signature[alike] = SolvedStage(problem, Prices(problem))
         return self._by_signature[alike]
-
-
-def _between(solved: _Solved, passes_ps: float) -> Iterator[Direction]:
-    """What is minimised next, so that more is known of a stage where it takes these passes."""
-    if not solved.plans:
-        return
-    taken = [each.figures for each in solved.plans.values()]
-    plans = sorted(((each.passes_ps, each.closing_ps) for each in taken), key=lambda each: each[0])
-    before = [each for each in plans if each[0] <= passes_ps]
-    behind = [each for each in plans if each[0] > passes_ps]
-    if before and behind:
-        yield _direction(before[-1][1] - behind[0][1], behind[0][0] - before[-1][0])
-        return
-    ratios = [alpha / beta for alpha, beta in solved.directions if alpha and beta]
-    ratio = max(ratios) * 2 if behind else min(ratios) / 2
-    if 1 / MAX_WEIGHT <= ratio <= MAX_WEIGHT:
-        yield _direction(ratio, 1.0)
-
-
-def _direction(alpha: float, beta: float) -> Direction:
-    """Weights of passes and closing in about this ratio, as whole numbers of at most :data:`MAX_WEIGHT`."""
-    if alpha <= 0 or beta <= 0:
-        return 1, 1
-    ratio = Fraction(alpha / beta if alpha >= beta else beta / alpha).limit_denominator(8)
-    large, small = min(ratio.numerator, MAX_WEIGHT * ratio.denominator), ratio.denominator
-    return (large, small) if alpha >= beta else (small, large)
 
 
 _MAX_FACTOR = 1e6
@@ -417,61 +354,3 @@ def _lowest(points: list[Point]) -> list[Point]:
 
 def _key_of(link: Link) -> _Key | None:
     return link.point.choice if isinstance(link.point.choice, _Key) else None
-
-
-class _EqualShares:
-    """Stages whose devices do equal shares, by prefix sums over the points."""
-
-    def __init__(self, problem: HybridProblem) -> None:
-        self._problem = problem
-        base = problem.base
-        self._ends = [0, *problem.cuts, problem.steps.points]
-        forward_s, backward_s = base.passes_s(1)
-        self._forward_s, self._work_s = (_prefix(each)[self._ends] for each in (forward_s, forward_s + backward_s))
-        self._stash = _prefix(base.profile.stash_bytes)[self._ends]
-        self._sums = lru_cache(maxsize=None)(self._summed)
-        self._cache: dict[tuple[int, int, int, int], list[Point]] = {}
-
-    def forward_s(self, begin: int, end: int, width: int) -> float:
-        """The forward pass of a microbatch at least."""
-        return float(self._forward_s[end] - self._forward_s[begin]) / width
-
-    def least_s(self, begin: int, end: int, width: int, mesh: int) -> tuple[float, float]:
-        """Passes of a batch and closing of a sharded stage at least: its work, and its trained tensors all-reduced.
-
-        These are split over a replica; fewer bytes at once never take longer than the same in several arrays.
-        """
-        base, ends = self._problem.base, self._ends
-        work_s = base.microbatches * float(self._work_s[end] - self._work_s[begin])
-        weights = base.profile.stage_weight_bytes(range(ends[begin], ends[end])) // mesh
-        joined_s = base.network.collective_s("all_reduce", weights * (1 - 1e-3), width // mesh, mesh, groups=mesh)
-        return max(0.0, work_s - self._problem.rounding_s) / width, joined_s
-
-    def points(self, begin: int, end: int, width: int, behind: int) -> list[Point]:
-        """The stage, if it fits into memory."""
-        key = (begin, end, width, behind)
-        if key not in self._cache:
-            self._cache[key] = list(self._made(*key))
-        return list(self._cache[key])
-
-    def _made(self, begin: int, end: int, width: int, behind: int) -> Iterator[Point]:
-        base = self._problem.base
-        points = range(self._ends[begin], self._ends[end])
-        flying = min(base.microbatches, behind + 1)
-        stash = float(self._stash[end] - self._stash[begin])
-        stash = stash + flying * int(base.profile.cut_bytes[points.start]) if base.recompute else stash * flying
-        weights = base.profile.stage_weight_bytes(points)
-        held = weights * base.state_factor + stash / (base.microbatches * width)
-        if base.memory_bytes is not None and held > base.memory_bytes:
-            return
-        forward_s, backward_s = (float(sums[end] - sums[begin]) for sums in self._sums(width))
-        # Stages of equal width begin at like places of servers.
-        yield Point(forward_s + backward_s, backward_s, base.stage_closing_s(points, range(width)), None)
-
-    def _summed(self, width: int) -> tuple[Floats, Floats]:
-        forward_s, backward_s = (_prefix(each)[self._ends] for each in self._problem.base.passes_s(width))
-        return forward_s, backward_s
-
-
-def _prefix(values: Floats | Integers) -> Floats:
-    return np.concatenate(([0.0], np.cumsum(values)))

@@ -23,15 +23,22 @@ free, and what is taken whole is gathered first. With recomputation the backward
 A device keeps its trained tensors, with their gradients and the optimizer's state, in their layouts, and what the
 forward part leaves for the backward pass, for as many microbatches as are in flight; with recomputation what a stage
 receives for these, and the rest for one. All times are whole picoseconds, all bytes of a share whole numbers.
+
+The only stage of a step of one microbatch needs none of that at once: it is a sharded step over all devices, R groups
+of T neighbours as a mesh of two axes and no replicas beside, and has the memory of one (``activations``): its
+arguments, and what it makes, as long as that is read.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
+from dse.algorithms.pairwise.problem import FORBIDDEN
 from dse.algorithms.pairwise.search import Limits
 from dse.algorithms.pairwise.solve import solve as solve_pairwise
 from dse.parallel.choice_graph import ChoiceGraph, Costs
@@ -39,7 +46,7 @@ from dse.parallel.hybrid.stage_step import StageStep
 from dse.parallel.lifetimes import Lifetime
 from dse.parallel.mesh import Layout
 from dse.parallel.pipeline.problem import StateName
-from dse.parallel.plan import Plan, Transfer, sent_by
+from dse.parallel.plan import Plan, Transfer, profile_of, sent_by
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.resharding import PICO
@@ -123,6 +130,11 @@ class StageProblem(ParallelProblem):
     def share_bytes(self, value: int) -> int:
         """Of an array that a microbatch of one replica leaves or receives."""
         return self.graph.values[value].size_bytes // (self.microbatches * self.replicas)
+
+    @property
+    def neighbours(self) -> int:
+        """T, the devices of the innermost axis."""
+        return self.mesh.axes[-1].size
 
     @property
     def held_in_flight(self) -> int:
@@ -214,6 +226,8 @@ def all_reduce_ps(problem: StageProblem, size_bytes: int) -> int:
 
 def device_bytes(problem: StageProblem, prices: Prices, plan: Plan) -> int:
     """What a device keeps."""
+    if problem.activations:
+        return max(profile_of(problem, prices, plan), default=0)
     choices = StageChoices(problem, prices, (1, 1))
     total = 0
     for number, layout in enumerate(plan.arguments):
@@ -265,13 +279,23 @@ class StageChoices(ChoiceGraph):
         )
 
     def _memory_of_argument(self, number: int) -> Costs:
-        return self.memory_of_argument(number)
+        return super()._memory_of_argument(number) if self._stage.activations else self.memory_of_argument(number)
 
     def _memory(self, operation: int) -> Costs:
-        return self.memory_of_operation(operation)
+        return super()._memory(operation) if self._stage.activations else self.memory_of_operation(operation)
 
     def _intervals(self) -> list[Lifetime]:
-        return [(0, 1)] * (len(self.layouts) + len(self._node))
+        return super()._intervals() if self._stage.activations else [(0, 1)] * (len(self.layouts) + len(self._node))
+
+    def least_bytes(self) -> int:
+        """No plan takes fewer bytes of a device: those of the smallest choices of all nodes, at any time."""
+        arguments = [int(self._memory_of_argument(number).min()) for number in range(len(self.layouts))]
+        least = [*arguments, *(int(self._memory(operation).min()) for operation in self._node)]
+        changes: dict[int, int] = defaultdict(int)
+        for (begin, end), size in zip(self._intervals(), least, strict=True):
+            changes[begin] += size
+            changes[end] -= size
+        return max(accumulate(changes[time] for time in sorted(changes)), default=0)
 
     def _cost_of_argument(self, number: int) -> Costs:
         """The all-reduce over replicas of the gradient of a trained tensor, [its layouts]."""
@@ -333,17 +357,18 @@ class StageSolution(NamedTuple):
 
 def solve_stage(
     problem: StageProblem, prices: Prices, direction: Direction, seed: int = 0, stop: StopSignal = never_stop,
-    gap: float = GAP,
+    gap: float = GAP, below_ps: int = FORBIDDEN,
 ) -> StageSolution:  # fmt: skip
     """The plan of the least sum of passes and closing, each as often as ``direction`` says, with a bound on it.
 
-    It is solved until plan and bound are within ``gap``, a share of the sum.
+    It is solved until plan and bound are within ``gap``, a share of the sum. Only plans below ``below_ps`` are looked
+    for: without one, there is none where the bound is no less.
 
     Raises:
         StoppedError: ``stop`` gave a reason.
     """
     choices = StageChoices(problem, prices, direction)
-    answer = solve_pairwise(choices.pairwise(stop), Limits(gap=gap), seed, stop)
+    answer = solve_pairwise(choices.pairwise(stop), Limits(gap=gap), seed, stop, below_ps)
     ask(stop)
     plan = None if answer.choices is None else choices.plan(answer.choices)
     return StageSolution(plan, answer.bound)
@@ -362,7 +387,4 @@ def least_forward_ps(problem: StageProblem, prices: Prices, seed: int = 0, stop:
 
 def least_bytes(problem: StageProblem, prices: Prices) -> int:
     """The fewest bytes that a device keeps under any plan."""
-    choices = StageChoices(problem, prices, (1, 1))
-    arguments = sum(int(choices.memory_of_argument(number).min()) for number in range(len(choices.layouts)))
-    operations = enumerate(prices.priced)
-    return arguments + sum(int(choices.memory_of_operation(number).min()) for number, priced in operations if priced)
+    return StageChoices(problem, prices, (1, 1)).least_bytes()

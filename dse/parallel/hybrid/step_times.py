@@ -4,7 +4,7 @@ Transfers between stages, and all of stages whose devices do equal shares, are t
 A sharded stage has the passes of a microbatch, the closing and the memory of :mod:`dse.parallel.hybrid.stage_problem`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
@@ -51,17 +51,30 @@ def faults(problem: HybridProblem, plan: HybridPlan, of: Length) -> list[str]:
         return violations
     if len(plan.shardings) > problem.base.stages:
         violations.append(f"there are {len(plan.shardings)} stages, more than {problem.base.stages}")
-    for number, (points, devices, sharding) in enumerate(plan.stages(problem)):
-        width = len(devices)
-        if points.start not in (0, *problem.cuts):
-            violations.append(f"stage {number} begins at a point where none may")
-        if width not in problem.widths or devices.start % min(width, problem.server):
-            violations.append(
-                f"stage {number} has devices {devices.start} to {devices.stop - 1}: neither servers nor a part"
-            )
-        if sharding is not None and sharding.mesh not in problem.meshes(width)[1:]:
-            violations.append(f"stage {number} has replicas of {sharding.mesh} devices, which do not divide it")
+    of_stages = list(_stage_faults(problem, plan))
+    violations += of_stages if of_stages and not _is_pipeline(problem, plan) else []
+    for number in range(len(plan.shardings)):
         limit, needed = problem.base.memory_bytes, of.stages[number].device_bytes
         if limit is not None and needed > limit:
             violations.append(f"stage {number} needs {needed:,.0f} bytes on a device, of {limit:,}")
     return violations
+
+
+def _stage_faults(problem: HybridProblem, plan: HybridPlan) -> Iterator[str]:
+    """What is wrong with the places of stages, and with their replicas."""
+    for number, (points, devices, sharding) in enumerate(plan.stages(problem)):
+        width = len(devices)
+        if points.start not in (0, *problem.cuts):
+            yield f"stage {number} begins at a point where none may"
+        if width not in problem.widths or devices.start % min(width, problem.server):
+            yield f"stage {number} has devices {devices.start} to {devices.stop - 1}: neither servers nor a part"
+        if sharding is not None and sharding.mesh not in problem.meshes(width)[1:]:
+            yield f"stage {number} has replicas of {sharding.mesh} devices, which do not divide it"
+
+
+def _is_pipeline(problem: HybridProblem, plan: HybridPlan) -> bool:
+    """Whether a plan is one of the pipelines that may be cut anywhere."""
+    pipelines = problem.pipelines()
+    if pipelines is None or any(plan.shardings) or len(plan.shardings) != problem.base.stages:
+        return False
+    return plan.device_cuts in set(pipelines.device_cuts())

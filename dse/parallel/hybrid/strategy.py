@@ -74,7 +74,7 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     if profiled_graph(options.step) is not None:
         rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
-    cut = pipeline.posed(replace(options, device_cuts="auto"))
+    cut = pipeline.posed(options)
     where, graph = named_step(options)
     if graph.is_optimised:
         rule = "must be a step before optimisation with --strategy hybrid: kernels cannot be divided among stages"
@@ -83,9 +83,10 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     device = device_of(accelerator(options.accelerator))
     steps = Stages(graph, step_factors(graph, where), where)
     cuts = candidate_cuts(question.problem.profile, steps, MAX_CUTS)
-    problems = [HybridProblem(question.problem, steps, device, options.state, cuts)]
+    problems = [HybridProblem(question.problem, steps, device, options.state, cuts, question.device_cutting)]
     if options.microbatches is None:
-        problems.append(replace(problems[0], base=replace(question.problem, stages=1, microbatches=1)))
+        one = replace(question.problem, stages=1, microbatches=1)
+        problems.append(replace(problems[0], base=one, device_cutting=None))
     document = {
         "pipeline": cut.document,
         "update_s_per_byte": question.problem.update_s_per_byte,

@@ -6,6 +6,7 @@ from typing import Any
 
 from dse.parallel.comparison import split_text
 from dse.parallel.hybrid.formats import HybridMetrics, HybridSolution
+from dse.parallel.hybrid.problem import HybridProblem
 from dse.parallel.hybrid.strategy import HybridQuestion
 from dse.parallel.pipeline.length import StageTimes
 from dse.parallel.pipeline.timeline import Timeline, pipeline_trace, timeline
@@ -65,11 +66,20 @@ def _notes(solution: HybridSolution, metrics: HybridMetrics, question: HybridQue
     return [
         f"{time_text(metrics.first_s)} for the first microbatch, {further:,} × {time_text(metrics.slowest_s)} for the "
         f"further ones, {time_text(metrics.exposed_s)} of closings that nothing hides.",
-        f"The bound is on plans of at most {extents}. Candidate cuts between layers: {len(problem.cuts)}; devices of a "
-        f"stage: {', '.join(map(str, problem.widths))}; devices of a replica: "
+        f"The bound is on plans of at most {extents}{_pipelines(problem)}. Candidate cuts between layers: "
+        f"{len(problem.cuts)}; devices of a stage: {', '.join(map(str, problem.widths))}; devices of a replica: "
         f"{', '.join(map(str, problem.meshes(problem.server)))}.",
         *question.source.notes,
     ]
+
+
+def _pipelines(problem: HybridProblem) -> str:
+    """The pipelines among the plans."""
+    if problem.device_cutting is None:
+        return ""
+    return (
+        f", and on pipelines of exactly {counted(problem.base.stages, 'stage')} ({problem.device_cutting} device cuts)"
+    )
 
 
 def _stages(metrics: HybridMetrics, question: HybridQuestion) -> list[Row]:

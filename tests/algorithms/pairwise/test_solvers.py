@@ -171,6 +171,34 @@ def test_solutions_are_optimal(seed, memory, forbidden):
     assert evaluate(problem, solution.choices).cost == optimum
 
 
+@pytest.mark.parametrize(("seed", "memory"), CASES)
+def test_below_a_cutoff_there_is_the_optimum_or_a_bound_no_less(seed, memory):
+    problem = dense(seed, memory)
+    optimum = best_cost(problem)
+    if optimum is None:
+        return
+    assert solve(problem, cutoff=optimum + 1).value == optimum
+    for cutoff in (optimum, optimum // 2):
+        found = solve(problem, cutoff=cutoff)
+        assert found.choices is None or found.value >= cutoff
+        assert found.choices is not None or cutoff <= found.bound <= optimum
+
+
+def test_a_cutoff_is_shared_out_to_separate_parts():
+    seeds = [seed for seed in range(30) if best_cost(dense(seed, None)) is not None][:3]
+    parts = [dense(seed, None) for seed in seeds]
+    nodes = np.cumsum([0, *(part.node_count for part in parts)])
+    whole = PairwiseProblem.build(
+        [costs for part in parts for costs in part.costs],
+        [(u + nodes[n], v + nodes[n]) for n, part in enumerate(parts) for u, v in part.edges.tolist()],
+        [costs for part in parts for costs in part.edge_costs],
+    )
+    optimum = sum(best_cost(part) for part in parts)
+    assert solve(whole, cutoff=optimum + 1).value == optimum
+    assert optimum >= solve(whole, cutoff=optimum).bound >= optimum
+    assert solve(whole, cutoff=optimum // 2).bound <= optimum
+
+
 @pytest.mark.parametrize(
     "limits", [Limits(passes=1, moves=0, max_linear_size=0, branch_work=0), Limits(branch_work=0, passes=3)]
 )
