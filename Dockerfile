@@ -16,6 +16,10 @@ RUN make run
 CMD [".venv/bin/dse", "codesign", "bert-large"]
 
 FROM answer AS test
+# Pages are rendered, too; without a browser those tests are skipped.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends chromium \
+ && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN make test
 

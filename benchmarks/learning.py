@@ -32,7 +32,7 @@ from dse.run.run import Run
 from policies.partition.contenders import ablations, contenders
 from policies.partition.methods import ask_for_extra
 
-SCRATCH, TUNED, REFINE_TUNED = "rl", "rl fine-tuned", "refine fine-tuned"
+SCRATCH, TUNED = "plain rl", "plain rl fine-tuned"
 FIRST = 20
 ALIKE = 1e-9
 """Relative difference below which two throughputs are the same."""

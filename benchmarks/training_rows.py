@@ -80,6 +80,10 @@ MODELS = {
 BATCHES = {"selene-memory-megatron-22B": 4, "selene-memory-turing-530B": 280, "maxtext-v5p-32B": 448}
 """Samples where the table has none, by the beginning of a row's name; else 8 a replica."""
 
+MEMORY_KINDS = {"selene": "accounting", "simumax": "allocated", "torchtitan": "reserved"}
+"""By the beginning of a row's name: Korthikanti et al. 2022, figure 1; SimuMax's summary, "peak allocated"; torchtitan,
+metrics.py, which prints ``reserved_bytes.all.peak``."""
+
 _PRECISIONS = {"bf16/fp16": "bf16", "fp8-cs": "fp8", "unknown": "bf16"}
 
 
@@ -92,6 +96,8 @@ class Run:
         problem: with what the row fixes.
         step_s: measured; None for rows of memory alone.
         memory_gib: measured; None where it is not published.
+        memory_kind: what is published: ``accounting`` of parts by the authors, tensors that are ``allocated`` at the
+            peak, what the caching allocator has ``reserved`` then, which is more, or ``unstated``.
     """
 
     name: str
@@ -100,6 +106,7 @@ class Run:
     problem: PlanProblem
     step_s: float | None
     memory_gib: float | None
+    memory_kind: str
 
     @property
     def software(self) -> str:
@@ -142,7 +149,9 @@ def _run(row: dict[str, str]) -> Run:
     batch = int(row["global_batch"] or given)
     problem = PlanProblem(model, system(chip), devices, batch, sequence, stack(software), tuple(sorted(fixed.items())))
     memory = re.match(r"[\d.]+", row["peak_memory_gib"])
-    return Run(name, row["quality"], chip, problem, _step_s(row, problem), float(memory[0]) if memory else None)
+    kind = next((kind for start, kind in MEMORY_KINDS.items() if name.startswith(start)), "unstated")
+    gib = float(memory[0]) if memory else None
+    return Run(name, row["quality"], chip, problem, _step_s(row, problem), gib, kind)
 
 
 def _model(text: str) -> Transformer:
@@ -193,10 +202,14 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     yield "zero_copies", 1
     yield "order", USUAL_ORDER
     recompute = row["recompute"].partition("(")[0]
+    if name.startswith("torchtitan") and recompute in ("", "selective"):
+        recompute = "op"  # what its train_configs/llama3_8b.toml has, with which these runs were started
     if recompute and recompute != "minimal":  # MaxText's policy between none and selective
         yield "recompute", recompute
     if name.startswith("torchtitan") and tensor not in ("", "1") and "AsyncTP" not in features:
         yield "overlap_tensor", "no"
+    if name.startswith("torchtitan-h200"):
+        yield "cross_entropy", "fused"  # of June 2025 and compiled (pull request 1033)
     if "TP overlap off" in row["note"]:
         yield "overlap_tensor", "no"
     if "fp8 all-gather" in features:

@@ -63,9 +63,9 @@ class Row:
 
 def predicted(run: Run, **rates: float) -> tuple[Priced, bool]:
     """The best plan that has what the row fixes, and whether any fits; the least one where none does."""
-    found = enumerate_plans(with_rates(run.problem, **rates))
-    assert found.least is not None, run.name
-    return (found.best, True) if found.best is not None else (found.least, False)
+    enumerated = enumerate_plans(with_rates(run.problem, **rates))
+    assert enumerated.least is not None, run.name
+    return (enumerated.best, True) if enumerated.best is not None else (enumerated.least, False)
 
 
 def ideal_s(run: Run) -> float:
@@ -180,22 +180,30 @@ def show(rows: Sequence[Row]) -> None:
         print(f"{name:<34} {len(group):>4} {mean_and_worst(row.error for row in group)}   {plain}")
     right, total = ordered([row for row in free if row.run.quality == "A"])
     print(f"order of two runs of quality A on one chip: right in {right} of {total}")
-    print(f"\n{'memory':<58} {'measured GiB':>12} {'predicted GiB':>13} {'error %':>8}")
+    show_memory(rows)
+    misfits = [row.run.name for row in timed if not row.fits]
+    print(f"runs that ran and are said not to fit: {', '.join(misfits) or 'none'}")
+
+
+def show_memory(rows: Sequence[Row]) -> None:
+    """Of the fullest rank, beside what is published of it."""
+    print(f"\n{'memory':<58} {'measured GiB':>12} {'predicted GiB':>13} {'error %':>8}  published")
     known = [row for row in rows if row.run.memory_gib is not None]
     for row in known:
         sizes = f"{row.run.memory_gib:>12.1f} {row.best.memory_bytes / GIB:>13.1f} {100 * row.memory_error:>+8.1f}"
-        print(f"{row.run.name[:57]:<58} {sizes}")
+        print(f"{row.run.name[:57]:<58} {sizes}  {row.run.memory_kind}")
     print(f"{'mean and worst':<58} {mean_and_worst(row.memory_error for row in known)}")
-    misfits = [row.run.name for row in timed if not row.fits]
-    print(f"runs that ran and are said not to fit: {', '.join(misfits) or 'none'}")
+    for kind in dict.fromkeys(row.run.memory_kind for row in known):
+        of_kind = [row.memory_error for row in known if row.run.memory_kind == kind]
+        print(f"{f'  {kind}, {len(of_kind)} rows':<58} {mean_and_worst(of_kind)}")
 
 
 def refit() -> None:
     """The rates of each stack as a fit finds them now."""
     for name, rows in sorted(fitting_runs(runs()).items()):
-        found = fitted_rates(rows)
-        spec = {each: getattr(rows[0].problem.stack, each).value for each in found}
-        print(f"{name}: refit {found}, spec {spec}; rows {', '.join(run.name for run in rows)}")
+        rates = fitted_rates(rows)
+        spec = {each: getattr(rows[0].problem.stack, each).value for each in rates}
+        print(f"{name}: refit {rates}, spec {spec}; rows {', '.join(run.name for run in rows)}")
 
 
 if __name__ == "__main__":

@@ -63,24 +63,25 @@ def _best_tiles(
     words_per_s = machines.hbm_bytes_per_s / machines.element_bytes * bandwidth_share
     sustained = machines.kernel("gemm").buffer_efficiency
     core_words_per_cycle = sustained * machines.global_buffer_words_per_cycle / machines.tensor_cores
-    on_chip_s = np.full((len(work), len(machines)), np.inf)
-    hbm_s = np.full_like(on_chip_s, np.inf)
-    loaded_words = np.zeros_like(on_chip_s)
-    for (tile_m, tile_n), parts in itertools.product(machines.block_tiles, _PARTS_OF_K):
-        products = tile_m * tile_n / (machines.core_width * machines.core_depth)
-        loads = (tile_m + tile_n) / core_words_per_cycle
-        tiles = _ceil_divide(m, tile_m) * _ceil_divide(n, tile_n) * batch * parts
-        waves = _ceil_divide(tiles, cores)
-        sums = 2 * m * n * batch * parts * _SUM_BYTES / machines.element_bytes if parts > 1 else np.zeros(m.shape)
-        moving_s = (words + sums) / words_per_s
-        cycles = waves * _ceil_divide(k, parts) * np.maximum(products, loads)
-        working_s = cycles / machines.clock_hz + sums / words_per_s
-        total_s, best_s = np.maximum(working_s, moving_s), np.maximum(on_chip_s, hbm_s)
-        # where memory binds several tiles alike, the one that leaves the cores most time for fused work
-        better = (total_s < best_s) | ((total_s == best_s) & (working_s < on_chip_s))
-        on_chip_s = np.where(better, working_s, on_chip_s)
-        hbm_s = np.where(better, moving_s, hbm_s)
-        loaded_words = np.where(better, tiles * _ceil_divide(k, parts) * (tile_m + tile_n), loaded_words)
+    # every tile with every number of parts, [tiles · parts, 1, 1]
+    choices = [(*tile, parts) for tile, parts in itertools.product(machines.block_tiles, _PARTS_OF_K)]
+    tile_m, tile_n, parts = np.array(choices, dtype=np.int64).T[:, :, None, None]
+    products = tile_m * tile_n / (machines.core_width * machines.core_depth)
+    loads = (tile_m + tile_n) / core_words_per_cycle
+    part_k = _ceil_divide(k, parts)
+    tiles = _ceil_divide(m, tile_m) * _ceil_divide(n, tile_n) * batch * parts
+    waves = _ceil_divide(tiles, cores)
+    sums = np.where(parts > 1, 2 * m * n * batch * parts * _SUM_BYTES / machines.element_bytes, 0.0)
+    moving_s = (words + sums) / words_per_s
+    working_s = waves * part_k * np.maximum(products, loads) / machines.clock_hz + sums / words_per_s
+    total_s = np.maximum(working_s, moving_s)
+    # where memory binds several tiles alike, the one that leaves the cores most time for fused work
+    best = np.where(total_s == total_s.min(axis=0), working_s, np.inf).argmin(axis=0)[None]
+    loaded_words = (tiles * part_k * (tile_m + tile_n)).astype(np.float64)
+    on_chip_s, hbm_s, loaded_words = (
+        np.take_along_axis(np.broadcast_to(each, total_s.shape), best, axis=0)[0]
+        for each in (working_s, moving_s, loaded_words)
+    )
     return on_chip_s, hbm_s, loaded_words
 
 

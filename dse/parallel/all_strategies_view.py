@@ -40,7 +40,7 @@ def view(result: Result, question: AllQuestion) -> View:
         f"{proof} ({time_text(result.seconds)})",
         notes=[*notes, *of_best.notes],
         tables=[table, *of_best.tables],
-        page=lambda: _page(table, solution.best, of_best, notes),
+        page=lambda: _page(table, solution.best, of_best),
         files=of_best.files,
         cards=of_best.cards,
     )
@@ -68,10 +68,9 @@ def _space(question: AllQuestion) -> str:
     return ", and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
 
-def _page(table: Table, best: str, of_best: View, notes: Sequence[str]) -> Sequence[Part]:
+def _page(table: Table, best: str, of_best: View) -> Sequence[Part]:
     return [
         Heading("Strategies"),
-        *(Paragraph(each, True) for each in notes),
         Table(table.headers, table.rows),
         Heading(f"The best plan: {best}"),
         Paragraph(of_best.verdict, True),

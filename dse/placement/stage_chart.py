@@ -4,11 +4,8 @@ import plotly.graph_objects as go
 
 from dse.placement.check import stage_passes
 from dse.placement.problem import Placement, PlacementProblem
-from dse.report.charts import chart
-from dse.report.palette import PART_COLOURS
+from dse.report.charts import stacked_by_stage
 from dse.report.units import time_scale
-
-_HEIGHT_PIXELS = 320
 
 
 def stage_loads(problem: PlacementProblem, placement: Placement) -> go.Figure:
@@ -24,12 +21,4 @@ def stage_loads(problem: PlacementProblem, placement: Placement) -> go.Figure:
         "backward": [each.backward_s for each in passes],
     }
     scale = time_scale(max(map(sum, zip(*causes.values(), strict=True))))
-    drawn = chart("stage", f"a microbatch [{scale.unit}]", _HEIGHT_PIXELS)
-    for cause, seconds in causes.items():
-        if any(seconds):
-            stages = list(range(1, count + 1))
-            heights = [scale.of(each) for each in seconds]
-            drawn.add_trace(go.Bar(name=cause, x=stages, y=heights, marker={"color": PART_COLOURS[cause]}))
-    drawn.update_layout(barmode="stack", showlegend=True)
-    drawn.update_xaxes(dtick=1 if count <= 32 else None, tickformat="d")
-    return drawn
+    return stacked_by_stage({cause: (cause, seconds) for cause, seconds in causes.items()}, "a microbatch", scale)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dse.plan.check_layers import Layer, RankCosts, hides
-from dse.plan.check_mesh import members
+from dse.plan.check_mesh import Axes, members
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
+from hardware.network import Network
 from hardware.operations import CollectiveKind
 
 
@@ -17,7 +18,8 @@ from hardware.operations import CollectiveKind
 class PlanCosts:
     """Seconds and bytes of a plan, and their parts; of each stage, forward and backward pass of a microbatch.
 
-    ``transfer_s`` is that of one transfer between stages; where it is not hidden, the passes have it.
+    ``memory`` is that of the fullest stage, ``stage_memory`` of every one. ``transfer_s`` is that of one transfer
+    between stages; where it is not hidden, the passes have it.
     """
 
     step_s: float
@@ -26,6 +28,7 @@ class PlanCosts:
     memory: dict[str, float]
     passes_s: tuple[tuple[float, float], ...]
     transfer_s: float
+    stage_memory: tuple[dict[str, float], ...]
 
 
 def stages_of(problem: PlanProblem, plan: TrainingPlan) -> list[list[int]]:
@@ -72,7 +75,9 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         again = sum(layer.again for layer in used[::every])
         backward = sum(layer.backward.total for layer in used) + again + sum(end[1] for end in ends)
         weights, experts = _parameters(costs, used, number, p)
-        each, once = _replicas(costs, weights, experts, len(used), forward, backward)
+        busy = _busy(costs, used, used[::every])
+        free = max(0.0, forward - busy[0]), max(0.0, backward - busy[1])
+        each, once = _replicas(costs, weights, experts, len(used), *free)
         parts: dict[str, float] = {
             name: sum(getattr(layer.forward, name) + getattr(layer.backward, name) for layer in used)
             for name in ("linear", "attention", "vector", "tensor", "context", "expert")
@@ -89,12 +94,32 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         own = _shared(costs, weights, experts, 1)
         updates.append(costs.rates.pass_s((14 + 2 * costs.state.moments) * own, own, 1, ("adam",)))
         memories.append(_memory(costs, used, weights, experts, number))
-    busiest = loads.index(max(loads))
+    busiest = next(stage for stage, load in enumerate(loads) if load >= max(loads) * (1 - 1e-12))
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
     time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if is_hidden else 0.0)
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
-    return PlanCosts(sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer)
+    return PlanCosts(
+        sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer, tuple(memories)
+    )
+
+
+def _busy(costs: RankCosts, layers: list[Layer], again: list[Layer]) -> tuple[float, float]:
+    """Seconds of a forward and of a backward pass in which the links that join replicas are those of other axes."""
+    plan, mesh, network = costs.plan, costs.mesh, costs.network
+
+    def joins(axes: Axes) -> Network:
+        return network.spanning(max((count * stride for count, stride in axes if count > 1), default=1))
+
+    axes: dict[str, Axes] = {
+        "tensor": [(plan.tensor, mesh.stride("tensor"))],
+        "context": [(plan.context, mesh.stride("context"))],
+        "expert": [(plan.expert, 1)],
+    }
+    alike = [name for name, group in axes.items() if joins(group) == joins(mesh.sharing())]
+    forward = sum(layer.sent.get(name, (0.0, 0.0))[0] for layer in layers for name in alike)
+    backward = sum(layer.sent.get(name, (0.0, 0.0))[1] for layer in layers for name in alike)
+    return forward, backward + sum(layer.sent_again.get(name, 0.0) for layer in again for name in alike)
 
 
 def _every(plan: TrainingPlan) -> int:
@@ -179,10 +204,15 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
     every, again = [costs.layer(sparse) for sparse in _kinds(model)], _every(plan)
     working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
-    working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every) if plan.zero == 3 else 0.0
+    if plan.recompute == "op":
+        working = max(0.0, *(layer.whole - layer.kept for layer in every))
+    if plan.zero == 3:
+        working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every)
+        working += 2 * (weights - sum(layer.weights for layer in layers))
     if stage == p - 1:
         inputs = 4 if model.head == "masked_lm" else 2
-        working += 4 * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
+        held = 4 if costs.fuses_loss else 12 if costs.t == 1 else 16
+        working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     saved = sum(layer.whole - layer.kept for layer in layers[::again])
     return {
         "weights": state.weights * share(3),

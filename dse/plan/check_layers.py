@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from dse.plan.check_alternate import alternate
 from dse.plan.check_kernels import Rates, VectorPass
 from dse.plan.check_mesh import Axes, Mesh, group_s
 from dse.plan.problem import PlanProblem
@@ -40,6 +41,8 @@ class Layer:
     whole: float = 0.0
     weights: float = 0.0
     experts: float = 0.0
+    sent: dict[str, tuple[float, float]] = field(default_factory=dict)
+    sent_again: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,12 @@ class RankCosts:
         self.shared_columns = 0 if experts is None else -(-experts.shared * experts.width // plan.tensor)
         self.microbatches = math.ceil(problem.global_batch / (plan.data * plan.microbatch))
 
+    @property
+    def fuses_loss(self) -> bool:
+        """Whether the cross entropy is one kernel."""
+        word = self.plan.cross_entropy
+        return (self.stack.cross_entropy.value if word == "stack" else word) == "fused"
+
     def collective(self, kind: CollectiveKind, size: float, axes: Axes) -> float:
         """Seconds over a group of ranks, at the sustained share of the links."""
         return group_s(self.network, kind, size / self.stack.link.value, axes)
@@ -116,6 +125,17 @@ class RankCosts:
     def on_tensor(self, kind: CollectiveKind, size: float) -> float:
         """Seconds over the tensor axis."""
         return self.collective(kind, size, [(self.t, self.mesh.stride("tensor"))])
+
+    @property
+    def gathers_again(self) -> bool:
+        """Whether a backward pass gathers again what it needs whole over the tensor axis."""
+        return self.stack.gathers_again.value
+
+    @property
+    def gathered_s(self) -> float:
+        """Seconds to gather what a product needs whole."""
+        bytes_each = min(self.size, 2.0) if self.stack.gathers_operands.value else 2.0
+        return self.on_tensor("all_gather", bytes_each * self.tokens * self.model.hidden)
 
     # One layer --------------------------------------------------------------------------------------------------------
 
@@ -211,17 +231,19 @@ class RankCosts:
         model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
         inputs = min(self.size, 2.0)
         kept = 2 * 2 * cut * h + (2 * cut * h if model.dropout else 0)
-        kept += inputs * cut * h + inputs * tokens * self.heads * model.context_width
+        whole = cut if self.gathers_again else tokens
+        kept += inputs * whole * h + inputs * tokens * self.heads * model.context_width
         kept += 2 * tokens * (self.heads * model.key_width + self.key_heads * (model.key_width + model.context_width))
         if model.latent is not None:
             latent = model.latent
             kept += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
         each = (2 * 2 if model.gated else 2) + inputs
         if not sparse:
-            return kept + inputs * cut * h + each * tokens * self.columns
+            return kept + inputs * whole * h + each * tokens * self.columns
         experts = model.experts
         assert experts is not None
         kept += 2 * cut * h + cut * experts.active * (inputs * h + each * experts.width * self.padding)
+        kept += inputs * (whole - cut) * h if experts.shared else 0
         return kept + each * tokens * self.shared_columns
 
     def layer(self, sparse: bool) -> Layer:
@@ -248,11 +270,12 @@ class RankCosts:
         blocks = 1 if sparse and self.model.experts is not None and not self.model.experts.shared else 2
         stream = 2 * self.tokens * self.model.hidden
         if plan.sequence_parallel:
-            gather, scatter = (self.on_tensor(kind, stream) for kind in ("all_gather", "reduce_scatter"))
-            raw = blocks * (gather + scatter), blocks * (2 * gather + scatter)
+            scatter, gather = self.on_tensor("reduce_scatter", stream), self.gathered_s
+            raw = blocks * (gather + scatter), blocks * ((1 + self.gathers_again) * gather + scatter)
         else:
             raw = (blocks * self.on_tensor("all_reduce", stream),) * 2
         tensor = raw
+        result.sent["tensor"] = raw
         if hides(plan.overlap_tensor, self.stack.overlaps_tensor.value):
             raw = max(raw[0] / self.t, raw[0] - beside[0]), max(raw[1] / self.t, raw[1] - beside[1])
         result.forward.tensor, result.backward.tensor = raw
@@ -262,12 +285,14 @@ class RankCosts:
             self.collective(kind, ring, [(plan.context, self.mesh.stride("context"))])
             for kind in ("all_gather", "reduce_scatter")
         )
+        result.sent["context"] = gather, gather + scatter
         beside_ring = (forward, backward) if hides(plan.overlap_context, self.stack.overlaps_context.value) else (0, 0)
         result.forward.context = max(0.0, gather - beside_ring[0])
         result.backward.context = max(0.0, gather + scatter - beside_ring[1])
         if sparse and self.model.experts is not None:
             size = 2 * plan.expert * self.between * self.model.experts.active * self.model.hidden
             exchange = self.collective("all_to_all", size, [(plan.expert, 1)])
+            result.sent["expert"] = 2 * exchange, 2 * exchange
             hidden = hides(plan.overlap_expert, self.stack.overlaps_expert.value)
             others = tensor[0] + gather, tensor[1] + gather + scatter
             for each, sent in zip((result.forward, result.backward), others, strict=True):
@@ -277,6 +302,9 @@ class RankCosts:
         result.whole = kept + scores
         if plan.recompute.startswith("full"):
             result.again, result.kept = result.forward.total, 2 * self.between * self.model.hidden
+            result.sent_again = {name: sent[0] for name, sent in result.sent.items()}
+        elif plan.recompute == "op":
+            result.again, result.kept = alternate(self, sparse, result.forward.vector)
         else:
             result.again = forward if plan.recompute == "selective" else 0.0
             result.kept = kept if plan.recompute == "selective" else result.whole
@@ -302,7 +330,8 @@ class RankCosts:
         """By pass."""
         words, h = self.model.vocabulary / self.t, self.model.hidden
         products = [self.product_s(self.tokens, words, float(h), False)]
-        loss = VectorPass(self.tokens * words, words, 10, 6, ("cross_entropy",), ("cross_entropy_backward",))
+        there, back = (10, 6) if self.fuses_loss else (14, 22)
+        loss = VectorPass(self.tokens * words, words, there, back, ("cross_entropy",), ("cross_entropy_backward",))
         passes = [loss, self._norm(self.between * h)]
         if self.model.head == "masked_lm":
             products.append(self.product_s(self.between, float(h), float(h), False))

@@ -12,9 +12,17 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.plan.kernels import ChipKernels, Kernels, Lanes
+from dse.plan.kernels import HALF_BYTES, ChipKernels, Kernels, Lanes
 from dse.plan.layer_work import LayerWork, RankWork
-from dse.plan.plan_arrays import SCHEDULES, SELECTIVE, Floats, Integers, PlanArrays, layers_made_again
+from dse.plan.plan_arrays import (
+    ALTERNATE,
+    SCHEDULES,
+    Floats,
+    Integers,
+    PlanArrays,
+    layers_made_again,
+    recompute_period,
+)
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
 from dse.plan.template_kernels import TemplateKernels
@@ -38,6 +46,9 @@ TIME_PARTS = (
     "data",
     "optimizer",
 )
+_ROUNDING = 1e-12
+"""Of loads that are equal: the first of such stages is the busiest one."""
+
 _LAYER_BITS = 12
 """Of numbers up to the layers of a model."""
 
@@ -192,6 +203,28 @@ class _Step:
                 seconds[:, column] += count * once
         return seconds
 
+    @cached_property
+    def busy(self) -> tuple[Floats, Floats]:
+        """Seconds of a pass in which layers use the links of the level that joins replicas, hidden or not; [P, K]."""
+        dense, sparse = (None if kind is None else self._sent_beside_replicas(kind) for kind in self.kinds)
+        assert dense is not None, "a model has layers"
+        forward, backward = (self.over_stages(dense[side], None if sparse is None else sparse[side]) for side in (0, 1))
+        again, sparse_again = self.made_again
+        backward = backward + again * dense[2][:, None]
+        if sparse is not None:
+            backward = backward + sparse_again * sparse[2][:, None]
+        return forward, backward
+
+    def _sent_beside_replicas(self, layer: LayerWork) -> tuple[Floats, Floats, Floats]:
+        """Seconds of a layer's collectives over their level: forward, backward, and when it is made again; [P]."""
+        forward, backward, again = np.zeros((3, self.plans.count))
+        for name, is_shared in self.work.beside_replicas.items():
+            if is_shared.any():
+                forward = forward + is_shared * layer.sent[name][0]
+                backward = backward + is_shared * layer.sent[name][1]
+                again = again + is_shared * layer.sent_again[name]
+        return forward, backward, again
+
     def _beside(self, pass_s: Floats, gathering: Floats | float = 0.0, reducing: Floats | float = 0.0) -> Floats:
         """What a pass does not hide of the collectives of its layers, by weights and of gradients."""
         software = self.problem.software
@@ -207,7 +240,10 @@ class _Step:
         stage that is not the busiest one may grow by more than the bubble does, of which chunks divide the growth:
         then a step gets shorter as a kernel gets longer.
         """
-        zero, forward, backward = self.plans.zero[:, None], self.passes[0], self.passes[1]
+        zero = self.plans.zero[:, None]
+        forward, backward = (
+            np.maximum(passes - busy, 0.0) for passes, busy in zip(self.passes, self.busy, strict=True)
+        )
         gradient = self.problem.software.gradient_transfer_bytes
         reduce = self._over_replicas("all_reduce", gradient)
         scatter = self._over_replicas("reduce_scatter", gradient)
@@ -264,8 +300,8 @@ class _Step:
         hidden = (plans.interleave > 1) & self.problem.software.overlaps_pipeline
         paid = np.where(hidden, 0.0, 2.0 * plans.interleave * self.transfer_s)
         loads = np.where(stages.number > 0, sum(self.passes) + each + paid[:, None], 0.0)
-        busiest = np.argmax(loads, axis=1)
-        longest = loads[rows, busiest]
+        longest = loads.max(axis=1)
+        busiest = np.argmax(loads >= longest[:, None] * (1 - _ROUNDING), axis=1)
         bubble = ((stages.number * loads).sum(axis=1) - longest) / plans.interleave
         bubble = bubble + np.where(hidden, 2.0 * (plans.pipeline - 1) * self.transfer_s, 0.0)
         updated = np.where(stages.number > 0, self.shared_out(1), 0.0).max(axis=1)
@@ -303,21 +339,30 @@ class _Step:
         kept: Floats = np.where(all_first, every, np.minimum(chunks, every)) / v
         return kept
 
+    def made_again_bytes(self) -> Floats:
+        """Activations of the one layer that a backward pass has made again, beside those that were kept."""
+        kinds = [kind for kind in self.kinds if kind is not None]
+        mode = self.plans.recompute
+        again = [kind.whole_bytes - np.where(mode == ALTERNATE, kind.kept_bytes, 0.0) for kind in kinds]
+        return np.where(mode >= ALTERNATE, np.maximum.reduce(again), 0.0).clip(min=0.0)
+
     def gathered_bytes(self) -> Floats:
-        """Weights of two layers, where each is gathered for its passes."""
+        """Weights of two layers, where each is gathered for its passes, and in 16 bits those of the ends; [P, K].
+
+        The ends stay gathered between the passes, as FSDP2's root module does, whose backward pass follows at once.
+        """
         dense, sparse = self.kinds
         largest = dense.parameters + dense.expert_parameters
         if sparse is not None:
             largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
-        return np.where(self.plans.zero == 3, 2.0 * self.problem.software.weight_transfer_bytes * largest, 0.0)
+        ends = HALF_BYTES * (self.parameters - self.of_layers("parameters"))
+        size = 2.0 * self.problem.software.weight_transfer_bytes * largest[:, None] + ends
+        return np.where((self.plans.zero == 3)[:, None], size, 0.0)
 
     def memory(self) -> tuple[Floats, dict[str, Floats]]:
         """The fullest rank and its parts."""
         software, stages, rows = self.problem.software, self.stages, np.arange(self.plans.count)
-        dense, sparse = self.kinds
-        full = self.plans.recompute > SELECTIVE
-        layer = np.maximum(dense.whole_bytes, dense.whole_bytes if sparse is None else sparse.whole_bytes)
-        working = np.where(full, layer, 0.0) + self.gathered_bytes()
+        working = self.made_again_bytes()[:, None] + self.gathered_bytes()
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
         activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
         parts = {
@@ -325,7 +370,7 @@ class _Step:
             "gradients": software.gradient_bytes * self.shared_out(2),
             "optimizer": software.optimizer_bytes * self.shared_out(1),
             "activations": self.microbatches_kept * activations,
-            "working": working[:, None] + stages.head * self.work.head_bytes[:, None],
+            "working": working + stages.head * self.work.head_bytes[:, None],
         }
         total = np.where(stages.number > 0, sum(parts.values()), 0.0)
         fullest = np.argmax(total, axis=1)
@@ -343,7 +388,7 @@ class _LeastStep(_Step):
 
     def gathered_bytes(self) -> Floats:
         """Nothing."""
-        return np.zeros(self.plans.count)
+        return np.zeros(self.stages.layers.shape)
 
 
 def kernels_of(problem: PlanProblem, precision: str) -> Kernels:
@@ -396,7 +441,7 @@ def stage_loads(problem: PlanProblem, plans: PlanArrays) -> StageLoads:
         light = np.minimum(light, sparse.forward + sparse.backward)
         again = np.minimum(again, sparse.recompute)
     # A stage makes at least its layers / K again, whatever their number.
-    shared = np.where(plans.recompute > 0, again / np.maximum(plans.recompute - 1, 1), 0.0)
+    shared = np.where(plans.recompute > 0, again / recompute_period(plans.recompute), 0.0)
     embedding, head = (there + back for there, back in (work.work.embedding, work.work.head))
     once = sum(work.passes) - work.recompute_s
     total = np.where(work.stages.number > 0, work.stages.number * once, 0.0).sum(axis=1)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dse.plan.training_plan import ORDERS, RECOMPUTE_WORDS, Overlap, Schedule, StoredPrecision
+from dse.plan.training_plan import ORDERS, RECOMPUTE_WORDS, CrossEntropy, Overlap, Schedule, StoredPrecision
 from hardware.chips import Precision
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -45,6 +45,7 @@ class PlanDocument(_Document):
     overlap_gradients: Overlap
     overlap_weights: Overlap
     overlap_pipeline: Overlap
+    cross_entropy: CrossEntropy
 
 
 class SolutionDocument(_Document):

@@ -3,22 +3,29 @@
 The terms and their sources are those of docs/plan.md. All arrays have shape [P].
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_args
 
 import numpy as np
 
+from dse.plan.alternate import remade
 from dse.plan.groups import Group, expert_groups, weight_groups
 from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
-from dse.plan.plan_arrays import SELECTIVE, Floats, Integers, PlanArrays
+from dse.plan.plan_arrays import ALTERNATE, SELECTIVE, Flags, Floats, Integers, PlanArrays
 from dse.plan.problem import PlanProblem
 from hardware.chips import ELEMENT_BYTES
 from hardware.network_arrays import collective_seconds, transfer_seconds
 from hardware.operations import CollectiveKind, VectorKind
 
 _DROPOUT_BYTES = 1.0
+_CROSS_ENTROPY_BYTES = {True: (10.0, 6.0), False: (14.0, 22.0)}
+"""Of memory traffic for each logit, by pass, of a fused cross entropy or of PyTorch's operators.
+
+These are, in a forward pass, a cast to 32 bits and log-softmax, and in the backward pass a gradient of zeros, that of
+log-softmax, which reads two tensors, and a cast to 16 bits."""
+
 _HALVES: tuple[CollectiveKind, CollectiveKind] = ("reduce_scatter", "all_gather")
 
 Size = Floats | float
@@ -30,8 +37,9 @@ class LayerWork:
 
     ``tensor`` and ``context`` are what of these collectives is not hidden. ``recompute`` are the seconds of making the
     layer again where that is done, ``kept_bytes`` the activations of a microbatch that it then keeps, ``whole_bytes``
-    those of a layer that is not made again. ``parameters`` are those of a rank that data-parallel replicas share,
-    ``expert_parameters`` those of its experts.
+    those of a layer that is not made again. ``sent`` are the seconds of the collectives of each axis, hidden or not, by
+    pass, and ``sent_again`` those of making the layer again. ``parameters`` are those of a rank that data-parallel
+    replicas share, ``expert_parameters`` those of its experts.
     """
 
     linear: tuple[Floats, Floats]
@@ -43,6 +51,8 @@ class LayerWork:
     recompute: Floats
     kept_bytes: Floats
     whole_bytes: Floats
+    sent: Mapping[str, tuple[Floats, Floats]]
+    sent_again: Mapping[str, Floats]
     parameters: Floats
     expert_parameters: Floats
 
@@ -158,6 +168,25 @@ class RankWork:
         halves = [self.collective(half, size_bytes, of.inner_count, of.inner_stride) for half in _HALVES]
         return np.where(of.outer_count > 1, outer + sum(halves), flat)
 
+    def reach(self, span: Integers) -> Integers:
+        """The number of the lowest level, from the innermost one, that joins ranks so far apart."""
+        sizes, level = [], self.network
+        while level.inner is not None:
+            sizes.append(level.inner_accelerators)
+            level = level.inner
+        return np.searchsorted(np.sort(np.array(sizes, dtype=np.int64)), span)
+
+    @cached_property
+    def beside_replicas(self) -> dict[str, Flags]:
+        """Whether the collectives of an axis go over the same level as those among replicas; by axis."""
+        replicas, plans = self.reach(self.weight_groups.sharing.span), self.plans
+        spans = {
+            "tensor": plans.tensor * plans.stride("tensor"),
+            "context": plans.context * plans.stride("context"),
+            "expert": plans.expert,
+        }
+        return {name: self.reach(span) == replicas for name, span in spans.items()}
+
     @cached_property
     def residual_bytes(self) -> Floats:
         """The residual stream of a microbatch."""
@@ -177,9 +206,18 @@ class RankWork:
     @cached_property
     def _block_collectives(self) -> tuple[Floats, Floats]:
         """Seconds of the tensor axis for attention, or a feed-forward network, by pass."""
-        gather, scatter, reduce = self.tensor_halves
+        gather, (_, scatter, reduce) = self.operand_gather, self.tensor_halves
         cut = self.plans.sequence_parallel == 1
-        return np.where(cut, gather + scatter, reduce), np.where(cut, 2 * gather + scatter, reduce)
+        back = scatter + (2 if self.problem.stack.gathers_again.value else 1) * gather
+        return np.where(cut, gather + scatter, reduce), np.where(cut, back, reduce)
+
+    @cached_property
+    def operand_gather(self) -> Floats:
+        """Seconds to gather the residual stream, or its gradient, for a product."""
+        if not (self.is_low and self.problem.stack.gathers_operands.value):
+            return self.tensor_halves[0]
+        size = self.residual_bytes * (self.kept_input / HALF_BYTES)
+        return self.collective("all_gather", size, self.plans.tensor, self.plans.stride("tensor"))
 
     def _exposed_tensor(self, raw: Floats, linear: Floats) -> Floats:
         if not self.problem.software.overlaps_tensor:
@@ -226,12 +264,17 @@ class RankWork:
         """Bytes of an element that a linear layer keeps of its input."""
         return min(self.element_bytes, HALF_BYTES)
 
+    @property
+    def input_tokens(self) -> Floats:
+        """Tokens of which a linear layer over the tensor axis keeps its input."""
+        return self.cut_tokens if self.problem.stack.gathers_again.value else self.tokens
+
     def _attention_projections(self, work: _Sum) -> Floats:
         """Linear layers of attention; its parameters on a rank."""
         model, tokens, cut = self.model, self.tokens, self.cut_tokens
         h, heads, keys = float(model.hidden), self.heads, self.keys
         query, value = heads * model.key_width, heads * model.context_width
-        work.kept.append(self.kept_input * cut * h)
+        work.kept.append(self.kept_input * self.input_tokens * h)
         latent = model.latent
         if latent is None:
             both = keys * (model.key_width + model.context_width)
@@ -331,7 +374,7 @@ class RankWork:
         """A layer with a plain feed-forward network."""
 
         def network(work: _Sum) -> tuple[Floats, Floats]:
-            work.kept.append(self.kept_input * self.cut_tokens * self.model.hidden)
+            work.kept.append(self.kept_input * self.input_tokens * self.model.hidden)
             weights = self._feed_forward(work, float(self.model.feed_forward), self.tokens, self.tensor)
             return weights, np.zeros_like(weights)
 
@@ -355,6 +398,7 @@ class RankWork:
             work.kept.append(self.kept_input * routed * h)
             shared = np.zeros_like(cut)
             if experts.shared:
+                work.kept.append(self.kept_input * (self.input_tokens - cut) * h)
                 shared = self._feed_forward(work, float(experts.shared * experts.width), self.tokens, self.tensor)
             return shared + h * experts.routed, local * one
 
@@ -377,8 +421,10 @@ class RankWork:
         rings = self._context()
         context = self._exposed_context(rings[0], core[0]), self._exposed_context(rings[1], core[1])
         compute = linear[0] + core[0] + vector[0], linear[1] + core[1] + vector[1]
-        exchange = (np.zeros(self.plans.count),) * 2
+        nothing = np.zeros(self.plans.count)
+        exchange, exchanged = (nothing, nothing), nothing
         if has_experts:
+            exchanged = 2.0 * self._exchange()
             # Compute that hides one collective hides no other.
             idle = [
                 compute[side] - (blocks * raw[side] - tensor[side]) - (rings[side] - context[side]) for side in (0, 1)
@@ -388,7 +434,18 @@ class RankWork:
         selective = self.plans.recompute == SELECTIVE
         norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
         kept = _total(work.kept) + own
-        whole = kept + scores
+        again, left = np.where(selective, core[0], forward), np.where(selective, kept, stream)
+        sent = {
+            "tensor": (blocks * raw[0], blocks * raw[1]),
+            "context": rings,
+            "expert": (exchanged, exchanged),
+        }
+        whole = self.plans.recompute > ALTERNATE
+        sent_again = {name: np.where(whole, passes[0], 0.0) for name, passes in sent.items()}
+        alternates = self.plans.recompute == ALTERNATE
+        if alternates.any():
+            other = remade(self, has_experts, vector[0], blocks)
+            again, left = np.where(alternates, other.again_s, again), np.where(alternates, other.kept_bytes, left)
         return LayerWork(
             linear=linear,
             attention=core,
@@ -396,9 +453,11 @@ class RankWork:
             tensor=(tensor[0], tensor[1]),
             context=context,
             expert=exchange,
-            recompute=np.where(selective, core[0], forward),
-            kept_bytes=np.where(selective, kept, stream),
-            whole_bytes=whole,
+            recompute=again,
+            kept_bytes=left,
+            whole_bytes=kept + scores,
+            sent=sent,
+            sent_again=sent_again,
             parameters=weights + shared + norms,
             expert_parameters=expert,
         )
@@ -445,7 +504,8 @@ class RankWork:
             self.passes(work, ("gelu",), self.cut_tokens * h, (4.0, 6.0))
         words = model.vocabulary / self.tensor
         self.product(work, self.tokens, words, float(model.hidden), low=False)
-        self.passes(work, ("cross_entropy",), self.tokens * words, (10.0, 6.0), row=words)
+        moved = _CROSS_ENTROPY_BYTES[self.problem.software.fuses_cross_entropy]
+        self.passes(work, ("cross_entropy",), self.tokens * words, moved, row=words)
         self.passes(work, (model.normalisation,), self.cut_tokens * model.hidden, (4.0, 6.0), row=model.hidden)
         gather, scatter, reduce = self.tensor_halves
         cut = self.plans.sequence_parallel == 1
@@ -456,11 +516,16 @@ class RankWork:
 
     @cached_property
     def head_bytes(self) -> Floats:
-        """Bytes that the head keeps: the inputs of norm and output matrix, and 32-bit logits.
+        """Bytes that the head keeps: the inputs of norm and output matrix, and what the loss holds of logits.
 
-        Of a masked-LM head also the inputs of its dense layer and activation.
+        Of a masked-LM head also the inputs of its dense layer and activation. PyTorch's cross entropy holds three
+        tensors of 32 bits at its peak (the logarithms of probabilities, and gradients before and after log-softmax),
+        over a tensor axis four (``loss_parallel`` adds a one-hot tensor to probabilities, and scales the sum).
         """
-        logits = 4.0 * self.tokens * self.model.vocabulary / self.tensor
+        held: Size = 4.0
+        if not self.problem.software.fuses_cross_entropy:
+            held = np.where(self.plans.tensor > 1, 16.0, 12.0)
+        logits = held * self.tokens * self.model.vocabulary / self.tensor
         inputs = 4.0 if self.model.head == "masked_lm" else 2.0
         size: Floats = logits + inputs * HALF_BYTES * self.cut_tokens * self.model.hidden
         return size

@@ -13,24 +13,29 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-RECOMPUTES = ("none", "selective", "full", "full/2", "full/4", "full/8")
-"""The choices where it is left open."""
-
-SELECTIVE, _EVERY_LAYER = 1, 2
+_RECOMPUTES = ("none", "selective", "op", "full")
+SELECTIVE, ALTERNATE, FULL = 1, 2, 3
+"""Numbers of modes of recomputation."""
 
 SCHEDULES: tuple[str, ...] = get_args(Schedule)
 
 
 def recompute_code(word: str) -> int:
-    """What stands for a word: 0 none, 1 selective, and k + 1 for ``full/k``."""
+    """What stands for a word: 0 none, 1 selective, 2 op, and k + 2 for ``full/k``."""
     mode, _, every = word.partition("/")
-    return RECOMPUTES.index(mode) + int(every or 1) - 1
+    return _RECOMPUTES.index(mode) + int(every or 1) - 1
 
 
 def recompute_word(code: int) -> str:
     """The word that a number stands for."""
-    every = code - _EVERY_LAYER + 1
-    return RECOMPUTES[code] if every <= 1 else f"full/{every}"
+    every = code - FULL + 1
+    return _RECOMPUTES[code] if every <= 1 else f"full/{every}"
+
+
+def recompute_period(codes: Integers) -> Integers:
+    """K, where the first of every K layers is made again, whole or in part."""
+    period: Integers = np.maximum(codes - FULL + 1, 1)
+    return period
 
 
 def layers_made_again(codes: Integers, layers: Integers) -> Integers:
@@ -38,7 +43,7 @@ def layers_made_again(codes: Integers, layers: Integers) -> Integers:
 
     ``codes`` stand for the modes of recomputation; the shape is that to which both broadcast.
     """
-    again: Integers = np.where(codes > 0, -(-layers // np.maximum(codes - 1, 1)), 0)
+    again: Integers = np.where(codes > 0, -(-layers // recompute_period(codes)), 0)
     return again
 
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from dse.plan.constraints import CONSTRAINTS
 from dse.plan.export import exports
+from dse.plan.pipeline_page import pipeline_parts
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import AS_STACK, whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
-from dse.report.view import Breakdown, Card, Plan, Row, Share, StageBox, Table, View
+from dse.report.view import Breakdown, Card, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
 from hardware.units import TERA
 
@@ -24,10 +25,10 @@ _TIME_NAMES = {
     "context": ("context-parallel collectives, exposed", "several"),
     "expert": ("expert dispatch and combination", "distance"),
     "sharding": ("sharded weights and gradients, exposed", "synchronisation"),
-    "transfer": ("transfers between stages, exposed", "transfer"),
+    "transfer": ("transfers between stages, exposed", "between"),
     "bubble": ("pipeline bubble", "bubble"),
-    "data": ("gradient synchronisation, exposed", "synchronisation"),
-    "optimizer": ("optimizer step", "state"),
+    "data": ("gradient synchronisation, exposed", "replicas"),
+    "optimizer": ("optimizer step", "optimizer"),
 }
 _MEMORY_NAMES = {
     "weights": ("weights", "weights"),
@@ -57,7 +58,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
         _verdict(problem, result),
         notes=[*_best_note(result), *_notes(problem), *_idle_settings(problem, result)],
         tables=tables,
-        page=lambda: tables,
+        page=lambda: [*plan_charts(problem, result.solution["plan"]), *tables],
         files=lambda: _files(problem, result),
         cards=lambda: [plan_card(problem, result.solution["plan"], result.metrics)],
     )
@@ -237,6 +238,11 @@ def _pareto(metrics: Mapping[str, Any]) -> Table | None:
         for each in shown
     ]
     return Table(("memory", "a step", "plan"), rows, "the fastest plan in less memory", narrow=(0, 1))
+
+
+def plan_charts(problem: PlanProblem, plan: Mapping[str, Any]) -> list[Part]:
+    """The pipeline in time and the memory of its stages; nothing for one stage."""
+    return pipeline_parts(problem, whole_plan(plan, "result"), _MEMORY_NAMES)
 
 
 def plan_card(problem: PlanProblem, plan: Mapping[str, Any], metrics: Mapping[str, Any]) -> Card:

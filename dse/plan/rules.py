@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_WIDTHS
-from dse.plan.plan_arrays import RECOMPUTES
 from dse.plan.problem import PlanProblem, divisors
 from dse.plan.training_plan import AXES, USUAL_ORDER
 from hardware.inputs import Fault, nearest, shown
@@ -71,9 +70,9 @@ def expert_widths(problem: PlanProblem, stage_ranks: int) -> list[int]:
     return divisors(math.gcd(experts.routed, stage_ranks))
 
 
-def recomputations(layers: int) -> list[str]:
+def recomputations(problem: PlanProblem) -> list[str]:
     """What recomputation may be where it is left open; every eighth layer needs eight of them."""
-    return [mode for mode in RECOMPUTES if _every(mode) <= layers]
+    return [mode for mode in problem.stack.recomputations.value if _every(mode) <= problem.model.layers]
 
 
 def _every(recompute: str) -> int:

@@ -22,6 +22,7 @@ class Software:
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
         moment_bytes: of optimizer_bytes, those of both moments.
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter.
+        fuses_cross_entropy: whether the loss is one kernel over the logits.
         overlaps_tensor, overlaps_context, overlaps_expert, overlaps_gradients, overlaps_weights, overlaps_pipeline:
             whether this communication runs beside compute.
     """
@@ -32,6 +33,7 @@ class Software:
     moment_bytes: float
     gradient_transfer_bytes: float
     weight_transfer_bytes: float
+    fuses_cross_entropy: bool
     overlaps_tensor: bool
     overlaps_context: bool
     overlaps_expert: bool
@@ -51,6 +53,7 @@ class Software:
             word = settings.get(key, AS_STACK)
             return by_stack if word == AS_STACK else word == "yes"
 
+        word = settings.get("cross_entropy", AS_STACK)
         moments = stored("moments", stack.moment_bytes.value, _MOMENTS)
         return cls(
             weight_bytes=stored("weights", stack.weight_bytes.value),
@@ -59,6 +62,7 @@ class Software:
             moment_bytes=moments,
             gradient_transfer_bytes=stored("gradient_transfer", stack.gradient_transfer_bytes.value),
             weight_transfer_bytes=stored("weight_transfer", stack.weight_transfer_bytes.value),
+            fuses_cross_entropy=(stack.cross_entropy.value if word == AS_STACK else word) == "fused",
             overlaps_tensor=overlaps("overlap_tensor", stack.overlaps_tensor.value),
             overlaps_context=overlaps("overlap_context", stack.overlaps_context.value),
             overlaps_expert=overlaps("overlap_expert", stack.overlaps_expert.value),

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from dse.plan.training_plan import RECOMPUTE_WORDS
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
 from hardware.inputs import choose, validate
@@ -36,8 +37,29 @@ class Bytes(StrictModel):
     source: Source
 
 
+class Recomputations(StrictModel):
+    """Modes of recomputation that are tried where a plan leaves it open, each once."""
+
+    value: Annotated[tuple[Annotated[str, Field(pattern=f"^({RECOMPUTE_WORDS.pattern})$")], ...], Field(min_length=1)]
+    source: Source
+
+    @field_validator("value")
+    @classmethod
+    def _has_each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("must name each mode once")
+        return value
+
+
 class AttentionKernel(StrictModel):
     """Whether attention keeps its scores."""
+
+    value: Literal["fused", "unfused"]
+    source: Source
+
+
+class LossKernel(StrictModel):
+    """Whether the cross entropy is one kernel over the logits, or PyTorch's operators one after the other."""
 
     value: Literal["fused", "unfused"]
     source: Source
@@ -49,11 +71,17 @@ class Stack(StrictModel):
     Attributes:
         name, description: for people.
         attention: ``fused`` keeps no scores (Dao et al., FlashAttention, 2022) and skips what a causal mask hides.
+        cross_entropy: ``fused`` holds 4 bytes a logit, ``unfused`` what PyTorch's operators hold at their peak.
         overlaps_tensor: whether collectives of the tensor axis run beside the linear layers that they belong to.
+        gathers_again: whether a backward pass gathers the inputs of cut matrices again over the tensor axis, instead of
+            keeping them whole.
+        gathers_operands: whether the tensor axis gathers them, and gradients, as the products take them: in 8 bits,
+            where these have such operands.
         overlaps_data: whether gradients and weights travel beside backward and forward passes.
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel beside the core of attention.
         overlaps_expert: whether tokens travel to experts and back beside the compute of another microbatch.
+        recomputations: modes of recomputation that the framework has.
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
         moment_bytes: of optimizer_bytes, those of both moments.
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
@@ -67,7 +95,15 @@ class Stack(StrictModel):
     name: str
     description: str
     attention: AttentionKernel
+    cross_entropy: LossKernel = LossKernel(
+        value="fused", source="Korthikanti et al. 2022, section 4.3: logits of 32 bits are kept for the cross entropy"
+    )
     overlaps_tensor: Choice
+    gathers_again: Choice = Choice(
+        value=True,
+        source="Korthikanti et al. 2022, section 4.2.2: a part is stored, and gathered again when needed",
+    )
+    gathers_operands: Choice = Choice(value=False, source="Megatron-LM: activations travel in 16 bits")
     overlaps_data: Choice
     overlaps_pipeline: Choice
     overlaps_context: Choice = Choice(
@@ -75,6 +111,10 @@ class Stack(StrictModel):
     )
     overlaps_expert: Choice = Choice(
         value=False, source="an exchange waits for the router and experts for the exchange"
+    )
+    recomputations: Recomputations = Recomputations(
+        value=("none", "selective", "full", "full/2", "full/4", "full/8"),
+        source="Megatron-LM: --recompute-granularity selective and full, --recompute-method block",
     )
     weight_bytes: Bytes
     gradient_bytes: Bytes

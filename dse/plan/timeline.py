@@ -122,8 +122,14 @@ def plan_timeline(problem: PlanProblem, plan: TrainingPlan, microbatches: int) -
     return timeline(costs.passes_s, plan.interleave, microbatches, hidden, plan.schedule == "gpipe")
 
 
-def pipeline_trace(problem: PlanProblem, plan: TrainingPlan, max_events: int = MAX_EVENTS) -> TraceEvents | None:
-    """A thread for each stage; None for one stage, or where not even a round of microbatches can be shown."""
+def pipeline_spans(
+    problem: PlanProblem, plan: TrainingPlan, max_events: int = MAX_EVENTS
+) -> tuple[str, list[Span]] | None:
+    """Which microbatches are shown, in words, and their passes, a lane for each stage.
+
+    Returns:
+        None for one stage, or where not even a round of microbatches can be shown.
+    """
     stages, chunks = plan.pipeline, plan.interleave
     total = problem.global_batch // (plan.data * plan.microbatch)
     shown = min(total, max_events // (2 * stages * chunks))
@@ -136,9 +142,22 @@ def pipeline_trace(problem: PlanProblem, plan: TrainingPlan, max_events: int = M
         for stage, row in enumerate(plan_timeline(problem, plan, shown).passes)
         for each, start, end in row
     ]
-    which = f"all {total} microbatches" if shown == total else f"a step of {shown} of its {total} microbatches"
-    title = f"{problem.name}: pipeline of {stages} stages × {chunks} chunks ({plan.schedule}), {which}"
-    return trace(title, [f"stage {stage + 1}" for stage in range(stages)], spans)
+    return f"all {total} microbatches" if shown == total else f"a step of {shown} of its {total} microbatches", spans
+
+
+def pipeline_trace(problem: PlanProblem, plan: TrainingPlan, max_events: int = MAX_EVENTS) -> TraceEvents | None:
+    """A thread for each stage; None where :func:`pipeline_spans` has nothing to show."""
+    shown = pipeline_spans(problem, plan, max_events)
+    if shown is None:
+        return None
+    which, spans = shown
+    title = f"{problem.name}: pipeline of {plan.pipeline} stages × {plan.interleave} chunks ({plan.schedule}), {which}"
+    return trace(title, stage_names(plan), spans)
+
+
+def stage_names(plan: TrainingPlan) -> list[str]:
+    """Of the lanes."""
+    return [f"stage {stage + 1}" for stage in range(plan.pipeline)]
 
 
 def _name(each: Pass, chunks: int) -> str:

@@ -18,7 +18,7 @@ from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, fail, nearest, shown
 
 Schedule = Literal["1f1b", "gpipe"]
-RECOMPUTE_WORDS = re.compile(r"none|selective|full|full/([2-9]|[1-9][0-9]{1,2})")
+RECOMPUTE_WORDS = re.compile(r"none|selective|op|full|full/([2-9]|[1-9][0-9]{1,2})")
 """``full/2``: every second layer."""
 
 AXES = ("tensor", "context", "data", "pipeline")
@@ -32,6 +32,9 @@ USUAL_ORDER, PIPELINE_INSIDE = ORDERS[0], "tensor-context-pipeline-data"
 
 StoredPrecision = Literal["stack", "fp32", "bf16", "fp16", "fp8"]
 """Of state and of transfers; ``stack``: as the software stack has it."""
+
+CrossEntropy = Literal["stack", "fused", "unfused"]
+"""Whether the loss is one kernel that keeps no tensors of the size of the logits between its steps."""
 
 Overlap = Literal["stack", "yes", "no"]
 """Whether communication is hidden; ``stack``: as the software stack does."""
@@ -59,8 +62,9 @@ class TrainingPlan:
         schedule: of the microbatches; ``gpipe`` runs all forward passes first.
         zero: what replicas share out: nothing, optimizer state, gradients too, weights too (Rajbhandari et al. 2020).
         microbatch: samples of a replica that pass the pipeline together.
-        recompute: what backward passes make again: nothing, the core of attention, whole layers, or (``full/k``)
-            the first of every k layers of a stage.
+        recompute: what backward passes make again: nothing, the core of attention, all but attention and every second
+            matrix product (``op``, as torchtitan's option of this name), whole layers, or (``full/k``) the first of
+            every k layers of a stage.
         precision: of the operands of linear layers.
         zero_copies: sets of replicas that each have the whole of what ``zero`` shares out: hybrid sharding (Zhang et
             al., MiCS, 2022; FSDP's replicate dimension). Neighbouring replicas share.
@@ -72,6 +76,7 @@ class TrainingPlan:
         overlap_tensor, overlap_context, overlap_expert, overlap_gradients, overlap_weights, overlap_pipeline: whether
             the collectives of these axes, the reduction of gradients, the gathering of weights and the transfers
             between stages run beside compute.
+        cross_entropy: whether the loss is one kernel over the logits, or PyTorch's operators one after the other.
     """
 
     tensor: int
@@ -101,6 +106,7 @@ class TrainingPlan:
     overlap_gradients: Overlap = "stack"
     overlap_weights: Overlap = "stack"
     overlap_pipeline: Overlap = "stack"
+    cross_entropy: CrossEntropy = "stack"
 
     @property
     def devices(self) -> int:
@@ -236,8 +242,8 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
     if key == "recompute":
         if isinstance(value, str) and RECOMPUTE_WORDS.fullmatch(value):
             return None
-        rule = "must be none, selective, full, or full/K with K from 2 to 999: every K-th layer"
-        return Fault(where, key, word, rule, nearest(word, ("none", "selective", "full", "full/2")))
+        rule = "must be none, selective, op, full, or full/K with K from 2 to 999: every K-th layer"
+        return Fault(where, key, word, rule, nearest(word, ("none", "selective", "op", "full", "full/2")))
     if key == "order":
         if value in ORDERS:
             return None

@@ -1,16 +1,22 @@
-"""What the charts of all problems have in common, and the chart of operators in time."""
+"""What the charts of all problems have in common: operators in time, lanes in time, and stages side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from dse.report.palette import FONT, INK, OPERATOR_CLASSES
-from dse.report.units import time_scale
+from dse.report.palette import ANSWER, FONT, INK, OPERATOR_CLASSES, PART_COLOURS
+from dse.report.trace_events import Span
+from dse.report.units import Scale, time_scale
 
 _ROW_PIXELS = 17
 _BAR = 0.75
 """Height of a bar, in rows."""
+
+_LANE_PIXELS = 26
+_STAGES_PIXELS = 320
+_MAX_TICKS = 32
+"""Stages up to which each has its number below it."""
 
 _LETTER_PIXELS = 6.2
 _MAX_LETTERS = 44
@@ -86,6 +92,70 @@ def operators_in_time(bars: Sequence[OperatorBar]) -> go.Figure:
         zeroline=False,
     )
     drawn.update_layout(margin_l=round(20 + _LETTER_PIXELS * max(map(len, names), default=0)))
+    return drawn
+
+
+def lanes_in_time(lanes: Sequence[str], spans: Sequence[Span], labels: Mapping[str, str]) -> go.Figure:
+    """One row a lane, coloured by what its spans are; lanes on which nothing happens are left out.
+
+    Args:
+        lanes: their names.
+        spans: in any order; a category that is no key of ``labels`` is not drawn.
+        labels: by category (a key of :data:`dse.report.palette.PART_COLOURS`), its name in the legend.
+    """
+    used = sorted({span.lane for span in spans if span.end_s > span.start_s})
+    row = {lane: number for number, lane in enumerate(used)}
+    scale = time_scale(max(span.end_s for span in spans))
+    drawn = chart(f"time [{scale.unit}]", "", 130 + _LANE_PIXELS * len(used))
+    for kind, label in labels.items():
+        shown = [span for span in spans if span.category == kind and span.lane in row]
+        if not shown:
+            continue
+        drawn.add_trace(
+            go.Bar(
+                orientation="h",
+                name=label,
+                y=[row[span.lane] for span in shown],
+                base=[scale.of(span.start_s) for span in shown],
+                x=[scale.of(span.end_s - span.start_s) for span in shown],
+                marker={"color": PART_COLOURS[kind], "line": {"color": "white", "width": 0.5}},
+                customdata=[
+                    (span.name, time_scale(span.end_s - span.start_s).text(span.end_s - span.start_s)) for span in shown
+                ],
+                hovertemplate="%{customdata[0]}: %{customdata[1]}, from %{base:.4~g} "
+                f"{scale.unit}<extra>{label}</extra>",
+            )
+        )
+    drawn.update_layout(barmode="overlay", showlegend=True, bargap=0.2)
+    drawn.update_xaxes(rangemode="tozero")
+    drawn.update_yaxes(
+        tickvals=list(range(len(used))), ticktext=[lanes[lane] for lane in used], range=[len(used) - 0.5, -0.5]
+    )
+    return drawn
+
+
+def stacked_by_stage(
+    parts: Mapping[str, tuple[str, Sequence[float]]], what: str, scale: Scale, limit: float | None = None
+) -> go.Figure:
+    """The stages of a pipeline side by side, the parts of each one on the other.
+
+    Args:
+        parts: by label, (a key of :data:`dse.report.palette.PART_COLOURS`, an amount for each stage); those of
+            nothing are left out.
+        what: the amounts are.
+        scale: of the amounts.
+        limit: a line that no stage may pass.
+    """
+    count = max(len(amounts) for _, amounts in parts.values())
+    drawn = chart("stage", f"{what} [{scale.unit}]", _STAGES_PIXELS)
+    for label, (kind, amounts) in parts.items():
+        if any(amounts):
+            stages, heights = list(range(1, count + 1)), [scale.of(each) for each in amounts]
+            drawn.add_trace(go.Bar(name=label, x=stages, y=heights, marker={"color": PART_COLOURS[kind]}))
+    if limit is not None:
+        drawn.add_hline(y=scale.of(limit), line={"color": ANSWER, "width": 1.5, "dash": "dash"})
+    drawn.update_layout(barmode="stack", showlegend=True)
+    drawn.update_xaxes(dtick=1 if count <= _MAX_TICKS else None, tickformat="d")
     return drawn
 
 

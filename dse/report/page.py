@@ -13,8 +13,8 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2b36; background: #fff; margin: 2rem auto; max-width: 68rem;
        padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-p.verdict { font-size: 1.1rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums;
-       margin-bottom: 1.2rem; }
+p, td { overflow-wrap: anywhere; } p.verdict { font-size: 1.1rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin-bottom: 1.2rem; }
 td, th { padding: .3rem .9rem .3rem 0; text-align: left; border-bottom: 1px solid #d9e1e7; vertical-align: top; }
 td.number, th.number { text-align: right; white-space: nowrap; } .short { white-space: nowrap; }
        p.small, footer { color: #5a6b78; font-size: .88rem; }
@@ -22,6 +22,9 @@ footer { margin-top: 3rem; overflow-wrap: anywhere; } svg { max-width: 100%; hei
 details { margin: .3rem 0; } summary { cursor: pointer; }
 @media (max-width: 60rem) { table { display: block; overflow-x: auto; } }
 """
+
+_LIST = re.compile(r",(?=[a-z])")
+"""Where a list of settings without spaces may be broken into lines."""
 
 _SHORT_CELL = 20
 """Letters of a cell that is never broken into lines."""
@@ -41,6 +44,11 @@ def document(title: str, parts: Iterable[str], footer: str) -> str:
     )
 
 
+def text_html(text: str) -> str:
+    """Plain text as HTML that breaks into lines between settings (``tensor=8,data=4``), too."""
+    return _LIST.sub(",<wbr>", html.escape(text))
+
+
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of plain-text cells, as many in each row; columns of figures, but the first, stand right."""
     lines = [*rows]
@@ -56,7 +64,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         return " class=number" if is_figure else " class=short" if len(text) <= _SHORT_CELL else ""
 
     def row_of(tag: str, row: Sequence[str]) -> str:
-        cells = (f"<{tag}{kind(*each)}>{html.escape(each[1])}</{tag}>" for each in zip(are_figures, row, strict=True))
+        cells = (f"<{tag}{kind(*each)}>{text_html(each[1])}</{tag}>" for each in zip(are_figures, row, strict=True))
         return f"<tr>{''.join(cells)}</tr>\n"
 
     head = row_of("th", headers) if any(headers) else ""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from dse.report.card import CARD_STYLE, card
-from dse.report.page import document, figure, table
+from dse.report.page import document, figure, table, text_html
 from dse.report.view import Card, Chart, Drawing, Folded, Heading, Paragraph, Part, Table, View
 
 _ADDRESS = re.compile(r"https://[^\s)<>]+[\w/]")
@@ -22,10 +22,10 @@ def fragment(view: View) -> str:
 
 
 def _opening(view: View) -> Iterable[str]:
-    yield f"<p class='verdict'>{html.escape(view.verdict)}</p>"
+    yield f"<p class='verdict'>{text_html(view.verdict)}</p>"
     yield from map(card, view.cards())
     for note in view.notes:
-        yield f"<p>{html.escape(note)}</p>"
+        yield f"<p>{text_html(note)}</p>"
 
 
 def html_of(part: Part) -> str:

@@ -13,6 +13,19 @@ def _is_never_cut_short(answer: object) -> bool:
     return True
 
 
+class Same:
+    """A key that stands for one object, which need not be hashable, and keeps it alive."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other._value is self._value
+
+
 class Remembered(Generic[T]):
     """The last ``size`` answers by what was asked.
 

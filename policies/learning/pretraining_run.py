@@ -22,7 +22,7 @@ from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, ask
 from hardware.inputs import fail
 from policies.learning.checkpoint import BEST, CARD_FILE
-from policies.learning.curves import FOLDER, CurveWriter
+from policies.learning.curves import FOLDER, CurvePoint, CurveWriter
 from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer, Validator
 from policies.learning.scores import Score, selected
 
@@ -122,10 +122,15 @@ class PretrainingRun:
         scored = {name for score in self.scores() for values in score.values.values() for name in values}
         return [name for name in self.plan.task.validation_names if scored and name not in scored]
 
-    def iterations(self) -> int:
-        """Iterations of training that are known."""
+    def curve(self) -> list[CurvePoint]:
+        """The iterations of training that are known, in their order."""
         numbers = range(1, self.plan.checkpoints + 1)
-        return sum(len(self._journal.get(_key(number, _CURVE), ())) for number in numbers)
+        points = [point for number in numbers for point in self._journal.get(_key(number, _CURVE), ())]
+        return [CurvePoint(point["samples"], point["scalars"]) for point in points]
+
+    def iterations(self) -> int:
+        """How many iterations of training are known."""
+        return len(self.curve())
 
     def unscored(self) -> list[int]:
         """Checkpoints that are there and have no score yet."""

@@ -28,6 +28,12 @@ from policies.partition.settings import LearningSettings
 
 ELITES = "elites"
 
+_NORM = "gradients_default_optimizer_global_norm"
+"""What RLlib calls the norm of all gradients in its metrics."""
+
+_SMALL_NORM = 1e-6
+"""What RLlib adds to it before it divides by it."""
+
 _MAX_LOG_RATIO = 20.0
 """Logarithm of a ratio at most. The repaired chip can be one that the policy gave no probability at all; its ratio
 would overflow, and the gradient not be a number even where clipping leaves it out."""
@@ -120,6 +126,28 @@ class PartitionLearner(PPOTorchLearner):
         if "imitation_loss" in terms:
             loss = loss + self.settings.imitation_weight * terms["imitation_loss"]
         return loss
+
+    def postprocess_gradients(self, gradients_dict: dict[Any, Any]) -> dict[Any, Any]:
+        """Clip by the norm of all gradients, as RLlib does, but not weight by weight: there are many small ones."""
+        gradients = [gradient for gradient in gradients_dict.values() if gradient is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        self._finite = bool(torch.isfinite(norm))
+        if not self._finite:
+            return dict(super().postprocess_gradients(gradients_dict))
+        limit = self.settings.gradient_clip
+        torch._foreach_mul_(gradients, limit / torch.clamp(norm + _SMALL_NORM, min=limit))
+        self.metrics.log_value((DEFAULT_MODULE_ID, _NORM), norm, window=1)
+        return gradients_dict
+
+    def apply_gradients(self, gradients_dict: dict[Any, Any]) -> None:
+        """One step; RLlib's, which asks every weight twice whether its gradient is a number, only where one is not."""
+        if not self._finite:
+            super().apply_gradients(gradients_dict)
+            return
+        for reference, gradient in gradients_dict.items():
+            self._params[reference].grad = gradient
+        for _, optimizer in self.get_optimizers_for_module(DEFAULT_MODULE_ID):
+            optimizer.step()
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state, with the elite of every graph."""

@@ -6,6 +6,7 @@ previous assignment looks from each operator. Nothing depends on how the operato
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch_geometric.nn import SAGEConv
 from hardware.packages import MAX_CHIPS
 from policies.partition.features import FEATURES
 from policies.partition.graph_store import StoredGraph
+from policies.partition.neighbours import Means
 from policies.partition.settings import LearningSettings
 
 STATE = 13
@@ -67,6 +69,18 @@ class GraphTensors:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    @cached_property
+    def of_producers(self) -> Means:
+        """The mean over each operator's producers."""
+        source, target = self.edges
+        return Means.of(target, source, len(self), self.features)
+
+    @cached_property
+    def of_consumers(self) -> Means:
+        """The mean over each operator's consumers."""
+        source, target = self.edges
+        return Means.of(source, target, len(self), self.features)
 
 
 def graph_tensors(graph: StoredGraph, settings: LearningSettings, device: torch.device) -> GraphTensors:
@@ -169,7 +183,10 @@ def _mean_over(values: Tensor, node: Tensor, count: int) -> Tensor:
 
 
 class _Layer(nn.Module):
-    """h + ReLU(LayerNorm(W h + W₁ mean over producers + W₂ mean over consumers)): both ways along the edges."""
+    """h + ReLU(LayerNorm(W h + W₁ mean over producers + W₂ mean over consumers)): both ways along the edges.
+
+    The weights are those of two ``SAGEConv``; :mod:`policies.partition.neighbours` says why they do not do the work.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -177,8 +194,11 @@ class _Layer(nn.Module):
         self.consumers = SAGEConv(width, width, root_weight=False, bias=False)
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, hidden: Tensor, edges: Tensor) -> Tensor:
-        mixed = self.producers(hidden, edges) + self.consumers(hidden, edges.flip(0))
+    def forward(self, hidden: Tensor, of_producers: Means, of_consumers: Means) -> Tensor:
+        own, producers, consumers = self.producers.lin_r, self.producers.lin_l, self.consumers.lin_l
+        mixed = nn.functional.linear(of_producers(hidden), producers.weight, producers.bias)
+        mixed = torch.addmm(mixed, hidden, own.weight.t())
+        mixed = torch.addmm(mixed, of_consumers(hidden), consumers.weight.t())
         return hidden + torch.relu(self.norm(mixed))
 
 
@@ -250,12 +270,12 @@ class PartitionNetwork(nn.Module):
     def encode(self, graphs: list[GraphTensors]) -> list[Tensor]:
         """Embeddings h_G of several graphs in one pass, [N, width] each."""
         sizes = [len(graph) for graph in graphs]
-        firsts = [sum(sizes[:place]) for place in range(len(sizes))]
         hidden = torch.relu(self.inward(torch.cat([graph.features for graph in graphs])))
-        edges = torch.cat([graph.edges + first for graph, first in zip(graphs, firsts, strict=True)], dim=1)
+        of_producers = Means.joined([graph.of_producers for graph in graphs])
+        of_consumers = Means.joined([graph.of_consumers for graph in graphs])
         for layer in self.layers:
-            hidden = layer(hidden, edges)
-        parts = [hidden[first : first + size] for first, size in zip(firsts, sizes, strict=True)]
+            hidden = layer(hidden, of_producers, of_consumers)
+        parts = list(torch.split(hidden, sizes))
         return parts if self.attention is None else [self.attention(part) for part in parts]
 
     def logits(
@@ -270,14 +290,17 @@ class PartitionNetwork(nn.Module):
             busy: what was measured of those (:func:`assignment_state`).
         """
         state = assignment_state(graph, previous, busy)
-        inputs = torch.cat([embedding.expand(len(state), -1, -1), state], dim=-1)
-        raw = self.outward(torch.relu(self.hidden(inputs)))
+        # The embedding is the same for all D, so that its part of the first layer is, too.
+        of_embedding, of_state = torch.split(self.hidden.weight, [embedding.shape[-1], STATE], dim=1)
+        shared = nn.functional.linear(embedding, of_embedding, self.hidden.bias)
+        hidden = torch.relu(shared + state @ of_state.t())
         if self.ordinal:
-            return self._ordinal(raw, graph, previous)
-        logits: Tensor = raw[..., : graph.chips]
+            return self._ordinal(self.outward(hidden), graph, previous)
+        logits = nn.functional.linear(hidden, self.outward.weight[: graph.chips], self.outward.bias[: graph.chips])
         if not self.corrects:
             return logits
-        return logits + torch.log_softmax(self._ordinal(torch.zeros_like(raw[..., :2]), graph, previous), dim=-1)
+        nothing = hidden.new_zeros(*hidden.shape[:-1], 2)
+        return logits + torch.log_softmax(self._ordinal(nothing, graph, previous), dim=-1)
 
     def _ordinal(self, raw: Tensor, graph: GraphTensors, previous: Tensor | None) -> Tensor:
         """Log of (1 − ε) exp(−((x_c − position) / spread)² / 2) / Σ … + ε / C at each chip's middle x_c, [D, N, C].

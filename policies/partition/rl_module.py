@@ -54,6 +54,10 @@ class PartitionModule(TorchRLModule):
             torch.manual_seed(int(self.model_config["seed"]))
             self.network = PartitionNetwork(self.settings)
 
+    def train(self, mode: bool = True) -> "PartitionModule":
+        """As in PyTorch; RLlib says it before every step, and each time all layers would be told again."""
+        return self if mode == self.training else super().train(mode)
+
     def tensors(self, number: int) -> GraphTensors:
         """The graph on the network's device."""
         device = next(self.network.parameters()).device

@@ -1,4 +1,5 @@
 import csv
+from importlib.resources import files
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from hardware.inputs import InputError
 from hardware.specs import accelerator
 from tests.shared_data import shared_data
 
+A100 = files("hardware") / "specs" / "accelerators" / "a100-80gb.yaml"
 HEADER = "op,m,n,k,measured_s\n"
 
 
@@ -27,46 +29,58 @@ def published_gemms(tmp_path):
     return table(tmp_path, HEADER + "".join(lines))
 
 
-@pytest.fixture
-def uncalibrated(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("calibration")
+
+
+@pytest.fixture(scope="module")
+def uncalibrated(folder):
     """The A100 by its data sheet alone, as a user's own file."""
-    path = tmp_path / "own.yaml"
-    CliRunner().invoke(command, ["a100-80gb", str(published_gemms(tmp_path)), "--out", str(path)])
-    document = yaml.safe_load(path.read_text())
+    path = folder / "own.yaml"
+    document = yaml.safe_load(A100.read_text())
     del document["kernels"]
     path.write_text(yaml.safe_dump(document))
     return path
 
 
-def test_fit_lowers_the_error_of_rows_that_it_has_not_seen(tmp_path, uncalibrated):
-    found = calibrate(str(uncalibrated), published_gemms(tmp_path))
-    (gemm,) = found.errors
+@pytest.fixture(scope="module")
+def measured(folder):
+    """The published products, but for their table a file of this module."""
+    return published_gemms(folder)
+
+
+@pytest.fixture(scope="module")
+def calibrated(uncalibrated, measured):
+    return calibrate(str(uncalibrated), measured)
+
+
+def test_fit_lowers_the_error_of_rows_that_it_has_not_seen(calibrated):
+    (gemm,) = calibrated.errors
     assert gemm.held_out_before > 0.15
     assert gemm.held_out_after < 0.05
 
 
-def test_written_spec_gives_the_errors_that_were_printed(tmp_path, uncalibrated):
-    measured, out = published_gemms(tmp_path), tmp_path / "calibrated.yaml"
+def test_written_spec_gives_the_errors_that_were_printed(tmp_path, uncalibrated, measured, calibrated):
+    out = tmp_path / "calibrated.yaml"
     outcome = CliRunner().invoke(command, [str(uncalibrated), str(measured), "--out", str(out)])
     assert outcome.exit_code == 0, outcome.output
     rows = read_kernels(measured)
     machines = accelerator(str(out)).machines
-    (gemm,) = calibrate(str(uncalibrated), measured).errors
+    (gemm,) = calibrated.errors
     for part, printed in ((fitting_rows(rows), gemm.fitted_after), (reporting_rows(rows), gemm.held_out_after)):
         error = mean_absolute_error(predict_s(machines, part), [row.measured_s for row in part])
         assert error == pytest.approx(printed, abs=1e-3)
     assert "measured.csv" in yaml.safe_load(out.read_text())["kernels"]["gemm"]["source"]
 
 
-def test_held_out_rows_change_no_constant(tmp_path, uncalibrated):
-    measured = published_gemms(tmp_path)
-    constants = calibrate(str(uncalibrated), measured).document["kernels"]
+def test_held_out_rows_change_no_constant(tmp_path, uncalibrated, measured, calibrated):
     with measured.open() as file:
         rows = list(csv.reader(file))
     for row in rows[2::2]:
         row[-1] = str(3 * float(row[-1]))
-    measured.write_text("".join(",".join(row) + "\n" for row in rows))
-    assert calibrate(str(uncalibrated), measured).document["kernels"] == constants
+    slower = table(tmp_path, "".join(",".join(row) + "\n" for row in rows))
+    assert calibrate(str(uncalibrated), slower).document["kernels"] == calibrated.document["kernels"]
 
 
 def test_other_kinds_keep_their_constants(tmp_path):

@@ -10,11 +10,12 @@ import pytest
 from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs, stages_of
 from dse.plan.check_mesh import Mesh
-from dse.plan.evaluate import evaluate
+from dse.plan.evaluate import evaluate, kernels_of
 from dse.plan.groups import expert_groups
 from dse.plan.model import Transformer
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search.vocabulary import all_plans
+from dse.plan.stack import Recomputations, stack
 from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER
 from hardware.network import Network
 from hardware.network_arrays import collective_seconds, transfer_seconds
@@ -35,7 +36,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("software", [GENERIC, OLD], ids=["overlapping", "not"])
+TITAN = stack("torchtitan-2024")
+ALTERNATING = {"value": ("op",), "source": "every second product alone"}
+OLD_ALTERNATING = OLD.model_copy(update={"recomputations": Recomputations(**ALTERNATING)})
+
+
+@pytest.mark.parametrize(
+    "software", [GENERIC, OLD, TITAN, OLD_ALTERNATING], ids=["overlapping", "not", "torchtitan", "unfused"]
+)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_arrays_cost_what_the_checker_finds_for_each_plan(case, software):
     model, on, devices, batch, precision = case
@@ -63,7 +71,7 @@ SETTINGS = {
         "weight_transfer": "fp32",
     },
     "all hidden": dict.fromkeys(OVERLAPS, "yes"),
-    "nothing hidden": dict.fromkeys(OVERLAPS, "no"),
+    "nothing hidden": dict.fromkeys(OVERLAPS, "no") | {"cross_entropy": "unfused"},
     "layers hidden": dict.fromkeys(("overlap_tensor", "overlap_context", "overlap_expert"), "yes"),
     "half hidden": {"overlap_gradients": "yes", "overlap_weights": "no", "overlap_expert": "yes"},
 }  # fmt: skip
@@ -224,6 +232,25 @@ def test_compute_hides_no_more_communication_of_a_layer_than_it_takes():
     assert saved <= compute * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_replicas_use_links_of_a_level_that_no_other_axis_uses_at_the_time(recompute):
+    """In one node a pass hides no more seconds of all axes than it computes; over two levels it may hide both."""
+    slow = with_facts(link=0.02)
+    mesh = {"tensor": 4, "sequence_parallel": True, "zero": 3, "recompute": recompute}
+    near = problem("llama3-8b", devices=8, batch=2, software=slow)
+    far = problem("llama3-8b", devices=16, batch=4, software=slow)
+    inside, outside = plan(**mesh, data=2), plan(**mesh, data=4)
+    words = {word: dict.fromkeys(OVERLAPS, word) for word in ("no", "yes")}
+    compute = ("linear", "attention", "vector", "recompute")
+    others = ("tensor", "sharding", "data")
+    for posed, each, is_shared in ((near, inside, True), (far, outside, False)):
+        shown, hidden = (plan_costs(posed, replace(each, **words[word])).time_s for word in ("no", "yes"))
+        saved = sum(shown[name] - hidden[name] for name in others)
+        made = sum(hidden[name] for name in compute)
+        # Recomputed layers have the collectives of their forward passes in their own time, where nothing hides them.
+        assert (saved <= made * (1 + 1e-12)) is is_shared
+
+
 @pytest.mark.parametrize("key", HIDDEN)
 def test_an_overlap_hides_communication_of_its_kind_alone(key):
     values, part = HIDDEN[key]
@@ -263,6 +290,83 @@ def test_every_kth_layer_is_made_again_for_any_k():
     assert illegal(posed, plan(recompute="full/33")) == [
         "recompute must be every k-th layer with k up to the layers (32)"
     ]
+
+
+MADE_AGAIN = {
+    # torchtitan's Llama: wq, wv, w1 and attention are kept; wk, wo and w3 are made again; w2 is read by nothing.
+    "llama3-8b": ((4096, 1024, 4096, 14336), [(1024, 4096), (4096, 4096), (14336, 4096)]),
+    # DeepSeek's attention without a query rank: wq, wkv_b, w1; wkv_a, wo and w3 are made again.
+    "latent": ((768, 1024, 512, 1536), [(160, 512), (512, 512), (1536, 512)]),
+}
+
+
+@pytest.mark.parametrize("name", MADE_AGAIN)
+def test_every_second_product_is_made_again_as_in_torchtitan(name):
+    """pytorch/torchtitan, selective_ac_option = "op": every second mm is made again, and attention is kept."""
+    outputs, products = MADE_AGAIN[name]
+    latent = {"query_rank": 0, "key_value_rank": 128, "rotary_width": 32}
+    sizes = {"layers": 32, "hidden": 512, "heads": 8, "vocabulary": 32000, "sequence": 2048, "feed_forward": 1536}
+    model = name
+    if name == "latent":
+        model = Transformer(name=name, **sizes, head_width=96, value_width=64, latent=latent, normalisation="rms_norm")
+    posed = problem(model, devices=1, batch=1, sequence=2048)
+    none, op = (plan_costs(posed, plan(recompute=mode)) for mode in ("none", "op"))
+    heads, h = posed.model.heads, posed.model.hidden
+    # The layer's input, kept outputs of 2 bytes, and the logarithms of softmax's sums, of 4 bytes a head.
+    expected = 2048 * (2 * h + 2 * sum(outputs) + 4 * heads) * posed.model.layers
+    assert op.memory["activations"] == pytest.approx(expected)
+    rates, layers = kernels_of(posed, "bf16"), posed.model.layers
+    seconds = sum(float(rates.product_s(np.array([2048.0]), n, k, False)[0][0]) for n, k in products)
+    # Of the vector work of a forward pass all but the last addition, and nothing of the embedding and the loss.
+    addition = 6 * 2048 * h / (posed.system.chip.hbm_bytes_per_s * 0.8)
+    vector = (op.time_s["recompute"] / layers - seconds + addition) * layers
+    assert 0.25 * none.time_s["vector"] < vector < 0.5 * none.time_s["vector"]
+    assert op.memory["working"] - none.memory["working"] == pytest.approx(
+        (none.memory["activations"] - op.memory["activations"]) / layers
+    )
+
+
+def test_the_results_of_collectives_are_kept_with_every_second_product():
+    """torchtitan's list has reduce_scatter_tensor and all_to_all_single."""
+
+    def costs(posed, recompute, **mesh):
+        return plan_costs(posed, plan(**mesh, recompute=recompute))
+
+    posed, cut = problem("llama3-8b", devices=4, batch=1), {"tensor": 4, "sequence_parallel": True}
+    op = costs(posed, "op", **cut)
+    assert op.time_s["tensor"] == costs(posed, "none", **cut).time_s["tensor"]
+    # The input, wq, wv, the context, w1, and what attention's reduce-scatter gives; wo itself is not made again.
+    layer = 2048 * (4 * 4096 + 1024 + 14336) / 4 * 2 + 2048 * 4 * 32 / 4
+    assert op.memory["activations"] == pytest.approx(layer * 32)
+    sparse, spread = problem("mixtral-8x7b", devices=8, batch=8), {"expert": 8, "data": 8}
+    op = costs(sparse, "op", **spread)
+    assert op.time_s["expert"] == costs(sparse, "full", **spread).time_s["expert"]
+    # Of experts, what comes to them and what comes back: two of eight for each token.
+    assert op.memory["activations"] == pytest.approx(2048 * (2 * (3 * 4096 + 1024) + 4 * 32 + 2 * 2 * 2 * 4096) * 32)
+
+
+@pytest.mark.parametrize(
+    ("recompute", "gathers", "scatters"), [("none", 2, 2), ("selective", 2, 2), ("op", 3, 2), ("full", 3, 3)]
+)
+@pytest.mark.parametrize(("precision", "bytes_each"), [("bf16", 2), ("fp8", 1)])
+def test_a_stack_that_keeps_what_it_gathers_gathers_less(recompute, gathers, scatters, precision, bytes_each):
+    """torchao: inputs and gradients are cast before they are gathered; autograd keeps the input, unless recomputed."""
+    still = with_facts(gathers_again=False, gathers_operands=True, overlaps_tensor=False)
+    posed = problem("llama3-8b", devices=8, batch=1, precision=precision, software=still)
+    mesh = plan(tensor=8, sequence_parallel=True, recompute=recompute, precision=precision)
+    fast, slow = (plan_costs(replace(posed, stack=with_facts(still, link=link)), mesh) for link in (0.8, 0.4))
+
+    def collectives_s(link):
+        net, size = posed.system.network, 2048 * 4096 / link
+        gather = net.collective_s("all_gather", bytes_each * size, 8, 1, 8)
+        return gathers * gather + scatters * net.collective_s("reduce_scatter", 2 * size, 8, 1, 8)
+
+    more = sum(slow.time_s[name] - fast.time_s[name] for name in ("tensor", "recompute"))
+    assert more == pytest.approx(2 * posed.model.layers * (collectives_s(0.4) - collectives_s(0.8)))
+    again = plan_costs(replace(posed, stack=with_facts(still, gathers_again=True)), mesh)
+    whole = 2 * bytes_each * 2048 * 4096 * (1 - 1 / 8) * posed.model.layers
+    kept = fast.memory["activations"] - again.memory["activations"]
+    assert kept == pytest.approx(whole if recompute in ("none", "selective") else 0.0)
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"])
@@ -312,6 +416,26 @@ def test_activations_are_those_of_the_published_figure(model, values, devices, g
     assert plan_costs(posed, mesh).memory["activations"] / GIB == pytest.approx(gib, rel=1e-9)
 
 
+@pytest.mark.parametrize(("tensor", "word", "bytes_each"), [(1, "fused", 4), (1, "unfused", 12), (2, "unfused", 16)])
+def test_a_loss_holds_what_its_operators_do(tensor, word, bytes_each):
+    """PyTorch: log-softmax's result, its gradient and its input's; torch/distributed/tensor/parallel/loss.py: one more.
+
+    Without a tensor axis PyTorch's profiler shows 12.0 bytes a logit at the peak of cross_entropy(logits.float()).
+    """
+    posed = problem("llama3-8b", devices=tensor, batch=1)
+    mesh = plan(tensor=tensor, sequence_parallel=tensor > 1, cross_entropy=word)
+    none = plan_costs(replace(posed, model=posed.model.model_copy(update={"vocabulary": 2})), mesh)
+    held = plan_costs(posed, mesh).memory["working"] - none.memory["working"]
+    assert held == pytest.approx(bytes_each * 2048 * (128256 - 2) / tensor)
+
+
+def test_a_loss_of_operators_moves_logits_more_often():
+    posed = problem("llama3-8b", devices=1, batch=1)
+    fused, unfused = (plan_costs(posed, plan(cross_entropy=word)).step_s for word in ("fused", "unfused"))
+    moved = (14 + 22 - 10 - 6) * 2048 * 128256
+    assert unfused - fused == pytest.approx(moved / (posed.system.chip.hbm_bytes_per_s * 0.8))
+
+
 @pytest.mark.parametrize(("zero", "bytes_each"), [(0, 16), (1, 4 + 12 / 64), (2, 2 + 14 / 64), (3, 16 / 64)])
 def test_state_is_shared_out_as_zero_does(zero, bytes_each):
     """Rajbhandari et al. 2020, figure 1, with 2 bytes a gradient."""
@@ -319,6 +443,15 @@ def test_state_is_shared_out_as_zero_does(zero, bytes_each):
     memory = plan_costs(posed, plan(data=64, zero=zero)).memory
     state = memory["weights"] + memory["gradients"] + memory["optimizer"]
     assert state == pytest.approx(bytes_each * posed.model.parameters, rel=1e-9)
+
+
+def test_zero_3_gathers_two_layers_and_keeps_the_ends_gathered():
+    """FSDP2: the root module, with embedding, last norm and output matrix, is not resharded after forward passes."""
+    posed = problem("llama3-8b", devices=64, batch=64)
+    two, three = (plan_costs(posed, plan(data=64, zero=zero)).memory["working"] for zero in (2, 3))
+    ends = 2 * 128256 * 4096 + 4096
+    layer = (posed.model.parameters - ends) / 32
+    assert three - two == pytest.approx(2 * (2 * layer + ends))
 
 
 @pytest.mark.parametrize(("depth", "chunks", "rounds"), [(4, 1, 8), (4, 2, 8), (8, 4, 16)])

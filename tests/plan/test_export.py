@@ -20,6 +20,7 @@ PLANS = {
     "wide": WIDE,
     "distributed optimizer": WIDE | {"zero": 1, "recompute": "selective", "precision": "bf16"},
     "gradients": WIDE | {"zero": 2, "interleave": 1, "recompute": "none"},
+    "every second product": WIDE | {"zero": 2, "recompute": "op"},
     "every fourth layer": WIDE | {"zero": 2, "recompute": "full/4"},
     "not cut": WIDE | {"zero": 0, "sequence_parallel": False, "interleave": 1},
     "replicas": {"data": 32, "microbatch": 2, "zero": 3},
@@ -31,7 +32,8 @@ PLANS = {
     "ends": WIDE | {"first_layers": 14, "last_layers": 18},
     "roles": WIDE | {"zero": 1, "gradients": "bf16", "gradient_transfer": "bf16", "moments": "bf16"},
     "all 16 bits": WIDE | {"weights": "bf16", "gradients": "bf16", "moments": "bf16", "gradient_transfer": "bf16"},
-    "8-bit gathering": WIDE | {"weight_transfer": "fp8", "overlap_tensor": "no"},
+    "8-bit gathering": WIDE | {"weight_transfer": "fp8", "overlap_tensor": "no", "cross_entropy": "unfused"},
+    "compiled loss": WIDE | {"cross_entropy": "fused"},
     "8-bit weights": WIDE | {"weights": "fp8", "weight_transfer": "fp8"},
     "32-bit sums": {"data": 32, "gradients": "fp32", "gradient_transfer": "bf16"},
 }
@@ -69,6 +71,7 @@ def megatron(text, posed):
     gradients = next((word for flag, word in kept.items() if flag in words), "stack")
     weights = "fp8" if "--fp8-param-gather" in words else "stack"
     stated = {
+        "cross_entropy": "fused" if "--cross-entropy-loss-fusion" in words else "stack",
         "gradients": gradients, "gradient_transfer": gradients, "weights": weights, "weight_transfer": weights,
         "moments": words.get("--exp-avg-dtype", "stack"),
     }  # fmt: skip
@@ -93,6 +96,8 @@ def torchtitan(text, posed):
     gathered = types[training.get("mixed_precision_param")]
     if document.get("quantize", {}).get("linear", {}).get("float8", {}).get("enable_fsdp_float8_all_gather"):
         gathered = "fp8"
+    compiled = document.get("compile", {"enable": True}).get("components")
+    assert document.get("compile", {"enable": True})["enable"]
     hides = document.get("experimental", {}).get("enable_async_tensor_parallel")
     return plan().document() | {
         "weights": state,
@@ -100,6 +105,7 @@ def torchtitan(text, posed):
         "moments": state,
         "weight_transfer": gathered,
         "gradient_transfer": types[training.get("mixed_precision_reduce")],
+        "cross_entropy": "stack" if compiled is None else "fused" if "loss" in compiled else "unfused",
         "overlap_tensor": {None: "stack", True: "yes", False: "no"}[hides],
         "tensor": mesh["tensor_parallel_degree"],
         "sequence_parallel": mesh["tensor_parallel_degree"] > 1,
@@ -112,7 +118,7 @@ def torchtitan(text, posed):
         "zero_copies": mesh["data_parallel_replicate_degree"] if sharded > 1 else 1,
         "zero": 0 if sharded == 1 else {"always": 3, "never": 2}[mesh["fsdp_reshard_after_forward"]],
         "microbatch": mesh.get("pipeline_parallel_microbatch_size", training["local_batch_size"]),
-        "recompute": mode if option in ("", "op") else f"full/{option}",
+        "recompute": {"": mode, "op": "op"}.get(option, f"full/{option}"),
         "precision": kinds[document["model"]["converters"][0]] if "model" in document else "bf16",
     }
 
@@ -184,6 +190,7 @@ def test_each_framework_gets_what_it_can_express():
         "wide": ["megatron.args", "torchtitan.toml", "maxtext.yml"],
         "distributed optimizer": ["megatron.args"],
         "gradients": ["megatron.args", "torchtitan.toml"],
+        "every second product": ["torchtitan.toml"],
         "every fourth layer": ["megatron.args", "torchtitan.toml"],
         "not cut": ["megatron.args"],
         "replicas": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
@@ -196,6 +203,7 @@ def test_each_framework_gets_what_it_can_express():
         "roles": ["megatron.args"],
         "all 16 bits": ["megatron.args", "torchtitan.toml"],
         "8-bit gathering": ["torchtitan.toml"],
+        "compiled loss": ["megatron.args", "torchtitan.toml"],
         "8-bit weights": ["megatron.args"],
         "32-bit sums": ["deepspeed.json"],
     }
@@ -215,6 +223,12 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
     ("values", "lines"),
     [
         ({"data": 32, "gradients": "fp8"}, {"deepspeed.json": "gradients or gradient_transfer of 8 bits"}),
+        (
+            {"data": 32, "zero": 3, "recompute": "selective"},
+            {"torchtitan.toml": "recompute=selective: it keeps every second product with recompute=op"},
+        ),
+        ({"data": 32, "cross_entropy": "unfused"}, {"megatron.args": "cross_entropy=unfused, as PyTorch's operators"}),
+        ({"data": 32, "zero": 3, "recompute": "op"}, {"megatron.args": "recompute=op"}),
         ({"data": 32, "gradient_transfer": "fp8"}, {"deepspeed.json": "gradients or gradient_transfer of 8 bits"}),
         (
             {"data": 16, "context": 2},

@@ -10,12 +10,12 @@ from dse.plan.check import illegal, violations
 from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate, least_costs
 from dse.plan.model import Transformer
-from dse.plan.plan_arrays import RECOMPUTES
 from dse.plan.search import enumeration
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.search.vocabulary import families, member_counts, members, plans_of
+from dse.plan.stack import stack
 from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
-from tests.plan.problems import problem
+from tests.plan.problems import GENERIC, problem
 
 SMALL = {"name": "small", "layers": 4, "hidden": 512, "heads": 4, "vocabulary": 32000, "sequence": 512}
 MODELS = {
@@ -35,16 +35,20 @@ def every_plan(posed):
             continue
         copies = [each for each in (1, 2, 4) if values[4] % each == 0 and (values[8] or each == 1)]
         orders = ORDERS if values[4] > 1 and values[5] > 1 else ORDERS[:1]
-        for recompute, count, order in product(RECOMPUTES, copies, orders):
+        for recompute, count, order in product(posed.stack.recomputations.value, copies, orders):
             plan = TrainingPlan(*values, recompute, "bf16", count, order)
             if order in (USUAL_ORDER, PIPELINE_INSIDE) and not illegal(posed, plan):
                 yield plan
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize("fixed", [{}, {"pipeline": 2, "zero": 1}], ids=["open", "fixed"])
-def test_no_plan_whatever_beats_the_best(model, fixed):
-    posed = problem(model, devices=4, batch=8, sequence=512, **fixed)
+@pytest.mark.parametrize(
+    ("fixed", "software"),
+    [({}, GENERIC), ({"pipeline": 2, "zero": 1}, GENERIC), ({}, stack("torchtitan-2024"))],
+    ids=["open", "fixed", "torchtitan"],
+)
+def test_no_plan_whatever_beats_the_best(model, fixed, software):
+    posed = problem(model, devices=4, batch=8, sequence=512, software=software, **fixed)
     found = enumerate_plans(posed)
     costs = {plan: plan_costs(posed, plan) for plan in every_plan(posed)}
     assert len(costs) >= found.count

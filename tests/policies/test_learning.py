@@ -5,6 +5,7 @@ import pytest
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
+from ray.rllib.utils.torch_utils import clip_gradients
 
 from dse import DISTRIBUTION
 from dse.partition.bound import simple_bound_s
@@ -402,3 +403,26 @@ def test_it_learns_without_any_prior():
     # Six of six by chance: one in 64.
     assert wins == 6
     assert starts == 6
+
+
+def test_gradients_are_clipped_as_rllib_clips_them():
+    tuner = training_of(context(problem(), 20), SMALL)
+    learner = tuner.learner
+    tuner.update(tuner.candidates(4))
+    for size in (1e-3, 10.0):
+        torch.manual_seed(0)
+        given = {reference: size * torch.randn_like(weight) for reference, weight in learner._params.items()}
+        expected = {reference: gradient.clone() for reference, gradient in given.items()}
+        clip_gradients(expected, grad_clip=SMALL.gradient_clip, grad_clip_by="global_norm")
+        clipped = learner.postprocess_gradients(given)
+        for reference, gradient in expected.items():
+            torch.testing.assert_close(clipped[reference], gradient)
+
+
+def test_a_gradient_that_is_no_number_does_not_reach_the_weights():
+    tuner = training_of(context(problem(), 20), SMALL)
+    learner = tuner.learner
+    given = {reference: torch.ones_like(weight) for reference, weight in learner._params.items()}
+    next(iter(given.values())).view(-1)[0] = torch.nan
+    learner.apply_gradients(learner.postprocess_gradients(given))
+    assert all(bool(weight.isfinite().all()) for weight in learner._params.values())

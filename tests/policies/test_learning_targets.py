@@ -19,7 +19,7 @@ def trials(costs):
 def test_graphs_are_counted_by_the_gain_of_learning(capsys):
     found = trials(
         {
-            "rl": {"up": ((1, 4.0), (30, 2.0)), "same": ((1, 3.0),), "down": ((1, 5.0), (30, 4.5))},
+            "plain rl": {"up": ((1, 4.0), (30, 2.0)), "same": ((1, 3.0),), "down": ((1, 5.0), (30, 4.5))},
             "random": {"up": ((1, 4.0), (30, 3.0)), "same": ((1, 9.0), (25, 3.0)), "down": ((1, 3.0),)},
         }
     )
@@ -34,17 +34,17 @@ def test_graphs_are_counted_by_the_gain_of_learning(capsys):
 def test_transfer_is_counted_in_samples(capsys):
     found = trials(
         {
-            "rl": {"a": ((1, 10.0), (30, 1.25))},
-            "rl fine-tuned": {"a": ((1, 10.0), (7, 1.25), (11, 1.0))},
+            "plain rl": {"a": ((1, 10.0), (30, 1.25))},
+            "plain rl fine-tuned": {"a": ((1, 10.0), (7, 1.25), (11, 1.0))},
             "random": {"a": ((1, 10.0),)},
             "greedy": {"a": ((1, 2.0),)},
         }
     )
     learning.transfer(found, 40)
     told = capsys.readouterr().out
-    assert "after 40 samples, share of the best known: rl 0.800, rl fine-tuned 1.000, random 0.100" in told
-    assert "samples to 0.800: rl 30; rl fine-tuned 7" in told
-    assert "samples to 0.900: rl never; rl fine-tuned 11" in told
+    assert "after 40 samples, share of the best known: plain rl 0.800, plain rl fine-tuned 1.000, random 0.100" in told
+    assert "samples to 0.800: plain rl 30; plain rl fine-tuned 7" in told
+    assert "samples to 0.900: plain rl never; plain rl fine-tuned 11" in told
 
 
 def test_methods_are_compared_on_graphs_that_can_run(capsys):
@@ -52,13 +52,13 @@ def test_methods_are_compared_on_graphs_that_can_run(capsys):
         {
             "greedy": {"a": ((1, 2.0),), "never": ()},
             "refine": {"a": ((1, 2.0), (30, 1.0)), "never": ()},
-            "rl": {"a": ((1, 4.0), (30, 0.5)), "never": ()},
+            "plain rl": {"a": ((1, 4.0), (30, 0.5)), "never": ()},
         }
     )
-    learning.against(found, {"greedy": None, "refine": None, "rl": None}, (20, 40))
+    learning.against(found, {"greedy": None, "refine": None, "plain rl": None}, (20, 40))
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert told[0].startswith("1 of 2 graphs can run")
-    assert told[1:] == ["best that does not learn 1.000 2.000", "refine 1.000 2.000", "rl 0.500 4.000"]
+    assert told[1:] == ["best that does not learn 1.000 2.000", "refine 1.000 2.000", "plain rl 0.500 4.000"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import torch
 from dse.partition.problem import PartitionGraph, PartitionProblem
 from policies.partition.features import FEATURES
 from policies.partition.graph_store import StoredGraph
+from policies.partition.neighbours import Means
 from policies.partition.network import PartitionNetwork, assignment_state, graph_tensors
 from policies.partition.settings import LearningSettings
 from tests.partition.small import random_graph
@@ -193,3 +194,52 @@ def test_features_are_those_of_the_definition():
         before = [longest[source] for source, target in graph.edges if target == node]
         longest[node] = graph.latency_s[node] + max(before, default=0)
     np.testing.assert_allclose(column["longest work before"], longest / longest.max(), rtol=1e-5)
+
+
+def gradients_of(value, inputs):
+    return torch.autograd.grad(value.square().sum(), inputs)
+
+
+@pytest.mark.parametrize("edges", [[(0, 1), (0, 2), (1, 3), (2, 3), (0, 3)], [(2, 0), (2, 0), (2, 1)], []])
+def test_a_layer_is_two_sage_convolutions_with_their_gradients(edges):
+    torch.manual_seed(0)
+    (layer,) = PartitionNetwork(LearningSettings(layers=1, width=8, prior="none")).layers
+    count = 5
+    hidden = torch.randn(count, 8, requires_grad=True)
+    source, target = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T
+    ends = torch.stack([source, target])
+    mixed = layer.producers(hidden, ends) + layer.consumers(hidden, ends.flip(0))
+    expected = hidden + torch.relu(layer.norm(mixed))
+    means = [Means.of(target, source, count, hidden), Means.of(source, target, count, hidden)]
+    value = layer(hidden, *means)
+    torch.testing.assert_close(value, expected, atol=1e-6, rtol=1e-5)
+    inputs = [hidden, *layer.parameters()]
+    for own, other in zip(gradients_of(value, inputs), gradients_of(expected, inputs), strict=True):
+        torch.testing.assert_close(own, other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("head", ["ordinal", "categorical"])
+def test_candidates_of_a_graph_together_have_the_distributions_and_gradients_of_each_alone(head):
+    settings = small(prior="none", head=head, attention="full")
+    network = network_of(settings)
+    graphs = [tensors(stored(count, seed=count), settings) for count in (9, 24)]
+    draws = [torch.randint(0, 4, (3, len(graph)), generator=torch.Generator().manual_seed(1)) for graph in graphs]
+    together = [
+        network.logits(embedding, graph, drawn)
+        for graph, drawn, embedding in zip(graphs, draws, network.encode(graphs), strict=True)
+    ]
+    alone = []
+    for graph, drawn in zip(graphs, draws, strict=True):
+        for row in drawn:
+            # One candidate of one graph: the whole network for itself, its last two layers on one wide input.
+            (embedding,) = network.encode([graph])
+            wide = torch.cat([embedding, assignment_state(graph, row[None])[0]], dim=-1)
+            raw = network.outward(torch.relu(network.hidden(wide)))[None]
+            alone.append(network._ordinal(raw, graph, row[None]) if network.ordinal else raw[..., :4])
+    expected = [torch.cat(alone[:3]), torch.cat(alone[3:])]
+    weights = list(network.parameters())
+    for own, other in zip(together, expected, strict=True):
+        torch.testing.assert_close(torch.softmax(own, -1), torch.softmax(other, -1), atol=1e-5, rtol=1e-4)
+    losses = [sum(torch.log_softmax(each, -1)[..., 0].mean() for each in parts) for parts in (together, expected)]
+    for own, other in zip(*(torch.autograd.grad(loss, weights) for loss in losses), strict=True):
+        torch.testing.assert_close(own, other, atol=1e-5, rtol=1e-4)

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from dse.report.page import document
+from tests.fabric.documents import FEED_FORWARD, fabric_document
 from tests.report.browser import rendered
 from tests.wafer.small import conv_line, graph_text
 
 DATA = Path(__file__).parent.parent / "data"
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "example-accelerator.yaml"
 
 GRAPH = {
     "schema": "dse.graph/1",
@@ -23,6 +26,10 @@ def inputs(kind, folder):
     """The command line of each kind of page."""
     (folder / "graph.json").write_text(json.dumps(GRAPH))
     (folder / "case.kgraph").write_text(graph_text([conv_line(1), conv_line(2)], [("conv[1]", "conv[2]")]))
+    (folder / "flow.json").write_text(json.dumps(FEED_FORWARD))
+    (folder / "fabric.json").write_text(json.dumps(fabric_document()))
+    step = ("parallel", DATA / "hlo" / "vgg-tiny.hlo")
+    training = ("llama3-8b", "--on", "h100-sxm", "--global-batch", 64)
     return {
         "schedule": ("schedule", DATA / "schedule" / "heads2.json"),
         "place": ("place", DATA / "placement" / "03_gpt2xl_40L_mb1_hbm32.json"),
@@ -30,14 +37,43 @@ def inputs(kind, folder):
         "wafer": ("wafer", folder / "case.kgraph", "--moves", 500),
         "sweep": ("wafer", folder / "case.kgraph", "--moves", 200, "--sweep", "side=10,14"),
         "codesign": ("codesign", "bert-large", "--microbatch", 4),
-        "parallel": ("parallel", DATA / "hlo" / "vgg-tiny.hlo", "--mesh", "data=2,model=2", "--memory-gb", 0.0002),
+        "modern": ("codesign", "bert-large", "--plans", "modern", "--fixed", EXAMPLE, "--accelerators", 64),
+        "parallel": (*step, "--mesh", "data=2,model=2", "--memory-gb", 0.0002),
+        "pipeline": (*step, "--strategy", "pipeline", "--mesh", 4),
+        "hybrid": (*step, "--strategy", "hybrid", "--mesh", 4),
+        "all": ("parallel", DATA / "hlo" / "mlp.json", "--strategy", "all", "--mesh", "server=2,model=2"),
+        "predict": ("predict", *training, "--accelerators", 16, "--plan", "tensor=2,pipeline=4,interleave=2,data=2"),
+        "plan": ("plan", *training, "--accelerators", 8),
+        "fabric": ("fabric", "place", folder / "flow.json", "--fabric", folder / "fabric.json", "--moves", 200),
     }[kind]
 
 
-@pytest.mark.parametrize("kind", ["schedule", "place", "partition", "wafer", "sweep", "codesign", "parallel"])
+SERIAL = {"partition", "wafer", "sweep", "codesign", "modern", "fabric"}
+"""Problems that would start workers."""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "schedule",
+        "place",
+        "partition",
+        "wafer",
+        "sweep",
+        "codesign",
+        "modern",
+        "parallel",
+        "pipeline",
+        "hybrid",
+        "all",
+        "predict",
+        "plan",
+        "fabric",
+    ],
+)
 def test_a_page_renders_without_errors_and_its_labels_are_legible(dse, tmp_path, kind):
     out = tmp_path / "out"
-    workers = () if kind in ("schedule", "place", "parallel") else ("--workers", 0)
+    workers = ("--workers", 0) if kind in SERIAL else ()
     answer = dse(*inputs(kind, tmp_path), *workers, "--out", out)
     assert answer.code == 0, answer.err
     page = (out / "report.html").read_text()

@@ -14,7 +14,7 @@ def test_table_and_figure_are_of_one_bert_of_the_papers_size():
     assert abs(len(graph) / figure7.PAPER_OPERATORS - 1) < 0.02
     assert figure7.context_of(None, 0).graph is graph
     assert figure7.context_of(None, 0).package == chosen
-    table3 = study._question(study.Study({}, {}, None).large)
+    table3 = study.question_about(study.Study({}, {}, None).large)
     assert table3.package == chosen
     assert table3.problem.document() == problem_on(graph, chosen).document()
 

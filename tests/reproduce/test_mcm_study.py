@@ -133,13 +133,13 @@ def test_the_command_compares_learned_methods_too(dse, graph, tmp_path):
     assert done.code == 0, done.err
     (section,) = json.loads(done.out)["sections"]
     methods = {each["model"] for each in section["comparisons"]}
-    assert {"random", "portfolio", "rl", "bare prior", "prior + rl"} <= methods
+    assert {"random", "portfolio", "plain rl", "bare prior", "prior + rl"} <= methods
     compared = {(each["model"], each["quantity"]): each for each in section["comparisons"]}
     # Samples to a share of the best known are not samples to a multiple of the paper's heuristic.
-    assert compared["rl", "samples to 0.8 of the best"]["paper"] is None
-    theirs = compared["rl", "samples to 1.6 times the paper's greedy"]
+    assert compared["plain rl", "samples to 0.8 of the best"]["paper"] is None
+    theirs = compared["plain rl", "samples to 1.6 times the paper's greedy"]
     assert (theirs["ours"], theirs["paper"]) == (None, 330)
-    assert "share of the best" in theirs["reason"]
+    assert "its own heuristic" in theirs["reason"]
     again = dse(*command, "--out", tmp_path / "run", "--json", "--resume")
     assert json.loads(again.out)["sections"] == [section]
     assert (tmp_path / "run" / "report.html").exists()

@@ -1,6 +1,6 @@
 """Answers that are remembered: the last few, and none that was cut short."""
 
-from dse.run.remembered import Remembered
+from dse.run.remembered import Remembered, Same
 
 
 def test_the_last_answers_are_given_again_and_no_part_of_one():
@@ -20,3 +20,12 @@ def test_the_last_answers_are_given_again_and_no_part_of_one():
     assert asked == [1, 2, 3, 2, -1, -1]
     remembered.clear()
     assert len(remembered) == 0
+
+
+def test_one_object_is_a_key_and_its_equals_are_others():
+    one, equal = [1], [1]
+    remembered = Remembered(4)
+    assert remembered.get((Same(one), 0), lambda: "one") == "one"
+    assert remembered.get((Same(one), 0), lambda: "again") == "one"
+    assert remembered.get((Same(equal), 0), lambda: "equal") == "equal"
+    assert Same(one) != one

@@ -15,7 +15,7 @@ from dse.codesign.search.choice import chosen_size
 from dse.plan.answer import nothing_legal
 from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
-from dse.plan.plan_arrays import RECOMPUTES
+from dse.plan.plan_arrays import recompute_code
 from dse.plan.training_plan import ORDERS, USUAL_ORDER
 from dse.problem import Posed
 from dse.report.units import memory_text, needed_memory_text
@@ -264,7 +264,7 @@ def _baselines(posed: ModernPosed, stop: StopSignal) -> list[dict[str, Any]]:
 def _papers_plans(candidates: Candidates) -> Any:
     """Pipeline × data × tensor, activations kept or made again."""
     plans = candidates.plans
-    modes = [RECOMPUTES.index("none"), RECOMPUTES.index("full")]
+    modes = [recompute_code("none"), recompute_code("full")]
     whole = np.isin(plans.recompute, modes) & (plans.sequence_parallel == 0) & (plans.zero == 0)
     whole &= plans.order == ORDERS.index(USUAL_ORDER)
     return np.flatnonzero(whole & (plans.context == 1) & (plans.expert == 1) & (plans.interleave == 1))

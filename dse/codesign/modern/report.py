@@ -8,7 +8,7 @@ from dse.codesign.modern.check import machine_of
 from dse.codesign.modern.problem import ModernSpace
 from dse.codesign.report.table import architecture_text, hbm_text, number
 from dse.plan.problem import PlanProblem
-from dse.plan.report import PIPELINE_TRACE_FILE, PLAN_FILE, memory_table, plan_card, plan_rows, time_table
+from dse.plan.report import PIPELINE_TRACE_FILE, PLAN_FILE, memory_table, plan_card, plan_charts, plan_rows, time_table
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import whole_plan, yaml_text
 from dse.report.view import Row, Table, View
@@ -36,7 +36,7 @@ def view(space: ModernSpace, result: Result) -> View:
         verdict=_verdict(space, result),
         notes=[f"Note: {note}" for note in result.metrics["notes"]],
         tables=tables,
-        page=lambda: tables,
+        page=lambda: [*plan_charts(_posed(space, result), _as_plan(space, result)[0]), *tables],
         files=lambda: _files(space, result),
         cards=lambda: [plan_card(_posed(space, result), *_as_plan(space, result))],
     )

@@ -4,10 +4,11 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 import numpy as np
-from numba import njit
+
+from hardware.compiled import compiled
 
 
-@njit(cache=True)
+@compiled()
 def undominated(slowest_s, exposed_s, slowest_tolerance_s, exposed_tolerance_s):
     """The numbers of those labels before which none stands that is at most as large in both times.
 

@@ -5,11 +5,10 @@ import plotly.graph_objects as go
 
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
 from dse.parallel.pipeline.timeline import Timeline
-from dse.report.charts import chart
-from dse.report.palette import ANSWER, BLUE, PART_COLOURS, PURPLE, YELLOW
-from dse.report.units import memory_scale, time_scale
+from dse.report.charts import chart, lanes_in_time
+from dse.report.palette import ANSWER, BLUE, PURPLE, YELLOW
+from dse.report.units import memory_scale
 
-_LANE_PIXELS = 26
 _LABELS = {
     "forward": "forward",
     "backward": "backward",
@@ -19,36 +18,8 @@ _LABELS = {
 
 
 def pipeline_in_time(of: Timeline) -> go.Figure:
-    """Each stage with its transfers and its all-reduce as lanes; lanes on which nothing happens are left out."""
-    used = sorted({span.lane for span in of.spans if span.end_s > span.start_s})
-    row = {lane: number for number, lane in enumerate(used)}
-    scale = time_scale(of.end_s)
-    drawn = chart(f"time [{scale.unit}]", "", 130 + _LANE_PIXELS * len(used))
-    for kind, label in _LABELS.items():
-        spans = [span for span in of.spans if span.category == kind and span.lane in row]
-        if spans:
-            drawn.add_trace(
-                go.Bar(
-                    orientation="h",
-                    name=label,
-                    y=[row[span.lane] for span in spans],
-                    base=[scale.of(span.start_s) for span in spans],
-                    x=[scale.of(span.end_s - span.start_s) for span in spans],
-                    marker={"color": PART_COLOURS[kind], "line": {"color": "white", "width": 0.5}},
-                    customdata=[
-                        (span.name, time_scale(span.end_s - span.start_s).text(span.end_s - span.start_s))
-                        for span in spans
-                    ],
-                    hovertemplate="%{customdata[0]}: %{customdata[1]}, from %{base:.4~g} "
-                    f"{scale.unit}<extra>{label}</extra>",
-                )
-            )
-    drawn.update_layout(barmode="overlay", showlegend=True, bargap=0.2)
-    drawn.update_xaxes(rangemode="tozero")
-    drawn.update_yaxes(
-        tickvals=list(range(len(used))), ticktext=[of.lanes[lane] for lane in used], range=[len(used) - 0.5, -0.5]
-    )
-    return drawn
+    """Each stage with its transfers and its all-reduce as lanes."""
+    return lanes_in_time(of.lanes, of.spans, _LABELS)
 
 
 def along_the_step(problem: PipelineProblem, plan: PipelinePlan) -> go.Figure:

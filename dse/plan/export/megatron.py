@@ -17,7 +17,8 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
 
     Raises:
         NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, recomputation of
-            unequal parts of chunks, or precisions of state and overlaps that it ties to each other.
+            every second product or of unequal parts of chunks, or precisions of state and overlaps that it ties to
+            each other.
     """
     layers, chunks = problem.model.layers, plan.pipeline * plan.interleave * _every(plan)
     refuse(
@@ -27,6 +28,7 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
             not any(is_ordered_as(plan, order) for order in (USUAL_ORDER, PIPELINE_INSIDE)),
             f"order={plan.order}",
         ),
+        (plan.recompute == "op", "recompute=op"),
         (_every(plan) > 1 and not has_equal_stages(plan), f"recompute={plan.recompute} of unequal stages"),
         (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} of unequal chunks"),
     )
@@ -38,7 +40,10 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
 def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
     """Megatron-LM reduces gradients as it keeps them, and keeps 8-bit weights where it gathers them so."""
     state = ("weights", "gradients", "moments", "gradient_transfer", "weight_transfer")
-    refuse_settings(plan, (*state, *(f"overlap_{key}" for key in ("tensor", "gradients", "weights", "expert"))))
+    refuse_settings(
+        plan, (*state, "cross_entropy", *(f"overlap_{key}" for key in ("tensor", "gradients", "weights", "expert")))
+    )
+    refuse((plan.cross_entropy == "unfused", "cross_entropy=unfused, as PyTorch's operators"))
     halves, eight = (AS_STACK, "bf16"), (plan.weights, plan.weight_transfer)
     sharded, software = plan.zero > 0, problem.software
     refuse(
@@ -104,6 +109,8 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
         yield "--tp-comm-overlap"
     if problem.software.overlaps_expert and plan.expert > 1:
         yield "--overlap-moe-expert-parallel-comm"
+    if plan.cross_entropy == "fused":
+        yield "--cross-entropy-loss-fusion"
     yield from _precisions(plan)
     if plan.recompute == "selective":
         yield "--recompute-activations"

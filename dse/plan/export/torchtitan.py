@@ -1,5 +1,6 @@
 """Settings of torchtitan (2025): the sections that a plan decides, to be merged into a model's own file."""
 
+import json
 import math
 from collections.abc import Iterator
 
@@ -18,8 +19,8 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
 
     Raises:
         NotExpressibleError: the plan has what torchtitan lacks: ZeRO 1, tensor parallelism without sequence
-            parallelism, other precisions than bf16, fp8 and mxfp8, state of mixed precisions, or overlaps that FSDP2
-            decides.
+            parallelism, recomputation of attention alone, other precisions than bf16, fp8 and mxfp8, state of mixed
+            precisions, or overlaps that FSDP2 decides.
     """
     _refuse_what_it_lacks(problem, plan)
     replicas = problem.global_batch // plan.data
@@ -47,13 +48,17 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
             f"pipeline_parallel_layers_per_stage = {math.ceil(problem.model.layers / plan.pipeline / plan.interleave)}",
         ]
     mode, _, period = plan.recompute.partition("/")
-    lines += ["", "[activation_checkpoint]", f'mode = "{"selective" if period else mode}"']
-    if period or mode == "selective":
-        lines.append(f'selective_ac_option = "{period or "op"}"')
+    option = period or ("op" if mode == "op" else "")
+    lines += ["", "[activation_checkpoint]", f'mode = "{"selective" if option else mode}"']
+    if option:
+        lines.append(f'selective_ac_option = "{option}"')
     if plan.overlap_tensor != AS_STACK:
         lines += ["", "[experimental]", f"enable_async_tensor_parallel = {str(plan.overlap_tensor == 'yes').lower()}"]
     if plan.precision in _CONVERTERS:
         lines += ["", "[model]", f'converters = ["{_CONVERTERS[plan.precision]}"]']
+    if plan.cross_entropy != AS_STACK:
+        compiled = ["model", "loss"] if plan.cross_entropy == "fused" else ["model"]
+        lines += ["", "[compile]", "enable = true", f"components = {json.dumps(compiled)}"]
     if plan.weight_transfer == "fp8":
         lines += ["", "[quantize.linear.float8]", "enable_fsdp_float8_all_gather = true"]
     return "\n".join(lines) + "\n"
@@ -65,7 +70,7 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
     has_odd_stage = any(size % every for size in sizes)
     cuts = plan.tensor == 1 or plan.sequence_parallel
     state = {getattr(plan, key) for key in _STATE}
-    refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor"))
+    refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor", "cross_entropy"))
     refuse(
         (plan.zero == 1, "zero=1"),
         (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
@@ -73,6 +78,7 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
+        (plan.recompute == "selective", "recompute=selective: it keeps every second product with recompute=op"),
         (has_odd_stage, f"recompute={plan.recompute} of stages of {' and '.join(map(str, sizes))} layers"),
         (plan.precision not in ("bf16", *_CONVERTERS), f"precision={plan.precision}"),
         (len(state) > 1, "weights, gradients and moments of other precisions than each other's"),

@@ -146,7 +146,7 @@ def _replicas(problem: PlanProblem, ranks: int, min_devices: int) -> list[int]:
 
 
 def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], mesh: _Mesh) -> Iterator[Rows]:
-    modes = [recompute_code(mode) for mode in _open(fixed, "recompute", recomputations(problem.model.layers))]
+    modes = [recompute_code(mode) for mode in _open(fixed, "recompute", recomputations(problem))]
     schedules = [SCHEDULES.index(each) for each in _open(fixed, "schedule", ["1f1b"])]
     orders = [ORDERS.index(each) for each in _orders(fixed, mesh)]
     sizes = _open(fixed, "microbatch", _microbatches(problem, mesh.data))

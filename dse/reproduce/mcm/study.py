@@ -57,36 +57,59 @@ class StudyBudget:
     seeds: int = 5
 
 
-class _CurveRecorder:
-    """The lowest cost after each evaluation, from everything that an evaluator prices.
+HUNDRED = 100
+"""Evaluations of which a mean is taken."""
+
+
+class _CostRecorder:
+    """What an evaluator says of the evaluations that count.
 
     Args:
-        samples: how many evaluations count.
+        samples: how many of them count.
     """
 
     def __init__(self, samples: int) -> None:
-        self._samples, self._evaluations = samples, 0
-        self.points: list[tuple[int, float]] = []
+        self._samples = samples
+        self._costs: list[float] = []
 
     def add(self, _chips: Chips, costs: Floats) -> None:
         """These were priced, [B]."""
-        for cost_s in costs.tolist():
-            self._evaluations += 1
-            best_s = self.points[-1][1] if self.points else np.inf
-            if self._evaluations <= self._samples and cost_s < best_s:
-                self.points.append((self._evaluations, cost_s))
+        self._costs += costs[: self._samples - len(self._costs)].tolist()
+
+    @property
+    def curve(self) -> Curve:
+        """The lowest cost after each evaluation."""
+        points: list[tuple[int, float]] = []
+        for count, cost_s in enumerate(self._costs, start=1):
+            if cost_s < (points[-1][1] if points else np.inf):
+                points.append((count, cost_s))
+        return tuple(points)
+
+    @property
+    def throughputs(self) -> tuple[float, ...]:
+        """The mean throughput of each hundred, in inputs per second; that of what cannot run is 0."""
+        costs = np.array(self._costs)
+        return tuple(float(np.mean(1.0 / costs[first : first + HUNDRED])) for first in range(0, len(costs), HUNDRED))
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a trial came to: the method's answer, and the best cost after each evaluation."""
+    """What a trial came to.
+
+    Attributes:
+        answer: of the method.
+        curve: the best cost after each evaluation.
+        throughputs: the mean of each hundred evaluations, in inputs per second.
+    """
 
     answer: SearchResult
     curve: Curve
+    throughputs: tuple[float, ...] = ()
 
 
 @cache
-def _question(graph: str) -> Question:
+def question_about(graph: str) -> Question:
+    """The graph on :data:`PACKAGE`; :data:`BERT` is the one of the reproduction."""
     if graph == BERT:
         chosen = package(PACKAGE)
         return Question(problem_on(paper_bert(), chosen), chosen)
@@ -117,7 +140,7 @@ class Trials:
         Raises:
             FailedCheckError: the method's partition is not valid.
         """
-        question, recorder = _question(trial.graph), _CurveRecorder(trial.samples)
+        question, recorder = question_about(trial.graph), _CostRecorder(trial.samples)
         evaluator = question.evaluator(trial.evaluator, recorder)
         context = SearchContext(question.problem, evaluator, InProcessExecutor(), trial.seed, trial.samples)
         answer = self._methods[trial.method](context)
@@ -126,7 +149,7 @@ class Trials:
             raise FailedCheckError("; ".join(broken))
         if trial.method in UNSAMPLED and evaluator.is_reference:
             return Made(answer, ((1, answer.cost_s),) if answer.chip is not None else ())
-        return Made(answer, tuple(recorder.points))
+        return Made(answer, recorder.curve, recorder.throughputs)
 
 
 @dataclass(frozen=True)

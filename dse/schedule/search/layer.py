@@ -6,6 +6,7 @@ latencies of each architecture are then solved segment by segment.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ DEFAULT_LIMITS = SearchLimits()
 
 _MULTIPLIERS = np.array(MULTIPLIER_GRID)
 _ROUNDING = 1e-11
+
+_REMEMBERED = 4096
+"""Segments whose schedules a process remembers: at most some tens of MB."""
 
 
 @dataclass(frozen=True)
@@ -123,18 +127,8 @@ class Layer:
             core = 0 if on_one else ON_ALL_CORES
             shortest_s = float(single[0] if on_one else all_cores[0])
             return _SegmentTimes(np.zeros(1), np.array([core]), shortest_s, shortest_s, 0)
-        result = solve_segment(
-            segment.kind,
-            single,
-            all_cores,
-            segment.covers,
-            segment.ancestor,
-            tensor_cores,
-            vector_cores,
-            _MULTIPLIERS,
-            limits,
-        )
-        return _in_seconds(segment, result, single, all_cores)
+        order = (segment.kind.tobytes(), segment.covers.tobytes(), segment.ancestor.tobytes())
+        return _times(order, single.tobytes(), all_cores.tobytes(), tensor_cores, vector_cores, limits)
 
 
 @dataclass(frozen=True)
@@ -148,9 +142,32 @@ class _SegmentTimes:
     nodes: int
 
 
-def _in_seconds(segment: _Segment, result: SegmentSchedule, single_s: Floats, all_cores_s: Floats) -> _SegmentTimes:
+@lru_cache(maxsize=_REMEMBERED)
+def _times(
+    order: tuple[bytes, bytes, bytes],
+    single_s: bytes,
+    all_cores_s: bytes,
+    tensor_cores: int,
+    vector_cores: int,
+    limits: SearchLimits,
+) -> _SegmentTimes:
+    """The schedule of a segment whose ``order`` are its kinds, covers and ancestors; arrays as their bytes.
+
+    The layers of a network, the microbatches of a plan and the architectures of a sweep have many segments in common.
+    """
+    # Numba compiles arrays that cannot be written apart from others: each is copied.
+    kind = np.frombuffer(order[0], dtype=np.int8).copy()
+    covers, ancestor = (np.frombuffer(each, dtype=np.bool_).reshape(len(kind), -1).copy() for each in order[1:])
+    single, all_cores = (np.frombuffer(each, dtype=np.float64).copy() for each in (single_s, all_cores_s))
+    result = solve_segment(kind, single, all_cores, covers, ancestor, tensor_cores, vector_cores, _MULTIPLIERS, limits)
+    return _in_seconds(kind, covers, result, single, all_cores)
+
+
+def _in_seconds(
+    kind: Codes, covers: Bools, result: SegmentSchedule, single_s: Floats, all_cores_s: Floats
+) -> _SegmentTimes:
     """The schedule with the latencies as given, not rounded to units; the bound gives up what rounding could add."""
-    start_s, makespan_s = start_times(segment.kind, segment.covers, result.start, result.core, single_s, all_cores_s)
+    start_s, makespan_s = start_times(kind, covers, result.start, result.core, single_s, all_cores_s)
     if result.bound >= result.makespan:
         bound_s = makespan_s
     else:

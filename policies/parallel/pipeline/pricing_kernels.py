@@ -4,15 +4,16 @@
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 import numpy as np
-from numba import njit
 
+from dse.parallel.pipeline import cut_kernels
 from dse.parallel.pipeline.cut_kernels import ring_s
+from hardware.compiled import compiled
 
 LENGTH, FITS, ALL_REDUCE, SEND, BALANCE = range(5)
 """Columns of :func:`prices`."""
 
 
-@njit(cache=True)
+@compiled(cut_kernels)
 def prices(profile, cuts, edges, reduce_rows, send_rows, reduce_rings, send_rings, microbatches, memory):
     """What plans cost, [B, 5]: seconds of a batch, 1 where every device has memory enough, seconds of the slowest
     all-reduce of gradients, seconds of the slowest transfer, least over largest computing time of a stage.

@@ -1,0 +1,47 @@
+"""What the page of a pipelined plan draws: its stages in time, and what fills the memory of each."""
+
+from collections.abc import Mapping
+
+from dse.plan.check_costs import plan_costs
+from dse.plan.problem import PlanProblem
+from dse.plan.timeline import pipeline_spans, stage_names
+from dse.plan.training_plan import TrainingPlan
+from dse.report.units import memory_scale
+from dse.report.view import Chart, Heading, Paragraph, Part
+
+_MAX_PASSES = 1500
+"""In the picture; the trace has more."""
+
+_LABELS = {"forward": "forward", "backward": "backward, with what is made again"}
+
+
+def pipeline_parts(problem: PlanProblem, plan: TrainingPlan, memory_names: Mapping[str, tuple[str, str]]) -> list[Part]:
+    """Two charts; nothing for a plan of one stage.
+
+    Args:
+        problem: the question.
+        plan: keeps its rules.
+        memory_names: of each part of the memory, its label and its kind (:class:`dse.report.view.Share`).
+    """
+    if plan.pipeline == 1:
+        return []
+    from dse.report.charts import lanes_in_time, stacked_by_stage  # loads plotly
+
+    parts: list[Part] = []
+    shown = pipeline_spans(problem, plan, _MAX_PASSES)
+    if shown is not None:
+        which, spans = shown
+        about = f"One replica: {which}, as they follow from each other, with {plan.interleave} chunks of each stage."
+        parts += [
+            Heading("The pipeline in time"),
+            Paragraph(about, small=True),
+            Chart(lanes_in_time(stage_names(plan), spans, _LABELS)),
+        ]
+    memories, limit = plan_costs(problem, plan).stage_memory, float(problem.system.chip.hbm_bytes)
+    amounts = {label: (kind, [stage[name] for stage in memories]) for name, (label, kind) in memory_names.items()}
+    return [
+        *parts,
+        Heading("Memory of each stage"),
+        Paragraph("Of every rank of a stage; the line is the memory that an accelerator has.", small=True),
+        Chart(stacked_by_stage(amounts, "a rank", memory_scale(limit), limit)),
+    ]
