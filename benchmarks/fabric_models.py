@@ -35,6 +35,7 @@ def row(arguments: argparse.Namespace, graph: str, graph_pass: str, fabric: str)
     from dse.cli.interface import solve
     from dse.fabric.contract import PROBLEM
     from dse.fabric.options import FabricOptions
+    from dse.results.result import relative_gap
 
     begun = time.process_time()
     asked: dict[str, Any] = {
@@ -54,7 +55,7 @@ def row(arguments: argparse.Namespace, graph: str, graph_pass: str, fabric: str)
     checked = time.process_time()
     value, cut = answer.value, answer.metrics.get("cut")
     own = answer.result.bound if cut is None else cut["bound_per_s"]
-    gaps = ("-", "-") if not value else (f"{1 - value / own:.1%}", f"{answer.result.gap:.1%}")
+    gaps = ("-", "-") if not value else (f"{relative_gap(value, own):.1%}", f"{answer.result.gap:.1%}")
     return (
         graph,
         graph_pass,

@@ -7,7 +7,9 @@ from dse.fabric.check import placement_faults_of, simulation_faults
 from dse.fabric.cut_check import cut_faults
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import MetricsDocument, SolutionDocument, placements_from_document, turn_documents
+from dse.fabric.methods import REFINED_COST, has_few_moves, moves_of_round
 from dse.fabric.misfit import infeasibility
+from dse.fabric.model import Pipeline
 from dse.fabric.options import FabricOptions, problem_of
 from dse.fabric.problem import FabricProblem
 from dse.fabric.report import view
@@ -48,9 +50,12 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
         return Posed(options, problem, problem.graph.name, problem.document(), objective)
 
     def predicted_s(self, posed: FabricPosed) -> float:
-        """By the moves of all chains."""
-        units = sum(len(piece.pipeline.units) for piece in posed.problem.pieces)
-        return _BESIDES_S + posed.options.chains * posed.options.moves * units * _MOVE_OF_A_UNIT_S
+        """By the moves of all chains of all pieces, those of their rounds of refinement as well."""
+        moved = sum(
+            len(piece.pipeline.units) * _moves_of_a_chain(piece.pipeline, posed.options)
+            for piece in posed.problem.pieces
+        )
+        return _BESIDES_S + posed.options.chains * moved * _MOVE_OF_A_UNIT_S
 
     def answered_by(self, options: FabricOptions) -> tuple[str, ...]:
         """The cost."""
@@ -102,6 +107,12 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
     def view(self, result: Result, posed: FabricPosed, tables: Tables) -> View:
         """The grid, its operators, what binds, and the pipeline in time."""
         return view(posed.problem, result, tables)
+
+
+def _moves_of_a_chain(pipeline: Pipeline, options: FabricOptions) -> int:
+    """Of the chains of a piece that have the same number, one in the search and one in each of its rounds."""
+    rounds = options.rounds if options.cost == REFINED_COST and has_few_moves(pipeline, options.moves) else 0
+    return options.moves + rounds * moves_of_round(options.moves)
 
 
 def _unfinished_faults(result: Result) -> list[str]:

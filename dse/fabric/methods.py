@@ -36,6 +36,16 @@ REFINED_SHARE = 5
 """A chain of a round of refinement has so many times fewer moves than one of the search before it."""
 
 
+def has_few_moves(pipeline: Pipeline, moves: int) -> bool:
+    """Whether a chain has fewer moves than there are pairs of units: too few to anneal from sites at random."""
+    return moves < len(pipeline.units) ** 2
+
+
+def moves_of_round(moves: int) -> int:
+    """Of a chain in a round of refinement, where the chains before it have ``moves``."""
+    return max(1, moves // REFINED_SHARE)
+
+
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """A placement that a search found.
@@ -93,8 +103,8 @@ class SearchContext:
 
     @property
     def has_few_moves(self) -> bool:
-        """Whether a chain has fewer moves than there are pairs of units: too few to anneal from sites at random."""
-        return self.settings.moves < len(self.pipeline.units) ** 2
+        """As :func:`has_few_moves`, of each chain."""
+        return has_few_moves(self.pipeline, self.settings.moves)
 
     def annealed(self, annealing: Callable[[Chain], Annealed], start: Integers | None = None) -> list[Candidate]:
         """The chains of ``annealing`` that have ended, or that a stop has cut short, with the least cost first.
@@ -210,7 +220,7 @@ def refined(context: SearchContext, candidates: Sequence[Candidate]) -> list[Can
     In each round, short and cold chains begin with the sites of the fastest placement so far, and the simulator judges
     theirs: placements that the rules find equally good differ by far more than by what a short chain changes.
     """
-    moves = max(1, context.settings.moves // REFINED_SHARE)
+    moves = moves_of_round(context.settings.moves)
     known = list(candidates)
     for number in range(context.rounds):
         if known[0].chain < 0 or context.stop() is not None:
@@ -262,10 +272,13 @@ def _fastest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda each: np.inf if each.interval_slots is None else each.interval_slots)
 
 
-COSTS: Mapping[str, Search] = MappingProxyType({"rules": by_rules, "tuned": by_tuned, "simulator": by_simulator})
+REFINED_COST = "simulator"
+"""The cost whose search has rounds of refinement."""
+
+COSTS: Mapping[str, Search] = MappingProxyType({"rules": by_rules, "tuned": by_tuned, REFINED_COST: by_simulator})
 """Searches by the name of their cost."""
 
 LEARNED = "learned"
 """The cost that comes from a floor above."""
 
-DEFAULT_COST = "simulator"
+DEFAULT_COST = REFINED_COST

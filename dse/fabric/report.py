@@ -20,7 +20,7 @@ from dse.report.charts import chart
 from dse.report.palette import ANSWER, BLUE, GREY, YELLOW
 from dse.report.units import time_text
 from dse.report.view import Card, Chart, Drawing, Heading, Paragraph, Part, Row, Table, View
-from dse.results.result import Result, percent
+from dse.results.result import Result, percent, relative_gap
 from dse.run.tables import Tables
 
 _RESOURCES: Mapping[Resource, str] = {
@@ -89,9 +89,11 @@ def verdict(result: Result) -> str:
         return f"{value:,.1f} samples/s, proven optimal"
     cut = result.metrics["cut"]
     if cut is not None:
+        own_gap = relative_gap(value, cut["bound_per_s"])
+        assert own_gap is not None
         return (
-            f"{value:,.1f} samples/s in {len(cut['turns'])} turns; at most {cut['bound_per_s']:,.1f} with these pieces "
-            f"and {bound:,.1f} with any, gap {percent(gap)}"
+            f"{value:,.1f} samples/s in {len(cut['turns'])} turns; at most {cut['bound_per_s']:,.1f} with these "
+            f"pieces, gap {percent(own_gap)}, and {bound:,.1f} with any, gap {percent(gap)}"
         )
     return f"{value:,.1f} samples/s; at most {bound:,.1f}, gap {percent(gap)}"
 

@@ -46,6 +46,9 @@ TIME_PARTS = (
     "data",
     "optimizer",
 )
+_ROUNDING = 1e-12
+"""Of loads that are equal: the first of such stages is the busiest one."""
+
 _LAYER_BITS = 12
 """Of numbers up to the layers of a model."""
 
@@ -200,6 +203,28 @@ class _Step:
                 seconds[:, column] += count * once
         return seconds
 
+    @cached_property
+    def busy(self) -> tuple[Floats, Floats]:
+        """Seconds of a pass in which layers use the links of the level that joins replicas, hidden or not; [P, K]."""
+        dense, sparse = (None if kind is None else self._sent_beside_replicas(kind) for kind in self.kinds)
+        assert dense is not None, "a model has layers"
+        forward, backward = (self.over_stages(dense[side], None if sparse is None else sparse[side]) for side in (0, 1))
+        again, sparse_again = self.made_again
+        backward = backward + again * dense[2][:, None]
+        if sparse is not None:
+            backward = backward + sparse_again * sparse[2][:, None]
+        return forward, backward
+
+    def _sent_beside_replicas(self, layer: LayerWork) -> tuple[Floats, Floats, Floats]:
+        """Seconds of a layer's collectives over their level: forward, backward, and when it is made again; [P]."""
+        forward, backward, again = np.zeros((3, self.plans.count))
+        for name, is_shared in self.work.beside_replicas.items():
+            if is_shared.any():
+                forward = forward + is_shared * layer.sent[name][0]
+                backward = backward + is_shared * layer.sent[name][1]
+                again = again + is_shared * layer.sent_again[name]
+        return forward, backward, again
+
     def _beside(self, pass_s: Floats, gathering: Floats | float = 0.0, reducing: Floats | float = 0.0) -> Floats:
         """What a pass does not hide of the collectives of its layers, by weights and of gradients."""
         software = self.problem.software
@@ -215,7 +240,10 @@ class _Step:
         stage that is not the busiest one may grow by more than the bubble does, of which chunks divide the growth:
         then a step gets shorter as a kernel gets longer.
         """
-        zero, forward, backward = self.plans.zero[:, None], self.passes[0], self.passes[1]
+        zero = self.plans.zero[:, None]
+        forward, backward = (
+            np.maximum(passes - busy, 0.0) for passes, busy in zip(self.passes, self.busy, strict=True)
+        )
         gradient = self.problem.software.gradient_transfer_bytes
         reduce = self._over_replicas("all_reduce", gradient)
         scatter = self._over_replicas("reduce_scatter", gradient)
@@ -272,8 +300,8 @@ class _Step:
         hidden = (plans.interleave > 1) & self.problem.software.overlaps_pipeline
         paid = np.where(hidden, 0.0, 2.0 * plans.interleave * self.transfer_s)
         loads = np.where(stages.number > 0, sum(self.passes) + each + paid[:, None], 0.0)
-        busiest = np.argmax(loads, axis=1)
-        longest = loads[rows, busiest]
+        longest = loads.max(axis=1)
+        busiest = np.argmax(loads >= longest[:, None] * (1 - _ROUNDING), axis=1)
         bubble = ((stages.number * loads).sum(axis=1) - longest) / plans.interleave
         bubble = bubble + np.where(hidden, 2.0 * (plans.pipeline - 1) * self.transfer_s, 0.0)
         updated = np.where(stages.number > 0, self.shared_out(1), 0.0).max(axis=1)

@@ -3,7 +3,7 @@
 The terms and their sources are those of docs/plan.md. All arrays have shape [P].
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_args
@@ -13,7 +13,7 @@ import numpy as np
 from dse.plan.alternate import remade
 from dse.plan.groups import Group, expert_groups, weight_groups
 from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
-from dse.plan.plan_arrays import ALTERNATE, SELECTIVE, Floats, Integers, PlanArrays
+from dse.plan.plan_arrays import ALTERNATE, SELECTIVE, Flags, Floats, Integers, PlanArrays
 from dse.plan.problem import PlanProblem
 from hardware.chips import ELEMENT_BYTES
 from hardware.network_arrays import collective_seconds, transfer_seconds
@@ -37,8 +37,9 @@ class LayerWork:
 
     ``tensor`` and ``context`` are what of these collectives is not hidden. ``recompute`` are the seconds of making the
     layer again where that is done, ``kept_bytes`` the activations of a microbatch that it then keeps, ``whole_bytes``
-    those of a layer that is not made again. ``parameters`` are those of a rank that data-parallel replicas share,
-    ``expert_parameters`` those of its experts.
+    those of a layer that is not made again. ``sent`` are the seconds of the collectives of each axis, hidden or not, by
+    pass, and ``sent_again`` those of making the layer again. ``parameters`` are those of a rank that data-parallel
+    replicas share, ``expert_parameters`` those of its experts.
     """
 
     linear: tuple[Floats, Floats]
@@ -50,6 +51,8 @@ class LayerWork:
     recompute: Floats
     kept_bytes: Floats
     whole_bytes: Floats
+    sent: Mapping[str, tuple[Floats, Floats]]
+    sent_again: Mapping[str, Floats]
     parameters: Floats
     expert_parameters: Floats
 
@@ -164,6 +167,25 @@ class RankWork:
             return outer + flat
         halves = [self.collective(half, size_bytes, of.inner_count, of.inner_stride) for half in _HALVES]
         return np.where(of.outer_count > 1, outer + sum(halves), flat)
+
+    def reach(self, span: Integers) -> Integers:
+        """The number of the lowest level, from the innermost one, that joins ranks so far apart."""
+        sizes, level = [], self.network
+        while level.inner is not None:
+            sizes.append(level.inner_accelerators)
+            level = level.inner
+        return np.searchsorted(np.sort(np.array(sizes, dtype=np.int64)), span)
+
+    @cached_property
+    def beside_replicas(self) -> dict[str, Flags]:
+        """Whether the collectives of an axis go over the same level as those among replicas; by axis."""
+        replicas, plans = self.reach(self.weight_groups.sharing.span), self.plans
+        spans = {
+            "tensor": plans.tensor * plans.stride("tensor"),
+            "context": plans.context * plans.stride("context"),
+            "expert": plans.expert,
+        }
+        return {name: self.reach(span) == replicas for name, span in spans.items()}
 
     @cached_property
     def residual_bytes(self) -> Floats:
@@ -399,8 +421,10 @@ class RankWork:
         rings = self._context()
         context = self._exposed_context(rings[0], core[0]), self._exposed_context(rings[1], core[1])
         compute = linear[0] + core[0] + vector[0], linear[1] + core[1] + vector[1]
-        exchange = (np.zeros(self.plans.count),) * 2
+        nothing = np.zeros(self.plans.count)
+        exchange, exchanged = (nothing, nothing), nothing
         if has_experts:
+            exchanged = 2.0 * self._exchange()
             # Compute that hides one collective hides no other.
             idle = [
                 compute[side] - (blocks * raw[side] - tensor[side]) - (rings[side] - context[side]) for side in (0, 1)
@@ -411,6 +435,13 @@ class RankWork:
         norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
         kept = _total(work.kept) + own
         again, left = np.where(selective, core[0], forward), np.where(selective, kept, stream)
+        sent = {
+            "tensor": (blocks * raw[0], blocks * raw[1]),
+            "context": rings,
+            "expert": (exchanged, exchanged),
+        }
+        whole = self.plans.recompute > ALTERNATE
+        sent_again = {name: np.where(whole, passes[0], 0.0) for name, passes in sent.items()}
         alternates = self.plans.recompute == ALTERNATE
         if alternates.any():
             other = remade(self, has_experts, vector[0], blocks)
@@ -425,6 +456,8 @@ class RankWork:
             recompute=again,
             kept_bytes=left,
             whole_bytes=kept + scores,
+            sent=sent,
+            sent_again=sent_again,
             parameters=weights + shared + norms,
             expert_parameters=expert,
         )

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from policies.fabric.data.records import Samples
 from policies.fabric.data.tables import read_samples
 from policies.fabric.model.checkpoint import LABELLED_BY, load_for
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
-from policies.fabric.model.examples import Examples, Learner, Model
+from policies.fabric.model.examples import Examples, Learner, Model, OnAllFeatures
 from policies.fabric.model.perceptrons import PerceptronsLearner
 from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.settings import PAPER, CostSettings
@@ -30,7 +29,7 @@ from policies.fabric.study.versions import version_rows
 
 Floats = npt.NDArray[np.float64]
 
-DEFAULT_MODELS = ("ridge", "trees", "stack")
+DEFAULT_MODELS = ("ridge", "trees", "trees-all", "stack")
 
 _TABLES = {**TABLES, "versions": version_rows}
 
@@ -44,25 +43,6 @@ class _Trained:
     def fit(self, examples: Examples) -> Model:
         """The model as it is."""
         return self.model
-
-
-@dataclass(frozen=True)
-class _OnAllFeatures:
-    """A learner of hand features, or its model, that is shown those of contention as well."""
-
-    inner: Any
-
-    def fit(self, examples: Examples) -> "_OnAllFeatures":
-        """The model that all features teach."""
-        return _OnAllFeatures(self.inner.fit(_widened(examples)))
-
-    def predict(self, examples: Examples) -> Floats:
-        """The expected targets, [S]."""
-        return np.asarray(self.inner.predict(_widened(examples)), dtype=np.float64)
-
-
-def _widened(examples: Examples) -> Examples:
-    return replace(examples, features=examples.described)
 
 
 def evaluate(options: FabricEvaluation, seed: int, stop: StopSignal) -> list[Row]:
@@ -100,7 +80,7 @@ def _learners(options: FabricEvaluation, settings: CostSettings, seed: int, stop
     learners: Mapping[str, Learner] = {
         "ridge": RidgeLearner(),
         "trees": TreesLearner(seed=seed),
-        "trees-all": _OnAllFeatures(TreesLearner(seed=seed)),
+        "trees-all": OnAllFeatures(TreesLearner(seed=seed)),
         "perceptrons": PerceptronsLearner(seed=seed),
         "stack": StackLearner(trees=TreesLearner(seed=seed), perceptrons=PerceptronsLearner(seed=seed)),
         "network": EnsembleLearner(replace(settings, members=max(1, settings.members)), seed, stop),

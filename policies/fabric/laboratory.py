@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,7 @@ from policies.fabric.data.collection import samples_in
 from policies.fabric.data.records import Samples
 from policies.fabric.data.rounds import Rounds
 from policies.fabric.model.ensemble import EnsembleLearner
-from policies.fabric.model.examples import Examples, Learner
+from policies.fabric.model.examples import Examples, Learner, OnAllFeatures
 from policies.fabric.model.features import FEATURES
 from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.settings import PAPER, CostSettings
@@ -36,7 +36,7 @@ from policies.fabric.model.stack import StackLearner
 from policies.fabric.model.trees import TreesLearner
 from policies.fabric.model_trial import ModelTrial, PieceDone
 from policies.fabric.student import StudentLearner, student_examples
-from policies.fabric.study.accuracy import accuracy, placer_regime
+from policies.fabric.study.accuracy import accuracy, error_ratio, placer_regime
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions
 from policies.fabric.study.intervals import correlation_interval
 from policies.fabric.study.labelled import Labelled
@@ -62,6 +62,7 @@ class FabricLaboratory:
     budget: Budget
     run: Run
     _trials: dict[str, ModelTrial] = field(default_factory=dict, init=False, repr=False)
+    _predicted: dict[str, Floats] = field(default_factory=dict, init=False, repr=False)
     _unseen: dict[str, Labelled] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -90,19 +91,37 @@ class FabricLaboratory:
     def accuracy(self, model: str) -> Mapping[str, Any]:
         """Of a model in five folds by graph, or in folds by kind of block; of a rule on all placements."""
         started = time.process_time()
-        name, _, denied = model.partition(", ")
-        labelled = Labelled(self.samples, self.fabric, name in ("paper", "network"), denied != "no slots")
+        predicted, kinds = self._held_out(model), self._plain.kind
+        by_kind = {str(kind): _measured(self._plain, predicted, kinds == kind) for kind in np.unique(kinds)}
+        whole = _measured(self._plain, predicted, np.ones(len(predicted), dtype=bool))
+        return {"whole": whole, "by_kind": by_kind, "cpu_s": time.process_time() - started}
+
+    def error_ratio(self, model: str, rival: str) -> Mapping[str, Any]:
+        """Of two models, in the same folds."""
+        predicted, others = self._held_out(model), self._held_out(rival)
+        return asdict(error_ratio(predicted, others, self._plain.label, self._plain.examples.graph, self.run.seed))
+
+    @cached_property
+    def _plain(self) -> Labelled:
+        """What predictions are compared with."""
+        return Labelled(self.samples, self.fabric)
+
+    def _held_out(self, model: str) -> Floats:
+        """What a model says of placements whose graphs (or kind of block) it has not learned from, [S]."""
+        if model not in self._predicted:
+            name, _, denied = model.partition(", ")
+            labelled = Labelled(self.samples, self.fabric, name in ("paper", "network"), denied != "no slots")
+            self._predicted[model] = labelled.throughput_of(self._targets(labelled, name, denied))
+        return self._predicted[model]
+
+    def _targets(self, labelled: Labelled, name: str, denied: str) -> Floats:
         examples = labelled.examples
         if name in _RULES:
-            target = _by_rule(name, examples)
-        else:
-            folds = folds_by_graph(examples.graph, 5, self.run.seed)
-            if denied == KIND_LEFT_OUT:
-                denied, folds = "", [labelled.kind == kind for kind in np.unique(labelled.kind)]
-            target = held_out_predictions(self._learner(name, denied), examples, folds)
-        by_kind = {str(kind): _measured(labelled, target, labelled.kind == kind) for kind in np.unique(labelled.kind)}
-        whole = _measured(labelled, target, np.ones(len(examples), dtype=bool))
-        return {"whole": whole, "by_kind": by_kind, "cpu_s": time.process_time() - started}
+            return _by_rule(name, examples)
+        folds = folds_by_graph(examples.graph, 5, self.run.seed)
+        if denied == KIND_LEFT_OUT:
+            denied, folds = "", [labelled.kind == kind for kind in np.unique(labelled.kind)]
+        return held_out_predictions(self._learner(name, denied), examples, folds)
 
     def layer_size(self, name: str) -> Mapping[str, Any]:
         """The pieces and turns of a layer of a real model, and its bound."""
@@ -120,7 +139,7 @@ class FabricLaboratory:
         predicted, label, graph = unseen.throughput_of(target), unseen.label, unseen.examples.graph
         placer, seed = placer_regime(graph, unseen.wirelength), self.run.seed
         return {
-            **_measured(unseen, target, np.ones(len(unseen.examples), dtype=bool)),
+            **_measured(unseen, predicted, np.ones(len(predicted), dtype=bool)),
             "placer_placements": int(placer.sum()),
             "correlation_interval": correlation_interval(predicted, label, graph, seed),
             "placer_correlation_interval": correlation_interval(predicted[placer], label[placer], graph[placer], seed),
@@ -162,6 +181,7 @@ class FabricLaboratory:
         plain: dict[str, Learner] = {
             "ridge": RidgeLearner(),
             "trees": TreesLearner(seed=seed),
+            "trees-all": OnAllFeatures(TreesLearner(seed=seed)),
             "stack": StackLearner(),
         }
         if name in plain:
@@ -209,9 +229,9 @@ def _by_rule(rule: str, examples: Examples) -> Floats:
     return np.asarray(-examples.features[:, FEATURES.index(rule)], dtype=np.float64)
 
 
-def _measured(labelled: Labelled, target: Floats, part: npt.NDArray[np.bool_]) -> dict[str, Any]:
-    """The accuracy of targets on a part of the placements, as JSON types."""
-    predicted, graph = labelled.throughput_of(target), labelled.examples.graph
+def _measured(labelled: Labelled, predicted: Floats, part: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """The accuracy of ŷ on a part of the placements, as JSON types."""
+    graph = labelled.examples.graph
     of = accuracy(predicted[part], labelled.label[part], graph[part], labelled.wirelength[part])
     return {
         "error": of.error,

@@ -118,7 +118,7 @@ class FabricEvaluation(NetworkOptions):
     model: Annotated[
         tuple[ModelName, ...],
         Option(
-            "Model; may be given several times (default: ridge, trees and stack). trees-all: trees that "
+            "Model; may be given several times (default: ridge, trees, trees-all and stack). trees-all: trees that "
             "see features of contention as well, as perceptrons do; stack: ridge, trees and "
             "perceptrons, weighted by their errors on graphs held out; network: at least one on the stack."
         ),

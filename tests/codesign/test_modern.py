@@ -54,7 +54,7 @@ def brute_force(problem, machines, hbm_bytes):
 )
 def test_the_optimum_is_that_of_brute_force_and_no_bound_is_above_a_best_plan(tmp_path, changes):
     problem = modern_options(tmp_path, area_budget=None, **changes).modern_problem()
-    chosen = np.random.default_rng(4).choice(len(problem.machines()), 80, replace=False)
+    chosen = np.random.default_rng(4).choice(len(problem.machines()), 40, replace=False)
     machines = problem.machines().take(np.sort(chosen))
     search = ModernSearch(problem, machines)
     candidates = search.candidates()

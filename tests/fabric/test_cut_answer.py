@@ -1,6 +1,7 @@
 """Graphs that are cut, end to end: turns, their times and bounds, the check of a cut, and the page."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 from dse.cli.interface import solve
 from dse.fabric.answer import bound_of, value_of
 from dse.fabric.batch_bound import batch_bound_slots
+from dse.fabric.contract import PROBLEM
 from dse.fabric.cut_check import cut_faults
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import placements_from_document
+from dse.fabric.options import FabricOptions
 from dse.fabric.problem import FabricProblem, Turn
+from dse.fabric.report import verdict
 from dse.fabric.turns import least_times
 from dse.models.dataflow_blocks import Block, block_graph
 from hardware.fabrics import fabric
@@ -132,6 +136,15 @@ def test_relief_is_simulated_for_the_piece_that_takes_most_of_the_time(folder, m
     assert [bool(piece["relief"]) for piece in metrics["pieces"]] == [each == max(spent) for each in spent]
 
 
+def test_the_verdict_on_a_cut_has_both_gaps(folder):
+    answer = solve("fabric", "graph.json", **OPTIONS)
+    own_gap = 1 - answer.value / answer.metrics["cut"]["bound_per_s"]
+    any_gap = 1 - answer.value / answer.result.bound
+    assert 0 < own_gap < any_gap
+    assert answer.result.gap == pytest.approx(any_gap)
+    assert re.findall(r"gap ([0-9.]+) %", verdict(answer.result)) == [f"{100 * gap:.2f}" for gap in (own_gap, any_gap)]
+
+
 def test_the_bound_of_every_cut_is_below_that_of_one_cut():
     for batch in (1, 16, 1024):
         problem = problem_of_a_block(batch=batch)
@@ -168,3 +181,30 @@ def test_a_run_directory_has_a_grid_for_each_piece_and_the_turns_in_time(dse, fo
     assert sum(each["ph"] == "X" and each["cat"] == "run" for each in trace["traceEvents"]) == len(turns)
     assert (folder / "run" / "turns.svg").read_text().count("Turn 1,") == 3  # configuration, load, run
     assert "takes most of the time" in answered.out
+
+
+@pytest.mark.parametrize("cost", ["simulator", "tuned"])
+def test_the_predicted_time_grows_with_the_moves_of_rounds(folder, cost):
+    def run(rounds):
+        asked = {"fabric": "fabric.json", "cost": cost, "chains": 2, "moves": 20, "rounds": rounds}
+        posed = PROBLEM.pose(FabricOptions("graph.json", **asked))
+        assert len(posed.problem.pieces) > 1
+        assert all(len(piece.pipeline.units) ** 2 > asked["moves"] for piece in posed.problem.pieces)
+        return solve("fabric", "graph.json", **asked, workers=0).result.evaluations, PROBLEM.predicted_s(posed)
+
+    (few, brief), (many, long) = run(0), run(3)
+    overhead_s = _overhead_s("graph.json", cost)
+    assert (many > few) == (cost == "simulator")
+    # Every chain of every piece has the same number of moves, so seconds of moves grow as moves do.
+    assert (long - overhead_s) / (brief - overhead_s) == pytest.approx(many / few)
+
+
+def _overhead_s(graph, cost):
+    """What is predicted beside the moves: of one and of two chains, extended to none."""
+
+    def predicted(chains):
+        return PROBLEM.predicted_s(
+            PROBLEM.pose(FabricOptions(graph, fabric="fabric.json", cost=cost, chains=chains, moves=20, rounds=0))
+        )
+
+    return 2 * predicted(1) - predicted(2)

@@ -41,6 +41,10 @@ class Laboratory:
         whole = measured(error, 0.9)
         return {"whole": whole, "by_kind": dict.fromkeys(tables.KINDS, whole), "cpu_s": 1.0}
 
+    def error_ratio(self, model, rival):
+        self.asked.append((model, "over", rival))
+        return {"value": {"stack": 0.985, "network": 1.02}.get(model, 1.2), "low": 0.9, "high": 1.3}
+
     def placed(self, number):
         self.asked.append(number)
         slots = {"expert rule": 110.0, "learned": 100.0}
@@ -101,6 +105,13 @@ def test_ours_stands_beside_the_papers_numbers_and_is_no_ratio_of_them(study):
     assert rows["the paper, no edges"][1:] == ("–", "0.343 / 0.291", "0.576 / 0.116", "0.297 / 0.337")
 
 
+def test_errors_are_compared_in_pairs_with_trees_that_see_the_features_of_the_stack(study):
+    rows = {row[0]: row[-1] for row in tables.table1(study).tables[0].rows}
+    assert rows[tables._WHAT["stack"]] == "0.985 [0.9, 1.3]"
+    assert rows[tables._WHAT["trees-all"]] == "1"
+    assert rows[tables._WHAT["expert"]] == rows["the paper: GNN"] == ""
+
+
 def test_what_annotations_are_worth_is_the_ratio_of_the_errors(study):
     assert {row[-1] for row in tables.annotations(study).tables[0].rows} == {"1.50×"}
 
@@ -128,8 +139,8 @@ def test_layers_stand_beside_the_papers_models_with_gains_over_the_expert_rule_a
     assert errors[gpt, "the paper: GNN, whole model"][1] == "0.422"
     assert any("one seed (0)" in note and "5 placements of each piece" in note for note in section.notes)
     assert any("one chain of 100 moves" in note and "one seed (0)" in note for note in section.notes)
-    assert rates[bert, "learned"] == ("12", "+20.0 %", "40.0 %")
-    assert rates[gpt, "learned"] == ("0", "-100.0 %", "100.0 %")
+    assert rates[bert, "learned"] == ("12", "+20.0 %", "40.00 %")
+    assert rates[gpt, "learned"] == ("0", "-100.0 %", "100.00 %")
     ours = {(each.model, each.quantity): (each.ours, each.paper, each.ratio) for each in section.comparisons}
     assert ours[bert, "gain of throughput"] == (pytest.approx(0.2), 0.057, None)
     assert ours[bert, "relative error"] == (0.1, 0.324, None)

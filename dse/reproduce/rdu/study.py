@@ -54,6 +54,16 @@ class ModelAccuracy(BaseModel):
     cpu_s: float
 
 
+class ErrorRatio(BaseModel):
+    """The relative error of a cost model over that of another one, with its 90 % interval over graphs."""
+
+    model_config = STRICT
+
+    value: float
+    low: float
+    high: float
+
+
 class PlacedGraph(BaseModel):
     """A graph of ``kind`` placed by every cost, each with as many moves: simulated slots, and CPU seconds.
 
@@ -167,6 +177,9 @@ class Laboratory(Protocol):
     def accuracy(self, model: str) -> Mapping[str, Any]:
         """A :class:`ModelAccuracy`."""
 
+    def error_ratio(self, model: str, rival: str) -> Mapping[str, Any]:
+        """An :class:`ErrorRatio`: of one cost model over another one, on the same placements."""
+
     def placed(self, number: int) -> Mapping[str, Any]:
         """A :class:`PlacedGraph`: the one of this number."""
 
@@ -215,6 +228,12 @@ class Study:
         """Of a cost model; the samples are collected first."""
         self.effort()
         return self._kept(f"accuracy of {model}", ModelAccuracy, lambda: self.laboratory.accuracy(model))
+
+    def error_ratio(self, model: str, rival: str) -> ErrorRatio:
+        """Of two cost models; the samples are collected first."""
+        self.effort()
+        key = f"error of {model} over {rival}"
+        return self._kept(key, ErrorRatio, lambda: self.laboratory.error_ratio(model, rival))
 
     def placed(self) -> list[PlacedGraph]:
         """All graphs that are placed."""

@@ -1,6 +1,6 @@
 """What models learn from and predict: placements as features, with labels and the graphs that they belong to."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -67,3 +67,29 @@ class Learner(Protocol):
 
     def fit(self, examples: Examples) -> Model:
         """The model that these examples teach."""
+
+
+@dataclass(frozen=True)
+class OnAllFeatures:
+    """A learner of hand features that is shown those of contention as well."""
+
+    learner: Learner
+
+    def fit(self, examples: Examples) -> "ModelOfAllFeatures":
+        """The model that all features teach."""
+        return ModelOfAllFeatures(self.learner.fit(_widened(examples)))
+
+
+@dataclass(frozen=True)
+class ModelOfAllFeatures:
+    """What :class:`OnAllFeatures` has fitted."""
+
+    model: Model
+
+    def predict(self, examples: Examples) -> Floats:
+        """The expected targets, [S]."""
+        return self.model.predict(_widened(examples))
+
+
+def _widened(examples: Examples) -> Examples:
+    return replace(examples, features=examples.described)

@@ -60,7 +60,7 @@ class Study:
     Attributes:
         labelled: the samples.
         learners: by name.
-        baselines: names of those that the others' errors are divided by: the better of them.
+        baselines: names of those that the others' errors are divided by: the best of them.
         folds: how many.
         seed: of the folds.
         stop: called before each fold.
@@ -68,7 +68,7 @@ class Study:
 
     labelled: Labelled
     learners: Mapping[str, Learner]
-    baselines: tuple[str, ...] = ("ridge", "trees")
+    baselines: tuple[str, ...] = ("ridge", "trees", "trees-all")
     folds: int = 5
     seed: int = 0
     stop: StopSignal = never_stop

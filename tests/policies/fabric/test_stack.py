@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from policies.fabric.evaluate import _OnAllFeatures  # noqa: E402
-from policies.fabric.model.examples import Examples  # noqa: E402
+from policies.fabric.model.examples import Examples, OnAllFeatures  # noqa: E402
 from policies.fabric.model.perceptrons import PerceptronsLearner  # noqa: E402
 from policies.fabric.model.ridge import RidgeLearner  # noqa: E402
 from policies.fabric.model.stack import MEMBERS, StackLearner, convex_weights  # noqa: E402
@@ -99,6 +98,6 @@ def test_perceptrons_follow_from_the_seed_and_see_contention():
 def test_trees_on_all_features_see_contention():
     plain = examples(count=240)
     shown = Examples(np.zeros((240, 1)), plain.target, plain.graph, (), plain.target[:, None])
-    blind, seeing = TreesLearner(iterations=20), _OnAllFeatures(TreesLearner(iterations=20))
+    blind, seeing = TreesLearner(iterations=20), OnAllFeatures(TreesLearner(iterations=20))
     errors = [np.abs(each.fit(shown).predict(shown) - shown.target).mean() for each in (blind, seeing)]
     assert errors[1] < 0.5 * errors[0]
