@@ -30,7 +30,7 @@ from hardware.inputs import InputError, fail, validate
 
 _COMMAND = "dse parallel"
 
-_AGAIN: Remembered[Result] = Remembered(8)
+_AGAIN: Remembered[Result] = Remembered(8, is_mutable=True)
 """Of the last questions that were checked, what a strategy without a plan answers."""
 
 ROUNDING = 1e-12

@@ -37,7 +37,7 @@ from hardware.specs import accelerator
 _COMMAND = "dse parallel"
 
 _PROVEN: Remembered[HybridAnswer] = Remembered(4)
-_LACKING: Remembered[Infeasibility] = Remembered(4)
+_LACKING: Remembered[Infeasibility] = Remembered(4, is_mutable=True)
 """Of the last questions that were checked."""
 
 MAX_CUTS = 32

@@ -46,7 +46,7 @@ PipelinePosed = Posed[ParallelOptions, Any]
 _COMMAND = "dse parallel"
 
 _PROVEN: Remembered[Answer] = Remembered(8)
-_LACKING: Remembered[Infeasibility] = Remembered(4)
+_LACKING: Remembered[Infeasibility] = Remembered(4, is_mutable=True)
 """Of the last questions that were checked."""
 
 
