@@ -221,7 +221,6 @@ class CodesignOptions(Options):
             "mean": "--mean needs several models; --plans modern takes one",
             "weights": "--weights needs several models; --plans modern takes one",
             "pareto": "--pareto needs --plans phaze",
-            "sensitivity": "--sensitivity needs --plans phaze",
             "granularity": "--granularity trace needs --plans phaze",
             "microbatch": "--plans modern tries every size; --plan microbatch=N fixes one",
             "tensor_parallel": "--plans modern tries every width; --plan tensor=N fixes one",
