@@ -41,10 +41,11 @@ def pytest_collection_modifyitems(config, items):
     """
     with_ray = config.stash[RAY_FILES] = {item.path for item in items if "ray_executor" in item.fixturenames}
     slow = {item.path for item in items if item.get_closest_marker("slow")} - with_ray
-    # Backwards: the wafers, which come last by name, compute longest.
-    others = dict.fromkeys(item.path for item in reversed(items) if item.path not in with_ray | slow)
-    places = {path: number for number, path in enumerate([*sorted(slow), *sorted(with_ray), *others])}
-    items.sort(key=lambda item: places[item.path])
+    # Backwards: the wafers and the conformance of all problems, which come last by name, compute longest.
+    backwards = list(dict.fromkeys(item.path for item in reversed(items)))
+    others = set(backwards) - slow - with_ray
+    ordered = [path for group in (slow, with_ray, others) for path in backwards if path in group]
+    items.sort(key=lambda item: ordered.index(item.path))
 
 
 def pytest_collection_finish():

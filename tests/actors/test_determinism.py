@@ -1,6 +1,7 @@
 """The same candidates, the same answer and the same result file for any number of workers, in every synchronous search.
 
-What a worker may do beyond that, ahead of a stopping rule, stays in the journal and out of the answer.
+What a worker may do beyond that, ahead of a stopping rule, stays in the journal and out of the answer. That workers
+change no sensitivity either is tested in ``tests/codesign/test_sensitivity.py``.
 """
 
 import json
@@ -19,31 +20,29 @@ from tests.solving import solve
 
 pytestmark = pytest.mark.slow
 
-WORKERS = (0, 1, 3)
+WORKERS = 3
 LEVEL = 2
 
 
 @pytest.fixture(scope="module")
-def crews(ray_executor):
-    """By number of workers, executors that stay from search to search: starting a process takes seconds."""
+def crew(ray_executor):
+    """Workers that stay from search to search: starting a process takes seconds."""
     ray_executor.release()
-    crews = {workers: Inside(workers, cpus=0.25) for workers in WORKERS if workers}
-    yield crews
-    for crew in crews.values():
-        crew.release()
+    crew = Inside(WORKERS, cpus=0.25)
+    yield crew
+    crew.release()
 
 
 @pytest.fixture(scope="module")
-def answers(crews, tmp_path_factory):
-    """Solves the same options with some numbers of workers: ``[(result file, outcome, store), …]``."""
+def answers(crew, tmp_path_factory):
+    """Solves the same options without workers and with several: ``[(result file, outcome, store), …]``."""
 
-    def solved(search_with, numbers=WORKERS, **changes):
+    def solved(search_with, **changes):
         options = tiny_options(tmp_path_factory.mktemp("model"), **changes)
         found = []
-        for workers in numbers:
-            executor = crews[workers] if workers else InProcessExecutor()
+        for executor in (InProcessExecutor(), crew):
             store, optima = {}, ProvenOptima(tmp_path_factory.mktemp("proven"))
-            search = search_with(options, workers)
+            search = search_with(options, isinstance(executor, InProcessExecutor))
             result, outcome = solve(options, executor, store, search=search, optima=optima)
             document = json.loads(result.to_json())
             assert document.pop("seconds") > 0
@@ -63,37 +62,35 @@ def assert_same(found):
         assert outcome == first[1]
 
 
-SMALLER = {"microbatch": "1", "tensor_parallel": "1"}
-TWO = {"models": (("tiny", 3, 64), ("other", 2, 128))}
+SMALLER = {"models": (("tiny", 1, 64),), "microbatch": "1", "tensor_parallel": "1"}
+TWO = SMALLER | {"models": (("tiny", 1, 64), ("other", 2, 128))}
 
 
 @pytest.mark.parametrize(
-    ("numbers", "settings"),
-    [(WORKERS, SMALLER | {"pareto": True}), ((0, 3), SMALLER | {"sensitivity": True}), ((0, 3), TWO)],
-    ids=["front", "sensitivity", "two models"],
+    "settings",
+    [SMALLER | {"pareto": True}, TWO],
+    ids=["front", "two models"],
 )
-def test_exhaustive_search_with_what_is_asked_besides(answers, numbers, settings):
-    found = answers(lambda _options, _workers: exhaustive.search, numbers, **settings)
+def test_exhaustive_search(answers, settings):
+    found = answers(lambda _options, _in_process: exhaustive.search, **settings)
     assert_same(found)
     document, _, store = found[0]
     assert document["status"] == "optimal"
     assert ("pareto" in document["metrics"]) == ("pareto" in settings)
-    assert ("sensitivity" in document["metrics"]) == ("sensitivity" in settings)
     assert document["metrics"]["unfinished"] == []
     for _, _, other in found[1:]:
         assert other == store
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_hysteresis_search(answers, crews, rule):
+def test_hysteresis_search(answers, crew, rule):
     # Tune has workers of its own.
-    for crew in crews.values():
-        crew.release()
+    crew.release()
 
-    def walk(options, workers):
+    def walk(options, in_process):
         def search(context):
             proposer = AreaWalk(context.machines.area_mm2, RULES[rule](LEVEL))
-            return (tune_sweep if workers else sweep).search(context, proposer=proposer)
+            return (sweep if in_process else tune_sweep).search(context, proposer=proposer)
 
         return search
 

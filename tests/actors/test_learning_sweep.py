@@ -9,7 +9,7 @@ from actors import learning_sweep
 from dse.run.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
 from policies.learning.sweep import SweepPlan, SweepRun, sweep
-from tests.actors.inside import Inside
+from tests.actors import inside
 from tests.policies.test_pretraining import Once
 from tests.policies.test_sweep import BUDGET, found
 
@@ -18,10 +18,15 @@ TOTAL = BUDGET.checkpoints * len(ASKED.trials)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed_run(tmp_path_factory):
     run = SweepRun(tmp_path_factory.mktemp("sweep"), ASKED)
     sweep(run, silent, never_stop)
-    return found(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def undisturbed(undisturbed_run):
+    return found(undisturbed_run)
 
 
 class StopsAfter:
@@ -37,7 +42,15 @@ class StopsAfter:
         return "time limit" if self.left <= 0 else None
 
 
-def test_a_sweep_that_was_stopped_twice_has_the_table_of_one_process(tmp_path, undisturbed, ray_executor, capfd):
+@pytest.fixture
+def alone(ray_executor):
+    """One worker: to start another one takes seconds."""
+    ray_executor.release()
+    with inside.workers(1) as executor:
+        yield executor
+
+
+def test_a_sweep_that_was_stopped_twice_has_the_table_of_one_process(tmp_path, undisturbed, alone, capfd):
     run, stops, told = SweepRun(tmp_path, ASKED), StopsAfter(2), []
     with pytest.raises(StoppedError, match="interrupted"):
         # In this process, between the first checkpoint and its score.
@@ -45,27 +58,34 @@ def test_a_sweep_that_was_stopped_twice_has_the_table_of_one_process(tmp_path, u
     with run.opened(ASKED.trials[0]) as own:
         assert own.unscored() == [1]
     with pytest.raises(StoppedError, match="time limit"):
-        learning_sweep.sweep(run, ray_executor, stops.progress, stops)
+        learning_sweep.sweep(run, alone, stops.progress, stops)
     kept = {trial: scores for trial, scores in found(run).items() if scores}
     scored = sum(map(len, kept.values()))
     assert 2 <= scored < TOTAL
     for trial, scores in kept.items():
         assert scores == undisturbed[trial][: len(scores)]
-    learning_sweep.sweep(run, ray_executor, lambda *done: told.append(done[1:]), never_stop)
+    learning_sweep.sweep(run, alone, lambda *done: told.append(done[1:]), never_stop)
     assert found(run) == undisturbed
     assert told == [(done, TOTAL) for done in range(scored + 1, TOTAL + 1)]
     assert capfd.readouterr().out == ""
-    learning_sweep.sweep(run, ray_executor, lambda *_: pytest.fail("a trial was made again"), never_stop)
+    learning_sweep.sweep(run, alone, lambda *_: pytest.fail("a trial was made again"), never_stop)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("ray_executor")
-def test_what_goes_wrong_in_the_driver_is_raised(tmp_path):
+def test_what_goes_wrong_in_the_driver_ends_the_sweep_and_is_raised(tmp_path, undisturbed_run):
     def full(*_):
         raise OSError("no space left on the disk")
 
-    with Inside(1) as executor, pytest.raises(OSError, match="no space left"):
-        learning_sweep.sweep(SweepRun(tmp_path, ASKED), executor, full, never_stop)
+    (trial, *_) = ASKED.trials
+    with undisturbed_run.opened(trial) as own:
+        result = {"trial": 0, "made": own.checkpoint(1), "score": own.scores()[0]}
+    driver = learning_sweep._Driver(SweepRun(tmp_path, ASKED), list(ASKED.trials), full, never_stop)
+    watch = learning_sweep._Watch(driver, None)
+    assert not watch.stop_all()
+    driver.take(result)
+    # As a stop signal ends it.
+    assert watch.stop_all()
+    with pytest.raises(OSError, match="no space left"):
+        driver.finish([])
 
 
 @pytest.mark.slow
