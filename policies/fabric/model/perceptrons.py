@@ -77,9 +77,9 @@ class PerceptronsLearner:
     """
 
     members: int = 8
-    width: int = 32
-    second: int = 16
-    steps: int = 800
+    width: int = 48
+    second: int = 24
+    steps: int = 2400
     batch: int = 512
     learning_rate: float = 5e-3
     weight_decay: float = 0.05
