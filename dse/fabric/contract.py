@@ -7,9 +7,8 @@ from dse.fabric.check import placement_faults_of, simulation_faults
 from dse.fabric.cut_check import cut_faults
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import MetricsDocument, SolutionDocument, placements_from_document, turn_documents
-from dse.fabric.methods import REFINED_COST, has_few_moves, moves_of_round
+from dse.fabric.methods import REFINED_COST, has_few_moves
 from dse.fabric.misfit import infeasibility
-from dse.fabric.model import Pipeline
 from dse.fabric.options import FabricOptions, problem_of
 from dse.fabric.problem import FabricProblem
 from dse.fabric.report import view
@@ -23,6 +22,9 @@ from dse.run.tables import Tables
 
 _MOVE_OF_A_UNIT_S = 2e-7
 """What a move of annealing takes, about, for each unit that is placed."""
+
+_CHANGE_OF_A_UNIT_S = 7e-4
+"""What a small change of a placement and its brief simulation take, about, for each unit that is placed."""
 
 _BESIDES_S = 2.0
 """What a run takes beside its moves, about: kernels are loaded, the answer is simulated and drawn."""
@@ -50,12 +52,14 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
         return Posed(options, problem, problem.graph.name, problem.document(), objective)
 
     def predicted_s(self, posed: FabricPosed) -> float:
-        """By the moves of all chains of all pieces, those of their rounds of refinement as well."""
-        moved = sum(
-            len(piece.pipeline.units) * _moves_of_a_chain(piece.pipeline, posed.options)
-            for piece in posed.problem.pieces
-        )
-        return _BESIDES_S + posed.options.chains * moved * _MOVE_OF_A_UNIT_S
+        """By the moves of all chains of all pieces, and by what is simulated in their rounds of refinement."""
+        options, seconds = posed.options, _BESIDES_S
+        for piece in posed.problem.pieces:
+            units = len(piece.pipeline.units)
+            seconds += options.chains * options.moves * units * _MOVE_OF_A_UNIT_S
+            if options.cost == REFINED_COST and has_few_moves(piece.pipeline, options.moves):
+                seconds += options.chains * options.rounds * units * _CHANGE_OF_A_UNIT_S
+        return seconds
 
     def answered_by(self, options: FabricOptions) -> tuple[str, ...]:
         """The cost."""
@@ -107,12 +111,6 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
     def view(self, result: Result, posed: FabricPosed, tables: Tables) -> View:
         """The grid, its operators, what binds, and the pipeline in time."""
         return view(posed.problem, result, tables)
-
-
-def _moves_of_a_chain(pipeline: Pipeline, options: FabricOptions) -> int:
-    """Of the chains of a piece that have the same number, one in the search and one in each of its rounds."""
-    rounds = options.rounds if options.cost == REFINED_COST and has_few_moves(pipeline, options.moves) else 0
-    return options.moves + rounds * moves_of_round(options.moves)
 
 
 def _unfinished_faults(result: Result) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
@@ -11,8 +11,10 @@ from pydantic import BaseModel, ValidationError
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.model import Integers, Pipeline, Placement, placement_faults
+from dse.fabric.refining import Changed, Changing, fastest
 from dse.fabric.rules import RuleWeights, rule_cost
 from dse.fabric.search.anneal import Annealed, Annealing, AnnealSettings, Chain
+from dse.fabric.search.nearby import Nearby
 from dse.fabric.search.ordered import ordered_sites
 from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import random_sites
@@ -32,18 +34,10 @@ detour that is taken out and with every flow that leaves a busy link. Few moves 
 net, and to know these takes time in every move.
 """
 
-REFINED_SHARE = 5
-"""A chain of a round of refinement has so many times fewer moves than one of the search before it."""
-
 
 def has_few_moves(pipeline: Pipeline, moves: int) -> bool:
     """Whether a chain has fewer moves than there are pairs of units: too few to anneal from sites at random."""
     return moves < len(pipeline.units) ** 2
-
-
-def moves_of_round(moves: int) -> int:
-    """Of a chain in a round of refinement, where the chains before it have ``moves``."""
-    return max(1, moves // REFINED_SHARE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +61,32 @@ class Candidate:
     interval_slots: float | None = None
     is_simulated: bool = False
     note: str = ""
+
+
+class _PlacementDocument(BaseModel):
+    """A placement as it stands in the journal, with its cost by the rules."""
+
+    model_config = STRICT
+
+    site: list[int]
+    routes: list[list[int]]
+    cost: float
+
+
+class _ChainDocument(_PlacementDocument):
+    """A chain that has ended."""
+
+    kept: int
+
+
+class _ChangedDocument(_PlacementDocument):
+    """The fastest change in a round; no slots in a deadlock."""
+
+    moves: int
+    slots: float | None
+
+
+Entry = TypeVar("Entry", bound=_PlacementDocument)
 
 
 @dataclass(frozen=True)
@@ -139,6 +159,33 @@ class SearchContext:
         ]
         return sorted(candidates, key=lambda each: each.cost) or [self._at_random()]
 
+    def changed(
+        self, changing: Callable[[tuple[Placement, int]], Changed], start: Placement, number: int
+    ) -> Changed | None:
+        """The fastest change of ``start`` in a round, with the moves of all; None where none has ended."""
+        key = f"{self.label}, round {number + 1}"
+        known = self._entry(key, _ChangedDocument)
+        if known is not None:
+            entry, placement = known
+            return Changed(placement, entry.cost, entry.moves, np.inf if entry.slots is None else entry.slots)
+        seeds = np.random.default_rng((*self.seed, number)).integers(2**63, size=self.chains).tolist()
+        try:
+            outcomes = list(self.executor.outcomes(changing, [(start, seed) for seed in seeds], self.stop))
+        except StoppedError:
+            return None
+        ended = []
+        for outcome in outcomes:
+            if not isinstance(outcome, Failed):
+                ended.append(outcome)
+            elif outcome.error is not None:
+                raise outcome.error
+        if not ended:
+            return None
+        best = replace(fastest(ended), moves=sum(each.moves for each in ended))
+        if self.journal is not None:
+            self.journal.append(key, _changed_document(best))
+        return best
+
     def _at_random(self) -> Candidate:
         site = random_sites(self.pipeline, self.fabric, np.random.default_rng(self.seed))
         placement = routed(self.pipeline, site, self.fabric, self.settings.routing)
@@ -148,18 +195,25 @@ class SearchContext:
         return f"{self.label}, chain {number}"
 
     def _journalled(self, number: int) -> Annealed | None:
-        key = self._key(number)
+        known = self._entry(self._key(number), _ChainDocument)
+        if known is None:
+            return None
+        entry, placement = known
+        return Annealed(placement, entry.cost, self.settings.moves, entry.kept)
+
+    def _entry(self, key: str, kind: type[Entry]) -> tuple[Entry, Placement] | None:
+        """An entry of the journal with its placement; None where there is none."""
         if self.journal is None or key not in self.journal:
             return None
         try:
-            entry = _ChainDocument.model_validate(self.journal[key])
+            entry = kind.model_validate(self.journal[key])
             placement = Placement.of(entry.site, entry.routes)
             faults = placement_faults(self.pipeline, placement, self.fabric)
             if faults:
                 raise ValueError(faults[0])
         except (ValidationError, ValueError) as error:
             raise self.journal.damaged(key, error) from error
-        return Annealed(placement, entry.cost, self.settings.moves, entry.kept)
+        return entry, placement
 
 
 @dataclass(frozen=True)
@@ -174,21 +228,18 @@ class _Numbered:
         return self.annealing(Chain(self.seeds[number], self.start))
 
 
-class _ChainDocument(BaseModel):
-    """A chain that has ended, as it stands in the journal."""
-
-    model_config = STRICT
-
-    site: list[int]
-    routes: list[list[int]]
-    cost: float
-    kept: int
+def _placement_document(placement: Placement, cost: float) -> dict[str, Any]:
+    routes = [placement.route(net) for net in range(len(placement.route_first) - 1)]
+    return {"site": placement.site.tolist(), "routes": routes, "cost": cost}
 
 
 def _chain_document(chain: Annealed) -> dict[str, Any]:
-    placement = chain.placement
-    routes = [placement.route(net) for net in range(len(placement.route_first) - 1)]
-    return {"site": placement.site.tolist(), "routes": routes, "cost": chain.cost, "kept": chain.kept}
+    return {**_placement_document(chain.placement, chain.cost), "kept": chain.kept}
+
+
+def _changed_document(change: Changed) -> dict[str, Any]:
+    slots = change.slots if np.isfinite(change.slots) else None
+    return {**_placement_document(change.placement, change.cost), "moves": change.moves, "slots": slots}
 
 
 Search = Callable[[SearchContext], list[Candidate]]
@@ -215,29 +266,30 @@ def by_simulator(context: SearchContext) -> list[Candidate]:
 
 
 def refined(context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates with those of some rounds, the fastest first.
+    """The candidates and what becomes of the fastest one in some rounds, the fastest first.
 
-    In each round, short and cold chains begin with the sites of the fastest placement so far, and the simulator judges
-    theirs: placements that the rules find equally good differ by far more than by what a short chain changes.
+    In each round as many changes of it as there are chains are simulated briefly, and the best one stays if it is
+    faster (:mod:`dse.fabric.refining`). Rounds of the journal are not repeated.
     """
-    moves = moves_of_round(context.settings.moves)
-    known = list(candidates)
+    weights = _tuned_setting(context).weights
+    changing = Changing(Nearby(context.pipeline, context.fabric, weights, context.settings.routing))
+    if candidates[0].chain < 0:
+        return list(candidates)
+    start = best = Changed(candidates[0].placement, candidates[0].cost, 0, changing.slots(candidates[0].placement))
+    tried = 0
     for number in range(context.rounds):
-        if known[0].chain < 0 or context.stop() is not None:
+        if context.stop() is not None:
             break
-        again = replace(
-            context,
-            settings=replace(context.settings, moves=moves),
-            seed=(*context.seed, number),
-            label=f"{context.label}, round {number + 1}",
-        )
-        shorter = _annealed_under(again, _tuned_setting(context), known[0].placement.site)
-        first = context.chains * (number + 1)
-        ended = [
-            replace(each, chain=first + each.chain, note=context.tuned.note) for each in shorter if each.chain >= 0
-        ]
-        known = _fastest_first([*known, *judged(again, ended)])
-    return known
+        faster = context.changed(changing, best.placement, number)
+        if faster is None:
+            break
+        tried += faster.moves
+        best = min(best, faster, key=lambda each: each.slots)
+        context.progress(f"refining {context.label}", number + 1, context.rounds)
+    if best is start:
+        return list(candidates)
+    last = Candidate(context.chains, best.placement, best.cost, tried, note=context.tuned.note)
+    return _fastest_first([*candidates, *judged(context, [last])])
 
 
 def _tuned_setting(context: SearchContext) -> Setting:
@@ -246,11 +298,11 @@ def _tuned_setting(context: SearchContext) -> Setting:
     return replace(setting, weights=SPREAD) if context.tuned.note and context.has_few_moves else setting
 
 
-def _annealed_under(context: SearchContext, setting: Setting, start: Integers | None = None) -> list[Candidate]:
-    settings = setting.schedule(context.settings)
+def _annealed_under(context: SearchContext, setting: Setting) -> list[Candidate]:
+    settings, start = setting.schedule(context.settings), None
     if context.has_few_moves:
         settings = replace(settings, initial_temperature=COLD * settings.initial_temperature)
-        start = ordered_sites(context.pipeline, context.fabric) if start is None else start
+        start = ordered_sites(context.pipeline, context.fabric)
     annealing = Annealing(context.pipeline, context.fabric, setting.weights, settings, context.stop)
     return context.annealed(annealing, start)
 

@@ -74,12 +74,12 @@ class FabricOptions(Options):
     rounds: Annotated[
         int,
         Option(
-            "Rounds of short chains from the fastest placement, under --cost simulator, where moves are few for the "
-            "number of units.",
+            "Rounds in which small changes of the fastest placement are simulated, as many as there are chains, under "
+            "--cost simulator, where moves are few for the number of units.",
             min=0,
             max=10_000,
         ),
-    ] = 4
+    ] = 12
     batch: Annotated[
         int,
         Option(

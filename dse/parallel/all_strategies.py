@@ -30,7 +30,7 @@ from hardware.inputs import InputError, fail, validate
 
 _COMMAND = "dse parallel"
 
-_AGAIN: Remembered[Result] = Remembered(8)
+_AGAIN: Remembered[Result] = Remembered(8, is_mutable=True)
 """Of the last questions that were checked, what a strategy without a plan answers."""
 
 ROUNDING = 1e-12
@@ -138,7 +138,9 @@ def _pipeline_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
 
 
 def _hybrid_posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
-    return hybrid.posed(replace(options, strategy="hybrid", mesh=str(mesh_of(options.mesh).devices)))
+    # Unlike pipelines, hybrid plans are of at most --stages stages.
+    asked = replace(options, strategy="hybrid", mesh=str(mesh_of(options.mesh).devices))
+    return hybrid.posed(asked, at_most=True)
 
 
 _POSERS: Mapping[str, Callable[[ParallelOptions], Posed[ParallelOptions, Any]]] = MappingProxyType(

@@ -30,7 +30,7 @@ from hardware.specs import accelerator
 ShardingPosed = Posed[ParallelOptions, Any]
 
 _PROVEN: Remembered[tuple[Prices, Solution]] = Remembered(4)
-_WHY: Remembered[dict[str, Any]] = Remembered(4)
+_WHY: Remembered[dict[str, Any]] = Remembered(4, is_mutable=True)
 """Of the last problems that were checked, what a check works out without regard to the result."""
 
 

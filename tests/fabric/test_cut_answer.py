@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dse.cli.interface import solve
 from dse.fabric.answer import bound_of, value_of
 from dse.fabric.batch_bound import batch_bound_slots
-from dse.fabric.contract import PROBLEM
+from dse.fabric.contract import _MOVE_OF_A_UNIT_S, PROBLEM
 from dse.fabric.cut_check import cut_faults
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.figures import PlacedPiece
@@ -184,27 +184,17 @@ def test_a_run_directory_has_a_grid_for_each_piece_and_the_turns_in_time(dse, fo
 
 
 @pytest.mark.parametrize("cost", ["simulator", "tuned"])
-def test_the_predicted_time_grows_with_the_moves_of_rounds(folder, cost):
-    def run(rounds):
-        asked = {"fabric": "fabric.json", "cost": cost, "chains": 2, "moves": 20, "rounds": rounds}
-        posed = PROBLEM.pose(FabricOptions("graph.json", **asked))
-        assert len(posed.problem.pieces) > 1
-        assert all(len(piece.pipeline.units) ** 2 > asked["moves"] for piece in posed.problem.pieces)
-        return solve("fabric", "graph.json", **asked, workers=0).result.evaluations, PROBLEM.predicted_s(posed)
+def test_the_predicted_time_grows_with_the_rounds_of_every_piece(folder, cost):
+    def posed(rounds, moves):
+        asked = {"fabric": "fabric.json", "cost": cost, "chains": 2, "moves": moves, "rounds": rounds}
+        return PROBLEM.pose(FabricOptions("graph.json", **asked))
 
-    (few, brief), (many, long) = run(0), run(3)
-    overhead_s = _overhead_s("graph.json", cost)
-    assert (many > few) == (cost == "simulator")
-    # Every chain of every piece has the same number of moves, so seconds of moves grow as moves do.
-    assert (long - overhead_s) / (brief - overhead_s) == pytest.approx(many / few)
-
-
-def _overhead_s(graph, cost):
-    """What is predicted beside the moves: of one and of two chains, extended to none."""
-
-    def predicted(chains):
-        return PROBLEM.predicted_s(
-            PROBLEM.pose(FabricOptions(graph, fabric="fabric.json", cost=cost, chains=chains, moves=20, rounds=0))
-        )
-
-    return 2 * predicted(1) - predicted(2)
+    pieces = posed(0, 20).problem.pieces
+    many = max(len(piece.pipeline.units) for piece in pieces) ** 2
+    assert len(pieces) > 1
+    none, three, six = (PROBLEM.predicted_s(posed(rounds, 20)) for rounds in (0, 3, 6))
+    assert (three > none) == (cost == "simulator")
+    assert six - none == pytest.approx(2 * (three - none))
+    assert PROBLEM.predicted_s(posed(6, many)) == PROBLEM.predicted_s(posed(0, many))
+    units = sum(len(piece.pipeline.units) for piece in pieces)
+    assert PROBLEM.predicted_s(posed(0, 40)) - none == pytest.approx(2 * 20 * units * _MOVE_OF_A_UNIT_S)

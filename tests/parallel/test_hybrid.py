@@ -302,6 +302,26 @@ def test_pipelines_that_are_cut_anywhere_are_plans_too():
     assert solve(replace(problem, base=replace(problem.base, memory_bytes=needed - 1))).plan is None
 
 
+def test_a_pipeline_is_a_plan_only_with_devices_cut_as_asked_and_all_stages():
+    chains = hybrid(TINY, devices=4, stages=2, cuts=1)
+    points = next(each for each in range(1, chains.steps.points) if each not in chains.cuts)
+    uneven = HybridPlan((points,), (1,), (None, None))
+    even = replace(uneven, device_cuts=(2,))
+    for cutting, device_cuts in (("free", {1, 2}), ("equal", {2}), (None, set())):
+        problem = replace(chains, device_cutting=cutting)
+        allowed = [each for each in (uneven, even) if not faults(problem, each, step_time(problem, each))]
+        assert {each.device_cuts[0] for each in allowed} == device_cuts
+    three = replace(chains, base=replace(chains.base, stages=3), device_cutting="free")
+    assert faults(three, even, step_time(three, even))
+
+
+def test_hybrid_plans_have_at_most_as_many_stages_as_are_asked_for(dse):
+    asked = ("parallel", str(DUMPS / "mlp.json"), "--strategy", "all", "--mesh", "3", "--stages", "3", "--json")
+    answer = json.loads(dse(*asked).out)
+    assert {"sharding", "hybrid"} <= set(answer["metrics"]["strategies"])
+    assert dse(*(each if each != "all" else "hybrid" for each in asked)).code == 2
+
+
 @pytest.mark.parametrize("limit_bytes", [300_000, 220_000])
 def test_one_stage_with_one_microbatch_has_the_memory_of_a_sharded_step(dse, tmp_path, limit_bytes):
     asked = ("parallel", str(DUMPS / "vgg-tiny.hlo"), "--mesh", "4", "--memory-gb", str(limit_bytes / 2**30), "--json")

@@ -29,3 +29,14 @@ def test_one_object_is_a_key_and_its_equals_are_others():
     assert remembered.get((Same(one), 0), lambda: "again") == "one"
     assert remembered.get((Same(equal), 0), lambda: "equal") == "equal"
     assert Same(one) != one
+
+
+def test_nobody_can_alter_what_others_are_given():
+    remembered = Remembered(4, is_mutable=True)
+    made = {"step": [1.0]}
+    for _ in range(2):
+        given = remembered.get("plan", lambda: made)
+        assert given == {"step": [1.0]}
+        given["step"][0] *= 3
+    made["step"][0] = 1.0
+    assert remembered.get("plan", lambda: made) == {"step": [1.0]}

@@ -57,8 +57,8 @@ def _is_whole(found: ModernAnswer | str) -> bool:
 
 
 _SEARCHED: Remembered[ModernAnswer | str] = Remembered(4, _is_whole)
-_BASELINES: Remembered[list[dict[str, Any]]] = Remembered(4)
-_SENSITIVITIES: Remembered[dict[str, dict[str, Any]]] = Remembered(4)
+_BASELINES: Remembered[list[dict[str, Any]]] = Remembered(4, is_mutable=True)
+_SENSITIVITIES: Remembered[dict[str, dict[str, Any]]] = Remembered(4, is_mutable=True)
 """Of the last posed problems, by their digests."""
 
 

@@ -127,3 +127,23 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
     if not is_saved:
         _save(state, best)
     return lowest_cost, kept
+
+
+@compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels, move_kernels)
+def wander(case, state, seed, moves, tries, max_cost, reach):
+    """Make random moves whose cost is at most ``max_cost``: (the cost, moves that were tried).
+
+    Ends after ``moves`` that are kept, or ``tries``.
+    """
+    cost, kept, tried = cost_of(case, state), 0, 0
+    while kept < moves and tried < tries:
+        tried += 1
+        unit, target = propose(case, state, seed, reach)
+        left = state.site[unit]
+        new_cost = try_move(case, state, unit, target, max_cost)
+        if new_cost > max_cost:
+            undo(case, state, unit, left)
+        else:
+            cost = new_cost
+            kept += state.extent[NETS] > 0
+    return cost, tried

@@ -77,4 +77,4 @@ def _is_pipeline(problem: HybridProblem, plan: HybridPlan) -> bool:
     pipelines = problem.pipelines()
     if pipelines is None or any(plan.shardings) or len(plan.shardings) != problem.base.stages:
         return False
-    return plan.device_cuts in set(pipelines.device_cuts())
+    return plan.device_cuts in pipelines.device_cuts()

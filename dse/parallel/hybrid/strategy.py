@@ -37,7 +37,7 @@ from hardware.specs import accelerator
 _COMMAND = "dse parallel"
 
 _PROVEN: Remembered[HybridAnswer] = Remembered(4)
-_LACKING: Remembered[Infeasibility] = Remembered(4)
+_LACKING: Remembered[Infeasibility] = Remembered(4, is_mutable=True)
 """Of the last questions that were checked."""
 
 MAX_CUTS = 32
@@ -63,8 +63,12 @@ class HybridQuestion:
         return next((each for each in self.problems if each.base.microbatches == microbatches), None)
 
 
-def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
+def posed(options: ParallelOptions, *, at_most: bool = False) -> Posed[ParallelOptions, Any]:
     """The step that the options name, and the machine.
+
+    Args:
+        options: what is asked.
+        at_most: whether fewer stages are asked for where there cannot be as many.
 
     Raises:
         InputError: as of a pipeline; a profile, a step after optimisation, or another method than ``exact``.
@@ -74,7 +78,7 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     if profiled_graph(options.step) is not None:
         rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
-    cut = pipeline.posed(options)
+    cut = pipeline.posed(options, at_most=at_most)
     where, graph = named_step(options)
     if graph.is_optimised:
         rule = "must be a step before optimisation with --strategy hybrid: kernels cannot be divided among stages"

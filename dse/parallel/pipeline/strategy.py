@@ -46,12 +46,16 @@ PipelinePosed = Posed[ParallelOptions, Any]
 _COMMAND = "dse parallel"
 
 _PROVEN: Remembered[Answer] = Remembered(8)
-_LACKING: Remembered[Infeasibility] = Remembered(4)
+_LACKING: Remembered[Infeasibility] = Remembered(4, is_mutable=True)
 """Of the last questions that were checked."""
 
 
-def posed(options: ParallelOptions) -> PipelinePosed:
+def posed(options: ParallelOptions, *, at_most: bool = False) -> PipelinePosed:
     """The profile of the step that the options name, and the machine.
+
+    Args:
+        options: what is asked.
+        at_most: whether fewer stages are asked for where there cannot be as many.
 
     Raises:
         InputError: options that contradict each other, files that are malformed, or more stages than there can be.
@@ -64,6 +68,8 @@ def posed(options: ParallelOptions) -> PipelinePosed:
     joined = network(options.network or chosen.network).spanning(devices)
     source, profile, state_factor, step = _read(options, device_of(chosen))
     stages = _stages(options, devices, joined, source)
+    if at_most:
+        stages = min(stages, max(1, int(np.count_nonzero(profile.variables))))
     _require_variables(options, stages, profile)
     problem = PipelineProblem(
         profile,

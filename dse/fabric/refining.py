@@ -1,0 +1,76 @@
+"""Refinement of the placement that the simulator found fastest, on fabrics too large to anneal from random sites.
+
+There, placements that rules find equally good differ by far in speed, as flows wait for each other in ways that no rule
+sees. So a few units are moved at a time, all other routes stay, and the simulator decides. A dozen samples suffice: the
+pipeline is full when the first one leaves it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.model import Placement
+from dse.fabric.search.nearby import Nearby
+
+SAMPLES, FIRST = 12, 4
+"""Samples that are simulated, and how many of them depart before the time between two is measured."""
+
+FEWEST, MOST = 2, 30
+"""Moves of a change."""
+
+
+@dataclass(frozen=True, eq=False)
+class Changed:
+    """A placement near another one.
+
+    Attributes:
+        placement: legal.
+        cost: by the rules.
+        moves: that were tried.
+        slots: between two samples, briefly simulated; infinite in a deadlock.
+    """
+
+    placement: Placement
+    cost: float
+    moves: int
+    slots: float
+
+
+@dataclass(frozen=True, eq=False)
+class Changing:
+    """Changes and simulates placements, as a function of the change alone, for executors.
+
+    Attributes:
+        nearby: makes the changes.
+    """
+
+    nearby: Nearby
+
+    def __reduce__(self) -> tuple[type["Changing"], tuple[Nearby]]:
+        return Changing, (self.nearby,)
+
+    @cached_property
+    def _simulator(self) -> Simulator:
+        return Simulator(self.nearby.pipeline, self.nearby.fabric)
+
+    def __call__(self, change: tuple[Placement, int]) -> Changed:
+        """The placement of ``change``, changed by its seed. The number of moves is drawn, its logarithm evenly."""
+        before, seed = change
+        moves = round(float(np.exp(np.random.default_rng(seed).uniform(np.log(FEWEST), np.log(MOST)))))
+        placement, cost, tried = self.nearby(before, moves, seed)
+        return Changed(placement, cost, tried, self.slots(placement))
+
+    def slots(self, placement: Placement) -> float:
+        """Slots between two samples, briefly simulated; infinite in a deadlock."""
+        outcome = self._simulator.simulate(placement, SAMPLES)
+        if outcome.is_deadlock:
+            return float("inf")
+        return (outcome.departures[-1] - outcome.departures[FIRST - 1]) / (SAMPLES - FIRST)
+
+
+def fastest(changed: Sequence[Changed]) -> Changed:
+    """The first of those with the fewest slots."""
+    return min(changed, key=lambda each: each.slots)
