@@ -1,6 +1,7 @@
 """The parts of the search against plain forms, and the whole against all placements of small problems."""
 
 import pickle
+import re
 from itertools import combinations, pairwise, product
 
 import numba
@@ -13,7 +14,7 @@ from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.check import cost, violations
 from dse.wafer.files.formats import read_problem
 from dse.wafer.problem import PlacedKernel, WaferPlacement
-from dse.wafer.search import annealing
+from dse.wafer.search import annealing, portfolio
 from dse.wafer.search.annealing import Annealing, AnnealTask, annealed
 from dse.wafer.search.candidates import candidate_of
 from dse.wafer.search.context import SearchContext
@@ -322,6 +323,23 @@ def test_a_search_ends_after_the_pass_that_found_what_is_proven(monkeypatch):
         return found.evaluations
 
     assert evaluations(1.0) < 0.6 * evaluations(0.5)
+
+
+def test_rounds_of_annealing_are_counted_over_all_passes(monkeypatch):
+    monkeypatch.setattr(portfolio, "_FIRST_PASS", 1000)
+    monkeypatch.setattr(CostBound, "total", lambda *_args, **_named: 0.0)
+    phases = []
+
+    def progress(phase, *_counts):
+        phases.append(phase)
+
+    search(SearchContext(blocks(), InProcessExecutor(), moves=50_000, progress=progress))
+    counted = [re.fullmatch(r"annealing (\d+) of (\d+)", phase) for phase in phases]
+    rounds = [(int(each[1]), int(each[2])) for each in counted if each]
+    assert len(portfolio.passes(50_000)) == 4
+    assert {total for _, total in rounds} == {4 * 16}
+    # Rounds of the last pass are among them: more than the 32 that two passes have.
+    assert 48 < max(number for number, _ in rounds) <= 64
 
 
 def test_a_search_that_is_stopped_has_a_legal_placement():

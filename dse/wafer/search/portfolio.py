@@ -170,13 +170,14 @@ def _halved(
     ``lens``: the ladder with the weights that count here.
     """
     context = incumbent.context
+    rounds = len(passes(context.moves)) * (len(_LENSES) + 1) * _ROUNDS
     candidates = distinct(sorted(repriced(lens, starts), key=cost_of))[:_FIRST]
     survivors: list[Candidate] = []
     for number in range(_ROUNDS):
         if not candidates:
             break
         tasks = _tasks(context, candidates, phase + number, share)
-        name = f"annealing {phase + number + 1} of {2 * (len(_LENSES) + 1) * _ROUNDS}"
+        name = f"annealing {phase + number + 1} of {rounds}"
         count = len(candidates)
         annealed = distinct(_anneal(incumbent, name, lens, ladder, tasks))
         candidates = selection(annealed, max(1, count // _REDUCTION))
