@@ -307,12 +307,10 @@ class Killer:
         self._thread.join()
 
 
-def actors_killed(items, item_s, period_s, seed, most=math.inf):
-    """Plain actors that are killed during a map."""
-    from actors.ray_executor import RayExecutor
-
+def actors_killed(executor, items, item_s, period_s, seed, most=math.inf):
+    """Plain actors that are killed during a map; no others of this process may be at work."""
     arrived = []
-    with RayExecutor(2) as executor, Killer("ray::Worker", period_s, seed, most) as killer:
+    with Killer("ray::Worker", period_s, seed, most) as killer:
         begun = time.monotonic()
         outcomes = [described(each) for each in executor.outcomes(Slow(item_s), range(items), arrived=arrived.extend)]
         seconds = time.monotonic() - begun
@@ -330,10 +328,9 @@ class Slowed:
         return self._evaluators(job_task)
 
 
-def trials_killed(options, level, each_s, period_s, seed, most=math.inf):
-    """Tune's actors that are killed during a walk until no new best in ``level`` groups."""
+def trials_killed(executor, options, level, each_s, period_s, seed, most=math.inf):
+    """Tune's actors that are killed during a walk until no new best in ``level`` groups, on the Ray of ``executor``."""
     from actors import tune_sweep
-    from actors.ray_executor import RayExecutor
     from dse.codesign.context import SearchContext
     from dse.codesign.options import CodesignOptions
     from dse.codesign.search.hysteresis import AreaWalk, NoNewBestRule, search
@@ -344,15 +341,14 @@ def trials_killed(options, level, each_s, period_s, seed, most=math.inf):
     problem = CodesignOptions.from_document(options, "options", "").problem()
     machines, known, store = problem.machines(), {}, {}
     wanted = search(SearchContext(problem, machines, InProcessExecutor(), known), level=level, rule=NoNewBestRule)
-    with RayExecutor(2) as executor:
-        context = SearchContext(problem, machines, executor, store)
-        sweep = Sweep(context, AreaWalk(machines.area_mm2, NoNewBestRule(level)))
-        # The class that Tune wraps a trial in: one that is still starting is left alone, or none might ever start.
-        with Killer("ray::_Inner", period_s, seed, most) as killer:
-            begun = time.monotonic()
-            tune_sweep.run(tune_sweep.SweepSearcher(sweep, 2, never_stop), Slowed(sweep.evaluators, each_s))
-            seconds = time.monotonic() - begun
-        outcome = sweep.outcome(None)
+    context = SearchContext(problem, machines, executor, store)
+    sweep = Sweep(context, AreaWalk(machines.area_mm2, NoNewBestRule(level)))
+    # The class that Tune wraps a trial in: one that is still starting is left alone, or none might ever start.
+    with Killer("ray::_Inner", period_s, seed, most) as killer:
+        begun = time.monotonic()
+        tune_sweep.run(tune_sweep.SweepSearcher(sweep, 2, never_stop), Slowed(sweep.evaluators, each_s))
+        seconds = time.monotonic() - begun
+    outcome = sweep.outcome(None)
     counted = [job_task for job_task in known if job_task.task.index in wanted.evaluated]
     return {
         "evaluated": len(wanted.evaluated),
@@ -364,7 +360,23 @@ def trials_killed(options, level, each_s, period_s, seed, most=math.inf):
     }
 
 
-FUNCTIONS = {"node_killed": node_killed, "actors_killed": actors_killed, "trials_killed": trials_killed}
+def on_own_ray(function):
+    """``function`` of an executor with two workers on a Ray of its own."""
+
+    def run(**arguments):
+        from actors.ray_executor import RayExecutor
+
+        with RayExecutor(2) as executor:
+            return function(executor, **arguments)
+
+    return run
+
+
+FUNCTIONS = {
+    "node_killed": node_killed,
+    "actors_killed": on_own_ray(actors_killed),
+    "trials_killed": on_own_ray(trials_killed),
+}
 
 if __name__ == "__main__":
     print(json.dumps(FUNCTIONS[sys.argv[1]](**json.loads(sys.argv[2]))))

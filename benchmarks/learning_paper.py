@@ -45,6 +45,7 @@ from dse.run.journal import Journal
 from dse.run.progress import never_stop
 from dse.run.run import Run
 from dse.sources.catalogue import split
+from hardware.inputs import InputError
 from policies.learning.checkpoint import BEST
 from policies.learning.pretraining import PretrainingPlan
 from policies.learning.pretraining_run import PretrainingRun, pretrain
@@ -148,7 +149,7 @@ class Study:
 
     def by_size(self) -> list[str]:
         """The test graphs, the smallest first."""
-        return sorted(self.graphs or split()["test"], key=lambda name: len(question_about(name).problem.graph))
+        return sorted(self.graphs or split()["test"], key=operators)
 
     def trials(self, methods: Iterable[str], seeds: Iterable[int], *, large: bool = False) -> Iterator[Trial]:
         """Those of ``methods`` with ``seeds`` on the test graphs, or on the large one."""
@@ -234,7 +235,9 @@ def _show_progress(study: Study, every: Sequence[Trial | Pretraining], values: M
         units = [unit for unit in every if _stage(unit, study.large) == stage]
         done = [unit for unit in units if unit in values]
         spent = sum(values[unit]["cpu_s"] for unit in done)
-        print(f"{stage:<60} {len(done):>4} of {len(units):>4} {spent:>8.0f} {_missing(units, done, values):>15}")
+        left_s = missing_s(units, values)
+        left = "not known" if left_s is None else f"{left_s:.0f}"
+        print(f"{stage:<60} {len(done):>4} of {len(units):>4} {spent:>8.0f} {left:>15}")
     print()
 
 
@@ -261,18 +264,38 @@ def _show_pretraining(study: Study) -> None:
     print()
 
 
-def _missing(units: Sequence[Any], done: Sequence[Any], values: Mapping[Any, Any]) -> str:
-    """CPU seconds of a stage's missing units: those of the same graph and method, or of the mean unit of the stage."""
-    if len(done) == len(units):
-        return "0"
-    if not done:
-        return "not known"
-    mean = statistics.mean(values[unit]["cpu_s"] for unit in done)
-    like: dict[Any, list[float]] = {}
-    for unit in done:
-        like.setdefault((unit.graph, unit.method), []).append(values[unit]["cpu_s"])
+def operators(graph: str) -> int:
+    """How many a graph has."""
+    return len(question_about(graph).problem.graph)
+
+
+def missing_s(units: Sequence[Any], values: Mapping[Any, Any]) -> float | None:
+    """CPU seconds that the missing ones of ``units`` may take; None where none has finished.
+
+    A method takes on a graph what it took there with other seeds, or what a line through its finished graphs says of
+    one of that size.
+    """
     missing = [unit for unit in units if unit not in values]
-    return f"{sum(statistics.mean(like.get((unit.graph, unit.method), [mean])) for unit in missing):.0f}"
+    if not missing:
+        return 0.0
+    spent: dict[str, dict[str, list[float]]] = {}
+    for unit in units:
+        if unit in values:
+            spent.setdefault(unit.method, {}).setdefault(unit.graph, []).append(values[unit]["cpu_s"])
+    if not spent:
+        return None
+    every = statistics.mean(each for by_graph in spent.values() for seconds in by_graph.values() for each in seconds)
+    return sum(_expected_s(spent.get(unit.method, {}), unit.graph, every) for unit in missing)
+
+
+def _expected_s(by_graph: Mapping[str, Sequence[float]], graph: str, otherwise: float) -> float:
+    if graph in by_graph:
+        return statistics.mean(by_graph[graph])
+    means = {operators(name): statistics.mean(seconds) for name, seconds in by_graph.items()}
+    if len(means) < 2:
+        return statistics.mean(means.values()) if means else otherwise
+    slope, fixed = np.polyfit(list(means), list(means.values()), 1)
+    return max(0.0, float(fixed + slope * operators(graph)))
 
 
 def _show_tables(title: str, part: str, units: Mapping[Trial, Any], graphs: Sequence[str]) -> None:
@@ -387,7 +410,13 @@ def main() -> None:
     budget = Budget(given.samples, given.bert_samples, given.seeds, given.training_samples, given.checkpoints)
     graphs = tuple(filter(None, given.graphs.split(",")))
     study = Study(given.journal, budget, graphs, BERT if given.bert_samples else "")
-    RunDirectory(study.folder, "benchmarks.learning_paper", study.arguments(), digest(study.arguments()), resume=True)
+    if given.show and not (study.folder / JOURNAL_FILE).exists():
+        parser.error(f"argument --journal: {study.folder}: holds no study yet")
+    arguments = study.arguments()
+    try:
+        RunDirectory(study.folder, "benchmarks.learning_paper", arguments, digest(arguments), resume=True)
+    except InputError as error:
+        parser.error(str(error))
     if given.show:
         show_copy(study)
         return

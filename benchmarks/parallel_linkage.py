@@ -14,8 +14,6 @@ from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
 
-import numpy as np
-
 from dse.parallel.inputs import device_of
 from dse.parallel.linkage_plans import linkage_plan
 from dse.parallel.mesh import mesh_of
@@ -25,8 +23,8 @@ from dse.reproduce.automap.models import step_of
 from dse.sharding.hlo.table import step_factors
 from hardware.network_specs import network
 from hardware.specs import accelerator
-from policies.parallel.linkage.dimensions import Decided, Dimensions, Integers, dimensions_of
-from policies.parallel.linkage.episodes import OPEN, DecisionSource
+from policies.parallel.linkage.contenders import annealed, greedy, most_dimensions, random_decisions
+from policies.parallel.linkage.dimensions import Decided, Dimensions, dimensions_of
 from policies.parallel.linkage.search import trained
 
 
@@ -48,49 +46,8 @@ class Row(NamedTuple):
     text: str = ""
 
 
-def random(of: Dimensions, decided: Decided, episodes: int, seed: int) -> int:
-    """The most dimensions that random decisions split without a conflict."""
-    source, draw = DecisionSource(of, decided == "variables"), np.random.default_rng(seed)
-    while source.evaluations + source.conflicts < episodes:
-        count = min(16, episodes - source.evaluations - source.conflicts)
-        running, ended = source.episodes(0, count), np.zeros(count, dtype=bool)
-        while not ended.all():
-            _, ended = running.step(draw.integers(0, 2, count))
-    return source.best.dimensions if source.best else 0
-
-
-def greedy(of: Dimensions, _decided: Decided, _episodes: int, _seed: int) -> int:
-    """Groups in their order, each split unless a split one excludes it: one episode."""
-    return _value(of, of.first.argsort(), np.ones(len(of.numbers), dtype=bool))
-
-
-def annealing(of: Dimensions, _decided: Decided, episodes: int, seed: int) -> int:
-    """One group after the other is asked for or no longer; what is asked for is split in the order, where it can be."""
-    draw, order = np.random.default_rng(seed), of.first.argsort()
-    wanted = draw.random(len(of.numbers)) < 0.5
-    now = best = _value(of, order, wanted)
-    start = max(1.0, float(of.weights.max(initial=1)) / 2)
-    for turn in range(1, episodes):
-        other = wanted.copy()
-        other[draw.integers(len(wanted))] ^= True
-        value = _value(of, order, other)
-        if value >= now or draw.random() < np.exp((value - now) / (start * 0.01 ** (turn / episodes))):
-            wanted, now, best = other, value, max(best, value)
-    return best
-
-
-def _value(of: Dimensions, order: Integers, wanted: np.ndarray) -> int:
-    statuses = np.full(len(of.numbers), OPEN)
-    total = 0
-    for group in order.tolist():
-        if wanted[group] and statuses[group] == OPEN and of.splittable[group]:
-            statuses[of.excludes[group]] = 0
-            total += int(of.weights[group])
-    return total
-
-
 CONTENDERS: dict[str, Callable[[Dimensions, Decided, int, int], int]] = {
-    "random": random, "greedy": greedy, "annealing": annealing,
+    "random": random_decisions, "greedy": greedy, "annealing": annealed,
 }  # fmt: skip
 
 
@@ -131,18 +88,7 @@ def exact(problem: ParallelProblem, of: Dimensions, decided: Decided) -> tuple[i
     if decided == "variables":
         value = linkage_plan(problem, Prices(problem)).value or 0
         return value, time.process_time() - started
-    from ortools.sat.python import cp_model
-
-    model = cp_model.CpModel()
-    taken = [model.new_bool_var("") for _ in of.numbers]
-    for one, other in np.argwhere(np.triu(of.excludes)).tolist():
-        model.add_at_most_one(taken[one], taken[other])
-    for group in np.flatnonzero(~of.splittable).tolist():
-        model.add(taken[group] == 0)
-    model.maximize(sum(int(weight) * each for weight, each in zip(of.weights, taken, strict=True)))
-    solver = cp_model.CpSolver()
-    solver.solve(model)
-    return round(solver.objective_value), time.process_time() - started
+    return most_dimensions(of), time.process_time() - started
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ def cpu_s(work) -> float:
 def measure(model: str, on: str, devices: int, batch: int, precision: str) -> None:
     """One row."""
     posed = problem(model, on, devices, batch, 2048, precision)
-    found = enumerate_plans(posed)
+    enumerated = enumerate_plans(posed)
     draws = random.Random(0)
     rows_of_families = np.concatenate(list(families(posed, 1 << 20)))
     chosen = rows_of_families[draws.sample(range(len(rows_of_families)), min(4_096, len(rows_of_families)))]
@@ -48,7 +48,7 @@ def measure(model: str, on: str, devices: int, batch: int, precision: str) -> No
     proof = [cpu_s(lambda: enumerate_plans(posed)) for _ in range(REPEATS)]
     rate = plans.count / statistics.median(seconds)
     rates = f"{rate:>12,.0f} {plans.count / max(seconds):>12,.0f} {1 / one_s:>10,.0f}"
-    counts = f"{model:<16} {devices:>6} {found.count:>10,} {found.priced:>9,}"
+    counts = f"{model:<16} {devices:>6} {enumerated.count:>10,} {enumerated.priced:>9,}"
     print(f"{counts} {rates} {statistics.median(proof):>8.2f} {max(proof):>8.2f}")
 
 

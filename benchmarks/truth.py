@@ -63,9 +63,9 @@ class Row:
 
 def predicted(run: Run, **rates: float) -> tuple[Priced, bool]:
     """The best plan that has what the row fixes, and whether any fits; the least one where none does."""
-    found = enumerate_plans(with_rates(run.problem, **rates))
-    assert found.least is not None, run.name
-    return (found.best, True) if found.best is not None else (found.least, False)
+    enumerated = enumerate_plans(with_rates(run.problem, **rates))
+    assert enumerated.least is not None, run.name
+    return (enumerated.best, True) if enumerated.best is not None else (enumerated.least, False)
 
 
 def ideal_s(run: Run) -> float:
@@ -201,9 +201,9 @@ def show_memory(rows: Sequence[Row]) -> None:
 def refit() -> None:
     """The rates of each stack as a fit finds them now."""
     for name, rows in sorted(fitting_runs(runs()).items()):
-        found = fitted_rates(rows)
-        spec = {each: getattr(rows[0].problem.stack, each).value for each in found}
-        print(f"{name}: refit {found}, spec {spec}; rows {', '.join(run.name for run in rows)}")
+        rates = fitted_rates(rows)
+        spec = {each: getattr(rows[0].problem.stack, each).value for each in rates}
+        print(f"{name}: refit {rates}, spec {spec}; rows {', '.join(run.name for run in rows)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 import gc
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,26 +21,29 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # minute that they have to register, and are started again and again.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
+# Its log monitor looks into the files of all workers ten times a second, those that have ended too, for drivers that
+# print them; ours do not.
+os.environ.setdefault("LOG_NAME_UPDATE_INTERVAL_S", "86400")
+
 
 def pytest_xdist_auto_num_workers(config):
     """Two processes more than there are cores (pytest-xdist): many tests wait, for Ray's processes or for a timeout."""
     return (os.cpu_count() or 1) + 2
 
 
-COMPUTING_PER_WAITING = 5
-"""Files that only compute, for each one that mostly waits for other processes."""
+RAY_FILES = pytest.StashKey[set[Path]]()
+RUNNING_RAY = pytest.StashKey[list]()
 
 
-def pytest_collection_modifyitems(items):
-    """Files with slow tests or Ray wait much: from the beginning they are spread among the others, so that the cores
-    are never idle while several of them run at once, and none is left for the end.
+def pytest_collection_modifyitems(config, items):
+    """Files that wait for other processes come first, those that share Ray in a row: it takes a share of a core also
+    while nobody uses it, and ends with the last of them. All that come later compute, and leave no core idle.
     """
-    waiting = {item.path for item in items if item.get_closest_marker("slow") or "ray_executor" in item.fixturenames}
-    first = dict.fromkeys(item.path for item in items if item.path in waiting)
+    with_ray = config.stash[RAY_FILES] = {item.path for item in items if "ray_executor" in item.fixturenames}
+    slow = {item.path for item in items if item.get_closest_marker("slow")} - with_ray
     # Backwards: the wafers, which come last by name, compute longest.
-    others = dict.fromkeys(item.path for item in reversed(items) if item.path not in waiting)
-    places = {path: (number, 0) for number, path in enumerate(first)}
-    places |= {path: (number // COMPUTING_PER_WAITING, 1 + number) for number, path in enumerate(others)}
+    others = dict.fromkeys(item.path for item in reversed(items) if item.path not in with_ray | slow)
+    places = {path: number for number, path in enumerate([*sorted(slow), *sorted(with_ray), *others])}
     items.sort(key=lambda item: places[item.path])
 
 
@@ -56,13 +60,23 @@ def own_cache(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="session")
-def ray_executor():
-    """The one private Ray instance of the test session, with two workers; one of them has a pretended GPU."""
+@pytest.fixture(scope="module")
+def ray_executor(pytestconfig):
+    """The one private Ray instance of the test process, with two workers; one of them has a pretended GPU."""
     from actors.ray_executor import RayExecutor, WorkerKind
 
-    with RayExecutor((WorkerKind(1), WorkerKind(1, gpus=1))) as executor:
-        yield executor
+    running = pytestconfig.stash.setdefault(RUNNING_RAY, [])
+    if not running:
+        running.append(RayExecutor((WorkerKind(1), WorkerKind(1, gpus=1))).__enter__())
+    return running[0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """The Ray instance goes on from file to file, and ends where the next one does not need it."""
+    running = item.config.stash.get(RUNNING_RAY, [])
+    if running and (nextitem is None or nextitem.path not in item.config.stash[RAY_FILES]):
+        running.pop().__exit__(None, None, None)
 
 
 @pytest.fixture

@@ -50,15 +50,29 @@ class SearchContext:
         end_s = now_s + share * max(0.0, self.deadline_s - now_s)
         return replace(self, deadline_s=end_s, stop=lambda: stop() or _after(end_s))
 
-    def evaluate(self, evaluators: Callable[[JobTask], Any], tasks: Sequence[JobTask]) -> None:
+    def evaluate(
+        self,
+        evaluators: Callable[[JobTask], Any],
+        tasks: Sequence[JobTask],
+        counted: Callable[[int], None] = lambda _evaluations: None,
+    ) -> None:
         """Make the evaluations of ``tasks`` and keep them as they arrive; what fails together is tried one by one.
+
+        Args:
+            evaluators: what makes them.
+            tasks: an evaluation each, or several of one job.
+            counted: told of each number of evaluations that were kept.
 
         Raises:
             StoppedError: the stop signal gave a reason; what was finished by then is kept.
         """
+
+        def arrived(results: Sequence[tuple[JobTask, Any]]) -> None:
+            counted(self.keep(results))
+
         left = list(tasks)
         while left:
-            outcomes = self.executor.outcomes(evaluators, left, self.stop, self.keep)
+            outcomes = self.executor.outcomes(evaluators, left, self.stop, arrived)
             left = [
                 JobTask(job_task.job, Evaluate(index, job_task.task.nodes))
                 for job_task, outcome in zip(left, outcomes, strict=True)
@@ -66,8 +80,12 @@ class SearchContext:
                 for index in job_task.task.indices
             ]
 
-    def keep(self, arrived: Sequence[tuple[JobTask, Any]]) -> None:
-        """Put evaluations in the store as they arrive, and failures of single architectures with the others."""
+    def keep(self, arrived: Sequence[tuple[JobTask, Any]]) -> int:
+        """Put evaluations in the store as they arrive, and failures of single architectures with the others.
+
+        Returns:
+            How many evaluations there were.
+        """
         evaluations = {}
         for job_task, outcome in arrived:
             match job_task.task:
@@ -81,3 +99,4 @@ class SearchContext:
                         for index, evaluation in zip(indices, outcome, strict=True)
                     }
         self.store.update(evaluations)
+        return len(evaluations)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from dse.codesign.modern.problem import PRECISION, ModernProblem
+from dse.codesign.number_lists import LARGEST, positive_numbers, whole_numbers
 from dse.codesign.objective import Mean, Objective, Per
 from dse.codesign.problem import CodesignProblem, TrainingJob
 from dse.models.recipe import TrainingRecipe, recipe_for
@@ -28,10 +29,6 @@ from hardware.specs import Accelerator, accelerator
 from hardware.units import bytes_from_gib
 
 _ROUNDING = 1e-12
-
-_LARGEST = 10**6
-"""No microbatch, memory in GB or width is larger; more is a slip of units."""
-
 
 Search = Literal["exhaustive", "hysteresis", "bayesian"]
 Rule = Literal["decreasing", "no-new-best"]
@@ -224,7 +221,6 @@ class CodesignOptions(Options):
             "mean": "--mean needs several models; --plans modern takes one",
             "weights": "--weights needs several models; --plans modern takes one",
             "pareto": "--pareto needs --plans phaze",
-            "sensitivity": "--sensitivity needs --plans phaze",
             "granularity": "--granularity trace needs --plans phaze",
             "microbatch": "--plans modern tries every size; --plan microbatch=N fixes one",
             "tensor_parallel": "--plans modern tries every width; --plan tensor=N fixes one",
@@ -285,12 +281,12 @@ class CodesignOptions(Options):
 
     def _job(self, chosen: Workload, rules: CostModel, fixed: Accelerator | None) -> TrainingJob:
         """One model's training job."""
-        microbatch_sizes = _whole_numbers("--microbatch", self.microbatch)
+        microbatch_sizes = whole_numbers("--microbatch", self.microbatch)
         for microbatch in microbatch_sizes:
             if self.global_batch % microbatch:
                 rule = f"must divide the batch, but --global-batch is {self.global_batch}; state sizes that do"
                 raise fail("dse codesign", "--microbatch", str(microbatch), rule)
-        stated = _whole_numbers("--tensor-parallel", self.tensor_parallel)
+        stated = whole_numbers("--tensor-parallel", self.tensor_parallel)
         offered = tuple(width for width in stated if width in chosen.tensor_parallel)
         if not offered:
             widths = ", ".join(map(str, chosen.tensor_parallel))
@@ -315,7 +311,7 @@ class CodesignOptions(Options):
         if self.hbm_gb is None and fixed is not None:
             return (fixed.hbm_bytes,)
         sizes = _HBM_GB if self.hbm_gb is None else self.hbm_gb
-        return tuple(bytes_from_gib(size) for size in _positive_numbers("--hbm-gb", sizes))
+        return tuple(bytes_from_gib(size) for size in positive_numbers("--hbm-gb", sizes))
 
     def _weights(self) -> tuple[float, ...] | None:
         if self.weights is None:
@@ -324,7 +320,7 @@ class CodesignOptions(Options):
             weights = tuple(float(part) for part in self.weights.split(","))
         except ValueError:
             raise fail("dse codesign", "--weights", self.weights, "must be numbers separated by commas") from None
-        if len(weights) != len(self.models) or not all(0 < weight <= _LARGEST for weight in weights):
+        if len(weights) != len(self.models) or not all(0 < weight <= LARGEST for weight in weights):
             rule = f"must be {len(self.models)} positive numbers, one a model"
             raise fail("dse codesign", "--weights", self.weights, rule)
         return weights
@@ -381,27 +377,6 @@ def _with_graphs(
         raise reasons[microbatch_sizes[0]]
     dropped = tuple((microbatch, " ".join(str(error).split())) for microbatch, error in reasons.items())
     return tuple(microbatch for microbatch in microbatch_sizes if microbatch not in reasons), dropped
-
-
-def _whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    """Positive whole numbers separated by commas, ascending, each once."""
-    numbers = _positive_numbers(option, text)
-    for number in numbers:
-        if number != int(number):
-            raise fail("dse codesign", option, text, "must be whole numbers separated by commas")
-    return tuple(int(number) for number in numbers)
-
-
-def _positive_numbers(option: str, text: str) -> tuple[float, ...]:
-    """Positive numbers separated by commas, ascending, each once."""
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise fail("dse codesign", option, text, "must be numbers separated by commas") from None
-    for number in numbers:
-        if not 0 < number <= _LARGEST:
-            raise fail("dse codesign", option, text, f"every number must be positive and finite, at most {_LARGEST:,}")
-    return tuple(sorted(set(numbers)))
 
 
 def predicted_seconds(problem: CodesignProblem, machines: Machines) -> float:

@@ -24,10 +24,14 @@ from dse.problem import Posed
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import Objective, Result, result_of
+from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
 from hardware.inputs import InputError, fail, validate
 
 _COMMAND = "dse parallel"
+
+_AGAIN: Remembered[Result] = Remembered(8, is_mutable=True)
+"""Of the last questions that were checked, what a strategy without a plan answers."""
 
 ROUNDING = 1e-12
 """Relative: the sums of seconds of the same plan under two strategies can differ by so much."""
@@ -269,7 +273,7 @@ def own_result(
         metrics=metrics.plans.get(name),
     )
     if stated.status == "infeasible":
-        lack = STRATEGIES[name].answer(posed, posed.problem, Run(seed=result.seed)).infeasibility
+        lack = _asked_again(name, posed, result.seed).infeasibility
         return own.model_copy(update={"status": "infeasible", "infeasibility": lack})
     return own if own.solution else own.model_copy(update={"status": stated.status})
 
@@ -290,12 +294,13 @@ def _faults_without_plan(result: Result, question: AllQuestion) -> list[str]:
     found = differences("metrics", result.metrics, {})
     if result.status != "infeasible":
         return found if result.status in ("unknown", "interrupted") else [*found, "a plan must be given"]
-    results = {
-        name: STRATEGIES[name].answer(each, each.problem, Run(seed=result.seed))
-        for name, each in question.posed.items()
-    }
+    results = {name: _asked_again(name, each, result.seed) for name, each in question.posed.items()}
     expected = _infeasibility(results)
     if expected is None:
         return [*found, "status infeasible: but a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
     return found + differences("infeasibility", stated, expected.model_dump())
+
+
+def _asked_again(name: str, posed: Posed[ParallelOptions, Any], seed: int) -> Result:
+    return _AGAIN.get((name, Same(posed), seed), lambda: STRATEGIES[name].answer(posed, posed.problem, Run(seed=seed)))

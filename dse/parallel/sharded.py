@@ -20,6 +20,7 @@ from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, result_of
 from dse.results.result import Objective as Goal
+from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
 from dse.sharding.hlo.table import step_factors
 from hardware.inputs import choose, fail, validate
@@ -27,6 +28,10 @@ from hardware.network_specs import network
 from hardware.specs import accelerator
 
 ShardingPosed = Posed[ParallelOptions, Any]
+
+_PROVEN: Remembered[tuple[Prices, Solution]] = Remembered(4)
+_WHY: Remembered[dict[str, Any]] = Remembered(4, is_mutable=True)
+"""Of the last problems that were checked, what a check works out without regard to the result."""
 
 
 def posed(options: ParallelOptions) -> ShardingPosed:
@@ -128,8 +133,9 @@ def faults(result: Result, options: ParallelOptions, problem: ParallelProblem) -
     """The plan's own rules, its times and bytes; the bound is proven again."""
     if result.solution or result.metrics:
         validate(MetricsDocument, result.metrics, "result: metrics")
-    prices = Prices(problem)
-    again = solve(problem, prices, _proving(options), result.seed)
+    prices, again = _PROVEN.get(
+        (Same(problem), _proving(options), result.seed), lambda: _proven(problem, _proving(options), result.seed)
+    )
     if not result.solution:
         return _faults_without_plan(result, problem, again)
     stated = stated_from_document(problem, result.solution, "result")
@@ -146,8 +152,18 @@ def faults(result: Result, options: ParallelOptions, problem: ParallelProblem) -
     faults += _bound_faults(problem, value, result.bound, again)
     expected = metrics_of(problem, prices, plan_of(prices, stated), of)
     unfinished = result.metrics.get("unfinished") == ["why"]
-    expected |= {"unfinished": ["why"]} if unfinished else _why(problem, options, prices, Run(seed=result.seed))
+    expected |= {"unfinished": ["why"]} if unfinished else _whole_why(problem, options, prices, result.seed)
     return faults + differences("metrics", result.metrics, expected)
+
+
+def _proven(problem: ParallelProblem, method: str, seed: int) -> tuple[Prices, Solution]:
+    prices = Prices(problem)
+    return prices, solve(problem, prices, method, seed)
+
+
+def _whole_why(problem: ParallelProblem, options: ParallelOptions, prices: Prices, seed: int) -> dict[str, Any]:
+    key = (Same(problem), options.why, _proving(options), seed)
+    return _WHY.get(key, lambda: _why(problem, options, prices, Run(seed=seed)))
 
 
 def _emit(problem: ParallelProblem, prices: Prices, path: str) -> None:

@@ -44,18 +44,18 @@ class PlanAnswer:
     """What a search says.
 
     Attributes:
-        found: of the plans that have what is fixed.
+        matching: of the plans that have what is fixed.
         every: of all plans on the same machine; None where they were not searched.
     """
 
-    found: Enumerated
+    matching: Enumerated
     every: Enumerated | None
 
     @property
     def evaluations(self) -> int:
         """Plans that were priced."""
-        others = 0 if self.every is None or self.every is self.found else self.every.priced
-        return self.found.priced + others
+        others = 0 if self.every is None or self.every is self.matching else self.every.priced
+        return self.matching.priced + others
 
     @property
     def other(self) -> Priced | None:
@@ -63,10 +63,10 @@ class PlanAnswer:
         return None if self.every is None or self.every.stopped is not None else self.every.best
 
 
-_ENUMERATED: Remembered[Enumerated] = Remembered(64, lambda found: found.stopped is None)
+_ENUMERATED: Remembered[Enumerated] = Remembered(64, lambda outcome: outcome.stopped is None)
 """Of the last problems, by their digests."""
 
-_AMONG: Remembered[Enumerated] = Remembered(16, lambda found: found.stopped is None)
+_AMONG: Remembered[Enumerated] = Remembered(16, lambda outcome: outcome.stopped is None)
 """Of the last searches for plans of so many devices that are faster than a known one."""
 
 
@@ -83,12 +83,12 @@ def solve(problem: PlanProblem, stop: StopSignal = never_stop) -> PlanAnswer:
     Raises:
         InputError: no plan keeps the rules.
     """
-    found = enumerated(problem, stop)
-    if found.least is None:
+    outcome = enumerated(problem, stop)
+    if outcome.least is None:
         raise nothing_legal(problem)
     free = opened(problem)
-    needs_others = found.stopped is None and found.best is None and free.fixed != problem.fixed
-    return PlanAnswer(found, enumerated(free, stop) if needs_others else None)
+    needs_others = outcome.stopped is None and outcome.best is None and free.fixed != problem.fixed
+    return PlanAnswer(outcome, enumerated(free, stop) if needs_others else None)
 
 
 def compared(problem: PlanProblem) -> PlanAnswer:
@@ -97,10 +97,10 @@ def compared(problem: PlanProblem) -> PlanAnswer:
     Raises:
         InputError: no plan keeps the rules.
     """
-    found = enumerated(problem)
-    if found.least is None:
+    outcome = enumerated(problem)
+    if outcome.least is None:
         raise nothing_legal(problem)
-    return PlanAnswer(found, enumerated(opened(problem)))
+    return PlanAnswer(outcome, enumerated(opened(problem)))
 
 
 def without_parts(problem: PlanProblem, best: Priced, stop: StopSignal = never_stop) -> dict[str, float | None]:
@@ -114,8 +114,8 @@ def without_parts(problem: PlanProblem, best: Priced, stop: StopSignal = never_s
     for key, value in PLAIN.items():
         if key not in fixed and getattr(best.plan, key) != value:
             ask(stop)
-            found = _whole(enumerated(opened(problem, **{**fixed, key: value}), stop)).best
-            steps[key] = None if found is None else found.step_s
+            free = _whole(enumerated(opened(problem, **{**fixed, key: value}), stop)).best
+            steps[key] = None if free is None else free.step_s
     return steps
 
 
@@ -130,8 +130,8 @@ def without_constraints(problem: PlanProblem, best: Priced, stop: StopSignal = n
     for name in CONSTRAINTS:
         ask(stop)
         free = relaxed(problem, name)
-        found = _faster_without(free, _min_devices(problem, best.step_s), best.step_s, stop).best
-        after[name] = best if found is None or found.step_s >= best.step_s else found
+        faster = _faster_without(free, _min_devices(problem, best.step_s), best.step_s, stop).best
+        after[name] = best if faster is None or faster.step_s >= best.step_s else faster
         faults = violations(free, after[name].plan, after[name].step_s)
         if faults:
             raise FailedCheckError("; ".join(faults))
@@ -148,11 +148,11 @@ def _faster_without(free: PlanProblem, min_devices: int, below_s: float, stop: S
     return _whole(_AMONG.get(key, lambda: enumerate_plans(free, stop, min_devices, below_s)))
 
 
-def _whole(found: Enumerated) -> Enumerated:
-    """``found``; StoppedError where it was cut short."""
-    if found.stopped is not None:
-        raise StoppedError(found.stopped)
-    return found
+def _whole(outcome: Enumerated) -> Enumerated:
+    """``outcome``; StoppedError where it was cut short."""
+    if outcome.stopped is not None:
+        raise StoppedError(outcome.stopped)
+    return outcome
 
 
 def after_changes(problem: PlanProblem, stop: StopSignal = never_stop) -> dict[str, Priced | None]:
@@ -228,7 +228,7 @@ def checked(problem: PlanProblem, answer: PlanAnswer) -> None:
     Raises:
         FailedCheckError: a fault of this program.
     """
-    for best, asked in ((answer.found.best, problem), (answer.other, opened(problem))):
+    for best, asked in ((answer.matching.best, problem), (answer.other, opened(problem))):
         faults = [] if best is None else violations(asked, best.plan, best.step_s)
         if faults:
             raise FailedCheckError("; ".join(faults))
@@ -241,7 +241,7 @@ def metrics(problem: PlanProblem, best: Priced) -> dict[str, Any]:
 
 def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
     """The proof that no plan fits: the one that needs the least memory needs too much."""
-    least, limit = answer.found.least, problem.system.chip.hbm_bytes
+    least, limit = answer.matching.least, problem.system.chip.hbm_bytes
     assert least is not None
     costs = plan_costs(problem, least.plan)
     is_whole = least.plan.is_given_by(dict(problem.fixed))

@@ -100,12 +100,11 @@ def violations(problem: PlanProblem, plan: TrainingPlan, step_s: float) -> list[
     if broken:
         return broken
     costs, limit = plan_costs(problem, plan), problem.system.chip.hbm_bytes
-    found = []
     if costs.memory_bytes > limit:
-        found.append(f"the fullest rank needs {costs.memory_bytes:,.0f} bytes, but has {limit:,}")
+        broken.append(f"the fullest rank needs {costs.memory_bytes:,.0f} bytes, but has {limit:,}")
     if not math.isclose(costs.step_s, step_s, rel_tol=PROOF_TOLERANCE):
-        found.append(f"step_s must be {costs.step_s!r}, but got {step_s!r}")
-    return found
+        broken.append(f"step_s must be {costs.step_s!r}, but got {step_s!r}")
+    return broken
 
 
 def metrics_of(problem: PlanProblem, plan: TrainingPlan, costs: PlanCosts) -> dict[str, object]:

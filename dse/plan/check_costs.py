@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dse.plan.check_layers import Layer, RankCosts, hides
-from dse.plan.check_mesh import members
+from dse.plan.check_mesh import Axes, members
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
+from hardware.network import Network
 from hardware.operations import CollectiveKind
 
 
@@ -74,7 +75,9 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         again = sum(layer.again for layer in used[::every])
         backward = sum(layer.backward.total for layer in used) + again + sum(end[1] for end in ends)
         weights, experts = _parameters(costs, used, number, p)
-        each, once = _replicas(costs, weights, experts, len(used), forward, backward)
+        busy = _busy(costs, used, used[::every])
+        free = max(0.0, forward - busy[0]), max(0.0, backward - busy[1])
+        each, once = _replicas(costs, weights, experts, len(used), *free)
         parts: dict[str, float] = {
             name: sum(getattr(layer.forward, name) + getattr(layer.backward, name) for layer in used)
             for name in ("linear", "attention", "vector", "tensor", "context", "expert")
@@ -91,7 +94,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         own = _shared(costs, weights, experts, 1)
         updates.append(costs.rates.pass_s((14 + 2 * costs.state.moments) * own, own, 1, ("adam",)))
         memories.append(_memory(costs, used, weights, experts, number))
-    busiest = loads.index(max(loads))
+    busiest = next(stage for stage, load in enumerate(loads) if load >= max(loads) * (1 - 1e-12))
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
     time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if is_hidden else 0.0)
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
@@ -99,6 +102,24 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     return PlanCosts(
         sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer, tuple(memories)
     )
+
+
+def _busy(costs: RankCosts, layers: list[Layer], again: list[Layer]) -> tuple[float, float]:
+    """Seconds of a forward and of a backward pass in which the links that join replicas are those of other axes."""
+    plan, mesh, network = costs.plan, costs.mesh, costs.network
+
+    def joins(axes: Axes) -> Network:
+        return network.spanning(max((count * stride for count, stride in axes if count > 1), default=1))
+
+    axes: dict[str, Axes] = {
+        "tensor": [(plan.tensor, mesh.stride("tensor"))],
+        "context": [(plan.context, mesh.stride("context"))],
+        "expert": [(plan.expert, 1)],
+    }
+    alike = [name for name, group in axes.items() if joins(group) == joins(mesh.sharing())]
+    forward = sum(layer.sent.get(name, (0.0, 0.0))[0] for layer in layers for name in alike)
+    backward = sum(layer.sent.get(name, (0.0, 0.0))[1] for layer in layers for name in alike)
+    return forward, backward + sum(layer.sent_again.get(name, 0.0) for layer in again for name in alike)
 
 
 def _every(plan: TrainingPlan) -> int:

@@ -41,6 +41,8 @@ class Layer:
     whole: float = 0.0
     weights: float = 0.0
     experts: float = 0.0
+    sent: dict[str, tuple[float, float]] = field(default_factory=dict)
+    sent_again: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -273,6 +275,7 @@ class RankCosts:
         else:
             raw = (blocks * self.on_tensor("all_reduce", stream),) * 2
         tensor = raw
+        result.sent["tensor"] = raw
         if hides(plan.overlap_tensor, self.stack.overlaps_tensor.value):
             raw = max(raw[0] / self.t, raw[0] - beside[0]), max(raw[1] / self.t, raw[1] - beside[1])
         result.forward.tensor, result.backward.tensor = raw
@@ -282,12 +285,14 @@ class RankCosts:
             self.collective(kind, ring, [(plan.context, self.mesh.stride("context"))])
             for kind in ("all_gather", "reduce_scatter")
         )
+        result.sent["context"] = gather, gather + scatter
         beside_ring = (forward, backward) if hides(plan.overlap_context, self.stack.overlaps_context.value) else (0, 0)
         result.forward.context = max(0.0, gather - beside_ring[0])
         result.backward.context = max(0.0, gather + scatter - beside_ring[1])
         if sparse and self.model.experts is not None:
             size = 2 * plan.expert * self.between * self.model.experts.active * self.model.hidden
             exchange = self.collective("all_to_all", size, [(plan.expert, 1)])
+            result.sent["expert"] = 2 * exchange, 2 * exchange
             hidden = hides(plan.overlap_expert, self.stack.overlaps_expert.value)
             others = tensor[0] + gather, tensor[1] + gather + scatter
             for each, sent in zip((result.forward, result.backward), others, strict=True):
@@ -297,6 +302,7 @@ class RankCosts:
         result.whole = kept + scores
         if plan.recompute.startswith("full"):
             result.again, result.kept = result.forward.total, 2 * self.between * self.model.hidden
+            result.sent_again = {name: sent[0] for name, sent in result.sent.items()}
         elif plan.recompute == "op":
             result.again, result.kept = alternate(self, sparse, result.forward.vector)
         else:

@@ -59,27 +59,27 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
 
     def beside(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal = never_stop) -> dict[str, Any]:
         """What the metrics hold beside those of the best plan."""
-        problem, best = posed.problem, answer.found.best
+        problem, best = posed.problem, answer.matching.best
         assert best is not None, "only called where a plan fits"
-        found: dict[str, Any] = {
-            "pareto": [priced_document(priced) for priced in answer.found.front],
+        more: dict[str, Any] = {
+            "pareto": [priced_document(priced) for priced in answer.matching.front],
             "without": without_parts(problem, best, stop),
         }
         if getattr(posed.options, "constraints", False):
             free = without_constraints(problem, best, stop)
-            found["constraints"] = {key: priced_document(each) for key, each in free.items()}
+            more["constraints"] = {key: priced_document(each) for key, each in free.items()}
         if getattr(posed.options, "sensitivity", False):
             after = after_changes(problem, stop)
-            found["sensitivity"] = {key: None if each is None else priced_document(each) for key, each in after.items()}
-        return found
+            more["sensitivity"] = {key: None if each is None else priced_document(each) for key, each in after.items()}
+        return more
 
     def _metrics(self, posed: PlanPosed, answer: PlanAnswer) -> dict[str, Any]:
-        best = answer.found.best
+        best = answer.matching.best
         return {} if best is None else metrics(posed.problem, best) | self.beside(posed, answer)
 
     def _answered(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal) -> dict[str, Any]:
         """The metrics of a run that may be cut short."""
-        best, reason = answer.found.best, answer.found.stopped
+        best, reason = answer.matching.best, answer.matching.stopped
         if best is None:
             return {}
         if reason is None:
@@ -100,15 +100,15 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         stop = run.stop if self.stoppable else never_stop
         answer = self.searched(problem, stop)
         checked(problem, answer)
-        best = answer.found.best
+        best = answer.matching.best
         value = None if best is None else best.step_s
-        is_whole = answer.found.stopped is None
+        is_whole = answer.matching.stopped is None
         return result_of(
             self.name,
             posed,
             value=value,
             bound=value if is_whole else least_step_s(problem),
-            status="interrupted" if answer.found.stopped == "interrupted" else None,
+            status="interrupted" if answer.matching.stopped == "interrupted" else None,
             solution=None if best is None else {"plan": best.plan.document()},
             metrics=self._answered(posed, answer, stop),
             infeasibility=infeasibility(problem, answer) if best is None and is_whole else None,
@@ -127,10 +127,10 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         if not result.solution:
             return self._infeasible_faults(result, problem, again)
         plan, value = whole_plan(result.solution["plan"], "result"), result.objective.value
-        found = violations(problem, plan, math.nan if value is None else value)
-        if found:
-            return found
-        best = again.found.best
+        broken = violations(problem, plan, math.nan if value is None else value)
+        if broken:
+            return broken
+        best = again.matching.best
         if best is None:
             return ["status must be infeasible: no plan fits"]
         reason = result.metrics.get("stopped")
@@ -151,11 +151,11 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         ]
 
     def _infeasible_faults(self, result: Result, problem: PlanProblem, again: PlanAnswer) -> list[str]:
-        if again.found.best is not None:
+        if again.matching.best is not None:
             return ["status infeasible: but a plan fits"]
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
         # A run that was stopped while it looked for other plans, which would fit, names none.
-        answers = [again, *([PlanAnswer(again.found, None)] if self.stoppable else [])]
+        answers = [again, *([PlanAnswer(again.matching, None)] if self.stoppable else [])]
         faults = [differences("infeasibility", stated, infeasibility(problem, each).model_dump()) for each in answers]
         return min(faults, key=len) + [f"metrics.{key} must not be given without a plan" for key in result.metrics]
 

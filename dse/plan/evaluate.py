@@ -1,55 +1,14 @@
-"""Step time and memory of arrays of plans: layers (:mod:`dse.plan.layer_work`) put together to a training step.
-
-With M microbatches, stages of load L_i a microbatch (both passes), p stages of v chunks each:
-
-    step = M · max L + (ΣL − max L) / v + filling transfers + exposed data-parallel collectives + optimizer
-
-(Narayanan et al., SC 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3). The terms are those of docs/plan.md.
-"""
+"""Step time and memory of arrays of plans (:mod:`dse.plan.step`), exact or from below, on one machine or on several."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from dse.plan.kernels import HALF_BYTES, ChipKernels, Kernels, Lanes
-from dse.plan.layer_work import LayerWork, RankWork
-from dse.plan.plan_arrays import (
-    ALTERNATE,
-    SCHEDULES,
-    Floats,
-    Integers,
-    PlanArrays,
-    layers_made_again,
-    recompute_period,
-)
+from dse.plan.kernels import ChipKernels, Kernels
+from dse.plan.plan_arrays import Floats, PlanArrays, recompute_period
 from dse.plan.problem import PlanProblem
-from dse.plan.stages import stage_kinds
+from dse.plan.step import LeastStep, Step
 from dse.plan.template_kernels import TemplateKernels
-from hardware.operations import CollectiveKind
-
-OPTIMIZER_STEP_BYTES = 14.0
-"""Of memory traffic for each parameter, beside its moments: Adam reads a gradient and a weight of 4 bytes each, and
-writes the weight and its 2-byte copy. Both moments are read and written."""
-
-TIME_PARTS = (
-    "linear",
-    "attention",
-    "vector",
-    "recompute",
-    "tensor",
-    "context",
-    "expert",
-    "sharding",
-    "transfer",
-    "bubble",
-    "data",
-    "optimizer",
-)
-_LAYER_BITS = 12
-"""Of numbers up to the layers of a model."""
-
-MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "working")
 
 
 @dataclass(frozen=True)
@@ -69,300 +28,6 @@ class Evaluation:
     memory: dict[str, Floats]
 
 
-class _Stages:
-    """The kinds of stages of each plan: arrays [P, K], padded by kinds that no stage has (``number`` 0)."""
-
-    def __init__(self, problem: PlanProblem, plans: PlanArrays) -> None:
-        code = np.zeros(plans.count, dtype=np.int64)
-        for column in (plans.pipeline, plans.interleave, plans.first_layers, plans.last_layers):
-            code = code << _LAYER_BITS | column
-        _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-        distinct = plans.part(first)
-        cuts = zip(distinct.pipeline, distinct.interleave, distinct.first_layers, distinct.last_layers, strict=True)
-        kinds = [stage_kinds(problem.model, *map(int, cut)) for cut in cuts]
-        most = max(map(len, kinds), default=1)
-        table = np.zeros((len(kinds), most, 6), dtype=np.int64)
-        for row, each in enumerate(kinds):
-            table[row, : len(each)] = [tuple(kind) for kind in each]
-        self.first, self.number, self.dense, self.sparse, self.embedding, self.head = np.moveaxis(table[inverse], -1, 0)
-
-    @cached_property
-    def layers(self) -> Integers:
-        """Layers of each stage."""
-        layers: Integers = self.dense + self.sparse
-        return layers
-
-
-class _Step:
-    """One evaluation, in the order of its terms; two-dimensional arrays are [P, K]."""
-
-    def __init__(self, problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> None:
-        self.problem, self.plans = problem, plans
-        self.work = RankWork(problem, plans, kernels)
-        self.stages = _Stages(problem, plans)
-        self.microbatches: Integers = -(-problem.global_batch // (plans.data * plans.microbatch))
-
-    def over_stages(self, dense: Floats, sparse: Floats | None) -> Floats:
-        """What each layer has, [P], summed over the layers of each stage."""
-        total: Floats = self.stages.dense * dense[:, None]
-        if sparse is not None:
-            total = total + self.stages.sparse * sparse[:, None]
-        return total
-
-    @cached_property
-    def kinds(self) -> tuple[LayerWork, LayerWork | None]:
-        """Work of a dense layer and of one with experts; a model that has only the latter lends it for both."""
-        sparse = self.work.sparse if self.problem.model.experts is not None else None
-        dense = self.work.dense if self.problem.model.dense_layers else sparse
-        assert dense is not None
-        return dense, sparse
-
-    def layered(self, name: str, side: int) -> Floats:
-        """A cause of a pass, by stage."""
-        dense, sparse = self.kinds
-        return self.over_stages(getattr(dense, name)[side], None if sparse is None else getattr(sparse, name)[side])
-
-    def of_layers(self, name: str) -> Floats:
-        """Another array of layers, by stage."""
-        dense, sparse = self.kinds
-        return self.over_stages(getattr(dense, name), None if sparse is None else getattr(sparse, name))
-
-    # Recomputation ----------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def made_again(self) -> tuple[Integers, Integers]:
-        """Layers of each stage that backward passes make again, without and with experts; the former come first."""
-        codes = self.plans.recompute[:, None]
-        dense = layers_made_again(codes, self.stages.dense)
-        return dense, layers_made_again(codes, self.stages.layers) - dense
-
-    def of_made_again(self, name: str) -> Floats:
-        """Another array of layers, summed over those that are made again."""
-        (dense, sparse), (dense_layers, sparse_layers) = self.kinds, self.made_again
-        total: Floats = dense_layers * getattr(dense, name)[:, None]
-        if sparse is not None:
-            total = total + sparse_layers * getattr(sparse, name)[:, None]
-        return total
-
-    @cached_property
-    def recompute_s(self) -> Floats:
-        """Seconds of what a backward pass makes again; [P, K]."""
-        return self.of_made_again("recompute")
-
-    # Parameters -------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def parameters(self) -> Floats:
-        """Of a rank, without experts."""
-        model, stages = self.problem.model, self.stages
-        words = (model.vocabulary * model.hidden / self.work.tensor)[:, None]
-        copies = stages.embedding + stages.head
-        if model.tied_embeddings:
-            copies = np.minimum(copies, 1)
-        ends = stages.embedding * model.embedding_parameters + stages.head * model.head_parameters
-        total: Floats = self.of_layers("parameters") + copies * words + ends
-        return total
-
-    @cached_property
-    def expert_parameters(self) -> Floats:
-        """Of a rank's experts."""
-        return self.of_layers("expert_parameters")
-
-    def shared_out(self, from_stage: int) -> Floats:
-        """Parameters of a rank, divided among replicas where the ZeRO stage is at least ``from_stage``."""
-        does = (self.plans.zero >= from_stage)[:, None]
-        replicas, expert_replicas = self.work.weight_groups.sharing.members, self.work.expert_groups.sharing.members
-        dense = self.parameters / np.where(does, replicas[:, None], 1)
-        total: Floats = dense + self.expert_parameters / np.where(does, expert_replicas[:, None], 1)
-        return total
-
-    # Replicas ---------------------------------------------------------------------------------------------------------
-
-    def _over_replicas(self, kind: CollectiveKind, bytes_each: float, across: bool = False) -> Floats:
-        """Seconds of a collective of every parameter of a stage, layer by layer.
-
-        ``across``: of the part that a rank has after sharing out, over the copies of that part.
-        """
-        work, pieces = self.work, np.maximum(self.stages.layers, 1)
-        groups = [work.weight_groups, work.expert_groups][: 2 if self.problem.model.experts is not None else 1]
-        parameters = self.parameters, self.expert_parameters
-        seconds = np.zeros(pieces.shape)
-        if across and not (self.plans.zero_copies > 1).any():
-            return seconds
-        for column in range(pieces.shape[1]):
-            count = pieces[:, column]
-            for of, held in zip(groups, parameters, strict=False):
-                size = bytes_each * held[:, column] / count
-                if across:
-                    once = work.group_collective(kind, size / of.sharing.members, of.copies)
-                else:
-                    once = work.group_collective(kind, size, of.sharing)
-                seconds[:, column] += count * once
-        return seconds
-
-    def _beside(self, pass_s: Floats, gathering: Floats | float = 0.0, reducing: Floats | float = 0.0) -> Floats:
-        """What a pass does not hide of the collectives of its layers, by weights and of gradients."""
-        software = self.problem.software
-        hidden = software.overlaps_weights * gathering + software.overlaps_gradients * reducing
-        exposed: Floats = np.maximum(hidden / np.maximum(self.stages.layers, 1), hidden - pass_s)
-        return exposed + (gathering + reducing - hidden)
-
-    @cached_property
-    def replica_collectives(self) -> tuple[Floats, Floats]:
-        """Exposed seconds of each microbatch, and once a step; [P, K].
-
-        Of lower bounds, those once a step of interleaved plans are the least that can be exposed. What hides them in a
-        stage that is not the busiest one may grow by more than the bubble does, of which chunks divide the growth:
-        then a step gets shorter as a kernel gets longer.
-        """
-        zero, forward, backward = self.plans.zero[:, None], self.passes[0], self.passes[1]
-        gradient = self.problem.software.gradient_transfer_bytes
-        reduce = self._over_replicas("all_reduce", gradient)
-        scatter = self._over_replicas("reduce_scatter", gradient)
-        gather = self._over_replicas("all_gather", self.problem.software.weight_transfer_bytes)
-        across = self._over_replicas("all_reduce", gradient, across=True)
-        both = self._beside(forward, gathering=gather) + self._beside(backward, gather, scatter)
-        each = np.select([zero == 2, zero == 3], [self._beside(backward, reducing=scatter), both], 0.0)
-        if self.work.kernels.are_bounds:
-            chunked = (self.plans.interleave > 1)[:, None]
-            forward, backward = np.where(chunked, np.inf, forward), np.where(chunked, np.inf, backward)
-        gathered = self._beside(forward, gathering=gather)
-        sharded = self._beside(backward, reducing=scatter + across) + gathered
-        reduced = self._beside(backward, reducing=reduce)
-        scattered = self._beside(backward, reducing=scatter)
-        # The last microbatch's backward pass hides what it has hidden of every one, and then copies.
-        copied = self._beside(backward, reducing=scatter + across) - scattered
-        copied_beside = self._beside(backward, gather, scatter + across) - self._beside(backward, gather, scatter)
-        once = np.select(
-            [zero == 0, zero == 1, zero == 2, zero == 3], [reduced, sharded, gathered + copied, copied_beside]
-        )
-        return each, once
-
-    # Time -------------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def passes(self) -> tuple[Floats, Floats]:
-        """Seconds of a stage's forward and backward pass over a microbatch; [P, K]."""
-        dense, sparse = self.kinds
-        ends = self.work.embedding, self.work.head
-        forward, backward = (
-            self.over_stages(getattr(dense, name), None if sparse is None else getattr(sparse, name))
-            + self.stages.embedding * ends[0][side][:, None]
-            + self.stages.head * ends[1][side][:, None]
-            for side, name in enumerate(("forward", "backward"))
-        )
-        return forward, backward + self.recompute_s
-
-    @cached_property
-    def transfer_s(self) -> Floats:
-        """Of the residual stream between stages.
-
-        Each rank of the tensor axis sends its part of it. Where each is to have the whole stream, the receivers gather
-        it from each other (Narayanan et al., SC 2021, section 4.1: scatter/gather).
-        """
-        work = self.work
-        sent = work.neighbour_s(work.residual_bytes / work.tensor)
-        gathered = np.where(self.plans.sequence_parallel == 1, 0.0, work.tensor_halves[0])
-        return np.where(self.plans.pipeline > 1, sent + gathered, 0.0)
-
-    def times(self) -> tuple[Floats, dict[str, Floats]]:
-        """The step and its parts."""
-        plans, stages, rows = self.plans, self.stages, np.arange(self.plans.count)
-        each, once = self.replica_collectives
-        hidden = (plans.interleave > 1) & self.problem.software.overlaps_pipeline
-        paid = np.where(hidden, 0.0, 2.0 * plans.interleave * self.transfer_s)
-        loads = np.where(stages.number > 0, sum(self.passes) + each + paid[:, None], 0.0)
-        busiest = np.argmax(loads, axis=1)
-        longest = loads[rows, busiest]
-        bubble = ((stages.number * loads).sum(axis=1) - longest) / plans.interleave
-        bubble = bubble + np.where(hidden, 2.0 * (plans.pipeline - 1) * self.transfer_s, 0.0)
-        updated = np.where(stages.number > 0, self.shared_out(1), 0.0).max(axis=1)
-        update_bytes = OPTIMIZER_STEP_BYTES + 2.0 * self.problem.software.moment_bytes
-        update_s = self.work.kernels.vector_s(update_bytes * updated, Lanes("adam", updated))
-        parts: dict[str, Floats] = {}
-        for name in ("linear", "attention", "vector", "tensor", "context", "expert"):
-            parts[name] = (self.layered(name, 0) + self.layered(name, 1))[rows, busiest]
-        parts["recompute"] = self.recompute_s[rows, busiest]
-        ends = sum(self.work.embedding), sum(self.work.head)
-        # The head is a product, the embedding memory traffic; their few collectives go with them.
-        parts["linear"] = parts["linear"] + stages.head[rows, busiest] * ends[1]
-        parts["vector"] = parts["vector"] + stages.embedding[rows, busiest] * ends[0]
-        parts["sharding"], parts["transfer"] = each[rows, busiest], paid
-        parts = {name: self.microbatches * seconds for name, seconds in parts.items()}
-        parts["bubble"] = bubble
-        parts["data"] = np.where(stages.number > 0, once, 0.0).max(axis=1)
-        parts["optimizer"] = update_s
-        step = self.microbatches * longest + bubble + parts["data"] + parts["optimizer"]
-        return step, {name: parts[name] for name in TIME_PARTS}
-
-    # Memory -----------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def microbatches_kept(self) -> Floats:
-        """Of which a stage keeps activations at most, counted in whole stages; [P, K].
-
-        1F1B: p − i; interleaved, 2(p − i − 1) + (v − 1)p + 1 chunks of 1 / v (Narayanan et al., SC 2021); GPipe: all.
-        """
-        plans, first = self.plans, self.stages.first
-        p, v = plans.pipeline[:, None], plans.interleave[:, None]
-        chunks = np.where(v > 1, 2 * (p - first - 1) + (v - 1) * p + 1, p - first)
-        every = self.microbatches[:, None] * v
-        all_first = (plans.schedule == SCHEDULES.index("gpipe"))[:, None]
-        kept: Floats = np.where(all_first, every, np.minimum(chunks, every)) / v
-        return kept
-
-    def made_again_bytes(self) -> Floats:
-        """Activations of the one layer that a backward pass has made again, beside those that were kept."""
-        kinds = [kind for kind in self.kinds if kind is not None]
-        mode = self.plans.recompute
-        again = [kind.whole_bytes - np.where(mode == ALTERNATE, kind.kept_bytes, 0.0) for kind in kinds]
-        return np.where(mode >= ALTERNATE, np.maximum.reduce(again), 0.0).clip(min=0.0)
-
-    def gathered_bytes(self) -> Floats:
-        """Weights of two layers, where each is gathered for its passes, and in 16 bits those of the ends; [P, K].
-
-        The ends stay gathered between the passes, as FSDP2's root module does, whose backward pass follows at once.
-        """
-        dense, sparse = self.kinds
-        largest = dense.parameters + dense.expert_parameters
-        if sparse is not None:
-            largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
-        ends = HALF_BYTES * (self.parameters - self.of_layers("parameters"))
-        size = 2.0 * self.problem.software.weight_transfer_bytes * largest[:, None] + ends
-        return np.where((self.plans.zero == 3)[:, None], size, 0.0)
-
-    def memory(self) -> tuple[Floats, dict[str, Floats]]:
-        """The fullest rank and its parts."""
-        software, stages, rows = self.problem.software, self.stages, np.arange(self.plans.count)
-        working = self.made_again_bytes()[:, None] + self.gathered_bytes()
-        whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
-        activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
-        parts = {
-            "weights": software.weight_bytes * self.shared_out(3),
-            "gradients": software.gradient_bytes * self.shared_out(2),
-            "optimizer": software.optimizer_bytes * self.shared_out(1),
-            "activations": self.microbatches_kept * activations,
-            "working": working + stages.head * self.work.head_bytes[:, None],
-        }
-        total = np.where(stages.number > 0, sum(parts.values()), 0.0)
-        fullest = np.argmax(total, axis=1)
-        return total[rows, fullest], {name: each[rows, fullest] for name, each in parts.items()}
-
-
-class _LeastStep(_Step):
-    """What holds for every way of sharing out state: collectives among replicas take no time and keep nothing."""
-
-    @cached_property
-    def replica_collectives(self) -> tuple[Floats, Floats]:
-        """Nothing."""
-        nothing = np.zeros(self.stages.layers.shape)
-        return nothing, nothing
-
-    def gathered_bytes(self) -> Floats:
-        """Nothing."""
-        return np.zeros(self.stages.layers.shape)
-
-
 def kernels_of(problem: PlanProblem, precision: str) -> Kernels:
     """What prices the kernels of the problem's one machine."""
     if problem.machine is None:
@@ -372,7 +37,7 @@ def kernels_of(problem: PlanProblem, precision: str) -> Kernels:
 
 def evaluate(problem: PlanProblem, plans: PlanArrays) -> Evaluation:
     """Step time and memory of plans that keep the rules of :mod:`dse.plan.rules`."""
-    step = _Step(problem, plans, kernels_of(problem, plans.precision))
+    step = Step(problem, plans, kernels_of(problem, plans.precision))
     step_s, time_s = step.times()
     memory_bytes, memory = step.memory()
     return Evaluation(step_s, memory_bytes, time_s, memory)
@@ -384,7 +49,7 @@ def least_costs(problem: PlanProblem, plans: PlanArrays) -> tuple[Floats, Floats
     Everything else is as in ``plans``. Collectives among replicas only add to a step, and gathered weights to memory;
     whoever shares out less keeps and updates more.
     """
-    step = _LeastStep(problem, plans, kernels_of(problem, plans.precision))
+    step = LeastStep(problem, plans, kernels_of(problem, plans.precision))
     return step.times()[0], step.memory()[0]
 
 
@@ -406,7 +71,7 @@ class StageLoads:
 
 def stage_loads(problem: PlanProblem, plans: PlanArrays) -> StageLoads:
     """What stages are made of."""
-    work = _Step(problem, plans, kernels_of(problem, plans.precision))
+    work = Step(problem, plans, kernels_of(problem, plans.precision))
     dense, sparse = work.kinds
     light, again = dense.forward + dense.backward, dense.recompute
     if sparse is not None:
@@ -425,11 +90,11 @@ def steps_and_memory(problem: PlanProblem, plans: PlanArrays, kernels: Kernels) 
 
     No machine makes a difference to memory.
     """
-    step = _Step(problem, plans, kernels)
+    step = Step(problem, plans, kernels)
     return step.times()[0], step.memory()[0]
 
 
 def step_seconds(problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> Floats:
     """Step times of P plans on the A machines that ``kernels`` price, [P, A]."""
-    seconds, _ = _Step(problem, plans.repeated(kernels.machines), kernels).times()
+    seconds, _ = Step(problem, plans.repeated(kernels.machines), kernels).times()
     return seconds.reshape(plans.count, kernels.machines)

@@ -27,6 +27,13 @@ class Group(NamedTuple):
         """Of the whole group."""
         return self.inner_count * self.outer_count
 
+    @property
+    def span(self) -> Integers:
+        """Ranks from its first member on that hold all of it, whichever rank that is."""
+        inner, outer = self.inner_count * self.inner_stride, self.outer_count * self.outer_stride
+        span: Integers = np.where(self.outer_count > 1, outer, np.where(self.inner_count > 1, inner, 1))
+        return span
+
 
 def group(count: Integers, stride: Integers, outer_count: Integers, outer_stride: Integers) -> Group:
     """Of two axes in any order; those of one member are left out, and two without a gap joined."""

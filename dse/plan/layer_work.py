@@ -4,19 +4,18 @@ The terms and their sources are those of docs/plan.md. All arrays have shape [P]
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_args
 
 import numpy as np
 
 from dse.plan.alternate import remade
-from dse.plan.groups import Group, expert_groups, weight_groups
 from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
-from dse.plan.plan_arrays import ALTERNATE, SELECTIVE, Floats, Integers, PlanArrays
+from dse.plan.layer_sums import LayerWork, WorkSum, total_of
+from dse.plan.plan_arrays import ALTERNATE, SELECTIVE, Floats, PlanArrays
 from dse.plan.problem import PlanProblem
+from dse.plan.rank_links import RankLinks
 from hardware.chips import ELEMENT_BYTES
-from hardware.network_arrays import collective_seconds, transfer_seconds
 from hardware.operations import CollectiveKind, VectorKind
 
 _DROPOUT_BYTES = 1.0
@@ -26,57 +25,7 @@ _CROSS_ENTROPY_BYTES = {True: (10.0, 6.0), False: (14.0, 22.0)}
 These are, in a forward pass, a cast to 32 bits and log-softmax, and in the backward pass a gradient of zeros, that of
 log-softmax, which reads two tensors, and a cast to 16 bits."""
 
-_HALVES: tuple[CollectiveKind, CollectiveKind] = ("reduce_scatter", "all_gather")
-
 Size = Floats | float
-
-
-@dataclass
-class LayerWork:
-    """Seconds of one layer by cause and pass (``forward``, ``backward``), what it keeps, its parameters.
-
-    ``tensor`` and ``context`` are what of these collectives is not hidden. ``recompute`` are the seconds of making the
-    layer again where that is done, ``kept_bytes`` the activations of a microbatch that it then keeps, ``whole_bytes``
-    those of a layer that is not made again. ``parameters`` are those of a rank that data-parallel replicas share,
-    ``expert_parameters`` those of its experts.
-    """
-
-    linear: tuple[Floats, Floats]
-    attention: tuple[Floats, Floats]
-    vector: tuple[Floats, Floats]
-    tensor: tuple[Floats, Floats]
-    context: tuple[Floats, Floats]
-    expert: tuple[Floats, Floats]
-    recompute: Floats
-    kept_bytes: Floats
-    whole_bytes: Floats
-    parameters: Floats
-    expert_parameters: Floats
-
-    @cached_property
-    def forward(self) -> Floats:
-        """A forward pass."""
-        return sum((part[0] for part in self._parts), start=np.zeros_like(self.recompute))
-
-    @cached_property
-    def backward(self) -> Floats:
-        """A backward pass, without what it makes again."""
-        return sum((part[1] for part in self._parts), start=np.zeros_like(self.recompute))
-
-    @property
-    def _parts(self) -> tuple[tuple[Floats, Floats], ...]:
-        return self.linear, self.attention, self.vector, self.tensor, self.context, self.expert
-
-
-@dataclass
-class _Sum:
-    """Work that adds up: seconds of products and of vector work, by pass; kept bytes."""
-
-    linear: list[Floats] = field(default_factory=list)
-    linear_back: list[Floats] = field(default_factory=list)
-    vector: list[Floats] = field(default_factory=list)
-    vector_back: list[Floats] = field(default_factory=list)
-    kept: list[Floats] = field(default_factory=list)
 
 
 _WITH_GRADIENTS = frozenset(each.removesuffix("_backward") for each in get_args(VectorKind) if "_backward" in each)
@@ -87,83 +36,24 @@ def backward_kind(kind: VectorKind) -> VectorKind:
     return get_args(VectorKind)[get_args(VectorKind).index(f"{kind}_backward")] if kind in _WITH_GRADIENTS else kind
 
 
-def _total(terms: list[Floats]) -> Floats:
-    """The sum of arrays, in their order."""
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
-
-
-class RankWork:
+class RankWork(RankLinks):
     """The work of plans on one rank; layers of each kind are priced on demand.
 
     ``kernels`` that price several machines take each plan as many times, one after the other.
     """
 
     def __init__(self, problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> None:
-        self.problem, self.plans, self.model, self.kernels = problem, plans, problem.model, kernels
-        self.network = problem.system.network.spanning(problem.devices)
+        super().__init__(problem, plans, kernels)
+        self.model = problem.model
         self.element_bytes = ELEMENT_BYTES[plans.precision]
         self.is_low = self.element_bytes < HALF_BYTES
-        self.link = problem.stack.link.value
         tensor, context = plans.tensor, plans.context
         self.tensor = tensor.astype(float)
         self.tokens: Floats = plans.microbatch * problem.sequence / context
         self.cut_tokens: Floats = np.where(plans.sequence_parallel == 1, self.tokens / tensor, self.tokens)
-        self.weight_groups, self.expert_groups = weight_groups(plans), expert_groups(plans)
-        self._known: dict[tuple[int, int], tuple[Integers, Integers, list[tuple[int, int, Integers]]]] = {}
         # Where a width does not divide them, the widest rank counts.
         self.heads = np.ceil(self.model.heads / self.tensor)
         self.keys = np.maximum(np.ceil(self.model.key_heads / self.tensor), 1.0)
-
-    # Networks ---------------------------------------------------------------------------------------------------------
-
-    def collective(self, kind: CollectiveKind, size_bytes: Floats, participants: Integers, stride: Integers) -> Floats:
-        """Seconds over groups that differ by plan, and not by machine."""
-        machines = self.kernels.machines
-        sizes = np.broadcast_to(size_bytes / self.link, self.plans.count)[::machines]
-        seconds = np.zeros(len(sizes))
-        for members, apart, chosen in self._alike(participants, stride):
-            seconds[chosen] = collective_seconds(self.network, kind, sizes[chosen], members, apart)
-        return seconds if machines == 1 else np.repeat(seconds, machines)
-
-    def _alike(self, participants: Integers, stride: Integers) -> list[tuple[int, int, Integers]]:
-        """Groups of several members that there are, with the positions of the plans that have them."""
-        key = id(participants), id(stride)
-        if key not in self._known:
-            codes = (participants * (1 << 32) + stride)[:: self.kernels.machines]
-            order = np.argsort(codes, kind="stable")
-            starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-            parts = np.split(order, starts[1:])
-            pairs = (divmod(int(codes[part[0]]), 1 << 32) for part in parts if len(part))
-            alike = [(*pair, part) for pair, part in zip(pairs, parts, strict=False) if pair[0] > 1]
-            self._known[key] = participants, stride, alike  # the arrays, so that no other ones get their identities
-        return self._known[key][2]
-
-    def neighbour_s(self, size_bytes: Floats) -> Floats:
-        """Seconds of a transfer between neighbouring stages, over the lowest level that joins all of a pipeline."""
-        spans = self.plans.stride("pipeline") * self.plans.pipeline
-        sizes, seconds = size_bytes / self.link, np.zeros(self.plans.count)
-        levels = {int(span): self.network.spanning(int(span)) for span in np.unique(spans)}
-        for level in dict.fromkeys(levels.values()):
-            chosen = np.isin(spans, [span for span, network in levels.items() if network == level])
-            seconds[chosen] = transfer_seconds(level, sizes[chosen])
-        return seconds
-
-    def group_collective(self, kind: CollectiveKind, size_bytes: Floats, of: Group) -> Floats:
-        """Seconds over groups of two axes: inside the inner one, then of the part that each member has across.
-
-        Mikami et al. 2018, 2D-torus all-reduce; of one axis, a ring over it.
-        """
-        if not (of.outer_count > 1).any():
-            return self.collective(kind, size_bytes, of.inner_count, of.inner_stride)
-        outer = self.collective(kind, size_bytes / of.inner_count, of.outer_count, of.outer_stride)
-        flat = self.collective(kind, size_bytes, of.inner_count, of.inner_stride)
-        if kind != "all_reduce":
-            return outer + flat
-        halves = [self.collective(half, size_bytes, of.inner_count, of.inner_stride) for half in _HALVES]
-        return np.where(of.outer_count > 1, outer + sum(halves), flat)
 
     @cached_property
     def residual_bytes(self) -> Floats:
@@ -206,7 +96,7 @@ class RankWork:
     # Products and vector work -----------------------------------------------------------------------------------------
 
     def product(
-        self, work: _Sum, m: Floats, n: Floats | float, k: Floats | float, low: bool, count: Floats | float = 1.0
+        self, work: WorkSum, m: Floats, n: Floats | float, k: Floats | float, low: bool, count: Floats | float = 1.0
     ) -> None:
         """A linear layer [m, k] · [k, n], ``count`` times; its input is kept."""
         low = low and self.is_low
@@ -219,7 +109,7 @@ class RankWork:
 
     def passes(
         self,
-        work: _Sum,
+        work: WorkSum,
         kinds: tuple[VectorKind, ...],
         elements: Floats,
         element_bytes: tuple[float, float],
@@ -247,7 +137,7 @@ class RankWork:
         """Tokens of which a linear layer over the tensor axis keeps its input."""
         return self.cut_tokens if self.problem.stack.gathers_again.value else self.tokens
 
-    def _attention_projections(self, work: _Sum) -> Floats:
+    def _attention_projections(self, work: WorkSum) -> Floats:
         """Linear layers of attention; its parameters on a rank."""
         model, tokens, cut = self.model, self.tokens, self.cut_tokens
         h, heads, keys = float(model.hidden), self.heads, self.keys
@@ -278,7 +168,7 @@ class RankWork:
         return total
 
     def _feed_forward(
-        self, work: _Sum, width: float, tokens: Floats, parts: Floats, count: Floats | float = 1.0
+        self, work: WorkSum, width: float, tokens: Floats, parts: Floats, count: Floats | float = 1.0
     ) -> Floats:
         """A feed-forward network of ``width / parts``, ``count`` times; parameters of one."""
         h, inner = float(self.model.hidden), np.ceil(width / parts)
@@ -294,7 +184,7 @@ class RankWork:
         weights: Floats = (gate + 1.0) * h * inner
         return weights
 
-    def _around(self, work: _Sum) -> None:
+    def _around(self, work: WorkSum) -> None:
         """Norms, residual additions, dropout, and what turns and normalises queries and keys."""
         model, cut = self.model, self.cut_tokens
         mask, twice = _DROPOUT_BYTES if model.dropout else 0.0, 2.0 * cut * model.hidden
@@ -351,7 +241,7 @@ class RankWork:
     def dense(self) -> LayerWork:
         """A layer with a plain feed-forward network."""
 
-        def network(work: _Sum) -> tuple[Floats, Floats]:
+        def network(work: WorkSum) -> tuple[Floats, Floats]:
             work.kept.append(self.kept_input * self.input_tokens * self.model.hidden)
             weights = self._feed_forward(work, float(self.model.feed_forward), self.tokens, self.tensor)
             return weights, np.zeros_like(weights)
@@ -364,7 +254,7 @@ class RankWork:
         experts = self.model.experts
         assert experts is not None, "only models with experts have such layers"
 
-        def network(work: _Sum) -> tuple[Floats, Floats]:
+        def network(work: WorkSum) -> tuple[Floats, Floats]:
             h, cut, width = float(self.model.hidden), self.cut_tokens, float(experts.width)
             self.product(work, cut, float(experts.routed), h, low=False)
             work.kept.append(HALF_BYTES * cut * h)
@@ -383,24 +273,26 @@ class RankWork:
         return self._layer(network, blocks=2.0 if experts.shared else 1.0, has_experts=True)
 
     def _layer(
-        self, network: Callable[[_Sum], tuple[Floats, Floats]], blocks: float, has_experts: bool = False
+        self, network: Callable[[WorkSum], tuple[Floats, Floats]], blocks: float, has_experts: bool = False
     ) -> LayerWork:
-        work = _Sum()
+        work = WorkSum()
         weights = self._attention_projections(work)
-        attention_linear = _total(work.linear), _total(work.linear_back)
+        attention_linear = total_of(work.linear), total_of(work.linear_back)
         shared, expert = network(work)
         self._around(work)
-        linear = _total(work.linear), _total(work.linear_back)
+        linear = total_of(work.linear), total_of(work.linear_back)
         beside = attention_linear if has_experts else linear
         raw = self._block_collectives
         tensor = tuple(self._exposed_tensor(blocks * raw[side], beside[side]) for side in (0, 1))
-        vector = _total(work.vector), _total(work.vector_back)
+        vector = total_of(work.vector), total_of(work.vector_back)
         core, (own, scores) = self.attention_core, self.kept_by_attention
         rings = self._context()
         context = self._exposed_context(rings[0], core[0]), self._exposed_context(rings[1], core[1])
         compute = linear[0] + core[0] + vector[0], linear[1] + core[1] + vector[1]
-        exchange = (np.zeros(self.plans.count),) * 2
+        nothing = np.zeros(self.plans.count)
+        exchange, exchanged = (nothing, nothing), nothing
         if has_experts:
+            exchanged = 2.0 * self._exchange()
             # Compute that hides one collective hides no other.
             idle = [
                 compute[side] - (blocks * raw[side] - tensor[side]) - (rings[side] - context[side]) for side in (0, 1)
@@ -409,8 +301,15 @@ class RankWork:
         forward = compute[0] + tensor[0] + context[0] + exchange[0]
         selective = self.plans.recompute == SELECTIVE
         norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
-        kept = _total(work.kept) + own
+        kept = total_of(work.kept) + own
         again, left = np.where(selective, core[0], forward), np.where(selective, kept, stream)
+        sent = {
+            "tensor": (blocks * raw[0], blocks * raw[1]),
+            "context": rings,
+            "expert": (exchanged, exchanged),
+        }
+        whole = self.plans.recompute > ALTERNATE
+        sent_again = {name: np.where(whole, passes[0], 0.0) for name, passes in sent.items()}
         alternates = self.plans.recompute == ALTERNATE
         if alternates.any():
             other = remade(self, has_experts, vector[0], blocks)
@@ -425,6 +324,8 @@ class RankWork:
             recompute=again,
             kept_bytes=left,
             whole_bytes=kept + scores,
+            sent=sent,
+            sent_again=sent_again,
             parameters=weights + shared + norms,
             expert_parameters=expert,
         )
@@ -448,14 +349,14 @@ class RankWork:
     @cached_property
     def embedding(self) -> tuple[Floats, Floats]:
         """Seconds of the embedding, by pass, with its collectives."""
-        work = _Sum()
+        work = WorkSum()
         stream = self.cut_tokens * self.model.hidden
         self.passes(work, ("embedding",), stream, (4.0, 6.0))
         if self.model.embedding_norm:
             self.passes(work, (self.model.normalisation,), stream, (4.0, 6.0), row=self.model.hidden)
         gather, scatter, reduce = self.tensor_halves
         cut = self.plans.sequence_parallel == 1
-        forward, backward = _total(work.vector), _total(work.vector_back)
+        forward, backward = total_of(work.vector), total_of(work.vector_back)
         return forward + np.where(cut, scatter, reduce), backward + np.where(cut, gather, 0.0)
 
     @cached_property
@@ -464,7 +365,7 @@ class RankWork:
 
         A masked-LM head begins with a dense layer and its activation, whole on every rank.
         """
-        work, model = _Sum(), self.model
+        work, model = WorkSum(), self.model
         if model.head == "masked_lm":
             h = float(model.hidden)
             self.product(work, self.cut_tokens, h, h, low=False)
@@ -477,8 +378,8 @@ class RankWork:
         gather, scatter, reduce = self.tensor_halves
         cut = self.plans.sequence_parallel == 1
         return (
-            _total(work.linear) + _total(work.vector) + np.where(cut, gather, 0.0),
-            _total(work.linear_back) + _total(work.vector_back) + np.where(cut, scatter, reduce),
+            total_of(work.linear) + total_of(work.vector) + np.where(cut, gather, 0.0),
+            total_of(work.linear_back) + total_of(work.vector_back) + np.where(cut, scatter, reduce),
         )
 
     @cached_property

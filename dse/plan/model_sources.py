@@ -31,17 +31,17 @@ def transformer(source: object) -> Transformer:
     """
     described = f"a transformer ({', '.join(list_transformers())})"
     own = ProblemFormat(described, schema=SCHEMA, names=tuple(list_transformers()), object_type=Transformer)
-    found = resolve(source, (own,))
-    if isinstance(found, ProblemInput):
-        if found.content is None:
-            return built_in(found.where)
-        return found.content if isinstance(found.content, Transformer) else _read(found.content, found.where)
-    if isinstance(found, HyperparameterModel):
-        return _of_hyperparameters(found.hyperparameters, found.where)
-    if isinstance(found, TransformersConfig):
-        return of_config(read_document(str(found.path)), found.name, str(found.path))
+    named = resolve(source, (own,))
+    if isinstance(named, ProblemInput):
+        if named.content is None:
+            return built_in(named.where)
+        return named.content if isinstance(named.content, Transformer) else _read(named.content, named.where)
+    if isinstance(named, HyperparameterModel):
+        return _of_hyperparameters(named.hyperparameters, named.where)
+    if isinstance(named, TransformersConfig):
+        return of_config(read_document(str(named.path)), named.name, str(named.path))
     rule = "must be the hyper-parameters of a transformer: a name, a config.json or a YAML file"
-    raise fail(found.where, "", "", rule)
+    raise fail(named.where, "", "", rule)
 
 
 @read_once

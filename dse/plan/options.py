@@ -92,9 +92,9 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         stack=stack(options.stack),
         fixed=tuple(sorted(fixed.items())),
     )
-    found = faults(problem)
-    if found:
-        raise InputError(found)
+    broken = faults(problem)
+    if broken:
+        raise InputError(broken)
     goal = Objective(name="step_s", value=None, unit="s", sense="min")
     return Posed(options, problem, problem.name, problem.document(), goal)
 

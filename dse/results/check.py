@@ -89,8 +89,7 @@ def faults_of(result: Result, posed: Posed[Any, Any], where: str = "result") -> 
     Raises:
         InputError: a solution or metrics that are malformed.
     """
-    problem = problem_type(result.command)
-    shared = _problem_faults(result, posed, problem) + claim_faults(result, problem.statuses(result))
+    problem, shared = problem_type(result.command), shared_faults(result, posed)
     for key, model in zip(("solution", "metrics"), problem.documents(posed.options), strict=True):
         part = getattr(result, key)
         if model is not None and (part or (key == "metrics" and result.solution)):
@@ -105,6 +104,12 @@ def faults_of(result: Result, posed: Posed[Any, Any], where: str = "result") -> 
         # Checkers read figures by their names; one that is of another type is a fault of the result, whatever breaks.
         own = [f"solution or metrics are malformed: {type(error).__name__}: {' '.join(str(error).split())}"]
     return list(dict.fromkeys([*shared, *own]))
+
+
+def shared_faults(result: Result, posed: Posed[Any, Any]) -> list[str]:
+    """What is wrong with ``result`` as an answer to ``posed`` without regard to its solution and metrics."""
+    problem = problem_type(result.command)
+    return _problem_faults(result, posed, problem) + claim_faults(result, problem.statuses(result))
 
 
 def _validated(model: type[BaseModel], part: Mapping[str, Any], where: str) -> None:

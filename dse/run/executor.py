@@ -46,7 +46,7 @@ class ItemFailedError(Exception):
     """An item became :class:`Failed` where every one is needed."""
 
 
-Arrived = Callable[[Sequence[tuple[Any, Any]]], None]
+Arrived = Callable[[Sequence[tuple[Any, Any]]], object]
 """Called with (item, value or :class:`Failed`) of the items that have just been finished, in any order."""
 
 

@@ -1,5 +1,6 @@
 """The last answers to a few questions, so that a check need not search again."""
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -13,14 +14,34 @@ def _is_never_cut_short(answer: object) -> bool:
     return True
 
 
+class Same:
+    """A key that stands for one object, which need not be hashable, and keeps it alive."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other._value is self._value
+
+
 class Remembered(Generic[T]):
     """The last ``size`` answers by what was asked.
 
     An answer that was cut short is given, and not remembered: what is asked again is then worked out again.
+
+    Attributes:
+        size: answers that are kept.
+        is_whole: whether an answer was not cut short.
+        is_mutable: whether each who asks gets a copy, so that nobody can alter what a check compares with.
     """
 
-    def __init__(self, size: int, is_whole: Callable[[T], bool] = _is_never_cut_short) -> None:
-        self._size, self._is_whole = size, is_whole
+    def __init__(
+        self, size: int, is_whole: Callable[[T], bool] = _is_never_cut_short, *, is_mutable: bool = False
+    ) -> None:
+        self._size, self._is_whole, self._is_mutable = size, is_whole, is_mutable
         self._answers: OrderedDict[Hashable, T] = OrderedDict()
 
     def __len__(self) -> int:
@@ -30,13 +51,16 @@ class Remembered(Generic[T]):
         """The answer to ``key``: the remembered one, or else that of ``answer``."""
         if key in self._answers:
             self._answers.move_to_end(key)
-            return self._answers[key]
+            return self._handed_out(self._answers[key])
         given = answer()
         if self._is_whole(given):
-            self._answers[key] = given
+            self._answers[key] = self._handed_out(given)
             if len(self._answers) > self._size:
                 self._answers.popitem(last=False)
         return given
+
+    def _handed_out(self, answer: T) -> T:
+        return copy.deepcopy(answer) if self._is_mutable else answer
 
     def clear(self) -> None:
         """Forget all."""

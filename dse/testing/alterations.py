@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 Place = tuple[str | int, ...]
@@ -65,13 +64,22 @@ def others(value: Any) -> Sequence[Any]:
 def altered(document: Mapping[str, Any], place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
     """(what was done, the document with the entry at ``place`` changed or missing), one for each way."""
     for other in others(_at(document, place)):
-        copy = deepcopy(dict(document))
-        _holder(copy, place)[place[-1]] = other
+        copy, holder = _copied(document, place)
+        holder[place[-1]] = other
         yield f"{_text(place)} = {json.dumps(other)}", copy
-    copy = deepcopy(dict(document))
-    holder = _holder(copy, place)
+    copy, holder = _copied(document, place)
     del holder[place[-1]]
     yield f"{_text(place)} is missing", copy
+
+
+def _copied(document: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], Any]:
+    """The document with containers of its own along ``place``, and the last one; everything else is shared."""
+    top: dict[str, Any] = dict(document)
+    holder: Any = top
+    for key in place[:-1]:
+        holder[key] = holder[key].copy()
+        holder = holder[key]
+    return top, holder
 
 
 def _holder(document: Any, place: Place) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from dse.problem import Posed, ProblemType, pose
 from dse.results.answer import Answer
-from dse.results.check import check_result, faults_of, file_faults, posed_again, seal_faults
+from dse.results.check import check_result, faults_of, file_faults, posed_again, seal_faults, shared_faults
 from dse.results.result import Result, read_result, seal_of
 from dse.results.session import Session, answer
 from dse.run.directory import RUN_FILE
@@ -203,7 +203,8 @@ def _free_settings(document: dict[str, Any], folder: Path) -> list[str]:
     assert check_result(path) == [], "a result must pass its check without its run directory"
     settings = document["settings"]
     without = {key: {other: settings[other] for other in settings if other != key} for key in settings}
-    return [key for key, rest in without.items() if not _refused(path, _resealed(document | {"settings": rest}))]
+    altered = {key: _resealed(document | {"settings": rest}) for key, rest in without.items()}
+    return [key for key, each in altered.items() if not (_refused_at_sight(path, each) or _refused(path, each))]
 
 
 def _may_pass(place: Place, problem: ProblemType[Any, Any]) -> bool:
@@ -227,6 +228,16 @@ def _refused(path: Path, document: Any, posed: Posed[Any, Any] | None = None) ->
     try:
         result = read_result(path)
         return bool(file_faults(path, result, posed or posed_again(result, path)))
+    except InputError:
+        return True
+
+
+def _refused_at_sight(path: Path, document: Any) -> bool:
+    """Whether that part of the check refuses ``document`` which works nothing out."""
+    _write(path, document)
+    try:
+        result = read_result(path)
+        return bool(shared_faults(result, posed_again(result, path)))
     except InputError:
         return True
 

@@ -190,13 +190,19 @@ def width_of(ticks, min_k, outputs, limit):
     return 3 * total
 
 
+@kernel
+def _fill_widths(widths, ticks, min_k, outputs, limit):
+    """In place; in a kernel, as elsewhere each row that is taken counts a reference, which is most of the time."""
+    for group in range(widths.shape[0]):
+        for number in range(widths.shape[1]):
+            widths[group, number] = width_of(ticks[group, number], min_k[group, number], outputs[group], limit)
+
+
 @compiled()
 def _all_widths(ticks, min_k, outputs, limit):
     """[groups, G] of :func:`width_of`."""
     widths = np.empty(ticks.shape[:2], dtype=np.int64)
-    for group in range(widths.shape[0]):
-        for number in range(widths.shape[1]):
-            widths[group, number] = width_of(ticks[group, number], min_k[group, number], outputs[group], limit)
+    _fill_widths(widths, ticks, min_k, outputs, limit)
     return widths
 
 

@@ -1,6 +1,7 @@
 """Killed drivers, nodes and workers, full disks and wrong directories: nothing is lost, and the answer stays the same.
 
-Every Ray here is one of the tests' own, in processes of their own (``benchmarks/killing.py``), and ends with them. What
+The Ray of a driver or node that is killed is one of the tests' own, in processes of their own
+(``benchmarks/killing.py``), and ends with them; workers are killed in the Ray of the test session. What
 ``benchmarks/chaos.py`` measures at full size is asserted here at a small one.
 """
 
@@ -14,7 +15,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from actors.limits import Limits
 from benchmarks import killing
 from benchmarks.killing import Kill, Run, difference, in_own_process
 from dse.cli import main
@@ -22,13 +22,17 @@ from tests.codesign.test_exhaustive import TINY_MODEL
 
 pytestmark = pytest.mark.slow
 
-SMALL = ("--accelerators", 16, "--global-batch", 32, "--microbatch", "1,2", "--hbm-gb", "0.004,0.02,1")
-WALK = ("--area-budget", 1.8959, "--search", "hysteresis", "--hysteresis-rule", "no-new-best", "--hysteresis", 10)
-PROOF = ("--area-budget", "1.7159", "--tensor-parallel", "1", "--pareto")
+SMALL = ("--accelerators", 16, "--global-batch", 32, "--microbatch", 1, "--hbm-gb", 1, "--tensor-parallel", 1)
+WALK = ("--area-budget", 1.7959, "--search", "hysteresis", "--hysteresis-rule", "no-new-best", "--hysteresis", 5)
+"""77 architectures of 178, each journalled."""
+
+PROOF = ("--area-budget", 1.7159, "--pareto")
+"""62 architectures of 73, each journalled."""
+
 SEED = 20
 
-DEATHS = Limits().deaths - 1
-"""Of workers, so that none of what they work on is given up."""
+DEATHS = 2
+"""Of workers: fewer than cost what they work on (:class:`actors.limits.Limits`), so that nothing is given up."""
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +58,29 @@ def undisturbed(model_file, tmp_path_factory):
 
 def finish_here(run):
     """Begin or continue a run that nothing disturbs, in this process: to start another one takes seconds."""
+    with own_settings(run), pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+
+
+@contextmanager
+def own_settings(run):
+    """The command line and environment of a run, in this process."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in run.own.items():
             patch.setenv(name, value)
         patch.setattr(sys, "argv", ["dse", *run.command("--workers", 0)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert not ended.value.code
+        yield
 
 
 def run_of(tmp_path, model_file, *arguments):
     return Run(tmp_path / "disturbed", "codesign", model_file, *arguments)
+
+
+def assert_lost_and_repeated_nothing(run, sound, kills):
+    differs = difference(run, sound, kills)
+    assert (differs.lost, differs.repeated, differs.changed, differs.unasked) == (0, 0, 0, 0)
+    assert differs.same_result
 
 
 @pytest.mark.parametrize(("asked", "early"), [(WALK, 1), (PROOF, 0)], ids=["hysteresis", "exhaustive"])
@@ -74,15 +90,17 @@ def test_killed_drivers_lose_and_repeat_nothing(undisturbed, model_file, tmp_pat
     draw = random.Random(SEED)
     run = run_of(tmp_path, model_file, *SMALL, *asked)
     # The last one comes amid the search: a driver goes no farther than a quarter of it.
-    held = {"program": ("tests.actors.held", sound.lines() // 4)}
+    held = {"program": ("tests.actors.held", sound.lines() // 4, tmp_path / "never")}
     kills = [run.killed(0, draw.uniform(1, 4), "--workers", 2, **held) for _ in range(early)]
     kills.append(run.killed(draw.uniform(0.01, 0.2) * sound.lines(), draw.uniform(0, 0.3), "--workers", 2, **held))
     assert all(isinstance(kill, Kill) for kill in kills), "the run ended before it was killed"
-    code, faults = run.finish("--workers", 2)
-    assert code == 0, faults
-    found = difference(run, sound, kills)
-    assert (found.lost, found.repeated, found.changed, found.unasked) == (0, 0, 0, 0)
-    assert found.same_result
+    if early:
+        # Beside what is left of the Ray of the killed drivers.
+        code, faults = run.finish("--workers", 1)
+        assert code == 0, faults
+    else:
+        finish_here(run)
+    assert_lost_and_repeated_nothing(run, sound, kills)
     assert kills[-1].keys, "nothing was finished before the last kill"
     assert kills[-1].processes > 3, "there was no Ray to leave behind"
     assert {kill.left for kill in kills} == {()}
@@ -100,19 +118,20 @@ def test_a_killed_node_is_replaced():
     assert any("a worker died under" in text for text in found["heard"])
 
 
-def test_actors_killed_again_and_again():
-    found = in_own_process("actors_killed", items=200, item_s=0.05, period_s=2.0, seed=SEED, most=DEATHS)
-    assert found["kills"] >= 2
+def test_actors_killed_again_and_again(ray_executor):
+    ray_executor.release()
+    found = killing.actors_killed(ray_executor, items=200, item_s=0.05, period_s=1.0, seed=SEED, most=DEATHS)
+    assert found["kills"] == DEATHS
     assert found["outcomes"] == [-item for item in range(200)]
     assert sorted(found["arrived"]) == list(range(200))
 
 
-def test_trials_killed_again_and_again(model_file):
+def test_trials_killed_again_and_again(model_file, ray_executor):
+    ray_executor.release()
     options = {"models": [str(model_file)], "accelerators": 16, "global_batch": 32, "microbatch": "1"}
-    options |= {"hbm_gb": "0.004,0.02,1", "area_budget": "1.7159", "tensor_parallel": "1"}
-    asked = {"options": options, "level": 2, "each_s": 0.1, "period_s": 4.0, "seed": SEED, "most": DEATHS}
-    found = in_own_process("trials_killed", **asked)
-    assert found["kills"] >= 2
+    options |= {"hbm_gb": "1", "area_budget": "1.7159", "tensor_parallel": "1"}
+    found = killing.trials_killed(ray_executor, options, level=3, each_s=0.25, period_s=3.0, seed=SEED, most=DEATHS)
+    assert found["kills"] == DEATHS
     assert found["same_answer"]
     assert (found["missing"], found["failed"]) == (0, [])
 
@@ -120,9 +139,15 @@ def test_trials_killed_again_and_again(model_file):
 QUICK = ("--area-budget", "1.7159")
 
 
+@contextmanager
 def limited(file_bytes):
-    """Makes a process one in which no file can grow beyond so many bytes, as on a full disk."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    """Lets no file grow beyond so many bytes in this process, as on a full disk."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
 
 
 def fault_of(code, printed):
@@ -133,29 +158,34 @@ def fault_of(code, printed):
     return line
 
 
-def test_a_full_disk_ends_the_run_and_keeps_what_is_recorded(undisturbed, model_file, tmp_path):
-    sound = undisturbed(*SMALL, *QUICK)
-    run = run_of(tmp_path, model_file, *SMALL, *QUICK)
+def refused_for_want_of_room(run, file_bytes, capsys):
+    """The one line that a run prints that cannot write larger files."""
+    capsys.readouterr()
+    with own_settings(run), pytest.raises(SystemExit) as ended, limited(file_bytes):
+        main()
+    return fault_of(ended.value.code, capsys.readouterr().err)
+
+
+def test_a_full_disk_ends_the_run_and_keeps_what_is_recorded(undisturbed, model_file, tmp_path, capsys):
+    sound = undisturbed(*SMALL, *PROOF)
+    run = run_of(tmp_path, model_file, *SMALL, *PROOF)
     description, journal = ((sound.out / name).stat().st_size for name in ("run.yaml", "journal.jsonl"))
     assert description < journal
-    refused = run.finish("--workers", 0, preexec_fn=limited((description + journal) // 2))
-    assert str(run.out / "journal.jsonl") in fault_of(*refused)
-    kept = run.journal()
-    assert 0 < len(kept) < sound.lines()
+    line = refused_for_want_of_room(run, (description + journal) // 2, capsys)
+    assert str(run.out / "journal.jsonl") in line
+    recorded = run.journal()
+    assert 0 < len(recorded) < sound.lines()
     finish_here(run)
-    assert run.journal()[: len(kept)] == kept
-    found = difference(run, sound, ())
-    assert (found.lost, found.repeated, found.changed, found.unasked, found.ahead) == (0, 0, 0, 0, 0)
-    assert found.same_result
+    assert run.journal()[: len(recorded)] == recorded
+    assert_lost_and_repeated_nothing(run, sound, ())
 
 
-def test_a_disk_without_room_for_the_report_is_one_line_too(undisturbed, model_file, tmp_path):
-    sound = undisturbed(*SMALL, *QUICK)
-    run = run_of(tmp_path, model_file, *SMALL, *QUICK)
+def test_a_disk_without_room_for_the_report_is_one_line_too(undisturbed, model_file, tmp_path, capsys):
+    sound = undisturbed(*SMALL, *PROOF)
+    run = run_of(tmp_path, model_file, *SMALL, *PROOF)
     journal, report = ((sound.out / name).stat().st_size for name in ("journal.jsonl", "report.html"))
     assert journal < report
-    refused = run.finish("--workers", 0, preexec_fn=limited(journal))
-    assert str(run.out) in fault_of(*refused)
+    assert str(run.out) in refused_for_want_of_room(run, journal, capsys)
     finish_here(run)
     assert run.result() == sound.result()
     assert (run.out / "report.html").exists()
@@ -187,19 +217,19 @@ def test_a_journal_that_cannot_be_opened_is_named(dse, model_file, tmp_path):
 
 
 def test_a_second_process_on_a_run_is_refused_and_the_first_goes_on(dse, undisturbed, model_file, tmp_path):
-    sound = undisturbed(*SMALL, *WALK)
-    run = run_of(tmp_path, model_file, *SMALL, *WALK)
-    first = run.start("--workers", 0)
+    sound = undisturbed(*SMALL, *PROOF)
+    run = run_of(tmp_path, model_file, *SMALL, *PROOF)
+    first = run.start("--workers", 0, program=("tests.actors.held", 1, tmp_path / "refused"))
     try:
         while first.poll() is None and not run.lines():
             time.sleep(0.05)
-        refused = dse("codesign", model_file, *SMALL, *WALK, "--workers", 0, "--out", run.out, "--resume")
+        refused = dse("codesign", model_file, *SMALL, *PROOF, "--workers", 0, "--out", run.out, "--resume")
         assert "another process" in fault_of(refused.code, refused.err)
+        (tmp_path / "refused").touch()
         assert first.wait(300) == 0
     finally:
         first.kill()
-    assert difference(run, sound, ()).lost == 0
-    assert run.result() == sound.result()
+    assert_lost_and_repeated_nothing(run, sound, ())
 
 
 @contextmanager

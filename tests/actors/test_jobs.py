@@ -237,7 +237,7 @@ def test_a_job_answers_as_this_process_does(head, checkout):
 @pytest.mark.usefixtures("imported")
 def test_a_stopped_job_is_continued_by_another_one(head, checkout, tmp_path):
     run = tmp_path / "run"
-    entry = ("python", "held.py", HELD, *SWEEP, "--out", run, "--workers", 1, "--address", "auto")
+    entry = ("python", "held.py", HELD, tmp_path / "never", *SWEEP, "--out", run, "--workers", 1, "--address", "auto")
     assert head.submit("stopped", "--no-wait", "--", *entry) == 0
     wait_for(lambda: len(journal_keys(run)) >= HELD, "evaluations in the journal")
     assert head.ray_job("stop", "stopped").returncode == 0

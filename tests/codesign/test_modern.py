@@ -7,9 +7,11 @@ import pytest
 
 from dse.codesign.contract import PROBLEM
 from dse.codesign.modern.search import ModernSearch
+from dse.codesign.modern.sensitivity import CHANGES, after_changes
 from dse.plan.search.enumeration import enumerate_plans
 from dse.problem import pose
 from dse.results.check import faults_of
+from dse.run.progress import never_stop
 from dse.run.run import Run
 from hardware.inputs import InputError
 from tests.codesign.tiny import tiny_options
@@ -54,7 +56,7 @@ def brute_force(problem, machines, hbm_bytes):
 )
 def test_the_optimum_is_that_of_brute_force_and_no_bound_is_above_a_best_plan(tmp_path, changes):
     problem = modern_options(tmp_path, area_budget=None, **changes).modern_problem()
-    chosen = np.random.default_rng(4).choice(len(problem.machines()), 80, replace=False)
+    chosen = np.random.default_rng(4).choice(len(problem.machines()), 40, replace=False)
     machines = problem.machines().take(np.sort(chosen))
     search = ModernSearch(problem, machines)
     candidates = search.candidates()
@@ -98,6 +100,35 @@ def test_the_answer_names_its_memory_where_more_is_faster_and_only_baselines_tha
     verdict = PROBLEM.view(result.model_copy(update={"metrics": metrics}), posed, Run().tables).verdict
     assert "samples/s at 4.096 MB, the smallest HBM within 1 % of the best (" in verdict
     assert "at 1 GB), proven optimal at that size: " in verdict
+
+
+def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer(tmp_path):
+    problem = modern_options(tmp_path, area_budget=None, accelerators=4, global_batch=8, hbm_gb="1").modern_problem()
+    chosen = np.random.default_rng(2).choice(len(problem.machines()), 24, replace=False)
+    machines = problem.machines().take(np.sort(chosen))
+    after = after_changes(problem, machines, 7, never_stop)
+    assert {*after} == {*CHANGES}
+    for label, change in CHANGES.items():
+        changed, there = change(problem, machines)
+        steps = brute_force(changed, there, changed.hbm_bytes[0])
+        assert changed.global_batch / after[label]["throughput_per_s"] == pytest.approx(steps.min(), rel=1e-12)
+        assert after[label]["regret"] == pytest.approx(1 - steps.min() / steps[7], rel=1e-9)
+        before = brute_force(problem, machines, problem.hbm_bytes[0]) / problem.global_batch
+        assert np.all(steps / changed.global_batch <= before * (1 + 1e-12))
+    assert len({each["throughput_per_s"] for each in after.values()}) > 2
+
+
+def test_a_sensitivity_analysis_is_checked(tmp_path):
+    options = modern_options(tmp_path, area_budget="3.386", global_batch=16, hbm_gb="1", sensitivity=True)
+    posed = pose(PROBLEM, options)
+    result = PROBLEM.answer(posed, Run())
+    assert faults_of(result, posed) == []
+    tables = PROBLEM.view(result, posed, Run().tables).tables
+    assert any(table.title == "What would change the answer" for table in tables)
+    rows = result.metrics["sensitivity"]
+    forged = rows | {"links twice as fast": rows["links twice as fast"] | {"regret": 0.5}}
+    other = result.model_copy(update={"metrics": result.metrics | {"sensitivity": forged}})
+    assert any("regret" in fault for fault in faults_of(other, posed))
 
 
 def test_a_fixed_accelerator_has_its_own_best_plan(tmp_path):

@@ -162,6 +162,21 @@ def test_finished_evaluations_are_not_repeated(tmp_path):
     assert pareto_front(SearchContext(problem, machines, InProcessExecutor(), Refuse(store))) == first
 
 
+def test_every_evaluation_is_progress(tmp_path):
+    problem, machines = posed(tmp_path, count=60)
+    store, reports = {}, []
+
+    def report(phase, done, total):
+        if "effort" in phase:
+            reports.append((phase, done, total))
+
+    pareto_front(SearchContext(problem, machines, InProcessExecutor(), store, report))
+    by_phase = {phase: [done for name, done, _ in reports if name == phase] for phase, _, _ in reports}
+    assert all(counts == sorted(set(counts)) for counts in by_phase.values())
+    assert sum(counts[-1] for counts in by_phase.values()) == len(store)
+    assert all(0 < done <= total for _, done, total in reports)
+
+
 def test_a_stopped_search_claims_no_proof(tmp_path):
     problem, machines = posed(tmp_path, count=60)
     asked = []

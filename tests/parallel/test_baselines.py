@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+import dse
 from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.text import parse_hlo
 from dse.parallel.baselines import baselines, unlimited
@@ -13,7 +14,7 @@ from dse.parallel.mesh import WHOLE
 from dse.parallel.plan import picoseconds_of, sent_by
 from dse.parallel.prices import Prices
 from dse.parallel.solve import solve
-from tests.parallel.problems import MLP, dump, mlp, problem
+from tests.parallel.problems import DUMPS, MLP, dump, mlp, problem
 
 
 def sent(problem, prices, plan):
@@ -104,3 +105,10 @@ def test_an_axis_of_one_device_changes_nothing(mesh, place):
         found, more = (solve(*each, method) for each in zip((alone, posed), prices, strict=True))
         assert more.value == found.value
         assert {layout[place] for layout in more.plan.arguments} == {WHOLE}
+
+
+def test_a_baseline_that_was_altered_after_the_answer_is_refused():
+    answer = dse.parallel(str(DUMPS / "vgg-tiny.hlo"), mesh="4")
+    assert answer.check() == []
+    answer.result.metrics["baselines"]["FSDP"]["step_s"] *= 3
+    assert any("baselines" in fault for fault in answer.check())

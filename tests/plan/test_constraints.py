@@ -22,12 +22,12 @@ MODELS = {
 }
 
 
-def every_plan(posed):
-    """All plans whatever of a few devices, of which the checker says which are legal."""
+def every_plan(posed, zeros):
+    """All plans whatever of a few devices and of some ZeRO stages, of which the checker says which are legal."""
     widths, sizes = range(1, 5), range(1, posed.global_batch + 1)
     meshes = [mesh for mesh in product(widths, repeat=4) if mesh[0] * mesh[1] * mesh[2] * mesh[3] <= posed.devices]
     for (tensor, context, data, depth), cut, expert in product(meshes, (False, True), widths):
-        for chunks, zero, size, mode in product((1, 2, 4), range(4), sizes, ("none", "selective", "full", "full/2")):
+        for chunks, zero, size, mode in product((1, 2, 4), zeros, sizes, ("none", "selective", "full", "full/2")):
             plan = TrainingPlan(tensor, cut, context, expert, data, depth, chunks, "1f1b", zero, size, mode, "bf16")
             for each in _with_ends(posed, plan):
                 if not illegal(posed, each):
@@ -42,10 +42,12 @@ def _with_ends(posed, plan):
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", CONSTRAINTS)
 def test_no_plan_whatever_beats_the_best_without_a_constraint(model, name):
-    posed = problem(model, devices=4, batch=6, sequence=512)
+    # Layers of the ends make sixteen plans of each: those of one ZeRO stage are enough.
+    fixed = {"zero": 1} if name == EQUAL_STAGES else {}
+    posed = problem(model, devices=4, batch=6, sequence=512, **fixed)
     free = relaxed(posed, name)
     found = enumerate_plans(free)
-    steps = [plan_costs(free, plan).step_s for plan in every_plan(free)]
+    steps = [plan_costs(free, plan).step_s for plan in every_plan(free, zeros=fixed.values() or range(4))]
     assert found.best.step_s == pytest.approx(min(steps), rel=1e-12)
     assert violations(free, found.best.plan, found.best.step_s) == []
     assert len(steps) > enumerate_plans(posed).count

@@ -232,6 +232,25 @@ def test_compute_hides_no_more_communication_of_a_layer_than_it_takes():
     assert saved <= compute * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_replicas_use_links_of_a_level_that_no_other_axis_uses_at_the_time(recompute):
+    """In one node a pass hides no more seconds of all axes than it computes; over two levels it may hide both."""
+    slow = with_facts(link=0.02)
+    mesh = {"tensor": 4, "sequence_parallel": True, "zero": 3, "recompute": recompute}
+    near = problem("llama3-8b", devices=8, batch=2, software=slow)
+    far = problem("llama3-8b", devices=16, batch=4, software=slow)
+    inside, outside = plan(**mesh, data=2), plan(**mesh, data=4)
+    words = {word: dict.fromkeys(OVERLAPS, word) for word in ("no", "yes")}
+    compute = ("linear", "attention", "vector", "recompute")
+    others = ("tensor", "sharding", "data")
+    for posed, each, is_shared in ((near, inside, True), (far, outside, False)):
+        shown, hidden = (plan_costs(posed, replace(each, **words[word])).time_s for word in ("no", "yes"))
+        saved = sum(shown[name] - hidden[name] for name in others)
+        made = sum(hidden[name] for name in compute)
+        # Recomputed layers have the collectives of their forward passes in their own time, where nothing hides them.
+        assert (saved <= made * (1 + 1e-12)) is is_shared
+
+
 @pytest.mark.parametrize("key", HIDDEN)
 def test_an_overlap_hides_communication_of_its_kind_alone(key):
     values, part = HIDDEN[key]

@@ -142,3 +142,35 @@ def test_the_study_is_the_papers_as_it_stands(monkeypatch):
         own = [trial for trial in small if trial.method == method]
         assert len(own) == len({trial.graph for trial in own}) * 5 == 80
         assert {trial.samples for trial in own} == {2_000}
+
+
+def test_a_folder_without_a_study_or_with_another_one_is_refused(tmp_path, monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["learning_paper", "--journal", str(tmp_path / "study"), *arguments])
+        learning_paper.main()
+
+    with pytest.raises(SystemExit) as ended:
+        run("--show")
+    assert ended.value.code == 2
+    assert not (tmp_path / "study").exists()
+    monkeypatch.setattr(Study, "make", lambda *_: [])
+    monkeypatch.setattr(learning_paper, "show", lambda *_: None)
+    run()
+    run("--show")
+    with pytest.raises(SystemExit) as ended:
+        run("--seeds", "3")
+    assert ended.value.code == 2
+    assert "the directory holds a run of other arguments" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_missing_seconds_follow_from_the_sizes_of_finished_graphs(monkeypatch):
+    sizes = {"a": 10, "b": 30, "c": 100}
+    monkeypatch.setattr(learning_paper, "operators", sizes.get)
+    units = [Trial(graph, "analytical", "paper rl", seed, 10) for graph in sizes for seed in (0, 1)]
+    assert learning_paper.missing_s(units, {}) is None
+    values = {units[0]: {"cpu_s": 3.0}}
+    assert learning_paper.missing_s(units, values) == pytest.approx(5 * 3.0)
+    # 2 s and 0.1 s an operator.
+    values |= {units[2]: {"cpu_s": 5.0}}
+    assert learning_paper.missing_s(units, values) == pytest.approx(3.0 + 5.0 + 2 * 12.0)
+    assert learning_paper.missing_s(units, {unit: {"cpu_s": 1.0} for unit in units}) == 0

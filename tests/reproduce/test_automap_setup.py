@@ -2,9 +2,10 @@
 
 import pytest
 
+from dse.reproduce.automap.claims import claims
 from dse.reproduce.automap.convergence import Learned, operator_curve, pipeline_curve, smoothed
 from dse.reproduce.automap.parts import paper
-from dse.reproduce.automap.setup_tables import claims, machines, models
+from dse.reproduce.automap.setup_tables import machines, models
 from dse.reproduce.automap.study import Machine, Study
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
@@ -34,7 +35,23 @@ def test_the_last_layers_of_vgg_have_most_parameters_and_little_time(study):
     shares = {(each.model, each.quantity): each for each in claims(study).comparisons}
     assert shares["fc1, fc2, predictions", "share of the parameters"].ratio == pytest.approx(1.0, abs=0.01)
     assert 0 < shares["fc1, fc2", "share of the time"].ours < 0.05
-    assert claims(Study(("t5-6",), MACHINE, study.run)).skipped
+    assert claims(Study((), MACHINE, study.run)).skipped
+
+
+def test_claims_of_search_spaces_memory_and_cuts_stand_beside_what_steps_have(tmp_path):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        run = Run(InProcessExecutor(), journal=journal)
+        section = claims(Study((), MACHINE, run, ("t5-3b",)))
+        spaces, memory, cuts = section.tables
+        numbers = {(each.model, each.quantity): each for each in section.comparisons}
+        assert spaces.rows[0][:3] == ("t5-3b", "2^1116", "2^1454")
+        assert numbers["t5-3b", "binary logarithm of all operator plans"].ratio is None
+        # 2.853 billion parameters of four bytes, three times with Adam's moments, on 32 GB.
+        assert memory.rows[0][2:] == ("10.63 GB", "1", "1")
+        assert [row[1] for row in cuts.rows] == ["1 of 1", "2 of 2", "3 of 3"]
+        for each, row in zip(("A", "B", "C"), cuts.rows, strict=True):
+            assert numbers[f"t5-3b on {each}", "cuts between servers"].ours == int(row[2].split()[0])
+            assert 1 <= numbers[f"t5-3b on {each}", "largest computing of a stage over the mean"].ours < 1.5
 
 
 @pytest.mark.parametrize(("make", "proven"), [(operator_curve, "175"), (pipeline_curve, None)])
@@ -45,7 +62,7 @@ def test_curves_stand_beside_the_proven_optimum(study, make, proven):
         asked.append(trial)
         return {"scores": [1.0, 2.0, 3.0], "losses": [None, 0.5, 0.25], "best": 1.0, "episodes": 48}
 
-    section = make(study, Learned(curve, 0), 3)
+    section = make(study, Learned(curve, dict, 0), 3)
     assert asked[0].rounds == 3
     assert section.charts[0].series[0].y == (1.0, 1.5, 2.0)
     assert section.charts[1].series[0].y == (None, 0.5, 0.25)
@@ -53,18 +70,18 @@ def test_curves_stand_beside_the_proven_optimum(study, make, proven):
     assert len(row) == len(section.tables[0].headers)
     if proven is not None:
         assert proven in row
-    make(study, Learned(curve, 0), 3)
+    make(study, Learned(curve, dict, 0), 3)
     assert len(asked) == 1  # the journal has it
 
 
 def test_a_mesh_of_two_axes_has_no_curve_of_operators(study):
     two = Study(study.steps, Machine("a=2,b=4", "v100", "v100-ethernet"), study.run)
-    assert operator_curve(two, Learned(lambda _: {}, 0), 1).skipped
+    assert operator_curve(two, Learned(dict, dict, 0), 1).skipped
 
 
 def test_curves_are_missing_where_nothing_trains():
     assert paper().parts["figure16"].missing
-    assert paper(Learned(lambda _: {}, 0)).parts["figure17"].missing is None
+    assert paper(Learned(dict, dict, 0)).parts["figure17"].missing is None
 
 
 def test_scores_are_means_of_five_rounds():

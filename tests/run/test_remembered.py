@@ -1,6 +1,6 @@
 """Answers that are remembered: the last few, and none that was cut short."""
 
-from dse.run.remembered import Remembered
+from dse.run.remembered import Remembered, Same
 
 
 def test_the_last_answers_are_given_again_and_no_part_of_one():
@@ -20,3 +20,23 @@ def test_the_last_answers_are_given_again_and_no_part_of_one():
     assert asked == [1, 2, 3, 2, -1, -1]
     remembered.clear()
     assert len(remembered) == 0
+
+
+def test_one_object_is_a_key_and_its_equals_are_others():
+    one, equal = [1], [1]
+    remembered = Remembered(4)
+    assert remembered.get((Same(one), 0), lambda: "one") == "one"
+    assert remembered.get((Same(one), 0), lambda: "again") == "one"
+    assert remembered.get((Same(equal), 0), lambda: "equal") == "equal"
+    assert Same(one) != one
+
+
+def test_nobody_can_alter_what_others_are_given():
+    remembered = Remembered(4, is_mutable=True)
+    made = {"step": [1.0]}
+    for _ in range(2):
+        given = remembered.get("plan", lambda: made)
+        assert given == {"step": [1.0]}
+        given["step"][0] *= 3
+    made["step"][0] = 1.0
+    assert remembered.get("plan", lambda: made) == {"step": [1.0]}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dse.schedule.formats import read_problem
-from dse.schedule.search.layer import solve_many
+from dse.schedule.search.layer import Layer, _times, solve_many
 from dse.schedule.search.reduce import interchangeable_chains
 from dse.schedule.search.unit_problem import unit_problem
 from dse.schedule.solve import solve
@@ -64,3 +64,25 @@ def test_backward_columns_are_mostly_proven():
     makespan, bound = solve_many(*columns_of(columns))
     assert np.all(bound <= makespan)
     assert np.mean(bound == makespan) >= 0.9
+
+
+def test_remembered_segments_are_told_apart_by_all_that_was_asked():
+    posed = heads_layer(3, 2, 4)
+    layer = Layer([each.kind for each in posed.operators], posed.edges)
+    single, all_cores = (
+        np.array([getattr(each, name) for each in posed.operators]) for name in ("single_s", "all_cores_s")
+    )
+    asked = [
+        (single, all_cores, 2, 4),
+        (single, all_cores, 2, 2),
+        (single, all_cores, 1, 4),
+        (2 * single, all_cores, 2, 4),
+        (single, 0.5 * all_cores, 2, 4),
+        (single.astype(np.float32), all_cores, 2, 4),
+    ]
+    remembered = [layer.makespan(*each) for each in asked]
+    for each, times in zip(asked, remembered, strict=True):
+        _times.cache_clear()
+        assert layer.makespan(*each) == times
+    assert len({times[0] for times in remembered[:5]}) == 5
+    assert remembered[5][0] == pytest.approx(remembered[0][0], rel=1e-5)

@@ -8,10 +8,10 @@ import numpy as np
 
 from dse.codesign.formats import architecture_solution
 from dse.codesign.modern.problem import ModernOptimum, ModernProblem, ModernSpace
-from dse.codesign.modern.search import Candidates, ModernOutcome, ModernSearch, SizeSearch
+from dse.codesign.modern.search import Candidates, ModernOutcome, ModernSearch, SizeSearch, chosen_optimum
+from dse.codesign.modern.sensitivity import after_changes
 from dse.codesign.notes import network_notes
 from dse.codesign.options import CodesignOptions
-from dse.codesign.search.choice import chosen_size
 from dse.plan.answer import nothing_legal
 from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
@@ -57,7 +57,8 @@ def _is_whole(found: ModernAnswer | str) -> bool:
 
 
 _SEARCHED: Remembered[ModernAnswer | str] = Remembered(4, _is_whole)
-_BASELINES: Remembered[list[dict[str, Any]]] = Remembered(4)
+_BASELINES: Remembered[list[dict[str, Any]]] = Remembered(4, is_mutable=True)
+_SENSITIVITIES: Remembered[dict[str, dict[str, Any]]] = Remembered(4, is_mutable=True)
 """Of the last posed problems, by their digests."""
 
 
@@ -82,14 +83,7 @@ def _search(posed: ModernPosed, run: Run) -> ModernAnswer | str:
     if not candidates.plans.count:
         raise nothing_legal(problem.plan_problem(machines.one(0), max(problem.hbm_bytes)))
     outcome = searching.outcome(candidates)
-    return ModernAnswer(candidates, outcome, _chosen(problem, outcome))
-
-
-def _chosen(problem: ModernProblem, outcome: ModernOutcome) -> SizeSearch | None:
-    """At the smallest HBM size within one per cent of the best; None where no size has a plan."""
-    known = [outcome.sizes.get(size) for size in problem.hbm_bytes]
-    optima = [0.0 if each is None or each.best is None else 1.0 / each.best.step_s for each in known]
-    return known[chosen_size(optima)] if any(optima) else None
+    return ModernAnswer(candidates, outcome, chosen_optimum(problem, outcome))
 
 
 def solve(posed: ModernPosed, run: Run) -> Result:
@@ -114,16 +108,16 @@ def solve(posed: ModernPosed, run: Run) -> Result:
         )
     solution = solution_of(posed, found.best, found.at_size.hbm_bytes)
     costs = _checked_costs(posed, found.best, found.at_size.hbm_bytes)
-    reason, baselines = outcome.stopped, []
+    reason, beside = outcome.stopped, {}
     if reason is None:
         try:
-            baselines = baseline_answers(posed, run.stop)
+            beside = metrics_beside(posed, found.best.architecture, run.stop)
         except StoppedError as stopped:
             reason = str(stopped)
     value = problem.global_batch / costs.step_s
     metrics = answer_metrics(posed, solution, costs, found.candidates.plans.count, reason)
     if reason is None:
-        metrics |= search_metrics(posed, outcome) | {"baselines": baselines}
+        metrics |= search_metrics(posed, outcome) | beside
     return result_of(
         "codesign",
         posed,
@@ -232,6 +226,21 @@ def search_metrics(posed: ModernPosed, outcome: ModernOutcome) -> dict[str, Any]
     }
 
 
+def metrics_beside(posed: ModernPosed, architecture: int, stop: StopSignal = never_stop) -> dict[str, Any]:
+    """The baselines, and with ``--sensitivity`` what changes would bring; ``architecture`` is that of the answer.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+    """
+    beside: dict[str, Any] = {"baselines": baseline_answers(posed, stop)}
+    if posed.options.sensitivity:
+        space = posed.problem
+        beside["sensitivity"] = _SENSITIVITIES.get(
+            (posed.digest, architecture), lambda: after_changes(space.problem, space.machines, architecture, stop)
+        )
+    return beside
+
+
 def baseline_answers(posed: ModernPosed, stop: StopSignal = never_stop) -> list[dict[str, Any]]:
     """The same search over the paper's plans, where any has what is fixed; the best plan of the reference accelerator.
 
@@ -278,7 +287,7 @@ def _whole(problem: ModernProblem, machines: Machines, candidates: Candidates, s
 
 
 def _row(name: str, problem: ModernProblem, machines: Machines, outcome: ModernOutcome) -> dict[str, Any]:
-    at_size = _chosen(problem, outcome)
+    at_size = chosen_optimum(problem, outcome)
     best = None if at_size is None else at_size.best
     if at_size is None or best is None:
         return {"name": name, "throughput_per_s": None, "hbm_gb": None, "architecture": None, "plan": None}

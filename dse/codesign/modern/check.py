@@ -16,8 +16,8 @@ from dse.codesign.modern.answer import (
     ModernAnswer,
     ModernPosed,
     answer_metrics,
-    baseline_answers,
     infeasibility,
+    metrics_beside,
     search,
     search_metrics,
 )
@@ -56,7 +56,9 @@ def faults(result: Result, posed: ModernPosed) -> list[str]:
     expected = answer_metrics(posed, result.solution, costs, count, stopped)
     if stopped is not None:
         return [*_stopped_faults(result, again, problem, hbm_bytes), *differences("metrics", result.metrics, expected)]
-    expected |= search_metrics(posed, again.outcome) | {"baselines": baseline_answers(posed)}
+    stated = again.at_size.best if again.at_size is not None else None
+    expected |= search_metrics(posed, again.outcome)
+    expected |= metrics_beside(posed, stated.architecture if stated is not None else 0)
     if result.status != "optimal":
         return [f"status must be optimal, but got {result.status}: the search was not stopped"]
     fastest = enumerated(asked).best

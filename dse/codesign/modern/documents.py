@@ -61,6 +61,16 @@ class BaselineAnswer(_Document):
     plan: PlanDocument | None
 
 
+class AfterChange(_Document):
+    """The optimum after a change, and how much slower the answer's architecture is then; null where nothing fits."""
+
+    throughput_per_s: _Amount | None
+    hbm_gb: _Amount | None
+    architecture: Architecture | None
+    plan: PlanDocument | None
+    regret: Annotated[float, Field(ge=0, le=1)] | None
+
+
 class ModernMetrics(_Document):
     """``metrics``; what follows ``stopped`` belongs to searches that were not stopped."""
 
@@ -75,3 +85,4 @@ class ModernMetrics(_Document):
     architectures_pruned: _Count = _ABSENT
     optimum_by_hbm: dict[str, BestAtSize] = _ABSENT
     baselines: list[BaselineAnswer] = _ABSENT
+    sensitivity: dict[str, AfterChange] = _ABSENT

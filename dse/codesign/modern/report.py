@@ -28,6 +28,7 @@ def view(space: ModernSpace, result: Result) -> View:
     tables = [
         Table(("", ""), _answer_rows(space, result), "answer"),
         *_beside(result),
+        *_sensitivity(result),
         time_table(figures["time_s"], figures["step_s"]),
         memory_table(figures["memory_bytes"]),
     ]
@@ -108,6 +109,17 @@ def _beside(result: Result) -> list[Table]:
     ]
     head = ("", "samples/s", "of this answer", "accelerator and plan", "HBM")
     return [Table(head, rows, "For comparison", narrow=(0, 1, 2, 4))]
+
+
+def _sensitivity(result: Result) -> list[Table]:
+    """What changes would bring."""
+    value = result.objective.value or 0.0
+    rows: list[Row] = [
+        (label, *_optimum_cells(each, value), "" if each["regret"] is None else percent(each["regret"]))
+        for label, each in result.metrics.get("sensitivity", {}).items()
+    ]
+    head = ("", "samples/s", "of this answer", "accelerator and plan", "this accelerator is slower by")
+    return [Table(head, rows, "What would change the answer", narrow=(0, 1, 2, 4))] if rows else []
 
 
 def _optimum_cells(each: Mapping[str, Any], value: float) -> tuple[str, str, str]:

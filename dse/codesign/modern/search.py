@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.codesign.modern.problem import ModernOptimum, ModernProblem
-from dse.codesign.search.choice import TIE
+from dse.codesign.search.choice import TIE, chosen_size
 from dse.plan.evaluate import step_seconds, steps_and_memory
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.problem import PlanProblem
@@ -96,6 +96,13 @@ class ModernOutcome:
     plans: int
     sizes: dict[int, SizeSearch]
     stopped: str | None = None
+
+
+def chosen_optimum(problem: ModernProblem, outcome: ModernOutcome) -> SizeSearch | None:
+    """At the smallest HBM size within one per cent of the best; None where no size has a plan."""
+    known = [outcome.sizes.get(size) for size in problem.hbm_bytes]
+    optima = [0.0 if each is None or each.best is None else 1.0 / each.best.step_s for each in known]
+    return known[chosen_size(optima)] if any(optima) else None
 
 
 class ModernSearch:

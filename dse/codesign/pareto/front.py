@@ -161,6 +161,7 @@ class _Front:
         self._power_w = np.full(count, np.inf)
         self._exact = np.zeros(count, dtype=np.bool_)
         self._level = np.full(count, -1)
+        self._made = [0] * len(NODES)
         self._plans: dict[int, tuple[TrainingPlan, ...]] = {}
         self._confined = np.zeros(count, dtype=np.bool_)
         self._base_w = static_w(machines, hbm_bytes, energy) * (1 - _ROUNDING)
@@ -263,8 +264,14 @@ class _Front:
             for job in jobs
             for start in range(0, len(missing[job]), size)
         ]
-        context = self._context
-        context.evaluate(self._evaluators, tasks)
+        context, total = self._context, self._made[level] + sum(map(len, missing))
+
+        def counted(evaluations: int) -> None:
+            self._made[level] += evaluations
+            # A round at a deeper level can take many minutes, in which nothing is settled.
+            context.progress(f"Pareto front: evaluations, effort {level + 1} of {len(NODES)}", self._made[level], total)
+
+        context.evaluate(self._evaluators, tasks, counted)
         for index in indices.tolist():
             tasks = [JobTask(job, Evaluate(index, nodes)) for job in jobs]
             if any(task in context.failures for task in tasks):

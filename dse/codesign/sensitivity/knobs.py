@@ -81,7 +81,7 @@ class HbmBandwidth(Knob):
         """The same machines with another bandwidth."""
         bytes_per_s = self.value(problem) * factor
         rules = problem.fixed.machines.rules if problem.fixed is not None else problem.cost_model.hardware
-        return replace(machines, hbm_bytes_per_s=bytes_per_s, rules=_scaled(rules, factor))
+        return replace(machines, hbm_bytes_per_s=bytes_per_s, rules=with_hbm_bandwidth(rules, factor))
 
 
 class HbmSize(Knob):
@@ -110,7 +110,9 @@ class NetworkBandwidth(Knob):
 
     def turned(self, problem: CodesignProblem, factor: float) -> CodesignProblem:
         """Every job on another network."""
-        return replace(problem, jobs=tuple(replace(job, network=_faster(job.network, factor)) for job in problem.jobs))
+        return replace(
+            problem, jobs=tuple(replace(job, network=faster_links(job.network, factor)) for job in problem.jobs)
+        )
 
     def never_lowers(self, problem: CodesignProblem) -> bool:
         """Where interfaces take area, faster ones take more."""
@@ -208,16 +210,18 @@ KNOBS: dict[str, Knob] = {
 """Every knob by its key, in the order in which they are shown."""
 
 
-def _faster(network: Network, factor: float) -> Network:
-    inner = None if network.inner is None else _faster(network.inner, factor)
+def faster_links(network: Network, factor: float) -> Network:
+    """The network with ``factor`` times the bandwidth at every level; latencies stay."""
+    inner = None if network.inner is None else faster_links(network.inner, factor)
     return replace(network, bytes_per_s=network.bytes_per_s * factor, inner=inner)
 
 
-def _scaled(rules: HardwareRules, factor: float) -> HardwareRules:
+def with_hbm_bandwidth(rules: HardwareRules, factor: float) -> HardwareRules:
+    """The rules with ``factor`` times the bandwidth of memory."""
     quantity = rules.hbm_bytes_per_s
     scaled = quantity.model_copy(update={"value": quantity.value * factor})
     return rules.model_copy(update={"hbm_bytes_per_s": scaled})
 
 
 def _with_bandwidth(model: CostModel, factor: float) -> CostModel:
-    return model.model_copy(update={"hardware": _scaled(model.hardware, factor)})
+    return model.model_copy(update={"hardware": with_hbm_bandwidth(model.hardware, factor)})

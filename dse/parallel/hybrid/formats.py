@@ -25,7 +25,8 @@ class HybridSolution(_Document):
     Attributes:
         microbatches: of a batch.
         cuts, device_cuts: as of a pipeline (:class:`~dse.parallel.pipeline.formats.PipelineSolution`).
-        replicas: of each stage; as many as its devices where these do equal shares.
+        replicas: of each stage; as many as its devices where these do equal shares. Of the only stage of one
+            microbatch the devices along the outer axis of its mesh.
         shardings: of each stage the plan over the devices of a replica, as of a sharded step; None of equal shares.
     """
 

@@ -1,9 +1,9 @@
 """Hybrid plans with a bound: chains of stages of which at first only a bound is known, solved where they matter.
 
 A stage takes at least its work and the all-reduce of its trained tensors, split over a replica. The shortest chain of
-such stages is a bound on all plans. For the devices and replicas of its stages, what pieces take at least
-(:mod:`dse.parallel.hybrid.pieces`) is worked out next, and so on, until the shortest chain has no others. Then its
-stages are solved as sharding problems of their own, which lifts their bounds and gives plans of them, until the
+such stages is a bound on all plans. For the numbers of devices of its stages, what pieces take at least on replicas of
+any size (:mod:`dse.parallel.hybrid.pieces`) is worked out next, and so on, until the shortest chain has no others. Then
+its stages are solved as sharding problems of their own, which lifts their bounds and gives plans of them, until the
 shortest chain of plans is proven, no stage of the bound's chain is left to be solved, or :data:`ROUNDS` have passed.
 Stages of equal shares are known exactly from the start.
 
@@ -148,7 +148,8 @@ class _Search:
                 self._solve_one_stage()
                 continue
             sharded = [(key, link.point) for link in lowest.links if (key := _key_of(link)) is not None]
-            unknown = {(key.width, key.mesh) for key, _ in sharded} - self._with_pieces
+            widths = {key.width for key, _ in sharded}
+            unknown = {(width, mesh) for width in widths for mesh in self.problem.meshes(width)[1:]} - self._with_pieces
             if unknown:
                 self._with_pieces |= unknown
                 continue

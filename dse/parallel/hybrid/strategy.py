@@ -11,7 +11,7 @@ from dse.parallel.hybrid.cuts import candidate_cuts
 from dse.parallel.hybrid.formats import metrics, solution_document, stage_of, stated_of, stated_sharding
 from dse.parallel.hybrid.memory import least_memory_bytes
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
-from dse.parallel.hybrid.search import solve_several
+from dse.parallel.hybrid.search import HybridAnswer, solve_several
 from dse.parallel.hybrid.stage_step import Stages
 from dse.parallel.hybrid.step_times import faults as plan_faults
 from dse.parallel.hybrid.step_times import step_time
@@ -28,12 +28,17 @@ from dse.report.units import counted, memory_text, needed_memory_text
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, result_of
+from dse.run.remembered import Remembered
 from dse.run.run import Run
 from dse.sharding.hlo.table import step_factors
 from hardware.inputs import fail
 from hardware.specs import accelerator
 
 _COMMAND = "dse parallel"
+
+_PROVEN: Remembered[HybridAnswer] = Remembered(4)
+_LACKING: Remembered[Infeasibility] = Remembered(4, is_mutable=True)
+"""Of the last questions that were checked."""
 
 MAX_CUTS = 32
 """Where stages may begin."""
@@ -184,7 +189,7 @@ def faults(result: Result, question: HybridQuestion) -> list[str]:
     violations += differences("metrics", result.metrics, metrics(problem, question.source, plan, of))
     if violations:
         return violations
-    proof = solve_several(question.problems, result.seed)
+    proof = _proven(question, result.seed)
     if result.bound is not None and result.bound > proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
         return [f"bound {result.bound} is more than can be proven"]
     return []
@@ -194,11 +199,16 @@ def _faults_without_plan(result: Result, question: HybridQuestion) -> list[str]:
     violations = differences("metrics", result.metrics, {})
     if result.status != "infeasible":
         return violations if result.status in ("unknown", "interrupted") else [*violations, "a plan must be given"]
-    proof = solve_several(question.problems, result.seed)
+    proof = _proven(question, result.seed)
     if proof.plan is not None or not math.isinf(proof.bound_s):
         return [*violations, "status infeasible: but a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-    return violations + differences("infeasibility", stated, _infeasibility(question).model_dump())
+    lacking = _LACKING.get(question, lambda: _infeasibility(question))
+    return violations + differences("infeasibility", stated, lacking.model_dump())
+
+
+def _proven(question: HybridQuestion, seed: int) -> HybridAnswer:
+    return _PROVEN.get((question, seed), lambda: solve_several(question.problems, seed))
 
 
 def _infeasibility(question: HybridQuestion) -> Infeasibility:

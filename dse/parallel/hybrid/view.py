@@ -148,7 +148,8 @@ def _page(solution: HybridSolution, metrics: HybridMetrics, stages: Table, tenso
 _ABOUT_STAGES = (
     "Forward, backward and send are times of a microbatch. Closing joins gradients, as far as the passes have not, and "
     "updates trained tensors, once a batch. Devices R × T are R replicas, each doing an equal share of every "
-    "microbatch, sharded over T neighbours; otherwise each device does an equal share."
+    "microbatch, sharded over T neighbours, or, of one stage with one microbatch, the mesh over whose two axes the step "
+    "is sharded; otherwise each device does an equal share."
 )
 
 

@@ -21,7 +21,7 @@ from dse.parallel.pipeline.memory import least_memory_bytes
 from dse.parallel.pipeline.methods import METHODS, PipelineMethod
 from dse.parallel.pipeline.pipedream import pipedream_text
 from dse.parallel.pipeline.piper import piper_text
-from dse.parallel.pipeline.problem import RADIUS, DeviceCutting, PipelineProblem, Profile, StateName
+from dse.parallel.pipeline.problem import RADIUS, DeviceCutting, PipelinePlan, PipelineProblem, Profile, StateName
 from dse.parallel.pipeline.profiled_graph import graph_of_source, source_of_graph
 from dse.parallel.pipeline.profiling import StepProfile, first_results, profile_of
 from dse.parallel.pipeline.question import PipelineQuestion, Source
@@ -33,6 +33,7 @@ from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, digest, result_of
 from dse.run.directory import write_bytes
+from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
 from dse.sharding.hlo.table import step_factors
 from hardware.inputs import fail, nearest, validate
@@ -43,6 +44,10 @@ from hardware.specs import accelerator
 PipelinePosed = Posed[ParallelOptions, Any]
 
 _COMMAND = "dse parallel"
+
+_PROVEN: Remembered[Answer] = Remembered(8)
+_LACKING: Remembered[Infeasibility] = Remembered(4, is_mutable=True)
+"""Of the last questions that were checked."""
 
 
 def posed(options: ParallelOptions) -> PipelinePosed:
@@ -193,10 +198,11 @@ def faults(result: Result, question: PipelineQuestion) -> list[str]:
         unasked = differences("metrics", result.metrics, {})
         if result.status != "infeasible":
             return unasked if result.status in ("unknown", "interrupted") else [*unasked, "a plan must be given"]
-        if solve(problem, context.device_cuts()).plan is not None:
+        if _proven(question, None).plan is not None:
             return [*unasked, "status infeasible: but a plan fits"]
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-        return unasked + differences("infeasibility", stated, _infeasibility(question).model_dump())
+        lacking = _LACKING.get(Same(question), lambda: _infeasibility(question))
+        return unasked + differences("infeasibility", stated, lacking.model_dump())
     validate(PipelineMetrics, result.metrics, "result: metrics")
     plan = plan_of(question, result.solution, "result")
     if broken := plan_faults(problem, plan):
@@ -209,10 +215,16 @@ def faults(result: Result, question: PipelineQuestion) -> list[str]:
     claimed = result.objective.value
     if claimed is None or not math.isclose(claimed, value, rel_tol=PROOF_TOLERANCE):
         found.append(f"objective.value must be {value}, but got {claimed}")
-    proof = solve(problem, context.device_cuts(), start=plan)
+    proof = _proven(question, plan)
     if result.bound is not None and result.bound > proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
         found.append(f"bound {result.bound} is more than can be proven")
     return found + differences("metrics", result.metrics, metrics(question, plan))
+
+
+def _proven(question: PipelineQuestion, start: PipelinePlan | None) -> Answer:
+    return _PROVEN.get(
+        (Same(question), start), lambda: solve(question.problem, question.context().device_cuts(), start=start)
+    )
 
 
 def _infeasibility(question: PipelineQuestion) -> Infeasibility:

@@ -60,10 +60,14 @@ class Learned:
 
     Attributes:
         curve: of a trial, in JSON types as :class:`Curve` has them.
+        contest: of a :class:`~dse.reproduce.automap.contest.ContestTrial` an
+            :class:`~dse.reproduce.automap.contest.Entry` of each method, by name, in JSON types; of an operator trial
+            also of ``exact``.
         identity: what decides it, as JSON types.
     """
 
     curve: Callable[[CurveTrial], dict[str, Any]]
+    contest: Callable[[Any], dict[str, Any]]
     identity: Any
 
 

@@ -7,11 +7,15 @@ from typing import Annotated, ClassVar
 
 from dse.parallel.mesh import mesh_of
 from dse.reproduce.automap import SUMMARY
+from dse.reproduce.automap.claims import TITLE as CLAIMS_TITLE
+from dse.reproduce.automap.claims import claims
+from dse.reproduce.automap.contest import TITLE as CONTEST_TITLE
+from dse.reproduce.automap.contest import contest
 from dse.reproduce.automap.convergence import CURVE_TITLES, Learned, operator_curve, pipeline_curve
 from dse.reproduce.automap.models import BUILT_IN, DUMPED, PIPELINED, family_of, step_of, text_of_step
 from dse.reproduce.automap.pipeline_tables import PIPELINE_TITLES, all_reduces, computing, inference, training
 from dse.reproduce.automap.published import read_published
-from dse.reproduce.automap.setup_tables import SETUP_TITLES, claims, machines, models
+from dse.reproduce.automap.setup_tables import SETUP_TITLES, machines, models
 from dse.reproduce.automap.study import Machine, Study
 from dse.reproduce.automap.tables import TITLES, counts, data_parallel, plans
 from dse.reproduce.paper import Paper, Part, Posed
@@ -33,6 +37,11 @@ _PIPELINE_S = {"table7": 40.0, "table8": 6.0, "figure11": 1.0, "figure12": 1.0}
 _ROUND_S = {"figure16": 2.0, "figure17": 1.0}
 """Seconds of a round of training, about."""
 
+_CONTEST_S = 0.2
+"""Seconds of a round of one training and of all that stands beside it, about."""
+
+CONTEST = "contest"
+
 NEEDS_LEARNING = "needs training, and the extra `learn` is not installed"
 
 _RULES = {"table3": 5, "table4": 5, "table5": 3, "table6": 2}
@@ -46,7 +55,8 @@ class AutomapOptions(Options):
     Attributes:
         models: steps, separated by commas: built-in ones, or files of HLO text; None: all that are built in.
         mesh, accelerator, network: as of ``dse parallel``; by default one server of the paper.
-        rounds: of episodes that the networks of Figures 16 and 17 are trained with.
+        rounds: of episodes that networks are trained with.
+        seeds: of each training beside search without learning.
     """
 
     COMMAND: ClassVar[str] = "reproduce automap"
@@ -62,7 +72,10 @@ class AutomapOptions(Options):
     mesh: Annotated[str, Option("Devices, or axes from the outermost in: servers=4,model=8.", metavar="MESH")] = "8"
     accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "v100"
     network: Annotated[str, Option("Between devices.", metavar="SPEC")] = "v100-ethernet"
-    rounds: Annotated[int, Option("Of episodes, in the training of Figures 16 and 17.", metavar="N", min=1)] = 40
+    rounds: Annotated[
+        int, Option("Of episodes, in the training of Figures 16 and 17 and of part contest.", metavar="N", min=1)
+    ] = 40
+    seeds: Annotated[int, Option("Of each training of part contest.", metavar="N", min=1, max=100)] = 5
 
 
 @dataclass(frozen=True)
@@ -71,12 +84,13 @@ class Context:
 
     Attributes:
         study: of plans.
-        rounds: of training.
+        rounds, seeds: of training.
         learned: what trains; None without the extra.
     """
 
     study: Study
     rounds: int
+    seeds: int
     learned: Learned | None
 
 
@@ -92,21 +106,23 @@ def _posed(options: AutomapOptions, parts: tuple[str, ...], learned: Learned | N
     seconds = sum(len(step_of(step).operations) for step in steps) / OPERATIONS_PER_S
     where = f"{options.mesh} × {chosen.name} on {joined.name}"
     return Posed(
-        settings={"models": list(named), **machine._asdict(), "rounds": options.rounds},
+        settings={"models": list(named), **machine._asdict(), "rounds": options.rounds, "seeds": options.seeds},
         budget=f"Steps: {', '.join(named)}; {where}, pipelines on servers of 8; every plan is searched to its proof.",
         identity=[
             [digest(text_of_step(step)) for step in named],
             repr(chosen),
             repr(joined),
-            learned.identity if learned is not None and set(parts) & set(CURVE_TITLES) else None,
+            learned.identity if learned is not None and set(parts) & {*CURVE_TITLES, CONTEST} else None,
         ],
         predicted_s={
             **{part: 2 * count * seconds for part, count in _RULES.items()},
             **{part: each * len(pipelined) for part, each in _PIPELINE_S.items()},
             **{part: each * options.rounds for part, each in _ROUND_S.items()},
+            CONTEST: _CONTEST_S * options.rounds * options.seeds * (3 * len(pipelined) + 2 * len(steps)),
             **dict.fromkeys(SETUP_TITLES, seconds),
+            "claims": seconds + _PIPELINE_S["table8"] * len(pipelined),
         },
-        context=lambda run: Context(Study(steps, machine, run, pipelined), options.rounds, learned),
+        context=lambda run: Context(Study(steps, machine, run, pipelined), options.rounds, options.seeds, learned),
     )
 
 
@@ -120,7 +136,7 @@ def _names(models: str) -> tuple[str, ...]:
 PARTS = {
     "table1": Part(SETUP_TITLES["table1"], models),
     "table2": Part(SETUP_TITLES["table2"], machines),
-    "claims": Part(SETUP_TITLES["claims"], claims),
+    "claims": Part(CLAIMS_TITLE, claims),
     "table3": Part(TITLES["table3"], partial(plans, part="table3", name="T5")),
     "table4": Part(TITLES["table4"], partial(plans, part="table4", name="VGG")),
     "table5": Part(TITLES["table5"], counts),
@@ -131,7 +147,7 @@ PARTS = {
     "figure12": Part(PIPELINE_TITLES["figure12"], computing),
 }
 
-QUICK = {"models": "vgg19,t5-6,bert-48", "rounds": 5}
+QUICK = {"models": "vgg19,t5-6,bert-48", "rounds": 5, "seeds": 1}
 
 CURVES = {"figure16": operator_curve, "figure17": pipeline_curve}
 
@@ -146,6 +162,7 @@ def paper(learned: Learned | None = None) -> Paper[AutomapOptions, Context]:
         AutomapOptions,
         {
             **{name: replace(part, make=partial(_of_study, part.make)) for name, part in PARTS.items()},
+            CONTEST: Part(CONTEST_TITLE, _contest, missing),
             **{name: Part(title, partial(_curve, name), missing) for name, title in CURVE_TITLES.items()},
         },
         partial(_posed, learned=learned),
@@ -155,6 +172,11 @@ def paper(learned: Learned | None = None) -> Paper[AutomapOptions, Context]:
 
 def _of_study(make: Callable[[Study], Section], context: Context) -> Section:
     return make(context.study)
+
+
+def _contest(context: Context) -> Section:
+    assert context.learned is not None, "the part is missing without it"
+    return contest(context.study, context.learned, context.rounds, context.seeds)
 
 
 def _curve(name: str, context: Context) -> Section:

@@ -102,6 +102,21 @@ class PublishedPipelines(StrictModel):
     inference: Inference
 
 
+class PublishedClaims(StrictModel):
+    """What the text says.
+
+    Attributes:
+        space_bits: binary logarithm of the number of operator plans, by model.
+        least_devices: that the variables of a model need at least.
+        cut_between_servers: models whose pipelines are all cut between servers.
+    """
+
+    source: Source
+    space_bits: dict[str, PositiveInteger]
+    least_devices: dict[str, PositiveInteger]
+    cut_between_servers: tuple[str, ...]
+
+
 class PlanPaper(StrictModel):
     """All that is printed.
 
@@ -111,6 +126,7 @@ class PlanPaper(StrictModel):
         parameters: of Table 1.
         models: by the paper's names.
         pipelines: Tables 7 and 8.
+        claims: of the text of section 5.2.
     """
 
     schema_: Literal["dse.parallel-paper/1"] = Field(alias="schema")
@@ -122,6 +138,7 @@ class PlanPaper(StrictModel):
     parameters: dict[str, Positive]
     models: dict[str, PublishedModel]
     pipelines: PublishedPipelines
+    claims: PublishedClaims
 
     @model_validator(mode="after")
     def _uncounted_are_variables(self) -> "PlanPaper":

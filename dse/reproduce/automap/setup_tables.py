@@ -1,10 +1,9 @@
-"""Tables 1 and 2, and what the text says of the models: the steps and machines that are planned beside the paper's."""
+"""Tables 1 and 2: the steps and machines that are planned, beside the paper's."""
 
 import numpy as np
 
-from dse.report.units import share_text
-from dse.reproduce.automap.models import BUILT_IN, PIPELINED, step_of, title_of, variables_of
-from dse.reproduce.automap.pipelines import SERVER, profiled
+from dse.reproduce.automap.models import BUILT_IN, PIPELINED, step_of, title_of
+from dse.reproduce.automap.pipelines import SERVER
 from dse.reproduce.automap.published import read_published
 from dse.reproduce.automap.study import Study
 from dse.reproduce.section import Comparison, Row, Section, Table
@@ -13,7 +12,6 @@ from hardware.network_specs import network
 SETUP_TITLES = {
     "table1": "Table 1: the models and their parameters",
     "table2": "Table 2: the configurations of servers",
-    "claims": "Section 5.2.1: what the text says of VGG-19",
 }
 
 
@@ -57,30 +55,3 @@ def machines(study: Study) -> Section:
     headers = ("configuration", "servers", "devices of each", "inside (paper)", "inside", "between (paper)", "between")
     notes = (f"Ours: the sustained rates of {study.machine.network}; the paper states no rate inside a server.",)
     return Section("table2", SETUP_TITLES["table2"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
-
-
-def claims(study: Study) -> Section:
-    """The share of the fully connected layers of VGG-19 in its parameters and in its time."""
-    if "vgg19" not in study.steps:
-        reason = "none of --models is vgg19"
-        return Section("claims", SETUP_TITLES["claims"], (), (reason,), skipped=reason)
-    graph, profile, labels = profiled("vgg19", study.machine.accelerator)
-    sizes = {each.name: int(np.prod(graph.values[each.value].dims)) for each in graph.trainable}
-    time_s = profile.forward_s + profile.backward_s
-    variables = variables_of("vgg19")
-    rows, comparisons = list[Row](), list[Comparison]()
-    for layers in (("fc1", "fc2"), ("fc1", "fc2", "predictions")):
-        names = [name for layer in layers for part in ("kernel", "bias") for name in variables[f"{layer}/{part}"]]
-        parameters = sum(sizes[name] for name in names) / sum(sizes.values())
-        inside = np.array([any(part in layers for part in label.split("/")) for label in labels])
-        spent = float(time_s[inside].sum() / time_s.sum())
-        title = ", ".join(layers)
-        rows.append((title, "86 %", share_text(parameters), "5 %", share_text(spent)))
-        comparisons.append(Comparison(title, "", "share of the parameters", "", parameters, 0.86))
-        comparisons.append(Comparison(title, "", "share of the time", "", spent, 0.05))
-    notes = (
-        "“The last two FC layers occupy 86 % of the total parameters while the corresponding calculation time only "
-        "accounts for 5 %.” Ours: forward and backward pass on one device.",
-    )
-    headers = ("layers", "of the parameters (paper)", "ours", "of the time (paper)", "ours")
-    return Section("claims", SETUP_TITLES["claims"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))

@@ -6,7 +6,7 @@ latencies of each architecture are then solved segment by segment.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,8 @@ DEFAULT_LIMITS = SearchLimits()
 _MULTIPLIERS = np.array(MULTIPLIER_GRID)
 _ROUNDING = 1e-11
 
-_REMEMBERED = 4096
-"""Segments whose schedules a process remembers: at most some tens of MB."""
+_REMEMBERED, _LARGEST_REMEMBERED = 4096, 64
+"""Segments whose schedules a process remembers, and operators of the largest: 2 · 64² bytes each, 40 MB in all."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class _Segment:
     kind: Codes
     covers: Bools
     ancestor: Bools
+
+    @cached_property
+    def order(self) -> tuple[bytes, bytes, bytes]:
+        """Kinds, covers and ancestors as their bytes."""
+        return self.kind.tobytes(), self.covers.tobytes(), self.ancestor.tobytes()
 
 
 @dataclass(frozen=True)
@@ -127,8 +132,11 @@ class Layer:
             core = 0 if on_one else ON_ALL_CORES
             shortest_s = float(single[0] if on_one else all_cores[0])
             return _SegmentTimes(np.zeros(1), np.array([core]), shortest_s, shortest_s, 0)
-        order = (segment.kind.tobytes(), segment.covers.tobytes(), segment.ancestor.tobytes())
-        return _times(order, single.tobytes(), all_cores.tobytes(), tensor_cores, vector_cores, limits)
+        # The bytes are read back as doubles.
+        latencies = (np.asarray(each, dtype=np.float64).tobytes() for each in (single, all_cores))
+        is_remembered = len(segment.kind) <= _LARGEST_REMEMBERED
+        times = _times if is_remembered else _times.__wrapped__
+        return times(segment.order, *latencies, tensor_cores, vector_cores, limits)
 
 
 @dataclass(frozen=True)
@@ -172,6 +180,8 @@ def _in_seconds(
         bound_s = makespan_s
     else:
         bound_s = min(makespan_s, (result.bound - result.rounding) * result.unit_s * (1 - _ROUNDING))
+    for array in (start_s, result.core):
+        array.flags.writeable = False  # Others are given it, too.
     return _SegmentTimes(start_s, result.core, makespan_s, bound_s, result.nodes)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dse.parallel.linkage_plans import linkage_plan
 from dse.parallel.prices import Prices
 from dse.sharding.propagation import Ending, Propagation
+from policies.parallel.linkage import search
 from policies.parallel.linkage.dimensions import Dimensions, dimensions_of
 from policies.parallel.linkage.episodes import OPEN, SPLIT, WHOLE, DecisionEpisodes, DecisionSource
 from policies.parallel.linkage.search import Budget, trained
@@ -140,7 +141,8 @@ def test_training_is_a_function_of_its_seed():
     assert trained(of, "variables", seed=3, budget=budget) == trained(of, "variables", seed=3, budget=budget)
 
 
-def test_the_command_answers_with_the_bound_of_linkage_and_the_checker_agrees(dse, tmp_path):
+def test_the_command_answers_with_the_bound_of_linkage_and_the_checker_agrees(dse, tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "Budget", lambda: SHORT)
     path = tmp_path / "mlp.hlo"
     path.write_text(MLP)
     asked = ("parallel", path, "--mesh", 4, "--method", "dqn", "--objective", "count", "--json")

@@ -1,0 +1,93 @@
+"""What would change the answer of a co-search with ``--plans modern``: the proven optimum after each of some changes.
+
+Each change makes another problem over the same architectures, and the same search proves its optimum. Beside it stands
+the regret of the answer's architecture: how much slower it is then, with the best plan and HBM size that it has.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dse.codesign.formats import architecture_solution
+from dse.codesign.modern.problem import ModernProblem
+from dse.codesign.modern.search import ModernSearch, SizeSearch, chosen_optimum
+from dse.codesign.sensitivity.knobs import faster_links, with_hbm_bandwidth
+from dse.plan.check import violations
+from dse.results.result import FailedCheckError
+from dse.run.progress import StoppedError, StopSignal
+from hardware.machines import Machines
+from hardware.units import gib_from_bytes
+
+Posed = tuple[ModernProblem, Machines]
+
+
+def _faster_memory(problem: ModernProblem, machines: Machines) -> Posed:
+    rate, rules = 2 * machines.hbm_bytes_per_s, with_hbm_bandwidth(machines.rules, 2)
+    return problem, replace(machines, hbm_bytes_per_s=rate, rules=rules)
+
+
+def _larger_memory(problem: ModernProblem, machines: Machines) -> Posed:
+    return replace(problem, hbm_bytes=tuple(2 * size for size in problem.hbm_bytes)), machines
+
+
+def _faster_network(problem: ModernProblem, machines: Machines) -> Posed:
+    return replace(problem, network=faster_links(problem.network, 2)), machines
+
+
+def _larger_batch(problem: ModernProblem, machines: Machines) -> Posed:
+    return replace(problem, global_batch=2 * problem.global_batch), machines
+
+
+CHANGES: Mapping[str, Callable[[ModernProblem, Machines], Posed]] = {
+    "HBM twice as fast": _faster_memory,
+    "twice the HBM": _larger_memory,
+    "links twice as fast": _faster_network,
+    "twice the batch": _larger_batch,
+}
+
+
+def after_changes(
+    problem: ModernProblem, machines: Machines, architecture: int, stop: StopSignal
+) -> dict[str, dict[str, Any]]:
+    """By change: throughput, HBM size, architecture and plan of the optimum, and the regret of ``architecture``.
+
+    All are None where nothing fits, the regret also where nothing fits on that architecture.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+        FailedCheckError: a fault of this program.
+    """
+    return {
+        label: _row(*change(problem, machines), architecture=architecture, stop=stop)
+        for label, change in CHANGES.items()
+    }
+
+
+def _row(problem: ModernProblem, machines: Machines, architecture: int, stop: StopSignal) -> dict[str, Any]:
+    at_size = _optimum(problem, machines, stop)
+    own = _optimum(problem, machines.take(np.array([architecture])), stop)
+    if at_size is None or at_size.best is None:
+        return dict.fromkeys(("throughput_per_s", "hbm_gb", "architecture", "plan", "regret"))
+    best = at_size.best
+    asked = problem.plan_problem(machines.one(best.architecture), at_size.hbm_bytes)
+    faults = violations(asked, best.plan, best.step_s)
+    if faults:
+        raise FailedCheckError("; ".join(faults))
+    regret = None if own is None or own.best is None else max(0.0, 1.0 - best.step_s / own.best.step_s)
+    return {
+        "throughput_per_s": problem.global_batch / best.step_s,
+        "hbm_gb": gib_from_bytes(at_size.hbm_bytes),
+        "architecture": architecture_solution(machines, best.architecture),
+        "plan": best.plan.document(),
+        "regret": regret,
+    }
+
+
+def _optimum(problem: ModernProblem, machines: Machines, stop: StopSignal) -> SizeSearch | None:
+    searching = ModernSearch(problem, machines, stop)
+    outcome = searching.outcome(searching.candidates())
+    if outcome.stopped is not None:
+        raise StoppedError(outcome.stopped)
+    return chosen_optimum(problem, outcome)

@@ -1,0 +1,155 @@
+"""What the text of Auto-MAP says beside its tables: of VGG-19, search spaces, memory, and where pipelines are cut.
+
+Not here: that online inference needs no training on language models and 10,000 episodes on convolutional ones (5.2.4),
+which needs a policy, and times to search, which stand in Tables 5 to 7.
+"""
+
+from math import ceil, comb, log2
+
+import numpy as np
+
+from dse.report.units import memory_text, share_text
+from dse.reproduce.automap.models import BUILT_IN, PIPELINED, step_of, title_of, variables_of
+from dse.reproduce.automap.pipelines import SERVER, FoundPipeline, profiled
+from dse.reproduce.automap.published import PublishedClaims, read_published
+from dse.reproduce.automap.study import Study
+from dse.reproduce.section import Comparison, Row, Section, Table
+
+TITLE = "Section 5.2: what the text says of models, search spaces, memory and cuts"
+
+_OTHER_COUNT = "the paper's model has another number of variables"
+
+
+def claims(study: Study) -> Section:
+    """Every claim that the steps of a run allow to be computed."""
+    said = read_published().claims
+    tables, notes, comparisons = list[Table](), list[str](), list[Comparison]()
+    for made in (_last_layers(study), _spaces(study, said), _memory(study, said), _cuts(study, said)):
+        if made is not None:
+            table, note, numbers = made
+            tables.append(table)
+            notes.append(note)
+            comparisons += numbers
+    if not tables:
+        reason = "none of --models is a step that the text speaks of"
+        return Section("claims", TITLE, (), (reason,), skipped=reason)
+    return Section("claims", TITLE, tuple(tables), tuple(notes), tuple(comparisons))
+
+
+_Made = tuple[Table, str, list[Comparison]]
+
+
+def _last_layers(study: Study) -> _Made | None:
+    """The share of the fully connected layers of VGG-19 in its parameters and in its time."""
+    if "vgg19" not in study.steps:
+        return None
+    graph, profile, labels = profiled("vgg19", study.machine.accelerator)
+    sizes = {each.name: int(np.prod(graph.values[each.value].dims)) for each in graph.trainable}
+    time_s = profile.forward_s + profile.backward_s
+    variables = variables_of("vgg19")
+    rows, comparisons = list[Row](), list[Comparison]()
+    for layers in (("fc1", "fc2"), ("fc1", "fc2", "predictions")):
+        names = [name for layer in layers for part in ("kernel", "bias") for name in variables[f"{layer}/{part}"]]
+        parameters = sum(sizes[name] for name in names) / sum(sizes.values())
+        inside = np.array([any(part in layers for part in label.split("/")) for label in labels])
+        spent = float(time_s[inside].sum() / time_s.sum())
+        title = ", ".join(layers)
+        rows.append((title, "86 %", share_text(parameters), "5 %", share_text(spent)))
+        comparisons.append(Comparison(title, "", "share of the parameters", "", parameters, 0.86))
+        comparisons.append(Comparison(title, "", "share of the time", "", spent, 0.05))
+    note = (
+        "“The last two FC layers occupy 86 % of the total parameters while the corresponding calculation time only "
+        "accounts for 5 %” (5.2.1). Ours: forward and backward pass on one device."
+    )
+    headers = ("layers of vgg19", "of the parameters (paper)", "ours", "of the time (paper)", "ours")
+    return Table(headers, tuple(rows)), note, comparisons
+
+
+def _spaces(study: Study, said: PublishedClaims) -> _Made | None:
+    """How many plans there are: two dimensions of each variable, and pipelines of four stages."""
+    steps = [step for step in dict.fromkeys((*study.steps, *study.pipelined)) if _paper_name(step) in said.space_bits]
+    if not steps:
+        return None
+    rows, comparisons = list[Row](), list[Comparison]()
+    for step in steps:
+        printed, ours = said.space_bits[_paper_name(step)], 2 * len(step_of(step).trainable)
+        rows.append((title_of(step), f"2^{printed}", f"2^{ours}", _pipelines_text(study, step)))
+        what = "binary logarithm of all operator plans"
+        comparisons.append(Comparison(title_of(step), "", what, "", float(ours), float(printed), _OTHER_COUNT))
+    note = (
+        "“188 trainable variables with at most two dimensions each, leads to a 376 binary vector” (5.2.1). Pipelines: "
+        "of four stages with devices within 3 of equal ones. The exact searches prove the best of either (Tables 5, 7)."
+    )
+    headers = ("", "operator plans (paper)", "ours", "pipelines on C (ours)")
+    return Table(headers, tuple(rows)), note, comparisons
+
+
+def _pipelines_text(study: Study, step: str) -> str:
+    if step not in study.pipelined:
+        return "–"
+    _, profile, _ = profiled(step, study.machine.accelerator)
+    return f"2^{log2(comb(profile.points - 1, 3) * 7**3):.0f}"
+
+
+def _memory(study: Study, said: PublishedClaims) -> _Made | None:
+    """How many devices the variables of a step need at least, evenly split."""
+    steps = [step for step in study.pipelined if _paper_name(step) in said.least_devices]
+    if not steps:
+        return None
+    memory_bytes, rows, comparisons = study.memory_bytes, list[Row](), list[Comparison]()
+    for step in steps:
+        graph, printed = step_of(step), said.least_devices[_paper_name(step)]
+        sizes = dict.fromkeys(("parameter", "state"), 0)
+        for argument in graph.arguments:
+            if argument.role in sizes:
+                sizes[argument.role] += graph.values[argument.value].size_bytes
+        weights, kept = sizes["parameter"], sum(sizes.values())
+        devices = [ceil(each / memory_bytes) for each in (weights, kept)]
+        rows.append((title_of(step), f"{printed} or more", memory_text(weights), *map(str, devices)))
+        for what, ours in zip(("the weights", "weights and moments"), devices, strict=True):
+            quantity = f"devices that {what} need at least"
+            reason = "the paper does not say what it counts"
+            comparisons.append(Comparison(title_of(step), "", quantity, "", float(ours), float(printed), reason))
+    note = (
+        "“T5-3B needs at least two devices to load balance its variables and T5-11B consumes more devices” (5.2.2). "
+        f"Ours: bytes over the {memory_text(memory_bytes)} of a device, without gradients and activations."
+    )
+    headers = ("", "devices (paper)", "weights", "devices for weights", "and Adam's moments")
+    return Table(headers, tuple(rows)), note, comparisons
+
+
+def _cuts(study: Study, said: PublishedClaims) -> _Made | None:
+    """Whether the proven pipelines are cut between servers, into stages of about equal computing."""
+    steps = [step for step in study.pipelined if _paper_name(step) in said.cut_between_servers]
+    if not steps:
+        return None
+    rows, comparisons = list[Row](), list[Comparison]()
+    for (step, configuration), of in study.pipelines(("length",), steps).items():
+        best = of["length"].best
+        between = sum(cut % SERVER == 0 for cut in best.devices)
+        largest = _imbalance(study, step, best)
+        cuts = len(best.devices)
+        name = f"{title_of(step)} on {configuration}"
+        rows.append((name, f"{cuts} of {cuts}", f"{between} of {cuts}", f"{largest:.3g}"))
+        comparisons.append(Comparison(name, "length", "cuts between servers", "", float(between), float(cuts)))
+        comparisons.append(Comparison(name, "length", "largest computing of a stage over the mean", "", largest, None))
+    note = (
+        "“All strategies on Config A, B and C proved that the cutting should be happened on the network boundaries”, "
+        "into “almost uniform stages” (5.2.3). Ours: the proven shortest pipelines, computing by device of a stage."
+    )
+    headers = ("", "between servers (paper)", "ours", "largest over mean computing")
+    return Table(headers, tuple(rows)), note, comparisons
+
+
+def _imbalance(study: Study, step: str, best: FoundPipeline) -> float:
+    """The most computing that a device has to do, over the mean of all devices."""
+    _, profile, _ = profiled(step, study.machine.accelerator)
+    work_s = np.concatenate(([0.0], np.cumsum(profile.forward_s + profile.backward_s)))
+    ends = [0, *(round(share * profile.points) for share in best.shares), profile.points]
+    devices = SERVER * (len(best.devices) + 1)
+    own = np.diff(work_s[ends]) / np.diff([0, *best.devices, devices])
+    return float(own.max() / (work_s[-1] / devices))
+
+
+def _paper_name(step: str) -> str:
+    return {**BUILT_IN, **PIPELINED}.get(step, "")

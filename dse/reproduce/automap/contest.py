@@ -1,0 +1,188 @@
+"""Tables 5 to 7 once more: learned plans beside the proven ones, and beside search without learning at equal numbers of
+plans.
+
+Training comes from above, where the extra ``learn`` is installed (:class:`~dse.reproduce.automap.convergence.Learned`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal, NamedTuple
+
+from dse.reproduce.automap.convergence import Learned
+from dse.reproduce.automap.models import title_of
+from dse.reproduce.automap.pipelines import PipelineTrial, pipeline_trials
+from dse.reproduce.automap.study import Study, Trial
+from dse.reproduce.section import Comparison, Row, Section, Table
+from dse.reproduce.trials import finished
+from dse.results.result import percent
+
+TITLE = "Tables 5 to 7: deep Q-learning beside proof, and beside search without learning"
+
+METHODS = ("dqn", "random", "greedy", "annealing")
+
+TARGET = 0.01
+"""The most that a plan of deep Q-learning is meant to be behind the proven one."""
+
+
+class ContestTrial(NamedTuple):
+    """All methods on one row with one seed: of ``operators`` or of ``pipelines``; the other one is None.
+
+    Attributes:
+        operators: a step, with the machine.
+        pipelines: a step, with the machine.
+        decided: what an operator trial splits: trained tensors (Table 5) or inputs (Table 6).
+        rounds: of training.
+        seed: of training and of all other searches.
+    """
+
+    operators: Trial | None
+    pipelines: PipelineTrial | None
+    decided: Literal["variables", "inputs"]
+    rounds: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """In the journal, without the seed."""
+        if self.pipelines is not None:
+            return f"contest {self.pipelines.step} {self.pipelines.configuration} {self.rounds}"
+        assert self.operators is not None
+        return f"contest {self.operators.step} {self.decided} {self.rounds}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method with one seed.
+
+    Attributes:
+        value: seconds of a batch, or dimensions split; None without a plan.
+        plans: that it priced or tried.
+        cpu_s: CPU seconds.
+    """
+
+    value: float | None
+    plans: int
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A row of the tables: what is proven, and what each method gave, by seed."""
+
+    best: float
+    entries: Mapping[str, Sequence[Entry]]
+
+    def behind(self, method: str) -> list[float]:
+        """By how much its plans are behind the proven one, as shares; infinite without a plan."""
+        return [_behind(self.best, each.value) for each in self.entries[method]]
+
+
+def _behind(best: float, value: float | None) -> float:
+    """By how much a plan takes longer than the best one, or splits fewer dimensions; as a share of the best."""
+    if value is None or best == 0:
+        return float("inf") if value is None else 0.0
+    return abs(value / best - 1)
+
+
+def contest(study: Study, learned: Learned, rounds: int, seeds: int) -> Section:
+    """One table for pipelines, one for split dimensions."""
+    tables, comparisons = list[Table](), list[Comparison]()
+    pipelines = _pipelines(study, learned, rounds, seeds)
+    operators = _operators(study, learned, rounds, seeds)
+    for title, of in (("Table 7", pipelines), ("Tables 5 and 6", operators)):
+        if of:
+            tables.append(Table(_headers(title), tuple(_row(name, each) for name, each in of.items())))
+            comparisons += _comparisons(of)
+    if not tables:
+        reason = "none of --models has rows here, or --mesh has several axes"
+        return Section("contest", TITLE, (), (reason,), skipped=reason)
+    reached = [max(each.behind("dqn")) <= TARGET for each in (*pipelines.values(), *operators.values())]
+    notes = (
+        f"Behind the proven plan, median / worst of {seeds} seed{'s' if seeds > 1 else ''}: longer, or fewer "
+        f"dimensions split. All seeds of dqn are within {percent(TARGET)} in {sum(reached)} of {len(reached)} rows.",
+        f"dqn trains for {rounds} rounds (--rounds), less than dse parallel --method dqn does. random and annealing "
+        "have as many plans as dqn has with the same seed, greedy has one. In pipelines, cuts of the best plan of each "
+        "are then moved to neighbouring instructions as long as that makes it shorter.",
+        "The exact search proves what these are compared with; its seconds are those of Tables 5 to 7.",
+    )
+    return Section("contest", TITLE, tuple(tables), notes, tuple(comparisons))
+
+
+def _pipelines(study: Study, learned: Learned, rounds: int, seeds: int) -> dict[str, Contest]:
+    """Every row of Table 7."""
+    machine = (study.machine.accelerator, study.machine.network)
+    trials = pipeline_trials(study.pipelined, ("A", "B", "C"), ("length",), machine)
+    proven = study.pipelines(("length",))
+    found = _made(study, learned, [ContestTrial(None, each, "variables", rounds, 0) for each in trials], seeds)
+    return {
+        f"{title_of(trial.step)} on {trial.configuration}": Contest(
+            proven[trial.step, trial.configuration]["length"].best.length_s, entries
+        )
+        for trial, entries in zip(trials, found, strict=True)
+    }
+
+
+def _operators(study: Study, learned: Learned, rounds: int, seeds: int) -> dict[str, Contest]:
+    """Every row of Tables 5 and 6; the network splits over one axis of several devices."""
+    if sum(axis.size > 1 for axis in study.mesh.axes) != 1:
+        return {}
+    decisions: tuple[Literal["variables", "inputs"], ...] = ("variables", "inputs")
+    trials = [
+        ContestTrial(Trial(step, "count", study.machine, study.run.seed), None, decided, rounds, 0)
+        for decided in decisions
+        for step in study.steps
+    ]
+    found = _made(study, learned, trials, seeds)
+    return {
+        f"{title_of(trial.operators.step)}, {trial.decided}": Contest(entries["exact"][0].value or 0.0, entries)
+        for trial, entries in zip(trials, found, strict=True)
+        if trial.operators is not None
+    }
+
+
+def _made(study: Study, learned: Learned, trials: Sequence[ContestTrial], seeds: int) -> list[dict[str, list[Entry]]]:
+    """Of each trial the entries of all seeds, by method.
+
+    Raises:
+        StoppedError: the run was stopped; what is finished is in the journal.
+    """
+    every = [each._replace(seed=study.run.seed + seed) for each in trials for seed in range(seeds)]
+    values, failed = finished(
+        study.run, "contest", learned.contest, {each: f"{each.key} {each.seed}" for each in every}
+    )
+    if failed:
+        raise RuntimeError("; ".join(failed.values()))
+    found = []
+    for first in range(0, len(every), seeds):
+        of: list[dict[str, Any]] = [values[each] for each in every[first : first + seeds]]
+        found.append({name: [Entry(**each[name]) for each in of] for name in of[0]})
+    return found
+
+
+def _headers(title: str) -> Row:
+    return (title, *METHODS, "plans of dqn", "CPU s of dqn")
+
+
+def _row(name: str, of: Contest) -> Row:
+    cells = []
+    for method in METHODS:
+        behind = of.behind(method)
+        cells.append(f"{_share(median(behind))} / {_share(max(behind))}")
+    dqn = of.entries["dqn"]
+    return (name, *cells, f"{median(each.plans for each in dqn):,.0f}", f"{median(each.cpu_s for each in dqn):.1f}")
+
+
+def _share(behind: float) -> str:
+    return "no plan" if behind == float("inf") else percent(behind)
+
+
+def _comparisons(rows: Mapping[str, Contest]) -> list[Comparison]:
+    found = []
+    for name, of in rows.items():
+        for method in METHODS:
+            behind = [each for each in of.behind(method) if each != float("inf")]
+            for quantity, value in (("median", median), ("worst", max)):
+                ours = value(behind) if behind else None
+                found.append(Comparison(name, method, f"behind the proven plan, {quantity}", "", ours, None))
+    return found
