@@ -11,7 +11,7 @@ import time
 import numpy as np
 from numba import njit
 
-from dse.parallel.pipeline.cut_kernels import ring_s, stage_bytes
+from dse.parallel.pipeline.cut_kernels import closing_s
 from dse.parallel.pipeline.exact import Cases, server_cuts
 from dse.parallel.pipeline.length import length
 from dse.parallel.pipeline.methods import PipelineContext, exact
@@ -28,33 +28,32 @@ TARGET_S = {"equal": 1.0, "near": 30.0, "free": 30.0}
 @njit(cache=True)
 def enumerated(case):
     """The shortest plan of four stages, of all of them: (seconds, cuts, plans)."""
-    points = len(case.work_s) - 1
+    points = case.work_s.shape[1] - 1
     best_s, best, plans = np.inf, (0, 0, 0), 0
-    work, back, share, send, count = case.work_s, case.backward_s, case.share, case.send_s, case.microbatches
-    variables, rings = case.variables, case.rings
+    work, back, send, variables = case.work_s, case.backward_s, case.send_s, case.variables
     for one in range(1, points - 2):
         if variables[one] == 0:
             continue
-        f0, b0, x0 = work[one] * share[0], back[one] * share[0], send[0, one]
-        a0 = ring_s(rings[0], stage_bytes(case, 0, one))
+        f0, x0, drain0 = work[0, one], send[0, one], back[0, one] + send[0, one]
+        a0 = closing_s(case, 0, 0, one)
         for two in range(one + 1, points - 1):
             if variables[two] == variables[one]:
                 continue
-            f1, b1, x1 = (work[two] - work[one]) * share[1], (back[two] - back[one]) * share[1], send[1, two]
-            exposed1 = max(0.0, a0, ring_s(rings[1], stage_bytes(case, one, two)) - b0 - x0)
+            f1, x1 = work[1, two] - work[1, one], send[1, two]
+            drain1 = drain0 + back[1, two] - back[1, one] + x1
+            exposed1 = max(0.0, a0, closing_s(case, 1, one, two) - drain0)
             first1, slow1 = f0 + f1 + 2 * (x0 + x1), max(f0, f1, 2 * x0, 2 * x1)
             for three in range(two + 1, points):
                 if variables[three] == variables[two] or variables[three] == variables[points]:
                     continue
                 plans += 1
-                f2, x2 = (work[three] - work[two]) * share[2], send[2, three]
-                f3 = (work[points] - work[three]) * share[3]
-                drain = b0 + x0 + b1 + x1
-                exposed = max(exposed1, ring_s(rings[2], stage_bytes(case, two, three)) - drain)
-                drain += (back[three] - back[two]) * share[2] + x2
-                exposed = max(exposed, ring_s(rings[3], stage_bytes(case, three, points)) - drain)
+                f2, x2 = work[2, three] - work[2, two], send[2, three]
+                f3 = work[3, points] - work[3, three]
+                drain2 = drain1 + back[2, three] - back[2, two] + x2
+                exposed = max(exposed1, closing_s(case, 2, two, three) - drain1)
+                exposed = max(exposed, closing_s(case, 3, three, points) - drain2)
                 slowest = max(slow1, f2, f3, 2 * x2)
-                seconds = first1 + f2 + f3 + 2 * x2 + (count - 1) * slowest + exposed
+                seconds = first1 + f2 + f3 + 2 * x2 + (case.microbatches - 1) * slowest + exposed
                 if seconds < best_s:
                     best_s, best = seconds, (one, two, three)
     return best_s, best, plans
