@@ -3,10 +3,14 @@
 As torchtitan's ``selective_ac_option = "op"``, compiled (pytorch/torchtitan, ``_apply_ac_to_transformer_block``: "saves
 output of all compute ops, except every second mm", and its list of operators whose outputs are kept). Of the products
 of a layer in the order of its forward pass, the first, third, … are kept; so are the outputs of fused attention, of the
-collective that adds up parts of attention's output, and of the exchange with experts. The rest is made again from the
-layer's input, with what is gathered over the tensor axis (as some stacks do in any mode), the router, and the products
-of routed experts, which are grouped and not on that list. What no backward pass reads is neither kept nor made again:
-the last product of a feed-forward network and the last addition.
+collective that adds up parts of attention's output, and of the exchange with experts (in lists since 2025, when there
+were experts). The rest is made again from the layer's input, with what is gathered over the tensor axis (as some stacks
+do in any mode), the router, and the products of routed experts, which are grouped and not on that list. What no
+backward pass reads is neither kept nor made again: the last product of a feed-forward network and the last addition.
+
+Products of 8-bit operands count as others. torchao's float8 linear layers call ``torch.mm`` of a tensor subclass, which
+turns it into ``aten._scaled_mm`` only after the mode that selects what is saved has seen ``aten.mm`` (pytorch/ao,
+torchao/float8/float8_linear.py: ``matmul_with_hp_or_float8_args``; modes come before subclasses).
 
 All arrays have shape [P].
 """
@@ -25,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class Remade(NamedTuple):
-    """Of a layer: seconds of what is made again, and bytes that are kept for it."""
+    """Of a layer: seconds of what is made again, and bytes that are left in memory for it."""
 
     again_s: Floats
-    kept_bytes: Floats
+    bytes_left: Floats
 
 
 class _Product(NamedTuple):
@@ -44,24 +48,25 @@ def remade(work: "RankWork", has_experts: bool, vector_s: Floats, blocks: float)
     """Of a layer whose vector work takes ``vector_s`` in a forward pass, with ``blocks`` cut over the tensor axis."""
     hidden = float(work.model.hidden)
     stream = HALF_BYTES * work.cut_tokens * hidden
-    again, kept = vector_s - _last_addition_s(work), stream
+    again, bytes_left = vector_s - _last_addition_s(work), stream
     if not work.problem.stack.gathers_again.value:
         again = again + np.where(work.plans.sequence_parallel == 1, blocks * work.operand_gather, 0.0)
     for number, product in enumerate(_products(work, has_experts)):
         output = stream if product.is_summed else HALF_BYTES * product.rows * product.width
         if number % 2 == 0:
-            kept = kept + output
+            bytes_left = bytes_left + output
             continue
         forward, _, _ = work.kernels.product_s(product.rows, product.width, product.inner, work.is_low)
         is_sum = (work.plans.tensor > 1) & product.is_summed
-        again, kept = again + np.where(is_sum, 0.0, forward), kept + np.where(is_sum, output, 0.0)
+        again = again + np.where(is_sum, 0.0, forward)
+        bytes_left = bytes_left + np.where(is_sum, output, 0.0)
     if has_experts:
         experts = _experts(work)
-        again, kept = again + experts.again_s, kept + experts.kept_bytes
+        again, bytes_left = again + experts.again_s, bytes_left + experts.bytes_left
     if work.problem.stack.attention.value == "fused":
         context = HALF_BYTES * work.tokens * work.heads * work.model.context_width
-        return Remade(again, kept + context + work.kept_by_attention[1])
-    return Remade(again + work.attention_core[0], kept)
+        return Remade(again, bytes_left + context + work.kept_by_attention[1])
+    return Remade(again + work.attention_core[0], bytes_left)
 
 
 def _products(work: "RankWork", has_experts: bool) -> Iterator[_Product]:

@@ -29,13 +29,13 @@ def alternate(costs: "RankCosts", sparse: bool, vector_s: float) -> tuple[float,
     addition = VectorPass(cut * h, 1, 6, 0, ("add",), ())
     if model.dropout:
         addition = VectorPass(cut * h, 1, 7, 0, ("add", "dropout"), ())
-    again, kept = vector_s - costs.passes_s([addition])[0], 2.0 * cut * h
+    again, held = vector_s - costs.passes_s([addition])[0], 2.0 * cut * h
     if not costs.gathers_again and costs.plan.sequence_parallel:
         again += (1 if sparse and not columns else 2) * costs.gathered_s
     for place, (name, rows, width, inner) in enumerate(counted, start=1):
         is_sum = name == "output" and t > 1
         if place % 2 == 1 or is_sum:
-            kept += 2 * (cut if name == "output" else rows) * width
+            held += 2 * (cut if name == "output" else rows) * width
         else:
             again += costs.product_s(rows, float(width), float(inner), True)[0]
     if sparse and model.experts is not None:
@@ -44,7 +44,7 @@ def alternate(costs: "RankCosts", sparse: bool, vector_s: float) -> tuple[float,
         each = cut * experts.active * costs.plan.expert / experts.routed
         again += costs.product_s(cut, float(experts.routed), float(h), False)[0]
         again += mine * len(first) * costs.product_s(each, float(experts.width), float(h), True)[0]
-        kept += 2 * 2 * cut * experts.active * h
+        held += 2 * 2 * cut * experts.active * h
     if costs.stack.attention.value == "fused":
-        return again, kept + tokens * heads * (2 * v + 4)
-    return again + costs.core()[0], kept
+        return again, held + tokens * heads * (2 * v + 4)
+    return again + costs.core()[0], held

@@ -77,7 +77,9 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         weights, experts = _parameters(costs, used, number, p)
         busy = _busy(costs, used, used[::every])
         free = max(0.0, forward - busy[0]), max(0.0, backward - busy[1])
-        each, once = _replicas(costs, weights, experts, len(used), *free)
+        each, once = _replicas(
+            costs, weights, weights - sum(layer.weights for layer in used), experts, len(used), *free
+        )
         parts: dict[str, float] = {
             name: sum(getattr(layer.forward, name) + getattr(layer.backward, name) for layer in used)
             for name in ("linear", "attention", "vector", "tensor", "context", "expert")
@@ -129,18 +131,25 @@ def _every(plan: TrainingPlan) -> int:
 
 def _parameters(costs: RankCosts, layers: list[Layer], stage: int, stages: int) -> tuple[float, float]:
     model = costs.model
-    weights = sum(layer.weights for layer in layers)
+    weights = sum(layer.weights for layer in layers) + sum(_ends(costs, stage, stages))
+    if model.tied_embeddings and stages == 1:
+        weights -= model.vocabulary * model.hidden / costs.t
+    return weights, sum(layer.experts for layer in layers)
+
+
+def _ends(costs: RankCosts, stage: int, stages: int) -> list[float]:
+    """Parameters of the embedding and of the head, where the stage has them, each with its matrix."""
+    model, ends = costs.model, []
     table = model.vocabulary * model.hidden / costs.t
     norm = model.hidden if model.normalisation == "rms_norm" else 2 * model.hidden
     if stage == 0:
-        weights += table + (model.position_rows + model.token_types) * model.hidden
-        weights += norm if model.embedding_norm else 0
+        positions = (model.position_rows + model.token_types) * model.hidden
+        ends.append(table + positions + (norm if model.embedding_norm else 0))
     if stage == stages - 1:
         square = model.hidden * model.hidden + model.hidden
-        weights += norm + (square + model.vocabulary if model.head == "masked_lm" else 0)
-        weights += square + 2 * model.hidden + 2 if model.pooler else 0
-        weights += 0 if model.tied_embeddings and stages == 1 else table
-    return weights, sum(layer.experts for layer in layers)
+        masked = square + model.vocabulary if model.head == "masked_lm" else 0
+        ends.append(table + norm + masked + (square + 2 * model.hidden + 2 if model.pooler else 0))
+    return ends
 
 
 def _shared(costs: RankCosts, weights: float, experts: float, zero: int) -> float:
@@ -151,15 +160,18 @@ def _shared(costs: RankCosts, weights: float, experts: float, zero: int) -> floa
 
 
 def _replicas(
-    costs: RankCosts, weights: float, experts: float, layers: int, forward: float, backward: float
+    costs: RankCosts, weights: float, ends: float, experts: float, layers: int, forward: float, backward: float
 ) -> tuple[float, float]:
-    """Exposed seconds of collectives among replicas: each microbatch, and once a step."""
+    """Exposed seconds of collectives among replicas: each microbatch, and once a step.
+
+    ``ends`` are those of the ``weights``, all but experts, that embedding and head have.
+    """
     pieces = max(layers, 1)
 
     mesh = costs.mesh
 
-    def seconds(kind: CollectiveKind, size: float) -> float:
-        one = costs.collective(kind, size * weights / pieces, mesh.sharing())
+    def seconds(kind: CollectiveKind, size: float, of_ends: float) -> float:
+        one = costs.collective(kind, (size * (weights - ends) + of_ends * ends) / pieces, mesh.sharing())
         return pieces * (one + costs.collective(kind, size * experts / pieces, mesh.expert_sharing()))
 
     def across(size: float) -> float:
@@ -178,19 +190,21 @@ def _replicas(
         return max(sum(hidden) / pieces, sum(hidden) - beside) + sum(shown)
 
     gradient = costs.state.reduced
-    scatter, gather = seconds("reduce_scatter", gradient), seconds("all_gather", costs.state.gathered)
+    size = costs.state.gathered
+    scatter, gather = seconds("reduce_scatter", gradient, gradient), seconds("all_gather", size, max(2, size))
     copied = across(gradient)
     match costs.plan.zero:
         case 0:
-            return 0.0, exposed(backward, 0, seconds("all_reduce", gradient))
+            return 0.0, exposed(backward, 0, seconds("all_reduce", gradient, gradient))
         case 1:
             return 0.0, exposed(backward, 0, scatter + copied) + exposed(forward, gather, 0)
         case 2:
             each = exposed(backward, 0, scatter)
             return each, exposed(backward, 0, scatter + copied) - each + exposed(forward, gather, 0)
         case _:
-            each = exposed(backward, gather, scatter)
-            return exposed(forward, gather, 0) + each, exposed(backward, gather, scatter + copied) - each
+            again = seconds("all_gather", size, 0) if costs.stack.keeps_ends_gathered.value else gather
+            each = exposed(backward, again, scatter)
+            return exposed(forward, gather, 0) + each, exposed(backward, again, scatter + copied) - each
 
 
 def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: float, stage: int) -> dict[str, float]:
@@ -207,8 +221,7 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     if plan.recompute == "op":
         working = max(0.0, *(layer.whole - layer.kept for layer in every))
     if plan.zero == 3:
-        working += 2 * state.gathered * max(layer.weights + layer.experts for layer in every)
-        working += 2 * (weights - sum(layer.weights for layer in layers))
+        working += _gathered(costs, every, weights - sum(layer.weights for layer in layers), stage)
     if stage == p - 1:
         inputs = 4 if model.head == "masked_lm" else 2
         held = 4 if costs.fuses_loss else 12 if costs.t == 1 else 16
@@ -221,6 +234,15 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
         "activations": chunks / v * (sum(layer.whole for layer in layers) - saved),
         "working": working,
     }
+
+
+def _gathered(costs: RankCosts, every: list[Layer], ends: float, stage: int) -> float:
+    """Bytes of weights that a rank has whole at once with ZeRO 3: of what it works on and of what comes next."""
+    layer = costs.state.gathered * max(each.weights + each.experts for each in every)
+    of_ends = max(2, costs.state.gathered)
+    if costs.stack.keeps_ends_gathered.value:
+        return 2 * layer + of_ends * ends
+    return layer + max(layer, *(of_ends * end for end in _ends(costs, stage, costs.plan.pipeline)), 0.0)
 
 
 def _kinds(model: Any) -> list[bool]:

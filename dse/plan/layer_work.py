@@ -313,7 +313,7 @@ class RankWork(RankLinks):
         alternates = self.plans.recompute == ALTERNATE
         if alternates.any():
             other = remade(self, has_experts, vector[0], blocks)
-            again, left = np.where(alternates, other.again_s, again), np.where(alternates, other.kept_bytes, left)
+            again, left = np.where(alternates, other.again_s, again), np.where(alternates, other.bytes_left, left)
         return LayerWork(
             linear=linear,
             attention=core,

@@ -77,6 +77,8 @@ class Stack(StrictModel):
             keeping them whole.
         gathers_operands: whether the tensor axis gathers them, and gradients, as the products take them: in 8 bits,
             where these have such operands.
+        keeps_ends_gathered: whether embedding and output matrix, gathered by ZeRO 3 for a forward pass, stay so for the
+            backward pass.
         overlaps_data: whether gradients and weights travel beside backward and forward passes.
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel beside the core of attention.
@@ -104,6 +106,9 @@ class Stack(StrictModel):
         source="Korthikanti et al. 2022, section 4.2.2: a part is stored, and gathered again when needed",
     )
     gathers_operands: Choice = Choice(value=False, source="Megatron-LM: activations travel in 16 bits")
+    keeps_ends_gathered: Choice = Choice(
+        value=False, source="Rajbhandari et al., ZeRO, 2020, section 7.2.2: weights are discarded once they are used"
+    )
     overlaps_data: Choice
     overlaps_pipeline: Choice
     overlaps_context: Choice = Choice(

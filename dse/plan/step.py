@@ -138,14 +138,35 @@ class Step:
     @cached_property
     def parameters(self) -> Floats:
         """Of a rank, without experts."""
-        model, stages = self.problem.model, self.stages
-        words = (model.vocabulary * model.hidden / self.work.tensor)[:, None]
-        copies = stages.embedding + stages.head
-        if model.tied_embeddings:
-            copies = np.minimum(copies, 1)
-        ends = stages.embedding * model.embedding_parameters + stages.head * model.head_parameters
-        total: Floats = self.of_layers("parameters") + copies * words + ends
+        total: Floats = self.of_layers("parameters") + self.parameters_of_ends
         return total
+
+    @cached_property
+    def parameters_of_ends(self) -> Floats:
+        """Of a stage's embedding and head, with a tied matrix once; [P, K]."""
+        total: Floats = self.end_parameters[0] + self.end_parameters[1]
+        if self.problem.model.tied_embeddings:
+            total = total - self.stages.embedding * self.stages.head * self._table
+        return total
+
+    @property
+    def gathered_end_bytes(self) -> float:
+        """Of a weight of the ends, whose products have operands of at least 16 bits, when it is gathered."""
+        return max(HALF_BYTES, self.problem.software.weight_transfer_bytes)
+
+    @cached_property
+    def _table(self) -> Floats:
+        """Words of an embedding or an output matrix; [P, 1]."""
+        model = self.problem.model
+        words: Floats = (model.vocabulary * model.hidden / self.work.tensor)[:, None]
+        return words
+
+    @cached_property
+    def end_parameters(self) -> tuple[Floats, Floats]:
+        """Of a stage's embedding, and of its head, with a tied matrix in both; [P, K]."""
+        model, stages = self.problem.model, self.stages
+        embedding = stages.embedding * (self._table + model.embedding_parameters)
+        return embedding, stages.head * (self._table + model.head_parameters)
 
     @cached_property
     def expert_parameters(self) -> Floats:
@@ -162,21 +183,26 @@ class Step:
 
     # Replicas ---------------------------------------------------------------------------------------------------------
 
-    def _over_replicas(self, kind: CollectiveKind, bytes_each: float, across: bool = False) -> Floats:
+    def _over_replicas(
+        self, kind: CollectiveKind, bytes_each: float, across: bool = False, end_bytes: float | None = None
+    ) -> Floats:
         """Seconds of a collective of every parameter of a stage, layer by layer.
 
-        ``across``: of the part that a rank has after sharing out, over the copies of that part.
+        ``across``: of the part that a rank has after sharing out, over the copies of that part. ``end_bytes``: of each
+        parameter of the ends, where they have others.
         """
         work, pieces = self.work, np.maximum(self.stages.layers, 1)
         groups = [work.weight_groups, work.expert_groups][: 2 if self.problem.model.experts is not None else 1]
-        parameters = self.parameters, self.expert_parameters
+        sizes = bytes_each * self.parameters, bytes_each * self.expert_parameters
+        if end_bytes is not None:
+            sizes = sizes[0] + (end_bytes - bytes_each) * self.parameters_of_ends, sizes[1]
         seconds = np.zeros(pieces.shape)
         if across and not (self.plans.zero_copies > 1).any():
             return seconds
         for column in range(pieces.shape[1]):
             count = pieces[:, column]
-            for of, held in zip(groups, parameters, strict=False):
-                size = bytes_each * held[:, column] / count
+            for of, sizes_of in zip(groups, sizes, strict=False):
+                size = sizes_of[:, column] / count
                 if across:
                     once = work.group_collective(kind, size / of.sharing.members, of.copies)
                 else:
@@ -228,9 +254,13 @@ class Step:
         gradient = self.problem.software.gradient_transfer_bytes
         reduce = self._over_replicas("all_reduce", gradient)
         scatter = self._over_replicas("reduce_scatter", gradient)
-        gather = self._over_replicas("all_gather", self.problem.software.weight_transfer_bytes)
+        weight = self.problem.software.weight_transfer_bytes
+        gather = self._over_replicas("all_gather", weight, end_bytes=self.gathered_end_bytes)
+        # Of ends that stay gathered, a backward pass gathers nothing.
+        stays = self.problem.stack.keeps_ends_gathered.value
+        again = self._over_replicas("all_gather", weight, end_bytes=0.0) if stays else gather
         across = self._over_replicas("all_reduce", gradient, across=True)
-        both = self._beside(forward, gathering=gather) + self._beside(backward, gather, scatter)
+        both = self._beside(forward, gathering=gather) + self._beside(backward, again, scatter)
         each = np.select([zero == 2, zero == 3], [self._beside(backward, reducing=scatter), both], 0.0)
         if self.work.kernels.are_bounds:
             chunked = (self.plans.interleave > 1)[:, None]
@@ -241,7 +271,7 @@ class Step:
         scattered = self._beside(backward, reducing=scatter)
         # The last microbatch's backward pass hides what it has hidden of every one, and then copies.
         copied = self._beside(backward, reducing=scatter + across) - scattered
-        copied_beside = self._beside(backward, gather, scatter + across) - self._beside(backward, gather, scatter)
+        copied_beside = self._beside(backward, again, scatter + across) - self._beside(backward, again, scatter)
         once = np.select(
             [zero == 0, zero == 1, zero == 2, zero == 3], [reduced, sharded, gathered + copied, copied_beside]
         )
@@ -328,16 +358,19 @@ class Step:
         return np.where(mode >= ALTERNATE, np.maximum.reduce(again), 0.0).clip(min=0.0)
 
     def gathered_bytes(self) -> Floats:
-        """Weights of two layers, where each is gathered for its passes, and in 16 bits those of the ends; [P, K].
+        """Weights of two pieces, the present and the next one, where each is gathered for its passes; [P, K].
 
-        The ends stay gathered between the passes, as FSDP2's root module does, whose backward pass follows at once.
+        Pieces are layers, embedding and head. Ends that stay gathered come on top of two layers.
         """
         dense, sparse = self.kinds
         largest = dense.parameters + dense.expert_parameters
         if sparse is not None:
             largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
-        ends = HALF_BYTES * (self.parameters - self.of_layers("parameters"))
-        size = 2.0 * self.problem.software.weight_transfer_bytes * largest[:, None] + ends
+        layer = self.problem.software.weight_transfer_bytes * largest[:, None]
+        if self.problem.stack.keeps_ends_gathered.value:
+            size = 2.0 * layer + self.gathered_end_bytes * self.parameters_of_ends
+        else:
+            size = layer + np.maximum(layer, self.gathered_end_bytes * np.maximum(*self.end_parameters))
         return np.where((self.plans.zero == 3)[:, None], size, 0.0)
 
     def memory(self) -> tuple[Floats, dict[str, Floats]]:
