@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.plan.constraints import CONSTRAINTS
-from dse.plan.export import exports
+from dse.plan.export import exports, inexpressible
 from dse.plan.pipeline_page import pipeline_parts
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_layers
@@ -56,7 +56,12 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
     return View(
         title,
         _verdict(problem, result),
-        notes=[*_best_note(result), *_notes(problem), *_idle_settings(problem, result)],
+        notes=[
+            *_best_note(result),
+            *_launch_notes(problem, result),
+            *_notes(problem),
+            *_idle_settings(problem, result),
+        ],
         tables=tables,
         page=lambda: [*plan_charts(problem, result.solution["plan"]), *tables],
         files=lambda: _files(problem, result),
@@ -97,6 +102,20 @@ def _best_note(result: Result) -> list[str]:
     return [
         f"the plan takes {time_text(own)}, the proven best {time_text(best['step_s'])} "
         f"({share_text(1 - best['step_s'] / own)} less): {plan}"
+    ]
+
+
+def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
+    """What the plan, and the best one beside it, have that the framework of the stack lacks."""
+    own, best = result.solution["plan"], result.metrics.get("best")
+    plans = [("plan", own)]
+    if best is not None and best["plan"] != own:
+        plans.append(("proven best", best["plan"]))
+    said = [(word, inexpressible(problem, whole_plan(document, "result"))) for word, document in plans]
+    return [
+        f"{lacking}, which the {word} has: it is one of this vocabulary, not of the framework"
+        for word, lacking in said
+        if lacking is not None
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from dse.plan.training_plan import RECOMPUTE_WORDS
+from dse.plan.training_plan import RECOMPUTE_RULE, RECOMPUTE_WORDS
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
 from hardware.inputs import choose, validate
@@ -40,12 +40,14 @@ class Bytes(StrictModel):
 class Recomputations(StrictModel):
     """Modes of recomputation that are tried where a plan leaves it open, each once."""
 
-    value: Annotated[tuple[Annotated[str, Field(pattern=f"^({RECOMPUTE_WORDS.pattern})$")], ...], Field(min_length=1)]
+    value: Annotated[tuple[str, ...], Field(min_length=1)]
     source: Source
 
     @field_validator("value")
     @classmethod
-    def _has_each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _has_known_modes_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(RECOMPUTE_WORDS.fullmatch(mode) for mode in value):
+            raise ValueError(f"each {RECOMPUTE_RULE}")
         if len(set(value)) < len(value):
             raise ValueError("must name each mode once")
         return value
@@ -84,6 +86,7 @@ class Stack(StrictModel):
         overlaps_context: whether keys and values travel beside the core of attention.
         overlaps_expert: whether tokens travel to experts and back beside the compute of another microbatch.
         recomputations: modes of recomputation that the framework has.
+        settings_file: the file of settings, of those that a plan is exported as, that the framework reads.
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
         moment_bytes: of optimizer_bytes, those of both moments.
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
@@ -121,6 +124,7 @@ class Stack(StrictModel):
         value=("none", "selective", "full", "full/2", "full/4", "full/8"),
         source="Megatron-LM: --recompute-granularity selective and full, --recompute-method block",
     )
+    settings_file: Literal["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"] | None = None
     weight_bytes: Bytes
     gradient_bytes: Bytes
     optimizer_bytes: Bytes

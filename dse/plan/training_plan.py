@@ -21,6 +21,8 @@ Schedule = Literal["1f1b", "gpipe"]
 RECOMPUTE_WORDS = re.compile(r"none|selective|op|full|full/([2-9]|[1-9][0-9]{1,2})")
 """``full/2``: every second layer."""
 
+RECOMPUTE_RULE = "must be none, selective, op, full, or full/K with K from 2 to 999: every K-th layer"
+
 AXES = ("tensor", "context", "data", "pipeline")
 """Of the mesh: they multiply to the devices."""
 
@@ -242,8 +244,7 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
     if key == "recompute":
         if isinstance(value, str) and RECOMPUTE_WORDS.fullmatch(value):
             return None
-        rule = "must be none, selective, op, full, or full/K with K from 2 to 999: every K-th layer"
-        return Fault(where, key, word, rule, nearest(word, ("none", "selective", "op", "full", "full/2")))
+        return Fault(where, key, word, RECOMPUTE_RULE, nearest(word, ("none", "selective", "op", "full", "full/2")))
     if key == "order":
         if value in ORDERS:
             return None

@@ -62,6 +62,26 @@ def test_arrays_cost_what_the_checker_finds_for_each_plan(case, software):
         assert sum(part[position] for part in costs.time_s.values()) == pytest.approx(expected.step_s)
 
 
+CHANGED_FACTS = ("gathers_again", "gathers_operands", "keeps_ends_gathered")
+
+
+@pytest.mark.parametrize("facts", [*product((False, True), repeat=len(CHANGED_FACTS))], ids=str)
+@pytest.mark.parametrize("case", ["dense", "latent and shared experts", "experts"])
+def test_arrays_cost_what_the_checker_finds_with_any_facts_of_the_stack(case, facts):
+    model, on, devices, batch, precision = CASES[case]
+    base = GENERIC.model_copy(update={"recomputations": Recomputations(value=("none", "op", "full"), source="a test")})
+    software = with_facts(base, **dict(zip(CHANGED_FACTS, facts, strict=True)))
+    posed = problem(model, on, devices, batch, 4096, precision, software)
+    every = all_plans(posed)
+    plans = every.part(random.Random(11).sample(range(every.count), 15))
+    costs = evaluate(posed, plans)
+    for position in range(plans.count):
+        each = plans.plan(position)
+        expected = plan_costs(posed, each)
+        assert costs.step_s[position] == pytest.approx(expected.step_s, rel=1e-11), each.text()
+        assert {name: part[position] for name, part in costs.memory.items()} == pytest.approx(expected.memory, rel=1e-9)
+
+
 SETTINGS = {
     "all 8 and 16 bits": {
         "weights": "fp8", "gradients": "bf16", "moments": "fp8", "gradient_transfer": "fp16", "weight_transfer": "fp8",

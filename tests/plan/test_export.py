@@ -213,8 +213,9 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
     posed = problem("llama3-8b", devices=32, batch=128, sequence=8192)
     lines = exports(posed, plan(**PLANS["roles"]))[REFUSALS_FILE].splitlines()
     assert lines == [
-        "torchtitan.toml: not written, since it cannot express zero=1",
-        "maxtext.yml: not written, since it cannot express gradients=bf16",
+        "torchtitan.toml: not written, since it cannot express zero=1; "
+        "weights, gradients and moments of other precisions than each other's",
+        "maxtext.yml: not written, since it cannot express gradients=bf16; moments=bf16; gradient_transfer=bf16",
         "deepspeed.json: not written, since it cannot express moments=bf16",
     ]
 
@@ -250,6 +251,37 @@ def test_what_a_framework_would_run_otherwise_is_refused(values, lines):
     refused = exports(posed, plan(**values))[REFUSALS_FILE]
     for name, lacking in lines.items():
         assert f"{name}: not written, since it cannot express {lacking}\n" in refused
+
+
+@pytest.mark.parametrize(
+    ("stack", "values", "lacking"),
+    [
+        (
+            "torchtitan-2024",
+            "tensor=2,sequence_parallel=no,data=2,pipeline=2,zero=1,order=tensor-context-pipeline-data",
+            "torchtitan.toml cannot express zero=1; order=tensor-context-pipeline-data; "
+            "tensor=2 without sequence parallelism, which the plan has",
+        ),
+        ("torchtitan-2024", "tensor=1,data=8,zero=3,recompute=op", None),
+        ("megatron-2025", "tensor=1,data=8,zero=3,recompute=op", "megatron.args cannot express"),
+        ("generic", "tensor=1,data=8,zero=1", None),
+    ],
+)
+def test_an_answer_says_what_the_framework_of_its_stack_lacks(dse, stack, values, lacking):
+    answer = dse("predict", "llama3-8b", "--global-batch", 16, "--stack", stack, "--plan", values)
+    assert answer.code == 0, answer.err
+    said = [line for line in answer.out.splitlines() if "cannot express" in line and "which the plan has" in line]
+    assert len(said) == (lacking is not None)
+    assert all(lacking in line for line in said)
+
+
+def test_the_best_plan_that_a_framework_lacks_is_said_to_be_that_of_the_vocabulary(dse):
+    answer = dse("plan", "llama3-8b", "--stack", "torchtitan-2024", "--accelerators", 64)
+    assert answer.code == 0, answer.err
+    text = (
+        "torchtitan.toml cannot express zero=1, which the plan has: it is one of this vocabulary, not of the framework"
+    )
+    assert text in answer.out
 
 
 def test_megatron_gets_the_model_too():

@@ -4,11 +4,13 @@ import json
 from dataclasses import replace
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from dse.plan.check_costs import plan_costs
 from dse.plan.formats import PlanDocument
 from dse.plan.search.enumeration import enumerate_plans
+from dse.plan.stack import stack
 from dse.plan.training_plan import KEYS, TrainingPlan, read_plan, whole_plan, yaml_text
 from hardware.chips import chip, list_chips, system
 from hardware.inputs import InputError
@@ -123,6 +125,31 @@ def test_other_options_are_refused_in_one_line(dse, arguments, message):
     assert answer.code == 2
     assert len(answer.error_lines) == 1
     assert message in answer.err
+
+
+@pytest.mark.parametrize(
+    ("modes", "message"),
+    [
+        (
+            ["full/999"],
+            "recomputations.value: full/999: no mode fits the 32 layers of llama3-8b: K of full/K must be at",
+        ),
+        (
+            ["none", "ful"],
+            'recomputations.value: ["none", "ful"]: each must be none, selective, op, full, or full/K with K',
+        ),
+        (["none", "none"], 'recomputations.value: ["none", "none"]: must name each mode once'),
+    ],
+)
+def test_modes_of_a_stack_that_no_plan_can_have_are_refused_in_one_line(dse, tmp_path, modes, message):
+    document = stack("generic").model_dump(mode="json")
+    document["recomputations"] = {"value": modes, "source": "a test"}
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(document))
+    answer = dse("plan", "llama3-8b", "--stack", path)
+    assert answer.code == 2
+    assert len(answer.error_lines) == 1, answer.err
+    assert f"{path}: {message}" in answer.err
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path):

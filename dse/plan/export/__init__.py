@@ -24,11 +24,27 @@ def exports(problem: PlanProblem, plan: TrainingPlan) -> dict[str, str]:
     file of its own, one line each.
     """
     texts, lacking = {}, []
-    for name, write in _EXPORTS.items():
+    for name in _EXPORTS:
         try:
-            if problem.model.head != "causal_lm" and name != "deepspeed.json":
-                raise NotExpressibleError("the model is no decoder")
-            texts[name] = write(problem, plan)
+            texts[name] = _written(name, problem, plan)
         except NotExpressibleError as reason:
             lacking.append(f"{name}: not written, since it cannot express {reason}\n")
     return texts | ({REFUSALS_FILE: "".join(lacking)} if lacking else {})
+
+
+def inexpressible(problem: PlanProblem, plan: TrainingPlan) -> str | None:
+    """What the framework of the problem's stack lacks of the plan; none where it can have it, or is not known."""
+    name = problem.stack.settings_file
+    if name is None:
+        return None
+    try:
+        _written(name, problem, plan)
+    except NotExpressibleError as reason:
+        return f"{name} cannot express {reason}"
+    return None
+
+
+def _written(name: str, problem: PlanProblem, plan: TrainingPlan) -> str:
+    if problem.model.head != "causal_lm" and name != "deepspeed.json":
+        raise NotExpressibleError("the model is no decoder")
+    return _EXPORTS[name](problem, plan)

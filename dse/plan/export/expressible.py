@@ -10,14 +10,14 @@ class NotExpressibleError(Exception):
 
 
 def refuse(*conditions: tuple[bool, str]) -> None:
-    """Refuse a plan by the first condition that holds, of pairs of one and what is lacking.
+    """Refuse a plan by the conditions that hold, of pairs of one and what is lacking.
 
     Raises:
         NotExpressibleError: one holds.
     """
-    for holds, lacking in conditions:
-        if holds:
-            raise NotExpressibleError(lacking)
+    lacking = [words for holds, words in conditions if holds]
+    if lacking:
+        raise NotExpressibleError("; ".join(lacking))
 
 
 def refuse_settings(plan: TrainingPlan, expressible: Iterable[str] = ()) -> None:
