@@ -108,16 +108,16 @@ def _operator_contest(trial: ContestTrial) -> dict[str, Any]:
     started = process_time()
     outcome = trained(of, trial.decided, seed=trial.seed, budget=Budget(rounds=trial.rounds))
     spent_s = process_time() - started
-    found = {"dqn": {"value": outcome.second, "plans": outcome.evaluations, "cpu_s": spent_s}}
+    entries = {"dqn": {"value": outcome.second, "plans": outcome.evaluations, "cpu_s": spent_s}}
     others = {"random": contenders.random_decisions, "greedy": contenders.greedy, "annealing": contenders.annealed}
     for name, search in others.items():
         started = process_time()
         value = search(of, trial.decided, outcome.evaluations, trial.seed)
         plans = 1 if name == "greedy" else outcome.evaluations
-        found[name] = {"value": value, "plans": plans, "cpu_s": process_time() - started}
+        entries[name] = {"value": value, "plans": plans, "cpu_s": process_time() - started}
     started = process_time()
     proven = contenders.most_dimensions(of)
-    return {**found, "exact": {"value": proven, "plans": 0, "cpu_s": process_time() - started}}
+    return {**entries, "exact": {"value": proven, "plans": 0, "cpu_s": process_time() - started}}
 
 
 def _rounds(training: "QTraining", rounds: int) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from dse.reproduce.automap.contest import METHODS, contest
+from dse.reproduce.automap.contest import METHODS, Contest, Entry, contest
 from dse.reproduce.automap.convergence import Learned
 from dse.reproduce.automap.study import Machine, Study
+from dse.results.result import FailedCheckError
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.run import Run
@@ -27,6 +28,8 @@ def test_rows_have_the_median_and_the_worst_of_all_seeds_and_are_made_once(study
         }
         entries["dqn"]["value"] *= 1 + (0.0, 0.02, 0.1)[trial.seed]
         entries["greedy"]["value"] = None
+        if trial.seed < 2:
+            entries["annealing"]["value"] = None
         return entries
 
     section = contest(study, Learned(dict, made, 0), 3, 3)
@@ -34,11 +37,12 @@ def test_rows_have_the_median_and_the_worst_of_all_seeds_and_are_made_once(study
     assert {each.seed for each in asked} == {0, 1, 2}
     (table,) = section.tables
     assert [row[0] for row in table.rows] == ["t5-6 on A", "t5-6 on B", "t5-6 on C"]
-    assert table.rows[0][1:5] == ("2.00 % / 10.00 %", "0 % / 0 %", "no plan / no plan", "0 % / 0 %")
+    assert table.rows[0][1:5] == ("2.00 % / 10.00 %", "0 % / 0 %", "no plan / no plan", "no plan / no plan")
     assert "in 0 of 3 rows" in section.notes[0]
     numbers = {(each.model, each.cost_model, each.quantity): each.ours for each in section.comparisons}
     assert numbers["t5-6 on B", "dqn", "behind the proven plan, worst"] == pytest.approx(0.1)
-    assert numbers["t5-6 on B", "greedy", "behind the proven plan, worst"] is None
+    for method in ("greedy", "annealing"):
+        assert numbers["t5-6 on B", method, "behind the proven plan, median"] is None
     contest(study, Learned(dict, made, 0), 3, 3)
     assert len(asked) == 9
 
@@ -55,3 +59,12 @@ def test_dimensions_are_fewer_where_a_method_is_behind_and_need_one_axis(study):
     assert {cell for row in table.rows for cell in row[1:5]} == {"10.00 % / 10.00 %"}
     two = Study(("vgg19",), Machine("data=4,model=8", "v100", "v100-ethernet"), study.run)
     assert contest(two, Learned(dict, made, 0), 1, 1).skipped
+
+
+def test_a_plan_that_beats_the_proof_is_no_plan_that_is_behind():
+    entries = {"dqn": [Entry(90.0, 1, 1.0)]}
+    assert Contest(100.0, entries, "max").behind("dqn") == pytest.approx([0.1])
+    assert Contest(80.0, entries, "min").behind("dqn") == pytest.approx([0.125])
+    for best, sense in ((100.0, "min"), (80.0, "max")):
+        with pytest.raises(FailedCheckError, match="better than"):
+            Contest(best, entries, sense).behind("dqn")

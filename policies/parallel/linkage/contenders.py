@@ -4,13 +4,18 @@ order.
 
 import numpy as np
 
+from dse.results.result import FailedCheckError
 from policies.parallel.episodes import Masks
 from policies.parallel.linkage.dimensions import Decided, Dimensions, Integers
 from policies.parallel.linkage.episodes import OPEN, DecisionSource
 
 
 def most_dimensions(of: Dimensions) -> int:
-    """The most dimensions that can be split without a conflict, proven by CP-SAT."""
+    """The most dimensions that can be split without a conflict, proven by CP-SAT.
+
+    Raises:
+        FailedCheckError: it proved none.
+    """
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -21,7 +26,9 @@ def most_dimensions(of: Dimensions) -> int:
         model.add(taken[group] == 0)
     model.maximize(sum(int(weight) * each for weight, each in zip(of.weights, taken, strict=True)))
     solver = cp_model.CpSolver()
-    solver.solve(model)
+    status = solver.solve(model)
+    if status != cp_model.OPTIMAL:
+        raise FailedCheckError(f"CP-SAT ended with {solver.status_name(status)}, not with a proven optimum")
     return round(solver.objective_value)
 
 
