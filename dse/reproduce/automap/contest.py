@@ -112,7 +112,8 @@ def contest(study: Study, learned: Learned, rounds: int, seeds: int) -> Section:
         f"dqn trains for {rounds} rounds (--rounds), less than dse parallel --method dqn does. random and annealing "
         "have as many plans as dqn has with the same seed (in pipelines, with those of its refinement), greedy has "
         "one. In pipelines, cuts of the best plan of each are then moved to neighbouring instructions as long as that "
-        "makes it shorter. Random decisions lose a plan at the first conflict; greedy and annealing skip what is excluded.",
+        "makes it shorter. Random decisions lose a plan at the first conflict; greedy and annealing skip what is "
+        "excluded.",
         "The exact search proves what these are compared with; its seconds are those of Tables 5 to 7.",
     )
     return Section("contest", TITLE, tuple(tables), notes, tuple(comparisons))
