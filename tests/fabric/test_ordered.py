@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from dse.fabric.cases import block_case
-from dse.fabric.methods import SearchContext, by_rules, by_simulator, by_tuned
+from dse.fabric.evaluators.measure import throughput
+from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.methods import Candidate, SearchContext, by_rules, by_simulator, by_tuned, judged, refined
 from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind, placement_faults
+from dse.fabric.refining import Changed
 from dse.fabric.rules import MIXTURE, rule_cost, rule_terms
 from dse.fabric.search.anneal import AnnealSettings
 from dse.fabric.search.nearby import Nearby
@@ -148,6 +151,28 @@ def test_rounds_in_the_journal_are_not_repeated(large, tmp_path):
     assert [(each.chain, each.interval_slots) for each in again] == [
         (each.chain, each.interval_slots) for each in first
     ]
+
+
+def test_a_slower_change_is_refused(large, monkeypatch):
+    """Rounds whose fastest changes are faster, slower, and faster than all before."""
+    context = replace(context_of(large, PLASTICINE, 300), rounds=3)
+    sites = [random_sites(large, PLASTICINE, np.random.default_rng(seed)) for seed in range(4)]
+    begin, *places = [routed(large, site, PLASTICINE, "xy") for site in sites]
+    changes = [Changed(place, 1.0, 1, slots) for place, slots in zip(places, (2e-3, 3e-3, 1e-3), strict=True)]
+    first, _, last = changes
+    starts, coming = [], iter(changes)
+
+    def changed(_context, _changing, start, _number):
+        starts.append(start)
+        return next(coming)
+
+    monkeypatch.setattr(SearchContext, "changed", changed)
+    candidates = refined(context, judged(context, [Candidate(0, begin, 1.0, 300)]))
+    assert [id(start) for start in starts] == [id(begin), id(first.placement), id(first.placement)]
+    change = next(each for each in candidates if each.chain == context.chains)
+    assert change.placement is last.placement
+    assert change.moves == 3
+    assert change.interval_slots == throughput(Simulator(large, PLASTICINE), last.placement).interval_slots
 
 
 class Dying(InProcessExecutor):
