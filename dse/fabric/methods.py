@@ -1,5 +1,6 @@
 """How ``dse fabric place`` searches, by the cost that judges placements; learned costs are added at the roof."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -100,12 +101,12 @@ class SearchContext:
         rounds: of refinement, where moves are few and the simulator judges.
         tuned: the tuned rules with their schedule, or what stands in for them.
         chains: how many.
-        seed: of all random choices: the run's, the number of the piece, and that of a round of refinement.
+        seed: of all random choices: the run's and the number of the piece. A round of refinement adds its own number.
         label: of the piece in the journal.
         executor: where chains run.
         progress: called with the chains that have ended.
         stop: called between pieces of work.
-        journal: chains that have ended; None where nothing is recorded.
+        journal: chains and rounds of refinement that have ended; None where nothing is recorded.
     """
 
     pipeline: Pipeline
@@ -162,8 +163,12 @@ class SearchContext:
     def changed(
         self, changing: Callable[[tuple[Placement, int]], Changed], start: Placement, number: int
     ) -> Changed | None:
-        """The fastest change of ``start`` in a round, with the moves of all; None where none has ended."""
-        key = f"{self.label}, round {number + 1}"
+        """The fastest change of ``start`` in a round, with the moves of all; None where none has ended.
+
+        A round is recorded by the placement that it starts from, and only when all of its changes have ended: a resumed
+        search, in which no worker dies, does not take over what another one found without a chain or a change.
+        """
+        key = f"{self.label}, round {number + 1} from {_digest(start)}"
         known = self._entry(key, _ChangedDocument)
         if known is not None:
             entry, placement = known
@@ -182,7 +187,7 @@ class SearchContext:
         if not ended:
             return None
         best = replace(fastest(ended), moves=sum(each.moves for each in ended))
-        if self.journal is not None:
+        if self.journal is not None and len(ended) == len(seeds):
             self.journal.append(key, _changed_document(best))
         return best
 
@@ -226,6 +231,12 @@ class _Numbered:
 
     def __call__(self, number: int) -> Annealed:
         return self.annealing(Chain(self.seeds[number], self.start))
+
+
+def _digest(placement: Placement) -> str:
+    """Of the sites and routes, for keys."""
+    parts = (placement.site.tolist(), placement.route_first.tolist(), placement.route_link.tolist())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def _placement_document(placement: Placement, cost: float) -> dict[str, Any]:

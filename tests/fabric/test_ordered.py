@@ -1,13 +1,17 @@
 """Sites to begin with on large fabrics: legal, in the order of the data, and worth it where moves are few."""
 
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from dse.fabric.cases import block_case
-from dse.fabric.methods import SearchContext, by_rules, by_simulator, by_tuned
+from dse.fabric.evaluators.measure import throughput
+from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.methods import Candidate, SearchContext, by_rules, by_simulator, by_tuned, judged, refined
 from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind, placement_faults
+from dse.fabric.refining import Changed
 from dse.fabric.rules import MIXTURE, rule_cost, rule_terms
 from dse.fabric.search.anneal import AnnealSettings
 from dse.fabric.search.nearby import Nearby
@@ -15,7 +19,7 @@ from dse.fabric.search.ordered import ordered_sites
 from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import SitesMissingError, random_sites
 from dse.fabric.setting import tuned_for
-from dse.run.executor import InProcessExecutor
+from dse.run.executor import Failed, InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import never_stop, silent
 from hardware.fabrics import fabric
@@ -140,10 +144,85 @@ def test_rounds_in_the_journal_are_not_repeated(large, tmp_path):
         entries = set(journal)
         again = by_simulator(context)
         assert set(journal) == entries
-        assert {"piece 1, chain 0", "piece 1, round 2"} <= entries
+        assert {key.partition(" from ")[0] for key in entries} == {
+            *("piece 1, chain 0", "piece 1, chain 1"),
+            *("piece 1, round 1", "piece 1, round 2"),
+        }
     assert [(each.chain, each.interval_slots) for each in again] == [
         (each.chain, each.interval_slots) for each in first
     ]
+
+
+def test_a_slower_change_is_refused(large, monkeypatch):
+    """Rounds whose fastest changes are faster, slower, and faster than all before."""
+    context = replace(context_of(large, PLASTICINE, 300), rounds=3)
+    sites = [random_sites(large, PLASTICINE, np.random.default_rng(seed)) for seed in range(4)]
+    begin, *places = [routed(large, site, PLASTICINE, "xy") for site in sites]
+    changes = [Changed(place, 1.0, 1, slots) for place, slots in zip(places, (2e-3, 3e-3, 1e-3), strict=True)]
+    first, _, last = changes
+    starts, coming = [], iter(changes)
+
+    def changed(_context, _changing, start, _number):
+        starts.append(start)
+        return next(coming)
+
+    monkeypatch.setattr(SearchContext, "changed", changed)
+    candidates = refined(context, judged(context, [Candidate(0, begin, 1.0, 300)]))
+    assert [id(start) for start in starts] == [id(begin), id(first.placement), id(first.placement)]
+    change = next(each for each in candidates if each.chain == context.chains)
+    assert change.placement is last.placement
+    assert change.moves == 3
+    assert change.interval_slots == throughput(Simulator(large, PLASTICINE), last.placement).interval_slots
+
+
+class Dying(InProcessExecutor):
+    """The worker of one item dies in each of some calls: the chains, then the rounds."""
+
+    def __init__(self, lost, calls):
+        self.lost, self.calls = lost, calls
+
+    def outcomes(self, function, items, stop=never_stop, arrived=lambda _: None):
+        self.calls -= 1
+        for number, item in enumerate(items):
+            if self.calls >= 0 and number == self.lost:
+                outcome = Failed("the worker has died")
+                arrived([(item, outcome)])
+                yield outcome
+            else:
+                yield from super().outcomes(function, [item], stop, arrived)
+
+
+def answer(context):
+    first = by_simulator(context)[0]
+    return first.placement.site.tolist(), first.placement.route_link.tolist(), first.interval_slots
+
+
+@pytest.fixture(scope="module")
+def undisturbed(large):
+    return answer(replace(context_of(large, PLASTICINE, 300), rounds=4))
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize(("calls", "recorded"), [(1, 4), (3, 2), (5, 0)])
+def test_a_search_whose_workers_have_died_resumes_as_if_none_had(large, undisturbed, tmp_path, lost, calls, recorded):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        context = replace(context_of(large, PLASTICINE, 300, journal=journal), rounds=4)
+        by_simulator(replace(context, executor=Dying(lost, calls)))
+        assert sum(", round " in key for key in journal) == recorded
+        assert answer(context) == undisturbed
+
+
+def test_a_search_resumes_after_any_entry_of_its_journal(large, undisturbed, tmp_path):
+    with Journal(tmp_path / "whole.jsonl") as journal:
+        context = replace(context_of(large, PLASTICINE, 300, journal=journal), rounds=4)
+        assert answer(context) == undisturbed
+        whole = dict(journal)
+    assert len(whole) == 2 + 4
+    for count in range(len(whole)):
+        with Journal(tmp_path / f"{count}.jsonl") as journal:
+            journal.append_all(dict(islice(whole.items(), count)))
+            assert answer(replace(context, journal=journal)) == undisturbed
+            assert dict(journal) == whole
 
 
 def test_loads_are_spread_where_no_rules_were_tuned_and_moves_are_few(large):

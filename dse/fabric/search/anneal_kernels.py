@@ -133,10 +133,10 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
 def wander(case, state, seed, moves, tries, max_cost, reach):
     """Make random moves whose cost is at most ``max_cost``: (the cost, moves that were tried).
 
-    Ends after ``moves`` that are kept, or ``tries``.
+    Ends after ``moves`` that are accepted, or ``tries``.
     """
-    cost, kept, tried = cost_of(case, state), 0, 0
-    while kept < moves and tried < tries:
+    cost, accepted, tried = cost_of(case, state), 0, 0
+    while accepted < moves and tried < tries:
         tried += 1
         unit, target = propose(case, state, seed, reach)
         left = state.site[unit]
@@ -145,5 +145,5 @@ def wander(case, state, seed, moves, tries, max_cost, reach):
             undo(case, state, unit, left)
         else:
             cost = new_cost
-            kept += state.extent[NETS] > 0
+            accepted += state.extent[NETS] > 0
     return cost, tried

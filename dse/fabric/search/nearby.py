@@ -1,6 +1,6 @@
 """Placements near another one: some moves of units, all else and all other routes as they are.
 
-Annealing from the same sites routes every net anew, in another order, and loses what was good about the old routes.
+Annealing from the same sites routes every net again, in another order, and loses what was good about the old routes.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from dse.fabric.search.routing import Routing
 from hardware.fabrics import Fabric
 
 TRIES = 100
-"""Moves that are tried for each one that is to be kept, at most."""
+"""Moves that are tried for each one that is to be accepted, at most."""
 
 
 @dataclass(frozen=True, eq=False)
