@@ -16,7 +16,7 @@ from dse.codesign.modern.search import ModernSearch, SizeSearch, chosen_optimum
 from dse.codesign.sensitivity.knobs import faster_links, with_hbm_bandwidth
 from dse.plan.check import violations
 from dse.results.result import FailedCheckError
-from dse.run.progress import StoppedError, StopSignal
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal, silent
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
@@ -49,20 +49,29 @@ CHANGES: Mapping[str, Callable[[ModernProblem, Machines], Posed]] = {
 
 
 def after_changes(
-    problem: ModernProblem, machines: Machines, architecture: int, stop: StopSignal
+    problem: ModernProblem,
+    machines: Machines,
+    architecture: int,
+    stop: StopSignal,
+    progress: ProgressCallback = silent,
 ) -> dict[str, dict[str, Any]]:
     """By change: throughput, HBM size, architecture and plan of the optimum, and the regret of ``architecture``.
 
-    All are None where nothing fits, the regret also where nothing fits on that architecture.
+    All are None where nothing fits, the regret also where nothing fits on that architecture. Where ``stop`` gives a
+    reason, the changes that were not finished by then, always the last of :data:`CHANGES`, are missing.
 
     Raises:
-        StoppedError: ``stop`` gave a reason.
         FailedCheckError: a fault of this program.
     """
-    return {
-        label: _row(*change(problem, machines), architecture=architecture, stop=stop)
-        for label, change in CHANGES.items()
-    }
+    after: dict[str, dict[str, Any]] = {}
+    for done, (label, change) in enumerate(CHANGES.items()):
+        progress("sensitivity: changes", done, len(CHANGES))
+        try:
+            after[label] = _row(*change(problem, machines), architecture=architecture, stop=stop)
+        except StoppedError:
+            return after
+    progress("sensitivity: changes", len(CHANGES), len(CHANGES))
+    return after
 
 
 def _row(problem: ModernProblem, machines: Machines, architecture: int, stop: StopSignal) -> dict[str, Any]:
