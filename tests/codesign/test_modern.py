@@ -8,10 +8,11 @@ import pytest
 from dse.codesign.contract import PROBLEM
 from dse.codesign.modern import answer
 from dse.codesign.modern.search import ModernSearch
-from dse.codesign.modern.sensitivity import CHANGES, after_changes
+from dse.codesign.modern.sensitivity import CHANGES, _regret, after_changes
 from dse.plan.search.enumeration import enumerate_plans
 from dse.problem import pose
 from dse.results.check import faults_of
+from dse.results.result import FailedCheckError
 from dse.run.progress import never_stop
 from dse.run.run import Run
 from hardware.inputs import InputError
@@ -117,6 +118,36 @@ def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer
         before = brute_force(problem, machines, problem.hbm_bytes[0]) / problem.global_batch
         assert np.all(steps / changed.global_batch <= before * (1 + 1e-12))
     assert len({each["throughput_per_s"] for each in after.values()}) > 2
+
+
+def test_regret_compares_each_at_its_fastest_size_where_the_answer_takes_a_smaller_one(tmp_path):
+    options = modern_options(tmp_path, layers=8, area_budget=None, accelerators=4, global_batch=16, hbm_gb="1")
+    problem = replace(options.modern_problem(), hbm_bytes=(9_726_113, 2**30))
+    chosen = np.random.default_rng(2).choice(len(problem.machines()), 24, replace=False)
+    machines = problem.machines().take(np.sort(chosen)[[2, 7, 15, 21]])
+    search = ModernSearch(problem, machines)
+    best = search.outcome(search.candidates()).sizes[2**30].best.architecture
+    other = 2
+    assert best != other
+    after = after_changes(problem, machines, other, never_stop)
+    at_best = after_changes(problem, machines, best, never_stop)
+    slower_at_its_size = []
+    for label, change in CHANGES.items():
+        changed, there = change(problem, machines)
+        steps = np.array([brute_force(changed, there, size) for size in changed.hbm_bytes])
+        least = steps.min(axis=0)
+        assert after[label]["regret"] == pytest.approx(1 - least.min() / least[other], rel=1e-9, abs=1e-12)
+        assert at_best[label]["regret"] == pytest.approx(1 - least.min() / least[best], rel=1e-9, abs=1e-12)
+        slower_at_its_size.append(changed.global_batch / after[label]["throughput_per_s"] > least.min() * 1.0001)
+    assert any(slower_at_its_size)
+
+
+def test_a_step_that_is_faster_than_the_optimum_is_a_fault_of_the_program():
+    assert _regret(1.0, 2.0) == 0.5
+    assert _regret(1.0, np.inf) is None
+    assert _regret(1.0, 1.0 - 1e-12) == 0
+    with pytest.raises(FailedCheckError, match="no step can be faster than the optimum"):
+        _regret(1.0, 0.999)
 
 
 def test_a_sensitivity_analysis_is_checked(tmp_path):
