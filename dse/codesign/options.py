@@ -140,7 +140,12 @@ class CodesignOptions(Options):
         str, Option("Plan keys to hold fixed.", metavar="FILE|KEY=VALUE,…", belongs_to=("plans", "modern"))
     ] = ""
     pareto: Annotated[bool, Option("Add the proven Pareto front of throughput, area and power.")] = False
-    sensitivity: Annotated[bool, Option("Add what would change the answer: limits, takeovers, regret.")] = False
+    sensitivity: Annotated[
+        bool,
+        Option(
+            "Add what would change the answer: limits, takeovers, regret (--plans modern: only changes and regret)."
+        ),
+    ] = False
 
     def problem(self) -> CodesignProblem:
         """The problem that the options pose.

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from dse.codesign.contract import PROBLEM
+from dse.codesign.modern import answer
 from dse.codesign.modern.search import ModernSearch
-from dse.codesign.modern.sensitivity import CHANGES, after_changes
+from dse.codesign.modern.sensitivity import CHANGES, _regret, after_changes
 from dse.plan.search.enumeration import enumerate_plans
 from dse.problem import pose
 from dse.results.check import faults_of
+from dse.results.result import FailedCheckError
 from dse.run.progress import never_stop
 from dse.run.run import Run
 from hardware.inputs import InputError
@@ -118,6 +120,36 @@ def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer
     assert len({each["throughput_per_s"] for each in after.values()}) > 2
 
 
+def test_regret_compares_each_at_its_fastest_size_where_the_answer_takes_a_smaller_one(tmp_path):
+    options = modern_options(tmp_path, layers=8, area_budget=None, accelerators=4, global_batch=16, hbm_gb="1")
+    problem = replace(options.modern_problem(), hbm_bytes=(9_726_113, 2**30))
+    chosen = np.random.default_rng(2).choice(len(problem.machines()), 24, replace=False)
+    machines = problem.machines().take(np.sort(chosen)[[2, 7, 15, 21]])
+    search = ModernSearch(problem, machines)
+    best = search.outcome(search.candidates()).sizes[2**30].best.architecture
+    other = 2
+    assert best != other
+    after = after_changes(problem, machines, other, never_stop)
+    at_best = after_changes(problem, machines, best, never_stop)
+    slower_at_its_size = []
+    for label, change in CHANGES.items():
+        changed, there = change(problem, machines)
+        steps = np.array([brute_force(changed, there, size) for size in changed.hbm_bytes])
+        least = steps.min(axis=0)
+        assert after[label]["regret"] == pytest.approx(1 - least.min() / least[other], rel=1e-9, abs=1e-12)
+        assert at_best[label]["regret"] == pytest.approx(1 - least.min() / least[best], rel=1e-9, abs=1e-12)
+        slower_at_its_size.append(changed.global_batch / after[label]["throughput_per_s"] > least.min() * 1.0001)
+    assert any(slower_at_its_size)
+
+
+def test_a_step_that_is_faster_than_the_optimum_is_a_fault_of_the_program():
+    assert _regret(1.0, 2.0) == 0.5
+    assert _regret(1.0, np.inf) is None
+    assert _regret(1.0, 1.0 - 1e-12) == 0
+    with pytest.raises(FailedCheckError, match="no step can be faster than the optimum"):
+        _regret(1.0, 0.999)
+
+
 def test_a_sensitivity_analysis_is_checked(tmp_path):
     options = modern_options(tmp_path, area_budget="3.386", global_batch=16, hbm_gb="1", sensitivity=True)
     posed = pose(PROBLEM, options)
@@ -129,6 +161,85 @@ def test_a_sensitivity_analysis_is_checked(tmp_path):
     forged = rows | {"links twice as fast": rows["links twice as fast"] | {"regret": 0.5}}
     other = result.model_copy(update={"metrics": result.metrics | {"sensitivity": forged}})
     assert any("regret" in fault for fault in faults_of(other, posed))
+
+
+class StopAt:
+    """Stops once the progress of the changes says that ``done`` are finished; ``phases`` holds what was reported."""
+
+    def __init__(self, done, reason="time limit"):
+        self.done, self.reason, self.reported = done, reason, []
+
+    def progress(self, phase, done, total):
+        if phase == "sensitivity: changes":
+            self.reported.append((done, total))
+
+    def stop(self):
+        return self.reason if self.reported and self.reported[-1][0] >= self.done else None
+
+
+def asked_for_changes(folder):
+    for remembered in (answer._SEARCHED, answer._BASELINES, answer._SENSITIVITIES):
+        remembered.clear()
+    options = modern_options(folder, area_budget="3.386", global_batch=16, hbm_gb="1", sensitivity=True)
+    return pose(PROBLEM, options)
+
+
+@pytest.mark.parametrize("done", [0, 2])
+def test_a_stop_among_the_changes_leaves_the_proof_and_what_was_finished(tmp_path, done):
+    posed, stopping = asked_for_changes(tmp_path), StopAt(done)
+    result = PROBLEM.answer(posed, Run(stop=stopping.stop, progress=stopping.progress))
+    assert (result.status, result.gap) == ("optimal", 0)
+    assert stopping.reported == [(number, len(CHANGES)) for number in range(done + 1)]
+    metrics = result.metrics
+    assert metrics["baselines"]
+    assert metrics["optimum_by_hbm"]
+    assert metrics["stopped"] is None
+    assert [*metrics.get("sensitivity", {})] == [*CHANGES][:done]
+    assert metrics["unfinished"] == ["sensitivity"]
+    view = PROBLEM.view(result, posed, Run().tables)
+    assert "none of the" in view.verdict
+    assert "sensitivity: stopped before its end." in view.notes
+    assert not PROBLEM.is_finished(result)
+    assert faults_of(result, posed) == []
+    whole = PROBLEM.answer(posed, Run())
+    assert whole.metrics["unfinished"] == []
+    assert faults_of(whole, posed) == []
+    last = [*CHANGES][-1]
+    forged = [
+        metrics | {"unfinished": []},
+        metrics | {"unfinished": ["baselines", "sensitivity"]},
+        metrics | {"unfinished": ["baselines"]},
+        metrics | {"baselines": []},
+        metrics | {"sensitivity": {last: whole.metrics["sensitivity"][last]}},
+        whole.metrics | {"unfinished": ["sensitivity"]},
+        {key: part for key, part in metrics.items() if key != "optimum_by_hbm"},
+    ]
+    for other in forged:
+        assert faults_of(result.model_copy(update={"metrics": other}), posed), other["unfinished"]
+    assert faults_of(result.model_copy(update={"status": "feasible"}), posed)
+    assert faults_of(whole.model_copy(update={"status": "interrupted"}), posed)
+
+
+def test_an_interrupt_among_the_changes_is_one(tmp_path):
+    posed, stopping = asked_for_changes(tmp_path), StopAt(1, "interrupted")
+    result = PROBLEM.answer(posed, Run(stop=stopping.stop, progress=stopping.progress))
+    assert (result.status, result.bound) == ("interrupted", result.objective.value)
+    assert faults_of(result, posed) == []
+
+
+def test_a_stop_in_the_baselines_leaves_the_proof(tmp_path):
+    posed = asked_for_changes(tmp_path)
+    assert not isinstance(answer.search(posed, Run()), str)
+    result = PROBLEM.answer(posed, Run(stop=lambda: "time limit"))
+    assert result.status == "optimal"
+    assert result.metrics["unfinished"] == ["baselines", "sensitivity"]
+    assert {"baselines", "sensitivity"}.isdisjoint(result.metrics)
+    assert result.metrics["optimum_by_hbm"]
+    assert PROBLEM.view(result, posed, Run().tables).notes[-2:] == [
+        "baselines: stopped before its end.",
+        "sensitivity: stopped before its end.",
+    ]
+    assert faults_of(result, posed) == []
 
 
 def test_a_fixed_accelerator_has_its_own_best_plan(tmp_path):

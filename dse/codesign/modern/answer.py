@@ -9,7 +9,7 @@ import numpy as np
 from dse.codesign.formats import architecture_solution
 from dse.codesign.modern.problem import ModernOptimum, ModernProblem, ModernSpace
 from dse.codesign.modern.search import Candidates, ModernOutcome, ModernSearch, SizeSearch, chosen_optimum
-from dse.codesign.modern.sensitivity import after_changes
+from dse.codesign.modern.sensitivity import CHANGES, after_changes
 from dse.codesign.notes import network_notes
 from dse.codesign.options import CodesignOptions
 from dse.plan.answer import nothing_legal
@@ -21,7 +21,7 @@ from dse.problem import Posed
 from dse.report.units import memory_text, needed_memory_text
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import FailedCheckError, Result, result_of
-from dse.run.progress import StoppedError, StopSignal, never_stop
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
 from dse.run.remembered import Remembered
 from dse.run.run import Run
 from hardware.machines import Machines
@@ -58,7 +58,9 @@ def _is_whole(found: ModernAnswer | str) -> bool:
 
 _SEARCHED: Remembered[ModernAnswer | str] = Remembered(4, _is_whole)
 _BASELINES: Remembered[list[dict[str, Any]]] = Remembered(4, is_mutable=True)
-_SENSITIVITIES: Remembered[dict[str, dict[str, Any]]] = Remembered(4, is_mutable=True)
+_SENSITIVITIES: Remembered[dict[str, dict[str, Any]]] = Remembered(
+    4, lambda rows: {*rows} == {*CHANGES}, is_mutable=True
+)
 """Of the last posed problems, by their digests."""
 
 
@@ -108,22 +110,20 @@ def solve(posed: ModernPosed, run: Run) -> Result:
         )
     solution = solution_of(posed, found.best, found.at_size.hbm_bytes)
     costs = _checked_costs(posed, found.best, found.at_size.hbm_bytes)
-    reason, beside = outcome.stopped, {}
-    if reason is None:
-        try:
-            beside = metrics_beside(posed, found.best.architecture, run.stop)
-        except StoppedError as stopped:
-            reason = str(stopped)
     value = problem.global_batch / costs.step_s
-    metrics = answer_metrics(posed, solution, costs, found.candidates.plans.count, reason)
-    if reason is None:
-        metrics |= search_metrics(posed, outcome) | beside
+    metrics = answer_metrics(posed, solution, costs, found.candidates.plans.count, outcome.stopped)
+    if outcome.stopped is None:
+        metrics |= search_metrics(posed, outcome)
+        metrics |= metrics_beside(posed, found.best.architecture, run.stop, run.progress)
+    else:
+        metrics["unfinished"] = wanted_beside(posed)
+    cut_short = bool(metrics["unfinished"]) and run.stop() == "interrupted"
     return result_of(
         "codesign",
         posed,
         value=value,
         bound=value if outcome.stopped is None else problem.global_batch / found.at_size.bound_s,
-        status=_status(reason),
+        status=_status("interrupted" if cut_short else outcome.stopped),
         solution=solution,
         metrics=metrics,
         evaluations=sum(len(size.evaluated) for size in outcome.sizes.values()),
@@ -226,19 +226,33 @@ def search_metrics(posed: ModernPosed, outcome: ModernOutcome) -> dict[str, Any]
     }
 
 
-def metrics_beside(posed: ModernPosed, architecture: int, stop: StopSignal = never_stop) -> dict[str, Any]:
+def wanted_beside(posed: ModernPosed) -> list[str]:
+    """What is to stand beside a proven answer, by its key in ``metrics``."""
+    return ["baselines", "sensitivity"] if posed.options.sensitivity else ["baselines"]
+
+
+def metrics_beside(
+    posed: ModernPosed, architecture: int, stop: StopSignal = never_stop, progress: ProgressCallback = silent
+) -> dict[str, Any]:
     """The baselines, and with ``--sensitivity`` what changes would bring; ``architecture`` is that of the answer.
 
-    Raises:
-        StoppedError: ``stop`` gave a reason.
+    ``unfinished`` names those of the two that ``stop`` ended: no baselines are given then, and the changes that were
+    finished, if any.
     """
-    beside: dict[str, Any] = {"baselines": baseline_answers(posed, stop)}
-    if posed.options.sensitivity:
-        space = posed.problem
-        beside["sensitivity"] = _SENSITIVITIES.get(
-            (posed.digest, architecture), lambda: after_changes(space.problem, space.machines, architecture, stop)
-        )
-    return beside
+    beside: dict[str, Any] = {}
+    try:
+        beside["baselines"] = baseline_answers(posed, stop)
+    except StoppedError:
+        return {"unfinished": wanted_beside(posed)}
+    if not posed.options.sensitivity:
+        return beside | {"unfinished": []}
+    space = posed.problem
+    rows = _SENSITIVITIES.get(
+        (posed.digest, architecture), lambda: after_changes(space.problem, space.machines, architecture, stop, progress)
+    )
+    if rows:
+        beside["sensitivity"] = rows
+    return beside | {"unfinished": ["sensitivity"] if len(rows) < len(CHANGES) else []}
 
 
 def baseline_answers(posed: ModernPosed, stop: StopSignal = never_stop) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """``solution`` and ``metrics`` of a co-search with ``--plans modern``, typed."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -72,7 +72,7 @@ class AfterChange(_Document):
 
 
 class ModernMetrics(_Document):
-    """``metrics``; what follows ``stopped`` belongs to searches that were not stopped."""
+    """``metrics``; what follows ``unfinished`` belongs to searches that were not stopped."""
 
     architectures_in_space: int
     plans_in_vocabulary: int
@@ -81,6 +81,7 @@ class ModernMetrics(_Document):
     models: dict[str, ModelFigures]
     notes: list[str]
     stopped: str | None
+    unfinished: list[Literal["baselines", "sensitivity"]]
     architectures_evaluated: _Count = _ABSENT
     architectures_pruned: _Count = _ABSENT
     optimum_by_hbm: dict[str, BestAtSize] = _ABSENT

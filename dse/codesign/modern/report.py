@@ -35,7 +35,10 @@ def view(space: ModernSpace, result: Result) -> View:
     return View(
         title=title,
         verdict=_verdict(space, result),
-        notes=[f"Note: {note}" for note in result.metrics["notes"]],
+        notes=[
+            *(f"Note: {note}" for note in result.metrics["notes"]),
+            *(f"{part}: stopped before its end." for part in result.metrics["unfinished"]),
+        ],
         tables=tables,
         page=lambda: [*plan_charts(_posed(space, result), _as_plan(space, result)[0]), *tables],
         files=lambda: _files(space, result),
@@ -97,11 +100,11 @@ def _answer_rows(space: ModernSpace, result: Result) -> list[Row]:
 def _beside(result: Result) -> list[Table]:
     """The baselines, and the optimum at each HBM size."""
     metrics, value = result.metrics, result.objective.value or 0.0
-    if "baselines" not in metrics:
+    if "optimum_by_hbm" not in metrics:
         return []
     rows: list[Row] = [
         (each["name"], *_optimum_cells(each, value), "" if each["hbm_gb"] is None else hbm_text(each["hbm_gb"]))
-        for each in metrics["baselines"]
+        for each in metrics.get("baselines", ())
     ]
     rows += [
         (f"best with {hbm_text(float(size))}", *_optimum_cells(each, value), hbm_text(float(size)))

@@ -1,9 +1,12 @@
 """What would change the answer of a co-search with ``--plans modern``: the proven optimum after each of some changes.
 
 Each change makes another problem over the same architectures, and the same search proves its optimum. Beside it stands
-the regret of the answer's architecture: how much slower it is then, with the best plan and HBM size that it has.
+the regret of the answer's architecture: how much slower it is then than the fastest, each with the plan and HBM size
+that are fastest on it. (The optimum is at the smallest HBM size within 1 % of the best, as everywhere; which size that
+is may differ from one architecture to the next, so that figures there would not compare architectures alone.)
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,11 +15,11 @@ import numpy as np
 
 from dse.codesign.formats import architecture_solution
 from dse.codesign.modern.problem import ModernProblem
-from dse.codesign.modern.search import ModernSearch, SizeSearch, chosen_optimum
-from dse.codesign.sensitivity.knobs import faster_links, with_hbm_bandwidth
+from dse.codesign.modern.search import ModernOutcome, ModernSearch, chosen_optimum
+from dse.codesign.sensitivity.knobs import faster_links
 from dse.plan.check import violations
-from dse.results.result import FailedCheckError
-from dse.run.progress import StoppedError, StopSignal
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal, silent
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
@@ -24,8 +27,7 @@ Posed = tuple[ModernProblem, Machines]
 
 
 def _faster_memory(problem: ModernProblem, machines: Machines) -> Posed:
-    rate, rules = 2 * machines.hbm_bytes_per_s, with_hbm_bandwidth(machines.rules, 2)
-    return problem, replace(machines, hbm_bytes_per_s=rate, rules=rules)
+    return problem, replace(machines, hbm_bytes_per_s=2 * machines.hbm_bytes_per_s)
 
 
 def _larger_memory(problem: ModernProblem, machines: Machines) -> Posed:
@@ -49,25 +51,35 @@ CHANGES: Mapping[str, Callable[[ModernProblem, Machines], Posed]] = {
 
 
 def after_changes(
-    problem: ModernProblem, machines: Machines, architecture: int, stop: StopSignal
+    problem: ModernProblem,
+    machines: Machines,
+    architecture: int,
+    stop: StopSignal,
+    progress: ProgressCallback = silent,
 ) -> dict[str, dict[str, Any]]:
     """By change: throughput, HBM size, architecture and plan of the optimum, and the regret of ``architecture``.
 
-    All are None where nothing fits, the regret also where nothing fits on that architecture.
+    All are None where nothing fits, the regret also where nothing fits on that architecture. Where ``stop`` gives a
+    reason, the changes that were not finished by then, always the last of :data:`CHANGES`, are missing.
 
     Raises:
-        StoppedError: ``stop`` gave a reason.
         FailedCheckError: a fault of this program.
     """
-    return {
-        label: _row(*change(problem, machines), architecture=architecture, stop=stop)
-        for label, change in CHANGES.items()
-    }
+    after: dict[str, dict[str, Any]] = {}
+    for done, (label, change) in enumerate(CHANGES.items()):
+        progress("sensitivity: changes", done, len(CHANGES))
+        try:
+            after[label] = _row(*change(problem, machines), architecture=architecture, stop=stop)
+        except StoppedError:
+            return after
+    progress("sensitivity: changes", len(CHANGES), len(CHANGES))
+    return after
 
 
 def _row(problem: ModernProblem, machines: Machines, architecture: int, stop: StopSignal) -> dict[str, Any]:
-    at_size = _optimum(problem, machines, stop)
-    own = _optimum(problem, machines.take(np.array([architecture])), stop)
+    outcome = _proven(problem, machines, stop)
+    own = _proven(problem, machines.take(np.array([architecture])), stop)
+    at_size = chosen_optimum(problem, outcome)
     if at_size is None or at_size.best is None:
         return dict.fromkeys(("throughput_per_s", "hbm_gb", "architecture", "plan", "regret"))
     best = at_size.best
@@ -75,19 +87,39 @@ def _row(problem: ModernProblem, machines: Machines, architecture: int, stop: St
     faults = violations(asked, best.plan, best.step_s)
     if faults:
         raise FailedCheckError("; ".join(faults))
-    regret = None if own is None or own.best is None else max(0.0, 1.0 - best.step_s / own.best.step_s)
     return {
         "throughput_per_s": problem.global_batch / best.step_s,
         "hbm_gb": gib_from_bytes(at_size.hbm_bytes),
         "architecture": architecture_solution(machines, best.architecture),
         "plan": best.plan.document(),
-        "regret": regret,
+        "regret": _regret(_least_step_s(outcome), _least_step_s(own)),
     }
 
 
-def _optimum(problem: ModernProblem, machines: Machines, stop: StopSignal) -> SizeSearch | None:
+def _least_step_s(outcome: ModernOutcome) -> float:
+    """The fastest step over all HBM sizes; infinite where nothing fits."""
+    return min((each.best.step_s for each in outcome.sizes.values() if each.best is not None), default=math.inf)
+
+
+def _regret(least_s: float, own_s: float) -> float | None:
+    """How much slower a step of ``own_s`` is than the fastest, ``least_s``, as a share; None where it is infinite.
+
+    Raises:
+        FailedCheckError: it is faster by more than rounding (a fault of this program).
+    """
+    if math.isinf(own_s):
+        return None
+    regret = 1.0 - least_s / own_s
+    if regret < -PROOF_TOLERANCE:
+        raise FailedCheckError(
+            f"no step can be faster than the optimum {least_s!r} s, but one architecture has {own_s!r} s"
+        )
+    return max(0.0, regret)
+
+
+def _proven(problem: ModernProblem, machines: Machines, stop: StopSignal) -> ModernOutcome:
     searching = ModernSearch(problem, machines, stop)
     outcome = searching.outcome(searching.candidates())
     if outcome.stopped is not None:
         raise StoppedError(outcome.stopped)
-    return chosen_optimum(problem, outcome)
+    return outcome
