@@ -298,17 +298,22 @@ class RankCosts:
             for each, sent in zip((result.forward, result.backward), others, strict=True):
                 compute = each.linear + each.attention + each.vector - (sent - each.tensor - each.context)
                 each.expert = max(0.0, 2 * exchange - compute) if hidden else 2 * exchange
-        kept = self.kept_bytes(sparse)
-        result.whole = kept + scores
+        self._make_again(result, sparse, scores)
+        return result
+
+    def _make_again(self, result: Layer, sparse: bool, scores: float) -> None:
+        """What backward passes make again of a layer, and what is in memory until then; ``scores``: of attention."""
+        plan, activations = self.plan, self.kept_bytes(sparse)
+        result.whole = activations + scores
         if plan.recompute.startswith("full"):
             result.again, result.kept = result.forward.total, 2 * self.between * self.model.hidden
             result.sent_again = {name: sent[0] for name, sent in result.sent.items()}
         elif plan.recompute == "op":
             result.again, result.kept = alternate(self, sparse, result.forward.vector)
+        elif plan.recompute == "selective":
+            result.again, result.kept = result.forward.attention, activations
         else:
-            result.again = forward if plan.recompute == "selective" else 0.0
-            result.kept = kept if plan.recompute == "selective" else result.whole
-        return result
+            result.again, result.kept = 0.0, result.whole
 
     # Ends -------------------------------------------------------------------------------------------------------------
 

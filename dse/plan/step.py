@@ -14,14 +14,7 @@ import numpy as np
 from dse.plan.kernels import HALF_BYTES, Kernels, Lanes
 from dse.plan.layer_sums import LayerWork
 from dse.plan.layer_work import RankWork
-from dse.plan.plan_arrays import (
-    ALTERNATE,
-    SCHEDULES,
-    Floats,
-    Integers,
-    PlanArrays,
-    layers_made_again,
-)
+from dse.plan.plan_arrays import ALTERNATE, SCHEDULES, Floats, Integers, PlanArrays, layers_made_again
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
 from hardware.operations import CollectiveKind

@@ -29,7 +29,7 @@ _ROUND = 0
 
 
 def _ignored(_done: int, _total: int) -> None:
-    pass
+    """For those who need no progress."""
 
 
 @dataclass(frozen=True)
