@@ -87,6 +87,8 @@ class Stack(StrictModel):
             where these have such operands.
         keeps_ends_gathered: whether embedding and output matrix, gathered by ZeRO 3 for a forward pass, stay so for the
             backward pass.
+        buffers_gathered: whether ZeRO 3 gathers into buffers of a memory pool of their own, and copies from there: what
+            the pool took for ends that stay gathered, it keeps.
         overlaps_data: whether gradients and weights travel beside backward and forward passes.
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel beside the core of attention.
@@ -117,6 +119,9 @@ class Stack(StrictModel):
     gathers_operands: Choice = Choice(value=False, source="Megatron-LM: activations travel in 16 bits")
     keeps_ends_gathered: Choice = Choice(
         value=False, source="Rajbhandari et al., ZeRO, 2020, section 7.2.2: weights are discarded once they are used"
+    )
+    buffers_gathered: Choice = Choice(
+        value=False, source="Rajbhandari et al., ZeRO, 2020, section 7.2.2: weights are gathered where passes read them"
     )
     overlaps_data: Choice
     overlaps_pipeline: Choice
