@@ -241,7 +241,7 @@ def _gathered(costs: RankCosts, every: list[Layer], ends: float, stage: int) -> 
     layer = costs.state.gathered * max(each.weights + each.experts for each in every)
     of_ends = max(2, costs.state.gathered)
     if costs.stack.keeps_ends_gathered.value:
-        return 2 * layer + of_ends * ends
+        return 2 * layer + of_ends * ends * (1 + costs.stack.buffers_gathered.value)
     return layer + max(layer, *(of_ends * end for end in _ends(costs, stage, costs.plan.pipeline)), 0.0)
 
 

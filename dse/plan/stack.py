@@ -12,22 +12,28 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from dse.plan.training_plan import RECOMPUTE_RULE, RECOMPUTE_WORDS
+from hardware.chips import Chip
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
 from hardware.inputs import choose, validate
 from hardware.spec_fields import Choice, Share, Source, StrictModel, is_path
+from hardware.sustained import SUSTAINED_RATES
 
 
 class SharedRate(StrictModel):
     """The sustained share of a peak rate.
 
     ``fitted`` names the runs that it was fitted to, ``fitted_on`` their accelerators where they are not the stack's.
+    ``assumed``: nothing was measured; where kernels of an accelerator were, their share stands instead.
+    ``kernels_of`` is that accelerator.
     """
 
     value: Share
     source: Source
     fitted: tuple[str, ...] = ()
     fitted_on: tuple[str, ...] = ()
+    assumed: bool = False
+    kernels_of: str = ""
 
 
 class Bytes(StrictModel):
@@ -81,6 +87,8 @@ class Stack(StrictModel):
             where these have such operands.
         keeps_ends_gathered: whether embedding and output matrix, gathered by ZeRO 3 for a forward pass, stay so for the
             backward pass.
+        buffers_gathered: whether ZeRO 3 gathers into buffers of a memory pool of their own, and copies from there: what
+            the pool took for ends that stay gathered, it keeps.
         overlaps_data: whether gradients and weights travel beside backward and forward passes.
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel beside the core of attention.
@@ -111,6 +119,9 @@ class Stack(StrictModel):
     gathers_operands: Choice = Choice(value=False, source="Megatron-LM: activations travel in 16 bits")
     keeps_ends_gathered: Choice = Choice(
         value=False, source="Rajbhandari et al., ZeRO, 2020, section 7.2.2: weights are discarded once they are used"
+    )
+    buffers_gathered: Choice = Choice(
+        value=False, source="Rajbhandari et al., ZeRO, 2020, section 7.2.2: weights are gathered where passes read them"
     )
     overlaps_data: Choice
     overlaps_pipeline: Choice
@@ -143,6 +154,8 @@ class Stack(StrictModel):
             raise ValueError("fitted_on must name accelerators where a rate was fitted, and none elsewhere")
         if any(rate.fitted_on and not rate.fitted for rate in self.rates.values()):
             raise ValueError("fitted_on of a rate needs fitted, the runs that it was fitted to")
+        if any(rate.fitted and rate.assumed for rate in self.rates.values()):
+            raise ValueError("assumed must be false of a rate that was fitted")
         if self.moment_bytes.value > self.optimizer_bytes.value:
             raise ValueError(f"moment_bytes must be at most optimizer_bytes, {self.optimizer_bytes.value:g}")
         return self
@@ -155,7 +168,20 @@ class Stack(StrictModel):
     @property
     def rates(self) -> Mapping[str, SharedRate]:
         """The sustained shares by their keys."""
-        return {key: getattr(self, key) for key in ("matrix", "attention_rate", "memory", "link")}
+        return {key: getattr(self, key) for key in SUSTAINED_RATES}
+
+    def on_chip(self, chip: Chip, width: int, tokens: int) -> "Stack":
+        """The stack on an accelerator: shares of kernels that were timed there stand for those that are assumed.
+
+        ``width`` is that of a head's queries and keys, ``tokens`` those of a sample.
+        """
+        known = chip.sustained.on(width, tokens)
+        timed: dict[str, SharedRate] = {
+            rate: SharedRate(value=value, source=source, kernels_of=chip.name)
+            for rate, value, source in known
+            if self.rates[rate].assumed
+        }
+        return self.model_copy(update=timed)
 
     def fitted_elsewhere(self, chip: str) -> dict[str, tuple[str, ...]]:
         """The fitted rates none of whose runs was on ``chip``, with the accelerators of those runs."""

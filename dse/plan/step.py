@@ -353,7 +353,8 @@ class Step:
     def gathered_bytes(self) -> Floats:
         """Weights of two pieces, the present and the next one, where each is gathered for its passes; [P, K].
 
-        Pieces are layers, embedding and head. Ends that stay gathered come on top of two layers.
+        Pieces are layers, embedding and head. Ends that stay gathered come on top of two layers, twice where they are
+        copied from a buffer that no other pool gets.
         """
         dense, sparse = self.kinds
         largest = dense.parameters + dense.expert_parameters
@@ -361,7 +362,8 @@ class Step:
             largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
         layer = self.problem.software.weight_transfer_bytes * largest[:, None]
         if self.problem.stack.keeps_ends_gathered.value:
-            size = 2.0 * layer + self.gathered_end_bytes * self.parameters_of_ends
+            times = 2.0 if self.problem.stack.buffers_gathered.value else 1.0
+            size = 2.0 * layer + times * self.gathered_end_bytes * self.parameters_of_ends
         else:
             size = layer + np.maximum(layer, self.gathered_end_bytes * np.maximum(*self.end_parameters))
         return np.where((self.plans.zero == 3)[:, None], size, 0.0)

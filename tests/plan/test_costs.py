@@ -472,10 +472,14 @@ def test_state_is_shared_out_as_zero_does(zero, bytes_each):
 
 
 @pytest.mark.parametrize(("word", "bytes_each"), [("stack", 2), ("fp32", 4), ("fp8", 1)])
-@pytest.mark.parametrize("keeps", [True, False], ids=["stay gathered", "gathered twice"])
-def test_zero_3_gathers_layers_twice_and_ends_as_the_stack_does(keeps, word, bytes_each):
+@pytest.mark.parametrize(
+    ("keeps", "buffers"),
+    [(True, False), (True, True), (False, False)],
+    ids=["stay gathered", "copied from a buffer", "gathered twice"],
+)
+def test_zero_3_gathers_layers_twice_and_ends_as_the_stack_does(keeps, buffers, word, bytes_each):
     """FSDP2: the root module, with embedding, last norm and output matrix, is not resharded after forward passes."""
-    software = with_facts(keeps_ends_gathered=keeps)
+    software = with_facts(keeps_ends_gathered=keeps, buffers_gathered=buffers)
     posed = problem("llama3-8b", devices=64, batch=64, software=software, weight_transfer=word, overlap_weights="no")
     plans = [plan(data=64, zero=zero, weight_transfer=word, overlap_weights="no") for zero in (2, 3)]
     two, three = (plan_costs(posed, each) for each in plans)
@@ -483,7 +487,8 @@ def test_zero_3_gathers_layers_twice_and_ends_as_the_stack_does(keeps, word, byt
     ends = 2 * table + 4096
     layer = (posed.model.parameters - ends) / 32
     of_ends = max(2, bytes_each)
-    held = 2 * layer * bytes_each + ends * of_ends if keeps else layer * bytes_each + (table + 4096) * of_ends
+    kept = 2 * layer * bytes_each + (1 + buffers) * ends * of_ends
+    held = kept if keeps else layer * bytes_each + (table + 4096) * of_ends
     assert three.memory["working"] - two.memory["working"] == pytest.approx(held)
 
     def gather_s(ends):
