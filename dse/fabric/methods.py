@@ -101,7 +101,7 @@ class SearchContext:
         rounds: of refinement, where moves are few and the simulator judges.
         tuned: the tuned rules with their schedule, or what stands in for them.
         chains: how many.
-        seed: of all random choices: the run's and the number of the piece. A round of refinement adds its own number.
+        seed: of all random choices: the run's and the number of the piece. A round of refinement spawns its own.
         label: of the piece in the journal.
         executor: where chains run.
         progress: called with the chains that have ended.
@@ -135,7 +135,7 @@ class SearchContext:
         Where there are none, a placement at random, so that there always is one. Chains of the journal are not
         repeated; one that was cut short is not recorded.
         """
-        seeds = np.random.default_rng(self.seed).integers(2**63, size=self.chains).tolist()
+        seeds = self._seeds()
         ended = {number: chain for number in range(self.chains) if (chain := self._journalled(number)) is not None}
         waiting = [number for number in range(self.chains) if number not in ended]
 
@@ -173,7 +173,7 @@ class SearchContext:
         if known is not None:
             entry, placement = known
             return Changed(placement, entry.cost, entry.moves, np.inf if entry.slots is None else entry.slots)
-        seeds = np.random.default_rng((*self.seed, number)).integers(2**63, size=self.chains).tolist()
+        seeds = self._seeds(number)
         try:
             outcomes = list(self.executor.outcomes(changing, [(start, seed) for seed in seeds], self.stop))
         except StoppedError:
@@ -190,6 +190,15 @@ class SearchContext:
         if self.journal is not None and len(ended) == len(seeds):
             self.journal.append(key, _changed_document(best))
         return best
+
+    def _seeds(self, *spawn_key: int) -> list[int]:
+        """One for each chain; or one for each change in the round of ``spawn_key``.
+
+        A number that is appended to the seed itself does not do: a sequence of seeds goes on with zeros.
+        """
+        sequence = np.random.SeedSequence(self.seed, spawn_key=spawn_key)
+        seeds: list[int] = np.random.default_rng(sequence).integers(2**63, size=self.chains).tolist()
+        return seeds
 
     def _at_random(self) -> Candidate:
         site = random_sites(self.pipeline, self.fabric, np.random.default_rng(self.seed))

@@ -59,8 +59,9 @@ class Changing:
     def __call__(self, change: tuple[Placement, int]) -> Changed:
         """The placement of ``change``, changed by its seed. The number of moves is drawn, its logarithm evenly."""
         before, seed = change
-        moves = round(float(np.exp(np.random.default_rng(seed).uniform(np.log(FEWEST), np.log(MOST)))))
-        placement, cost, tried = self.nearby(before, moves, seed)
+        generator = np.random.default_rng(seed)
+        moves = round(float(np.exp(generator.uniform(np.log(FEWEST), np.log(MOST)))))
+        placement, cost, tried = self.nearby(before, moves, int(generator.integers(2**63)))
         return Changed(placement, cost, tried, self.slots(placement))
 
     def slots(self, placement: Placement) -> float:

@@ -11,9 +11,9 @@ from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.methods import Candidate, SearchContext, by_rules, by_simulator, by_tuned, judged, refined
 from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind, placement_faults
-from dse.fabric.refining import Changed
+from dse.fabric.refining import Changed, Changing
 from dse.fabric.rules import MIXTURE, rule_cost, rule_terms
-from dse.fabric.search.anneal import AnnealSettings
+from dse.fabric.search.anneal import Annealed, AnnealSettings
 from dse.fabric.search.nearby import Nearby
 from dse.fabric.search.ordered import ordered_sites
 from dse.fabric.search.routing import routed
@@ -173,6 +173,46 @@ def test_a_slower_change_is_refused(large, monkeypatch):
     assert change.placement is last.placement
     assert change.moves == 3
     assert change.interval_slots == throughput(Simulator(large, PLASTICINE), last.placement).interval_slots
+
+
+def test_no_chain_has_the_random_stream_of_a_change(large):
+    """Of two pieces with the same seed of the run."""
+    placement = routed(large, ordered_sites(large, PLASTICINE), PLASTICINE, "xy")
+    seeds = []
+
+    def annealing(chain):
+        seeds.append(chain.seed)
+        return Annealed(placement, 1.0, 500, 0)
+
+    def changing(change):
+        seeds.append(change[1])
+        return Changed(placement, 1.0, 1, 1.0)
+
+    for piece in range(2):
+        context = replace(context_of(large, PLASTICINE, 500), seed=(0, piece))
+        context.annealed(annealing)
+        for number in range(3):
+            context.changed(changing, placement, number)
+    assert len(seeds) == len(set(seeds)) == 2 * (2 + 3 * 2)
+
+
+def test_which_units_a_change_moves_does_not_follow_from_how_many_it_moves(large):
+    changes = []
+
+    class Recorded:
+        pipeline, fabric = large, PLASTICINE
+
+        def __call__(self, placement, moves, seed):
+            changes.append((moves, np.random.default_rng(seed).integers(2**63)))
+            return placement, 1.0, moves
+
+    placement = routed(large, ordered_sites(large, PLASTICINE), PLASTICINE, "xy")
+    changing = Changing(Recorded())
+    for seed in range(100):
+        changing((placement, seed))
+    moves, draws = np.array(changes, dtype=np.float64).T
+    assert len(set(moves)) > 10
+    assert abs(np.corrcoef(moves, draws)[0, 1]) < 0.3
 
 
 class Dying(InProcessExecutor):
