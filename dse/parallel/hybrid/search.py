@@ -43,7 +43,7 @@ from dse.results.result import PROOF_TOLERANCE
 from dse.run.progress import StoppedError, StopSignal, never_stop
 
 ROUNDS = 24
-"""In which stages are solved, at most: a search ends in the same state on every machine."""
+"""In which stages are solved, at most, unless fewer are asked for: a search ends in the same state on every machine."""
 
 GAP = 5e-3
 """Share of the shortest chain below which its bound need not be lifted."""
@@ -96,17 +96,25 @@ def solve(problem: HybridProblem, seed: int = 0, stop: StopSignal = never_stop) 
     return solve_several((problem,), seed, stop)
 
 
-def solve_several(problems: Sequence[HybridProblem], seed: int = 0, stop: StopSignal = never_stop) -> HybridAnswer:
+def solve_several(
+    problems: Sequence[HybridProblem], seed: int = 0, stop: StopSignal = never_stop, rounds: int = ROUNDS
+) -> HybridAnswer:
     """The best of the plans of several problems, with a bound on all of them; otherwise as :func:`solve`.
 
     The problem whose plans without any sharding are the shortest comes first. Of the others only shorter plans count.
+
+    Args:
+        problems: of the plans.
+        seed: of the solver of stages.
+        stop: as of :func:`solve`.
+        rounds: of each problem, at most.
     """
     searches = [_Search(each, seed, stop) for each in problems]
     with suppress(StoppedError):
         for search in searches:
             search.start()
         for search in sorted(searches, key=lambda each: each.step_s):
-            search.run(min(each.step_s for each in searches))
+            search.run(min(each.step_s for each in searches), rounds)
     answers = [search.answer() for search in searches]
     best = min(answers, key=lambda each: each.step_s)
     return replace(best, bound_s=min(each.bound_s for each in answers), solved=sum(each.solved for each in answers))
@@ -139,12 +147,12 @@ class _Search:
         if pipelines is not None:
             self.pipelined = exact(pipelines)
 
-    def run(self, below_s: float) -> None:
+    def run(self, below_s: float, most_rounds: int) -> None:
         """Rounds of a bound, the stages of its chain, and the shortest chain of plans, if it is below a limit."""
         if below_s < self.best.step_s:
             self.best = Chain(below_s, below_s, ())
         rounds = 0
-        while rounds < ROUNDS:
+        while rounds < most_rounds:
             lowest = self._lowest()
             is_one_stage = len(lowest.links) == 1 and self._one_stage_s is None
             if not is_one_stage and self.bound_s >= self.best.step_s * (1 - GAP):
