@@ -36,6 +36,7 @@ _MEMORY_NAMES = {
     "optimizer": ("optimizer state", "state"),
     "activations": ("kept activations", "activations"),
     "working": ("working memory", "stash"),
+    "communication": ("buffers of collectives", "between"),
 }
 _MAX_STAGES = 64
 """Of a pipeline that is drawn."""

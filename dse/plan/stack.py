@@ -43,6 +43,13 @@ class Bytes(StrictModel):
     source: Source
 
 
+class BufferBytes(StrictModel):
+    """Bytes of a rank's buffers in one communicator."""
+
+    value: Annotated[float, Field(ge=0, le=2**40)]
+    source: Source
+
+
 class Recomputations(StrictModel):
     """Modes of recomputation that are tried where a plan leaves it open, each once."""
 
@@ -99,6 +106,7 @@ class Stack(StrictModel):
         moment_bytes: of optimizer_bytes, those of both moments.
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
             gathering of weights.
+        communicator_bytes: what the library of collectives allocates on a rank for each group that it is in.
         matrix, attention_rate, memory, link: sustained shares of the peak of matrix products, of that in fused
             attention, of memory and of the network.
         fitted_on: the accelerators of the runs that rates were fitted to, but for rates that name their own; none where
@@ -142,6 +150,7 @@ class Stack(StrictModel):
     moment_bytes: Bytes = Bytes(value=8, source="Adam: momentum and variance of 4 bytes each")
     gradient_transfer_bytes: Bytes
     weight_transfer_bytes: Bytes = Bytes(value=2, source="weights are gathered as passes read them, in 16 bits")
+    communicator_bytes: BufferBytes = BufferBytes(value=0, source="no library of collectives in particular")
     matrix: SharedRate
     attention_rate: SharedRate
     memory: SharedRate
