@@ -100,6 +100,8 @@ class Stack(StrictModel):
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel beside the core of attention.
         overlaps_expert: whether tokens travel to experts and back beside the compute of another microbatch.
+        sorts_tokens: whether tokens for several experts of a rank are copied once more after their dispatch, sorted by
+            expert, and back before they are combined.
         recomputations: modes of recomputation that the framework has.
         settings_file: the file of settings, of those that a plan is exported as, that the framework reads.
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
@@ -138,6 +140,9 @@ class Stack(StrictModel):
     )
     overlaps_expert: Choice = Choice(
         value=False, source="an exchange waits for the router and experts for the exchange"
+    )
+    sorts_tokens: Choice = Choice(
+        value=False, source="DeepEP and HybridEP deliver tokens by expert; one copy before and one after"
     )
     recomputations: Recomputations = Recomputations(
         value=("none", "selective", "full", "full/2", "full/4", "full/8"),
