@@ -24,7 +24,7 @@ class SharedRate(StrictModel):
     """The sustained share of a peak rate.
 
     ``fitted`` names the runs that it was fitted to, ``fitted_on`` their accelerators where they are not the stack's.
-    ``assumed``: nothing was measured; where kernels of an accelerator were, their share stands instead.
+    ``assumed``: nothing was measured; where an accelerator's spec has the share of timed kernels, that stands instead.
     ``kernels_of`` is that accelerator.
     """
 
