@@ -233,7 +233,17 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
         "optimizer": state.optimizer * share(1),
         "activations": chunks / v * (sum(layer.whole for layer in layers) - saved),
         "working": working,
+        "communication": costs.stack.communicator_bytes.value * _groups(costs),
     }
+
+
+def _groups(costs: RankCosts) -> int:
+    """Of several ranks, that a rank is in: one for each axis, for those that share state and for those with copies."""
+    plan, mesh = costs.plan, costs.mesh
+    sizes = [plan.tensor, plan.context, plan.expert, plan.pipeline, members(mesh.sharing()), members(mesh.copies())]
+    if costs.model.experts is not None:
+        sizes += [members(mesh.expert_sharing()), members(mesh.expert_copies())]
+    return sum(size > 1 for size in sizes)
 
 
 def _gathered(costs: RankCosts, every: list[Layer], ends: float, stage: int) -> float:

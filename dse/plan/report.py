@@ -36,6 +36,7 @@ _MEMORY_NAMES = {
     "optimizer": ("optimizer state", "state"),
     "activations": ("kept activations", "activations"),
     "working": ("working memory", "stash"),
+    "communication": ("buffers of collectives", "between"),
 }
 _MAX_STAGES = 64
 """Of a pipeline that is drawn."""
@@ -122,7 +123,7 @@ def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
 def _notes(problem: PlanProblem) -> list[str]:
     stack, chip = problem.stack, problem.system.chip
     timed = sorted(key for key, rate in stack.rates.items() if rate.kernels_of)
-    notes = [f"sustained shares of kernels that were timed on {chip.name}: {', '.join(timed)}"] if timed else []
+    notes = [f"sustained shares of timed kernels, from the spec of {chip.name}: {', '.join(timed)}"] if timed else []
     if not stack.is_fitted:
         others = "other sustained rates" if timed else "sustained rates"
         return [f"stack {stack.name}: {others} are assumed, not fitted to any run", *notes]

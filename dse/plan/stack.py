@@ -24,7 +24,7 @@ class SharedRate(StrictModel):
     """The sustained share of a peak rate.
 
     ``fitted`` names the runs that it was fitted to, ``fitted_on`` their accelerators where they are not the stack's.
-    ``assumed``: nothing was measured; where kernels of an accelerator were, their share stands instead.
+    ``assumed``: nothing was measured; where an accelerator's spec has the share of timed kernels, that stands instead.
     ``kernels_of`` is that accelerator.
     """
 
@@ -40,6 +40,13 @@ class Bytes(StrictModel):
     """Bytes of state for each parameter."""
 
     value: Annotated[float, Field(ge=0, le=64)]
+    source: Source
+
+
+class BufferBytes(StrictModel):
+    """Bytes of a rank's buffers in one communicator."""
+
+    value: Annotated[float, Field(ge=0, le=2**40)]
     source: Source
 
 
@@ -93,12 +100,15 @@ class Stack(StrictModel):
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel beside the core of attention.
         overlaps_expert: whether tokens travel to experts and back beside the compute of another microbatch.
+        sorts_tokens: whether tokens for several experts of a rank are copied once more after their dispatch, sorted by
+            expert, and back before they are combined.
         recomputations: modes of recomputation that the framework has.
         settings_file: the file of settings, of those that a plan is exported as, that the framework reads.
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
         moment_bytes: of optimizer_bytes, those of both moments.
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
             gathering of weights.
+        communicator_bytes: what the library of collectives allocates on a rank for each group that it is in.
         matrix, attention_rate, memory, link: sustained shares of the peak of matrix products, of that in fused
             attention, of memory and of the network.
         fitted_on: the accelerators of the runs that rates were fitted to, but for rates that name their own; none where
@@ -131,6 +141,9 @@ class Stack(StrictModel):
     overlaps_expert: Choice = Choice(
         value=False, source="an exchange waits for the router and experts for the exchange"
     )
+    sorts_tokens: Choice = Choice(
+        value=False, source="DeepEP and HybridEP deliver tokens by expert; one copy before and one after"
+    )
     recomputations: Recomputations = Recomputations(
         value=("none", "selective", "full", "full/2", "full/4", "full/8"),
         source="Megatron-LM: --recompute-granularity selective and full, --recompute-method block",
@@ -142,6 +155,7 @@ class Stack(StrictModel):
     moment_bytes: Bytes = Bytes(value=8, source="Adam: momentum and variance of 4 bytes each")
     gradient_transfer_bytes: Bytes
     weight_transfer_bytes: Bytes = Bytes(value=2, source="weights are gathered as passes read them, in 16 bits")
+    communicator_bytes: BufferBytes = BufferBytes(value=0, source="no library of collectives in particular")
     matrix: SharedRate
     attention_rate: SharedRate
     memory: SharedRate
