@@ -23,6 +23,7 @@ The protocol, fixed before any score on a test graph was looked at:
 """
 
 import argparse
+import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -170,10 +171,14 @@ def show(costs: Costs, cpu_s: Mapping[str, float], graphs: Sequence[str], sample
         print("no seed has finished on all graphs yet")
         return
     print(f"{len(table.graphs)} graphs, {len(table.seeds)} seeds; left out: {', '.join(left_out) or 'none'}")
-    print(f"{'throughput over refine':<24}" + "".join(f" {f'at {count}':>8}" for count in counts) + f" {'CPU s':>8}")
+    print(
+        f"{'throughput over refine':<24}"
+        + "".join(f" {f'at {count}':>8}" for count in counts)
+        + f" {'CPU s a trial':>14}"
+    )
     for name in (*BEFORE, LEARNING, CONTROL):
         means = [float(np.exp(table.logs(name, BEFORE[0], count).mean())) for count in counts]
-        print(f"{name:<24}" + "".join(f" {mean:>8.3f}" for mean in means) + f" {cpu_s[name]:>8.0f}")
+        print(f"{name:<24}" + "".join(f" {mean:>8.3f}" for mean in means) + f" {cpu_s[name]:>14.2f}")
     for name, others in ((LEARNING, ("the best of before", CONTROL)), (CONTROL, ("the best of before",))):
         for other in others:
             for count in counts:
@@ -202,7 +207,9 @@ def main() -> None:
         values = {trial: journal[key] for trial, key in keys.items() if key in journal}
     costs = {(t.graph, t.method, t.seed): tuple((int(n), float(c)) for n, c in v["curve"]) for t, v in values.items()}
     cpu_s = {
-        name: sum(v["cpu_s"] for t, v in values.items() if t.method == name) for name in (*BEFORE, LEARNING, CONTROL)
+        name: statistics.mean(spent)
+        for name in (*BEFORE, LEARNING, CONTROL)
+        if (spent := [value["cpu_s"] for trial, value in values.items() if trial.method == name])
     }
     show(costs, cpu_s, graphs, given.samples)
 
