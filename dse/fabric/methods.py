@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.model import Integers, Pipeline, Placement, placement_faults
-from dse.fabric.refining import Changed, Changing, fastest
-from dse.fabric.rules import RuleWeights, rule_cost
+from dse.fabric.refining import Changed, Changing, Start, fastest
+from dse.fabric.rules import Floats, RuleWeights, rule_cost
 from dse.fabric.search.anneal import Annealed, Annealing, AnnealSettings, Chain
 from dse.fabric.search.nearby import Nearby
 from dse.fabric.search.ordered import ordered_sites
@@ -101,7 +101,7 @@ class SearchContext:
         rounds: of refinement, where moves are few and the simulator judges.
         tuned: the tuned rules with their schedule, or what stands in for them.
         chains: how many.
-        seed: of all random choices: the run's and the number of the piece. A round of refinement adds its own number.
+        seed: of all random choices: the run's and the number of the piece. A round of refinement spawns its own.
         label: of the piece in the journal.
         executor: where chains run.
         progress: called with the chains that have ended.
@@ -135,7 +135,7 @@ class SearchContext:
         Where there are none, a placement at random, so that there always is one. Chains of the journal are not
         repeated; one that was cut short is not recorded.
         """
-        seeds = np.random.default_rng(self.seed).integers(2**63, size=self.chains).tolist()
+        seeds = self._seeds()
         ended = {number: chain for number in range(self.chains) if (chain := self._journalled(number)) is not None}
         waiting = [number for number in range(self.chains) if number not in ended]
 
@@ -161,21 +161,21 @@ class SearchContext:
         return sorted(candidates, key=lambda each: each.cost) or [self._at_random()]
 
     def changed(
-        self, changing: Callable[[tuple[Placement, int]], Changed], start: Placement, number: int
+        self, changing: Callable[[tuple[Placement, Floats, int]], Changed], start: Start, number: int
     ) -> Changed | None:
         """The fastest change of ``start`` in a round, with the moves of all; None where none has ended.
 
         A round is recorded by the placement that it starts from, and only when all of its changes have ended: a resumed
         search, in which no worker dies, does not take over what another one found without a chain or a change.
         """
-        key = f"{self.label}, round {number + 1} from {_digest(start)}"
+        key = f"{self.label}, round {number + 1} from {_digest(start.placement)}"
         known = self._entry(key, _ChangedDocument)
         if known is not None:
             entry, placement = known
             return Changed(placement, entry.cost, entry.moves, np.inf if entry.slots is None else entry.slots)
-        seeds = np.random.default_rng((*self.seed, number)).integers(2**63, size=self.chains).tolist()
+        items = [(start.placement, start.shares, seed) for seed in self._seeds(number)]
         try:
-            outcomes = list(self.executor.outcomes(changing, [(start, seed) for seed in seeds], self.stop))
+            outcomes = list(self.executor.outcomes(changing, items, self.stop))
         except StoppedError:
             return None
         ended = []
@@ -187,9 +187,18 @@ class SearchContext:
         if not ended:
             return None
         best = replace(fastest(ended), moves=sum(each.moves for each in ended))
-        if self.journal is not None and len(ended) == len(seeds):
+        if self.journal is not None and len(ended) == len(items):
             self.journal.append(key, _changed_document(best))
         return best
+
+    def _seeds(self, *spawn_key: int) -> list[int]:
+        """One for each chain; or one for each change in the round of ``spawn_key``.
+
+        A number that is appended to the seed itself does not do: a sequence of seeds goes on with zeros.
+        """
+        sequence = np.random.SeedSequence(self.seed, spawn_key=spawn_key)
+        seeds: list[int] = np.random.default_rng(sequence).integers(2**63, size=self.chains).tolist()
+        return seeds
 
     def _at_random(self) -> Candidate:
         site = random_sites(self.pipeline, self.fabric, np.random.default_rng(self.seed))
@@ -276,28 +285,34 @@ def by_simulator(context: SearchContext) -> list[Candidate]:
     return refined(context, candidates) if context.has_few_moves else candidates
 
 
+def nearby_of(context: SearchContext) -> Nearby:
+    """What changes placements in the rounds of a search."""
+    weights = _tuned_setting(context).weights
+    return Nearby(context.pipeline, context.fabric, weights, context.settings.routing)
+
+
 def refined(context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates and what becomes of the fastest one in some rounds, the fastest first.
 
     In each round as many changes of it as there are chains are simulated briefly, and the best one stays if it is
     faster (:mod:`dse.fabric.refining`). Rounds of the journal are not repeated.
     """
-    weights = _tuned_setting(context).weights
-    changing = Changing(Nearby(context.pipeline, context.fabric, weights, context.settings.routing))
+    changing = Changing(nearby_of(context))
     if candidates[0].chain < 0:
         return list(candidates)
-    start = best = Changed(candidates[0].placement, candidates[0].cost, 0, changing.slots(candidates[0].placement))
-    tried = 0
+    first = best = Changed(candidates[0].placement, candidates[0].cost, 0, changing.slots(candidates[0].placement))
+    start, tried = Start(changing, best.placement), 0
     for number in range(context.rounds):
         if context.stop() is not None:
             break
-        faster = context.changed(changing, best.placement, number)
+        faster = context.changed(changing, start, number)
         if faster is None:
             break
         tried += faster.moves
-        best = min(best, faster, key=lambda each: each.slots)
+        if faster.slots < best.slots:
+            best, start = faster, Start(changing, faster.placement)
         context.progress(f"refining {context.label}", number + 1, context.rounds)
-    if best is start:
+    if best is first:
         return list(candidates)
     last = Candidate(context.chains, best.placement, best.cost, tried, note=context.tuned.note)
     return _fastest_first([*candidates, *judged(context, [last])])

@@ -2,7 +2,8 @@
 
 There, placements that rules find equally good differ by far in speed, as flows wait for each other in ways that no rule
 sees. So a few units are moved at a time, all other routes stay, and the simulator decides. A dozen samples suffice: the
-pipeline is full when the first one leaves it.
+pipeline is full when the first one leaves it. The simulator also says which units the stream waits for; these are moved
+more often than others.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import numpy as np
 
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.model import Placement
+from dse.fabric.rules import Floats
 from dse.fabric.search.nearby import Nearby
 
 SAMPLES, FIRST = 12, 4
@@ -56,11 +58,15 @@ class Changing:
     def _simulator(self) -> Simulator:
         return Simulator(self.nearby.pipeline, self.nearby.fabric)
 
-    def __call__(self, change: tuple[Placement, int]) -> Changed:
-        """The placement of ``change``, changed by its seed. The number of moves is drawn, its logarithm evenly."""
-        before, seed = change
-        moves = round(float(np.exp(np.random.default_rng(seed).uniform(np.log(FEWEST), np.log(MOST)))))
-        placement, cost, tried = self.nearby(before, moves, seed)
+    def __call__(self, change: tuple[Placement, Floats, int]) -> Changed:
+        """The placement of ``change``, changed by its seed. The number of moves is drawn, its logarithm evenly.
+
+        Units move as often as their shares say, [U].
+        """
+        before, shares, seed = change
+        generator = np.random.default_rng(seed)
+        moves = round(float(np.exp(generator.uniform(np.log(FEWEST), np.log(MOST)))))
+        placement, cost, tried = self.nearby(before, moves, int(generator.integers(2**63)), shares)
         return Changed(placement, cost, tried, self.slots(placement))
 
     def slots(self, placement: Placement) -> float:
@@ -69,6 +75,25 @@ class Changing:
         if outcome.is_deadlock:
             return float("inf")
         return (outcome.departures[-1] - outcome.departures[FIRST - 1]) / (SAMPLES - FIRST)
+
+    def shares(self, placement: Placement) -> Floats:
+        """How often a unit should be moved, [U]: half of all moves evenly, half by what the stream waits for."""
+        _, waits = self._simulator.waits(placement, SAMPLES, FIRST)
+        even = np.full(len(waits), 1 / len(waits))
+        return (even + waits / waits.sum()) / 2 if waits.any() else even
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A placement that rounds begin with, and how often its units are moved."""
+
+    changing: Changing
+    placement: Placement
+
+    @cached_property
+    def shares(self) -> Floats:
+        """As :meth:`Changing.shares`; known after one simulation, for all rounds."""
+        return self.changing.shares(self.placement)
 
 
 def fastest(changed: Sequence[Changed]) -> Changed:

@@ -11,9 +11,9 @@ from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.methods import Candidate, SearchContext, by_rules, by_simulator, by_tuned, judged, refined
 from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind, placement_faults
-from dse.fabric.refining import Changed
+from dse.fabric.refining import FIRST, SAMPLES, Changed, Changing, Start
 from dse.fabric.rules import MIXTURE, rule_cost, rule_terms
-from dse.fabric.search.anneal import AnnealSettings
+from dse.fabric.search.anneal import Annealed, AnnealSettings
 from dse.fabric.search.nearby import Nearby
 from dse.fabric.search.ordered import ordered_sites
 from dse.fabric.search.routing import routed
@@ -101,8 +101,8 @@ def large():
 
 
 def test_rounds_refine_the_fastest_placement_and_lose_none(large):
-    plain = context_of(large, PLASTICINE, 500)
-    unrefined, refined = by_simulator(plain), by_simulator(replace(plain, rounds=8))
+    plain = replace(context_of(large, PLASTICINE, 500), seed=(0, 2))
+    unrefined, refined = by_simulator(plain), by_simulator(replace(plain, rounds=16))
     assert sorted(each.chain for each in refined) == [*range(plain.chains + 1)]
     slots = [each.interval_slots for each in refined]
     assert slots == sorted(slots)
@@ -128,6 +128,41 @@ def test_a_change_moves_few_units_and_leaves_all_other_routes(large, moves):
     again, *_ = nearby(before, moves, seed=3)
     assert again.site.tolist() == after.site.tolist()
     assert again.route_link.tolist() == after.route_link.tolist()
+
+
+def test_units_move_by_their_shares(large):
+    before = by_rules(context_of(large, PLASTICINE, 500))[0].placement
+    nearby = Nearby(large, PLASTICINE, MIXTURE)
+    moving = 0
+    for unit, shares in enumerate(np.eye(len(large.units))):
+        after, *_ = nearby(before, 1, 3, shares)
+        moved = np.flatnonzero(after.site != before.site)
+        assert unit in moved or len(moved) == 0  # no move of it is cheap enough
+        moving += unit in moved
+    assert moving > len(large.units) / 2
+    assert nearby(before, 5, 3, np.ones(len(large.units)))[0].site.tolist() == nearby(before, 5, 3)[0].site.tolist()
+
+
+def test_units_that_are_waited_for_move_more_often(large):
+    placement = by_rules(context_of(large, PLASTICINE, 500))[0].placement
+    shares = Start(Changing(Nearby(large, PLASTICINE, MIXTURE)), placement).shares
+    _, waits = Simulator(large, PLASTICINE).waits(placement, SAMPLES, FIRST)
+    assert shares.sum() == pytest.approx(1)
+    assert shares.min() == pytest.approx(0.5 / len(large.units))
+    assert (np.diff(shares[np.argsort(waits)]) >= 0).all()
+    assert 0 < (waits > 0).sum() < len(waits)
+
+
+def test_a_round_moves_units_that_are_waited_for(large, monkeypatch):
+    """With all shares on one unit, the fastest changes have moved it, and others that it swaps with."""
+    context = replace(context_of(large, PLASTICINE, 500), rounds=3)
+    shares = np.eye(len(large.units))[3]
+    monkeypatch.setattr(Changing, "shares", lambda _self, _placement: shares)
+    candidates = by_simulator(context)
+    refined_one = next(each for each in candidates if each.chain == context.chains)
+    start = min((each for each in candidates if each.chain != context.chains), key=lambda each: each.interval_slots)
+    moved = np.flatnonzero(refined_one.placement.site != start.placement.site)
+    assert 3 in moved
 
 
 def test_rounds_are_left_out_where_moves_are_many_or_after_a_stop(large):
@@ -163,7 +198,7 @@ def test_a_slower_change_is_refused(large, monkeypatch):
     starts, coming = [], iter(changes)
 
     def changed(_context, _changing, start, _number):
-        starts.append(start)
+        starts.append(start.placement)
         return next(coming)
 
     monkeypatch.setattr(SearchContext, "changed", changed)
@@ -173,6 +208,47 @@ def test_a_slower_change_is_refused(large, monkeypatch):
     assert change.placement is last.placement
     assert change.moves == 3
     assert change.interval_slots == throughput(Simulator(large, PLASTICINE), last.placement).interval_slots
+
+
+def test_no_chain_has_the_random_stream_of_a_change(large):
+    """Of two pieces with the same seed of the run."""
+    placement = routed(large, ordered_sites(large, PLASTICINE), PLASTICINE, "xy")
+    start = Start(Changing(Nearby(large, PLASTICINE, MIXTURE)), placement)
+    seeds = []
+
+    def annealing(chain):
+        seeds.append(chain.seed)
+        return Annealed(placement, 1.0, 500, 0)
+
+    def changing(change):
+        seeds.append(change[2])
+        return Changed(placement, 1.0, 1, 1.0)
+
+    for piece in range(2):
+        context = replace(context_of(large, PLASTICINE, 500), seed=(0, piece))
+        context.annealed(annealing)
+        for number in range(3):
+            context.changed(changing, start, number)
+    assert len(seeds) == len(set(seeds)) == 2 * (2 + 3 * 2)
+
+
+def test_which_units_a_change_moves_does_not_follow_from_how_many_it_moves(large):
+    changes = []
+
+    class Recorded:
+        pipeline, fabric = large, PLASTICINE
+
+        def __call__(self, placement, moves, seed, _shares):
+            changes.append((moves, np.random.default_rng(seed).integers(2**63)))
+            return placement, 1.0, moves
+
+    placement = routed(large, ordered_sites(large, PLASTICINE), PLASTICINE, "xy")
+    changing = Changing(Recorded())
+    for seed in range(100):
+        changing((placement, np.ones(len(large.units)), seed))
+    moves, draws = np.array(changes, dtype=np.float64).T
+    assert len(set(moves)) > 10
+    assert abs(np.corrcoef(moves, draws)[0, 1]) < 0.3
 
 
 class Dying(InProcessExecutor):

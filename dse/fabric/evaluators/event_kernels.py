@@ -129,6 +129,9 @@ def _pass(s, number, slot, now):
         _read(s, pin, slot, now)
     if s.pin[pin].writes >= 0:
         _write(s, pin, slot, now)
+    if len(s.passed) > 0:
+        room = s.passed_first[pin + 1] - s.passed_first[pin]
+        s.passed[s.passed_first[pin] + s.pin[pin].count % room] = slot
     s.pin[pin].count += 1
     s.pin[pin].phase += 1
 

@@ -77,6 +77,9 @@ class State(NamedTuple):
         unit: that each pin is at, or -1, [pins].
         flows, flow_first: those that read or write memory unit u are ``flows[flow_first[u] : flow_first[u + 1]]``.
         burst: flits of a flow in turn while others wait.
+        net: of each pin, [pins].
+        passed: slots in which pins have passed their last flits; empty where they are not recorded.
+        passed_first: where those of each pin begin: number k is at ``k % room`` behind it, [pins + 1].
     """
 
     queue: Records
@@ -95,3 +98,6 @@ class State(NamedTuple):
     flows: Numbers
     flow_first: Numbers
     burst: int
+    net: Numbers
+    passed: Numbers
+    passed_first: npt.NDArray[np.int64]

@@ -283,8 +283,11 @@ def _list_flows(pin, flows, flow_first, cursor):
 
 
 @compiled(event_state)
-def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
-    """The state in which the simulation of a legal placement begins."""
+def lay_out(p, f, site, route_first, route_link, samples, fed_samples, recorded_samples):
+    """The state in which the simulation of a legal placement begins.
+
+    ``recorded_samples``: of each pin whose slots are recorded, the last ones; 0 for none.
+    """
     nets, units, links = len(p.source), len(p.kind), len(f.link_from)
     pins = nets + len(route_link) + len(p.sink)
     _, _, _, actors = _actors(p, f)
@@ -296,12 +299,13 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
     _sort(listed, actor)
     _fill_actors(p, f, actor)
     pin = np.zeros(pins, PIN)
-    unit = np.empty(pins, np.int32)
+    unit, net = np.empty(pins, np.int32), np.empty(pins, np.int32)
     wheel = np.zeros((WHEEL, (actors + 63) // 64), np.uint64)
     for row in range(pins):
         number = listed[row, _PIN_ACTOR]
         _fill_pin(p, f, listed[row], pin, actor[number].last, fed_samples)
         unit[actor[number].last] = listed[row, _PIN_UNIT]
+        net[actor[number].last] = listed[row, _PIN_NET]
         actor[number].last += 1
     queue = np.zeros(nets + len(route_link), QUEUE)
     places = _fill_queues(p, f, listed, actor, queue)
@@ -314,6 +318,9 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
     _list_flows(pin, flows, flow_first, np.empty(units, np.int64))
     place = np.zeros(places, PLACE)
     ready = np.zeros(pins, np.int32)
+    passed_first = np.zeros(pins + 1, np.int64)
+    for number in range(pins):
+        passed_first[number + 1] = passed_first[number] + recorded_samples * pin[number].flits
     departs = np.zeros(samples, np.int32)
     remaining = np.full(samples, _departures(pin), np.int32)
     departed = np.zeros(1, np.int32)
@@ -334,4 +341,7 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples):
         flows=flows,
         flow_first=flow_first,
         burst=f.burst_flits,
+        net=net,
+        passed=np.empty(passed_first[pins], np.int32),
+        passed_first=passed_first,
     )

@@ -7,12 +7,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from dse.fabric.evaluators.critical_kernels import trace_back
 from dse.fabric.evaluators.event_kernels import run
 from dse.fabric.evaluators.event_state import FAR, MAX_SLOTS, State
 from dse.fabric.evaluators.layout_kernels import FabricArrays, Integers, PipelineArrays, lay_out
 from dse.fabric.evaluators.outcome import Outcome, require_legal, require_samples, samples_to_feed
 from dse.fabric.model import Pipeline, Placement, UnitKind
 from hardware.fabrics import Fabric
+
+_RECORDED_SAMPLES = 16
+"""Last samples of every flow of which the slots are recorded where the critical path is asked for."""
 
 
 class Simulator:
@@ -37,6 +41,29 @@ class Simulator:
             ValueError: an illegal placement (with all its faults), numbers of samples that break these rules, or
                 samples that take more than :data:`~dse.fabric.evaluators.event_state.MAX_SLOTS` slots.
         """
+        state = self._run(placement, samples, fed_samples, 0)
+        departed = int(state.departed[0])
+        blocked = () if departed == samples else self._ended(state)
+        return Outcome(tuple(state.departs[:departed].tolist()), blocked)
+
+    def waits(self, placement: Placement, samples: int, first: int) -> tuple[Outcome, Integers]:
+        """As :meth:`simulate`, with the slots in which the data of each unit made the stream wait, [U].
+
+        They are those of the critical path (:mod:`dse.fabric.evaluators.critical_kernels`) between departure ``first``,
+        from 1, and the last one, in which the network is waited for: not those in which a compute unit goes through its
+        steps. Each slot counts for the unit that sends the data and for the one that waits for it. All are 0 in a
+        deadlock.
+        """
+        state = self._run(placement, samples, None, _RECORDED_SAMPLES)
+        departed = int(state.departed[0])
+        waits = np.zeros(len(self.pipeline.units), dtype=np.int64)
+        if departed < samples:
+            return Outcome(tuple(state.departs[:departed].tolist()), self._ended(state)), waits
+        trace_back(state, self._pipeline_arrays.source, state.departs[first - 1], waits)
+        return Outcome(tuple(state.departs.tolist())), waits
+
+    def _run(self, placement: Placement, samples: int, fed_samples: int | None, recorded_samples: int) -> State:
+        """The state in which a simulation ends; it records when the last samples passed each pin."""
         require_samples(samples, fed_samples)
         require_legal(self.pipeline, placement, self.fabric)
         if fed_samples is None:
@@ -49,12 +76,11 @@ class Simulator:
             placement.route_link,
             samples,
             fed_samples,
+            recorded_samples,
         )
         if run(state) >= MAX_SLOTS:
             raise ValueError(f"no more than {MAX_SLOTS:,} slots can be simulated, but {samples} samples take more")
-        departed = int(state.departed[0])
-        blocked = () if departed == samples else self._ended(State(*state))
-        return Outcome(tuple(state.departs[:departed].tolist()), blocked)
+        return State(*state)
 
     def _ended(self, state: State) -> tuple[int, ...]:
         """Samples that each unit has ended."""

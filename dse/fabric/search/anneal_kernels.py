@@ -33,15 +33,35 @@ def below(seed, count):
 
 
 @kernel
-def propose(case, state, seed, reach):
-    """(a unit, a site of its kind for it) at random, among the nearest ``reach`` (a share) of these sites."""
-    unit = below(seed, len(state.site))
+def _near(case, state, seed, reach, unit):
+    """A site of its kind for a unit at random, among the nearest ``reach`` (a share) of these sites."""
     site = state.site[unit]
     many = case.near_count[site]
     if many == 0:
-        return unit, site
+        return site
     nearest = max(1, min(many, np.int64(np.ceil(reach * many))))
-    return unit, np.int64(case.near[site, below(seed, nearest)])
+    return np.int64(case.near[site, below(seed, nearest)])
+
+
+@kernel
+def propose(case, state, seed, reach):
+    """(a unit, a site of its kind for it) at random, among the nearest ``reach`` (a share) of these sites."""
+    unit = below(seed, len(state.site))
+    return unit, _near(case, state, seed, reach, unit)
+
+
+@kernel
+def propose_among(case, state, seed, reach, upto):
+    """As :func:`propose`, of a unit that is drawn by its share; ``upto``: sums of the shares up to each unit, [U]."""
+    value = draw(seed) * upto[-1]
+    unit, end = 0, len(upto) - 1
+    while unit < end:
+        middle = (unit + end) // 2
+        if upto[middle] > value:
+            end = middle
+        else:
+            unit = middle + 1
+    return unit, _near(case, state, seed, reach, unit)
 
 
 @kernel
@@ -130,15 +150,15 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
 
 
 @compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels, move_kernels)
-def wander(case, state, seed, moves, tries, max_cost, reach):
+def wander(case, state, seed, moves, tries, max_cost, reach, upto):
     """Make random moves whose cost is at most ``max_cost``: (the cost, moves that were tried).
 
-    Ends after ``moves`` that are accepted, or ``tries``.
+    Ends after ``moves`` that are accepted, or ``tries``. Units are drawn as by :func:`propose_among`.
     """
     cost, accepted, tried = cost_of(case, state), 0, 0
     while accepted < moves and tried < tries:
         tried += 1
-        unit, target = propose(case, state, seed, reach)
+        unit, target = propose_among(case, state, seed, reach, upto)
         left = state.site[unit]
         new_cost = try_move(case, state, unit, target, max_cost)
         if new_cost > max_cost:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from dse.fabric.model import Pipeline, Placement
-from dse.fabric.rules import RuleWeights
+from dse.fabric.rules import Floats, RuleWeights
 from dse.fabric.search import anneal_kernels, move_kernels
 from dse.fabric.search.anneal import case_of, state_of
 from dse.fabric.search.move_state import Case
@@ -46,10 +46,13 @@ class Nearby:
     def _case(self) -> Case:
         return case_of(self.pipeline, self.fabric, self.weights, self.routing)
 
-    def __call__(self, placement: Placement, moves: int, seed: int) -> tuple[Placement, float, int]:
+    def __call__(
+        self, placement: Placement, moves: int, seed: int, shares: Floats | None = None
+    ) -> tuple[Placement, float, int]:
         """A legal placement that is ``moves`` moves away, its cost, and how many moves were tried.
 
-        Fewer moves where none is found that is cheap enough.
+        Fewer moves where none is found that is cheap enough. Units are drawn for moves by their ``shares``, [U];
+        None: all alike.
         """
         state = state_of(self.pipeline, self.fabric, placement.site, self._case)
         for net in range(len(self.pipeline.nets)):
@@ -58,7 +61,8 @@ class Nearby:
             state.length[net, 0] = len(route)
         limit = (1 + self.rise) * float(move_kernels.adopt(self._case, state))
         draws = np.random.default_rng(seed).integers(2**63, size=1, dtype=np.uint64)
-        cost, tried = anneal_kernels.wander(self._case, state, draws, moves, TRIES * moves, limit, self.reach)
+        upto = np.cumsum(np.ones(len(state.site)) if shares is None else shares)
+        cost, tried = anneal_kernels.wander(self._case, state, draws, moves, TRIES * moves, limit, self.reach, upto)
         routes = [
             route[which, : length[which]].tolist()
             for route, length, which in zip(state.route, state.length, state.used, strict=True)
