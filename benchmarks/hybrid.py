@@ -3,7 +3,8 @@
 ``python -m benchmarks.hybrid [STEP …]``, by default ``t5-6``, ``t5-3b``, ``bert-48`` and ``t5-11b``, on four servers of
 eight V100, with the batch of the dump in 16 microbatches; hybrid plans have 16, or one stage of one, as by default. All
 rows are the time of a whole step by one definition (:mod:`dse.parallel.step_time`). ``--without sharding`` leaves a
-strategy out. The line behind a table says whether the hybrid plan is longer than any other row.
+strategy out, ``--rounds N`` ends the hybrid search after so many rounds, in the same state on every machine. The line
+behind a table says whether the hybrid plan is longer than any other row.
 """
 
 import argparse
@@ -13,9 +14,11 @@ from importlib import resources
 
 from dse.parallel.all_strategies import posed
 from dse.parallel.contract import PROBLEM
+from dse.parallel.hybrid.search import ROUNDS, HybridAnswer, solve_several
+from dse.parallel.hybrid.step_times import step_time
 from dse.parallel.options import ParallelOptions
 from dse.report.units import memory_text, time_text
-from dse.results.result import PROOF_TOLERANCE, Result, percent
+from dse.results.result import PROOF_TOLERANCE, Result, percent, relative_gap
 from dse.run.run import Run
 
 STEPS = ("t5-6", "t5-3b", "bert-48", "t5-11b")
@@ -31,6 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("steps", nargs="*", default=list(STEPS))
     parser.add_argument("--without", action="append", choices=ORDER, default=[])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     asked = parser.parse_args()
     print(f"The target is a gap of {percent(TARGET)} for the hybrid plan of t5-3b.")
     for step in asked.steps:
@@ -47,11 +51,16 @@ def main() -> None:
         problems, times = posed(options).problem.posed, dict[str, float]()
         for name in (each for each in ORDER if each in problems and each not in asked.without):
             begun = time.process_time(), time.perf_counter()
-            result = PROBLEM.answer(problems[name], Run())
-            spent = time.process_time() - begun[0], time.perf_counter() - begun[1]
-            for row in _rows(name, result, f"{spent[0]:.0f} | {spent[1]:.0f}"):
-                print(f"| {' | '.join(row)} |", flush=True)
-            times |= _times(name, result)
+            if name == "hybrid" and asked.rounds != ROUNDS:
+                answer = solve_several(problems[name].problem.problems, rounds=asked.rounds)
+                rows, own = [_short_row(answer, asked.rounds)], {name: answer.step_s}
+            else:
+                result = PROBLEM.answer(problems[name], Run())
+                rows, own = list(_rows(name, result)), _times(name, result)
+            spent = f"{time.process_time() - begun[0]:.0f} | {time.perf_counter() - begun[1]:.0f}"
+            for number, row in enumerate(rows):
+                print(f"| {' | '.join(row)} | {spent if number == 0 else ' | '} |", flush=True)
+            times |= own
         print(f"\n{_verdict(times)}", flush=True)
 
 
@@ -72,19 +81,29 @@ def _verdict(times: dict[str, float]) -> str:
     return f"Shorter than the hybrid plan: {', '.join(shorter) or 'none'}."
 
 
-def _rows(name: str, result: Result, spent: str) -> Iterator[tuple[str, ...]]:
+def _short_row(answer: HybridAnswer, rounds: int) -> tuple[str, ...]:
+    """A hybrid plan after fewer rounds."""
+    name, bound = f"hybrid, {rounds} rounds", time_text(answer.bound_s)
+    if answer.plan is None:
+        return name, "no plan", bound, "", ""
+    held = max(stage.device_bytes for stage in step_time(answer.problem, answer.plan).stages)
+    gap = relative_gap(answer.step_s, answer.bound_s) or 0.0
+    return name, time_text(answer.step_s), bound, percent(gap), memory_text(held)
+
+
+def _rows(name: str, result: Result) -> Iterator[tuple[str, ...]]:
     """The plan of a strategy, and the baselines that it is reported with."""
     value = result.objective.value
     if value is None:
         why = "" if result.infeasibility is None else result.infeasibility.explanation
-        yield name, f"no plan ({result.status})", time_text(result.bound or 0.0), "", why, spent
+        yield name, f"no plan ({result.status})", time_text(result.bound or 0.0), "", why
         return
     proven = time_text(result.bound or 0.0), percent(result.gap or 0.0)
-    yield name, time_text(value), *proven, _memory(result.metrics), spent
+    yield name, time_text(value), *proven, _memory(result.metrics)
     for baseline, of in result.metrics.get("baselines", {}).items():
         step_s = of.get("step_s", of.get("length_s"))
         held = of.get("device_bytes", of.get("peak_bytes"))
-        yield f"{name}: {baseline}", time_text(step_s), "", "", "" if held is None else memory_text(held), " | "
+        yield f"{name}: {baseline}", time_text(step_s), "", "", "" if held is None else memory_text(held)
 
 
 def _memory(metrics: dict) -> str:

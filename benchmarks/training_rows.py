@@ -147,7 +147,9 @@ def _run(row: dict[str, str]) -> Run:
     if name.startswith("torchtitan") and row["micro_batch"]:
         given = replicas * int(row["micro_batch"])
     batch = int(row["global_batch"] or given)
-    problem = PlanProblem(model, system(chip), devices, batch, sequence, stack(software), tuple(sorted(fixed.items())))
+    machine = system(chip)
+    own = stack(software).on_chip(machine.chip, model.key_width, sequence)
+    problem = PlanProblem(model, machine, devices, batch, sequence, own, tuple(sorted(fixed.items())))
     memory = re.match(r"[\d.]+", row["peak_memory_gib"])
     kind = next((kind for start, kind in MEMORY_KINDS.items() if name.startswith(start)), "unstated")
     gib = float(memory[0]) if memory else None

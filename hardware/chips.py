@@ -5,7 +5,7 @@ Those here describe what a training plan needs of machines whose cores are not p
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal, get_args
@@ -18,6 +18,7 @@ from hardware.inputs import choose
 from hardware.network import Network
 from hardware.network_specs import network
 from hardware.spec_fields import Quantity, StrictModel, beside, is_path, read_spec, spec_names
+from hardware.sustained import SustainedShares
 from hardware.units import bytes_from_gib
 
 Precision = Literal["fp16", "bf16", "fp8", "mxfp8", "int8", "fp4"]
@@ -40,6 +41,7 @@ class ChipSpec(StrictModel):
     hbm_gib: Quantity
     hbm_bytes_per_s: Quantity
     network: NamedChoice
+    sustained: SustainedShares = SustainedShares()
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Chip:
         hbm_bytes: memory.
         hbm_bytes_per_s: its rate, reads and writes together.
         network: the name of the system that it comes in.
+        sustained: of kernels that were measured on it, shares of peak rates.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Chip:
     hbm_bytes: int
     hbm_bytes_per_s: float
     network: str
+    sustained: SustainedShares = field(default_factory=SustainedShares)
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ def chip(name_or_path: str | Path) -> Chip:
         hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
         hbm_bytes_per_s=spec.hbm_bytes_per_s.value,
         network=beside(name_or_path, spec.network.name),
+        sustained=spec.sustained,
     )
 
 

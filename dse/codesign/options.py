@@ -225,7 +225,7 @@ class CodesignOptions(Options):
             "objective": "--plans modern maximises throughput; the others need --plans phaze",
             "mean": "--mean needs several models; --plans modern takes one",
             "weights": "--weights needs several models; --plans modern takes one",
-            "pareto": "--pareto needs --plans phaze",
+            "pareto": "a front has power in it, and --plans modern counts no energy; use --plans phaze",
             "granularity": "--granularity trace needs --plans phaze",
             "microbatch": "--plans modern tries every size; --plan microbatch=N fixes one",
             "tensor_parallel": "--plans modern tries every width; --plan tensor=N fixes one",

@@ -23,7 +23,7 @@ from dse.report.units import time_text
 from dse.report.view import Breakdown, Card, Heading, Paragraph, Row, Share, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import FailedCheckError, Objective, Result, percent, result_of
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, percent, result_of
 from dse.run.options import option_fields
 from dse.run.run import Run
 from hardware.documents import unpacked
@@ -205,7 +205,7 @@ def _bound_faults(cost: int, bound: float | None, again: "Solution") -> list[str
     """Whether a bound is proven again, and no cost is lower than what is proven."""
     if again.bound is None or cost < again.bound:
         return [f"cost {cost} is lower than what is proven to be possible"]
-    if bound is not None and bound > float(again.bound):
+    if bound is not None and bound > again.bound * (1 + PROOF_TOLERANCE):
         return [f"bound {bound} is more than can be proven"]
     return []
 

@@ -93,7 +93,7 @@ class ParallelOptions(Options):
     checkpoint: Annotated[
         str | None,
         Option(
-            "The policy of method inference, as made by `dse pretrain pipeline`.",
+            "The policy of method inference, as made by `dse pretrain pipeline` (default: the one that comes along).",
             metavar="DIR",
             belongs_to=("method", "inference"),
         ),

@@ -233,7 +233,17 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
         "optimizer": state.optimizer * share(1),
         "activations": chunks / v * (sum(layer.whole for layer in layers) - saved),
         "working": working,
+        "communication": costs.stack.communicator_bytes.value * _groups(costs),
     }
+
+
+def _groups(costs: RankCosts) -> int:
+    """Of several ranks, that a rank is in: one for each axis, for those that share state and for those with copies."""
+    plan, mesh = costs.plan, costs.mesh
+    sizes = [plan.tensor, plan.context, plan.expert, plan.pipeline, members(mesh.sharing()), members(mesh.copies())]
+    if costs.model.experts is not None:
+        sizes += [members(mesh.expert_sharing()), members(mesh.expert_copies())]
+    return sum(size > 1 for size in sizes)
 
 
 def _gathered(costs: RankCosts, every: list[Layer], ends: float, stage: int) -> float:
@@ -241,7 +251,7 @@ def _gathered(costs: RankCosts, every: list[Layer], ends: float, stage: int) -> 
     layer = costs.state.gathered * max(each.weights + each.experts for each in every)
     of_ends = max(2, costs.state.gathered)
     if costs.stack.keeps_ends_gathered.value:
-        return 2 * layer + of_ends * ends
+        return 2 * layer + of_ends * ends * (1 + costs.stack.buffers_gathered.value)
     return layer + max(layer, *(of_ends * end for end in _ends(costs, stage, costs.plan.pipeline)), 0.0)
 
 

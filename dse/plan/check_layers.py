@@ -194,6 +194,8 @@ class RankCosts:
         elif model.experts is not None:
             routed = cut * model.experts.active
             yield VectorPass(routed * h, 1, 8, 8, ("copy",), ("copy",))
+            if self.stack.sorts_tokens.value and -(-model.experts.routed // self.plan.expert) > 1:
+                yield VectorPass(routed * h, 1, 8, 8, ("copy",), ("copy",))
             inner.append(routed * model.experts.width * self.padding)
             if model.experts.shared:
                 inner.append(tokens * self.shared_columns)

@@ -76,3 +76,22 @@ def expert_groups(plans: PlanArrays) -> ReplicaGroups:
         group(inner, plans.expert, outer, apart),
         group(inner_copies, plans.expert * inner, outer_copies, apart * outer),
     )
+
+
+def communicators(plans: PlanArrays, has_experts: bool) -> Integers:
+    """Groups of several ranks that a rank is in: of each axis, of replicas that share state, and of its copies; [P]."""
+    every = [*weight_groups(plans), *(expert_groups(plans) if has_experts else ())]
+    return _several(plans.tensor, plans.context, plans.expert, plans.pipeline, *(each.members for each in every))
+
+
+def least_communicators(plans: PlanArrays, has_experts: bool) -> Integers:
+    """The fewest of any way of sharing out: replicas that do not share all with each other have copies of a part."""
+    every = [weight_groups(plans), *([expert_groups(plans)] if has_experts else [])]
+    replicas = (groups.sharing.members * groups.copies.members for groups in every)
+    return _several(plans.tensor, plans.context, plans.expert, plans.pipeline, *replicas)
+
+
+def _several(*members: Integers) -> Integers:
+    """How many of these groups have several members."""
+    count: Integers = np.sum([each > 1 for each in members], axis=0, dtype=np.int64)
+    return count

@@ -262,7 +262,8 @@ class RankWork(RankLinks):
             local = np.ceil(experts.routed / self.plans.expert)
             each = routed * self.plans.expert / experts.routed
             one = self._feed_forward(work, width, each, np.ones_like(cut), count=local)
-            self.passes(work, ("copy",), h * routed, (8.0, 8.0))
+            copies = np.where(self.problem.stack.sorts_tokens.value & (local > 1), 2.0, 1.0)
+            self.passes(work, ("copy",), copies * h * routed, (8.0, 8.0))
             work.kept.append(self.kept_input * routed * h)
             shared = np.zeros_like(cut)
             if experts.shared:

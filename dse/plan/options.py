@@ -83,13 +83,14 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         fixed["precision"] = options.precision
     fixed.setdefault("precision", _PRECISION)
     model = transformer(options.model)
+    machine, sequence = system(options.on, options.network), options.sequence or model.sequence
     problem = PlanProblem(
         model=model,
-        system=system(options.on, options.network),
+        system=machine,
         devices=options.accelerators,
         global_batch=options.global_batch,
-        sequence=options.sequence or model.sequence,
-        stack=stack(options.stack),
+        sequence=sequence,
+        stack=stack(options.stack).on_chip(machine.chip, model.key_width, sequence),
         fixed=tuple(sorted(fixed.items())),
     )
     if "recompute" not in fixed and not recomputations(problem):

@@ -1,6 +1,6 @@
 """The immutable problem: a model, a machine, a batch, a software stack, and what of the plan is fixed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -63,9 +63,11 @@ class PlanProblem:
         """The problem in JSON types."""
         from dse.results.result import document_of
 
+        chip = {field.name: getattr(self.system.chip, field.name) for field in fields(self.system.chip)}
+        del chip["sustained"]  # which are in the stack, where they stand for what it assumes
         document = {
             "model": self.model.model_dump(mode="json"),
-            "chip": document_of(self.system.chip),
+            "chip": document_of(chip),
             "network": document_of(self.system.network),
             "devices": self.devices,
             "global_batch": self.global_batch,

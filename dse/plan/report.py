@@ -36,6 +36,7 @@ _MEMORY_NAMES = {
     "optimizer": ("optimizer state", "state"),
     "activations": ("kept activations", "activations"),
     "working": ("working memory", "stash"),
+    "communication": ("buffers of collectives", "between"),
 }
 _MAX_STAGES = 64
 """Of a pipeline that is drawn."""
@@ -121,10 +122,13 @@ def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
 
 def _notes(problem: PlanProblem) -> list[str]:
     stack, chip = problem.stack, problem.system.chip
+    timed = sorted(key for key, rate in stack.rates.items() if rate.kernels_of)
+    notes = [f"sustained shares of timed kernels, from the spec of {chip.name}: {', '.join(timed)}"] if timed else []
     if not stack.is_fitted:
-        return [f"stack {stack.name}: sustained rates are assumed, not fitted to any run"]
+        others = "other sustained rates" if timed else "sustained rates"
+        return [f"stack {stack.name}: {others} are assumed, not fitted to any run", *notes]
     runs = sorted({run for rate in stack.rates.values() for run in rate.fitted})
-    notes = [f"stack {stack.name}: rates fitted to {', '.join(runs)}"]
+    notes = [f"stack {stack.name}: rates fitted to {', '.join(runs)}", *notes]
     elsewhere = stack.fitted_elsewhere(chip.name)
     if elsewhere:
         shares = ", ".join(f"{key} on {' and '.join(chips)}" for key, chips in elsewhere.items())

@@ -12,28 +12,41 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from dse.plan.training_plan import RECOMPUTE_RULE, RECOMPUTE_WORDS
+from hardware.chips import Chip
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
 from hardware.inputs import choose, validate
 from hardware.spec_fields import Choice, Share, Source, StrictModel, is_path
+from hardware.sustained import SUSTAINED_RATES
 
 
 class SharedRate(StrictModel):
     """The sustained share of a peak rate.
 
     ``fitted`` names the runs that it was fitted to, ``fitted_on`` their accelerators where they are not the stack's.
+    ``assumed``: nothing was measured; where an accelerator's spec has the share of timed kernels, that stands instead.
+    ``kernels_of`` is that accelerator.
     """
 
     value: Share
     source: Source
     fitted: tuple[str, ...] = ()
     fitted_on: tuple[str, ...] = ()
+    assumed: bool = False
+    kernels_of: str = ""
 
 
 class Bytes(StrictModel):
     """Bytes of state for each parameter."""
 
     value: Annotated[float, Field(ge=0, le=64)]
+    source: Source
+
+
+class BufferBytes(StrictModel):
+    """Bytes of a rank's buffers in one communicator."""
+
+    value: Annotated[float, Field(ge=0, le=2**40)]
     source: Source
 
 
@@ -81,16 +94,21 @@ class Stack(StrictModel):
             where these have such operands.
         keeps_ends_gathered: whether embedding and output matrix, gathered by ZeRO 3 for a forward pass, stay so for the
             backward pass.
+        buffers_gathered: whether ZeRO 3 gathers into buffers of a memory pool of their own, and copies from there: what
+            the pool took for ends that stay gathered, it keeps.
         overlaps_data: whether gradients and weights travel beside backward and forward passes.
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel beside the core of attention.
         overlaps_expert: whether tokens travel to experts and back beside the compute of another microbatch.
+        sorts_tokens: whether tokens for several experts of a rank are copied once more after their dispatch, sorted by
+            expert, and back before they are combined.
         recomputations: modes of recomputation that the framework has.
         settings_file: the file of settings, of those that a plan is exported as, that the framework reads.
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
         moment_bytes: of optimizer_bytes, those of both moments.
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
             gathering of weights.
+        communicator_bytes: what the library of collectives allocates on a rank for each group that it is in.
         matrix, attention_rate, memory, link: sustained shares of the peak of matrix products, of that in fused
             attention, of memory and of the network.
         fitted_on: the accelerators of the runs that rates were fitted to, but for rates that name their own; none where
@@ -112,6 +130,9 @@ class Stack(StrictModel):
     keeps_ends_gathered: Choice = Choice(
         value=False, source="Rajbhandari et al., ZeRO, 2020, section 7.2.2: weights are discarded once they are used"
     )
+    buffers_gathered: Choice = Choice(
+        value=False, source="Rajbhandari et al., ZeRO, 2020, section 7.2.2: weights are gathered where passes read them"
+    )
     overlaps_data: Choice
     overlaps_pipeline: Choice
     overlaps_context: Choice = Choice(
@@ -119,6 +140,9 @@ class Stack(StrictModel):
     )
     overlaps_expert: Choice = Choice(
         value=False, source="an exchange waits for the router and experts for the exchange"
+    )
+    sorts_tokens: Choice = Choice(
+        value=False, source="DeepEP and HybridEP deliver tokens by expert; one copy before and one after"
     )
     recomputations: Recomputations = Recomputations(
         value=("none", "selective", "full", "full/2", "full/4", "full/8"),
@@ -131,6 +155,7 @@ class Stack(StrictModel):
     moment_bytes: Bytes = Bytes(value=8, source="Adam: momentum and variance of 4 bytes each")
     gradient_transfer_bytes: Bytes
     weight_transfer_bytes: Bytes = Bytes(value=2, source="weights are gathered as passes read them, in 16 bits")
+    communicator_bytes: BufferBytes = BufferBytes(value=0, source="no library of collectives in particular")
     matrix: SharedRate
     attention_rate: SharedRate
     memory: SharedRate
@@ -143,6 +168,8 @@ class Stack(StrictModel):
             raise ValueError("fitted_on must name accelerators where a rate was fitted, and none elsewhere")
         if any(rate.fitted_on and not rate.fitted for rate in self.rates.values()):
             raise ValueError("fitted_on of a rate needs fitted, the runs that it was fitted to")
+        if any(rate.fitted and rate.assumed for rate in self.rates.values()):
+            raise ValueError("assumed must be false of a rate that was fitted")
         if self.moment_bytes.value > self.optimizer_bytes.value:
             raise ValueError(f"moment_bytes must be at most optimizer_bytes, {self.optimizer_bytes.value:g}")
         return self
@@ -155,7 +182,20 @@ class Stack(StrictModel):
     @property
     def rates(self) -> Mapping[str, SharedRate]:
         """The sustained shares by their keys."""
-        return {key: getattr(self, key) for key in ("matrix", "attention_rate", "memory", "link")}
+        return {key: getattr(self, key) for key in SUSTAINED_RATES}
+
+    def on_chip(self, chip: Chip, width: int, tokens: int) -> "Stack":
+        """The stack on an accelerator: shares of kernels that were timed there stand for those that are assumed.
+
+        ``width`` is that of a head's queries and keys, ``tokens`` those of a sample.
+        """
+        known = chip.sustained.on(width, tokens)
+        timed: dict[str, SharedRate] = {
+            rate: SharedRate(value=value, source=source, kernels_of=chip.name)
+            for rate, value, source in known
+            if self.rates[rate].assumed
+        }
+        return self.model_copy(update=timed)
 
     def fitted_elsewhere(self, chip: str) -> dict[str, tuple[str, ...]]:
         """The fitted rates none of whose runs was on ``chip``, with the accelerators of those runs."""

@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dse.plan.groups import communicators, least_communicators
 from dse.plan.kernels import HALF_BYTES, Kernels, Lanes
 from dse.plan.layer_sums import LayerWork
 from dse.plan.layer_work import RankWork
@@ -43,7 +44,7 @@ _ROUNDING = 1e-12
 _LAYER_BITS = 12
 """Of numbers up to the layers of a model."""
 
-MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "working")
+MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "working", "communication")
 
 
 class Stages:
@@ -353,7 +354,8 @@ class Step:
     def gathered_bytes(self) -> Floats:
         """Weights of two pieces, the present and the next one, where each is gathered for its passes; [P, K].
 
-        Pieces are layers, embedding and head. Ends that stay gathered come on top of two layers.
+        Pieces are layers, embedding and head. Ends that stay gathered come on top of two layers, twice where they are
+        copied from a buffer that no other pool gets.
         """
         dense, sparse = self.kinds
         largest = dense.parameters + dense.expert_parameters
@@ -361,10 +363,16 @@ class Step:
             largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
         layer = self.problem.software.weight_transfer_bytes * largest[:, None]
         if self.problem.stack.keeps_ends_gathered.value:
-            size = 2.0 * layer + self.gathered_end_bytes * self.parameters_of_ends
+            times = 2.0 if self.problem.stack.buffers_gathered.value else 1.0
+            size = 2.0 * layer + times * self.gathered_end_bytes * self.parameters_of_ends
         else:
             size = layer + np.maximum(layer, self.gathered_end_bytes * np.maximum(*self.end_parameters))
         return np.where((self.plans.zero == 3)[:, None], size, 0.0)
+
+    @property
+    def communicators(self) -> Integers:
+        """Groups of several ranks that a rank is in; [P]."""
+        return communicators(self.plans, self.problem.model.experts is not None)
 
     def memory(self) -> tuple[Floats, dict[str, Floats]]:
         """The fullest rank and its parts."""
@@ -372,12 +380,14 @@ class Step:
         working = self.made_again_bytes()[:, None] + self.gathered_bytes()
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
         activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
+        buffers = self.problem.stack.communicator_bytes.value * self.communicators
         parts = {
             "weights": software.weight_bytes * self.shared_out(3),
             "gradients": software.gradient_bytes * self.shared_out(2),
             "optimizer": software.optimizer_bytes * self.shared_out(1),
             "activations": self.microbatches_kept * activations,
             "working": working + stages.head * self.work.head_bytes[:, None],
+            "communication": np.broadcast_to(buffers[:, None], stages.layers.shape),
         }
         total = np.where(stages.number > 0, sum(parts.values()), 0.0)
         fullest = np.argmax(total, axis=1)
@@ -396,3 +406,8 @@ class LeastStep(Step):
     def gathered_bytes(self) -> Floats:
         """Nothing."""
         return np.zeros(self.stages.layers.shape)
+
+    @property
+    def communicators(self) -> Integers:
+        """The fewest."""
+        return least_communicators(self.plans, self.problem.model.experts is not None)

@@ -175,12 +175,18 @@ def result_of(
     evaluations: int = 0,
     seconds: float = 0.0,
 ) -> Result:
-    """The result of a posed problem; status and gap follow from value, bound and infeasibility unless stated."""
-    own = "infeasible" if infeasibility is not None else proven_status(value, bound)
+    """The result of a posed problem; status and gap follow from value, bound and infeasibility unless stated.
+
+    The bound of an answer that is proven optimal is its value: a last digit between them is rounding.
+    """
+    own: Status = "infeasible" if infeasibility is not None else proven_status(value, bound)
+    settled = status or own
+    if settled == "optimal":
+        bound = value
     return Result(
         command=command,
         problem=ProblemReference(name=posed.name, digest=posed.digest),
-        status=status or own,
+        status=settled,
         objective=posed.objective.model_copy(update={"value": value}),
         bound=bound,
         gap=relative_gap(value, bound),

@@ -1,6 +1,7 @@
 """The last answers to a few questions, so that a check need not search again."""
 
 import copy
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -15,16 +16,17 @@ def _is_never_cut_short(answer: object) -> bool:
 
 
 class Same:
-    """A key that stands for one object, which need not be hashable, and keeps it alive."""
+    """A key that stands for one object, which need not be hashable, as long as it lives; it does not keep it alive."""
 
     def __init__(self, value: object) -> None:
-        self._value = value
+        self._value, self._hash = weakref.ref(value), id(value)
 
     def __hash__(self) -> int:
-        return id(self._value)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other._value is self._value
+        # Another object may get the address of one that is gone.
+        return self is other or (isinstance(other, Same) and self._value() is other._value() is not None)
 
 
 class Remembered(Generic[T]):

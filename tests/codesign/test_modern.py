@@ -276,7 +276,7 @@ BAD = {
     "objective": ({"objective": "per-watt"}, "--objective: per-watt: --plans modern maximises throughput"),
     "search": ({"search": "hysteresis"}, "--search: hysteresis: --plans modern searches exhaustively"),
     "cost model": ({"cost_model": "phaze-2024"}, "--cost-model: phaze-2024: --plans modern needs consistent"),
-    "pareto": ({"pareto": True}, "--pareto needs --plans phaze"),
+    "pareto": ({"pareto": True}, "a front has power in it, and --plans modern counts no energy; use --plans phaze"),
     "microbatch": (
         {"microbatch": "2"},
         "--microbatch: 2: --plans modern tries every size; --plan microbatch=N fixes one",

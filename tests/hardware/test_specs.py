@@ -13,7 +13,7 @@ from hardware.network_specs import network
 from hardware.spec_fields import spec_names
 from hardware.specs import accelerator, list_specs
 
-FOLDERS = ("accelerators", "area", "cost_models", "vector_cycles")
+FOLDERS = ("accelerators", "area", "chips", "cost_models", "vector_cycles")
 
 
 def text_of(folder, name):

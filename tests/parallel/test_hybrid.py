@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.text import parse_hlo, read_hlo
 from dse.parallel.formats import plan_document, stated_from_document
+from dse.parallel.hybrid.chain import ChainSearch, Point
 from dse.parallel.hybrid.chain_kernels import undominated
 from dse.parallel.hybrid.check import StageChecker
 from dse.parallel.hybrid.cuts import candidate_cuts
@@ -226,6 +227,66 @@ def test_pieces_and_blocks_take_no_more_than_any_stage_that_has_them(text):
             of = figures(stage, prices, solve_stage(stage, prices, direction).plan)
             assert 0 < bounds[direction] <= direction[0] * of.passes_ps + direction[1] * of.closing_ps
             assert 0 < pieces.forward_ps(4, 2, begin, end) <= of.forward_ps
+            assert 0 < sum(pieces.passes_ps(4, 2)[begin:end]) <= of.passes_ps
+
+
+def every_chain_s(problem, points):
+    """The shortest time of all chains of stages, whose points are given by (begin, end, width)."""
+    last, devices, count = len(problem.cuts) + 1, problem.base.devices, problem.base.microbatches
+    ends, best_s = (0, *problem.cuts, problem.steps.points), np.inf
+    for stages in range(1, problem.base.stages + 1):
+        for cuts in itertools.combinations(range(1, last), stages - 1):
+            for widths in itertools.product(problem.widths, repeat=stages):
+                if sum(widths) != devices:
+                    continue
+                places, first = (0, *cuts, last), [0, *itertools.accumulate(widths)]
+                parts = [range(ends[begin], ends[end]) for begin, end in itertools.pairwise(places)]
+                if not all(problem.base.profile.variables[part].any() for part in parts):
+                    continue
+                options = [points[each] for each in zip(places[:-1], places[1:], widths, strict=True)]
+                sent = [
+                    problem.base.network.stage_transfer_s(
+                        int(problem.base.profile.cut_bytes[ends[places[n]]]) / count,
+                        range(first[n - 1], first[n]),
+                        range(first[n], first[n + 1]),
+                    )
+                    for n in range(1, stages)
+                ]
+                for chosen in itertools.product(*options):
+                    drain_s, exposed_s = 0.0, 0.0
+                    for of, send_s in zip(chosen, [*sent, 0.0], strict=True):
+                        exposed_s = max(exposed_s, of.closing_s - drain_s)
+                        drain_s += of.backward_s + send_s
+                    slowest_s = max(*(of.passes_s for of in chosen), *(2 * each for each in sent), 0.0)
+                    through_s = sum(of.passes_s for of in chosen) + 2 * sum(sent)
+                    best_s = min(best_s, through_s + (count - 1) * slowest_s + exposed_s)
+    return best_s
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_shortest_of_all_chains_is_found_just_below_the_limit_with_what_pieces_take_in_front(seed):
+    problem = hybrid(mlp_text(4), devices=4, stages=4, microbatches=3)
+    chains, draw = ChainSearch(problem, never_stop), np.random.default_rng(seed)
+    # Beyond their work, pieces take more on fewer or on more devices.
+    more = {width: each * draw.uniform(1, 3, len(each)) for width, each in chains.passes_s.items()}
+    points, last = {}, len(problem.cuts) + 1
+    for begin, end in itertools.combinations(range(last + 1), 2):
+        for width in problem.widths:
+            passes_s = more[width][begin:end].sum() * np.array([1.0, draw.uniform(1, 2)])
+            closing_s = draw.choice([0.0, 4.0]) * draw.uniform(0, 1) * passes_s[::-1]
+            rows = zip(passes_s, passes_s * draw.uniform(0, 1), closing_s, strict=True)
+            points[begin, end, width] = [Point(*map(float, row), None) for row in rows]
+    expected_s = every_chain_s(problem, points)
+
+    def points_of(begin, end, width, behind, limit_s):
+        return points[begin, end, width]
+
+    assert last == 6
+    for passes_s in (chains.passes_s, more):
+        chains.passes_s = passes_s
+        for limit_s in (np.inf, expected_s * (1 + 1e-9)):
+            assert chains.shortest(points_of, limit_s).step_s == pytest.approx(expected_s, rel=1e-12)
+        assert not chains.shortest(points_of, expected_s * (1 - 1e-9)).links
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)), max_size=40), st.integers(0, 2))

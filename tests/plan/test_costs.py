@@ -10,8 +10,8 @@ import pytest
 from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs, stages_of
 from dse.plan.check_mesh import Mesh
-from dse.plan.evaluate import evaluate, kernels_of
-from dse.plan.groups import expert_groups
+from dse.plan.evaluate import evaluate, kernels_of, least_costs
+from dse.plan.groups import expert_groups, least_communicators
 from dse.plan.model import Transformer
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search.vocabulary import all_plans
@@ -42,7 +42,9 @@ OLD_ALTERNATING = OLD.model_copy(update={"recomputations": Recomputations(**ALTE
 
 
 @pytest.mark.parametrize(
-    "software", [GENERIC, OLD, TITAN, OLD_ALTERNATING], ids=["overlapping", "not", "torchtitan", "unfused"]
+    "software",
+    [GENERIC, OLD, TITAN, OLD_ALTERNATING, stack("megatron-2025")],
+    ids=["overlapping", "not", "torchtitan", "unfused", "sorting"],
 )
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_arrays_cost_what_the_checker_finds_for_each_plan(case, software):
@@ -472,10 +474,14 @@ def test_state_is_shared_out_as_zero_does(zero, bytes_each):
 
 
 @pytest.mark.parametrize(("word", "bytes_each"), [("stack", 2), ("fp32", 4), ("fp8", 1)])
-@pytest.mark.parametrize("keeps", [True, False], ids=["stay gathered", "gathered twice"])
-def test_zero_3_gathers_layers_twice_and_ends_as_the_stack_does(keeps, word, bytes_each):
+@pytest.mark.parametrize(
+    ("keeps", "buffers"),
+    [(True, False), (True, True), (False, False)],
+    ids=["stay gathered", "copied from a buffer", "gathered twice"],
+)
+def test_zero_3_gathers_layers_twice_and_ends_as_the_stack_does(keeps, buffers, word, bytes_each):
     """FSDP2: the root module, with embedding, last norm and output matrix, is not resharded after forward passes."""
-    software = with_facts(keeps_ends_gathered=keeps)
+    software = with_facts(keeps_ends_gathered=keeps, buffers_gathered=buffers)
     posed = problem("llama3-8b", devices=64, batch=64, software=software, weight_transfer=word, overlap_weights="no")
     plans = [plan(data=64, zero=zero, weight_transfer=word, overlap_weights="no") for zero in (2, 3)]
     two, three = (plan_costs(posed, each) for each in plans)
@@ -483,7 +489,8 @@ def test_zero_3_gathers_layers_twice_and_ends_as_the_stack_does(keeps, word, byt
     ends = 2 * table + 4096
     layer = (posed.model.parameters - ends) / 32
     of_ends = max(2, bytes_each)
-    held = 2 * layer * bytes_each + ends * of_ends if keeps else layer * bytes_each + (table + 4096) * of_ends
+    kept = 2 * layer * bytes_each + (1 + buffers) * ends * of_ends
+    held = kept if keeps else layer * bytes_each + (table + 4096) * of_ends
     assert three.memory["working"] - two.memory["working"] == pytest.approx(held)
 
     def gather_s(ends):
@@ -542,3 +549,56 @@ def test_a_faster_machine_is_faster_for_every_plan(change):
     after = evaluate(replace(posed, system=change(posed.system)), plans).step_s
     assert np.all(after <= before * (1 + 1e-12))
     assert np.any(after < before * 0.999)
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "groups"),
+    [
+        ("llama3-8b", {}, 0),
+        ("llama3-8b", {"data": 8}, 1),
+        ("llama3-8b", {"data": 8, "zero": 3, "zero_copies": 2}, 2),
+        ("llama3-8b", {"data": 8, "zero": 3, "zero_copies": 8}, 1),
+        ("llama3-8b", {"tensor": 2, "context": 2, "data": 1, "pipeline": 2}, 4),  # context also shares state
+        ("mixtral-8x7b", {"data": 8, "expert": 4}, 3),
+        ("mixtral-8x7b", {"data": 8, "expert": 8}, 2),
+    ],
+)
+def test_a_rank_has_buffers_for_each_group_that_it_is_in(model, values, groups):
+    software = with_facts(communicator_bytes=1e6)
+    mesh = plan(**values)
+    posed = problem(model, devices=8, batch=8, software=software)
+    one = plan_costs(replace(posed, devices=mesh.tensor * mesh.context * mesh.data * mesh.pipeline), mesh)
+    assert one.memory["communication"] == groups * 1e6
+    memory = evaluate(posed, PlanArrays.of([mesh])).memory
+    assert memory["communication"][0] == groups * 1e6
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", "mixtral-8x7b"])
+def test_no_way_of_sharing_out_has_fewer_groups_than_the_bound(model):
+    posed = problem(model, devices=16, batch=32, software=with_facts(communicator_bytes=1e9))
+    every = all_plans(posed)
+    whole, least = evaluate(posed, every), least_costs(posed, every)
+    assert (least[1] <= whole.memory_bytes * (1 + 1e-12)).all()
+    counts = {}
+    for row in range(every.count):
+        key = tuple(int(column[row]) for column in (every.tensor, every.context, every.expert, every.pipeline))
+        counts.setdefault(key, []).append(whole.memory["communication"][row])
+    bounds = least_communicators(every, posed.model.experts is not None) * 1e9
+    for row in range(every.count):
+        key = tuple(int(column[row]) for column in (every.tensor, every.context, every.expert, every.pipeline))
+        assert bounds[row] <= min(counts[key])
+    assert any(len(set(each)) > 1 for each in counts.values())
+
+
+@pytest.mark.parametrize(("expert", "copies"), [(1, 2), (4, 2), (8, 1)])
+def test_tokens_are_sorted_where_a_rank_has_several_experts(expert, copies):
+    """Megatron Core's alltoall dispatcher: 4 bytes to read and write each element, twice as often on the way back."""
+    mesh = plan(data=8, expert=expert)
+    posed = problem("mixtral-8x7b", devices=8, batch=8)
+    sorting = replace(posed, stack=with_facts(sorts_tokens=True))
+    seconds = [plan_costs(each, mesh).time_s["vector"] for each in (posed, sorting)]
+    arrays = [evaluate(each, PlanArrays.of([mesh])).time_s["vector"][0] for each in (posed, sorting)]
+    moved = 32 * (copies - 1) * 16 * 2048 * 2 * 4096
+    expected = moved / (posed.system.chip.hbm_bytes_per_s * GENERIC.memory.value)
+    assert seconds[1] - seconds[0] == pytest.approx(expected, abs=1e-9)
+    assert arrays == pytest.approx(seconds, rel=1e-11)

@@ -1,8 +1,20 @@
 import json
+import math
 
 import pytest
 
-from dse.results.result import Objective, ProblemReference, Result, digest, proven_status, read_result, relative_gap
+from dse.problem import Posed
+from dse.results.result import (
+    Objective,
+    ProblemReference,
+    Result,
+    digest,
+    proven_status,
+    read_result,
+    relative_gap,
+    result_of,
+)
+from dse.schedule.contract import ScheduleOptions
 from hardware.inputs import InputError
 
 
@@ -52,6 +64,22 @@ def test_status_follows_from_the_gap():
     assert proven_status(1.0, 0.9) == "feasible"
     assert proven_status(1.0, None) == "feasible"
     assert proven_status(None, 1.0) == "unknown"
+
+
+@pytest.mark.parametrize("sense", ["min", "max"])
+@pytest.mark.parametrize("value", [0.1 + 0.2, 27.29e-3])
+def test_a_proven_value_is_its_bound_to_the_last_digit(value, sense):
+    posed = Posed(ScheduleOptions("graph.json"), None, "p", {}, Objective(name="x", value=None, unit="s", sense=sense))
+
+    def given(bound, **more):
+        return result_of("schedule", posed, method="exact", seed=0, value=value, bound=bound, **more)
+
+    for bound in (math.nextafter(value, 0), value, math.nextafter(value, 1), value * (1 - 5e-10)):
+        proven = given(bound)
+        assert (proven.status, proven.bound, proven.gap) == ("optimal", value, 0.0)
+    # What is not stated to be proven keeps its own bound.
+    assert given(value * 0.9).bound == value * 0.9
+    assert given(math.nextafter(value, 0), status="interrupted").bound == math.nextafter(value, 0)
 
 
 def test_digest_ignores_the_order_of_keys():

@@ -1,5 +1,9 @@
 """Answers that are remembered: the last few, and none that was cut short."""
 
+import gc
+import weakref
+from dataclasses import dataclass
+
 from dse.run.remembered import Remembered, Same
 
 
@@ -22,13 +26,38 @@ def test_the_last_answers_are_given_again_and_no_part_of_one():
     assert len(remembered) == 0
 
 
+@dataclass
+class Problem:
+    """Equal to others of the same name, and not hashable."""
+
+    name: str
+
+
 def test_one_object_is_a_key_and_its_equals_are_others():
-    one, equal = [1], [1]
+    one, equal = Problem("p"), Problem("p")
+    assert one == equal
     remembered = Remembered(4)
     assert remembered.get((Same(one), 0), lambda: "one") == "one"
     assert remembered.get((Same(one), 0), lambda: "again") == "one"
     assert remembered.get((Same(equal), 0), lambda: "equal") == "equal"
     assert Same(one) != one
+
+
+def test_a_key_keeps_no_object_alive_and_stands_for_no_other_at_its_address(monkeypatch):
+    one = Problem("p")
+    key, watched = Same(one), weakref.ref(one)
+    remembered = Remembered(4)
+    assert remembered.get(key, lambda: "one") == "one"
+    del one
+    gc.collect()
+    assert watched() is None
+    assert key == key
+    heir = Same(Problem("q"))
+    monkeypatch.setattr(heir, "_hash", hash(key))
+    gone = Same(Problem("r"))
+    gc.collect()
+    monkeypatch.setattr(gone, "_hash", hash(key))
+    assert [remembered.get(each, lambda: "other") for each in (heir, gone)] == ["other", "other"]
 
 
 def test_nobody_can_alter_what_others_are_given():

@@ -130,6 +130,11 @@ def cost_array(costs: npt.ArrayLike, where: str) -> Ints:
         ValueError: one is negative or no whole number; the message begins with ``where``.
     """
     array = np.asarray(costs)
+    if array.dtype == np.int64:  # most are, and large problems have a hundred thousand of them
+        if array.size and array.min() < 0:
+            raise ValueError(f"{where}: costs must not be negative, nor NaN")
+        limited: Ints = np.minimum(array, FORBIDDEN)
+        return limited
     if array.dtype == object:  # integers beyond int64
         array = np.array([min(each, FORBIDDEN) for each in array.ravel()], dtype=np.int64).reshape(array.shape)
     if array.dtype.kind not in "iuf":

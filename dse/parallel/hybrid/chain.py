@@ -8,15 +8,16 @@ Chains grow from the last stage to the first. A label of a chain that begins at 
 
 and with all stages the step takes ``through + (M - 1) · slowest + max(0, exposed)``, which falls in none of them. So a
 label is dropped where another one of the same state (cut, device, stages, devices of the first stage) is no larger in
-all three; and where the work in front of it, on all devices that are left, cannot be done in time: with D devices, some
-stage of it takes at least 1 / (M · D) of it a microbatch.
+all three; and where what is in front of it, on the D devices that are left, cannot be done in time. Of each piece
+between neighbouring cuts it is known what any stage takes at least, by its devices: some stage in front takes 1 / D of
+the least device seconds of all pieces in front, and all of them together take the sum of the least seconds.
 
 Where labels of bounds are many, those are dropped too whose slowest and exposed times another one exceeds by a
 tolerance at most; the bound is less by as much for each stage.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -68,7 +69,10 @@ _State = tuple[int, int, int]
 
 
 class _Place(NamedTuple):
-    """Where a stage is put in front of labels: :class:`Link` without its point, and the points that it can take."""
+    """Where a stage is put in front of labels: :class:`Link` without its point, and the points that it can take.
+
+    ``times_s``: their passes, backward passes and closing, [3, points].
+    """
 
     begin: int
     end: int
@@ -76,6 +80,7 @@ class _Place(NamedTuple):
     width: int
     behind: int
     points: Sequence[Point]
+    times_s: Floats
 
 
 class _Labels(NamedTuple):
@@ -97,11 +102,21 @@ class _Labels(NamedTuple):
 class _Grown:
     """Everything that one program makes: places, and labels that are kept for good."""
 
-    def __init__(self, stages: int) -> None:
-        self.stages = stages
+    def __init__(self, stages: int, points_of: PointsOf, limit_s: float) -> None:
+        self.stages, self.limit_s = stages, limit_s
+        self._points_of = points_of
+        self._places: dict[tuple[int, int, int, int], tuple[Sequence[Point], Floats]] = {}
         self.places: list[_Place] = []
         self.settled: list[Integers] = []
         self.count = 0
+
+    def place(self, begin: int, end: int, first: int, width: int, behind: int) -> _Place:
+        """A stage at a place; its points are the same wherever its devices begin, and in front of any other stage."""
+        key = begin, end, width, behind
+        if key not in self._places:
+            points = self._points_of(*key, self.limit_s)
+            self._places[key] = points, np.array([each[:3] for each in points]).reshape(-1, 3).T
+        return _Place(begin, end, first, width, behind, *self._places[key])
 
     def settle(self, labels: _Labels) -> Integers:
         """Keep labels, and number them, [labels]."""
@@ -136,9 +151,25 @@ class ChainSearch:
         self._work_s = work[list(self._ends)]
         self._slack_s = problem.rounding_s / base.microbatches
         self._later = base.microbatches - 1
+        self._ahead: dict[int, tuple[Floats, Floats]] = {}
+        pieces_s = np.maximum(0.0, np.diff(self._work_s) - self._slack_s)
+        self.passes_s = {width: pieces_s / width for width in problem.widths}
         variables = np.concatenate(([0], np.cumsum(base.profile.variables)))
         self._variables = variables[list(self._ends)]
         self._send_s = lru_cache(maxsize=None)(self._sent_s)
+
+    @property
+    def passes_s(self) -> Mapping[int, Floats]:
+        """By the devices of a stage, what it takes at least a microbatch of each piece between neighbouring cuts.
+
+        At first their work, evenly shared.
+        """
+        return self._passes_s
+
+    @passes_s.setter
+    def passes_s(self, passes_s: Mapping[int, Floats]) -> None:
+        self._passes_s = passes_s
+        self._ahead.clear()
 
     @cached_property
     def least_s(self) -> float:
@@ -153,7 +184,7 @@ class ChainSearch:
             StoppedError: ``stop`` gave a reason.
         """
         last, stages = len(self._ends) - 1, self._problem.base.stages
-        grown = _Grown(stages)
+        grown = _Grown(stages, points_of, limit_s)
         open_: list[dict[_State, list[_Labels]]] = [defaultdict(list) for _ in self._ends]
         start = _Labels(np.zeros((3, 1)), np.full((3, 1), -1))
         open_[last][self._problem.base.devices, 0, 0].append(start)
@@ -164,7 +195,7 @@ class ChainSearch:
                 labels = self._kept(parts, tolerance_s if end < last else 0.0)
                 numbers = grown.settle(labels)
                 if end > 0:
-                    self._extend(open_, end, state, labels.times_s, numbers, grown, points_of, limit_s)
+                    self._extend(open_, end, state, labels.times_s, numbers, grown)
                 elif (steps_s := self._steps_s(labels.times_s)).min(initial=np.inf) < best_s:
                     best_s, best = float(steps_s.min()), int(numbers[steps_s.argmin()])
             open_[end].clear()
@@ -188,10 +219,10 @@ class ChainSearch:
 
     def _extend(
         self, open_: list[dict[_State, list[_Labels]]], end: int, state: _State, times_s: Floats, numbers: Integers,
-        grown: _Grown, points_of: PointsOf, limit_s: float,
+        grown: _Grown,
     ) -> None:  # fmt: skip
         """Put a stage in front of each label of a state, in all ways that can be in time."""
-        stop, behind, next_width = state
+        (stop, behind, next_width), limit_s = state, grown.limit_s
         if behind == grown.stages:
             return
         fastest_s = float((times_s[0] + self._later * times_s[1]).min())
@@ -206,7 +237,7 @@ class ChainSearch:
                     break
                 if (first == 0) != (begin == 0) or not self._is_possible(begin, end, first, limit_s):
                     continue
-                place = _Place(begin, end, first, width, behind, points_of(begin, end, width, behind, limit_s))
+                place = grown.place(begin, end, first, width, behind)
                 labels = self._with_stage(times_s, numbers, send_s, place, len(grown.places), limit_s)
                 if labels is not None:
                     grown.places.append(place)
@@ -218,11 +249,20 @@ class ChainSearch:
             return False
         if begin == 0:
             return True
-        return self._ahead_s(begin, first) * self._problem.base.microbatches <= limit_s
+        slowest_s, together_s = self._ahead_s(begin, first)
+        return self._later * slowest_s + together_s <= limit_s
 
-    def _ahead_s(self, begin: int, first: int) -> float:
-        """What some stage in front takes a microbatch at least, on all devices that are left."""
-        return max(0.0, float(self._work_s[begin]) - self._slack_s) / first if begin else 0.0
+    def _ahead_s(self, begin: int, first: int) -> tuple[float, float]:
+        """What some stage in front of a piece takes a microbatch at least on the devices that are left; all of them."""
+        if begin == 0:
+            return 0.0, 0.0
+        if first not in self._ahead:
+            rows = {width: each for width, each in self._passes_s.items() if width <= first}
+            device_s = np.min([width * each for width, each in rows.items()], axis=0)
+            slowest_s = np.cumsum(device_s) / first
+            self._ahead[first] = slowest_s, np.maximum(slowest_s, np.cumsum(np.min(list(rows.values()), axis=0)))
+        slowest_s, together_s = self._ahead[first]
+        return float(slowest_s[begin - 1]), float(together_s[begin - 1])
 
     def _with_stage(
         self, times_s: Floats, numbers: Integers, send_s: float, place: _Place, number: int, limit_s: float
@@ -230,13 +270,13 @@ class ChainSearch:
         """The labels with a stage in front of them that can be in time; None where there are none."""
         if not place.points:
             return None
-        passes_s, backward_s, closing_s = np.array([each[:3] for each in place.points]).T[:, :, None]
-        ahead_s = self._ahead_s(place.begin, place.first)
+        passes_s, backward_s, closing_s = place.times_s[:, :, None]
+        slowest_ahead_s, ahead_s = self._ahead_s(place.begin, place.first)
         through_s = times_s[0] + passes_s + 2 * send_s
         slowest_s = np.maximum(times_s[1], np.maximum(passes_s, 2 * send_s))
         exposed_s = np.maximum(closing_s, times_s[2] - backward_s - send_s)
         # Each stage in front adds as much to ``through`` as it can take off ``exposed``, or more.
-        least_s = through_s + np.maximum(exposed_s, ahead_s) + self._later * np.maximum(slowest_s, ahead_s)
+        least_s = through_s + np.maximum(exposed_s, ahead_s) + self._later * np.maximum(slowest_s, slowest_ahead_s)
         points, labels = np.nonzero(least_s < limit_s)
         if len(points) == 0:
             return None

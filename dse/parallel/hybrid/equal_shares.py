@@ -27,6 +27,12 @@ class EqualShares:
         """The forward pass of a microbatch at least."""
         return float(self._forward_s[end] - self._forward_s[begin]) / width
 
+    def pieces_s(self, width: int) -> Floats:
+        """The passes of a microbatch in each piece between neighbouring cuts, on so many devices."""
+        forward_s, backward_s = self._sums(width)
+        pieces_s: Floats = np.diff(forward_s + backward_s)
+        return pieces_s
+
     def least_s(self, begin: int, end: int, width: int, mesh: int) -> tuple[float, float]:
         """Passes of a batch and closing of a sharded stage at least: its work, and its trained tensors all-reduced.
 

@@ -67,16 +67,19 @@ class Pieces:
     def _signatures(self) -> list[str]:
         return [signature(each) for each in self._steps]
 
+    @cached_property
+    def _as_firsts(self) -> tuple[list[StageStep], list[str]]:
+        """The pieces as the first of a stage, with their signatures."""
+        steps = [each.as_first for each in self._steps]
+        return steps, [signature(each) for each in steps]
+
     def bounds(self, width: int, mesh: int, begin: int, end: int) -> dict[Direction, float]:
         """On a stage of the pieces from ``begin`` up to ``end``, in picoseconds.
 
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
-        if (width, mesh) not in self._blocks:
-            ones = self._each(width, mesh, self._steps)
-            self._blocks[width, mesh] = {(place, place + 1): of for place, of in enumerate(ones)}
-            self._firsts[width, mesh] = self._each(width, mesh, [each.as_first for each in self._steps])
+        self._solve_each(width, mesh)
         if (width, mesh) not in self._sums:
             blocks = self._blocks[width, mesh]
             self._sums[width, mesh] = {each: _most(len(self._steps), blocks, each) for each in DIRECTIONS}
@@ -84,6 +87,24 @@ class Pieces:
         return {
             each: float(max(sums[each][begin, end], first[each] + sums[each][begin + 1, end])) for each in DIRECTIONS
         }
+
+    def passes_ps(self, width: int, mesh: int) -> list[int]:
+        """What each piece takes at least of the passes of a batch, in whatever stage.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason.
+        """
+        self._solve_each(width, mesh)
+        return [self._blocks[width, mesh][place, place + 1][1, 0] for place in range(len(self._steps))]
+
+    def _solve_each(self, width: int, mesh: int) -> None:
+        """Solve all pieces, and as the first of a stage."""
+        if (width, mesh) in self._blocks:
+            return
+        known: dict[str, dict[Direction, int]] = {}
+        ones = self._each(width, mesh, self._steps, self._signatures, known)
+        self._blocks[width, mesh] = {(place, place + 1): of for place, of in enumerate(ones)}
+        self._firsts[width, mesh] = self._each(width, mesh, *self._as_firsts, known)
 
     def forward_ps(self, width: int, mesh: int, begin: int, end: int) -> float:
         """The forward pass of a batch in such a stage takes no less.
@@ -146,9 +167,10 @@ class Pieces:
                 known[name] = least_bytes(problem, Prices(problem))
         return _prefix([known[name] for name in self._signatures])
 
-    def _each(self, width: int, mesh: int, steps: list[StageStep]) -> list[dict[Direction, int]]:
-        """Bounds on each of the steps, each kind solved once."""
-        names, known = [signature(each) for each in steps], dict[str, dict[Direction, int]]()
+    def _each(
+        self, width: int, mesh: int, steps: list[StageStep], names: list[str], known: dict[str, dict[Direction, int]]
+    ) -> list[dict[Direction, int]]:
+        """Bounds on each of the steps, by their signatures: each kind is solved once, and ``known`` from then on."""
         for name, step in zip(names, steps, strict=True):
             if name not in known:
                 known[name] = self._solve(width, mesh, step, DIRECTIONS)

@@ -17,6 +17,7 @@ from then on.
 For which sums of its passes and its closing a stage is solved, :mod:`dse.parallel.hybrid.solved_stage` says.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -35,20 +36,24 @@ from dse.parallel.hybrid.stage_problem import Direction, StageFigures
 from dse.parallel.hybrid.step_times import step_time
 from dse.parallel.pipeline.exact import Answer as Pipelined
 from dse.parallel.pipeline.methods import exact
+from dse.parallel.pipeline.problem import Floats
 from dse.parallel.prices import Prices
 from dse.parallel.resharding import PICO
 from dse.results.result import PROOF_TOLERANCE
 from dse.run.progress import StoppedError, StopSignal, never_stop
 
 ROUNDS = 24
-"""In which stages are solved, at most: a search ends in the same state on every machine."""
+"""In which stages are solved, at most, unless fewer are asked for: a search ends in the same state on every machine."""
 
 GAP = 5e-3
 """Share of the shortest chain below which its bound need not be lifted."""
 
 
 TOLERANCE = 1e-4
-"""Share of the bound by which labels of bounds may differ for each stage, so that there are not too many."""
+"""Share of a program's limit by which labels of bounds may differ for each stage, so that there are not too many."""
+
+COARSE = 1e-2
+"""The same where the shortest chain of bounds is looked for at first, to know below which limit it is."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +96,25 @@ def solve(problem: HybridProblem, seed: int = 0, stop: StopSignal = never_stop) 
     return solve_several((problem,), seed, stop)
 
 
-def solve_several(problems: Sequence[HybridProblem], seed: int = 0, stop: StopSignal = never_stop) -> HybridAnswer:
+def solve_several(
+    problems: Sequence[HybridProblem], seed: int = 0, stop: StopSignal = never_stop, rounds: int = ROUNDS
+) -> HybridAnswer:
     """The best of the plans of several problems, with a bound on all of them; otherwise as :func:`solve`.
 
     The problem whose plans without any sharding are the shortest comes first. Of the others only shorter plans count.
+
+    Args:
+        problems: of the plans.
+        seed: of the solver of stages.
+        stop: as of :func:`solve`.
+        rounds: of each problem, at most.
     """
     searches = [_Search(each, seed, stop) for each in problems]
     with suppress(StoppedError):
         for search in searches:
             search.start()
         for search in sorted(searches, key=lambda each: each.step_s):
-            search.run(min(each.step_s for each in searches))
+            search.run(min(each.step_s for each in searches), rounds)
     answers = [search.answer() for search in searches]
     best = min(answers, key=lambda each: each.step_s)
     return replace(best, bound_s=min(each.bound_s for each in answers), solved=sum(each.solved for each in answers))
@@ -116,7 +129,7 @@ class _Search:
         self.solved: dict[_Key, list[SolvedStage]] = {}
         self._by_signature: dict[tuple[object, ...], SolvedStage] = {}
         self._with_pieces: set[tuple[int, int]] = set()
-        self._points: dict[_Key, tuple[Point, ...]] = {}
+        self._points: dict[tuple[int, int], dict[_Key, tuple[Point, ...]]] = defaultdict(dict)
         self._one_stage_s: float | None = None
         self.best = Chain(np.inf, np.inf, ())
         self.bound_s = self.chains.least_s
@@ -134,12 +147,12 @@ class _Search:
         if pipelines is not None:
             self.pipelined = exact(pipelines)
 
-    def run(self, below_s: float) -> None:
+    def run(self, below_s: float, most_rounds: int) -> None:
         """Rounds of a bound, the stages of its chain, and the shortest chain of plans, if it is below a limit."""
         if below_s < self.best.step_s:
             self.best = Chain(below_s, below_s, ())
         rounds = 0
-        while rounds < ROUNDS:
+        while rounds < most_rounds:
             lowest = self._lowest()
             is_one_stage = len(lowest.links) == 1 and self._one_stage_s is None
             if not is_one_stage and self.bound_s >= self.best.step_s * (1 - GAP):
@@ -148,10 +161,9 @@ class _Search:
                 self._solve_one_stage()
                 continue
             sharded = [(key, link.point) for link in lowest.links if (key := _key_of(link)) is not None]
-            widths = {key.width for key, _ in sharded}
-            unknown = {(width, mesh) for width in widths for mesh in self.problem.meshes(width)[1:]} - self._with_pieces
-            if unknown:
+            if unknown := self._without_pieces(lowest):
                 self._with_pieces |= unknown
+                self.chains.passes_s = {width: self._pieces_s(width) for width in self.problem.widths}
                 continue
             if is_one_stage:
                 self._solve_one_stage()
@@ -163,13 +175,34 @@ class _Search:
 
     def _lowest(self) -> Chain:
         """The shortest chain of bounds, which lifts the bound on all plans."""
-        tolerance_s = TOLERANCE * self.bound_s
+        slack = TOLERANCE * self.problem.base.stages
         # Where no chain is below the best plan by more than the tolerance, the plan is proven.
-        most_s = self.best.step_s * (1 + 1e-12) + tolerance_s * self.problem.base.stages
-        lowest = self._within(self._optimistic, self.bound_s, most_s, tolerance_s)
+        most_s = self.best.step_s * (1 + 1e-12) / (1 - slack)
+        lowest = self._within(self._optimistic, self.bound_s, most_s, COARSE)
+        if not self._without_pieces(lowest) and (lowest.links or not np.isinf(most_s)):
+            # A chain as short as the coarse one is not dropped below this limit.
+            limit_s = min(most_s, lowest.step_s * (1 + PROOF_TOLERANCE) / (1 - slack))
+            lowest = self.chains.shortest(self._optimistic, limit_s, TOLERANCE * limit_s)
         one_stage_s = np.inf if self._one_stage_s is None else self._one_stage_s
         self.bound_s = max(self.bound_s, min(lowest.bound_s, one_stage_s, self.best.step_s))
         return lowest
+
+    def _without_pieces(self, chain: Chain) -> set[tuple[int, int]]:
+        """The numbers of devices of sharded stages and of their replicas for which no pieces are solved yet."""
+        widths = {key.width for link in chain.links if (key := _key_of(link)) is not None}
+        return {(width, mesh) for width in widths for mesh in self.problem.meshes(width)[1:]} - self._with_pieces
+
+    def _pieces_s(self, width: int) -> Floats:
+        """What a stage of so many devices takes at least a microbatch of each piece, however it is sharded."""
+        count, pieces = self.problem.base.microbatches, range(len(self.problem.cuts) + 1)
+        rows = [self.equal.pieces_s(width)]
+        for mesh in self.problem.meshes(width)[1:]:
+            if (width, mesh) in self._with_pieces:
+                rows.append(np.array(self.pieces.passes_ps(width, mesh)) * PICO / count)
+            else:
+                rows.append(np.array([self.equal.least_s(each, each + 1, width, mesh)[0] / count for each in pieces]))
+        least_s: Floats = np.min(rows, axis=0) * (1 - PROOF_TOLERANCE)
+        return least_s
 
     def _improve(self) -> None:
         """Take the shortest chain of plans, if it is better."""
@@ -221,12 +254,15 @@ class _Search:
         step_s = step_time(self.problem, plan).length_s
         return HybridAnswer(self.problem, plan, step_s, min(bound_s, step_s), solved)
 
-    def _within(self, points_of: PointsOf, least_s: float, most_s: float, tolerance_s: float) -> Chain:
-        """The shortest chain, looked for under limits that rise until there is one below them."""
+    def _within(self, points_of: PointsOf, least_s: float, most_s: float, tolerance: float) -> Chain:
+        """The shortest chain, looked for under limits that rise until there is one below them.
+
+        The tolerance of labels is a share of the limit.
+        """
         factor = 1.02
         while factor <= _MAX_FACTOR:
             limit_s = min(least_s * factor, most_s)
-            chain = self.chains.shortest(points_of, limit_s, tolerance_s)
+            chain = self.chains.shortest(points_of, limit_s, tolerance * limit_s)
             if chain.links or limit_s >= most_s:
                 return chain
             factor *= 1.08 if factor < 4 else 10.0
@@ -254,13 +290,14 @@ class _Search:
         for mesh in self.problem.meshes(width)[1:]:
             key = _Key(begin, end, width, mesh, behind)
             if (width, mesh) not in self._with_pieces:
-                points.append(self._point(key, *self.equal.least_s(begin, end, width, mesh)))
+                points.append(self._point(key, *self.equal.least_s(begin, end, width, mesh), self._forward_s(key)))
                 continue
-            if key not in self._points:
+            known = self._points[width, mesh]
+            if key not in known:
                 if sum(self.equal.least_s(begin, end, width, mesh)) > limit_s:
                     continue
-                self._points[key] = tuple(self._corners(key))
-            points += self._points[key]
+                known[key] = tuple(self._corners(key))
+            points += known[key]
         return _lowest([each for each in points if count * each.passes_s + each.closing_s < limit_s])
 
     def _corners(self, key: _Key) -> Iterator[Point]:
@@ -271,8 +308,9 @@ class _Search:
             return
         if any(each.is_impossible for each in solved):
             return
+        forward_s = self._forward_s(key)
         for corner in corners(self._bounds(key)):
-            yield self._point(key, corner.passes_ps * PICO, corner.closing_ps * PICO)
+            yield self._point(key, corner.passes_ps * PICO, corner.closing_ps * PICO, forward_s)
 
     def _bounds(self, key: _Key) -> dict[Direction, float]:
         """What is known of a stage, by direction."""
@@ -282,14 +320,19 @@ class _Search:
                 bounds[direction] = max(bound, bounds.get(direction, 0.0))
         return bounds
 
-    def _point(self, key: _Key, passes_s: float, closing_s: float) -> Point:
-        """Of a stage that takes at least these passes of a batch and this closing."""
+    def _point(self, key: _Key, passes_s: float, closing_s: float, forward_s: float) -> Point:
+        """Of a stage that takes at least these passes of a batch, closing, and forward pass of a microbatch."""
+        microbatch_s = passes_s / self.problem.base.microbatches
+        return Point(microbatch_s, max(0.0, microbatch_s - max(0.0, forward_s)), closing_s, key)
+
+    def _forward_s(self, key: _Key) -> float:
+        """What the forward pass of a microbatch takes at least."""
         count = self.problem.base.microbatches
         forward_s = self.equal.forward_s(key.begin, key.end, key.width) - self.problem.rounding_s / count
         if (key.width, key.mesh) in self._with_pieces:
             least_s = self.pieces.forward_ps(key.width, key.mesh, key.begin, key.end) * PICO / count
             forward_s = max(forward_s, least_s)
-        return Point(passes_s / count, max(0.0, passes_s / count - max(0.0, forward_s)), closing_s, key)
+        return forward_s
 
     def _refine(self, key: _Key, point: Point) -> bool:
         """Solve a stage that the bound's chain has at ``point``; whether there was anything to be solved.
@@ -312,7 +355,8 @@ class _Search:
             limited = replace(free.problem, state_bytes=limit, in_flight=in_flight)
             self.solved[key].append(SolvedStage(limited, free.prices))
             is_new |= self.solved[key][1].solve([nearest], self.seed, self.stop)
-        self._points.clear()
+        # What is known of pieces, blocks and stages of these devices, and of no others, has changed.
+        self._points.pop((key.width, key.mesh), None)
         return is_new
 
     def _in_flight(self, key: _Key) -> int:

@@ -85,10 +85,10 @@ class Stages:
         """The step of the stage with these points."""
         numbers = sorted(self._with_constants(self._own_operations(points)))
         made = {value for number in numbers for value in self.graph.operations[number].results}
-        taken = [value for number in numbers for value in self.graph.operations[number].operands]
-        arguments = [each for each in self.graph.arguments if each.value in set(taken)]
+        taken = dict.fromkeys(value for number in numbers for value in self.graph.operations[number].operands)
+        arguments = [each for each in self.graph.arguments if each.value in taken]
         known = {each.value for each in arguments}
-        arriving = [value for value in dict.fromkeys(taken) if value not in made and value not in known]
+        arriving = [value for value in taken if value not in made and value not in known]
         arguments += [StepArgument(value, self.graph.values[value].name, "input") for value in arriving]
         return self._renumbered(points, numbers, arguments, self._leaving(points, made), frozenset(arriving))
 

@@ -4,14 +4,14 @@ import math
 import time
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from dse.parallel.hybrid.check import StageChecker
 from dse.parallel.hybrid.cuts import candidate_cuts
 from dse.parallel.hybrid.formats import metrics, solution_document, stage_of, stated_of, stated_sharding
 from dse.parallel.hybrid.memory import least_memory_bytes
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
-from dse.parallel.hybrid.search import HybridAnswer, solve_several
+from dse.parallel.hybrid.search import solve_several
 from dse.parallel.hybrid.stage_step import Stages
 from dse.parallel.hybrid.step_times import faults as plan_faults
 from dse.parallel.hybrid.step_times import step_time
@@ -28,7 +28,7 @@ from dse.report.units import counted, memory_text, needed_memory_text
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, result_of
-from dse.run.remembered import Remembered
+from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
 from dse.sharding.hlo.table import step_factors
 from hardware.inputs import fail
@@ -36,7 +36,7 @@ from hardware.specs import accelerator
 
 _COMMAND = "dse parallel"
 
-_PROVEN: Remembered[HybridAnswer] = Remembered(4)
+_PROVEN: Remembered["_Proof"] = Remembered(4)
 _LACKING: Remembered[Infeasibility] = Remembered(4, is_mutable=True)
 """Of the last questions that were checked."""
 
@@ -204,15 +204,26 @@ def _faults_without_plan(result: Result, question: HybridQuestion) -> list[str]:
     if result.status != "infeasible":
         return violations if result.status in ("unknown", "interrupted") else [*violations, "a plan must be given"]
     proof = _proven(question, result.seed)
-    if proof.plan is not None or not math.isinf(proof.bound_s):
+    if proof.has_plan or not math.isinf(proof.bound_s):
         return [*violations, "status infeasible: but a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-    lacking = _LACKING.get(question, lambda: _infeasibility(question))
+    lacking = _LACKING.get(Same(question), lambda: _infeasibility(question))
     return violations + differences("infeasibility", stated, lacking.model_dump())
 
 
-def _proven(question: HybridQuestion, seed: int) -> HybridAnswer:
-    return _PROVEN.get((question, seed), lambda: solve_several(question.problems, seed))
+class _Proof(NamedTuple):
+    """What a check needs of an answer: without its problem, which would be kept in memory with it."""
+
+    bound_s: float
+    has_plan: bool
+
+
+def _proven(question: HybridQuestion, seed: int) -> _Proof:
+    def proof() -> _Proof:
+        answer = solve_several(question.problems, seed)
+        return _Proof(answer.bound_s, answer.plan is not None)
+
+    return _PROVEN.get((Same(question), seed), proof)
 
 
 def _infeasibility(question: HybridQuestion) -> Infeasibility:

@@ -1,5 +1,6 @@
 """Searches that learn nothing, to compare with at equal numbers of plans; all see the same coarse problem, and the best
-plan of each is improved in the same way (:func:`~policies.parallel.pipeline.inference.refined`).
+plan of each is improved in the same way (:func:`~policies.parallel.pipeline.inference.refined`), unless it says
+otherwise.
 """
 
 import itertools
@@ -19,11 +20,17 @@ _COOLING = (0.1, 1e-4)
 
 
 def random_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
-    """The best of so many random plans."""
+    """The best of so many random plans, improved."""
+    best = drawn_plans(seen, evaluations, seed)
+    refined(seen, best)
+    return best
+
+
+def drawn_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
+    """The best of so many random plans as they are."""
     best, draw = Best(), np.random.default_rng(seed)
     while best.evaluations < evaluations:
         _play(seen, min(_ROUND, evaluations - best.evaluations), best, draw)
-    refined(seen, best)
     return best
 
 

@@ -19,6 +19,9 @@ from policies.parallel.extra import ask_for_extra as ask_for_extra
 if TYPE_CHECKING:
     from policies.parallel.pipeline.online import Best
 
+SHIPPED = Path(__file__).parent / "shipped"
+"""The policy that comes along."""
+
 _COMMAND = "dse parallel"
 
 
@@ -43,7 +46,7 @@ class OnlineInference:
     """A policy that was pretrained on generated problems (paper, 3.5).
 
     Attributes:
-        folder: of a checkpoint or of a pretraining run; None: there is none, and the method refuses.
+        folder: of a checkpoint or of a pretraining run; None: the policy that comes along.
     """
 
     folder: Path | None = None
@@ -52,19 +55,22 @@ class OnlineInference:
         """The best of 50 plans, improved at the instructions around its cuts.
 
         Raises:
-            InputError: the extra ``learn`` is not installed, there is no checkpoint, or it is of another machine.
+            InputError: the extra ``learn`` is not installed, the folder holds no checkpoint, or the policy was trained
+                for other machines.
         """
         ask_for_extra(_COMMAND, "--method", "inference")
         from policies.learning.checkpoint import chosen_folder
         from policies.parallel.pipeline.inference import refined
         from policies.parallel.pipeline.policy import PIPELINE_POLICY, Policy
 
-        folder = chosen_folder(_given(self.folder))
-        policy, problem = Policy(PIPELINE_POLICY.load(folder)), context.problem
+        policy, problem = Policy(PIPELINE_POLICY.load(chosen_folder(self.folder or SHIPPED))), context.problem
         if policy.machine_of(problem) is None:
             known = "; ".join(map(str, policy.settings.machines))
             asked = f"{problem.devices} devices, {problem.stages} stages, {problem.microbatches} microbatches"
-            raise fail(_COMMAND, "--checkpoint", folder.name, f"was trained for another machine than {asked}: {known}")
+            rule = f"was trained for other machines than {asked} on this network: {known}"
+            if self.folder is None:
+                raise fail(_COMMAND, "--method", "inference", f"the policy that comes along {rule}")
+            raise fail(_COMMAND, "--checkpoint", self.folder.name, rule)
         seen, best = policy.plans(problem, context.device_cutting, context.seed)
         refined(seen, best)
         return answer_of(best, context)
@@ -77,26 +83,19 @@ def answer_of(best: "Best", context: PipelineContext) -> Answer:
     return Answer(best.plan, length(context.problem, best.plan).length_s, 0.0, best.evaluations)
 
 
-def _given(folder: Path | None) -> Path:
-    if folder is None:
-        rule = "needs --checkpoint DIR, a policy as made by `dse pretrain pipeline --out DIR`"
-        raise fail(_COMMAND, "--method", "inference", rule)
-    return folder
-
-
 def weights_digest(folder: str | None) -> str:
-    """What the card of a policy says of its weights.
+    """What the card of a policy says of its weights; of the one that comes along if None.
 
     Raises:
-        InputError: there is none, or the extra ``learn`` is not installed.
+        InputError: there is no card, or the extra ``learn`` is not installed.
     """
     ask_for_extra(_COMMAND, "--method", "inference")
     from policies.learning.checkpoint import CARD_FILE, chosen_folder
 
-    card = read_document(chosen_folder(_given(None if folder is None else Path(folder))) / CARD_FILE)
+    card = read_document(chosen_folder(SHIPPED if folder is None else Path(folder)) / CARD_FILE)
     return str(card.get("sha256")) if isinstance(card, dict) else ""
 
 
 def learned_methods(checkpoint: Path | None = None) -> Mapping[str, PipelineMethod]:
-    """The learned methods by name; ``inference`` with the policy in ``checkpoint``."""
+    """The learned methods by name; ``inference`` with the policy in ``checkpoint``, or that which comes along."""
     return MappingProxyType({"dqn": OnlineTraining(), "inference": OnlineInference(checkpoint)})

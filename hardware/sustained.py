@@ -1,0 +1,82 @@
+"""Shares of an accelerator's peak rates that kernels sustain which were timed on it, one by one.
+
+They stand where a software stack only assumes a share (:meth:`dse.plan.stack.Stack.on_chip`).
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Literal, NamedTuple, Self, get_args
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hardware.spec_fields import PositiveInteger, Share, Source, StrictModel
+
+SustainedRate = Literal["matrix", "attention_rate", "memory", "link"]
+"""Peak rates of which kernels sustain a share: matrix products, these in fused attention, memory, the network."""
+
+SUSTAINED_RATES: tuple[SustainedRate, ...] = get_args(SustainedRate)
+
+
+class MeasuredShare(StrictModel):
+    """A share and where it comes from."""
+
+    value: Share
+    source: Source
+
+
+class AttentionShape(StrictModel):
+    """The share that fused attention sustains, both passes together, on samples of so many tokens.
+
+    ``width`` is that of a head's queries and keys. Work counts what a causal mask leaves.
+    """
+
+    width: PositiveInteger
+    tokens: PositiveInteger
+    value: Share
+
+
+class AttentionShares(StrictModel):
+    """Shares by shape, each once, and where they come from."""
+
+    shapes: Annotated[tuple[AttentionShape, ...], Field(min_length=1)]
+    source: Source
+
+    @model_validator(mode="after")
+    def _has_each_shape_once(self) -> Self:
+        if len({(shape.width, shape.tokens) for shape in self.shapes}) < len(self.shapes):
+            raise ValueError("shapes must state each width and number of tokens once")
+        return self
+
+    def value(self, width: int, tokens: int) -> float:
+        """Of the nearest width, between its numbers of tokens linear in their logarithm; the outermost beyond them."""
+        near = min((shape.width for shape in self.shapes), key=lambda each: (abs(math.log(each / width)), each))
+        points = sorted((math.log(shape.tokens), shape.value) for shape in self.shapes if shape.width == near)
+        lengths, values = zip(*points, strict=True)
+        return float(np.interp(math.log(tokens), lengths, values))
+
+
+class Sustained(NamedTuple):
+    """A share of a peak rate on certain shapes, and where it comes from."""
+
+    rate: SustainedRate
+    value: float
+    source: str
+
+
+class SustainedShares(StrictModel):
+    """Of one accelerator; what was not measured is left out."""
+
+    matrix: MeasuredShare | None = None
+    attention_rate: AttentionShares | None = None
+    memory: MeasuredShare | None = None
+    link: MeasuredShare | None = None
+
+    def on(self, width: int, tokens: int) -> Iterator[Sustained]:
+        """What is known for a model whose heads are so wide, on samples of so many tokens."""
+        for rate in SUSTAINED_RATES:
+            share = getattr(self, rate)
+            if isinstance(share, AttentionShares):
+                yield Sustained(rate, share.value(width, tokens), share.source)
+            elif share is not None:
+                yield Sustained(rate, share.value, share.source)

@@ -1,0 +1,79 @@
+"""The policy that comes along is for today's features and machines, and as good as its card says."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from policies.learning.checkpoint import CARD_FILE
+from policies.parallel.pipeline.inference import FEATURES
+from policies.parallel.pipeline.machines import CONFIGS
+from policies.parallel.pipeline.methods import SHIPPED
+from policies.parallel.pipeline.options import PipelinePretraining
+from policies.parallel.pipeline.policy import PIPELINE_POLICY
+from policies.parallel.pipeline.task import PipelineTask
+
+STEP = Path(__file__).parents[2] / "data" / "hlo" / "vgg-tiny.hlo"
+ASKED = ("parallel", str(STEP), "--strategy", "pipeline", "--network", "dapple", "--accelerator", "v100")
+INFERENCE = ("--device-cuts", "near", "--method", "inference")
+
+
+def test_its_card_is_that_of_the_default_training():
+    card = json.loads((SHIPPED / CARD_FILE).read_text())
+    assert card["features"] == list(FEATURES)
+    checkpoint = PIPELINE_POLICY.load(SHIPPED)
+    assert checkpoint.settings.machines == CONFIGS
+    of = PipelinePretraining().plan(seed=0)
+    assert checkpoint.provenance["plan"] == json.loads(json.dumps(of.document()))
+    assert checkpoint.provenance["chosen_by"] == PipelinePretraining().choose_by
+
+
+def test_it_reproduces_the_scores_of_its_card():
+    checkpoint = PIPELINE_POLICY.load(SHIPPED)
+    plan = checkpoint.provenance["plan"]
+    stated = checkpoint.provenance["scores"]
+    again = PipelineTask(checkpoint.settings, validation=1).score(checkpoint, plan["seed"], lambda: None)
+    for name, values in again.items():
+        assert len(values) == len(CONFIGS)
+        # Another machine's sums may round otherwise, and then another action is the best.
+        wanted = [stated[name][problem] for problem in values]
+        assert sum(values.values()) == pytest.approx(sum(wanted), rel=0.02)
+
+
+def test_it_is_the_policy_where_no_other_is_given(dse, tmp_path):
+    answered = dse(*ASKED, *INFERENCE, "--mesh", "16", "--out", str(tmp_path / "run"), "--json")
+    named = dse(*ASKED, *INFERENCE, "--mesh", "16", "--checkpoint", str(SHIPPED), "--json")
+    assert answered.code == named.code == 0
+    result = json.loads(answered.out)
+    assert result["solution"] == json.loads(named.out)["solution"]
+    assert 0 < result["bound"] <= result["objective"]["value"]
+    assert dse("check", str(tmp_path / "run" / "result.json"), str(STEP)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        (("--mesh", "8", "--stages", "4"), "8 devices, 4 stages, 16 microbatches"),
+        (("--mesh", "16", "--microbatches", "5"), "16 devices, 2 stages, 5 microbatches"),
+        (("--mesh", "16", "--network", "v100-ethernet"), "16 devices, 2 stages, 16 microbatches"),
+    ],
+)
+def test_another_topology_is_refused_in_one_line(dse, asked, rule):
+    refused = dse(*ASKED, *INFERENCE, *asked)
+    assert refused.code == 2
+    (line,) = refused.error_lines
+    start = "error: dse parallel: --method: inference: the policy that comes along was trained for other machines than"
+    assert line == f"{start} {rule} on this network: {'; '.join(map(str, CONFIGS))}"
+
+
+def test_a_copy_of_other_features_is_refused_in_one_line(dse, tmp_path):
+    folder = tmp_path / "policy"
+    shutil.copytree(SHIPPED, folder)
+    card = json.loads((folder / CARD_FILE).read_text())
+    (folder / CARD_FILE).write_text(json.dumps({**card, "features": [*card["features"], "phase of the moon"]}))
+    refused = dse(*ASKED, *INFERENCE, "--mesh", "16", "--checkpoint", str(folder))
+    assert refused.code == 2
+    (line,) = refused.error_lines
+    rule = "must be those that this version computes, but the card knows phase of the moon; train it again"
+    assert line == f"error: {folder / CARD_FILE}: features: {rule}"
