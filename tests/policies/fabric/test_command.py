@@ -36,9 +36,10 @@ def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
     assert json.loads(grown.out)["graphs"] == 12
     assert (out / "journal.jsonl").read_bytes().startswith(collected)
 
-    judged = dse("fabric", "evaluate", out, "--checkpoint", out, "--json")
+    judged = dse("fabric", "evaluate", out, "--checkpoint", out, "--json", "--out", tmp_path / "judged")
     assert judged.code == 0, judged.err
     rows = json.loads(judged.out)
+    assert json.loads((tmp_path / "judged" / "evaluation.json").read_text()) == rows
     whole = {row["model"]: row for row in rows if not row["part"]}
     assert whole["checkpoint"]["placements"] == 4
     assert whole["hops"]["error"] is None
@@ -52,6 +53,7 @@ def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
         ((*TRAIN, "--graphs", 12, "--out", out), "resume"),
         ((*TRAIN, "--graphs", 12, "--out", out, "--resume", "--seed", 1), "seed"),
         (TRAIN, "--out DIR"),
+        (("fabric", "evaluate", out, "--checkpoint", out, "--out", tmp_path / "judged"), "resume"),
         (("fabric", "evaluate", out, "--fabric", "sn10"), "another fabric or simulator"),
         (("fabric", "evaluate", tmp_path / "nothing"), "no such table"),
         (("fabric", "evaluate", out, "--checkpoint", tmp_path / "nothing"), "card.json"),
