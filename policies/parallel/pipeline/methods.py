@@ -52,7 +52,7 @@ class OnlineInference:
     folder: Path | None = None
 
     def __call__(self, context: PipelineContext) -> Answer:
-        """The best of 50 plans, improved at the instructions around its cuts.
+        """The best of 50 plans and the plan of equal computing, improved at the instructions around their cuts.
 
         Raises:
             InputError: the extra ``learn`` is not installed, the folder holds no checkpoint, or the policy was trained
@@ -60,7 +60,6 @@ class OnlineInference:
         """
         ask_for_extra(_COMMAND, "--method", "inference")
         from policies.learning.checkpoint import chosen_folder
-        from policies.parallel.pipeline.inference import refined
         from policies.parallel.pipeline.policy import PIPELINE_POLICY, Policy
 
         policy, problem = Policy(PIPELINE_POLICY.load(chosen_folder(self.folder or SHIPPED))), context.problem
@@ -71,9 +70,7 @@ class OnlineInference:
             if self.folder is None:
                 raise fail(_COMMAND, "--method", "inference", f"the policy that comes along {rule}")
             raise fail(_COMMAND, "--checkpoint", self.folder.name, rule)
-        seen, best = policy.plans(problem, context.device_cutting, context.seed)
-        refined(seen, best)
-        return answer_of(best, context)
+        return answer_of(policy.answer(problem, context.device_cutting, context.seed), context)
 
 
 def answer_of(best: "Best", context: PipelineContext) -> Answer:
