@@ -73,13 +73,18 @@ def _evaluate(**given: Any) -> None:
     ask_for_extra(options)
     from policies.fabric.evaluate import evaluate, row_document
 
-    with stop_signal(settings.time_limit) as stop:
+    arguments = options.document() | {"seed": settings.seed}
+    directory = run_directory_of(settings, options.COMMAND, arguments, digest(arguments))
+    with mirrored(settings), stop_signal(settings.time_limit) as stop:
         try:
             rows = evaluate(options, settings.seed, stop)
         except StoppedError as reason:
             _stopped(str(reason), "nothing is kept", settings.quiet)
+        document = json.dumps([row_document(row) for row in rows])
+        if directory:
+            directory.write("evaluation.json", f"{document}\n")
     if settings.json:
-        click.echo(json.dumps([row_document(row) for row in rows]))
+        click.echo(document)
     elif not settings.quiet:
         _print_tables(rows)
 

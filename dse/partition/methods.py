@@ -11,6 +11,7 @@ from dse.partition.search.order_search import order_search
 from dse.partition.search.portfolio import portfolio
 from dse.partition.search.refining import refine
 from dse.partition.search.sampling import anneal, greedy, hill_climb, random_search
+from dse.partition.search.screening import screen
 from dse.partition.search.solver_modes import anneal_fix, climb_sample, random_fix
 from hardware.inputs import choose, fail
 
@@ -30,6 +31,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "lns": neighbourhood_search,
         "greedy": greedy,
         "refine": refine,
+        "screen": screen,
         "hill-climb": hill_climb,
         "anneal": anneal,
         "random": random_search,

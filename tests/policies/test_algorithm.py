@@ -143,31 +143,3 @@ def test_remote_runners_use_all_graphs_and_the_trained_weights(store):
     for name, weight in weights(algorithm).items():
         assert torch.equal(torch.as_tensor(own[name]), torch.as_tensor(weight))
     algorithm.stop()
-
-
-def elites(algorithm):
-    """What each learner holds of each graph: (partitions, costs)."""
-    held = algorithm.learner_group.foreach_learner(lambda learner: learner.elites.state())
-    return [result.get() for result in held]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("ray_executor")
-def test_learners_hold_the_same_elites(store, tmp_path):
-    settings = replace(SETTINGS, elites=3)
-    # Of the session's two CPUs the algorithm itself takes one.
-    algorithm = config_of(settings, store, seed=5, learners=2).learners(num_cpus_per_learner=0).build_algo()
-    for _ in range(2):
-        algorithm.train()
-    one, other = elites(algorithm)
-    np.testing.assert_equal(one, other)
-    assert {len(held["costs_s"]) for held in one.values()} == {3}
-    path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
-    algorithm.stop()
-
-    resumed = Algorithm.from_checkpoint(path)
-    for held in elites(resumed):
-        np.testing.assert_equal(held, one)
-    resumed.train()
-    np.testing.assert_equal(*elites(resumed))
-    resumed.stop()

@@ -80,12 +80,11 @@ def doom(group, marker):
     group.foreach_env_runner(give, local_env_runner=False, remote_worker_ids=[1])
 
 
-@pytest.mark.parametrize("task", [PARTITION, PIPELINE], ids=["partition", "pipeline"])
-def test_runners_change_no_weight(task, expected):
-    assert_same(weights_after(begun(task, TrainingActors(runners=2))), expected[task])
+def test_runners_change_no_weight(expected):
+    assert_same(weights_after(begun(PIPELINE, TrainingActors(runners=2))), expected[PIPELINE])
 
 
-def test_a_runner_that_dies_is_replaced_and_its_episodes_are_made_again(expected, tmp_path):
+def test_a_runner_that_dies_is_replaced_and_changes_no_weight(expected, tmp_path):
     training = begun(PARTITION, TrainingActors(runners=2))
     group = training.runners.group
     victim = processes(group)[0]
@@ -95,17 +94,27 @@ def test_a_runner_that_dies_is_replaced_and_its_episodes_are_made_again(expected
     while group.num_healthy_remote_env_runners() < 2:
         group.probe_unhealthy_env_runners(timeout_seconds=1)
     assert len(set(processes(group)) - {victim}) == 2
+    # The later iterations have all their runners.
     weights, others = weights_after(training, ITERATIONS - 1)
     assert_same((weights, scalars + others), expected[PARTITION])
+
+
+def states_of(learners):
+    return [result.get() for result in learners.group.foreach_learner(lambda learner: learner.get_state())]
 
 
 @pytest.mark.parametrize("task", [PARTITION, PIPELINE], ids=["partition", "pipeline"])
 def test_learners_learn_the_same_as_one_up_to_rounding(task, expected):
     training = begun(task, TrainingActors(learners=2))
-    for _ in range(ITERATIONS):
+    training.iterate()
+    # RLlib takes weights that are older than its own by this number only.
+    early = training.learners.get_state() | {"weights_seq_no": 0}
+    for _ in range(ITERATIONS - 1):
         training.iterate()
     found = {name: np.array(value) for name, value in training.tensors().items()}
-    states = [result.get() for result in training.learners.group.foreach_learner(lambda learner: learner.get_state())]
+    states = states_of(training.learners)
+    training.learners.set_state(early)
+    restored = states_of(training.learners)
     training.close()
     start = {name: np.array(value) for name, value in begun(task).tensors().items()}
     wanted = expected[task][0]
@@ -114,10 +123,12 @@ def test_learners_learn_the_same_as_one_up_to_rounding(task, expected):
     apart = sum(float(((wanted[name] - found[name]) ** 2).sum()) for name in start)
     assert moved > 0
     assert apart < 1e-3 * moved
-    # What a checkpoint keeps is the first learner's.
-    one, other = (state["rl_module"][DEFAULT_MODULE_ID] for state in states)
-    np.testing.assert_equal(one, other)
-    np.testing.assert_equal(states[0].get("elites"), states[1].get("elites"))
+    # What a checkpoint keeps is the first learner's, and all go on from it.
+    for one, other in (states, restored):
+        np.testing.assert_equal(one["rl_module"][DEFAULT_MODULE_ID], other["rl_module"][DEFAULT_MODULE_ID])
+        np.testing.assert_equal(one.get("elites"), other.get("elites"))
+    np.testing.assert_equal(restored[0]["rl_module"][DEFAULT_MODULE_ID], early["rl_module"][DEFAULT_MODULE_ID])
+    np.testing.assert_equal(restored[0].get("elites"), early.get("elites"))
 
 
 def test_a_learner_that_dies_costs_the_work_since_the_last_checkpoint():
@@ -137,7 +148,7 @@ def test_a_learner_that_dies_costs_the_work_since_the_last_checkpoint():
 def test_an_interrupted_run_goes_on_with_another_number_of_runners(tmp_path):
     task = PARTITION
     plan = PretrainingPlan(task, samples=2 * task.samples_per_iteration, checkpoints=2)
-    spread = replace(plan, actors=TrainingActors(runners=2))
+    spread = replace(plan, actors=TrainingActors(runners=1))
     assert spread.identity == plan.identity
 
     def stop():

@@ -60,21 +60,38 @@ def hottest(context: SearchContext, chip: Chips) -> Ints | None:
     return bottleneck(context.problem.graph, chip, context.evaluator.busy_s(chip[None])[0])
 
 
+class Changes:
+    """Random changes of a partition, each valid.
+
+    Args:
+        context: what is worked on; its evaluator says what limits a partition that was priced.
+    """
+
+    def __init__(self, context: SearchContext) -> None:
+        graph, chips = context.problem.graph, context.problem.chips
+        self._context, self._sampler, self._chips = context, Sampler(graph, chips), chips
+        self._order = graph.topological_order
+        self._work = shares_before(graph.latency_s, self._order)
+        self._basis = field_basis(self._work, _WIDTH)
+        self._hot = lru_cache(maxsize=1)(self._hottest)
+
+    def of(self, best: Chips, seeds: Words) -> Chips:
+        """Changes of a priced partition [N], one for each of the seeds [B], [B, N]."""
+        parts = (seeds >> np.uint64(1)).astype(np.int64)[:, None]
+        drawn = normals(parts, self._basis, _CORRELATION)
+        moves = focused(drawn, parts, self._work, _FOCUSED, self._hot(best.tobytes()))
+        chips = np.clip(np.rint(best + _SPREAD * moves), 0, self._chips - 1).astype(np.int64)
+        return self._sampler.fix(chips, seeds, orders=np.tile(self._order, (len(seeds), 1)))
+
+    def _hottest(self, best: bytes) -> Ints | None:
+        return hottest(self._context, np.frombuffer(best, dtype=np.int8))
+
+
 def refine_from(context: SearchContext, first: Chips) -> SearchResult:
     """The best of ``first`` [B, N], which count as evaluations, and of changes of it."""
-    problem = context.problem
-    sampler, order = Sampler(problem.graph, problem.chips), problem.graph.topological_order
-    work = shares_before(problem.graph.latency_s, order)
-    basis = field_basis(work, _WIDTH)
-
-    @lru_cache(maxsize=1)
-    def hot(best: bytes) -> Ints | None:
-        return hottest(context, np.frombuffer(best, dtype=np.int8))
+    changes = Changes(context)
 
     def step(best: Chips, _draw: np.random.Generator, seeds: Words) -> Chips:
-        parts = (seeds >> np.uint64(1)).astype(np.int64)[:, None]
-        moves = focused(normals(parts, basis, _CORRELATION), parts, work, _FOCUSED, hot(best.tobytes()))
-        drawn = np.clip(np.rint(best + _SPREAD * moves), 0, problem.chips - 1)
-        return sampler.fix(drawn.astype(np.int64), seeds, orders=order[None])
+        return changes.of(best, seeds)
 
     return climb_with(context, first, step)
