@@ -19,6 +19,7 @@ SMALL = {"name": "small", "layers": 4, "hidden": 480, "heads": 5, "vocabulary": 
 MODELS = {
     "dense": Transformer(**SMALL, head_width=96, feed_forward=2048, tied_embeddings=True),
     "experts": Transformer(**SMALL, head_width=96, experts={"routed": 5, "active": 2, "width": 512, "shared": 1}),
+    "later token": Transformer(**SMALL, head_width=96, feed_forward=2048, prediction_layers=1),
 }
 
 
