@@ -9,7 +9,7 @@ import pytest
 from dse.fabric.cases import block_case
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
-from dse.fabric.methods import Candidate, SearchContext, by_rules, by_simulator, by_tuned, judged, refined
+from dse.fabric.methods import Candidate, SearchContext, by_rules, by_simulator, by_tuned, judged, nearby_of, refined
 from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind, placement_faults
 from dse.fabric.refining import FIRST, SAMPLES, Changed, Changing, Start
 from dse.fabric.rules import MIXTURE, rule_cost, rule_terms
@@ -198,12 +198,16 @@ def test_a_slower_change_is_refused(large, monkeypatch):
     starts, coming = [], iter(changes)
 
     def changed(_context, _changing, start, _number):
-        starts.append(start.placement)
+        starts.append(start)
         return next(coming)
 
     monkeypatch.setattr(SearchContext, "changed", changed)
     candidates = refined(context, judged(context, [Candidate(0, begin, 1.0, 300)]))
-    assert [id(start) for start in starts] == [id(begin), id(first.placement), id(first.placement)]
+    assert [id(start.placement) for start in starts] == [id(begin), id(first.placement), id(first.placement)]
+    changing = Changing(nearby_of(context))
+    for start in starts:
+        assert start.shares.tolist() == changing.shares(start.placement).tolist()
+    assert starts[0].shares.tolist() != starts[1].shares.tolist()
     change = next(each for each in candidates if each.chain == context.chains)
     assert change.placement is last.placement
     assert change.moves == 3
