@@ -181,7 +181,7 @@ def test_rounds_in_the_journal_are_not_repeated(large, tmp_path):
         assert set(journal) == entries
         assert {key.partition(" from ")[0] for key in entries} == {
             *("piece 1, chain 0", "piece 1, chain 1"),
-            *("piece 1, round 1", "piece 1, round 2"),
+            *("piece 1, changes 1", "piece 1, changes 2"),
         }
     assert [(each.chain, each.interval_slots) for each in again] == [
         (each.chain, each.interval_slots) for each in first
@@ -288,7 +288,7 @@ def test_a_search_whose_workers_have_died_resumes_as_if_none_had(large, undistur
     with Journal(tmp_path / "journal.jsonl") as journal:
         context = replace(context_of(large, PLASTICINE, 300, journal=journal), rounds=4)
         by_simulator(replace(context, executor=Dying(lost, calls)))
-        assert sum(", round " in key for key in journal) == recorded
+        assert sum(", changes " in key for key in journal) == recorded
         assert answer(context) == undisturbed
 
 
