@@ -21,7 +21,7 @@ from dse.parallel.hybrid.frontier import DIRECTIONS, corners
 from dse.parallel.hybrid.memory import least_memory_bytes
 from dse.parallel.hybrid.pieces import Pieces
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
-from dse.parallel.hybrid.search import solve
+from dse.parallel.hybrid.search import _Search, solve
 from dse.parallel.hybrid.stage_problem import figures, solve_stage
 from dse.parallel.hybrid.stage_step import Stages
 from dse.parallel.hybrid.step_times import faults, step_time
@@ -35,6 +35,7 @@ from dse.parallel.plan import Plan
 from dse.parallel.plan import profile_of as profile_of_plan
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
+from dse.parallel.resharding import PICO
 from dse.parallel.solve import solve as solve_sharded
 from dse.run.progress import never_stop
 from dse.sharding.hlo.table import step_factors
@@ -219,15 +220,37 @@ def test_pieces_and_blocks_take_no_more_than_any_stage_that_has_them(text):
     assert pieces.solve_block(4, 2, 1, 3, (1, 1))
     assert not pieces.solve_block(4, 2, 1, 3, (1, 1))
     assert pieces.bounds(4, 2, 0, last)[1, 1] >= before[1, 1]
+    search, count = _Search(problem, 0, never_stop), problem.base.microbatches
+    search.pieces = pieces
+    search._with_pieces = {(4, 2)}
+    least_s = search._pieces_s(4)
     for begin, end in itertools.combinations(range(last + 1), 2):
         stage = problem.stage_problem(problem.steps.stage(range(ends[begin], ends[end])), 4, 2, 1)
         prices = Prices(stage)
         bounds = pieces.bounds(4, 2, begin, end)
+        for point in search.equal.points(begin, end, 4, 0):
+            assert 0 < least_s[begin:end].sum() <= point.passes_s
         for direction in ((1, 1), (1, 4), (1, 0)):
             of = figures(stage, prices, solve_stage(stage, prices, direction).plan)
             assert 0 < bounds[direction] <= direction[0] * of.passes_ps + direction[1] * of.closing_ps
             assert 0 < pieces.forward_ps(4, 2, begin, end) <= of.forward_ps
             assert 0 < sum(pieces.passes_ps(4, 2)[begin:end]) <= of.passes_ps
+            assert least_s[begin:end].sum() <= of.passes_ps * PICO / count
+
+
+def test_the_bound_of_a_stage_is_lifted_once_it_is_solved():
+    search = _Search(hybrid(TIED), 0, never_stop)
+    search._with_pieces = {(4, mesh) for mesh in search.problem.meshes(4)[1:]}
+    count = search.problem.base.microbatches
+
+    def lowest():
+        points = [each for each in search._optimistic(1, 4, 4, 0, np.inf) if each.choice is not None]
+        return min(points, key=lambda each: count * each.passes_s + each.closing_s)
+
+    before = lowest()
+    assert search._refine(before.choice, before)
+    after = lowest()
+    assert count * after.passes_s + after.closing_s > count * before.passes_s + before.closing_s
 
 
 def every_chain_s(problem, points):
