@@ -8,7 +8,7 @@ The protocol, fixed before any score on a test graph was looked at:
 - On ``mcm-36``, simulated, throughput: the 16 test graphs, five seeds, 600 partitions of each method; looked at after
   20, 100 and 600. All partitions that a method prices with the simulator count, also those that it begins with; the
   reference evaluator is free.
-- ``screen`` evaluates, of 16 changes of the best partition, the one that promises most, by how long stages take
+- ``screen`` evaluates, of 16 changes of the best partition, that of largest expected improvement by stage times
   (:mod:`dse.partition.search.screening`). It is compared with ``refine`` and with ``portfolio`` as it was when the
   protocol was written, ending with refinement: the best two of before.
 - ``refine`` and ``screen`` begin with the same partitions, of the same seed.
@@ -180,7 +180,7 @@ def show(costs: Costs, cpu_s: Mapping[str, float], graphs: Sequence[str], sample
         print(f"{name:<24}" + "".join(f" {mean:>8.3f}" for mean in means) + f" {cpu_s[name]:>14.2f}")
     for count in counts:
         best = table.best_of_before(count)
-        print(f"{SCREEN} over the best of before ({best}) at {count}: {table.compared(SCREEN, best, count)}")
+        print(f"{SCREEN} over the better of the two before ({best}) at {count}: {table.compared(SCREEN, best, count)}")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""Screened refinement: of many changes of the best partition known, the one that promises most is evaluated.
+"""Screened refinement: of many changes of the best partition, that of largest expected improvement is evaluated.
 
-The changes are those of :mod:`dse.partition.search.refining`. Which of them promises most is told by how long each chip
+The changes are those of :mod:`dse.partition.search.refining`. What they may improve follows from how long each chip
 was busy with the partitions evaluated so far (:mod:`dse.partition.search.stage_times`), so an evaluation says something
 about every chip, also where it was no improvement. For evaluators that take longer than some milliseconds, which is
 what the choice takes.
@@ -26,7 +26,7 @@ def screen(context: SearchContext) -> SearchResult:
 
 
 def screen_from(context: SearchContext, first: Chips) -> SearchResult:
-    """The best of ``first`` [B, N], which count as evaluations, and of changes of it that promised most.
+    """The best of ``first`` [B, N], which count as evaluations, and of changes of largest expected improvement.
 
     For latency, which no single stage decides, it is :func:`~dse.partition.search.refining.refine_from`.
     """

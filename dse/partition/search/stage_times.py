@@ -1,4 +1,4 @@
-"""How long the stages of partitions take that nobody has measured, by those that somebody has.
+"""Predicted times of the stages of partitions, from those that were measured.
 
 A chip that holds a set of operators that was measured takes what it took then. For any other, and for links, it is what
 the reference evaluator says, times the ratio of what was measured to that. A package's own parameters, which an
@@ -63,10 +63,10 @@ class StageTimes:
             self._sums_s[1] += busy[1].sum(), reference[1].sum()
 
     def best(self, chips: Chips, cost_s: float) -> int:
-        """Which of some partitions [B, N] promises most below a cost.
+        """Which of some partitions [B, N] has the largest expected improvement on a cost.
 
-        That of the largest expected improvement of the logarithm (Jones et al., "Efficient global optimization of
-        expensive black-box functions", 1998): the sum over smaller costs of the probability that every chip and link is
+        The improvement is that of the logarithm (Jones et al., "Efficient global optimization of expensive
+        black-box functions", 1998): the sum over smaller costs of the probability that every chip and link is
         below them. One that was measured promises nothing.
         """
         reference_s = self._reference.busy_s(chips)
