@@ -15,9 +15,10 @@ from dse.calibration.calibration import Calibration, Row, kind_errors, require_e
 from dse.calibration.fit import fitting_rows
 from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel
 from dse.plan.stack import stack
-from hardware.chips import ELEMENT_BYTES, System, system
+from hardware.chips import System, system
 from hardware.inputs import fail
 from hardware.operations import Gemm, Vector
+from hardware.precisions import ELEMENT_BYTES
 
 _BISECTIONS = 60
 """Halvings of the share of the links: more than a double resolves."""

@@ -122,14 +122,17 @@ def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
 
 def _notes(problem: PlanProblem) -> list[str]:
     stack, chip = problem.stack, problem.system.chip
-    timed = sorted(key for key, rate in stack.rates.items() if rate.kernels_of)
-    notes = [f"sustained shares of timed kernels, from the spec of {chip.name}: {', '.join(timed)}"] if timed else []
-    if not stack.is_fitted:
-        others = "other sustained rates" if timed else "sustained rates"
-        return [f"stack {stack.name}: {others} are assumed, not fitted to any run", *notes]
     runs = sorted({run for rate in stack.rates.values() for run in rate.fitted})
-    notes = [f"stack {stack.name}: rates fitted to {', '.join(runs)}", *notes]
-    elsewhere = stack.fitted_elsewhere(chip.name)
+    notes = [f"stack {stack.name}: rates fitted to {', '.join(runs) or 'no run'}"]
+    timed = sorted(f"{key} on {rate.timed_on}" for key, rate in stack.rates.items() if rate.timed_on)
+    assumed = sorted(key for key, rate in stack.rates.items() if rate.assumed)
+    if timed:
+        notes.append(f"sustained shares of kernels that were timed one by one: {', '.join(timed)}")
+    if assumed:
+        notes.append(f"sustained shares that are assumed: {', '.join(assumed)}")
+    if timed or assumed:
+        notes.append("times with shares of timed kernels and with assumed ones are not comparable between accelerators")
+    elsewhere = stack.measured_elsewhere(chip.name)
     if elsewhere:
         shares = ", ".join(f"{key} on {' and '.join(chips)}" for key, chips in elsewhere.items())
         notes.append(

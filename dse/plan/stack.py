@@ -25,7 +25,7 @@ class SharedRate(StrictModel):
 
     ``fitted`` names the runs that it was fitted to, ``fitted_on`` their accelerators where they are not the stack's.
     ``assumed``: nothing was measured; where an accelerator's spec has the share of timed kernels, that stands instead.
-    ``kernels_of`` is that accelerator.
+    ``timed_on``: the accelerator on which kernels were timed that sustain this share.
     """
 
     value: Share
@@ -33,7 +33,7 @@ class SharedRate(StrictModel):
     fitted: tuple[str, ...] = ()
     fitted_on: tuple[str, ...] = ()
     assumed: bool = False
-    kernels_of: str = ""
+    timed_on: str = ""
 
 
 class Bytes(StrictModel):
@@ -184,22 +184,24 @@ class Stack(StrictModel):
         """The sustained shares by their keys."""
         return {key: getattr(self, key) for key in SUSTAINED_RATES}
 
-    def on_chip(self, chip: Chip, width: int, tokens: int) -> "Stack":
+    def on_chip(self, chip: Chip, width: int, tokens: int, precision: str) -> "Stack":
         """The stack on an accelerator: shares of kernels that were timed there stand for those that are assumed.
 
-        ``width`` is that of a head's queries and keys, ``tokens`` those of a sample.
+        ``width`` is that of a head's queries and keys, ``tokens`` those of a sample, ``precision`` that of the operands
+        of linear layers.
         """
-        known = chip.sustained.on(width, tokens)
+        known = chip.sustained.on(width, tokens, precision)
         timed: dict[str, SharedRate] = {
-            rate: SharedRate(value=value, source=source, kernels_of=chip.name)
+            rate: SharedRate(value=value, source=source, timed_on=chip.timed_on)
             for rate, value, source in known
             if self.rates[rate].assumed
         }
         return self.model_copy(update=timed)
 
-    def fitted_elsewhere(self, chip: str) -> dict[str, tuple[str, ...]]:
-        """The fitted rates none of whose runs was on ``chip``, with the accelerators of those runs."""
+    def measured_elsewhere(self, chip: str) -> dict[str, tuple[str, ...]]:
+        """The rates that were fitted or timed on other accelerators than ``chip`` alone, with these accelerators."""
         chips = {key: rate.fitted_on or self.fitted_on for key, rate in self.rates.items() if rate.fitted}
+        chips |= {key: (rate.timed_on,) for key, rate in self.rates.items() if rate.timed_on}
         return {key: names for key, names in chips.items() if chip not in names}
 
 

@@ -61,8 +61,8 @@ def test_kinds_without_rows_keep_their_shares(tmp_path):
     document = calibrate("h100-sxm", path, "megatron-2022").document
     assert document["memory"] == stack("megatron-2022").model_dump(mode="json", exclude_unset=True)["memory"]
     written = Stack.model_validate(document)
-    assert written.fitted_elsewhere("h100-sxm") == {"memory": ("a100-sxm",)}
-    assert written.fitted_elsewhere("a100-sxm") == {"matrix": ("h100-sxm",)}
+    assert written.measured_elsewhere("h100-sxm") == {"memory": ("a100-sxm",)}
+    assert written.measured_elsewhere("a100-sxm") == {"matrix": ("h100-sxm",)}
 
 
 def test_an_answer_names_the_rates_that_were_measured_on_another_chip(tmp_path, dse):
