@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hardware.precisions import Precision, halved
-from hardware.spec_fields import PositiveInteger, Share, Source, StrictModel
+from hardware.spec_fields import PositiveInteger, Source, StrictModel
 
 SustainedRate = Literal["matrix", "attention_rate", "memory", "link"]
 """Peak rates of which kernels sustain a share: matrix products, these in fused attention, memory, the network."""
@@ -19,10 +19,14 @@ SustainedRate = Literal["matrix", "attention_rate", "memory", "link"]
 SUSTAINED_RATES: tuple[SustainedRate, ...] = get_args(SustainedRate)
 
 
+SustainedShare = Annotated[float, Field(ge=1e-3, le=1, allow_inf_nan=False)]
+"""No kernel worth timing is slower; a smaller share is a rate in another unit."""
+
+
 class MeasuredShare(StrictModel):
     """A share and where it comes from."""
 
-    value: Share
+    value: SustainedShare
     source: Source
 
 
@@ -40,7 +44,7 @@ class AttentionShape(StrictModel):
 
     width: PositiveInteger
     tokens: PositiveInteger
-    value: Share
+    value: SustainedShare
 
 
 class AttentionShares(StrictModel):

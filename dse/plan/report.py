@@ -130,6 +130,9 @@ def _notes(problem: PlanProblem) -> list[str]:
         notes.append(f"sustained shares of kernels that were timed one by one: {', '.join(timed)}")
     if assumed:
         notes.append(f"sustained shares that are assumed: {', '.join(assumed)}")
+    stated = sorted(key for key, rate in stack.rates.items() if not (rate.fitted or rate.timed_on or rate.assumed))
+    if stated:
+        notes.append(f"sustained shares as the stack states them, with no measurement: {', '.join(stated)}")
     if timed or assumed:
         notes.append("times with shares of timed kernels and with assumed ones are not comparable between accelerators")
     elsewhere = stack.measured_elsewhere(chip.name)

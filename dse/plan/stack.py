@@ -35,6 +35,14 @@ class SharedRate(StrictModel):
     assumed: bool = False
     timed_on: str = ""
 
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> Self:
+        if sum(map(bool, (self.fitted, self.assumed, self.timed_on))) > 1:
+            raise ValueError("must have at most one of fitted, assumed and timed_on")
+        if self.fitted_on and not self.fitted:
+            raise ValueError("fitted_on needs fitted, the runs that it was fitted to")
+        return self
+
 
 class Bytes(StrictModel):
     """Bytes of state for each parameter."""
@@ -166,10 +174,6 @@ class Stack(StrictModel):
     def _says_what_it_was_fitted_on(self) -> Self:
         if bool(self.fitted_on) != self.is_fitted:
             raise ValueError("fitted_on must name accelerators where a rate was fitted, and none elsewhere")
-        if any(rate.fitted_on and not rate.fitted for rate in self.rates.values()):
-            raise ValueError("fitted_on of a rate needs fitted, the runs that it was fitted to")
-        if any(rate.fitted and rate.assumed for rate in self.rates.values()):
-            raise ValueError("assumed must be false of a rate that was fitted")
         if self.moment_bytes.value > self.optimizer_bytes.value:
             raise ValueError(f"moment_bytes must be at most optimizer_bytes, {self.optimizer_bytes.value:g}")
         return self

@@ -103,6 +103,8 @@ def test_the_share_of_products_is_what_its_source_states():
     ("more", "rule"),
     [
         ("sustained: {matrix: {precision: bf16, value: 1.2, source: ours}}", "sustained.matrix.value"),
+        ("sustained: {memory: {value: .nan, source: ours}}", "numbers must be finite"),
+        ("sustained: {memory: {value: 1e-13, source: ours}}", "must be at least 0.001"),
         ("sustained: {vector: {value: 0.2, source: ours}}", "sustained.vector"),
         ("sustained: {matrix: {value: 0.5, source: ours}}", "sustained.matrix.precision"),
         ("sustained: {attention_rate: {precision: bf16, shapes: [], source: ours}}", "sustained.attention_rate.shapes"),

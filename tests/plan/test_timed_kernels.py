@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import yaml
 
 from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate
@@ -55,6 +56,7 @@ def told(dse, *asked):
         (["b200", "--precision", "fp8"], "attention_rate on b200", "link, matrix, memory"),
         (["b200", "--precision", "fp16"], "", "attention_rate, link, matrix, memory"),
         (["b200", "--stack", "megatron-2025"], "attention_rate on b200", "link"),
+        (["a100-sxm", "--stack", "torchtitan-2024"], "attention_rate on h100-sxm", "link"),
         (["h100-sxm"], "", "attention_rate, link, matrix, memory"),
         (["mi355x"], "", "attention_rate, link, matrix, memory"),
     ],
@@ -69,6 +71,44 @@ def test_an_answer_says_which_shares_were_timed_and_which_are_assumed(dse, asked
 def test_shares_that_were_timed_on_another_accelerator_are_named(dse):
     assert "not calibrated for gb300" in told(dse, "gb300")
     assert "not calibrated" not in told(dse, "b200")
+    assert (
+        "attention_rate on h100-sxm" in told(dse, "a100-sxm", "--stack", "torchtitan-2024").partition("elsewhere: ")[2]
+    )
+
+
+def written(tmp_path, change):
+    """A copy of the stack ``generic`` as a user has it."""
+    document = stack("generic").model_dump(mode="json", exclude_unset=True)
+    change(document)
+    file = tmp_path / "ours.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def test_a_share_that_a_stack_states_itself_is_no_assumption(tmp_path, dse):
+    answer = told(dse, "b200", "--stack", written(tmp_path, lambda stated: stated["matrix"].pop("assumed")))
+    assert "as the stack states them, with no measurement: matrix" in answer
+    assert "timed one by one: attention_rate on b200 sustained" in answer
+
+
+@pytest.mark.parametrize(
+    ("more", "rule"),
+    [
+        ({"timed_on": "b200"}, "must have at most one of fitted, assumed and timed_on"),
+        ({"fitted": ["a run"]}, "must have at most one of fitted, assumed and timed_on"),
+        ({"fitted_on": ["b200"]}, "fitted_on needs fitted, the runs"),
+        ({"kernels_of": "b200"}, "kernels_of"),
+        ({"value": float("nan")}, "matrix.value: nan: numbers must be finite"),
+    ],
+)
+def test_a_fault_in_a_rate_names_the_rate(tmp_path, dse, more, rule):
+    answered = dse(
+        "predict", *ASKED, "b200", "--stack", written(tmp_path, lambda stated: stated["matrix"].update(more))
+    )
+    assert answered.code == 2
+    assert "ours.yaml: matrix" in answered.err
+    assert rule in answered.err
+    assert len(answered.err.splitlines()) == 1
 
 
 def test_accelerators_of_one_generation_are_as_fast_as_their_peaks_say():
