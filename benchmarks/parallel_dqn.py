@@ -5,10 +5,13 @@
 
 Every row of the paper's Table 7 (batches of 64 in microbatches of 16, or in 16 microbatches; ``near`` device cuts,
 V100s as DAPPLE measured them). ``dqn`` is what ``dse parallel --method dqn`` does, ``dqn, paper`` the paper's form
-alone, ``inference`` the pretrained policy (the one that comes along, or that of ``--checkpoint``). Random plans and
-annealing get as many plans as ``dqn``, or as ``inference``; greedy is the plan of equal computing. The best plan of
-each but ``dqn, paper`` and those that are ``not improved`` is improved around its cuts, which counts. ``every coarse
-plan``, where they are at most a million, is the best that learning on the 128 points can find, without improvement.
+alone. ``policy`` is the best of 50 plans of the pretrained policy (the one that comes along, or that of
+``--checkpoint``), ``greedy`` the plan of equal computing, and ``inference``, what ``dse parallel --method inference``
+does, the better of both. Random plans and annealing get as many plans as ``dqn``, or as ``policy``; those ``and
+greedy`` as many as ``inference``: the plan of equal computing is one of them, where annealing begins. The best plan
+of each but ``dqn, paper`` and those that are ``not improved`` is improved around its cuts, which counts, as is the
+plan of equal computing wherever it is among them. ``every coarse plan``, where they are at most a million, is the
+best that learning on the 128 points can find, without improvement.
 
 ``--inference`` leaves out what trains on the step itself. At the end all rows of a method are taken together. The
 policy saw generated pipelines alone, so every step is one that it never saw; the targets are 2 % and 1 s.
@@ -29,8 +32,15 @@ from dse.reproduce.automap.models import PIPELINED
 from dse.reproduce.automap.pipelines import PipelineTrial, problem_of
 from policies.learning.checkpoint import chosen_folder
 from policies.parallel.extra import ask_for_extra
-from policies.parallel.pipeline.contenders import annealed, drawn_plans, even, every_plan, random_plans
-from policies.parallel.pipeline.inference import coarse, refined
+from policies.parallel.pipeline.contenders import (
+    annealed,
+    drawn_plans,
+    even,
+    even_as_it_is,
+    every_plan,
+    random_plans,
+)
+from policies.parallel.pipeline.inference import Coarse, coarse, refined
 from policies.parallel.pipeline.methods import SHIPPED
 from policies.parallel.pipeline.online import Best
 from policies.parallel.pipeline.policy import INTERACTIONS, PIPELINE_POLICY, Policy
@@ -94,14 +104,21 @@ def rows(problem: PipelineProblem, policy: Policy, seeds: int, is_trained: bool)
         yield row("dqn, paper", lambda seed: trained_as_published(PipelineContext(problem, CUTTING, seed)))
         yield from beside(round(dqn.evaluations), "dqn")
     if policy.machine_of(problem) is not None:
-        yield row("inference", lambda seed: _inferred(policy, problem, seed))
-        yield row("inference, not improved", lambda seed: policy.plans(problem, CUTTING, seed)[1])
+        yield row("inference", lambda seed: policy.answer(problem, CUTTING, seed))
+        yield row("policy", lambda seed: _of_policy_alone(policy, problem, seed))
+        yield row("policy, not improved", lambda seed: policy.plans(problem, CUTTING, seed)[1])
         yield row("random, not improved", lambda seed: drawn_plans(seen, INTERACTIONS, seed))
-    yield from beside(INTERACTIONS, "inference")
+    yield row("random and greedy", lambda seed: random_plans(seen, INTERACTIONS, seed).with_other(even(seen)))
+    yield row("annealing and greedy", lambda seed: _annealed_from_greedy(seen, seed))
+    yield from beside(INTERACTIONS, "policy")
     yield row("greedy", lambda _seed: even(seen), 1)
 
 
-def _inferred(policy: Policy, problem: PipelineProblem, seed: int) -> Best:
+def _annealed_from_greedy(seen: Coarse, seed: int) -> Best:
+    return annealed(seen, INTERACTIONS + 1, seed, even_as_it_is(seen)).with_other(even(seen))
+
+
+def _of_policy_alone(policy: Policy, problem: PipelineProblem, seed: int) -> Best:
     seen, best = policy.plans(problem, CUTTING, seed)
     refined(seen, best)
     return best

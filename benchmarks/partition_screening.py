@@ -1,4 +1,4 @@
-"""Screened refinement beside what does not learn, with equal numbers of simulated partitions.
+"""Screened refinement beside what evaluates every change, with equal numbers of simulated partitions.
 
     python -m benchmarks.partition_screening --journal DIR            # goes on wherever it was stopped
     python -m benchmarks.partition_screening --journal DIR --show     # prints what is finished, and makes nothing
@@ -8,12 +8,10 @@ The protocol, fixed before any score on a test graph was looked at:
 - On ``mcm-36``, simulated, throughput: the 16 test graphs, five seeds, 600 partitions of each method; looked at after
   20, 100 and 600. All partitions that a method prices with the simulator count, also those that it begins with; the
   reference evaluator is free.
-- ``screen`` evaluates, of 16 changes of the best partition, the one that promises most, by how long stages take. It
-  learns that on the graph itself from the partitions evaluated so far (:mod:`dse.partition.search.screening`).
-- What does not learn: ``refine`` and ``portfolio``, the best two of before; and, as a control,
-  ``screen, not learning``: the same choice by the reference evaluator, times the ratio of what was measured to it, and
-  by the measured times of sets of operators. With it the table says how much is due to learning.
-- ``refine`` and both forms of ``screen`` begin with the same partitions, of the same seed.
+- ``screen`` evaluates, of 16 changes of the best partition, the one that promises most, by how long stages take
+  (:mod:`dse.partition.search.screening`). It is compared with ``refine`` and with ``portfolio`` as it was when the
+  protocol was written, ending with refinement: the best two of before.
+- ``refine`` and ``screen`` begin with the same partitions, of the same seed.
 - The number compared is the throughput over that of another method with the same graph and seed: geometric mean over
   graphs and seeds, with a 95 % bootstrap interval over the graphs, each with its mean over the seeds. "The best of
   before" at each count is that of ``refine`` and ``portfolio`` with the higher geometric mean there. Graphs are left
@@ -27,16 +25,18 @@ import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dse.partition.methods import METHODS, Method
+from dse.partition.methods import Method
 from dse.partition.problem import Floats
 from dse.partition.search.context import SearchContext, SearchResult
-from dse.partition.search.refining import starts_of
-from dse.partition.search.screening import Screening
+from dse.partition.search.portfolio import by_samples
+from dse.partition.search.refining import refine, refine_from, starts_of
+from dse.partition.search.screening import screen
 from dse.reproduce.mcm.study import Trials, question_about
 from dse.reproduce.mcm.tables import Curve, Trial, at
 from dse.reproduce.trials import finished
@@ -47,8 +47,9 @@ from dse.run.journal import Journal
 from dse.run.run import Run
 from dse.sources.catalogue import split
 
-LEARNING, CONTROL = "screen", "screen, not learning"
-BEFORE = ("refine", "portfolio")
+BEFORE: Mapping[str, Method] = {"refine": refine, "portfolio": partial(by_samples, climb=refine_from)}
+SCREEN = "screen"
+METHODS: Mapping[str, Method] = {**BEFORE, SCREEN: screen}
 COUNTS = (20, 100, 600)
 CONFIDENCE, RESAMPLES = 0.95, 10_000
 ALIKE = 1e-9
@@ -76,10 +77,9 @@ class Maker:
         return {"curve": made.curve, "cpu_s": time.process_time() - begun}
 
     def _method(self, name: str, key: tuple[str, int]) -> Method:
+        method, starts = METHODS[name], self.starts[key]
         if name == "portfolio":
-            return METHODS[name]
-        method = Screening(None) if name == CONTROL else METHODS[name]
-        starts = self.starts[key]
+            return method
 
         def begun(context: SearchContext) -> SearchResult:
             return method(replace(context, starts=starts))
@@ -92,7 +92,7 @@ def trials(graphs: Iterable[str], seeds: Iterable[int], samples: int) -> Iterato
     graphs = list(graphs)
     for seed in seeds:
         for graph in graphs:
-            for method in (*BEFORE, LEARNING, CONTROL):
+            for method in METHODS:
                 yield Trial(graph, "simulator", method, seed, samples)
 
 
@@ -129,7 +129,7 @@ class Table:
 
     def best_of_before(self, count: int) -> str:
         """The method of before with the higher geometric mean."""
-        return max(BEFORE, key=lambda name: float(self.logs(name, BEFORE[0], count).mean()))
+        return max(BEFORE, key=lambda name: float(self.logs(name, "refine", count).mean()))
 
     def compared(self, method: str, other: str, count: int) -> str:
         """The gain over another method, for people."""
@@ -149,16 +149,15 @@ def table_of(costs: Costs, graphs: Sequence[str], count: int) -> tuple[Table, li
         graphs: all of them.
         count: after which every method must have something that can run.
     """
-    names = (*BEFORE, LEARNING, CONTROL)
     seeds = [
         seed
         for seed in sorted({seed for _, _, seed in costs})
-        if all((graph, name, seed) in costs for graph in graphs for name in names)
+        if all((graph, name, seed) in costs for graph in graphs for name in METHODS)
     ]
     runs = [
         graph
         for graph in graphs
-        if all(np.isfinite(at(costs[graph, name, seed], count)) for name in names for seed in seeds)
+        if all(np.isfinite(at(costs[graph, name, seed], count)) for name in METHODS for seed in seeds)
     ]
     return Table(costs, runs, seeds), [graph for graph in graphs if graph not in runs]
 
@@ -176,15 +175,12 @@ def show(costs: Costs, cpu_s: Mapping[str, float], graphs: Sequence[str], sample
         + "".join(f" {f'at {count}':>8}" for count in counts)
         + f" {'CPU s a trial':>14}"
     )
-    for name in (*BEFORE, LEARNING, CONTROL):
-        means = [float(np.exp(table.logs(name, BEFORE[0], count).mean())) for count in counts]
+    for name in METHODS:
+        means = [float(np.exp(table.logs(name, "refine", count).mean())) for count in counts]
         print(f"{name:<24}" + "".join(f" {mean:>8.3f}" for mean in means) + f" {cpu_s[name]:>14.2f}")
-    for name, others in ((LEARNING, ("the best of before", CONTROL)), (CONTROL, ("the best of before",))):
-        for other in others:
-            for count in counts:
-                against = other if other == CONTROL else table.best_of_before(count)
-                shown = other if other == CONTROL else f"{other} ({against})"
-                print(f"{name} over {shown} at {count}: {table.compared(name, against, count)}")
+    for count in counts:
+        best = table.best_of_before(count)
+        print(f"{SCREEN} over the best of before ({best}) at {count}: {table.compared(SCREEN, best, count)}")
 
 
 def main() -> None:
@@ -208,7 +204,7 @@ def main() -> None:
     costs = {(t.graph, t.method, t.seed): tuple((int(n), float(c)) for n, c in v["curve"]) for t, v in values.items()}
     cpu_s = {
         name: statistics.mean(spent)
-        for name in (*BEFORE, LEARNING, CONTROL)
+        for name in METHODS
         if (spent := [value["cpu_s"] for trial, value in values.items() if trial.method == name])
     }
     show(costs, cpu_s, graphs, given.samples)

@@ -191,6 +191,10 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     if tensor:
         cut = "sequence parallel" in features or not name.startswith(("selene", "megatron2021"))
         yield "sequence_parallel", int(tensor) > 1 and cut
+    if name.startswith("mbridge-26.02-DeepSeek-V3"):
+        # 16, 16, 16 and 13 layers, and then the one that predicts a later token: what Megatron-Bridge's recipe has for
+        # 4 stages of 4 chunks (recipes/deepseek/deepseek_v3.py, set_deepseek_v3_pipeline_model_parallel_layout).
+        yield "last_layers", 13
     if row["vpp"] or depth == "1" or name.startswith(("mbridge", "simumax")):
         yield "interleave", int(row["vpp"] or 1)
     if name.startswith("maxtext"):

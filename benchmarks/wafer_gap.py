@@ -25,11 +25,11 @@ from dse.wafer.search.row_dp import depth_first_order
 from dse.wafer.shapes import NEVER, shape_table, staircases
 
 CLOSE = 2000
-"""Shortest times are found to a part in so many."""
+"""Shortest times are exact to a part in so many."""
 
 
 def turned(widths):
-    """[extent + 1] the least height for every width, from the least width for every height."""
+    """[extent + 1] the least height for every width in tiles, from ``widths``: the least width for every height."""
     rising = np.minimum.accumulate(widths[1:])[::-1]
     # As many heights as have a width that fits are at least the least one.
     heights = len(rising) - np.searchsorted(rising, np.arange(len(widths)), side="right") + 1
@@ -37,7 +37,11 @@ def turned(widths):
 
 
 def least_width(leaves, height):
-    """The least width in ``height`` of all trees whose leaves, in order, have ``leaves``: [N, extent + 1] widths."""
+    """The least width in tiles of all trees within ``height`` whose leaves, in order, are ``leaves``.
+
+    ``leaves`` [N, extent + 1]: the least width of each for every height. They may be turned: ``turned`` leaves them as
+    they are.
+    """
     count, sides = leaves.shape
     # [begin, end] and [end, begin]: the intervals that begin or end at a kernel lie together.
     curves = np.full((count, count, sides), NEVER, dtype=np.int32)
@@ -55,7 +59,7 @@ def least_width(leaves, height):
 
 
 def shortest_time(problem, known):
-    """The shortest time of a tree in the network's order, at most ``known``; the area bound's time."""
+    """(The shortest time of a tree in the network's order, to 0.05 % and at most ``known``; the area bound's time)."""
     table = shape_table(problem)
     group, wafer = table.group[list(depth_first_order(problem))], problem.wafer
     floor = area_bound_ticks(problem, table)
@@ -73,21 +77,21 @@ def shortest_time(problem, known):
 def measure(case, published, moves, seed):
     """One line of the table; (cost / GigaPlacer, bound / GigaPlacer, ideal / GigaPlacer)."""
     problem = published.problem(case)
-    found = search(SearchContext(problem, InProcessExecutor(), seed, moves))
-    bound, weights, cost = cost_bound(problem, found), problem.weights, found.cost
+    placement = search(SearchContext(problem, InProcessExecutor(), seed, moves))
+    bound, weights, cost = cost_bound(problem, placement), problem.weights, placement.cost
     shortest, floor = shortest_time(problem, cost.time)
-    ideal = found.total
+    ideal = placement.total
     if weights.adapter == 0:
         ideal -= weights.time * (cost.time - shortest)
     parts = weights.time * cost.time, weights.distance * cost.distance, weights.adapter * cost.adapter
     over = published.gigaplacer.total
     print(
-        f"{case:<5}{len(problem.kernels):>4}{found.total:>12,.6g}{found.total / over:>8.4f}{bound / over:>8.4f}"
-        + "".join(f"{part / found.total:>9.1%}" for part in parts)
+        f"{case:<5}{len(problem.kernels):>4}{placement.total:>12,.6g}{placement.total / over:>8.4f}{bound / over:>8.4f}"
+        + "".join(f"{part / placement.total:>9.1%}" for part in parts)
         + f"{floor:>12,.7g}{shortest:>12,.7g}{cost.time:>12,.7g}{ideal / over:>8.4f}",
         flush=True,
     )
-    return found.total / over, bound / over, ideal / over
+    return placement.total / over, bound / over, ideal / over
 
 
 def table(cases, moves, seed):

@@ -5,7 +5,7 @@ import math
 import re
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +216,9 @@ def _restrict(loader: type[_PlainLoader]) -> None:
 _restrict(_PlainLoader)
 
 
+_CONTAINERS = (dict, list)
+
+
 class _DocumentRules:
     """The rules of :func:`parse_document` for values; a place is (the place around it, its key or position)."""
 
@@ -235,7 +238,7 @@ class _DocumentRules:
 
         Each container is walked once however many aliases it has.
         """
-        if not isinstance(value, dict | list):
+        if not isinstance(value, _CONTAINERS):
             self._check_scalar(value, place)
             return 1, 0
         identity = id(value)
@@ -245,9 +248,14 @@ class _DocumentRules:
             self._require_shallow(depth + 1)
             self._around.add(identity)
             values, levels = 1, 0
-            for inner_place, item in self._items(value, place):
-                inner_values, inner_levels = self._extent(item, inner_place, depth + 1)
-                values, levels = values + inner_values, max(levels, inner_levels)
+            for key, item in self._items(value, place):
+                if isinstance(item, _CONTAINERS):
+                    inner_values, inner_levels = self._extent(item, (place, key), depth + 1)
+                    values, levels = values + inner_values, max(levels, inner_levels)
+                else:
+                    values += 1
+                    if item is not None and not (isinstance(item, str) and item.isprintable()):
+                        self._check_scalar(item, (place, key))
             self._around.discard(identity)
             self._extents[identity] = values, levels + 1
         values, levels = self._extents[identity]
@@ -258,16 +266,17 @@ class _DocumentRules:
         if depth > MAX_DEPTH:
             raise self._fail(None, "", f"is nested too deeply; the limit is {MAX_DEPTH} levels")
 
-    def _items(self, container: dict[Any, Any] | list[Any], place: Any) -> Iterator[tuple[Any, Any]]:
-        """The places and values in ``container``, whose keys are checked."""
+    def _items(self, container: dict[Any, Any] | list[Any], place: Any) -> Iterable[tuple[Any, Any]]:
+        """The keys or positions and the values in ``container``, whose keys are checked."""
         if isinstance(container, list):
-            yield from (((place, index), item) for index, item in enumerate(container))
-            return
-        for key, item in container.items():
+            return enumerate(container)
+        for key in container:
+            if isinstance(key, str) and key.isprintable():
+                continue
             if isinstance(key, bool) or not isinstance(key, str | int):
                 raise self._fail(place, shown(key), "a key must be text")
             self._check_scalar(key, place)
-            yield (place, key), item
+        return container.items()
 
     def _check_scalar(self, value: Any, place: Any) -> None:
         if isinstance(value, str):

@@ -168,7 +168,8 @@ class SearchContext:
         A round is recorded by the placement that it starts from, and only when all of its changes have ended: a resumed
         search, in which no worker dies, does not take over what another one found without a chain or a change.
         """
-        key = f"{self.label}, round {number + 1} from {_digest(start.placement)}"
+        # Not "round", which is in older journals: those were made in another way.
+        key = f"{self.label}, changes {number + 1} from {_digest(start.placement)}"
         known = self._entry(key, _ChangedDocument)
         if known is not None:
             entry, placement = known

@@ -74,6 +74,13 @@ class _Shown:
         name = f"{self.problem.graph.name} {self.title}".strip()
         return f"{name} on {self.problem.fabric.name}: {self.metrics['normalized']:.3f} of the slowest unit's rate"
 
+    @cached_property
+    def svg(self) -> str:
+        """The picture, for the page and as a file."""
+        from dse.fabric.picture import svg  # matplotlib takes half a second to import
+
+        return svg(self.piece, self.placed, self.heading)
+
 
 def verdict(result: Result) -> str:
     """Throughput, bound and gap in one sentence."""
@@ -138,9 +145,10 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
     notes = [*result.metrics["notes"], *turns.notes, *deadlocks, *first, *_unfinished(result)]
     in_terminal = [turns.table, _figures_table(most[0]), *_relief_table(most[0])]
     drawn = most[:_MAX_DRAWN]
+    turns_svg = cache(turns.svg)
 
     def page() -> list[Part]:
-        parts: list[Part] = [turns.table, Heading("Turns"), Drawing(turns.svg())]
+        parts: list[Part] = [turns.table, Heading("Turns"), Drawing(turns_svg())]
         if len(drawn) < len(shown):
             parts.append(Paragraph(f"Of {len(shown)} pieces these are the {len(drawn)} that take most of the time."))
         return parts + [part for each in drawn for part in _page(each, tables)]
@@ -149,7 +157,7 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
     def files() -> Mapping[str, str | bytes]:
         pictures: dict[str, str | bytes] = {name: content for each in drawn for name, content in _files(each).items()}
         own: dict[str, str | bytes] = {
-            "turns.svg": turns.svg(),
+            "turns.svg": turns_svg(),
             "turns.png": turns.png(),
             "turns-trace.json": json.dumps(turns.trace()),
         }
@@ -227,8 +235,6 @@ def _relief_table(shown: _Shown) -> Iterator[Table]:
 
 
 def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:
-    from dse.fabric.picture import svg  # matplotlib takes half a second to import
-
     yield _figures_table(shown)
     yield Heading(f"The fabric {shown.title}".strip())
     yield Paragraph(
@@ -236,7 +242,7 @@ def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:
         "a link is drawn on its right-hand side.",
         small=True,
     )
-    yield Drawing(svg(shown.piece, shown.placed, shown.heading))
+    yield Drawing(shown.svg)
     yield from _relief_table(shown)
     yield Heading("Operators")
     yield _operators_table(shown)
@@ -295,11 +301,11 @@ def _candidates(shown: _Shown, tables: Tables) -> go.Figure | None:
 
 
 def _files(shown: _Shown) -> Mapping[str, str | bytes]:
-    from dse.fabric.picture import png, svg
+    from dse.fabric.picture import png
 
     name = f"piece-{shown.number}" if shown.title else "placement"
     files: dict[str, str | bytes] = {
-        f"{name}.svg": svg(shown.piece, shown.placed, shown.heading),
+        f"{name}.svg": shown.svg,
         f"{name}.png": png(shown.piece, shown.placed, shown.heading),
     }
     trace = pipeline_trace(shown.placed, shown.heading)

@@ -86,8 +86,8 @@ class ParallelOptions(Options):
         Method,
         Option(
             "exact: proven, of sharding with resharding; linkage: without, as the paper; dqn: deep Q-learning on the "
-            "step, as the paper; inference: of a pipeline, a pretrained policy; auto: linkage for count, otherwise "
-            "exact."
+            "step, as the paper; inference: of a pipeline, the better of a pretrained policy's plans and that of "
+            "stages of equal computing; auto: linkage for count, otherwise exact."
         ),
     ] = "auto"
     checkpoint: Annotated[

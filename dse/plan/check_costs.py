@@ -66,6 +66,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         transfer += costs.on_tensor("all_gather", stream)
     is_hidden = v > 1 and hides(plan.overlap_pipeline, stack.overlaps_pipeline.value)
     stages, every = stages_of(problem, plan), _every(plan)
+    stages[-1] += [model.layers - 1] * model.prediction_layers  # which are like the last layer
     loads, times, memories, data, updates, passes = [], [], [], [], [], []
     for number, numbers in enumerate(stages):
         layers = [dense if layer < model.dense_layers else sparse for layer in numbers]
@@ -132,7 +133,7 @@ def _every(plan: TrainingPlan) -> int:
 def _parameters(costs: RankCosts, layers: list[Layer], stage: int, stages: int) -> tuple[float, float]:
     model = costs.model
     weights = sum(layer.weights for layer in layers) + sum(_ends(costs, stage, stages))
-    if model.tied_embeddings and stages == 1:
+    if model.tied_embeddings and (stages == 1 or (model.prediction_layers and stage == stages - 1)):
         weights -= model.vocabulary * model.hidden / costs.t
     return weights, sum(layer.experts for layer in layers)
 
@@ -142,13 +143,15 @@ def _ends(costs: RankCosts, stage: int, stages: int) -> list[float]:
     model, ends = costs.model, []
     table = model.vocabulary * model.hidden / costs.t
     norm = model.hidden if model.normalisation == "rms_norm" else 2 * model.hidden
-    if stage == 0:
+    if stage == 0 or (stage == stages - 1 and model.prediction_layers):
         positions = (model.position_rows + model.token_types) * model.hidden
         ends.append(table + positions + (norm if model.embedding_norm else 0))
     if stage == stages - 1:
         square = model.hidden * model.hidden + model.hidden
         masked = square + model.vocabulary if model.head == "masked_lm" else 0
-        ends.append(table + norm + masked + (square + 2 * model.hidden + 2 if model.pooler else 0))
+        pooler = square + 2 * model.hidden + 2 if model.pooler else 0
+        later = model.prediction_layers * (2 * model.hidden**2 + 3 * norm)
+        ends.append(table + norm + masked + pooler + later)
     return ends
 
 
@@ -223,8 +226,9 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     if plan.zero == 3:
         working += _gathered(costs, every, weights - sum(layer.weights for layer in layers), stage)
     if stage == p - 1:
-        inputs = 4 if model.head == "masked_lm" else 2
-        held = 4 if costs.fuses_loss else 12 if costs.t == 1 else 16
+        # Of a later token: embedding, the projection's two inputs, its result's norm and that norm's result.
+        inputs = (4 if model.head == "masked_lm" else 2) + 5 * model.prediction_layers
+        held = (4 if costs.fuses_loss else 12 if costs.t == 1 else 16) + 4 * model.prediction_layers
         working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     saved = sum(layer.whole - layer.kept for layer in layers[::again])
     return {

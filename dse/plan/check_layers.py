@@ -334,7 +334,23 @@ class RankCosts:
         return forward + self.on_tensor("all_reduce", full), backward
 
     def head_s(self) -> tuple[float, float]:
-        """By pass."""
+        """By pass, with what leads to later tokens."""
+        forward, backward = self._output_s()
+        for _ in range(self.model.prediction_layers):
+            for there, back in (self._output_s(), self.embedding_s(), self._joined_s()):
+                forward, backward = forward + there, backward + back
+        return forward, backward
+
+    def _joined_s(self) -> tuple[float, float]:
+        """The stream and the next token's embedding: both normed, put side by side, and projected."""
+        h = self.model.hidden
+        side_by_side = VectorPass(self.between * 2 * h, 1, 4, 0, ("copy",), ())
+        vector = self.passes_s([self._norm(self.between * 2 * h), side_by_side])
+        projected = self.product_s(self.between, float(h), 2.0 * h, False)
+        return vector[0] + projected[0], vector[1] + projected[1]
+
+    def _output_s(self) -> tuple[float, float]:
+        """The last norm, the output matrix and the loss."""
         words, h = self.model.vocabulary / self.t, self.model.hidden
         products = [self.product_s(self.tokens, words, float(h), False)]
         there, back = (10, 6) if self.fuses_loss else (14, 22)

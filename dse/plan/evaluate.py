@@ -59,7 +59,7 @@ class StageLoads:
 
     Attributes:
         layer: of the lightest kind of layer, with its share of what is made again.
-        embedding, head: of the ends.
+        embedding, head: of the ends; the latter at least, with layers that predict later tokens.
         total: of the whole model; no more than that of any cut into stages.
     """
 
@@ -82,7 +82,8 @@ def stage_loads(problem: PlanProblem, plans: PlanArrays) -> StageLoads:
     embedding, head = (there + back for there, back in (work.work.embedding, work.work.head))
     once = sum(work.passes) - work.recompute_s
     total = np.where(work.stages.number > 0, work.stages.number * once, 0.0).sum(axis=1)
-    return StageLoads(light + shared, embedding, head, total + problem.model.layers * shared)
+    later, layer = problem.model.prediction_layers, light + shared
+    return StageLoads(layer, embedding, head + later * layer, total + (problem.model.layers + later) * shared)
 
 
 def steps_and_memory(problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> tuple[Floats, Floats]:

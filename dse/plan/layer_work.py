@@ -362,6 +362,22 @@ class RankWork(RankLinks):
 
     @cached_property
     def head(self) -> tuple[Floats, Floats]:
+        """Seconds of the output, once for each token that is predicted, and of what leads to later ones, by pass."""
+        later = self.model.prediction_layers
+        if not later:
+            return self._output
+        work, stream = WorkSum(), self.cut_tokens * self.model.hidden
+        self.passes(work, (self.model.normalisation,), 2.0 * stream, (4.0, 6.0), row=self.model.hidden)
+        self.passes(work, ("copy",), 2.0 * stream, (4.0, 0.0))
+        self.product(work, self.cut_tokens, float(self.model.hidden), 2.0 * self.model.hidden, low=False)
+        before = total_of(work.linear) + total_of(work.vector), total_of(work.linear_back) + total_of(work.vector_back)
+        forward, backward = (
+            (1 + later) * self._output[side] + later * (self.embedding[side] + before[side]) for side in (0, 1)
+        )
+        return forward, backward
+
+    @cached_property
+    def _output(self) -> tuple[Floats, Floats]:
         """Seconds of the last norm, the output matrix and the loss, by pass, with their collectives.
 
         A masked-LM head begins with a dense layer and its activation, whole on every rank.
@@ -390,11 +406,15 @@ class RankWork(RankLinks):
         Of a masked-LM head also the inputs of its dense layer and activation. PyTorch's cross entropy holds three
         tensors of 32 bits at its peak (the logarithms of probabilities, and gradients before and after log-softmax),
         over a tensor axis four (``loss_parallel`` adds a one-hot tensor to probabilities, and scales the sum).
+
+        While one loss is at its peak, the others, of later tokens, hold one tensor. On the way to each of these the
+        inputs of a norm and of the projection are kept, beside those of its own norm and output matrix.
         """
+        later = self.model.prediction_layers
         held: Size = 4.0
         if not self.problem.software.fuses_cross_entropy:
             held = np.where(self.plans.tensor > 1, 16.0, 12.0)
-        logits = held * self.tokens * self.model.vocabulary / self.tensor
-        inputs = 4.0 if self.model.head == "masked_lm" else 2.0
+        logits = (held + 4.0 * later) * self.tokens * self.model.vocabulary / self.tensor
+        inputs = (4.0 if self.model.head == "masked_lm" else 2.0) + 5.0 * later
         size: Floats = logits + inputs * HALF_BYTES * self.cut_tokens * self.model.hidden
         return size

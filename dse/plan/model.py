@@ -80,7 +80,10 @@ class Transformer(StrictModel):
         dropout: whether attention and residual branches have it.
         sequence: usual tokens of a sample.
         latent, experts, window: what is not so in every layer or model.
-        published_parameters: of the whole model, for comparison.
+        prediction_layers: more layers that train with it, each predicting one token further ahead (multi-token
+            prediction, DeepSeek-V3, 2024, section 2.2): the normed stream and the normed embedding of the next token,
+            both projected to one stream, a layer like the last one, a norm, and a pass through the shared head.
+        published_parameters: of the whole model without those layers, for comparison.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
@@ -111,6 +114,7 @@ class Transformer(StrictModel):
     latent: LatentAttention | None = None
     experts: Experts | None = None
     window: Window | None = None
+    prediction_layers: Annotated[int, Field(strict=True, ge=0, le=16)] = 0
     published_parameters: Count | None = None
 
     @model_validator(mode="after")
@@ -125,6 +129,8 @@ class Transformer(StrictModel):
             raise ValueError(f"experts.active must be at most experts.routed, {self.experts.routed}")
         if self.head == "masked_lm" and self.window is not None:
             raise ValueError("window must be left out with masked_lm: windows look back, and tokens see all others")
+        if self.head == "masked_lm" and self.prediction_layers:
+            raise ValueError("prediction_layers must be 0 with masked_lm: it predicts no later tokens")
         if self.latent is not None and not self.head_width:
             raise ValueError("head_width must be given with latent attention")
         if self.latent is not None and self.latent.rotary_width >= self.head_width:
@@ -150,6 +156,11 @@ class Transformer(StrictModel):
     def dense_layers(self) -> int:
         """Layers with a plain feed-forward network; they come first."""
         return self.layers if self.experts is None else min(self.layers, self.experts.dense_layers)
+
+    @property
+    def has_expert_layers(self) -> bool:
+        """Whether any layer has experts: then the last one does, and those that predict later tokens."""
+        return self.dense_layers < self.layers
 
     def attended(self, sequence: int) -> float:
         """Keys that a token sees on average: under a causal mask, if there is one, in the windows of some layers."""
@@ -180,13 +191,27 @@ class Transformer(StrictModel):
 
     @property
     def parameters(self) -> int:
-        """Of the whole model; a tied output matrix counts once."""
+        """Of the whole model without layers that predict later tokens; a tied output matrix counts once."""
         dense, sparse = self.dense_layers, self.layers - self.dense_layers
-        norm = self.norm_parameters
         ends = self.vocabulary * self.hidden * (1 if self.tied_embeddings else 2)
         ends += self.embedding_parameters + self.head_parameters
-        layers = self.layers * (self.attention_weights + self._small_of_attention + 2 * norm)
-        return layers + dense * self._dense + sparse * self._sparse + ends
+        return self.layers * self._beside_network + dense * self._dense + sparse * self._sparse + ends
+
+    @property
+    def prediction_parameters(self) -> int:
+        """Of all layers that predict later tokens, which share embedding and output matrix with the model."""
+        network = self._sparse if self.has_expert_layers else self._dense
+        return self.prediction_layers * (self._beside_network + network + self.projection_parameters)
+
+    @property
+    def projection_parameters(self) -> int:
+        """Of what such a layer has beside a usual one: a projection of two streams to one, and three norms."""
+        return 2 * self.hidden * self.hidden + 3 * self.norm_parameters
+
+    @property
+    def _beside_network(self) -> int:
+        """Of a layer, all but its feed-forward network."""
+        return self.attention_weights + self._small_of_attention + 2 * self.norm_parameters
 
     @property
     def norm_parameters(self) -> int:
@@ -234,22 +259,28 @@ class Transformer(StrictModel):
         """Model FLOPs of a training sample: every matrix product, three passes, attention counted without its mask.
 
         What MFU is measured by (Chowdhery et al., PaLM, appendix B; Narayanan et al., SC 2021, appendix). Of experts,
-        those that a token takes. A window counts as it is.
+        those that a token takes. A window counts as it is. Layers that predict later tokens count.
         """
-        return 3.0 * 2.0 * sequence * (self.active_weights + self.layers * self._attention_width(sequence))
+        layers = self.layers + self.prediction_layers
+        return 3.0 * 2.0 * sequence * (self.active_weights + layers * self._attention_width(sequence))
 
     @property
     def active_weights(self) -> int:
-        """Elements of all matrices that a token is multiplied by."""
+        """Elements of all matrices that a token is multiplied by; of the output matrix, at each pass through it."""
+        later, h = self.prediction_layers, self.hidden
         matrices = 3 if self.gated else 2
-        dense = self.dense_layers * matrices * self.hidden * self.feed_forward
-        sparse = 0
+        dense, sparse = self.dense_layers, self.layers - self.dense_layers
+        if self.has_expert_layers:
+            sparse += later
+        else:
+            dense += later
+        networks = dense * matrices * h * self.feed_forward
         if self.experts is not None:
             taken = self.experts.active + self.experts.shared
-            one = matrices * self.hidden * self.experts.width
-            sparse = (self.layers - self.dense_layers) * (taken * one + self.experts.routed * self.hidden)
-        head = self.vocabulary + (self.hidden if self.head == "masked_lm" else 0)
-        return self.layers * self.attention_weights + dense + sparse + head * self.hidden
+            networks += sparse * (taken * matrices * h * self.experts.width + self.experts.routed * h)
+        head = self.vocabulary + (h if self.head == "masked_lm" else 0)
+        attention = (self.layers + later) * self.attention_weights
+        return attention + networks + (1 + later) * head * h + later * 2 * h * h
 
     def _attention_width(self, sequence: int) -> float:
         """Products of one layer's scores and contexts, for each token."""

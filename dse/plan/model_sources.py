@@ -112,6 +112,7 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         "sequence": min(4096, sizes.get("max_position_embeddings", 4096)),
         "tied_embeddings": sizes.get("tie_word_embeddings", False),
         "attention_biases": sizes.get("attention_bias", False),
+        "prediction_layers": sizes.get("num_nextn_predict_layers", 0),
     }
     return validate(Transformer, fields | _FAMILIES[family](sizes), where)
 

@@ -14,7 +14,7 @@ from dse.plan.training_plan import AS_STACK, whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
-from hardware.units import TERA
+from hardware.units import GIGA, TERA
 
 _TIME_NAMES = {
     "linear": ("linear layers", "forward"),
@@ -59,6 +59,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
         _verdict(problem, result),
         notes=[
             *_best_note(result),
+            *_later_tokens_note(problem),
             *_launch_notes(problem, result),
             *_notes(problem),
             *_exchange_buffers(problem, result),
@@ -105,6 +106,15 @@ def _best_note(result: Result) -> list[str]:
         f"the plan takes {time_text(own)}, the proven best {time_text(best['step_s'])} "
         f"({share_text(1 - best['step_s'] / own)} less): {plan}"
     ]
+
+
+def _later_tokens_note(problem: PlanProblem) -> list[str]:
+    """That the last stage has more than its share of the layers."""
+    model = problem.model
+    if not model.prediction_layers:
+        return []
+    size = f"{model.prediction_parameters / GIGA:,.1f} billion parameters, beside {model.parameters / GIGA:,.1f}"
+    return [f"layers that predict later tokens: {model.prediction_layers}, in the last stage ({size})"]
 
 
 def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:

@@ -12,7 +12,7 @@ class StageKind(NamedTuple):
     Attributes:
         first: the first stage of this kind, which keeps the most microbatches.
         number: how many there are.
-        dense, sparse: layers without and with experts.
+        dense, sparse: layers without and with experts; of the last stage also those that predict later tokens.
         has_embedding, has_head: whether the ends lie here.
     """
 
@@ -65,5 +65,10 @@ def stage_kinds(
     dense = _dense_layers(counts, model.dense_layers, interleave)
     kinds: dict[tuple[int, int, bool, bool], list[int]] = {}
     for stage, (count, plain) in enumerate(zip(counts, dense, strict=True)):
-        kinds.setdefault((plain, count - plain, stage == 0, stage == pipeline - 1), []).append(stage)
+        is_last, with_experts = stage == pipeline - 1, count - plain
+        if is_last and model.has_expert_layers:
+            with_experts += model.prediction_layers
+        elif is_last:
+            plain += model.prediction_layers
+        kinds.setdefault((plain, with_experts, stage == 0, is_last), []).append(stage)
     return tuple(StageKind(stages[0], len(stages), *kind) for kind, stages in kinds.items())

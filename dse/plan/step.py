@@ -89,8 +89,8 @@ class Step:
 
     @cached_property
     def kinds(self) -> tuple[LayerWork, LayerWork | None]:
-        """Work of a dense layer and of one with experts; a model that has only the latter lends it for both."""
-        sparse = self.work.sparse if self.problem.model.experts is not None else None
+        """Work of a dense layer and of one with experts; where all are of one kind, it is the first."""
+        sparse = self.work.sparse if self.problem.model.has_expert_layers else None
         dense = self.work.dense if self.problem.model.dense_layers else sparse
         assert dense is not None
         return dense, sparse
@@ -140,8 +140,15 @@ class Step:
         """Of a stage's embedding and head, with a tied matrix once; [P, K]."""
         total: Floats = self.end_parameters[0] + self.end_parameters[1]
         if self.problem.model.tied_embeddings:
-            total = total - self.stages.embedding * self.stages.head * self._table
+            total = total - self.embeds * self.stages.head * self._table
         return total
+
+    @property
+    def embeds(self) -> Integers:
+        """1 where a stage has the embedding, 0 elsewhere; layers that predict later tokens need it too; [P, K]."""
+        stages = self.stages
+        embeds: Integers = stages.embedding | stages.head if self.problem.model.prediction_layers else stages.embedding
+        return embeds
 
     @property
     def gathered_end_bytes(self) -> float:
@@ -158,9 +165,10 @@ class Step:
     @cached_property
     def end_parameters(self) -> tuple[Floats, Floats]:
         """Of a stage's embedding, and of its head, with a tied matrix in both; [P, K]."""
-        model, stages = self.problem.model, self.stages
-        embedding = stages.embedding * (self._table + model.embedding_parameters)
-        return embedding, stages.head * (self._table + model.head_parameters)
+        model = self.problem.model
+        embedding = self.embeds * (self._table + model.embedding_parameters)
+        head = model.head_parameters + model.prediction_layers * model.projection_parameters
+        return embedding, self.stages.head * (self._table + head)
 
     @cached_property
     def expert_parameters(self) -> Floats:

@@ -197,9 +197,16 @@ def product_work(m: float, n: float, k: float, batch: float, accumulated_words: 
 
 def distinct_rows(columns: list[Floats]) -> tuple[Floats, Integers]:
     """The distinct rows of columns [P], and the position of each row among them."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values, position = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * len(values) + position, return_inverse=True)
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    return np.stack([column[first] for column in columns], axis=1), inverse
+    varying = [column for column in columns if (column != column[0]).any()]
+    if not varying:
+        return np.stack([column[:1] for column in columns], axis=1), np.zeros(len(columns[0]), dtype=np.int64)
+    order = np.lexsort(varying)
+    is_first = np.zeros(len(order), dtype=np.bool_)
+    is_first[0] = True
+    for column in varying:
+        ordered = column[order]
+        is_first[1:] |= ordered[1:] != ordered[:-1]
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.cumsum(is_first) - 1
+    first = order[is_first]
+    return np.stack([column[first] for column in columns], axis=1), position

@@ -109,26 +109,32 @@ def _stop_at(moment: int, reason: str) -> Any:
 def killed_and_resumed(
     problem: ProblemType[Any, Any], options: Options, folder: Path, moments: Sequence[int] = (1, 3, 10)
 ) -> None:
-    """Killed when it asks for the n-th time, and resumed, a run ends as one that was never killed."""
-    whole = _kept(problem, options, folder / "whole")
+    """Killed when it asks for the n-th time, and resumed, a run ends as one that was never killed.
+
+    One run directory is killed at every moment, one after the other, each time beside what the runs before left there;
+    the run that was never killed has no directory.
+    """
+    whole = solved(problem, options)
     for moment in moments:
-        out = folder / f"killed-{moment}"
-
-        def kill(moment: int = moment, questions: list[int] = []) -> None:  # noqa: B006 (counts over its calls)
-            questions.append(moment)
-            if len(questions) >= moment:
-                raise Killed
-
-        try:
-            answer(problem, options, Session(out=out, stop=kill))
-        except Killed:
-            _tear(out / "journal.jsonl")
-        resumed = _kept(problem, options, out)
-        assert comparable(resumed) == comparable(whole), f"killed at its question {moment}"
+        _killed_at(moment, problem, options, folder / "killed")
+    resumed = answer(problem, options, Session(out=folder / "killed", resume=True)).result
+    assert comparable(resumed) == comparable(whole), f"killed at its questions {', '.join(map(str, moments))}"
 
 
-def _kept(problem: ProblemType[Any, Any], options: Options, out: Path) -> Result:
-    return answer(problem, options, Session(out=out, resume=True)).result
+def _killed_at(moment: int, problem: ProblemType[Any, Any], options: Options, out: Path) -> None:
+    """A run in ``out`` that ends as in a power cut when it asks for the ``moment``-th time, if it asks that often."""
+    questions = 0
+
+    def kill() -> None:
+        nonlocal questions
+        questions += 1
+        if questions >= moment:
+            raise Killed
+
+    try:
+        answer(problem, options, Session(out=out, stop=kill, resume=True))
+    except Killed:
+        _tear(out / "journal.jsonl")
 
 
 def _tear(journal: Path) -> None:

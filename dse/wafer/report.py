@@ -1,6 +1,7 @@
 """What a placement came to, in words, tables and a page."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from dse.report.units import lower_bound_text
 from dse.report.view import Breakdown, Card, Drawing, Heading, Paragraph, Part, Row, Share, Table, View
@@ -100,9 +101,14 @@ def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> Vie
     def placement() -> WaferPlacement:
         return placement_from_document(problem, result.solution, "result")
 
-    def page() -> list[Part]:
+    @cache
+    def drawn() -> str:
+        """For the page and as a file: it takes longer than all else here."""
         from dse.wafer.files.picture import svg  # matplotlib takes half a second to import
 
+        return svg(problem, placement(), result.bound)
+
+    def page() -> list[Part]:
         return [
             costs,
             Heading("The wafer"),
@@ -111,19 +117,19 @@ def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> Vie
                 "parameters show where the pointer rests.",
                 small=True,
             ),
-            Drawing(svg(problem, placement(), result.bound)),
+            Drawing(drawn()),
             Heading("Kernels"),
             Table(KERNEL_HEADERS, kernel_rows(problem, placement())),
         ]
 
     def pictures() -> Mapping[str, str | bytes]:
-        from dse.wafer.files.picture import png, svg
+        from dse.wafer.files.picture import png
 
         placed = placement()
         return {
             **files,
             f"{problem.name}.paint": paint_text(problem, placed),
-            f"{problem.name}.svg": svg(problem, placed, result.bound),
+            f"{problem.name}.svg": drawn(),
             f"{problem.name}.png": png(problem, placed, result.bound),
         }
 

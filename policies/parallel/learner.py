@@ -34,7 +34,7 @@ class QLearner(DQNTorchLearner):
             module.make_target_networks()
         self.last_update_ts_by_mid = defaultdict(int)
         assert self._learner_connector is not None
-        self._learner_connector.append(_Batch(self._device))
+        self._learner_connector.append(_Batch.on(self._device))
 
     @classmethod
     def rl_module_required_apis(cls) -> list[type]:
@@ -60,11 +60,19 @@ class QLearner(DQNTorchLearner):
 
 
 class _Batch(ConnectorV2):
-    """A batch of episodes of one step each."""
+    """A batch of episodes of one step each.
 
-    def __init__(self, device: Any) -> None:
-        super().__init__()
-        self._device = device
+    It has no ``__init__``: for a class that has one, RLlib looks up the source of every frame on the stack.
+    """
+
+    _device: Any
+
+    @classmethod
+    def on(cls, device: Any) -> "_Batch":
+        """One that puts its batches on this device."""
+        batch = cls()
+        batch._device = device
+        return batch
 
     def __call__(self, *, episodes: list[Any], **_kwargs: Any) -> dict[str, Any]:
         """The batch of the Q-module."""

@@ -57,7 +57,7 @@ class PartitionLearner(PPOTorchLearner):
         assert self._learner_connector is not None
         # Elites are exchanged as objects, which on the group of the gradients would go through its GPUs.
         others = torch.distributed.new_group(backend="gloo") if self.distributed else None
-        self._learner_connector.append(_Batch(self.store, self.elites, self._device, others))
+        self._learner_connector.append(_Batch.of(self.store, self.elites, self._device, others))
 
     @classmethod
     def rl_module_required_apis(cls) -> list[type]:
@@ -179,13 +179,22 @@ class _Batch(ConnectorV2):
     """Makes a batch of episodes, one row for each pass of each rollout, and takes the elite from them.
 
     Operators are padded to the largest graph's; what is padded is never read.
+
+    It has no ``__init__``: for a class that has one, RLlib looks up the source of every frame on the stack, which took
+    most of the time of fine-tuning on a small graph.
     """
 
-    def __init__(self, store: GraphStore, elites: EliteBuffer, device: Any, learners: Any) -> None:
-        super().__init__()
-        self._store, self._elites, self._device = store, elites, device
-        # The process group of all learners; None where there is one.
-        self._learners = learners
+    _store: GraphStore
+    _elites: EliteBuffer
+    _device: Any
+    _learners: Any
+
+    @classmethod
+    def of(cls, store: GraphStore, elites: EliteBuffer, device: Any, learners: Any) -> "_Batch":
+        """One for graphs of ``store``; ``learners``: the process group of all learners; None where there is one."""
+        batch = cls()
+        batch._store, batch._elites, batch._device, batch._learners = store, elites, device, learners
+        return batch
 
     def __call__(self, *, episodes: list[Any], **_kwargs: Any) -> dict[str, Any]:
         """The batch of the policy's module, of single-agent ``episodes``."""

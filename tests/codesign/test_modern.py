@@ -14,6 +14,7 @@ from dse.problem import pose
 from dse.results.check import faults_of
 from dse.results.result import FailedCheckError
 from dse.run.progress import never_stop
+from dse.run.remembered import Remembered
 from dse.run.run import Run
 from hardware.inputs import InputError
 from tests.codesign.tiny import tiny_options
@@ -25,12 +26,17 @@ def modern_options(folder, layers=3, **changes):
     return tiny_options(folder, models=(("tiny", layers, 64),), **{**MODERN, **changes})
 
 
-def brute_force(problem, machines, hbm_bytes):
-    """The best step on each architecture, by the exhaustive search of ``dse plan``; infinite where nothing fits."""
-    best = [
-        enumerate_plans(problem.plan_problem(machines.one(index), hbm_bytes)).best for index in range(len(machines))
-    ]
-    return np.array([np.inf if each is None else each.step_s for each in best])
+def brute_force(problem, machines):
+    """The best step at each HBM size on each architecture, by the exhaustive search of ``dse plan``, [sizes, A];
+    infinite where nothing fits.
+    """
+    asked = [problem.plan_problem(machines.one(index), max(problem.hbm_bytes)) for index in range(len(machines))]
+    fronts = [enumerate_plans(each).front for each in asked]
+    return np.array([[least_step_s(front, size) for front in fronts] for size in problem.hbm_bytes])
+
+
+def least_step_s(front, hbm_bytes):
+    return min((each.step_s for each in front if each.memory_bytes <= hbm_bytes), default=np.inf)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +69,8 @@ def test_the_optimum_is_that_of_brute_force_and_no_bound_is_above_a_best_plan(tm
     search = ModernSearch(problem, machines)
     candidates = search.candidates()
     outcome = search.outcome(candidates)
-    for hbm_bytes, at_size in outcome.sizes.items():
-        steps = brute_force(problem, machines, hbm_bytes)
+    for hbm_bytes, steps in zip(problem.hbm_bytes, brute_force(problem, machines), strict=True):
+        at_size = outcome.sizes[hbm_bytes]
         fits = np.isfinite(steps).any()
         assert (at_size.best is not None) == fits
         if at_size.best is None:
@@ -110,12 +116,12 @@ def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer
     machines = problem.machines().take(np.sort(chosen))
     after = after_changes(problem, machines, 7, never_stop)
     assert {*after} == {*CHANGES}
+    before = brute_force(problem, machines)[0] / problem.global_batch
     for label, change in CHANGES.items():
         changed, there = change(problem, machines)
-        steps = brute_force(changed, there, changed.hbm_bytes[0])
+        (steps,) = brute_force(changed, there)
         assert changed.global_batch / after[label]["throughput_per_s"] == pytest.approx(steps.min(), rel=1e-12)
         assert after[label]["regret"] == pytest.approx(1 - steps.min() / steps[7], rel=1e-9)
-        before = brute_force(problem, machines, problem.hbm_bytes[0]) / problem.global_batch
         assert np.all(steps / changed.global_batch <= before * (1 + 1e-12))
     assert len({each["throughput_per_s"] for each in after.values()}) > 2
 
@@ -134,8 +140,7 @@ def test_regret_compares_each_at_its_fastest_size_where_the_answer_takes_a_small
     slower_at_its_size = []
     for label, change in CHANGES.items():
         changed, there = change(problem, machines)
-        steps = np.array([brute_force(changed, there, size) for size in changed.hbm_bytes])
-        least = steps.min(axis=0)
+        least = brute_force(changed, there).min(axis=0)
         assert after[label]["regret"] == pytest.approx(1 - least.min() / least[other], rel=1e-9, abs=1e-12)
         assert at_best[label]["regret"] == pytest.approx(1 - least.min() / least[best], rel=1e-9, abs=1e-12)
         slower_at_its_size.append(changed.global_batch / after[label]["throughput_per_s"] > least.min() * 1.0001)
@@ -150,9 +155,16 @@ def test_a_step_that_is_faster_than_the_optimum_is_a_fault_of_the_program():
         _regret(1.0, 0.999)
 
 
-def test_a_sensitivity_analysis_is_checked(tmp_path):
-    options = modern_options(tmp_path, area_budget="3.386", global_batch=16, hbm_gb="1", sensitivity=True)
-    posed = pose(PROBLEM, options)
+@pytest.fixture(scope="module")
+def sensitive(tmp_path_factory):
+    """A problem with changes, posed; what is remembered of it is not worked out again unless it is forgotten."""
+    folder = tmp_path_factory.mktemp("sensitive")
+    options = modern_options(folder, area_budget="3.386", global_batch=16, hbm_gb="1", sensitivity=True)
+    return pose(PROBLEM, options)
+
+
+def test_a_sensitivity_analysis_is_checked(sensitive):
+    posed = sensitive
     result = PROBLEM.answer(posed, Run())
     assert faults_of(result, posed) == []
     tables = PROBLEM.view(result, posed, Run().tables).tables
@@ -177,16 +189,10 @@ class StopAt:
         return self.reason if self.reported and self.reported[-1][0] >= self.done else None
 
 
-def asked_for_changes(folder):
-    for remembered in (answer._SEARCHED, answer._BASELINES, answer._SENSITIVITIES):
-        remembered.clear()
-    options = modern_options(folder, area_budget="3.386", global_batch=16, hbm_gb="1", sensitivity=True)
-    return pose(PROBLEM, options)
-
-
 @pytest.mark.parametrize("done", [0, 2])
-def test_a_stop_among_the_changes_leaves_the_proof_and_what_was_finished(tmp_path, done):
-    posed, stopping = asked_for_changes(tmp_path), StopAt(done)
+def test_a_stop_among_the_changes_leaves_the_proof_and_what_was_finished(sensitive, done):
+    answer._SENSITIVITIES.clear()
+    posed, stopping = sensitive, StopAt(done)
     result = PROBLEM.answer(posed, Run(stop=stopping.stop, progress=stopping.progress))
     assert (result.status, result.gap) == ("optimal", 0)
     assert stopping.reported == [(number, len(CHANGES)) for number in range(done + 1)]
@@ -220,15 +226,18 @@ def test_a_stop_among_the_changes_leaves_the_proof_and_what_was_finished(tmp_pat
     assert faults_of(whole.model_copy(update={"status": "interrupted"}), posed)
 
 
-def test_an_interrupt_among_the_changes_is_one(tmp_path):
-    posed, stopping = asked_for_changes(tmp_path), StopAt(1, "interrupted")
-    result = PROBLEM.answer(posed, Run(stop=stopping.stop, progress=stopping.progress))
+def test_an_interrupt_among_the_changes_is_one(sensitive, monkeypatch):
+    posed, stopping = sensitive, StopAt(1, "interrupted")
+    with monkeypatch.context() as patch:
+        patch.setattr(answer, "_SENSITIVITIES", Remembered(1))
+        result = PROBLEM.answer(posed, Run(stop=stopping.stop, progress=stopping.progress))
     assert (result.status, result.bound) == ("interrupted", result.objective.value)
     assert faults_of(result, posed) == []
 
 
-def test_a_stop_in_the_baselines_leaves_the_proof(tmp_path):
-    posed = asked_for_changes(tmp_path)
+def test_a_stop_in_the_baselines_leaves_the_proof(sensitive):
+    posed = sensitive
+    answer._BASELINES.clear()
     assert not isinstance(answer.search(posed, Run()), str)
     result = PROBLEM.answer(posed, Run(stop=lambda: "time limit"))
     assert result.status == "optimal"
@@ -248,8 +257,7 @@ def test_a_fixed_accelerator_has_its_own_best_plan(tmp_path):
     result = PROBLEM.answer(posed, Run())
     assert result.status == "optimal"
     assert faults_of(result, posed) == []
-    problem, machines = posed.problem.problem, posed.problem.machines
-    (best,) = brute_force(problem, machines, problem.hbm_bytes[0])
+    ((best,),) = brute_force(posed.problem.problem, posed.problem.machines)
     assert result.objective.value == pytest.approx(16 / best, rel=1e-12)
 
 

@@ -9,7 +9,7 @@ import pytest
 from dse.fabric.cases import block_case
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
-from dse.fabric.methods import Candidate, SearchContext, by_rules, by_simulator, by_tuned, judged, refined
+from dse.fabric.methods import Candidate, SearchContext, by_rules, by_simulator, by_tuned, judged, nearby_of, refined
 from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind, placement_faults
 from dse.fabric.refining import FIRST, SAMPLES, Changed, Changing, Start
 from dse.fabric.rules import MIXTURE, rule_cost, rule_terms
@@ -181,7 +181,7 @@ def test_rounds_in_the_journal_are_not_repeated(large, tmp_path):
         assert set(journal) == entries
         assert {key.partition(" from ")[0] for key in entries} == {
             *("piece 1, chain 0", "piece 1, chain 1"),
-            *("piece 1, round 1", "piece 1, round 2"),
+            *("piece 1, changes 1", "piece 1, changes 2"),
         }
     assert [(each.chain, each.interval_slots) for each in again] == [
         (each.chain, each.interval_slots) for each in first
@@ -198,12 +198,16 @@ def test_a_slower_change_is_refused(large, monkeypatch):
     starts, coming = [], iter(changes)
 
     def changed(_context, _changing, start, _number):
-        starts.append(start.placement)
+        starts.append(start)
         return next(coming)
 
     monkeypatch.setattr(SearchContext, "changed", changed)
     candidates = refined(context, judged(context, [Candidate(0, begin, 1.0, 300)]))
-    assert [id(start) for start in starts] == [id(begin), id(first.placement), id(first.placement)]
+    assert [id(start.placement) for start in starts] == [id(begin), id(first.placement), id(first.placement)]
+    changing = Changing(nearby_of(context))
+    for start in starts:
+        assert start.shares.tolist() == changing.shares(start.placement).tolist()
+    assert starts[0].shares.tolist() != starts[1].shares.tolist()
     change = next(each for each in candidates if each.chain == context.chains)
     assert change.placement is last.placement
     assert change.moves == 3
@@ -284,7 +288,7 @@ def test_a_search_whose_workers_have_died_resumes_as_if_none_had(large, undistur
     with Journal(tmp_path / "journal.jsonl") as journal:
         context = replace(context_of(large, PLASTICINE, 300, journal=journal), rounds=4)
         by_simulator(replace(context, executor=Dying(lost, calls)))
-        assert sum(", round " in key for key in journal) == recorded
+        assert sum(", changes " in key for key in journal) == recorded
         assert answer(context) == undisturbed
 
 

@@ -9,11 +9,12 @@ from benchmarks.nextpnr.encoding import MIN_SHARE, columns_of, encoding, hand_fe
 from benchmarks.nextpnr.path_model import fit
 from benchmarks.nextpnr.samples import samples_of
 from policies.fabric.model.encoding import LINK_FEATURES, NET_FEATURES, ROUTE_FEATURES, UNIT_FEATURES
+from policies.fabric.model.ensemble import EnsembleLearner
 from policies.fabric.model.features import FEATURES
 from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.settings import CostSettings
-from policies.fabric.model.training import NetworkLearner
 from tests.nextpnr.outputs import chain_run
+from tests.policies.fabric.quick import QUICK_STACK
 
 FAMILIES = {"short": (1, 2, 3), "middle": (4, 5, 6), "long": (8, 9, 11)}
 
@@ -58,7 +59,10 @@ def test_every_cell_of_a_chain_is_on_the_longest_path(samples):
     assert features[1] == pytest.approx(11)
 
 
-@pytest.mark.parametrize("learner", [RidgeLearner(), NetworkLearner(CostSettings(epochs=2, width=8))])
+QUICK = EnsembleLearner(CostSettings(epochs=2, width=8), stack=QUICK_STACK)
+
+
+@pytest.mark.parametrize("learner", [RidgeLearner(), QUICK])
 def test_what_the_model_of_paths_misses_is_learned(samples, learner):
     method = learned.Learned(learner, levels_and_distances(), learned.log_estimate)
     train = [sample for sample in samples if sample.run.family != "middle"]

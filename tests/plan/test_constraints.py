@@ -19,6 +19,7 @@ SMALL = {"name": "small", "layers": 4, "hidden": 480, "heads": 5, "vocabulary": 
 MODELS = {
     "dense": Transformer(**SMALL, head_width=96, feed_forward=2048, tied_embeddings=True),
     "experts": Transformer(**SMALL, head_width=96, experts={"routed": 5, "active": 2, "width": 512, "shared": 1}),
+    "later token": Transformer(**SMALL, head_width=96, feed_forward=2048, prediction_layers=1),
 }
 
 
@@ -35,8 +36,10 @@ def every_plan(posed, zeros):
 
 
 def _with_ends(posed, plan):
-    ends = range(posed.model.layers) if posed.relaxed == EQUAL_STAGES and plan.pipeline > 1 else [0]
-    return [replace(plan, first_layers=first, last_layers=last) for first, last in product(ends, repeat=2)]
+    if posed.relaxed != EQUAL_STAGES or plan.pipeline == 1:
+        return [plan]
+    ends = product(range(posed.model.layers), repeat=2)
+    return [replace(plan, first_layers=first, last_layers=last) for first, last in ends]
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

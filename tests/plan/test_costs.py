@@ -13,10 +13,12 @@ from dse.plan.check_mesh import Mesh
 from dse.plan.evaluate import evaluate, kernels_of, least_costs
 from dse.plan.groups import expert_groups, least_communicators
 from dse.plan.model import Transformer
+from dse.plan.model_sources import transformer
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search.vocabulary import all_plans
 from dse.plan.stack import Recomputations, stack
 from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER
+from hardware.chips import system
 from hardware.network import Network
 from hardware.network_arrays import collective_seconds, transfer_seconds
 from hardware.network_specs import network
@@ -27,13 +29,27 @@ OLD = with_facts(attention="unfused", overlaps_tensor=True, overlaps_data=False,
 OVERLAPS = (
     "overlap_tensor", "overlap_context", "overlap_expert", "overlap_gradients", "overlap_weights", "overlap_pipeline",
 )  # fmt: skip
+
+
+def predicting(name, layers, **changed):
+    """A model with layers that predict later tokens."""
+    document = transformer(name).model_dump() | {"prediction_layers": layers} | changed
+    return Transformer.model_validate(document)
+
+
 CASES = {
     "dense": ("llama3-8b", "h100-sxm", 64, 64, "fp8"),
     "latent and shared experts": ("deepseek-v3", "gb200", 256, 256, "mxfp8"),
     "experts": ("mixtral-8x7b", "a100-sxm", 32, 64, "bf16"),
     "windows": ("gpt-oss-120b", "h100-sxm", 64, 128, "bf16"),
     "tied, dropout": ("megatron-22b", "a100-sxm", 16, 16, "fp16"),
-}
+    "tied, two later tokens": (predicting("megatron-22b", 2), "a100-sxm", 16, 16, "fp16"),
+    "no experts, a later token": (predicting("llama3-8b", 1), "h100-sxm", 64, 64, "fp8"),
+    "no experts in any layer": (
+        predicting("llama3-8b", 1, experts={"routed": 8, "active": 2, "width": 64, "dense_layers": 32}),
+        "a100-sxm", 32, 64, "bf16",
+    ),
+}  # fmt: skip
 
 
 TITAN = stack("torchtitan-2024")
@@ -612,3 +628,29 @@ def test_tokens_are_sorted_where_a_rank_has_several_experts(expert, copies):
     expected = moved / (posed.system.chip.hbm_bytes_per_s * GENERIC.memory.value)
     assert seconds[1] - seconds[0] == pytest.approx(expected, abs=1e-9)
     assert arrays == pytest.approx(seconds, rel=1e-11)
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "megatron-22b", "deepseek-v3"])
+def test_layers_that_predict_later_tokens_are_in_the_last_stage_with_a_copy_of_the_embedding(name):
+    model = predicting(name, 1)
+    without = model.model_copy(update={"prediction_layers": 0})
+    four = plan(pipeline=4)
+    costs = {
+        each.prediction_layers: plan_costs(problem(each, "gb200", 4, 8, 2048, software=GENERIC), four)
+        for each in (model, without)
+    }
+    for stage in range(3):
+        assert costs[1].passes_s[stage] == costs[0].passes_s[stage]
+        assert costs[1].stage_memory[stage] == costs[0].stage_memory[stage]
+    table = 0 if model.tied_embeddings else model.vocabulary * model.hidden
+    added = model.prediction_parameters + table + model.embedding_parameters
+    for part, fact in (("weights", "weight_bytes"), ("gradients", "gradient_bytes"), ("optimizer", "optimizer_bytes")):
+        more = costs[1].stage_memory[3][part] - costs[0].stage_memory[3][part]
+        # But for biases, and norms of ranks and heads, which layers have no parameters for.
+        assert more == pytest.approx(getattr(GENERIC, fact).value * added, rel=2e-4)
+    # Its products at the sustained peak: a block, the projection and the output matrix; attention under its mask.
+    seconds = sum(costs[1].passes_s[3]) - sum(costs[0].passes_s[3])
+    seen = model.heads * (model.key_width + model.context_width) * model.attended(2048)
+    flops = 6 * 2048 * (model.active_weights - without.active_weights + seen)
+    peak = system("gb200").chip.peak_flops["bf16"]
+    assert flops / (peak * GENERIC.matrix.value) < seconds < flops / (0.2 * peak)

@@ -9,6 +9,7 @@ import yaml
 
 from dse.plan.check import illegal
 from dse.plan.export import REFUSALS_FILE, exports
+from dse.plan.model_sources import transformer
 from dse.plan.training_plan import SETTINGS
 from tests.plan.problems import plan, problem
 
@@ -61,7 +62,7 @@ def megatron(text, posed):
     data = posed.devices // sizes["tensor"] // sizes["context"] // sizes["pipeline"]
     layout = words.get("--pipeline-model-parallel-layout")
     if layout:
-        chunks = [len(chunk.strip("EL")) for chunk in layout.split("|")]
+        chunks = [len(chunk.strip("EmL")) for chunk in layout.split("|")]
         stages = [sum(chunks[stage :: sizes["pipeline"]]) for stage in range(sizes["pipeline"])]
         sizes |= {"interleave": len(chunks) // sizes["pipeline"], "first_layers": stages[0], "last_layers": stages[-1]}
     sizes["zero_copies"] = int(words.get("--num-distributed-optimizer-instances", 1))
@@ -292,7 +293,24 @@ def test_megatron_gets_the_model_too():
     layout = next(line for line in text.splitlines() if "layout" in line).split()[1]
     chunks = layout.split("|")
     assert (layout[0], layout[-1], len(chunks), layout.count("t")) == ("E", "L", 16, 61)
-    assert {len(chunk.strip("EL")) for chunk in chunks} == {3, 4}
+    assert {len(chunk.strip("EmL")) for chunk in chunks} == {3, 4}
+    assert (layout.count("m"), layout[-2:]) == (1, "mL")
     for line in ("--multi-latent-attention", "--q-lora-rank 1536", "--qk-head-dim 128", "--num-experts 256",
-                 "--moe-layer-freq ([0]*3+[1]*58)", "--expert-model-parallel-size 64", "--swiglu"):  # fmt: skip
+                 "--moe-layer-freq ([0]*3+[1]*58)", "--expert-model-parallel-size 64", "--swiglu",
+                 "--mtp-num-layers 1"):  # fmt: skip
         assert line in text.splitlines()
+
+
+def test_layers_that_predict_later_tokens_come_back_where_a_framework_has_them():
+    model = transformer("llama3-8b").model_copy(update={"prediction_layers": 1})
+    posed = problem(model, devices=32, batch=128, sequence=8192)
+    whole = exports(posed, plan(**PLANS["wide"]))
+    arguments = dict(line.partition(" ")[::2] for line in whole["megatron.args"].splitlines())
+    assert int(arguments["--mtp-num-layers"]) == yaml.safe_load(whole["maxtext.yml"])["mtp_num_layers"] == 1
+    assert megatron(whole["megatron.args"], posed) == plan(**PLANS["wide"]).document()
+    assert "torchtitan.toml: not written, since it cannot express layers that predict" in whole[REFUSALS_FILE]
+    ends = exports(posed, plan(**PLANS["ends"]))["megatron.args"]
+    assert megatron(ends, posed) == plan(**PLANS["ends"]).document()
+    some = exports(posed, plan(**PLANS["every fourth layer"]))[REFUSALS_FILE]
+    assert "megatron.args: not written, since it cannot express recompute=full/4 with layers that predict later" in some
+    assert "mtp" not in exports(problem("llama3-8b", devices=32, batch=128), plan(**PLANS["wide"]))["megatron.args"]

@@ -16,6 +16,7 @@ CONFIG = {
     "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1, "first_k_dense_replace": 3,
     "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
     "max_position_embeddings": 163840, "tie_word_embeddings": False,
+    "num_nextn_predict_layers": 1,
 }  # fmt: skip
 
 
@@ -23,6 +24,31 @@ CONFIG = {
 def test_parameters_are_the_published_ones(name):
     each = transformer(name)
     assert each.parameters == pytest.approx(each.published_parameters.value, rel=1e-3)
+
+
+def test_layers_that_predict_later_tokens_are_in_the_published_checkpoint_and_not_in_the_published_size():
+    """The files on the hub: 684,489,830,400 elements of weights, with copies of embedding and output matrix."""
+    each = transformer("deepseek-v3")
+    table = 129280 * 7168
+    assert each.parameters == pytest.approx(671e9, rel=1e-3)
+    files = each.parameters + each.prediction_parameters + 2 * table
+    assert files == 684_489_830_400
+    assert files == pytest.approx(685e9, rel=1e-3)
+    without = each.model_copy(update={"prediction_layers": 0})
+    assert (without.parameters, without.prediction_parameters) == (each.parameters, 0)
+
+
+def test_flops_of_a_token_count_the_layer_that_predicts_a_later_one():
+    """1028 TFLOP/s at 3,955 tokens/s (Megatron-Bridge's performance summary), with causal attention."""
+    each, published = transformer("deepseek-v3"), 1028e12 / 3955
+
+    def causal(model):
+        layers = model.layers + model.prediction_layers
+        masked = 3 * 2 * 128 * (192 + 128) * layers * 4096 / 2
+        return model.flops_per_sample(4096) / 4096 - masked
+
+    assert causal(each) == pytest.approx(published, rel=4e-3)
+    assert causal(each.model_copy(update={"prediction_layers": 0})) == pytest.approx(250.4e9, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", MEGATRON)
@@ -70,6 +96,8 @@ def test_a_config_is_the_model_that_was_published():
         ({"n_routed_experts": -4}, "n_routed_experts: -4: must be at least 0"),
         ({"tie_word_embeddings": 1}, "tie_word_embeddings: 1: must be true or false"),
         ({"num_hidden_layers": 0}, "layers: 0: must be greater than 0"),
+        ({"num_nextn_predict_layers": True}, "num_nextn_predict_layers: true: must be a whole number"),
+        ({"num_nextn_predict_layers": 17}, "prediction_layers: 17: must be at most 16"),
     ],
 )
 def test_a_config_with_a_fault_is_refused_in_one_line(change, message):

@@ -21,6 +21,7 @@ SMALL = {"name": "small", "layers": 4, "hidden": 512, "heads": 4, "vocabulary": 
 MODELS = {
     "dense": Transformer(**SMALL, kv_heads=2, feed_forward=2048),
     "experts": Transformer(**SMALL, experts={"routed": 4, "active": 2, "width": 512}),
+    "later tokens": Transformer(**SMALL, feed_forward=2048, tied_embeddings=True, prediction_layers=2),
 }
 
 

@@ -28,6 +28,7 @@ MODELS = {
     ),
     "gated, grouped": Transformer(**SMALL, feed_forward=258, kv_heads=2, query_key_norm=True),
     "experts": Transformer(**SMALL, experts={"routed": 4, "active": 2, "width": 96, "shared": 2}),
+    "later token": Transformer(**SMALL, experts={"routed": 4, "active": 2, "width": 96}, prediction_layers=1),
 }  # fmt: skip
 
 

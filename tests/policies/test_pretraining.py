@@ -134,10 +134,10 @@ def test_lost_events_are_rewritten_from_the_journal(tmp_path, undisturbed):
     same(pretrained(tmp_path), undisturbed)
 
 
-@pytest.mark.parametrize("passes", [0, 2, 3, 4, 6, 9, 11])
-def test_an_interrupted_run_goes_on_to_the_same_checkpoints(tmp_path, undisturbed, passes):
-    with pytest.raises(StoppedError, match="interrupted"):
-        pretrained(tmp_path, After(passes))
+def test_a_run_that_is_interrupted_again_and_again_goes_on_to_the_same_checkpoints(tmp_path, undisturbed):
+    for passes in range(7):
+        with pytest.raises(StoppedError, match="interrupted"):
+            pretrained(tmp_path, After(passes))
     same(pretrained(tmp_path), undisturbed)
 
 

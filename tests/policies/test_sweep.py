@@ -90,11 +90,11 @@ def test_mean_and_deviation_are_over_the_seeds():
     assert ChoiceSummary(OWN, 4, {"zero_shot": (0.5,)}).deviation("zero_shot") == 0
 
 
-@pytest.mark.parametrize("passes", [0, 3, 12])
-def test_an_interrupted_sweep_goes_on_to_the_same(tmp_path, undisturbed, passes):
+def test_a_sweep_that_is_interrupted_again_and_again_goes_on_to_the_same(tmp_path, undisturbed):
     run = SweepRun(tmp_path, ASKED)
-    with pytest.raises(StoppedError, match="interrupted"):
-        sweep(run, silent, After(passes))
+    for passes in (0, 3, 12):
+        with pytest.raises(StoppedError, match="interrupted"):
+            sweep(run, silent, After(passes))
     told = []
     sweep(run, lambda *done: told.append(done), never_stop)
     assert found(run) == found(undisturbed)

@@ -145,11 +145,12 @@ def trace_back(s, source, since, waits):
     """Add to ``waits``, [U], the slots of the critical path after ``since`` that a unit's data waits for the network.
 
     They count for the unit that sends, ``source`` of each net, and for the unit that the path comes from. ``s``: after
-    a simulation with recorded slots. Returns the slots for which nothing is found that was waited for: 0.
+    a simulation with recorded slots. Returns the slots for which nothing is recorded that was waited for: 0 if enough
+    samples are.
     """
     best = np.empty(3, np.int64)
     pin, number = _last_departure(s)
-    unit, slot, unexplained = -1, np.int64(s.departs[-1]), 0
+    unit, slot, unexplained = -1, np.int64(s.departs[-1]), np.int64(0)
     while pin >= 0 and slot > since:
         if s.unit[pin] >= 0:
             unit = s.unit[pin]
@@ -165,4 +166,4 @@ def trace_back(s, source, since, waits):
             if unit != sender:
                 waits[unit] += waited
         pin, number, slot = best[1], best[2], before
-    return unexplained
+    return unexplained + max(np.int64(0), slot - since)

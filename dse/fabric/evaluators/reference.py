@@ -34,7 +34,8 @@ class Reader:
 
     def has_flit(self, slot: int) -> bool:
         """Whether the next flit can be read in ``slot``."""
-        return self.count < len(self.queue.written) and self.queue.written[self.count] + self.queue.latency <= slot
+        written = self.queue.written
+        return self.count < len(written) and written[self.count] + self.queue.latency <= slot
 
 
 @dataclass
@@ -78,8 +79,8 @@ class Flow:
     def is_ready(self, slot: int) -> bool:
         """Whether the next flit can be passed in ``slot``."""
         return (
-            self.sample < self.limit
-            and (self.reader is None or self.reader.has_flit(slot))
+            (self.reader is None or self.reader.has_flit(slot))
+            and self.sample < self.limit
             and (self.queue is None or not self.queue.is_full())
             and (self.source is None or self.sample < self.source.whole_samples())
             and (self.sink is None or self.sample < self.sink.free_samples(slot) + self.sink.samples)
@@ -121,15 +122,15 @@ class Server:
     free_at: int = 0
 
     def choose(self, slot: int) -> int | None:
-        """The flow to turn to in this slot, if any."""
-        if self.free_at > slot:
-            return None
-        ready = [flow.is_ready(slot) for flow in self.flows]
-        following = [(self.owner + step) % len(ready) for step in range(1, len(ready))]
-        others = [flow for flow in following if ready[flow]]
-        if ready[self.owner] and (self.turn < self.burst or not others):
+        """The flow to turn to in this slot, in which the server is free, if any."""
+        goes_on = self.flows[self.owner].is_ready(slot)
+        if goes_on and self.turn < self.burst:
             return self.owner
-        return others[0] if others else None
+        for step in range(1, len(self.flows)):
+            other = (self.owner + step) % len(self.flows)
+            if self.flows[other].is_ready(slot):
+                return other
+        return self.owner if goes_on else None
 
     def serve(self, chosen: int, slot: int) -> None:
         """Pass a flit of the chosen flow in ``slot``, or begin to go over to it."""
@@ -293,7 +294,7 @@ class Machine:
             for unit, compute in zip(self.pipeline.units, self.computes, strict=True)
             if unit.kind == UnitKind.COMPUTE and compute.can_step(slot)
         ]
-        choices = [(server, server.choose(slot)) for server in self.servers.values()]
+        choices = [(server, server.choose(slot)) for server in self.servers.values() if server.free_at <= slot]
         for compute in stepping:
             compute.do_step(slot)
         for server, chosen in choices:

@@ -15,9 +15,6 @@ from dse.fabric.evaluators.outcome import Outcome, require_legal, require_sample
 from dse.fabric.model import Pipeline, Placement, UnitKind
 from hardware.fabrics import Fabric
 
-_RECORDED_SAMPLES = 16
-"""Last samples of every flow of which the slots are recorded where the critical path is asked for."""
-
 
 class Simulator:
     """Simulates placements of one pipeline on one fabric."""
@@ -54,13 +51,18 @@ class Simulator:
         steps. Each slot counts for the unit that sends the data and for the one that waits for it. All are 0 in a
         deadlock.
         """
-        state = self._run(placement, samples, None, _RECORDED_SAMPLES)
-        departed = int(state.departed[0])
-        waits = np.zeros(len(self.pipeline.units), dtype=np.int64)
-        if departed < samples:
-            return Outcome(tuple(state.departs[:departed].tolist()), self._ended(state)), waits
-        trace_back(state, self._pipeline_arrays.source, state.departs[first - 1], waits)
-        return Outcome(tuple(state.departs.tolist())), waits
+        recorded_samples = samples
+        while True:
+            state = self._run(placement, samples, None, recorded_samples)
+            departed = int(state.departed[0])
+            waits = np.zeros(len(self.pipeline.units), dtype=np.int64)
+            if departed < samples:
+                return Outcome(tuple(state.departs[:departed].tolist()), self._ended(state)), waits
+            unrecorded = trace_back(state, self._pipeline_arrays.source, state.departs[first - 1], waits)
+            if unrecorded == 0 or (state.pin["count"] <= recorded_samples * state.pin["flits"]).all():
+                return Outcome(tuple(state.departs.tolist())), waits
+            # The path leads to a flow that is so far ahead of the departures that its slots were overwritten.
+            recorded_samples *= 2
 
     def _run(self, placement: Placement, samples: int, fed_samples: int | None, recorded_samples: int) -> State:
         """The state in which a simulation ends; it records when the last samples passed each pin."""

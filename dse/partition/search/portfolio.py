@@ -7,7 +7,7 @@ annealing, under the evaluator of the context. For the latency of small graphs u
 then looks for a better one or proves that there is none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
@@ -18,12 +18,13 @@ from dse.partition.bound import DownsetLattice, simple_bound_s
 from dse.partition.check import cost_s, violations
 from dse.partition.constraints.model import solve_general
 from dse.partition.constraints.structure import structure_of
+from dse.partition.problem import Chips
 from dse.partition.search.context import SearchContext, SearchResult, first_result, on_one_chip
 from dse.partition.search.cp_sat import MAX_BOOLEANS, cp_sat, linear_chips
 from dse.partition.search.neighbourhoods import neighbourhood_search
 from dse.partition.search.order_search import OrderSearch, order_of, order_search
-from dse.partition.search.refining import refine_from
 from dse.partition.search.sampling import anneal, climb_from, greedy, random_search
+from dse.partition.search.screening import screen_from
 from dse.run.progress import StoppedError
 
 _MORE_ROUNDS = 4
@@ -56,7 +57,8 @@ def portfolio(context: SearchContext) -> SearchResult:
     problem = context.problem
     if context.by_reference and problem.objective == "throughput":
         return _by_orders(context)
-    best = _by_samples(context)
+    # For throughput the busiest chip or link is where to look; for latency small steps anywhere are better.
+    best = by_samples(context, screen_from if problem.objective == "throughput" else climb_from)
     if not context.by_reference:
         return best
     best = replace(best, bound_s=simple_bound_s(problem))
@@ -66,31 +68,33 @@ def portfolio(context: SearchContext) -> SearchResult:
     return _by_model(context, usable, best)
 
 
-def _by_samples(context: SearchContext) -> SearchResult:
-    """Walks for throughput, ``samples`` evaluations of refinement from there, and some more from another side.
+def by_samples(context: SearchContext, climb: Callable[[SearchContext, Chips], SearchResult]) -> SearchResult:
+    """Walks for throughput, ``samples`` evaluations of ``climb`` from there, and some more from another side.
 
     The long one begins with the best of the walks, of greedy and of everything on one chip. What is good for
     throughput may lie far from what the evaluator likes best, so a short one begins with the best that random samples
     and annealing know; these three evaluate ``samples`` / :data:`_SHORT_RUN_DIVISOR` each.
     """
     known = [first_result(context), order_search(context, rounds=_ROUNDS_BEFORE_SAMPLES), greedy(context)]
-    best = _climbed(context, known)
+    best = _climbed(context, known, climb)
     if context.stop() is not None:
         return best
     short = replace(context, samples=max(1, context.samples // _SHORT_RUN_DIVISOR))
-    return _better(best, _climbed(short, [random_search(short), anneal(short)]))
+    return _better(best, _climbed(short, [random_search(short), anneal(short)], climb))
 
 
-def _climbed(context: SearchContext, known: Sequence[SearchResult]) -> SearchResult:
-    """The best of what is known and of refinement or hill climbing from there, with the evaluations of all."""
+def _climbed(
+    context: SearchContext,
+    known: Sequence[SearchResult],
+    climb: Callable[[SearchContext, Chips], SearchResult],
+) -> SearchResult:
+    """The best of what is known and of climbing from there, with the evaluations of all."""
     best = reduce(_better, known)
     if context.stop() is not None:
         return best
     starts = [each.chip for each in known if each.chip is not None]
     # Where nothing fits memory yet, what follows wanders until something does.
     first = np.array(starts, dtype=np.int8) if starts else on_one_chip(context)
-    # For throughput the busiest chip or link is where to look; for latency small steps anywhere are better.
-    climb = refine_from if context.problem.objective == "throughput" else climb_from
     return _better(best, climb(context, first))
 
 

@@ -46,6 +46,8 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
         "quantization": _QUANTIZATION[plan.precision],
         "max_target_length": problem.sequence,
     }
+    if problem.model.prediction_layers:
+        settings["mtp_num_layers"] = problem.model.prediction_layers
     if plan.pipeline > 1:
         settings |= {
             "num_layers_per_pipeline_stage": problem.model.layers // stages,

@@ -17,7 +17,8 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
 
     Raises:
         NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, recomputation of
-            every second product or of unequal parts of chunks, or precisions of state and overlaps that it ties to
+            every second product, of unequal parts of chunks, or of every K layers with a layer that predicts later
+            tokens (which Megatron-LM then leaves out), or precisions of state and overlaps that it ties to
             each other.
     """
     layers, chunks = problem.model.layers, plan.pipeline * plan.interleave * _every(plan)
@@ -31,6 +32,10 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
         (plan.recompute == "op", "recompute=op"),
         (_every(plan) > 1 and not has_equal_stages(plan), f"recompute={plan.recompute} of unequal stages"),
         (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} of unequal chunks"),
+        (
+            _every(plan) > 1 and problem.model.prediction_layers > 0,
+            f"recompute={plan.recompute} with layers that predict later tokens",
+        ),
     )
     _refuse_settings(problem, plan)
     lines = [*_plan(problem, plan), *_model(problem.model), *_job(problem)]
@@ -84,7 +89,7 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
     if not is_ordered_as(plan, USUAL_ORDER):
         yield "--use-tp-pp-dp-mapping"
     if problem.model.layers % (plan.pipeline * plan.interleave) or not has_equal_stages(plan):
-        yield f"--pipeline-model-parallel-layout {_layout(problem.model.layers, plan)}"
+        yield f"--pipeline-model-parallel-layout {_layout(problem.model, plan)}"
     elif plan.interleave > 1:
         yield f"--num-virtual-stages-per-pipeline-rank {plan.interleave}"
     if problem.model.experts is not None:
@@ -133,11 +138,11 @@ def _every(plan: TrainingPlan) -> int:
     return int(plan.recompute.partition("/")[2] or 1)
 
 
-def _layout(layers: int, plan: TrainingPlan) -> str:
-    """The layers of every chunk, in order: E embedding, t a layer, L the loss."""
-    counts = stage_layers(layers, plan.pipeline, plan.first_layers, plan.last_layers)
+def _layout(model: Transformer, plan: TrainingPlan) -> str:
+    """The layers of every chunk, in order: E embedding, t a layer, m one that predicts a later token, L the loss."""
+    counts = stage_layers(model.layers, plan.pipeline, plan.first_layers, plan.last_layers)
     chunks = ["t" * size for chunk in chunk_layers(counts, plan.interleave) for size in chunk]
-    return "E" + "|".join(chunks) + "L"
+    return "E" + "|".join(chunks) + "m" * model.prediction_layers + "L"
 
 
 def _model(model: Transformer) -> Iterator[str]:
@@ -183,6 +188,8 @@ def _model(model: Transformer) -> Iterator[str]:
             yield f"--moe-layer-freq ([0]*{experts.dense_layers}+[1]*{sparse})"
         yield "--moe-grouped-gemm"
         yield "--moe-token-dispatcher-type alltoall"
+    if model.prediction_layers:
+        yield f"--mtp-num-layers {model.prediction_layers}"
 
 
 def _job(problem: PlanProblem) -> Iterator[str]:

@@ -20,7 +20,8 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
     Raises:
         NotExpressibleError: the plan has what torchtitan lacks: ZeRO 1, tensor parallelism without sequence
             parallelism, recomputation of attention alone, other precisions than bf16, fp8 and mxfp8, state of mixed
-            precisions, or overlaps that FSDP2 decides.
+            precisions, or overlaps that FSDP2 decides; or the model has layers that predict later tokens, which it has
+            had since 2026 alone (pull request 3392).
     """
     _refuse_what_it_lacks(problem, plan)
     replicas = problem.global_batch // plan.data
@@ -72,6 +73,7 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
     state = {getattr(plan, key) for key in _STATE}
     refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor", "cross_entropy"))
     refuse(
+        (problem.model.prediction_layers > 0, "layers that predict later tokens"),
         (plan.zero == 1, "zero=1"),
         (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
         (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),

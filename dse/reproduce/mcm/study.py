@@ -40,7 +40,7 @@ What they ask of a simulator counts as everyone's.
 """
 
 SAMPLED: Mapping[str, Method] = {
-    name: METHODS[name] for name in (GREEDY, "random", "anneal", "hill-climb", "refine", *UNSAMPLED)
+    name: METHODS[name] for name in (GREEDY, "random", "anneal", "hill-climb", "refine", "screen", *UNSAMPLED)
 }
 """What the learned methods are compared with."""
 

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from dse.parallel.pipeline.baselines import even_plan
+from dse.parallel.pipeline.length import faults
 from dse.parallel.pipeline.problem import Integers
 from policies.parallel.pipeline.inference import LAYOUT, Coarse, InferenceEpisodes, refined
 from policies.parallel.pipeline.online import Best
@@ -34,10 +35,20 @@ def drawn_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
     return best
 
 
-def annealed(seen: Coarse, evaluations: int, seed: int) -> Best:
-    """Simulated annealing from a random plan: one cut moves along the candidates, or one device cut by one."""
+def annealed(seen: Coarse, evaluations: int, seed: int, start: Best | None = None) -> Best:
+    """Simulated annealing: one cut moves along the candidates, or one device cut by one.
+
+    Args:
+        seen: the problem.
+        evaluations: of plans, the first included.
+        seed: of all random choices.
+        start: has the first plan; None: a random one.
+    """
     best, draw = Best(), np.random.default_rng(seed)
-    _play(seen, 1, best, draw)
+    if start is None:
+        _play(seen, 1, best, draw)
+    else:
+        best.plan, best.length_s, best.evaluations = start.plan, start.length_s, 1
     if best.plan is None:
         return best
     now, now_s = best.plan, best.length_s
@@ -91,11 +102,24 @@ def every_plan(seen: Coarse, most: int = 10**6) -> Best | None:
 
 
 def even(seen: Coarse) -> Best:
-    """Stages of about equal computing, cut where little is sent (:func:`dse.parallel.pipeline.baselines.even_plan`)."""
-    best, plan = Best(), even_plan(seen.pricing.problem)
+    """The plan of :func:`even_as_it_is`, improved."""
+    best = even_as_it_is(seen)
+    refined(seen, best)
+    return best
+
+
+def even_as_it_is(seen: Coarse) -> Best:
+    """Stages of about equal computing, cut where little is sent (:func:`dse.parallel.pipeline.baselines.even_plan`).
+
+    Returns:
+        Without a plan where that one has faults, as a stage without trained tensors.
+    """
+    best, problem = Best(), seen.pricing.problem
+    plan = even_plan(problem)
+    if faults(problem, plan):
+        return Best(evaluations=1)
     cuts, ranks = np.array([plan.cuts]), np.array([plan.device_cuts])
     best.take(cuts, ranks, seen.pricing.prices(cuts, ranks))
-    refined(seen, best)
     return best
 
 

@@ -13,7 +13,7 @@ from dse.parallel.pipeline.exact import Answer
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.methods import PipelineContext, PipelineMethod
 from hardware.documents import read_document
-from hardware.inputs import fail
+from hardware.inputs import InputError, fail
 from policies.parallel.extra import ask_for_extra as ask_for_extra
 
 if TYPE_CHECKING:
@@ -52,28 +52,32 @@ class OnlineInference:
     folder: Path | None = None
 
     def __call__(self, context: PipelineContext) -> Answer:
-        """The best of 50 plans, improved at the instructions around its cuts.
+        """The best of 50 plans and the plan of equal computing, improved at the instructions around their cuts.
 
         Raises:
             InputError: the extra ``learn`` is not installed, the folder holds no checkpoint, or the policy was trained
-                for other machines.
+                for other machines or to cut their devices in another way.
         """
         ask_for_extra(_COMMAND, "--method", "inference")
         from policies.learning.checkpoint import chosen_folder
-        from policies.parallel.pipeline.inference import refined
         from policies.parallel.pipeline.policy import PIPELINE_POLICY, Policy
 
         policy, problem = Policy(PIPELINE_POLICY.load(chosen_folder(self.folder or SHIPPED))), context.problem
         if policy.machine_of(problem) is None:
             known = "; ".join(map(str, policy.settings.machines))
             asked = f"{problem.devices} devices, {problem.stages} stages, {problem.microbatches} microbatches"
-            rule = f"was trained for other machines than {asked} on this network: {known}"
-            if self.folder is None:
-                raise fail(_COMMAND, "--method", "inference", f"the policy that comes along {rule}")
-            raise fail(_COMMAND, "--checkpoint", self.folder.name, rule)
-        seen, best = policy.plans(problem, context.device_cutting, context.seed)
-        refined(seen, best)
-        return answer_of(best, context)
+            raise self._refusal(f"was trained for other machines than {asked} on this network: {known}")
+        cutting = policy.settings.cutting
+        if context.device_cutting != cutting:
+            rule = f"was trained for --device-cuts {cutting}, but here it is {context.device_cutting}"
+            raise self._refusal(rule)
+        return answer_of(policy.answer(problem, context.device_cutting, context.seed), context)
+
+    def _refusal(self, rule: str) -> InputError:
+        """Of a question that the policy was not trained for."""
+        if self.folder is None:
+            return fail(_COMMAND, "--method", "inference", f"the policy that comes along {rule}")
+        return fail(_COMMAND, "--checkpoint", self.folder.name, rule)
 
 
 def answer_of(best: "Best", context: PipelineContext) -> Answer:

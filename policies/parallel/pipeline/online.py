@@ -40,6 +40,11 @@ class Best:
             self.plan, self.length_s = plan_of(cuts[place], device_cuts[place]), float(lengths[place])
         self.lengths_s.append(self.length_s)
 
+    def with_other(self, other: "Best") -> "Best":
+        """The shorter of both plans, this one of equal ones, with the evaluations of both."""
+        best = min(self, other, key=lambda each: each.length_s)
+        return Best(best.plan, best.length_s, self.evaluations + other.evaluations)
+
 
 def rewards(found: Floats, unit_s: float, reward: Reward) -> Floats:
     """1/√L (3.4) or 1/L (4.4); of plans that do not fit −1/√L. L in units of a batch with all devices busy.

@@ -10,7 +10,8 @@ import torch
 from dse.parallel.pipeline.problem import DeviceCutting, PipelineProblem
 from policies.learning.checkpoint import Checkpoint, CheckpointFormat, TensorType
 from policies.parallel.networks import PlaceNetwork, q_values
-from policies.parallel.pipeline.inference import FEATURES, LAYOUT, Coarse, InferenceEpisodes, coarse
+from policies.parallel.pipeline.contenders import even
+from policies.parallel.pipeline.inference import FEATURES, LAYOUT, Coarse, InferenceEpisodes, coarse, refined
 from policies.parallel.pipeline.machines import CONFIGS, Machine
 from policies.parallel.pipeline.online import MAX_STAGES, Best
 from policies.parallel.settings import Layout, QSettings
@@ -91,6 +92,15 @@ class Policy:
     def machine_of(self, problem: PipelineProblem) -> Machine | None:
         """That of the problem, if the policy was trained on it."""
         return next((each for each in self.settings.machines if each.runs(problem)), None)
+
+    def answer(self, problem: PipelineProblem, cutting: DeviceCutting, seed: int) -> Best:
+        """The better of the best of 50 plans of the policy and the plan of equal computing, each improved.
+
+        Both are improved, not only the shorter one, so that the answer is never longer than that of :func:`even`.
+        """
+        seen, best = self.plans(problem, cutting, seed)
+        refined(seen, best)
+        return best.with_other(even(seen))
 
     def plans(
         self,

@@ -37,8 +37,7 @@ def trained(context: PipelineContext, reward: Reward = "root", budget: Budget | 
     first = trained_as_published(context, reward, half)
     source = ProblemSource(coarse(context.problem, context.device_cutting), reward)
     _train(source, context, half)
-    best = min(first, source.best, key=lambda each: each.length_s)
-    both = Best(best.plan, best.length_s, first.evaluations + source.best.evaluations)
+    both = first.with_other(source.best)
     refined(source.seen, both)
     return both
 

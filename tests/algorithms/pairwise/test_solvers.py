@@ -297,7 +297,7 @@ def test_a_limit_of_the_branch_and_bound_leaves_a_bound():
     problem = PairwiseProblem.build(
         rng.integers(0, 1000, (40, 8)), [(u, v) for u, v in pairs], rng.integers(0, 1000, (100, 8, 8))
     )
-    solution = solve(problem, Limits(moves=100, branch_work=10_000, guesses=()))
+    solution = solve(problem, Limits(moves=100, branch_work=1_000, guesses=()))
     assert solution.status is Status.FEASIBLE
     assert 0 < solution.bound < solution.value == evaluate(problem, solution.choices).cost
 

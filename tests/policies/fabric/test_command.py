@@ -1,6 +1,7 @@
 """``dse fabric train`` and ``dse fabric evaluate`` from end to end, on very few graphs."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -8,7 +9,10 @@ pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
 from policies.fabric.data.rounds import round_of
+from policies.fabric.model.ensemble import EnsembleLearner
+from policies.fabric.student import StudentLearner, StudentSettings
 from policies.fabric.train import VALIDATION_EVERY
+from tests.policies.fabric.quick import QUICK_STACK
 
 SMALL = ("--epochs", 1, "--width", 4, "--layers", 1, "--members", 1)
 TRAIN = ("fabric", "train", "--placements", 2, "--workers", 0, *SMALL)
@@ -22,6 +26,16 @@ def test_half_of_the_graphs_and_of_those_held_out_are_placed_by_followers_of_a_m
     assert [round_of(graph, 0) for graph in range(4)] == [0, 0, 0, 0]
 
 
+@pytest.fixture
+def few_steps(monkeypatch):
+    """Perceptrons and students take few steps: what training does around them is the same."""
+    students = StudentSettings(steps=20)
+    monkeypatch.setattr("policies.fabric.train.EnsembleLearner", partial(EnsembleLearner, stack=QUICK_STACK))
+    monkeypatch.setattr("policies.fabric.train.StudentSettings", lambda: students)
+    monkeypatch.setattr("policies.fabric.data.rounds.StudentLearner", partial(StudentLearner, students))
+
+
+@pytest.mark.usefixtures("few_steps")
 def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
     out = tmp_path / "run"
     trained = dse(*TRAIN, "--graphs", 12, "--out", out, "--json", "--quiet")

@@ -38,6 +38,7 @@ from policies.fabric.student import StudentExamples, StudentLearner, StudentSett
 from policies.fabric.student_checkpoint import STUDENT, TrainedStudent, load_student, save_student
 from policies.fabric.study.labelled import Labelled
 from policies.learning.checkpoint import CARD_FILE, Checkpoint
+from tests.policies.fabric.quick import QUICK_STACK
 
 FABRIC = fabric("plasticine-8x16")
 QUICK = StudentSettings(members=2, width=4, second=2, steps=40)
@@ -62,7 +63,7 @@ def trained(samples):
 def checkpoint(samples, trained, tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoint")
     provenance = {"samples": provenance_of(FABRIC, operator_slots())}
-    ensemble = EnsembleLearner(TINY).fit(Labelled(samples, FABRIC, with_encodings=True).examples)
+    ensemble = EnsembleLearner(TINY, stack=QUICK_STACK).fit(Labelled(samples, FABRIC, with_encodings=True).examples)
     COST.save(folder, Checkpoint(TINY, ensemble.tensors(), provenance))
     save_student(folder, QUICK, trained, provenance)
     return folder
@@ -156,7 +157,7 @@ def test_settings_outside_their_range_are_refused(settings):
 
 @pytest.fixture
 def graph_file(tmp_path):
-    case = block_case(1, FABRIC, operator_slots())
+    case = block_case(2, FABRIC, operator_slots())
     (tmp_path / "graph.json").write_text(json.dumps(graph_document(case.expansion.graph)))
     return tmp_path / "graph.json", case
 

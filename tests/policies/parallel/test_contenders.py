@@ -1,10 +1,15 @@
 """Searches that learn nothing, against the exact search."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from dse.parallel.pipeline.methods import PipelineContext, exact
-from policies.parallel.pipeline.contenders import every_plan, random_plans
+from dse.parallel.pipeline.problem import PipelinePlan
+from policies.parallel.pipeline.contenders import annealed, even, even_as_it_is, every_plan, random_plans
 from policies.parallel.pipeline.inference import coarse
+from policies.parallel.pipeline.online import Best
 from tests.policies.parallel.cases import problem_of
 
 
@@ -26,3 +31,29 @@ def test_where_points_are_coarse_no_random_plan_is_better_than_every_plan():
 
 def test_too_many_plans_are_not_enumerated():
     assert every_plan(coarse(problem_of(40, 4, devices=16, stages=2), "near"), most=10) is None
+
+
+def test_annealing_begins_with_the_plan_that_it_is_given():
+    seen = coarse(problem_of(400, 5, devices=16, stages=2), "near")
+    start = even_as_it_is(seen)
+    best = annealed(seen, 1, 0, start)
+    assert best.length_s == even(seen).length_s
+    assert annealed(seen, 1, 0).length_s != best.length_s
+    assert start.evaluations == 1
+
+
+def test_the_other_of_two_plans_counts_where_it_is_shorter():
+    long, short = Best(PipelinePlan((3,), (1,)), 2.0, 5), Best(PipelinePlan((4,), (1,)), 1.0, 7)
+    for one, other in ((long, short), (short, long)):
+        both = one.with_other(other)
+        assert (both.plan, both.length_s, both.evaluations) == (short.plan, 1.0, 12)
+    assert long.with_other(Best(evaluations=1)).plan == long.plan
+
+
+def test_equal_computing_has_no_plan_where_a_stage_would_have_no_trained_tensor():
+    problem = problem_of(40, 4, devices=16, stages=2)
+    variables = np.zeros_like(problem.profile.variables)
+    variables[:2] = 1
+    lopsided = replace(problem, profile=replace(problem.profile, variables=variables))
+    assert even(coarse(problem, "near")).plan is not None
+    assert even(coarse(lopsided, "near")).plan is None

@@ -124,10 +124,10 @@ def test_operator_plans_split_as_much_as_the_exact_ones(step, state):
     assert outcome.conflicts < outcome.evaluations
 
 
-@pytest.mark.parametrize("step", [STEP, VGG])
-def test_data_plans_split_as_many_dimensions_of_inputs_as_can_be(step):
+@pytest.mark.parametrize(("step", "budget"), [(STEP, SHORT), (VGG, Budget())])
+def test_data_plans_split_as_many_dimensions_of_inputs_as_can_be(step, budget):
     of = dimensions_of(step, "inputs")
-    outcome = trained(of, "inputs", seed=1, budget=Budget())
+    outcome = trained(of, "inputs", seed=1, budget=budget)
     assert outcome.plans[0].dimensions == most_split(of)
     # Inputs alone are decided, and that of the batch is one of the best plans.
     assert {value for value, _ in of.places} == {each.value for each in step.graph.arguments if each.role == "input"}

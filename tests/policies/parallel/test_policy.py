@@ -4,14 +4,18 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from dse.parallel.pipeline.baselines import even_plan
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.methods import PipelineContext, exact
 from hardware.inputs import InputError
 from policies.learning.checkpoint import CARD_FILE, Checkpoint
-from policies.parallel.pipeline.methods import learned_methods
-from policies.parallel.pipeline.policy import PIPELINE_POLICY, PolicySettings
+from policies.parallel.pipeline.contenders import even
+from policies.parallel.pipeline.inference import refined
+from policies.parallel.pipeline.methods import SHIPPED, learned_methods
+from policies.parallel.pipeline.policy import PIPELINE_POLICY, Policy, PolicySettings
 from policies.parallel.pipeline.search import Budget, trained
 from policies.parallel.pipeline.task import PipelineTask
 from tests.policies.parallel.cases import problem_of
@@ -66,6 +70,30 @@ def test_a_policy_answers_for_the_machines_it_was_trained_on(folder):
     for changed in ({"stages": 4}, {"microbatches": 5}):
         with pytest.raises(InputError, match="was trained for other machines than 16 devices"):
             method(PipelineContext(replace(problem, **changed), "near"))
+
+
+@pytest.mark.parametrize("devices", [16, 24, 32])
+@pytest.mark.parametrize("points_seed", range(3))
+def test_inference_is_never_longer_than_the_plan_of_equal_computing(devices, points_seed):
+    problem = problem_of(300, points_seed, devices=devices, stages=devices // 8)
+    policy = Policy(PIPELINE_POLICY.load(SHIPPED))
+    answer = learned_methods()["inference"](PipelineContext(problem, "near"))
+    seen, alone = policy.plans(problem, "near", 0)
+    refined(seen, alone)
+    greedy = even(seen)
+    shortest = min(length(problem, each.plan).length_s for each in (alone, greedy))
+    assert answer.length_s == pytest.approx(shortest, rel=1e-12)
+    assert answer.nodes == alone.evaluations + greedy.evaluations
+
+
+def test_inference_answers_with_the_plan_of_the_policy_where_equal_computing_has_none(folder):
+    problem = problem_of(100, 2)
+    variables = np.zeros_like(problem.profile.variables)
+    variables[:20] = 1
+    lopsided = replace(problem, profile=replace(problem.profile, variables=variables))
+    assert faults(lopsided, even_plan(lopsided))
+    answer = learned_methods(folder)["inference"](PipelineContext(lopsided, "near"))
+    assert not faults(lopsided, answer.plan)
 
 
 def test_a_policy_of_other_features_or_machines_is_refused_in_one_line(folder, dse):

@@ -67,6 +67,15 @@ def test_another_topology_is_refused_in_one_line(dse, asked, rule):
     assert line == f"{start} {rule} on this network: {'; '.join(map(str, CONFIGS))}"
 
 
+@pytest.mark.parametrize(("more", "cutting"), [((), "free"), (("--device-cuts", "equal"), "equal")])
+def test_another_way_to_cut_devices_is_refused_in_one_line(dse, more, cutting):
+    refused = dse(*ASKED, "--method", "inference", "--mesh", "16", *more)
+    assert refused.code == 2
+    (line,) = refused.error_lines
+    rule = f"the policy that comes along was trained for --device-cuts near, but here it is {cutting}"
+    assert line == f"error: dse parallel: --method: inference: {rule}"
+
+
 def test_a_copy_of_other_features_is_refused_in_one_line(dse, tmp_path):
     folder = tmp_path / "policy"
     shutil.copytree(SHIPPED, folder)
