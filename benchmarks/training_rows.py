@@ -148,7 +148,7 @@ def _run(row: dict[str, str]) -> Run:
         given = replicas * int(row["micro_batch"])
     batch = int(row["global_batch"] or given)
     machine = system(chip)
-    own = stack(software).on_chip(machine.chip, model.key_width, sequence)
+    own = stack(software).on_chip(machine.chip, model.key_width, sequence, fixed["precision"])
     problem = PlanProblem(model, machine, devices, batch, sequence, own, tuple(sorted(fixed.items())))
     memory = re.match(r"[\d.]+", row["peak_memory_gib"])
     kind = next((kind for start, kind in MEMORY_KINDS.items() if name.startswith(start)), "unstated")

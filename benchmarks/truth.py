@@ -56,6 +56,15 @@ class Row:
         assert self.run.step_s is not None
         return self.plain_s / self.run.step_s - 1
 
+    @property
+    def marks(self) -> str:
+        """Whether it was fitted to, which shares are of kernels that were timed, and whether it does not fit."""
+        words = ["fitted"] if self.fitted else []
+        words += [
+            f"{key} timed on {rate.timed_on}" for key, rate in self.run.problem.stack.rates.items() if rate.timed_on
+        ]
+        return ", ".join(words if self.fits else [*words, f"does not fit: {self.best.memory_bytes / GIB:.1f} GiB"])
+
     @cached_property
     def memory_gib(self) -> float:
         """Of the fullest rank, but for buffers of collectives, which neither PyTorch nor the authors count."""
@@ -166,10 +175,9 @@ def show(rows: Sequence[Row]) -> None:
     for row in rows:
         if row.run.step_s is None:
             continue
-        mark = "fitted" if row.fitted else "" if row.fits else f"does not fit: {row.best.memory_bytes / GIB:.1f} GiB"
         print(
             f"{row.run.name[:57]:<58} {row.run.quality:<2}{row.run.software:<17}{row.run.step_s:>11.4g} "
-            f"{row.best.step_s:>11.4g} {100 * row.error:>+8.1f} {100 * row.plain_error:>+11.1f}  {mark}"
+            f"{row.best.step_s:>11.4g} {100 * row.error:>+8.1f} {100 * row.plain_error:>+11.1f}  {row.marks}"
         )
     timed = [row for row in rows if row.run.step_s is not None]
     free = [row for row in timed if not row.fitted]

@@ -8,32 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal, get_args
+from typing import Annotated
 
 from pydantic import Field
 
 from hardware.cost_model import NamedChoice
 from hardware.input_files import read_once
-from hardware.inputs import choose
+from hardware.inputs import choose, fail
 from hardware.network import Network
 from hardware.network_specs import network
+from hardware.precisions import Precision
 from hardware.spec_fields import Quantity, StrictModel, beside, is_path, read_spec, spec_names
 from hardware.sustained import SustainedShares
 from hardware.units import bytes_from_gib
 
-Precision = Literal["fp16", "bf16", "fp8", "mxfp8", "int8", "fp4"]
-"""Of the operands of matrix products."""
-
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-
-ELEMENT_BYTES: Mapping[str, float] = MappingProxyType(
-    {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "mxfp8": 1.0, "int8": 1.0, "fp4": 0.5}
-)
-"""Bytes of an operand's element."""
-
 
 class ChipSpec(StrictModel):
-    """A chip's file; every constant has its source."""
+    """A chip's file; every constant has its source. ``sustained_as``: a chip whose timed kernels stand for its own."""
 
     name: Annotated[str, Field(min_length=1)]
     title: str
@@ -41,7 +32,8 @@ class ChipSpec(StrictModel):
     hbm_gib: Quantity
     hbm_bytes_per_s: Quantity
     network: NamedChoice
-    sustained: SustainedShares = SustainedShares()
+    sustained: SustainedShares | None = None
+    sustained_as: NamedChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +47,8 @@ class Chip:
         hbm_bytes: memory.
         hbm_bytes_per_s: its rate, reads and writes together.
         network: the name of the system that it comes in.
-        sustained: of kernels that were measured on it, shares of peak rates.
+        sustained: shares of peak rates, of kernels that were timed one by one.
+        timed_on: the chip that they were timed on, by the name of its spec.
     """
 
     name: str
@@ -65,6 +58,7 @@ class Chip:
     hbm_bytes_per_s: float
     network: str
     sustained: SustainedShares = field(default_factory=SustainedShares)
+    timed_on: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +82,7 @@ def chip(name_or_path: str | Path) -> Chip:
         InputError: no chip of this name (the nearest one is offered), or any fault in the file, one line each.
     """
     spec = read_spec("chips", name_or_path, ChipSpec, "accelerator")
+    timed = _timed(spec, name_or_path)
     return Chip(
         name=spec.name,
         title=spec.title,
@@ -95,8 +90,22 @@ def chip(name_or_path: str | Path) -> Chip:
         hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
         hbm_bytes_per_s=spec.hbm_bytes_per_s.value,
         network=beside(name_or_path, spec.network.name),
-        sustained=spec.sustained,
+        sustained=timed.sustained or SustainedShares(),
+        timed_on=timed.name,
     )
+
+
+def _timed(spec: ChipSpec, name_or_path: str | Path) -> ChipSpec:
+    """The spec of the chip whose timed kernels stand for those of ``spec``: its own, or the one that it names."""
+    if spec.sustained_as is None:
+        return spec
+    name = spec.sustained_as.name
+    if spec.sustained is not None:
+        raise fail(str(name_or_path), "sustained_as.name", name, "must not stand beside sustained")
+    other = read_spec("chips", beside(name_or_path, name), ChipSpec, "accelerator")
+    if other.sustained is None:
+        raise fail(str(name_or_path), "sustained_as.name", name, "must be an accelerator whose spec has sustained")
+    return other
 
 
 def system(name_or_path: str, network_name: str | None = None) -> System:

@@ -17,7 +17,7 @@ _LARGEST_COUNT = 2**40
 Positive = Annotated[float, Field(ge=SMALLEST, le=_LARGEST, allow_inf_nan=False)]
 """Within limits that no constant of a machine comes near, so that quotients and products stay finite."""
 
-Share = Annotated[float, Field(ge=SMALLEST, le=1)]
+Share = Annotated[float, Field(ge=SMALLEST, le=1, allow_inf_nan=False)]
 """A part of a whole, and not nothing."""
 
 PositiveInteger = Annotated[int, Field(gt=0, le=_LARGEST_COUNT)]

@@ -10,7 +10,8 @@ from typing import Annotated, Literal, NamedTuple, Self, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
-from hardware.spec_fields import PositiveInteger, Share, Source, StrictModel
+from hardware.precisions import Precision, halved
+from hardware.spec_fields import PositiveInteger, Source, StrictModel
 
 SustainedRate = Literal["matrix", "attention_rate", "memory", "link"]
 """Peak rates of which kernels sustain a share: matrix products, these in fused attention, memory, the network."""
@@ -18,11 +19,21 @@ SustainedRate = Literal["matrix", "attention_rate", "memory", "link"]
 SUSTAINED_RATES: tuple[SustainedRate, ...] = get_args(SustainedRate)
 
 
+SustainedShare = Annotated[float, Field(ge=1e-3, le=1, allow_inf_nan=False)]
+"""No kernel worth timing is slower; a smaller share is a rate in another unit."""
+
+
 class MeasuredShare(StrictModel):
     """A share and where it comes from."""
 
-    value: Share
+    value: SustainedShare
     source: Source
+
+
+class ProductShare(MeasuredShare):
+    """That of matrix products whose operands have this precision."""
+
+    precision: Precision
 
 
 class AttentionShape(StrictModel):
@@ -33,12 +44,13 @@ class AttentionShape(StrictModel):
 
     width: PositiveInteger
     tokens: PositiveInteger
-    value: Share
+    value: SustainedShare
 
 
 class AttentionShares(StrictModel):
-    """Shares by shape, each once, and where they come from."""
+    """Shares by shape, each once, of attention in this precision, and where they come from."""
 
+    precision: Precision
     shapes: Annotated[tuple[AttentionShape, ...], Field(min_length=1)]
     source: Source
 
@@ -67,16 +79,23 @@ class Sustained(NamedTuple):
 class SustainedShares(StrictModel):
     """Of one accelerator; what was not measured is left out."""
 
-    matrix: MeasuredShare | None = None
+    matrix: ProductShare | None = None
     attention_rate: AttentionShares | None = None
     memory: MeasuredShare | None = None
     link: MeasuredShare | None = None
 
-    def on(self, width: int, tokens: int) -> Iterator[Sustained]:
-        """What is known for a model whose heads are so wide, on samples of so many tokens."""
-        for rate in SUSTAINED_RATES:
-            share = getattr(self, rate)
-            if isinstance(share, AttentionShares):
-                yield Sustained(rate, share.value(width, tokens), share.source)
-            elif share is not None:
-                yield Sustained(rate, share.value, share.source)
+    def on(self, width: int, tokens: int, precision: str) -> Iterator[Sustained]:
+        """What is known for a model whose heads are so wide, on samples of so many tokens.
+
+        ``precision``: of the operands of linear layers; attention has 16 bits beside those of 8 and 4. Shares that were
+        timed in another precision are not known.
+        """
+        if self.matrix is not None and self.matrix.precision == precision:
+            yield Sustained("matrix", self.matrix.value, self.matrix.source)
+        attention = self.attention_rate
+        if attention is not None and attention.precision == halved(precision):
+            yield Sustained("attention_rate", attention.value(width, tokens), attention.source)
+        if self.memory is not None:
+            yield Sustained("memory", self.memory.value, self.memory.source)
+        if self.link is not None:
+            yield Sustained("link", self.link.value, self.link.source)

@@ -15,12 +15,16 @@ from dse.calibration.calibration import Calibration, Row, kind_errors, require_e
 from dse.calibration.fit import fitting_rows
 from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel
 from dse.plan.stack import stack
-from hardware.chips import ELEMENT_BYTES, System, system
+from hardware.chips import System, system
 from hardware.inputs import fail
 from hardware.operations import Gemm, Vector
+from hardware.precisions import ELEMENT_BYTES
 
 _BISECTIONS = 60
 """Halvings of the share of the links: more than a double resolves."""
+
+_ANY_WIDTH, _ANY_TOKENS = 128, 4096
+"""Of heads and samples, which no share that is fitted here depends on."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ def calibrate_stack(
             that are faster than the peak rate.
     """
     before, machine = stack(named), system(chip, None)
+    # What ``dse plan`` has for a plan in this precision; only shares of attention depend on a model.
+    there = before.on_chip(machine.chip, _ANY_WIDTH, _ANY_TOKENS, precision)
     document = before.model_dump(mode="json", exclude_unset=True)
     name = Path(measurements).name
     errors, fitted = [], set()
@@ -64,7 +70,7 @@ def calibrate_stack(
         value = _fitted(share, measurements, machine.chip.name)
         require_variety(share.rows, share.kind, measurements)
         source = f"calibrated: on half of the {len(share.rows)} rows of {share.kind} in {name}"
-        old = before.rates[share.key].value
+        old = there.rates[share.key].value
         fitted.add(share.key)
         document[share.key] = {
             "value": float(f"{value:.4g}"), "source": source, "fitted": [name], "fitted_on": [machine.chip.name]

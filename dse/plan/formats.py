@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from dse.plan.training_plan import ORDERS, RECOMPUTE_WORDS, CrossEntropy, Overlap, Schedule, StoredPrecision
-from hardware.chips import Precision
+from hardware.precisions import Precision
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1)]

@@ -9,8 +9,8 @@ import numpy as np
 
 from dse.plan.plan_arrays import Floats
 from dse.plan.problem import PlanProblem
-from hardware.chips import ELEMENT_BYTES
 from hardware.operations import VectorKind
+from hardware.precisions import ELEMENT_BYTES, halved
 
 HALF_BYTES = 2.0
 """Of an element of activations and of weights in compute."""
@@ -61,11 +61,6 @@ class Kernels(Protocol):
     def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
         """A pass over so many bytes of memory."""
         ...
-
-
-def halved(precision: str) -> str:
-    """The 16-bit precision of what is not a linear layer."""
-    return "fp16" if precision == "fp16" else "bf16"
 
 
 class ChipKernels:

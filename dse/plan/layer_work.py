@@ -15,8 +15,8 @@ from dse.plan.layer_sums import LayerWork, WorkSum, total_of
 from dse.plan.plan_arrays import ALTERNATE, SELECTIVE, Floats, PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.rank_links import RankLinks
-from hardware.chips import ELEMENT_BYTES
 from hardware.operations import CollectiveKind, VectorKind
+from hardware.precisions import ELEMENT_BYTES
 
 _DROPOUT_BYTES = 1.0
 _CROSS_ENTROPY_BYTES = {True: (10.0, 6.0), False: (14.0, 22.0)}

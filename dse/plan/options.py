@@ -11,8 +11,9 @@ from dse.plan.training_plan import read_plan
 from dse.problem import Posed
 from dse.results.result import Objective
 from dse.run.options import Option, Options
-from hardware.chips import PRECISIONS, system
+from hardware.chips import system
 from hardware.inputs import InputError, choose, fail
+from hardware.precisions import PRECISIONS
 
 _PRECISION = "bf16"
 
@@ -90,7 +91,7 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         devices=options.accelerators,
         global_batch=options.global_batch,
         sequence=sequence,
-        stack=stack(options.stack).on_chip(machine.chip, model.key_width, sequence),
+        stack=stack(options.stack).on_chip(machine.chip, model.key_width, sequence, fixed["precision"]),
         fixed=tuple(sorted(fixed.items())),
     )
     if "recompute" not in fixed and not recomputations(problem):

@@ -64,7 +64,7 @@ class PlanProblem:
         from dse.results.result import document_of
 
         chip = {field.name: getattr(self.system.chip, field.name) for field in fields(self.system.chip)}
-        del chip["sustained"]  # which are in the stack, where they stand for what it assumes
+        del chip["sustained"], chip["timed_on"]  # which are in the stack, where they stand for what it assumes
         document = {
             "model": self.model.model_dump(mode="json"),
             "chip": document_of(chip),

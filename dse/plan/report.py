@@ -62,6 +62,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             *_later_tokens_note(problem),
             *_launch_notes(problem, result),
             *_notes(problem),
+            *_exchange_buffers(problem, result),
             *_idle_settings(problem, result),
         ],
         tables=tables,
@@ -132,14 +133,20 @@ def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
 
 def _notes(problem: PlanProblem) -> list[str]:
     stack, chip = problem.stack, problem.system.chip
-    timed = sorted(key for key, rate in stack.rates.items() if rate.kernels_of)
-    notes = [f"sustained shares of timed kernels, from the spec of {chip.name}: {', '.join(timed)}"] if timed else []
-    if not stack.is_fitted:
-        others = "other sustained rates" if timed else "sustained rates"
-        return [f"stack {stack.name}: {others} are assumed, not fitted to any run", *notes]
     runs = sorted({run for rate in stack.rates.values() for run in rate.fitted})
-    notes = [f"stack {stack.name}: rates fitted to {', '.join(runs)}", *notes]
-    elsewhere = stack.fitted_elsewhere(chip.name)
+    notes = [f"stack {stack.name}: rates fitted to {', '.join(runs) or 'no run'}"]
+    timed = sorted(f"{key} on {rate.timed_on}" for key, rate in stack.rates.items() if rate.timed_on)
+    assumed = sorted(key for key, rate in stack.rates.items() if rate.assumed)
+    if timed:
+        notes.append(f"sustained shares of kernels that were timed one by one: {', '.join(timed)}")
+    if assumed:
+        notes.append(f"sustained shares that are assumed: {', '.join(assumed)}")
+    stated = sorted(key for key, rate in stack.rates.items() if not (rate.fitted or rate.timed_on or rate.assumed))
+    if stated:
+        notes.append(f"sustained shares as the stack states them, with no measurement: {', '.join(stated)}")
+    if timed or assumed:
+        notes.append("times with shares of timed kernels and with assumed ones are not comparable between accelerators")
+    elsewhere = stack.measured_elsewhere(chip.name)
     if elsewhere:
         shares = ", ".join(f"{key} on {' and '.join(chips)}" for key, chips in elsewhere.items())
         notes.append(
@@ -147,6 +154,17 @@ def _notes(problem: PlanProblem) -> list[str]:
             f"shares these were measured elsewhere: {shares}"
         )
     return notes
+
+
+def _exchange_buffers(problem: PlanProblem, result: Result) -> list[str]:
+    """What memory lacks of a plan that sends tokens to experts, where buffers of collectives are counted."""
+    counted = problem.stack.communicator_bytes.value
+    if result.solution["plan"]["expert"] == 1 or not counted:
+        return []
+    return [
+        f"memory has {memory_text(counted)} for exchanges with experts, as for a ring; an all-to-all of NCCL connects "
+        "every pair of ranks and takes more (3.3 GB on eight H100), which is not counted"
+    ]
 
 
 def _idle_settings(problem: PlanProblem, result: Result) -> list[str]:

@@ -25,7 +25,7 @@ class SharedRate(StrictModel):
 
     ``fitted`` names the runs that it was fitted to, ``fitted_on`` their accelerators where they are not the stack's.
     ``assumed``: nothing was measured; where an accelerator's spec has the share of timed kernels, that stands instead.
-    ``kernels_of`` is that accelerator.
+    ``timed_on``: the accelerator on which kernels were timed that sustain this share.
     """
 
     value: Share
@@ -33,7 +33,15 @@ class SharedRate(StrictModel):
     fitted: tuple[str, ...] = ()
     fitted_on: tuple[str, ...] = ()
     assumed: bool = False
-    kernels_of: str = ""
+    timed_on: str = ""
+
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> Self:
+        if sum(map(bool, (self.fitted, self.assumed, self.timed_on))) > 1:
+            raise ValueError("must have at most one of fitted, assumed and timed_on")
+        if self.fitted_on and not self.fitted:
+            raise ValueError("fitted_on needs fitted, the runs that it was fitted to")
+        return self
 
 
 class Bytes(StrictModel):
@@ -166,10 +174,6 @@ class Stack(StrictModel):
     def _says_what_it_was_fitted_on(self) -> Self:
         if bool(self.fitted_on) != self.is_fitted:
             raise ValueError("fitted_on must name accelerators where a rate was fitted, and none elsewhere")
-        if any(rate.fitted_on and not rate.fitted for rate in self.rates.values()):
-            raise ValueError("fitted_on of a rate needs fitted, the runs that it was fitted to")
-        if any(rate.fitted and rate.assumed for rate in self.rates.values()):
-            raise ValueError("assumed must be false of a rate that was fitted")
         if self.moment_bytes.value > self.optimizer_bytes.value:
             raise ValueError(f"moment_bytes must be at most optimizer_bytes, {self.optimizer_bytes.value:g}")
         return self
@@ -184,22 +188,24 @@ class Stack(StrictModel):
         """The sustained shares by their keys."""
         return {key: getattr(self, key) for key in SUSTAINED_RATES}
 
-    def on_chip(self, chip: Chip, width: int, tokens: int) -> "Stack":
+    def on_chip(self, chip: Chip, width: int, tokens: int, precision: str) -> "Stack":
         """The stack on an accelerator: shares of kernels that were timed there stand for those that are assumed.
 
-        ``width`` is that of a head's queries and keys, ``tokens`` those of a sample.
+        ``width`` is that of a head's queries and keys, ``tokens`` those of a sample, ``precision`` that of the operands
+        of linear layers.
         """
-        known = chip.sustained.on(width, tokens)
+        known = chip.sustained.on(width, tokens, precision)
         timed: dict[str, SharedRate] = {
-            rate: SharedRate(value=value, source=source, kernels_of=chip.name)
+            rate: SharedRate(value=value, source=source, timed_on=chip.timed_on)
             for rate, value, source in known
             if self.rates[rate].assumed
         }
         return self.model_copy(update=timed)
 
-    def fitted_elsewhere(self, chip: str) -> dict[str, tuple[str, ...]]:
-        """The fitted rates none of whose runs was on ``chip``, with the accelerators of those runs."""
+    def measured_elsewhere(self, chip: str) -> dict[str, tuple[str, ...]]:
+        """The rates that were fitted or timed on other accelerators than ``chip`` alone, with these accelerators."""
         chips = {key: rate.fitted_on or self.fitted_on for key, rate in self.rates.items() if rate.fitted}
+        chips |= {key: (rate.timed_on,) for key, rate in self.rates.items() if rate.timed_on}
         return {key: names for key, names in chips.items() if chip not in names}
 
 

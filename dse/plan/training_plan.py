@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
 
-from hardware.chips import Precision
 from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, fail, nearest, shown
+from hardware.precisions import Precision
 
 Schedule = Literal["1f1b", "gpipe"]
 RECOMPUTE_WORDS = re.compile(r"none|selective|op|full|full/([2-9]|[1-9][0-9]{1,2})")

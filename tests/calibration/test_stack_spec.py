@@ -13,9 +13,9 @@ HEADER = "op,m,n,k,measured_s\n"
 SIZES = [2**power for power in range(9, 14)]
 
 
-def rows_at(matrix, memory, link):
-    """A table of an H100 that sustains these shares of its peaks, with no other times."""
-    machine = system("h100-sxm")
+def rows_at(matrix, memory, link, name="h100-sxm"):
+    """A table of a machine that sustains these shares of its peaks, with no other times."""
+    machine = system(name)
     chip = machine.chip
     lines = [f"gemm,{n},{n},{n},{2 * n**3 / (matrix * chip.peak_flops['bf16'])}\n" for n in SIZES]
     lines += [f"gelu,{n},{n},,{4 * n * n / (memory * chip.hbm_bytes_per_s)}\n" for n in SIZES]
@@ -54,6 +54,15 @@ def test_the_written_stack_is_one_that_plans_take(measured, tmp_path, dse):
     assert dse("predict", "llama3-8b", *asked, "--stack", out).code == 0
 
 
+@pytest.mark.parametrize(("precision", "before"), [("bf16", 0.488), ("fp16", 0.75)])
+def test_the_error_before_is_that_of_the_shares_that_plans_have(tmp_path, precision, before):
+    """Of a B200, that of its timed kernels in the precision that they were timed in."""
+    path = tmp_path / "measured.csv"
+    path.write_text(rows_at(0.6, 0.6, 0.5, "b200"))
+    products = calibrate("b200", path, "generic", precision).errors[0]
+    assert products.held_out_before == pytest.approx(abs(0.6 / before - 1), rel=1e-9)
+
+
 def test_kinds_without_rows_keep_their_shares(tmp_path):
     path = tmp_path / "gemms.csv"
     kept = [line for line in rows_at(0.7, 0.6, 0.5).splitlines(keepends=True) if line.startswith(("op", "gemm"))]
@@ -61,8 +70,8 @@ def test_kinds_without_rows_keep_their_shares(tmp_path):
     document = calibrate("h100-sxm", path, "megatron-2022").document
     assert document["memory"] == stack("megatron-2022").model_dump(mode="json", exclude_unset=True)["memory"]
     written = Stack.model_validate(document)
-    assert written.fitted_elsewhere("h100-sxm") == {"memory": ("a100-sxm",)}
-    assert written.fitted_elsewhere("a100-sxm") == {"matrix": ("h100-sxm",)}
+    assert written.measured_elsewhere("h100-sxm") == {"memory": ("a100-sxm",)}
+    assert written.measured_elsewhere("a100-sxm") == {"matrix": ("h100-sxm",)}
 
 
 def test_an_answer_names_the_rates_that_were_measured_on_another_chip(tmp_path, dse):

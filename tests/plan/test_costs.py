@@ -606,6 +606,16 @@ def test_no_way_of_sharing_out_has_fewer_groups_than_the_bound(model):
     assert any(len(set(each)) > 1 for each in counts.values())
 
 
+@pytest.mark.parametrize(("zero", "copies"), [(1, 4), (2, 4), (3, 4), (0, 1)])
+def test_memory_is_bounded_for_plans_that_share_out_less_and_have_fewer_groups(zero, copies):
+    """Two copies of two replicas are in two groups; four copies of one, and replicas that share nothing, in one."""
+    posed = problem("llama3-8b", devices=4, batch=4, software=with_facts(communicator_bytes=1e12))
+    bound = least_costs(posed, PlanArrays.of([plan(data=4, zero=3, zero_copies=2)]))[1][0]
+    other = evaluate(posed, PlanArrays.of([plan(data=4, zero=zero, zero_copies=copies)]))
+    assert other.memory["communication"][0] == 1e12
+    assert bound <= other.memory_bytes[0]
+
+
 @pytest.mark.parametrize(("expert", "copies"), [(1, 2), (4, 2), (8, 1)])
 def test_tokens_are_sorted_where_a_rank_has_several_experts(expert, copies):
     """Megatron Core's alltoall dispatcher: 4 bytes to read and write each element, twice as often on the way back."""

@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import yaml
 
 from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate
@@ -19,16 +20,16 @@ B200 = chip("b200")
 )
 def test_only_assumed_shares_are_replaced(name, replaced):
     own = stack(name)
-    there = own.on_chip(B200, 128, 4096)
-    assert {key for key, rate in there.rates.items() if rate.kernels_of == "b200"} == replaced
+    there = own.on_chip(B200, 128, 4096, "bf16")
+    assert {key for key, rate in there.rates.items() if rate.timed_on == "b200"} == replaced
     assert all(there.rates[key] == rate for key, rate in own.rates.items() if key not in replaced)
     assert there.attention_rate.value == pytest.approx(0.376)
-    assert own.on_chip(chip("h100-sxm"), 128, 4096) == own
+    assert own.on_chip(chip("h100-sxm"), 128, 4096, "bf16") == own
 
 
 def test_attention_takes_as_long_as_the_timed_share_says_and_the_checker_agrees():
     posed = problem("llama3-8b", "b200", 1, 1, 4096, software=stack("megatron-2025"))
-    timed = dataclasses.replace(posed, stack=posed.stack.on_chip(B200, 128, 4096))
+    timed = dataclasses.replace(posed, stack=posed.stack.on_chip(B200, 128, 4096, "bf16"))
     one = plan()
     before, after = (evaluate(each, PlanArrays.of([one])) for each in (posed, timed))
     ratio = after.time_s["attention"][0] / before.time_s["attention"][0]
@@ -37,9 +38,97 @@ def test_attention_takes_as_long_as_the_timed_share_says_and_the_checker_agrees(
     assert plan_costs(timed, one).step_s == pytest.approx(after.step_s[0], rel=1e-9)
 
 
-def test_an_answer_says_which_shares_were_timed(dse):
-    asked = ("llama3-8b", "--on", "mi355x", "--global-batch", 8, "--plan", "recompute=none,microbatch=1")
-    answered = dse("predict", *asked)
+ASKED = ("llama3-8b", "--global-batch", 8, "--plan", "recompute=none,microbatch=1", "--on")
+INCOMPARABLE = "times with shares of timed kernels and with assumed ones are not comparable"
+
+
+def told(dse, *asked):
+    """The answer in one line."""
+    answered = dse("predict", *ASKED, *asked)
     assert answered.code == 0, answered.err
-    assert "timed kernels, from the spec of mi355x: attention_rate, matrix" in answered.out
-    assert "other sustained rates are assumed" in answered.out
+    return " ".join(answered.out.split())
+
+
+@pytest.mark.parametrize(
+    ("asked", "timed", "assumed"),
+    [
+        (["b200"], "attention_rate on b200, matrix on b200", "link, memory"),
+        (["b200", "--precision", "fp8"], "attention_rate on b200", "link, matrix, memory"),
+        (["b200", "--precision", "fp16"], "", "attention_rate, link, matrix, memory"),
+        (["b200", "--stack", "megatron-2025"], "attention_rate on b200", "link"),
+        (["a100-sxm", "--stack", "torchtitan-2024"], "attention_rate on h100-sxm", "link"),
+        (["h100-sxm"], "", "attention_rate, link, matrix, memory"),
+        (["mi355x"], "", "attention_rate, link, matrix, memory"),
+    ],
+)
+def test_an_answer_says_which_shares_were_timed_and_which_are_assumed(dse, asked, timed, assumed):
+    answer = told(dse, *asked)
+    assert ("that were timed one by one" in answer) is bool(timed)
+    assert timed in answer
+    assert f"that are assumed: {assumed} {INCOMPARABLE}" in answer
+
+
+def test_shares_that_were_timed_on_another_accelerator_are_named(dse):
+    assert "not calibrated for gb300" in told(dse, "gb300")
+    assert "not calibrated" not in told(dse, "b200")
+    assert (
+        "attention_rate on h100-sxm" in told(dse, "a100-sxm", "--stack", "torchtitan-2024").partition("elsewhere: ")[2]
+    )
+
+
+def written(tmp_path, change):
+    """A copy of the stack ``generic`` as a user has it."""
+    document = stack("generic").model_dump(mode="json", exclude_unset=True)
+    change(document)
+    file = tmp_path / "ours.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def test_a_share_that_a_stack_states_itself_is_no_assumption(tmp_path, dse):
+    answer = told(dse, "b200", "--stack", written(tmp_path, lambda stated: stated["matrix"].pop("assumed")))
+    assert "as the stack states them, with no measurement: matrix" in answer
+    assert "timed one by one: attention_rate on b200 sustained" in answer
+
+
+@pytest.mark.parametrize(
+    ("more", "rule"),
+    [
+        ({"timed_on": "b200"}, "must have at most one of fitted, assumed and timed_on"),
+        ({"fitted": ["a run"]}, "must have at most one of fitted, assumed and timed_on"),
+        ({"fitted_on": ["b200"]}, "fitted_on needs fitted, the runs"),
+        ({"kernels_of": "b200"}, "kernels_of"),
+        ({"value": float("nan")}, "matrix.value: nan: numbers must be finite"),
+    ],
+)
+def test_a_fault_in_a_rate_names_the_rate(tmp_path, dse, more, rule):
+    answered = dse(
+        "predict", *ASKED, "b200", "--stack", written(tmp_path, lambda stated: stated["matrix"].update(more))
+    )
+    assert answered.code == 2
+    assert "ours.yaml: matrix" in answered.err
+    assert rule in answered.err
+    assert len(answered.err.splitlines()) == 1
+
+
+def test_an_answer_says_that_buffers_of_an_exchange_are_not_counted(dse):
+    lacking = (
+        "an all-to-all of NCCL connects every pair of ranks and takes more (3.3 GB on eight H100), which is not counted"
+    )
+    asked = ("mixtral-8x7b", "--on", "b200", "--accelerators", 8, "--global-batch", 8, "--stack")
+    for stack_name, expert, said in (("megatron-2025", 8, True), ("megatron-2025", 1, False), ("generic", 8, False)):
+        fixed = f"tensor=1,data=8,pipeline=1,expert={expert},recompute=full,microbatch=1,zero=3"
+        answered = dse("predict", *asked, stack_name, "--plan", fixed)
+        assert answered.code == 0, answered.err
+        assert (lacking in " ".join(answered.out.split())) is said
+
+
+def test_accelerators_of_one_generation_are_as_fast_as_their_peaks_say():
+    steps = []
+    for name in ("b200", "gb200", "gb300"):
+        posed = problem("llama3-8b", name, 1, 1, 4096)
+        own = posed.stack.on_chip(posed.system.chip, 128, 4096, "bf16")
+        timed = dataclasses.replace(posed, stack=own)
+        linear = evaluate(timed, PlanArrays.of([plan()])).time_s["linear"][0]
+        steps.append(linear * posed.system.chip.peak_flops["bf16"])
+    assert steps == pytest.approx([steps[0]] * 3, rel=0.01)
