@@ -177,11 +177,12 @@ def result_of(
 ) -> Result:
     """The result of a posed problem; status and gap follow from value, bound and infeasibility unless stated.
 
-    The bound of an answer that is proven optimal is its value: a last digit between them is rounding.
+    The bound of an answer that is proven optimal is its value: a last digit between them is rounding. Where
+    ``optimal`` is stated with an open gap, the bound stays, for the check to refuse.
     """
     own: Status = "infeasible" if infeasibility is not None else proven_status(value, bound)
     settled = status or own
-    if settled == "optimal":
+    if settled == own == "optimal":
         bound = value
     return Result(
         command=command,

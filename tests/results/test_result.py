@@ -80,6 +80,8 @@ def test_a_proven_value_is_its_bound_to_the_last_digit(value, sense):
     # What is not stated to be proven keeps its own bound.
     assert given(value * 0.9).bound == value * 0.9
     assert given(math.nextafter(value, 0), status="interrupted").bound == math.nextafter(value, 0)
+    # A false proof is not hidden.
+    assert given(value * 0.9, status="optimal").bound == value * 0.9
 
 
 def test_digest_ignores_the_order_of_keys():
