@@ -31,21 +31,46 @@ def pytest_xdist_auto_num_workers(config):
     return (os.cpu_count() or 1) + 2
 
 
-RAY_FILES = pytest.StashKey[set[Path]]()
+ON_RAY = "ray"
+"""The group of tests that share one Ray instance, in one process: any instance takes a share of a core all the time."""
+
+RAY_FOLDER = Path(__file__).parent / "actors"
+"""Whose files use Ray as a whole; elsewhere only those of a file's tests do that ask for :func:`ray_executor`."""
+
 RUNNING_RAY = pytest.StashKey[list]()
 
 
-def pytest_collection_modifyitems(config, items):
-    """Files that wait for other processes come first, those that share Ray in a row: it takes a share of a core also
-    while nobody uses it, and ends with the last of them. All that come later compute, and leave no core idle.
+def pytest_xdist_make_scheduler(config, log):
+    """Processes take whole files; of the tests on Ray, which are taken out of theirs, one takes all (pytest-xdist)."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class FilesAndGroups(LoadGroupScheduling):
+        def _split_scope(self, nodeid):
+            group = super()._split_scope(nodeid)
+            return group if group != nodeid else nodeid.partition("::")[0]
+
+    return FilesAndGroups(config, log)
+
+
+def uses_ray(item):
+    """Whether a test belongs to those that share Ray."""
+    return item.get_closest_marker("xdist_group") is not None
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items):
+    """Tests that wait for other processes come first: those that share Ray in a row, then other slow files. All that
+    come later compute, and leave no core idle.
     """
-    with_ray = config.stash[RAY_FILES] = {item.path for item in items if "ray_executor" in item.fixturenames}
-    slow = {item.path for item in items if item.get_closest_marker("slow")} - with_ray
+    asking = {item for item in items if "ray_executor" in item.fixturenames}
+    whole = {item.path for item in asking if item.path.parent == RAY_FOLDER}
+    for item in items:
+        if item in asking or item.path in whole:
+            item.add_marker(pytest.mark.xdist_group(ON_RAY))
+    slow = {item.path for item in items if item.get_closest_marker("slow") and not uses_ray(item)}
     # Backwards: the wafers and the conformance of all problems, which come last by name, compute longest.
-    backwards = list(dict.fromkeys(item.path for item in reversed(items)))
-    others = set(backwards) - slow - with_ray
-    ordered = [path for group in (slow, with_ray, others) for path in backwards if path in group]
-    items.sort(key=lambda item: ordered.index(item.path))
+    backwards = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in reversed(items)))}
+    items.sort(key=lambda item: (not uses_ray(item), item.path not in slow, backwards[item.path]))
 
 
 def pytest_collection_finish():
@@ -74,9 +99,9 @@ def ray_executor(pytestconfig):
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item, nextitem):
-    """The Ray instance goes on from file to file, and ends where the next one does not need it."""
+    """The Ray instance goes on from test to test, and ends behind the last one that shares it."""
     running = item.config.stash.get(RUNNING_RAY, [])
-    if running and (nextitem is None or nextitem.path not in item.config.stash[RAY_FILES]):
+    if running and (nextitem is None or not uses_ray(nextitem)):
         running.pop().__exit__(None, None, None)
 
 
