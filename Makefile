@@ -10,7 +10,7 @@ run: $(VENV)/base
 	$(BIN)/dse codesign bert-large --out runs/bert-large
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder --durations 15
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

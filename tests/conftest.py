@@ -1,7 +1,7 @@
 import gc
 import os
+import re
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,46 +31,38 @@ def pytest_xdist_auto_num_workers(config):
     return (os.cpu_count() or 1) + 2
 
 
-ON_RAY = "ray"
-"""The group of tests that share one Ray instance, in one process: any instance takes a share of a core all the time."""
-
-RAY_FOLDER = Path(__file__).parent / "actors"
-"""Whose files use Ray as a whole; elsewhere only those of a file's tests do that ask for :func:`ray_executor`."""
+ON_RAY = "on ray"
+"""In the name of every test that asks for :func:`ray_executor`, as its parameter."""
 
 RUNNING_RAY = pytest.StashKey[list]()
 
 
+def is_on_ray(name):
+    """Whether a test of that name shares Ray."""
+    return ON_RAY in re.split(r"[\[\]-]", name)
+
+
 def pytest_xdist_make_scheduler(config, log):
-    """Processes take whole files; of the tests on Ray, which are taken out of theirs, one takes all (pytest-xdist)."""
-    from xdist.scheduler import LoadGroupScheduling
+    """Processes take whole files, without their tests on Ray: one process takes all of those, for each instance of Ray
+    takes a share of a core all the time (pytest-xdist).
+    """
+    from xdist.scheduler import LoadFileScheduling
 
-    class FilesAndGroups(LoadGroupScheduling):
+    class FilesAndRay(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            group = super()._split_scope(nodeid)
-            return group if group != nodeid else nodeid.partition("::")[0]
+            return ON_RAY if is_on_ray(nodeid) else super()._split_scope(nodeid)
 
-    return FilesAndGroups(config, log)
-
-
-def uses_ray(item):
-    """Whether a test belongs to those that share Ray."""
-    return item.get_closest_marker("xdist_group") is not None
+    return FilesAndRay(config, log)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
     """Tests that wait for other processes come first: those that share Ray in a row, then other slow files. All that
     come later compute, and leave no core idle.
     """
-    asking = {item for item in items if "ray_executor" in item.fixturenames}
-    whole = {item.path for item in asking if item.path.parent == RAY_FOLDER}
-    for item in items:
-        if item in asking or item.path in whole:
-            item.add_marker(pytest.mark.xdist_group(ON_RAY))
-    slow = {item.path for item in items if item.get_closest_marker("slow") and not uses_ray(item)}
+    slow = {item.path for item in items if item.get_closest_marker("slow") and not is_on_ray(item.name)}
     # Backwards: the wafers and the conformance of all problems, which come last by name, compute longest.
     backwards = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in reversed(items)))}
-    items.sort(key=lambda item: (not uses_ray(item), item.path not in slow, backwards[item.path]))
+    items.sort(key=lambda item: (not is_on_ray(item.name), item.path not in slow, backwards[item.path]))
 
 
 def pytest_collection_finish():
@@ -86,7 +78,7 @@ def own_cache(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[ON_RAY])
 def ray_executor(pytestconfig):
     """The one private Ray instance of the test process, with two workers; one of them has a pretended GPU."""
     from actors.ray_executor import RayExecutor, WorkerKind
@@ -101,7 +93,7 @@ def ray_executor(pytestconfig):
 def pytest_runtest_teardown(item, nextitem):
     """The Ray instance goes on from test to test, and ends behind the last one that shares it."""
     running = item.config.stash.get(RUNNING_RAY, [])
-    if running and (nextitem is None or not uses_ray(nextitem)):
+    if running and (nextitem is None or not is_on_ray(nextitem.name)):
         running.pop().__exit__(None, None, None)
 
 
