@@ -128,8 +128,8 @@ class FabricEvaluation(NetworkOptions):
         Option(
             "Table; may be given several times (default: main). main: five folds by graph, also by kind of block; "
             "random: folds that ignore graphs; left-out: each kind of block left out; annotations: with and without "
-            "knowing how long operators work on a unit; curve: by number of graphs; versions: the same placements under "
-            "a compiler with other delays and buffers."
+            "knowing how long operators work on a unit; curve: by number of graphs; versions: the same placements "
+            "under a compiler with other delays and buffers."
         ),
     ] = ()
     checkpoint: Annotated[str | None, Option("A trained model instead.", metavar="DIR")] = None
