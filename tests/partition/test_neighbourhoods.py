@@ -175,7 +175,8 @@ def test_small_problems_are_solved_from_poor_starts(share):
     assert np.mean(reached) > 0.9
 
 
-def test_windows_make_greedy_better_the_same_way_each_time(seed=2):
+def test_windows_make_greedy_better_the_same_way_each_time():
+    seed = 2
     problem = PartitionProblem(random_graph(seed, 24, 0.1), 5, LINK_BYTES_PER_S)
     start = METHODS["greedy"](context_of(problem))
     context = context_of(problem, seed=seed, starts=(start.chip,))

@@ -254,7 +254,8 @@ def recurrent_graph(seed, layers, steps):
     )
 
 
-def test_walks_find_blocks_of_layers_and_steps(seed=1):
+def test_walks_find_blocks_of_layers_and_steps():
+    seed = 1
     # Two blocks a layer share the work equally and keep (4) as the cells of a grid do. In linear partitions layer k is
     # on chips 0 to k + 1.
     problem = PartitionProblem(recurrent_graph(seed, 3, 12), 6, LINK_BYTES_PER_S)

@@ -188,7 +188,7 @@ def test_strips_are_as_few_as_fit(residual):
         assert violations(residual, placement_of(residual, placed_rows(instance.sizes, instance.order, cut))) == []
 
 
-@pytest.mark.parametrize("limit", (400, 1200, 2800))
+@pytest.mark.parametrize("limit", [400, 1200, 2800])
 def test_of_equally_low_rows_algorithm_1_takes_those_of_less_distance_and_adapters(residual, limit):
     """The program by its definition: the best cut of every prefix, priced by placing it."""
     instance = instance_of(residual)
