@@ -48,8 +48,8 @@ def test_weights_may_be_fractions_and_none(weights):
     assert total_of(problem, found) == pytest.approx(min_cost(problem, total_of(problem, found) + 1))
 
 
-HARD = [(39, 3), (42, 1), (80, 0)]
-"""Seed and number of three of 784 random problems whose least cost the search alone misses with few moves."""
+HARD = [(39, 3), (42, 1), (62, 3), (80, 0), (90, 4)]
+"""Seed and number of the five of 784 random problems whose least cost the search alone misses with few moves."""
 
 
 def hard(seed, number):

@@ -353,15 +353,18 @@ def test_neither_seed_nor_moves_change_the_answer_and_it_can_be_stopped(residual
         assert found.total >= whole.total
 
 
-def large():
-    """A kernel of 2⁵⁸ multiplications, a sixteenth of what the format allows."""
+def large(count):
+    """Kernels of 2⁵⁸ multiplications each, a sixteenth of what the format allows."""
     sizes = {"height": 1 << 9, "width": 1 << 9, "window": 8, "inputs": 1 << 17, "outputs": 1 << 17}
-    return problem_from(graph_text([conv_line(1, **sizes)], [], width=1200, height=1200, memory=1 << 26))
+    nodes = [conv_line(number, **sizes) for number in range(1, count + 1)]
+    edges = [("conv[1]", "conv[2]")][: count - 1]
+    return problem_from(graph_text(nodes, edges, width=1200, height=1200, memory=1 << 26))
 
 
-def test_large_works_are_answered_though_three_rows_never_fit():
+@pytest.mark.parametrize("count", [1, 2])
+def test_large_works_are_answered_though_three_rows_never_fit(count):
     """The strategies with more rows than kernels are given up, not looked for at times beyond 64 bits."""
-    problem = large()
+    problem = large(count)
     found = gigaplacer(SearchContext(problem, InProcessExecutor()))
     assert violations(problem, found.placement) == []
 
