@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from dse.plan.model import Experts, Transformer
-from dse.plan.model_sources import SCHEMA, list_transformers, transformer
+from dse.plan.model import SCHEMA, Experts, Transformer
+from dse.plan.model_sources import list_transformers, transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.stack import stack
 from dse.plan.training_plan import USUAL_ORDER
