@@ -75,6 +75,9 @@ def test_no_plan_is_below_the_bound_of_its_family_and_the_front_is_that_of_all_p
     own = np.repeat(np.arange(len(rows)), member_counts(posed, rows))
     assert np.all(every.step_s >= least_s[own])
     assert np.all(every.memory_bytes >= least_bytes[own])
+    # Without buffers of collectives a plan of each family needs no more than the bound.
+    lightest = np.minimum.reduceat(every.memory_bytes, np.flatnonzero(np.diff(own, prepend=-1)))
+    assert lightest == pytest.approx(least_bytes, rel=1e-12)
     found = enumerate_plans(posed)
     assert found.count == len(own) > found.priced
     for each in found.front:
