@@ -150,7 +150,7 @@ def _section(
     if reason is not None:
         return _skipped(name, part, f"not reached: {reason}")
     try:
-        return part.make(context)
+        return part.make(context).with_differences()
     except StoppedError as stopped:
         return _skipped(name, part, f"not reached: {stopped}")
 

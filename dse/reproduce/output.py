@@ -44,7 +44,7 @@ def write(reproduction: Reproduction, directory: Path) -> None:
 
 
 def _comparisons(reproduction: Reproduction) -> pa.Table:
-    """One row a number: where it stands, ours, the paper's and their ratio, or why they have none.
+    """One row a number: where it stands, ours, the paper's and their ratio, or why they have none, or differ much.
 
     A skipped part has one row, with the reason alone.
     """
@@ -64,6 +64,7 @@ def _comparisons(reproduction: Reproduction) -> pa.Table:
             "paper": each.paper,
             "ratio": each.ratio,
             "reason": each.reason or None,
+            "cause": (each.explanation or None) if each.differs_much else None,
         }
         for section in reproduction.sections
         for each in section.comparisons
@@ -71,7 +72,8 @@ def _comparisons(reproduction: Reproduction) -> pa.Table:
     text, number = pa.string(), pa.float64()
     names = ("part", "model", "cost_model", "quantity", "unit")
     numbers = ("ours", "paper", "ratio")
-    columns = [*((name, text) for name in names), *((name, number) for name in numbers), ("reason", text)]
+    last = (("reason", text), ("cause", text))
+    columns = [*((name, text) for name in names), *((name, number) for name in numbers), *last]
     return pa.Table.from_pylist(rows, schema=pa.schema(columns))
 
 

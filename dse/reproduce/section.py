@@ -1,7 +1,7 @@
 """What a reproduction leaves: sections of rows, charts and comparisons, from which every output is made."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from dse.run.versions import versions
@@ -12,6 +12,12 @@ Row = tuple[str, ...]
 
 OTHER_MACHINE = "the paper's time is of another machine"
 """Why two times to compute have no ratio."""
+
+FAR = 0.2
+"""Two numbers differ much where their ratio is further from 1."""
+
+UNKNOWN = "not known"
+"""The cause of a difference for which none is stated."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class Comparison:
         quantity, unit: what the number is.
         ours, paper: the two numbers.
         reason: why the two are not the same quantity and have no ratio; empty where they are the same.
+        cause: why the two differ, where they do; empty where that is not known.
     """
 
     model: str
@@ -33,11 +40,22 @@ class Comparison:
     ours: float | None
     paper: float | None
     reason: str = ""
+    cause: str = ""
 
     @property
     def ratio(self) -> float | None:
         """Ours / the paper's, where both are known and are the same quantity."""
         return None if self.reason else ratio(self.ours, self.paper)
+
+    @property
+    def differs_much(self) -> bool:
+        """Whether the two are the same quantity and differ by more than :data:`FAR`."""
+        return self.ratio is not None and abs(self.ratio - 1) > FAR
+
+    @property
+    def explanation(self) -> str:
+        """Why the two have no ratio, or differ much; :data:`UNKNOWN` where they do and no cause is stated."""
+        return self.reason or ((self.cause or UNKNOWN) if self.differs_much else "")
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,32 @@ class Section:
     charts: tuple[Chart, ...] = ()
     pictures: tuple[Picture, ...] = ()
     skipped: str | None = None
+
+    def with_differences(self) -> "Section":
+        """The section with a last table of all numbers that differ much from the paper's, and why; itself if none do.
+
+        Numbers of one cost model with one cause share a row.
+        """
+        alike: dict[tuple[str, str], list[Comparison]] = {}
+        for each in self.comparisons:
+            if each.differs_much:
+                alike.setdefault((each.cost_model, each.explanation), []).append(each)
+        if not alike:
+            return self
+        rows = tuple((cost_model, _ratios(numbers), cause) for (cost_model, cause), numbers in alike.items())
+        return replace(self, tables=(*self.tables, Table(DIFFERENCES, rows)))
+
+
+def _ratios(comparisons: Sequence[Comparison]) -> str:
+    """Quantities and ratios by model."""
+    by_model: dict[str, list[str]] = {}
+    for each in comparisons:
+        by_model.setdefault(each.model, []).append(f"{each.quantity} {times(each.ratio)}")
+    return "; ".join(f"{model}: {', '.join(each)}" for model, each in by_model.items())
+
+
+DIFFERENCES = ("cost model", f"more than {100 * FAR:.0f} % from the paper's (ours / paper's)", "cause")
+"""Headers of the table that :meth:`Section.with_differences` adds."""
 
 
 @dataclass(frozen=True)

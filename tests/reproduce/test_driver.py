@@ -50,6 +50,30 @@ def squares(context):
     return Section("squares", "Squares", (Table(("square",), tuple((str(value),) for value in values)),), (), lines)
 
 
+def test_numbers_far_from_the_papers_are_listed_with_their_causes(journal, tmp_path):
+    def far(context):
+        lines = (
+            Comparison("a", "x", "time", "s", 2.0, 1.0, cause="slow"),
+            Comparison("a", "x", "cost", "", 0.7, 1.0, cause="slow"),
+            Comparison("b", "x", "time", "s", 1.3, 1.0, cause="slow"),
+            Comparison("a", "y", "time", "s", 0.5, 1.0),
+            Comparison("a", "y", "near", "", 1.2, 1.0, cause="not to be seen"),
+            Comparison("a", "y", "unlike", "", 9.0, 1.0, "another quantity", "not to be seen"),
+        )
+        return Section("squares", "Squares", (Table(("square",), (("4",),)),), (), lines)
+
+    done = reproduce(job_of(paper([], squares=far), ("squares",), SquareOptions()), run_with(journal))
+    _, table = done.sections[0].tables
+    assert table.headers == ("cost model", "more than 20 % from the paper's (ours / paper's)", "cause")
+    assert table.rows == (
+        ("x", "a: time 2.00×, cost 0.70×; b: time 1.30×", "slow"),
+        ("y", "a: time 0.50×", "not known"),
+    )
+    write(done, tmp_path)
+    rows = pq.read_table(tmp_path / f"{COMPARISONS_TABLE}.parquet").to_pylist()
+    assert [row["cause"] for row in rows] == ["slow", "slow", "slow", "not known", None, None]
+
+
 def stopping(context):
     raise StoppedError("time limit")
 

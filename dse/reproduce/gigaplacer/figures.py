@@ -5,8 +5,9 @@ from itertools import groupby
 
 from dse.reproduce.gigaplacer.cases import Case, amount, budget, cases_of, reasons, unpublished
 from dse.reproduce.gigaplacer.published import read_published
-from dse.reproduce.gigaplacer.refinement import per_cent, refined_costs
+from dse.reproduce.gigaplacer.refinement import BEFORE, per_cent, refined_costs
 from dse.reproduce.gigaplacer.study import AS_PRINTED, COST_PARTS, FULL, ROWS, CostPart, Outcome, Study
+from dse.reproduce.gigaplacer.table1 import PARTS_TRADED, part_cause
 from dse.reproduce.section import Comparison, Picture, Row, Section, Table, shown
 from dse.wafer.answer import metrics
 from dse.wafer.check import size_tiles
@@ -81,7 +82,8 @@ def _lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
     if outcome.placement is not None:
         yield Comparison(name, "", "rows", "", float(len(rows_of(outcome.placement))), None)
     for part in COST_PARTS:
-        yield Comparison(name, "", part, "", outcome.part(part), case.paper(part))
+        cause = part_cause(case, part, PARTS_TRADED)
+        yield Comparison(name, "", part, "", outcome.part(part), case.paper(part), cause=cause)
 
 
 def _pictures(problem: WaferProblem, outcome: Outcome, title: str, name: str) -> Iterator[Picture]:
@@ -111,7 +113,7 @@ def figure8(study: Study) -> Section:
     )
     change = None if stages is None else per_cent(stages[1].distance, stages[2].distance)
     theirs = paper.distance_percent if is_papers else None
-    line = Comparison(name, "", "L1 refinement, change of distance", "%", change, theirs)
+    line = Comparison(name, "", "L1 refinement, change of distance", "%", change, theirs, cause=BEFORE)
     parts: tuple[CostPart, ...] = ("distance", "time", "total")
     ours = [
         Comparison(name, "", f"our change of {part}", "%", per_cent(before.part(part), after.part(part)), None)

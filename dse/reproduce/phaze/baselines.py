@@ -14,6 +14,11 @@ SPOTLIGHT_EXPERT, SPOTLIGHT = "Spotlight + expert", "Spotlight + our placement"
 BLACK_BOX = "Bayesian + our placement"
 PAPERS_COMMON = "the paper's common machine"
 
+EXPERTS_CHOICES = (
+    "the expert has the best microbatch, HBM and recomputation here, as ours has; the paper does not say which it took"
+)
+"""Why ratios to the expert differ from the paper's."""
+
 Strategy = tuple[float | None, float | None]
 """(samples/s, model FLOPs utilisation in per cent); None where nothing fits or the search had no answer."""
 

@@ -88,16 +88,20 @@ def _comparisons(
     published = context.paper.common
     machine = answered.result.solution.get("architecture")
     reason = context.unlike_all_models if mean == "arithmetic" else "the paper's is under the arithmetic mean"
+    share = ratio(reference, answered.value)
+    worth = "" if share is None else f"; at ours the paper's machine has {share:.0%} of our mean throughput"
+    cause = context.prices(cost_model) + worth
     name = f"common ({mean} mean)"
     for field in Cores.model_fields:
         ours = None if machine is None else float(getattr(our_cores(machine), field))
-        yield Comparison(name, cost_model, field, "", ours, float(getattr(published.accelerator, field)), reason)
+        paper = float(getattr(published.accelerator, field))
+        yield Comparison(name, cost_model, field, "", ours, paper, reason, cause)
     buffer_mb = None if machine is None else machine["global_buffer_bytes"] / MIB
     paper_mb = float(published.accelerator.global_buffer_mb)
-    yield Comparison(name, cost_model, "global_buffer", "MB", buffer_mb, paper_mb, reason)
+    yield Comparison(name, cost_model, "global_buffer", "MB", buffer_mb, paper_mb, reason, cause)
     plan = answered.plan(context.models[0])
     hbm_gb = None if plan is None else float(plan["hbm_gb"])
-    yield Comparison(name, cost_model, "hbm", "GB", hbm_gb, float(published.hbm_gb), reason)
+    yield Comparison(name, cost_model, "hbm", "GB", hbm_gb, float(published.hbm_gb), reason, cause)
     yield Comparison(name, cost_model, "mean throughput", "samples/s", answered.value, None)
     yield Comparison(name, cost_model, "mean throughput upper bound", "samples/s", answered.result.bound, None)
     yield Comparison(name, cost_model, "mean throughput of the paper's accelerator", "samples/s", reference, None)

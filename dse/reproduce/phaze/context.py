@@ -32,6 +32,13 @@ from hardware.units import MIB
 TRACED = "phaze-2024, traced"
 """The cost model ``phaze-2024`` with layers as the published tool traces them."""
 
+_PRICES = {
+    "consistent": "prices are not the published tool's (memory, L1 and network of TPUv4, weight gradients, all layers)",
+    "phaze-2024": "cycles of products are of our tiling search, the paper's of Sunstone's, and layers have operators "
+    "that compute, where the published tool traces every node",
+    TRACED: "cycles of products are of our tiling search, the paper's of Sunstone's",
+}
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -122,6 +129,10 @@ class Context:
         if set(self.models) == set(self.paper.models):
             return ""
         return f"ours is over {', '.join(self.models)}, the paper's over {len(self.paper.models)} models"
+
+    def prices(self, cost_model: str) -> str:
+        """What makes latencies under a cost model, or :data:`TRACED`, differ from the paper's."""
+        return _PRICES[cost_model]
 
     def ways(self, model: str) -> tuple[str, ...]:
         """The cost models, and :data:`TRACED` with ``phaze-2024`` for a model that the tool counts in Table 4."""

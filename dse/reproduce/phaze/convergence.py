@@ -27,6 +27,13 @@ _RULE_NOTE = (
     "as printed, once the last so many areas only decrease. –: not reached in the budget."
 )
 
+_WALKED = "the areas that a level walks follow from which of them are better, and so from prices"
+_ENDS = {
+    NO_NEW_BEST: "this reading, which Algorithm 1 does not print, ends before it comes to the area of the optimum",
+    PRINTED: "the walk ends before it comes to the area of the optimum",
+}
+"""Why a level is not as far as the paper's."""
+
 
 class BothRules:
     """Stops when every rule would have."""
@@ -114,7 +121,15 @@ def figure8(context: Context) -> Section:
                 gains = {level: ratio(last, seconds[level]) for level in faster}
                 rows.append((model, cost_model, name, *map(shown, seconds.values()), *map(times, gains.values())))
                 comparisons += [
-                    Comparison(model, cost_model, f"level {level} against 8, {name}", "×", gain, faster[level])
+                    Comparison(
+                        model,
+                        cost_model,
+                        f"level {level} against 8, {name}",
+                        "×",
+                        gain,
+                        faster[level],
+                        cause=f"{_WALKED}; {context.prices(cost_model)}",
+                    )
                     for level, gain in gains.items()
                 ]
                 values = tuple(seconds.values())
@@ -159,6 +174,7 @@ def figure9(context: Context) -> Section:
                         "%",
                         None if share is None else 100 * share,
                         100.0 if level >= published.optimal_from_level else None,
+                        cause=f"{_ENDS[name]}; {context.prices(cost_model)}",
                     )
                 )
                 if stop is not None:

@@ -6,6 +6,7 @@ from dse.reproduce.phaze.baselines import (
     BLACK_BOX,
     COMMON,
     EXPERT,
+    EXPERTS_CHOICES,
     OWN,
     SOLVER,
     SPOTLIGHT,
@@ -14,7 +15,7 @@ from dse.reproduce.phaze.baselines import (
 )
 from dse.reproduce.phaze.context import Context
 from dse.reproduce.phaze.published import Table5
-from dse.reproduce.phaze.spotlight import NOTES, causes
+from dse.reproduce.phaze.spotlight import NOTES, SHAPE_AND_LANES, causes
 from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, geometric_mean, ratio, times
 
 _BARS = (SOLVER, SPOTLIGHT_EXPERT, SPOTLIGHT, BLACK_BOX, COMMON, OWN)
@@ -44,6 +45,9 @@ _NOTES = (
     "Spotlight: its accelerators of Table 2 under our prices. Bayesian: Optuna's TPE over our space, not in the paper.",
     *NOTES,
 )
+
+_PLACEMENTS = "both machines are placed by us at our prices"
+"""Why ratios differ from the paper's."""
 
 Ratios = dict[tuple[str, str], dict[str, float | None]]
 """Throughput over the expert's by (model, cost model) and strategy."""
@@ -75,6 +79,7 @@ def figure4(context: Context) -> Section:
                     over[name],
                     paper.get(name),
                     context.unlike_all_models if name == COMMON else "",
+                    f"{EXPERTS_CHOICES}; {context.prices(cost_model)}",
                 )
                 for name in _BARS
             ]
@@ -111,16 +116,18 @@ def _means(context: Context, ratios: Ratios) -> Iterator[Comparison]:
     subset = context.unlike_all_models
     for cost_model in context.cost_models:
         of_models = [ratios[model, cost_model] for model in context.models]
-        for quantity, above, below, paper, reason in (
-            (f"{OWN} / {EXPERT}", OWN, None, printed.per_model_over_expert, subset),
-            (f"{COMMON} / {EXPERT}", COMMON, None, printed.common_over_expert, subset),
-            (f"{COMMON} / {SOLVER}", COMMON, SOLVER, printed.common_over_tpuv4_solver, subset),
-            (f"{COMMON} / {SPOTLIGHT}", COMMON, SPOTLIGHT, printed.common_over_spotlight_solver, subset),
-            (f"{COMMON} / {BLACK_BOX}", COMMON, BLACK_BOX, None, ""),
+        for above, below, paper, cause in (
+            (OWN, EXPERT, printed.per_model_over_expert, EXPERTS_CHOICES),
+            (COMMON, EXPERT, printed.common_over_expert, EXPERTS_CHOICES),
+            (COMMON, SOLVER, printed.common_over_tpuv4_solver, _PLACEMENTS),
+            (COMMON, SPOTLIGHT, printed.common_over_spotlight_solver, SHAPE_AND_LANES),
+            (COMMON, BLACK_BOX, None, ""),
         ):
-            known = [ratio(over[above], 1.0 if below is None else over[below]) for over in of_models]
+            known = [ratio(over[above], 1.0 if below == EXPERT else over[below]) for over in of_models]
             mean = geometric_mean([value for value in known if value is not None])
-            yield Comparison("geometric mean", cost_model, quantity, "", mean, paper, reason)
+            quantity, reason = f"{above} / {below}", "" if paper is None else subset
+            why = f"{cause}; {context.prices(cost_model)}"
+            yield Comparison("geometric mean", cost_model, quantity, "", mean, paper, reason, why)
 
 
 def _chart(context: Context, cost_model: str, ratios: Ratios) -> Chart:

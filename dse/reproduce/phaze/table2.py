@@ -44,7 +44,8 @@ def table2(context: Context) -> Section:
             answered = context.model_search(model, cost_model)
             reference = paper_throughput(context, model, cost_model, published.accelerator, answered)
             rows.append(_our_row(model, cost_model, answered, reference))
-            comparisons += _comparisons(model, cost_model, answered, published, reference)
+            cause = context.prices(cost_model) + _loses(answered, reference)
+            comparisons += _comparisons(model, cost_model, answered, published, reference, cause)
             same.setdefault(cost_model, []).append(_same(answered, model, published))
     notes = [_agreement(cost_model, equal) for cost_model, equal in same.items()]
     padded = tuple((*row, *("",) * (len(HEADERS) - len(row))) for row in rows)
@@ -134,6 +135,15 @@ def paper_throughput(
     return None if placed is None else placed.throughput_per_s(context.paper.setup.global_batch)
 
 
+def _loses(answered: Answered, reference: float | None) -> str:
+    """What the paper's machine is worth at the prices of an answer."""
+    share = ratio(reference, answered.value)
+    proof = "" if answered.proof == "proven" else f"; our search has a {answered.proof}"
+    if share is None:
+        return f"; the paper's machine fits no plan with our HBM{proof}"
+    return f"; at ours the paper's machine, placed by us, has {share:.0%} of our throughput{proof}"
+
+
 def _same(answered: Answered, model: str, published: Table2) -> tuple[bool, bool, bool]:
     """Whether the cores, {p, d, t}, and microbatch, recomputation and HBM, are the paper's."""
     plan = answered.plan(model)
@@ -157,15 +167,15 @@ def _agreement(cost_model: str, equal: Sequence[tuple[bool, bool, bool]]) -> str
 
 
 def _comparisons(
-    model: str, cost_model: str, answered: Answered, published: Table2, reference: float | None
+    model: str, cost_model: str, answered: Answered, published: Table2, reference: float | None, cause: str
 ) -> Iterator[Comparison]:
-    """Every number of the row."""
+    """Every number of the row; ``cause`` is why choices differ."""
     plan = answered.plan(model)
     machine = answered.result.solution.get("architecture")
     cores = None if machine is None else our_cores(machine)
 
     def number(quantity: str, unit: str, ours: float | None, paper: float | None) -> Comparison:
-        return Comparison(model, cost_model, quantity, unit, ours, paper)
+        return Comparison(model, cost_model, quantity, unit, ours, paper, cause=cause)
 
     for name in Cores.model_fields:
         ours = None if cores is None else float(getattr(cores, name))
