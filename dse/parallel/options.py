@@ -61,8 +61,8 @@ class ParallelOptions(Options):
         Literal["auto", "free", "near", "equal"],
         Option(
             "Devices of the stages: any neighbouring ones (free), at most 3 more or fewer in front of each cut than in "
-            "equal stages (near, as the paper), or equally many; auto: the freest with few enough ways, of method "
-            "inference near.",
+            "equal stages (near, as the paper), or equally many; auto: the freest of these that leaves at most 50,000 "
+            "ways; with --method inference, as its policy was trained to.",
             belongs_to=_CUT,
         ),
     ] = "auto"

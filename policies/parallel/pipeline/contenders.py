@@ -1,6 +1,7 @@
-"""Searches that learn nothing, to compare with at equal numbers of plans; all see the same coarse problem, and the
-shortest plans of each are improved in the same way (:func:`~policies.parallel.pipeline.improvement.improve`), unless it
-says otherwise.
+"""Searches that learn nothing, to compare with: they begin from equally many plans of the same coarse problem.
+
+The shortest plans of each are then improved in the same way (:func:`~policies.parallel.pipeline.improvement.improve`),
+unless it says otherwise. That prices many more, not equally many for all; all of them count in ``Best.evaluations``.
 """
 
 import itertools
@@ -22,7 +23,7 @@ _COOLING = (0.1, 1e-4)
 
 
 def random_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
-    """The best of so many random plans, improved."""
+    """So many random plans, of which the shortest are improved; what that prices comes on top of ``evaluations``."""
     best = drawn_plans(seen, evaluations, seed)
     improve(seen, best)
     return best
