@@ -38,6 +38,13 @@ def drawn_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
 
 
 def annealed(seen: Coarse, evaluations: int, seed: int, start: Best | None = None) -> Best:
+    """The plans of :func:`annealed_as_it_is`, of which the shortest are improved, as in :func:`random_plans`."""
+    best = annealed_as_it_is(seen, evaluations, seed, start)
+    improve(seen, best)
+    return best
+
+
+def annealed_as_it_is(seen: Coarse, evaluations: int, seed: int, start: Best | None = None) -> Best:
     """Simulated annealing: one cut moves along the candidates, or one device cut by one.
 
     Args:
@@ -73,7 +80,6 @@ def annealed(seen: Coarse, evaluations: int, seed: int, start: Best | None = Non
         if trial.plan is not None and draw.random() < np.exp(min(0.0, (now_s - trial.length_s) / temperature_s)):
             now, now_s = trial.plan, trial.length_s
             best.add(now, now_s)
-    improve(seen, best)
     return best
 
 
