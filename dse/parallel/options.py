@@ -87,8 +87,8 @@ class ParallelOptions(Options):
         Method,
         Option(
             "exact: proven, of sharding with resharding; linkage: without, as the paper; dqn: deep Q-learning on the "
-            "step, as the paper; inference: of a pipeline, the better of a pretrained policy's plans and that of "
-            "stages of equal computing; auto: linkage for count, otherwise exact."
+            "step, as the paper; inference: of a pipeline, the best of a pretrained policy's plans and that of "
+            "stages of equal computing, all improved cut by cut; auto: linkage for count, otherwise exact."
         ),
     ] = "auto"
     checkpoint: Annotated[
