@@ -104,7 +104,8 @@ def _print_tables(rows: Sequence["Row"]) -> None:
         ]
         print_table(("model", "part", *_HEAD, "RE ratio", "placements"), cells, title=title)
     console().print(
-        "RE ratio: to the best baseline (another version: to the retrained model), with its 90 % interval over graphs",
+        "RE ratio: to the best baseline (kind left out, without annotations: to the same model in folds by graph with "
+        "annotations; another version: to the retrained model), with its 90 % interval over graphs",
         soft_wrap=True,
     )
 

@@ -222,6 +222,7 @@ def _piece_metrics(problem: FabricProblem, piece: PlacedPiece) -> dict[str, Any]
         "busiest_link": None
         if busiest is None
         else {"cells": [busiest.start, busiest.end], "flits": busiest.flits, "nets": busiest.nets},
+        "waits": piece.waits,
     }
 
 

@@ -6,7 +6,8 @@ from functools import cached_property
 import numpy as np
 
 from dse.fabric.bound import Bound, bound
-from dse.fabric.evaluators.measure import Throughput, latency_s, throughput
+from dse.fabric.evaluators.critical_kernels import CAUSES
+from dse.fabric.evaluators.measure import BRIEF_FIRST, BRIEF_SAMPLES, Throughput, latency_s, throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.model import Pipeline, Placement
 from dse.fabric.rules import RuleTerms, rule_terms
@@ -66,6 +67,19 @@ class PlacedPiece:
         """
         measured = self.throughput.interval_slots
         return None if measured is None else max(measured, self.bound.slots)
+
+    @cached_property
+    def waits(self) -> dict[str, float] | None:
+        """Slots between two departures by what they go by with, in their order; None in a deadlock.
+
+        Their sum is the time between two departures in a brief simulation, which may differ by some percent from
+        :attr:`interval_slots`.
+        """
+        waits = self._simulator.waits(self.placement, BRIEF_SAMPLES, BRIEF_FIRST)
+        if waits.outcome.is_deadlock:
+            return None
+        samples = BRIEF_SAMPLES - BRIEF_FIRST
+        return {cause: int(slots) / samples for cause, slots in zip(CAUSES, waits.causes, strict=True)}
 
     def latency_s(self, samples: int) -> float | None:
         """Seconds from an empty fabric to the end of the last of ``samples``; None in a deadlock."""

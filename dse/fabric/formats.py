@@ -103,6 +103,8 @@ class PieceMetrics(_Document):
         bound: what no placement can beat.
         rules: what the rules say (:class:`dse.fabric.rules.RuleTerms`).
         busiest_link: null where no net leaves its cell.
+        waits: slots between two departures of a brief simulation, by what they go by with
+            (:data:`dse.fabric.evaluators.critical_kernels.CAUSES`); null in a deadlock.
         relief: one resource relieved at a time, of those that could gain 1 %; empty where none could or a stop came
             first, and of a cut graph for all pieces but the one that takes most of the time.
     """
@@ -120,6 +122,7 @@ class PieceMetrics(_Document):
     bound: BoundDocument
     rules: dict[str, Amount]
     busiest_link: LinkDocument | None
+    waits: dict[str, Amount] | None
     relief: list[ReliefDocument]
 
 

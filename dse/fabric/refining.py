@@ -12,13 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
+from dse.fabric.evaluators.measure import BRIEF_FIRST, BRIEF_SAMPLES
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.model import Placement
 from dse.fabric.rules import Floats
 from dse.fabric.search.nearby import Nearby
-
-SAMPLES, FIRST = 12, 4
-"""Samples that are simulated, and how many of them depart before the time between two is measured."""
 
 FEWEST, MOST = 2, 30
 """Moves of a change."""
@@ -71,14 +69,14 @@ class Changing:
 
     def slots(self, placement: Placement) -> float:
         """Slots between two samples, briefly simulated; infinite in a deadlock."""
-        outcome = self._simulator.simulate(placement, SAMPLES)
+        outcome = self._simulator.simulate(placement, BRIEF_SAMPLES)
         if outcome.is_deadlock:
             return float("inf")
-        return (outcome.departures[-1] - outcome.departures[FIRST - 1]) / (SAMPLES - FIRST)
+        return (outcome.departures[-1] - outcome.departures[BRIEF_FIRST - 1]) / (BRIEF_SAMPLES - BRIEF_FIRST)
 
     def shares(self, placement: Placement) -> Floats:
         """How often a unit should be moved, [U]: half of all moves evenly, half by what the stream waits for."""
-        _, waits = self._simulator.waits(placement, SAMPLES, FIRST)
+        waits = self._simulator.waits(placement, BRIEF_SAMPLES, BRIEF_FIRST).units
         even = np.full(len(waits), 1 / len(waits))
         return (even + waits / waits.sum()) / 2 if waits.any() else even
 

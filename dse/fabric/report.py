@@ -31,6 +31,17 @@ _RESOURCES: Mapping[Resource, str] = {
     "buffer": "buffer",
     "queue": "queue of",
 }
+_CAUSES: Mapping[str, str] = {
+    "compute": "compute units at work",
+    "delay": "flits under way",
+    "queue": "a place in the next queue",
+    "sample": "the rest of a sample",
+    "depth": "a place for a sample in a memory unit",
+    "track": "other flits on a track of a link",
+    "port": "other flits at a port of a memory unit",
+    "off_chip": "other flits on a channel off chip",
+    "switching": "tracks that change to another flow",
+}
 _MAX_DRAWN = 6
 """Pieces of a cut graph that are drawn: those that take most of the time."""
 
@@ -121,7 +132,7 @@ def view(problem: FabricProblem, result: Result, tables: Tables) -> View:
         return _cut_view(title, problem, result, shown, tables)
     (whole,) = shown
     notes = [*result.metrics["notes"], *_notes(whole), *_unfinished(result)]
-    in_terminal = [_figures_table(whole), *_relief_table(whole)]
+    in_terminal = [_figures_table(whole), *_waits_table(whole), *_relief_table(whole)]
     files = cache(lambda: _files(whole))
     return View(
         title,
@@ -143,7 +154,7 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
     deadlocks = [note for each in shown if each.metrics["deadlock"] for note in _notes(each)]
     first = [] if most[0].metrics["deadlock"] else list(_notes(most[0]))
     notes = [*result.metrics["notes"], *turns.notes, *deadlocks, *first, *_unfinished(result)]
-    in_terminal = [turns.table, _figures_table(most[0]), *_relief_table(most[0])]
+    in_terminal = [turns.table, _figures_table(most[0]), *_waits_table(most[0]), *_relief_table(most[0])]
     drawn = most[:_MAX_DRAWN]
     turns_svg = cache(turns.svg)
 
@@ -219,6 +230,19 @@ def _cell_text(cell: int, columns: int) -> str:
     return f"({cell // columns}, {cell % columns})"
 
 
+def _waits_table(shown: _Shown) -> Iterator[Table]:
+    """What the slots between two samples go by with, the most first; nothing in a deadlock."""
+    waits = shown.metrics["waits"] or {}
+    total = sum(waits.values())
+    ordered = sorted(waits.items(), key=lambda each: -each[1])
+    rows: list[Row] = [
+        (_CAUSES[cause], f"{slots:,.1f}", f"{100 * slots / total:.1f} %") for cause, slots in ordered if slots
+    ]
+    if rows:
+        title = f"What the stream of {shown.title} waits for" if shown.title else "What the stream waits for"
+        yield Table(("waiting for", "slots a sample", "share"), rows, title)
+
+
 def _relief_table(shown: _Shown) -> Iterator[Table]:
     """What would make it faster, if that was simulated."""
     rows: list[Row] = []
@@ -243,6 +267,7 @@ def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:
         small=True,
     )
     yield Drawing(shown.svg)
+    yield from _waits_table(shown)
     yield from _relief_table(shown)
     yield Heading("Operators")
     yield _operators_table(shown)

@@ -61,7 +61,8 @@ class ParallelOptions(Options):
         Literal["auto", "free", "near", "equal"],
         Option(
             "Devices of the stages: any neighbouring ones (free), at most 3 more or fewer in front of each cut than in "
-            "equal stages (near, as the paper), or equally many; auto: the freest with few enough ways.",
+            "equal stages (near, as the paper), or equally many; auto: the freest with few enough ways, of method "
+            "inference near.",
             belongs_to=_CUT,
         ),
     ] = "auto"

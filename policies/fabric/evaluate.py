@@ -57,6 +57,8 @@ def evaluate(options: FabricEvaluation, seed: int, stop: StopSignal) -> list[Row
     if options.checkpoint is not None:
         return _checkpoint_rows(options, samples, seed, stop)
     settings = options.network()
+    if not settings.with_slots and "annotations" in options.table:
+        raise fail(options.command(), "--table", "annotations", "compares with and without slots: --deny slots must go")
     learners = _learners(options, settings, seed, stop)
     labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), settings.with_slots)
     study = Study(labelled, learners, seed=seed, stop=stop)

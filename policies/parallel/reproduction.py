@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def learned() -> Learned:
     """What :func:`dse.reproduce.automap.parts.paper` is given."""
-    return Learned(curve, contest, {"form": 1})
+    return Learned(curve, contest, {"form": 2})
 
 
 def curve(trial: CurveTrial) -> dict[str, Any]:
@@ -69,28 +69,37 @@ def contest(trial: ContestTrial) -> dict[str, Any]:
 
 def _pipeline_contest(trial: ContestTrial) -> dict[str, Any]:
     """Seconds of a batch: those of the definition, after the plan's own check."""
-    from policies.parallel.pipeline.contenders import annealed, even, random_plans
+    from policies.parallel.pipeline.contenders import annealed, drawn_plans, even
+    from policies.parallel.pipeline.improvement import improve
     from policies.parallel.pipeline.inference import coarse
-    from policies.parallel.pipeline.search import Budget, trained
+    from policies.parallel.pipeline.search import Budget, trained_alone
 
     assert trial.pipelines is not None
     problem, cutting = pipeline_problem_of(trial.pipelines), trial.pipelines.device_cutting
     seen, context = coarse(problem, cutting), PipelineContext(problem, cutting, trial.seed)
+    entries = dict[str, dict[str, Any]]()
 
-    def entry(search: Callable[[], "Best"]) -> dict[str, Any]:
+    def enter(name: str, search: Callable[[], "Best"], before: str | None = None) -> "Best":
         started = process_time()
         best = search()
         of = answer_of(best, context)
+        spent_s = process_time() - started + (entries[before]["cpu_s"] if before else 0.0)
         value = None if of.plan is None else of.length_s
-        return {"value": value, "plans": best.evaluations, "cpu_s": process_time() - started}
+        entries[name] = {"value": value, "plans": best.evaluations, "cpu_s": spent_s}
+        return best
 
-    dqn = entry(lambda: trained(context, budget=Budget(steps=_EPISODES * trial.rounds)))
-    return {
-        "dqn": dqn,
-        "random": entry(lambda: random_plans(seen, dqn["plans"], trial.seed)),
-        "greedy": entry(lambda: even(seen)),
-        "annealing": entry(lambda: annealed(seen, dqn["plans"], trial.seed)),
-    }
+    def with_greedy(best: "Best") -> "Best":
+        improve(seen, best)
+        return best.with_other(greedy)
+
+    greedy = enter("greedy", lambda: even(seen))
+    training = enter("dqn alone", lambda: trained_alone(context, budget=Budget(steps=_EPISODES * trial.rounds)))
+    plans = training.evaluations
+    drawn = enter("random alone", lambda: drawn_plans(seen, plans, trial.seed))
+    enter("dqn", lambda: with_greedy(training), "dqn alone")
+    enter("random", lambda: with_greedy(drawn), "random alone")
+    enter("annealing", lambda: annealed(seen, plans, trial.seed).with_other(greedy))
+    return entries
 
 
 _EPISODES = 50
@@ -105,19 +114,25 @@ def _operator_contest(trial: ContestTrial) -> dict[str, Any]:
 
     assert trial.operators is not None
     of = dimensions_of(problem_of(trial.operators), trial.decided)
+    entries = dict[str, dict[str, Any]]()
+
+    def enter(name: str, search: Callable[[], int | None], plans: int = 1) -> int:
+        started = process_time()
+        value = search()
+        entries[name] = {"value": value, "plans": plans, "cpu_s": process_time() - started}
+        return value or 0
+
     started = process_time()
     outcome = trained(of, trial.decided, seed=trial.seed, budget=Budget(rounds=trial.rounds))
-    spent_s = process_time() - started
-    entries = {"dqn": {"value": outcome.second, "plans": outcome.evaluations, "cpu_s": spent_s}}
-    others = {"random": contenders.random_decisions, "greedy": contenders.greedy, "annealing": contenders.annealed}
-    for name, search in others.items():
-        started = process_time()
-        value = search(of, trial.decided, outcome.evaluations, trial.seed)
-        plans = 1 if name == "greedy" else outcome.evaluations
-        entries[name] = {"value": value, "plans": plans, "cpu_s": process_time() - started}
-    started = process_time()
-    proven = contenders.most_dimensions(of)
-    return {**entries, "exact": {"value": proven, "plans": 0, "cpu_s": process_time() - started}}
+    spent_s, plans = process_time() - started, outcome.evaluations
+    entries["dqn alone"] = {"value": outcome.second, "plans": plans, "cpu_s": spent_s}
+    greedy = enter("greedy", lambda: contenders.greedy(of, trial.decided, plans, trial.seed))
+    entries["dqn"] = {"value": max(outcome.second or 0, greedy), "plans": plans + 1, "cpu_s": spent_s}
+    drawn = enter("random alone", lambda: contenders.random_decisions(of, trial.decided, plans, trial.seed), plans)
+    entries["random"] = {**entries["random alone"], "value": max(drawn, greedy), "plans": plans + 1}
+    enter("annealing", lambda: max(contenders.annealed(of, trial.decided, plans, trial.seed), greedy), plans)
+    enter("exact", lambda: contenders.most_dimensions(of), 0)
+    return entries
 
 
 def _rounds(training: "QTraining", rounds: int) -> dict[str, Any]:

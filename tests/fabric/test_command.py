@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dse.cli.interface import solve
+from dse.fabric.evaluators.critical_kernels import CAUSES
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import placements_from_document
 from dse.fabric.timeline import TRACED_SAMPLES
@@ -44,6 +45,23 @@ def test_an_answer_has_sites_and_routes_and_passes_its_check(dse, folder):
     sites = [site for units in result["solution"]["unit"].values() for site in units]
     assert len(set(sites)) == len(sites)
     assert dse("check", "run/result.json").out == "ok\n"
+
+
+def test_what_the_stream_waits_for_is_printed_stands_in_the_page_and_is_checked(dse, folder):
+    answered = dse(*PLACE, "--out", "run")
+    assert answered.code == 0, answered.err
+    assert "What the stream waits for" in answered.out
+    assert "What the stream waits for" in (folder / "run" / "report.html").read_text()
+    result = json.loads((folder / "run" / "result.json").read_text())
+    (piece,) = result["metrics"]["pieces"]
+    assert set(piece["waits"]) == set(CAUSES)
+    assert sum(piece["waits"].values()) == pytest.approx(piece["interval_slots"], rel=0.1)
+    cause = max(piece["waits"], key=piece["waits"].get)
+    piece["waits"][cause] += 1
+    (folder / "altered.json").write_text(json.dumps(result))
+    refused = dse("check", "altered.json")
+    assert refused.code == 1
+    assert f"waits.{cause}" in refused.out + refused.err
 
 
 def test_help_lists_the_verbs_and_offers_the_nearest(dse):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dse.fabric.cases import block_case
-from dse.fabric.evaluators.measure import throughput
+from dse.fabric.evaluators.measure import BRIEF_FIRST, BRIEF_SAMPLES, throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.methods import Candidate, SearchContext, by_rules, by_simulator, by_tuned, judged, nearby_of, refined
 from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind, placement_faults
-from dse.fabric.refining import FIRST, SAMPLES, Changed, Changing, Start
+from dse.fabric.refining import Changed, Changing, Start
 from dse.fabric.rules import MIXTURE, rule_cost, rule_terms
 from dse.fabric.search.anneal import Annealed, AnnealSettings
 from dse.fabric.search.nearby import Nearby
@@ -146,7 +146,7 @@ def test_units_move_by_their_shares(large):
 def test_units_that_are_waited_for_move_more_often(large):
     placement = by_rules(context_of(large, PLASTICINE, 500))[0].placement
     shares = Start(Changing(Nearby(large, PLASTICINE, MIXTURE)), placement).shares
-    _, waits = Simulator(large, PLASTICINE).waits(placement, SAMPLES, FIRST)
+    waits = Simulator(large, PLASTICINE).waits(placement, BRIEF_SAMPLES, BRIEF_FIRST).units
     assert shares.sum() == pytest.approx(1)
     assert shares.min() == pytest.approx(0.5 / len(large.units))
     assert (np.diff(shares[np.argsort(waits)]) >= 0).all()

@@ -19,7 +19,7 @@ from dse.partition.formats import read_graph
 from dse.partition.problem import PartitionProblem
 from tests.partition.small import random_graph, random_problem, valid_partitions
 
-GRAPHS = range(100)
+GRAPHS = range(40)
 
 
 @pytest.mark.parametrize("seed", GRAPHS)
@@ -49,7 +49,7 @@ def test_structural_bounds_hold_for_every_valid_partition(seed):
 graphs = st.builds(random_graph, st.integers(0, 10**6), st.integers(1, 40), st.sampled_from([0.05, 0.1, 0.3]))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(graphs, st.integers(1, 64), st.integers(0, 10**6))
 def test_every_sample_is_valid_whatever_the_order_and_the_weights(graph, chips, seed):
     problem = PartitionProblem(graph, chips, 1e9)

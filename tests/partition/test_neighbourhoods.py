@@ -84,7 +84,7 @@ def best_of_window(problem, chip, window, is_legal):
     return best[0] * now_s, best[1]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(9))
 def test_a_window_is_as_good_as_enumeration_makes_it(seed):
     problem = PartitionProblem(random_graph(seed, 6, [0.2, 0.4, 0.7][seed % 3]), 4, LINK_BYTES_PER_S)
     if seed % 4 == 0:
@@ -134,7 +134,7 @@ def assert_nothing_else_has_changed(problem, before, after, window):
     assert (after[outside] == before[outside] + shift * (before[outside] > window.last)).all()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 @given(
     st.builds(random_graph, st.integers(0, 10**6), st.integers(2, 30), st.sampled_from([0.06, 0.12, 0.3])),
     st.integers(2, 7),
@@ -157,7 +157,7 @@ def test_the_result_is_valid_and_no_worse_than_its_start(graph, chips, link, lim
 @pytest.mark.parametrize("share", [0.6, np.inf])
 def test_small_problems_are_solved_from_poor_starts(share):
     reached, far = [], []
-    for seed in range(30):
+    for seed in range(20):
         problem = random_problem(seed)
         if np.isfinite(share):
             weights = problem.graph.weight_bytes
@@ -171,12 +171,12 @@ def test_small_problems_are_solved_from_poor_starts(share):
         assert violations(problem, found.chip) == []
         reached.append(found.cost_s <= best_s * TOLERANCE)
         far.append(max(costs) > best_s * TOLERANCE)
-    assert sum(far) > 10
+    assert sum(far) > 6
     assert np.mean(reached) > 0.9
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_windows_make_greedy_better_the_same_way_each_time(seed):
+def test_windows_make_greedy_better_the_same_way_each_time():
+    seed = 2
     problem = PartitionProblem(random_graph(seed, 24, 0.1), 5, LINK_BYTES_PER_S)
     start = METHODS["greedy"](context_of(problem))
     context = context_of(problem, seed=seed, starts=(start.chip,))
@@ -186,7 +186,7 @@ def test_windows_make_greedy_better_the_same_way_each_time(seed):
 
 
 def test_without_starts_it_is_no_worse_than_the_methods_it_begins_with():
-    problem = PartitionProblem(random_graph(2, 40, 0.06), 6, 1e12)
+    problem = PartitionProblem(random_graph(2, 24, 0.1), 5, 1e12)
     begun = neighbourhood_search(context_of(problem), windows=0)
     assert begun.cost_s <= METHODS["greedy"](context_of(problem)).cost_s
     found = neighbourhood_search(context_of(problem), effort=0.5)
@@ -253,7 +253,7 @@ def test_windows_improve_throughput_and_are_priced_by_the_contexts_evaluator():
 
 
 def test_cp_sat_begins_with_greedy_where_it_has_nothing_else():
-    problem = PartitionProblem(random_graph(5, 40, 0.06), 6, LINK_BYTES_PER_S)
+    problem = PartitionProblem(random_graph(5, 24, 0.1), 5, LINK_BYTES_PER_S)
     greedy = METHODS["greedy"](context_of(problem))
     stopped = METHODS["cp-sat"](context_of(problem, stop=lambda: "time limit"))
     assert stopped.chip == greedy.chip

@@ -12,6 +12,9 @@ from dse.fabric.model import Placement
 WINDOW_SAMPLES = 16
 """Samples over which throughput is measured."""
 
+BRIEF_SAMPLES, BRIEF_FIRST = 12, 4
+"""Samples of a brief simulation, and how many of them depart before anything is measured."""
+
 WARM_UP_SAMPLES = 5
 """Samples before the window, beside one for each stage of the pipeline."""
 

@@ -4,16 +4,33 @@ It is compiled (:mod:`dse.fabric.evaluators.event_kernels`); :mod:`dse.fabric.ev
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
-from dse.fabric.evaluators.critical_kernels import trace_back
+from dse.fabric.evaluators.critical_kernels import CAUSES, trace_back
 from dse.fabric.evaluators.event_kernels import run
 from dse.fabric.evaluators.event_state import FAR, MAX_SLOTS, State
 from dse.fabric.evaluators.layout_kernels import FabricArrays, Integers, PipelineArrays, lay_out
 from dse.fabric.evaluators.outcome import Outcome, require_legal, require_samples, samples_to_feed
 from dse.fabric.model import Pipeline, Placement, UnitKind
 from hardware.fabrics import Fabric
+
+
+@dataclass(frozen=True, eq=False)
+class Waits:
+    """What the stream waits for, between two departures: the critical path, which is 0 everywhere in a deadlock.
+
+    Attributes:
+        outcome: the departures.
+        units: slots in which the data of each unit makes the stream wait for the network, [U]: each counts for the unit
+            that sends the data and for the one that waits for it.
+        causes: all slots, by what each goes by with (:data:`~dse.fabric.evaluators.critical_kernels.CAUSES`).
+    """
+
+    outcome: Outcome
+    units: Integers
+    causes: Integers
 
 
 class Simulator:
@@ -43,24 +60,21 @@ class Simulator:
         blocked = () if departed == samples else self._ended(state)
         return Outcome(tuple(state.departs[:departed].tolist()), blocked)
 
-    def waits(self, placement: Placement, samples: int, first: int) -> tuple[Outcome, Integers]:
-        """As :meth:`simulate`, with the slots in which the data of each unit made the stream wait, [U].
+    def waits(self, placement: Placement, samples: int, first: int) -> Waits:
+        """As :meth:`simulate`, with what the stream waited for between departure ``first``, from 1, and the last one.
 
-        They are those of the critical path (:mod:`dse.fabric.evaluators.critical_kernels`) between departure ``first``,
-        from 1, and the last one, in which the network is waited for: not those in which a compute unit goes through its
-        steps. Each slot counts for the unit that sends the data and for the one that waits for it. All are 0 in a
-        deadlock.
+        See :mod:`dse.fabric.evaluators.critical_kernels`.
         """
-        recorded_samples = samples
+        arrays, recorded_samples = self._pipeline_arrays, samples
         while True:
             state = self._run(placement, samples, None, recorded_samples)
             departed = int(state.departed[0])
-            waits = np.zeros(len(self.pipeline.units), dtype=np.int64)
+            units, causes = np.zeros(len(self.pipeline.units), dtype=np.int64), np.zeros(len(CAUSES), dtype=np.int64)
             if departed < samples:
-                return Outcome(tuple(state.departs[:departed].tolist()), self._ended(state)), waits
-            unrecorded = trace_back(state, self._pipeline_arrays.source, state.departs[first - 1], waits)
+                return Waits(Outcome(tuple(state.departs[:departed].tolist()), self._ended(state)), units, causes)
+            unrecorded = trace_back(state, arrays.source, arrays.kind, state.departs[first - 1], units, causes)
             if unrecorded == 0 or (state.pin["count"] <= recorded_samples * state.pin["flits"]).all():
-                return Outcome(tuple(state.departs.tolist())), waits
+                return Waits(Outcome(tuple(state.departs.tolist())), units, causes)
             # The path leads to a flow that is so far ahead of the departures that its slots were overwritten.
             recorded_samples *= 2
 

@@ -208,7 +208,8 @@ def windows(case, cap_s):
 def tails(case, cap_s, window):
     """Least seconds of a first microbatch from each cut, the start of each stage, on; and its best end: [K + 1, N + 1].
 
-    Infinite where a cap, the memory or the rule of variables leaves no way. Minima over windows that move on with the
+    Infinite where a cap or the rule of variables leaves no way; of memory, a stage may end as far as any that begins at
+    or before its start, so that finite seconds need not be those of a plan. Minima over windows that move on with the
     start of a stage: O(K · N).
     """
     stages, points = len(case.share), case.work_s.shape[1] - 1

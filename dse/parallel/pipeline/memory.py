@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.parallel.pipeline.cut_kernels import tails, windows
+from dse.parallel.pipeline.cut_kernels import Case
 from dse.parallel.pipeline.exact import Cases, DeviceCuts
 from dse.parallel.pipeline.problem import PipelineProblem
 
@@ -45,8 +45,25 @@ class _Limited:
         if limit_bytes != self._limit_bytes:
             self._limit_bytes = limit_bytes
             self._cases = Cases(replace(self._problem, memory_bytes=limit_bytes))
-        case = self._cases.case(cuts)
-        window = windows(case, np.inf)
-        if (window[0] > window[1]).any():
-            return False
-        return bool(np.isfinite(tails(case, np.inf, window)[0][0, 0]))
+        return _has_plan(self._cases.case(cuts))
+
+
+def _has_plan(case: Case) -> bool:
+    """Whether some cuts leave every stage with a variable and in its memory; O(K · N).
+
+    Of each cut whether a stage can begin there, stage after stage: one that begins at a cut may end at any from the
+    first with more variables to the last that fits. :func:`.cut_kernels.tails` does not tell: where stages keep their
+    inputs, one that begins later need not fit as far, and it takes the furthest of all starts.
+    """
+    points = len(case.variables) - 1
+    first_end = np.searchsorted(case.variables, case.variables, side="right")
+    begins = np.arange(points + 1) == 0
+    for stage, fits in enumerate(case.fits):
+        starts = np.flatnonzero(begins & (first_end <= fits))
+        steps = np.zeros(points + 2, dtype=np.int64)
+        np.add.at(steps, first_end[starts], 1)
+        np.add.at(steps, fits[starts] + 1, -1)
+        begins = steps[:-1].cumsum() > 0
+        begins[: case.places[0, stage + 1]] = False
+        begins[case.places[1, stage + 1] + 1 :] = False
+    return bool(begins[points])

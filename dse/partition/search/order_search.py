@@ -21,12 +21,14 @@ a step is O(W (N + E)) for W operators on a chip; general cuts O(N²) more.
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dse.partition.bound import simple_bound_s
-from dse.partition.constraints.structure import structure_of
+from dse.partition.constraints.structure import Structure, structure_of
 from dse.partition.problem import PartitionProblem
 from dse.partition.search.context import SearchContext, SearchResult, first_result, throughput_of
 from dse.partition.search.move_kernels import settle
@@ -86,13 +88,22 @@ class _Kernel:
         self._problem = problem
         self._seed = seed
 
+    def __reduce__(self) -> tuple[type[Self], tuple[PartitionProblem, int]]:
+        """As it was made: what is remembered is made again by whom it is sent to."""
+        return type(self), (self._problem, self._seed)
+
+    @cached_property
+    def _structure(self) -> Structure:
+        """Of the graph."""
+        return structure_of(self._problem.graph)
+
     def improved(self, walk: _Walk, limit_s: float, tries: int) -> _Walk:
         """The walk after some steps, which look for partitions below a limit."""
         problem = self._problem
         graph = problem.graph
         order, chip, cost_s = improve(
             walk.order,
-            structure_of(graph),
+            self._structure,
             graph.latency_s,
             graph.output_bytes / problem.link_bytes_per_s,
             graph.weight_bytes,
@@ -143,7 +154,7 @@ class _Walker(_Kernel):
         moves = min(_MOVES * len(graph), _ROUND_WORK // (len(graph) + len(graph.edges)))
         settled, cost_s = settle(
             chip,
-            structure_of(graph),
+            self._structure,
             graph.latency_s,
             graph.output_bytes / problem.link_bytes_per_s,
             graph.weight_bytes,

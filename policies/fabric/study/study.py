@@ -4,7 +4,8 @@ Every learned row is of predictions that were held out, in five folds by graph u
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ RANKED_RULES = ("hops", "wirelength")
 
 RULES = ("expert", "max_load", "busy", "route", "period")
 """Features that are slots of a sample by some rule."""
+
+LEFT_OUT, ANNOTATIONS = "kind of block left out", "performance annotations"
+"""Titles of tables."""
 
 CURVE = (0.125, 0.25, 0.5, 1.0)
 """Shares of the graphs in a learning curve."""
@@ -75,7 +79,7 @@ class Study:
 
     def main_rows(self) -> list[Row]:
         """Rules, and all learners in folds by graph: all placements and each kind of block."""
-        predictions = self._held_out(self._by_graph())
+        predictions = self._predictions_by_graph
         graphs = self._graphs_in_fold()
         rows = [*self._rule_rows()]
         errors = {name: self._accuracy(each).error for name, each in predictions.items()}
@@ -83,7 +87,7 @@ class Study:
         for name, predicted in predictions.items():
             ratio = None
             if best is not None and name != best:
-                ratio = error_ratio(predicted, predictions[best], self.labelled.label, self._graph, self.seed)
+                ratio = self._ratio(predicted, predictions[best], np.ones(len(predicted), dtype=bool))
             rows.append(Row("folds by graph", name, "", self._accuracy(predicted), ratio=ratio, graphs=graphs))
         for kind in np.unique(self.labelled.kind):
             part = self.labelled.kind == kind
@@ -99,15 +103,32 @@ class Study:
         return [Row("random folds", name, "", self._accuracy(each)) for name, each in predictions.items()]
 
     def left_out_rows(self) -> list[Row]:
-        """Each kind of block predicted by models that have learned from the others alone."""
+        """Each kind of block predicted by models that have learned from the others alone.
+
+        The ratio of a row is its RE over that of the same model in folds by graph, on the same placements.
+        """
         kinds = self.labelled.kind
         parts = [kinds == kind for kind in np.unique(kinds)]
         predictions = self._held_out(parts) if len(parts) > 1 else {}
-        return [
-            Row("kind of block left out", name, str(kinds[part][0]), self._accuracy(predicted, part))
-            for part in parts
-            for name, predicted in predictions.items()
-        ]
+        rows = []
+        for part in parts:
+            for name, predicted in predictions.items():
+                ratio = self._ratio(predicted, self._predictions_by_graph[name], part)
+                rows.append(Row(LEFT_OUT, name, str(kinds[part][0]), self._accuracy(predicted, part), ratio=ratio))
+        return rows
+
+    def annotation_rows(self) -> list[Row]:
+        """All learners in folds by graph, with performance annotations and without.
+
+        The ratio of a row without them is its RE over that of the same model with them.
+        """
+        untold = replace(self, labelled=replace(self.labelled, with_slots=False))._predictions_by_graph
+        rows, graphs = [], self._graphs_in_fold()
+        for name, predicted in self._predictions_by_graph.items():
+            ratio = self._ratio(untold[name], predicted, np.ones(len(predicted), dtype=bool))
+            rows.append(Row(ANNOTATIONS, name, "with annotations", self._accuracy(predicted), graphs=graphs))
+            rows.append(Row(ANNOTATIONS, name, "without", self._accuracy(untold[name]), ratio=ratio, graphs=graphs))
+        return rows
 
     def curve_rows(self) -> list[Row]:
         """The first fold by graph, predicted by models that have learned from ever more graphs."""
@@ -130,6 +151,16 @@ class Study:
     @property
     def _graph(self) -> npt.NDArray[np.int64]:
         return self.labelled.examples.graph
+
+    @cached_property
+    def _predictions_by_graph(self) -> dict[str, Floats]:
+        """ŷ of every learner in folds by graph, which several tables have, [S]."""
+        return self._held_out(self._by_graph())
+
+    def _ratio(self, predicted: Floats, rival: Floats, part: Mask) -> Interval:
+        """RE of one ŷ over that of another one, on a part of the placements."""
+        label, graph = self.labelled.label[part], self._graph[part]
+        return error_ratio(predicted[part], rival[part], label, graph, self.seed)
 
     def _by_graph(self) -> list[Mask]:
         return folds_by_graph(self._graph, self.folds, self.seed)
@@ -167,6 +198,7 @@ TABLES: Mapping[str, Callable[[Study], list[Row]]] = {
     "main": Study.main_rows,
     "random": Study.random_rows,
     "left-out": Study.left_out_rows,
+    "annotations": Study.annotation_rows,
     "curve": Study.curve_rows,
 }
 """Tables by name."""

@@ -7,7 +7,7 @@ import numpy as np
 from dse.results.result import FailedCheckError
 from policies.parallel.episodes import Masks
 from policies.parallel.linkage.dimensions import Decided, Dimensions, Integers
-from policies.parallel.linkage.episodes import OPEN, DecisionSource
+from policies.parallel.linkage.episodes import OPEN, DecisionSource, Found
 
 
 def most_dimensions(of: Dimensions) -> int:
@@ -44,8 +44,14 @@ def random_decisions(of: Dimensions, decided: Decided, episodes: int, seed: int)
 
 
 def greedy(of: Dimensions, _decided: Decided, _episodes: int, _seed: int) -> int:
-    """Groups in their order, each split unless a split one excludes it: one episode."""
-    return _value(of, of.first.argsort(), np.ones(len(of.numbers), dtype=bool))
+    """The dimensions of :func:`greedy_plan`: one episode."""
+    return greedy_plan(of).dimensions
+
+
+def greedy_plan(of: Dimensions) -> Found:
+    """Groups in their order, each split unless a split one excludes it."""
+    split = _split(of, of.first.argsort(), np.ones(len(of.numbers), dtype=bool))
+    return Found(tuple(sorted(split)), int(of.weights[split].sum()))
 
 
 def annealed(of: Dimensions, _decided: Decided, episodes: int, seed: int) -> int:
@@ -64,10 +70,14 @@ def annealed(of: Dimensions, _decided: Decided, episodes: int, seed: int) -> int
 
 
 def _value(of: Dimensions, order: Integers, wanted: Masks) -> int:
-    statuses = np.full(len(of.numbers), OPEN)
-    total = 0
+    return int(of.weights[_split(of, order, wanted)].sum())
+
+
+def _split(of: Dimensions, order: Integers, wanted: Masks) -> list[int]:
+    """The groups that are split where so many are wanted."""
+    statuses, split = np.full(len(of.numbers), OPEN), list[int]()
     for group in order.tolist():
         if wanted[group] and statuses[group] == OPEN and of.splittable[group]:
             statuses[of.excludes[group]] = 0
-            total += int(of.weights[group])
-    return total
+            split.append(group)
+    return split

@@ -36,16 +36,20 @@ class LinkageTraining:
     def __call__(self, problem: ParallelProblem, prices: Prices, seed: int, stop: StopSignal) -> Solution:
         """The best of the plans that split most dimensions, without a bound; nothing where none of them fits.
 
+        The greedy plan is one of them, so the answer never splits fewer (of objective ``count``), nor takes longer.
+
         Raises:
             InputError: the extra ``learn`` is not installed.
         """
         ask_for_extra("dse parallel", "--method", "dqn")
+        from policies.parallel.linkage.contenders import greedy_plan
         from policies.parallel.linkage.dimensions import dimensions_of
         from policies.parallel.linkage.search import trained
 
         dimensions = dimensions_of(problem, self.decided)
         outcome = trained(dimensions, self.decided, self.state, seed, stop=stop)
-        made = [(found, plan_of(problem, prices, dimensions, found)) for found in outcome.plans]
+        plans = sorted({*outcome.plans, greedy_plan(dimensions)}, key=lambda each: (-each.dimensions, each.split))
+        made = [(found, plan_of(problem, prices, dimensions, found)) for found in plans]
         legal = [each for each in made if _fits(problem, each[1])]
         if not legal:
             return Solution(None, None, None)

@@ -1,6 +1,6 @@
-"""Searches that learn nothing, to compare with at equal numbers of plans; all see the same coarse problem, and the best
-plan of each is improved in the same way (:func:`~policies.parallel.pipeline.inference.refined`), unless it says
-otherwise.
+"""Searches that learn nothing, to compare with at equal numbers of plans; all see the same coarse problem, and the
+shortest plans of each are improved in the same way (:func:`~policies.parallel.pipeline.improvement.improve`), unless it
+says otherwise.
 """
 
 import itertools
@@ -11,7 +11,8 @@ import numpy as np
 from dse.parallel.pipeline.baselines import even_plan
 from dse.parallel.pipeline.length import faults
 from dse.parallel.pipeline.problem import Integers
-from policies.parallel.pipeline.inference import LAYOUT, Coarse, InferenceEpisodes, refined
+from policies.parallel.pipeline.improvement import improve
+from policies.parallel.pipeline.inference import LAYOUT, Coarse, InferenceEpisodes
 from policies.parallel.pipeline.online import Best
 
 _ROUND = 50
@@ -23,7 +24,7 @@ _COOLING = (0.1, 1e-4)
 def random_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
     """The best of so many random plans, improved."""
     best = drawn_plans(seen, evaluations, seed)
-    refined(seen, best)
+    improve(seen, best)
     return best
 
 
@@ -48,7 +49,7 @@ def annealed(seen: Coarse, evaluations: int, seed: int, start: Best | None = Non
     if start is None:
         _play(seen, 1, best, draw)
     else:
-        best.plan, best.length_s, best.evaluations = start.plan, start.length_s, 1
+        best = Best(start.shortest[:1], 1)
     if best.plan is None:
         return best
     now, now_s = best.plan, best.length_s
@@ -70,9 +71,8 @@ def annealed(seen: Coarse, evaluations: int, seed: int, start: Best | None = Non
         temperature_s = first_s * _COOLING[0] * (_COOLING[1] / _COOLING[0]) ** share
         if trial.plan is not None and draw.random() < np.exp(min(0.0, (now_s - trial.length_s) / temperature_s)):
             now, now_s = trial.plan, trial.length_s
-            if now_s < best.length_s:
-                best.plan, best.length_s = now, now_s
-    refined(seen, best)
+            best.add(now, now_s)
+    improve(seen, best)
     return best
 
 
@@ -104,7 +104,7 @@ def every_plan(seen: Coarse, most: int = 10**6) -> Best | None:
 def even(seen: Coarse) -> Best:
     """The plan of :func:`even_as_it_is`, improved."""
     best = even_as_it_is(seen)
-    refined(seen, best)
+    improve(seen, best)
     return best
 
 

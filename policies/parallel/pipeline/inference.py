@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.parallel.pipeline.problem import RADIUS, DeviceCutting, Floats, Integers, PipelinePlan, PipelineProblem
+from dse.parallel.pipeline.problem import RADIUS, DeviceCutting, Floats, Integers, PipelineProblem
 from policies.parallel.episodes import UNSCALED, Actions, Floats32, Masks, Scale, scale_of
 from policies.parallel.pipeline.candidates import GRANULARITY, coarse_cuts
 from policies.parallel.pipeline.machines import link_speeds
@@ -239,34 +239,3 @@ class ProblemSource:
     def episodes(self, number: int, count: int) -> InferenceEpisodes:
         """From the beginning; ``number`` does not matter."""
         return InferenceEpisodes([self.seen] * count, [self.best] * count, self.reward, [self.scale] * count)
-
-
-def refined(each: Coarse, best: Best) -> None:
-    """Improve the best plan cut by cut, back at instructions, until a round over all cuts makes it no shorter.
-
-    A cut moves to every point up to the neighbouring candidates, and its device cut by one either way; all that is
-    priced counts.
-    """
-    before = np.inf
-    while best.plan is not None and best.length_s < before:
-        before = best.length_s
-        for cut in range(each.pricing.problem.stages - 1):
-            cuts, device_cuts = _moved(each, best.plan, cut)
-            if len(cuts):
-                best.take(cuts, device_cuts, each.pricing.prices(cuts, device_cuts))
-
-
-def _moved(each: Coarse, plan: PipelinePlan, cut: int) -> tuple[Integers, Integers]:
-    """All legal moves of a cut, each [B, K - 1]."""
-    problem, own = each.pricing.problem, (0, *plan.cuts, each.pricing.problem.profile.points)
-    ranks, variables = (0, *plan.device_cuts, problem.devices), prefix(problem.profile.variables)
-    place = int(np.searchsorted(each.cuts, plan.cuts[cut]))
-    points = np.arange(each.cuts[max(0, place - 1)], each.cuts[min(len(each.cuts) - 1, place + 1)] + 1)
-    points = points[(variables[points] > variables[own[cut]]) & (variables[points] < variables[own[cut + 2]])]
-    center = problem.devices * (cut + 1) / problem.stages
-    steps = plan.device_cuts[cut] + np.array([-1, 0, 1])
-    steps = steps[(np.abs(steps - center) <= each.radius) & (steps > ranks[cut]) & (steps < ranks[cut + 2])]
-    cuts = np.tile(plan.cuts, (len(points) * len(steps), 1))
-    device_cuts = np.tile(plan.device_cuts, (len(points) * len(steps), 1))
-    cuts[:, cut], device_cuts[:, cut] = np.repeat(points, len(steps)), np.tile(steps, len(points))
-    return cuts, device_cuts

@@ -22,28 +22,65 @@ MAX_STAGES = 4
 """Of the paper. Longer pipelines are cut as well, but later cuts look alike to the network."""
 
 
+STARTS = 8
+"""The shortest plans that a search is known by, each of which is improved in the end.
+
+On 36 generated pipelines (50 plans of the shipped policy, and that of equal computing) improving the shortest plan
+brings 32 within 2 % of the optimum, improving the shortest eight brings all.
+"""
+
+
 @dataclass
 class Best:
-    """The shortest plan that was seen, and how many were priced."""
+    """The shortest plans that were seen, and how many were priced.
 
-    plan: PipelinePlan | None = None
-    length_s: float = np.inf
+    Attributes:
+        shortest: at most :data:`STARTS` different ones with their lengths, the shortest first.
+        evaluations: all plans.
+    """
+
+    shortest: list[tuple[float, PipelinePlan]] = field(default_factory=list)
     evaluations: int = 0
-    lengths_s: list[float] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, plan: PipelinePlan, length_s: float, evaluations: int = 0) -> "Best":
+        """Of one plan."""
+        return cls([(length_s, plan)], evaluations)
+
+    @property
+    def plan(self) -> PipelinePlan | None:
+        """The shortest one."""
+        return self.shortest[0][1] if self.shortest else None
+
+    @property
+    def length_s(self) -> float:
+        """Of the shortest one; infinite without any."""
+        return self.shortest[0][0] if self.shortest else np.inf
+
+    @property
+    def _limit_s(self) -> float:
+        """Plans from here on are not among the shortest."""
+        return self.shortest[-1][0] if len(self.shortest) == STARTS else np.inf
 
     def take(self, cuts: Integers, device_cuts: Integers, found: Floats) -> None:
         """Plans [B, K - 1] with their prices [B, 5]."""
         self.evaluations += len(cuts)
         lengths = np.where(found[:, FITS] > 0, found[:, LENGTH], np.inf)
-        place = int(lengths.argmin())
-        if lengths[place] < self.length_s:
-            self.plan, self.length_s = plan_of(cuts[place], device_cuts[place]), float(lengths[place])
-        self.lengths_s.append(self.length_s)
+        (places,) = np.nonzero(lengths < self._limit_s)
+        for place in places[lengths[places].argsort(kind="stable")[:STARTS]].tolist():
+            self.add(plan_of(cuts[place], device_cuts[place]), float(lengths[place]))
+
+    def add(self, plan: PipelinePlan, length_s: float) -> None:
+        """A plan that fits, which is behind those of the same length."""
+        if length_s < self._limit_s and all(plan != each for _, each in self.shortest):
+            self.shortest = sorted([*self.shortest, (length_s, plan)], key=lambda each: each[0])[:STARTS]
 
     def with_other(self, other: "Best") -> "Best":
-        """The shorter of both plans, this one of equal ones, with the evaluations of both."""
-        best = min(self, other, key=lambda each: each.length_s)
-        return Best(best.plan, best.length_s, self.evaluations + other.evaluations)
+        """The shortest plans of both, this one's first of equal ones, with the evaluations of both."""
+        both = Best(list(self.shortest), self.evaluations + other.evaluations)
+        for length_s, plan in other.shortest:
+            both.add(plan, length_s)
+        return both
 
 
 def rewards(found: Floats, unit_s: float, reward: Reward) -> Floats:

@@ -11,7 +11,8 @@ from dse.parallel.pipeline.problem import DeviceCutting, PipelineProblem
 from policies.learning.checkpoint import Checkpoint, CheckpointFormat, TensorType
 from policies.parallel.networks import PlaceNetwork, q_values
 from policies.parallel.pipeline.contenders import even
-from policies.parallel.pipeline.inference import FEATURES, LAYOUT, Coarse, InferenceEpisodes, coarse, refined
+from policies.parallel.pipeline.improvement import improve
+from policies.parallel.pipeline.inference import FEATURES, LAYOUT, Coarse, InferenceEpisodes, coarse
 from policies.parallel.pipeline.machines import CONFIGS, Machine
 from policies.parallel.pipeline.online import MAX_STAGES, Best
 from policies.parallel.settings import Layout, QSettings
@@ -99,7 +100,7 @@ class Policy:
         Both are improved, not only the shorter one, so that the answer is never longer than that of :func:`even`.
         """
         seen, best = self.plans(problem, cutting, seed)
-        refined(seen, best)
+        improve(seen, best)
         return best.with_other(even(seen))
 
     def plans(

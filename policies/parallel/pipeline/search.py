@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.methods import PipelineContext
 from dse.parallel.pipeline.problem import PipelinePlan
-from policies.parallel.pipeline.inference import ProblemSource, coarse, refined
+from policies.parallel.pipeline.contenders import even
+from policies.parallel.pipeline.improvement import improve
+from policies.parallel.pipeline.inference import ProblemSource, coarse
 from policies.parallel.pipeline.online import Best, PipelineTrainingSource
 from policies.parallel.settings import QSettings, Reward
 from policies.parallel.training import QTraining
@@ -25,7 +27,20 @@ class Budget:
 
 
 def trained(context: PipelineContext, reward: Reward = "root", budget: Budget | None = None) -> Best:
-    """The best plan of two trainings with half of the steps each, improved around its cuts (:func:`refined`).
+    """The shorter of the best plan of :func:`trained_alone` and the plan of equal computing, both improved.
+
+    So it is never longer than that of :func:`even`.
+    """
+    best = trained_alone(context, reward, budget)
+    if context.problem.stages == 1:
+        return best
+    seen = coarse(context.problem, context.device_cutting)
+    improve(seen, best)
+    return best.with_other(even(seen))
+
+
+def trained_alone(context: PipelineContext, reward: Reward = "root", budget: Budget | None = None) -> Best:
+    """The best plans of two trainings with half of the steps each, as they are.
 
     One is the paper's, which only finds plans whose stages have devices by their computing; in the other, pivots and
     devices are decided apart, as they are where communication takes longer than computing.
@@ -37,9 +52,7 @@ def trained(context: PipelineContext, reward: Reward = "root", budget: Budget | 
     first = trained_as_published(context, reward, half)
     source = ProblemSource(coarse(context.problem, context.device_cutting), reward)
     _train(source, context, half)
-    both = first.with_other(source.best)
-    refined(source.seen, both)
-    return both
+    return first.with_other(source.best)
 
 
 def trained_as_published(context: PipelineContext, reward: Reward = "root", budget: Budget | None = None) -> Best:
@@ -57,7 +70,7 @@ def _only(context: PipelineContext) -> Best:
     plan, problem = PipelinePlan((), ()), context.problem
     if faults(problem, plan):
         return Best(evaluations=1)
-    return Best(plan, length(problem, plan).length_s, 1)
+    return Best.of(plan, length(problem, plan).length_s, 1)
 
 
 def _train(source: ProblemSource | PipelineTrainingSource, context: PipelineContext, budget: Budget) -> None:

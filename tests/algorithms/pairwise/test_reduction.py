@@ -10,7 +10,7 @@ from dse.algorithms.pairwise.problem import FORBIDDEN, PairwiseProblem
 from dse.algorithms.pairwise.reduction import reduce
 from tests.algorithms.pairwise.random_problems import best_cost, random_problem
 
-CASES = [(seed, memory, share) for seed in range(25) for memory in (None, 0.45, 0.7) for share in (0.3, 0.8)]
+CASES = [(seed, memory, share) for seed in range(10) for memory in (None, 0.45, 0.7) for share in (0.3, 0.8)]
 
 
 def enumerated(core: Core):

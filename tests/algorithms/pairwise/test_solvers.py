@@ -20,7 +20,7 @@ from dse.algorithms.pairwise.solve import Solution, Status, solve
 from tests.algorithms.pairwise.random_problems import best_cost, random_problem
 from tests.shared_data import shared_data
 
-CASES = [(seed, memory) for seed in range(30) for memory in (None, 0.4, 0.6)]
+CASES = [(seed, memory) for seed in range(12) for memory in (None, 0.4, 0.6)]
 
 
 NONE = np.zeros(0, np.int64)
@@ -84,7 +84,7 @@ def test_the_mixed_integer_program_finds_the_optimum_without_reduction(seed, mem
 
 
 def test_a_hint_is_a_plan_that_the_mixed_integer_program_begins_with(cases):
-    for problem, reduction, optimum in cases[:5]:
+    for problem, reduction, optimum in cases[:3]:
         best = mip(reduction.core, 1000).choices
         answer = mip(reduction.core, 0, hint=best)
         assert evaluate(problem, reduction.expand(answer.choices)).cost == optimum
@@ -204,7 +204,7 @@ def test_a_cutoff_is_shared_out_to_separate_parts():
 )
 def test_bounds_and_plans_hold_under_any_limit(limits):
     seen = set()
-    for seed in range(40):
+    for seed in range(20):
         problem = dense(seed, (None, 0.5)[seed % 2])
         optimum, solution = best_cost(problem), solve(problem, limits)
         seen.add(solution.status)
@@ -259,12 +259,11 @@ def test_case_g_by_the_mixed_integer_program_alone(case_g):
     assert evaluate(case_g, reduction.expand(answer.choices)).cost == 217_039
 
 
-def test_case_g_with_less_memory_needs_branching_and_is_the_same_each_time(case_g):
+def test_case_g_with_less_memory_needs_branching(case_g):
     tighter = with_memory(case_g, 98)
     solution = solve(tighter)
     assert (solution.value, solution.bound, solution.status) == (229_274, 229_274, Status.OPTIMAL)
     assert evaluate(tighter, solution.choices).excess_usage == 0
-    assert solve(tighter) == solution
     assert solve(tighter, Limits(branch_work=0)).status is Status.FEASIBLE
 
 
@@ -275,7 +274,7 @@ def test_case_g_with_too_little_memory_has_no_plan(case_g):
 @pytest.mark.parametrize("factor", [10**3, 10**6, 10**9])
 def test_large_costs_are_proven_to_the_unit_or_the_gap_is_stated(factor):
     """Every cost times a large factor, and 1 more on some: plans differ in their last digits only."""
-    for seed in range(10):
+    for seed in range(5):
         small = dense(seed, 0.6)
         rng = np.random.default_rng(seed)
 
@@ -290,16 +289,18 @@ def test_large_costs_are_proven_to_the_unit_or_the_gap_is_stated(factor):
             assert solution.bound == optimum if factor < 10**9 else solution.bound > optimum - factor // 10**6
 
 
-def test_a_limit_of_the_branch_and_bound_leaves_a_bound():
+def test_a_limit_of_the_branch_and_bound_leaves_a_bound_and_the_same_each_time():
     """Random costs on a random graph: the relaxation is far from any plan."""
     rng = np.random.default_rng(0)
     pairs = [rng.choice(40, 2, replace=False) for _ in range(100)]
     problem = PairwiseProblem.build(
         rng.integers(0, 1000, (40, 8)), [(u, v) for u, v in pairs], rng.integers(0, 1000, (100, 8, 8))
     )
-    solution = solve(problem, Limits(moves=100, branch_work=1_000, guesses=()))
+    limits = Limits(moves=100, branch_work=1_000, guesses=())
+    solution = solve(problem, limits)
     assert solution.status is Status.FEASIBLE
     assert 0 < solution.bound < solution.value == evaluate(problem, solution.choices).cost
+    assert solve(problem, limits) == solution
 
 
 def test_guesses_prove_what_a_poor_plan_leaves_open(case_g):

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 
 from dse.parallel.pipeline.exact import near, server_cuts
 from dse.parallel.pipeline.length import faults, length
+from dse.parallel.pipeline.problem import RADIUS, PipelinePlan
 from policies.parallel.pipeline.candidates import candidates, coarse_cuts
+from policies.parallel.pipeline.contenders import drawn_plans
 from policies.parallel.pipeline.generated import GeneratedSource, generated
-from policies.parallel.pipeline.inference import InferenceEpisodes, ProblemSource, coarse, refined
+from policies.parallel.pipeline.improvement import improve
+from policies.parallel.pipeline.inference import InferenceEpisodes, ProblemSource, coarse
 from policies.parallel.pipeline.machines import CONFIGS, Machine
-from policies.parallel.pipeline.online import Best, PipelineTrainingSource
+from policies.parallel.pipeline.online import STARTS, Best, PipelineTrainingSource
 from tests.policies.parallel.cases import played, problem_of
 
 CUTTINGS = ("equal", "near", "free")
@@ -66,18 +69,54 @@ def test_coarse_cuts_send_the_fewest_bytes_of_their_run():
         assert problem.profile.cut_bytes[cut] == problem.profile.cut_bytes[run].min()
 
 
-def test_a_plan_is_refined_to_one_that_no_move_of_one_cut_improves():
-    problem = problem_of(300, 7, stages=4)
+def moves_of_one_cut(seen, plan):
+    """All legal plans with one cut at another candidate or at a point up to one, by enumeration."""
+    problem, others = seen.pricing.problem, []
+    for cut, (point, front) in enumerate(zip(plan.cuts, plan.device_cuts, strict=True)):
+        place = int(np.searchsorted(seen.cuts, point))
+        near = range(seen.cuts[max(0, place - 1)], seen.cuts[min(len(seen.cuts) - 1, place + 1)] + 1)
+        anywhere = itertools.product(seen.cuts.tolist(), range(1, problem.devices))
+        for to, devices in [*anywhere, *itertools.product(near, (front - 1, front, front + 1))]:
+            cuts, device_cuts = list(plan.cuts), list(plan.device_cuts)
+            cuts[cut], device_cuts[cut] = to, devices
+            if abs(devices - problem.devices * (cut + 1) / problem.stages) > RADIUS:
+                continue
+            other = PipelinePlan(tuple(cuts), tuple(device_cuts))
+            if not faults(problem, other):
+                others.append(other)
+    return others
+
+
+def test_an_improved_plan_is_one_that_no_move_of_one_cut_makes_shorter():
+    problem = problem_of(300, 7, stages=3)
     seen = coarse(problem, "near")
-    source = ProblemSource(seen)
-    played(source, 1)
-    drawn_s = source.best.length_s
-    refined(seen, source.best)
-    assert not faults(problem, source.best.plan)
-    assert source.best.length_s < drawn_s
-    again = Best(source.best.plan, source.best.length_s)
-    refined(seen, again)
-    assert again.plan == source.best.plan
+    best = drawn_plans(seen, 50, 1)
+    drawn, drawn_s = list(best.shortest), best.length_s
+    improve(seen, best)
+    assert not faults(problem, best.plan)
+    assert best.length_s < drawn_s
+    moved_s = min(length(problem, each).length_s for each in moves_of_one_cut(seen, best.plan))
+    assert moved_s >= best.length_s * (1 - 1e-12)
+    each_alone = [Best.of(plan, length_s) for length_s, plan in drawn]
+    for one in each_alone:
+        improve(seen, one)
+    assert best.length_s == min(one.length_s for one in each_alone)
+    assert best.evaluations == 50 + sum(one.evaluations for one in each_alone)
+
+
+def test_a_search_knows_its_shortest_plans_once_each_in_order():
+    problem = problem_of(60, 4)
+    seen = coarse(problem, "near")
+    cuts = np.array([[point] for point in range(1, 60)] * 2)
+    devices = np.full((len(cuts), 1), 8)
+    best, prices = Best(), seen.pricing.prices(cuts, devices)
+    for first in range(0, len(cuts), 7):
+        best.take(cuts[first : first + 7], devices[first : first + 7], prices[first : first + 7])
+    plans = [PipelinePlan((point,), (8,)) for point in range(1, 60)]
+    wanted = sorted(length(problem, plan).length_s for plan in plans if not faults(problem, plan))[:STARTS]
+    assert [length_s for length_s, _ in best.shortest] == pytest.approx(wanted)
+    assert len({plan for _, plan in best.shortest}) == STARTS
+    assert best.evaluations == len(cuts)
 
 
 def test_generated_problems_are_met_once_in_each_of_as_many_rounds_as_a_round_has_problems():

@@ -12,8 +12,10 @@ from dse.parallel.linkage_plans import linkage_plan
 from dse.parallel.prices import Prices
 from dse.sharding.propagation import Ending, Propagation
 from policies.parallel.linkage import search
+from policies.parallel.linkage.contenders import greedy, greedy_plan
 from policies.parallel.linkage.dimensions import Dimensions, dimensions_of
 from policies.parallel.linkage.episodes import OPEN, SPLIT, WHOLE, DecisionEpisodes, DecisionSource
+from policies.parallel.linkage.methods import LinkageTraining
 from policies.parallel.linkage.search import Budget, trained
 from tests.parallel.problems import MLP, dump, mlp
 
@@ -139,6 +141,26 @@ def test_training_is_a_function_of_its_seed():
     of = dimensions_of(STEP, "variables")
     budget = Budget(rounds=6, stable=6)
     assert trained(of, "variables", seed=3, budget=budget) == trained(of, "variables", seed=3, budget=budget)
+
+
+def test_where_training_has_no_plan_the_answer_is_the_greedy_one(monkeypatch):
+    monkeypatch.setattr(search, "trained", lambda *_, **__: search.Outcome((), None, None, 1, 1))
+    of = dimensions_of(STEP, "variables")
+    answer = LinkageTraining("variables")(STEP, Prices(STEP), 0, lambda: None)
+    assert answer.value == greedy_plan(of).dimensions == greedy(of, "variables", 1, 0) > 0
+
+
+@pytest.mark.parametrize("step", [STEP, VGG])
+@pytest.mark.parametrize("decided", ["variables", "inputs"])
+def test_the_greedy_plan_has_no_conflict_and_no_group_could_be_added(step, decided):
+    of = dimensions_of(step, decided)
+    plan = greedy_plan(of)
+    split = list(plan.split)
+    assert not of.excludes[np.ix_(split, split)].any()
+    assert of.splittable[split].all()
+    assert plan.dimensions == of.weights[split].sum() <= most_split(of)
+    others = np.flatnonzero(of.splittable & ~of.excludes[split].any(axis=0))
+    assert set(others.tolist()) <= set(split)
 
 
 def test_the_command_answers_with_the_bound_of_linkage_and_the_checker_agrees(dse, tmp_path, monkeypatch):

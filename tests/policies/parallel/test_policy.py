@@ -13,10 +13,11 @@ from dse.parallel.pipeline.methods import PipelineContext, exact
 from hardware.inputs import InputError
 from policies.learning.checkpoint import CARD_FILE, Checkpoint
 from policies.parallel.pipeline.contenders import even
-from policies.parallel.pipeline.inference import refined
+from policies.parallel.pipeline.improvement import improve
+from policies.parallel.pipeline.inference import coarse
 from policies.parallel.pipeline.methods import SHIPPED, learned_methods
 from policies.parallel.pipeline.policy import PIPELINE_POLICY, Policy, PolicySettings
-from policies.parallel.pipeline.search import Budget, trained
+from policies.parallel.pipeline.search import Budget, trained, trained_alone
 from policies.parallel.pipeline.task import PipelineTask
 from tests.policies.parallel.cases import problem_of
 
@@ -54,6 +55,17 @@ def test_answers_are_plans_without_faults_and_never_shorter_than_the_optimum(sta
     assert best.length_s >= exact(context).length_s * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_online_training_is_never_longer_than_the_plan_of_equal_computing(seed):
+    problem = problem_of(300, seed, devices=24, stages=3)
+    context, budget = PipelineContext(problem, "near"), Budget(steps=20, updates=1)
+    seen, alone = coarse(problem, "near"), trained_alone(context, budget=budget)
+    improve(seen, alone)
+    greedy, best = even(seen), trained(context, budget=budget)
+    assert best.length_s == min(alone.length_s, greedy.length_s)
+    assert best.evaluations == alone.evaluations + greedy.evaluations
+
+
 def test_where_nothing_fits_nothing_is_found():
     problem = problem_of(60, 4, memory_bytes=1)
     assert trained(PipelineContext(problem, "near"), budget=Budget(steps=100, updates=1)).plan is None
@@ -79,7 +91,7 @@ def test_inference_is_never_longer_than_the_plan_of_equal_computing(devices, poi
     policy = Policy(PIPELINE_POLICY.load(SHIPPED))
     answer = learned_methods()["inference"](PipelineContext(problem, "near"))
     seen, alone = policy.plans(problem, "near", 0)
-    refined(seen, alone)
+    improve(seen, alone)
     greedy = even(seen)
     shortest = min(length(problem, each.plan).length_s for each in (alone, greedy))
     assert answer.length_s == pytest.approx(shortest, rel=1e-12)

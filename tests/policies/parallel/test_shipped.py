@@ -16,7 +16,7 @@ from policies.parallel.pipeline.task import PipelineTask
 
 STEP = Path(__file__).parents[2] / "data" / "hlo" / "vgg-tiny.hlo"
 ASKED = ("parallel", str(STEP), "--strategy", "pipeline", "--network", "dapple", "--accelerator", "v100")
-INFERENCE = ("--device-cuts", "near", "--method", "inference")
+INFERENCE = ("--method", "inference")
 
 
 def test_its_card_is_that_of_the_default_training():
@@ -59,6 +59,15 @@ def test_it_is_the_policy_where_no_other_is_given(dse, tmp_path, monkeypatch):
     assert dse("check", str(tmp_path / "run" / "result.json"), str(STEP)).code == 0
 
 
+def test_by_default_devices_are_cut_as_it_was_trained_to(dse):
+    default, near = (
+        json.loads(dse(*ASKED, *INFERENCE, *more, "--mesh", "16", "--json").out)
+        for more in ((), ("--device-cuts", "near"))
+    )
+    assert default["solution"] == near["solution"]
+    assert default["bound"] == near["bound"]
+
+
 @pytest.mark.parametrize(
     ("asked", "rule"),
     [
@@ -75,9 +84,9 @@ def test_another_topology_is_refused_in_one_line(dse, asked, rule):
     assert line == f"{start} {rule} on this network: {'; '.join(map(str, CONFIGS))}"
 
 
-@pytest.mark.parametrize(("more", "cutting"), [((), "free"), (("--device-cuts", "equal"), "equal")])
-def test_another_way_to_cut_devices_is_refused_in_one_line(dse, more, cutting):
-    refused = dse(*ASKED, "--method", "inference", "--mesh", "16", *more)
+@pytest.mark.parametrize("cutting", ["free", "equal"])
+def test_another_way_to_cut_devices_is_refused_in_one_line(dse, cutting):
+    refused = dse(*ASKED, *INFERENCE, "--mesh", "16", "--device-cuts", cutting)
     assert refused.code == 2
     (line,) = refused.error_lines
     rule = f"the policy that comes along was trained for --device-cuts near, but here it is {cutting}"

@@ -1,0 +1,80 @@
+"""Tables of models that lack a kind of block, or performance annotations: beside the same models that lack neither."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+from dse.run.executor import InProcessExecutor
+from dse.run.journal import Journal
+from hardware.fabrics import fabric
+from hardware.operator_slots import operator_slots
+from policies.fabric.data.collection import Collector, Piece, collect, samples_in
+from policies.fabric.data.placers import RandomAnnealer
+from policies.fabric.model.ridge import RidgeLearner
+from policies.fabric.study.labelled import Labelled
+from policies.fabric.study.study import Study
+
+FABRIC = fabric("plasticine-8x16")
+
+
+class Counted:
+    """Ridge regression that counts its fits."""
+
+    def __init__(self):
+        self.fits = 0
+
+    def fit(self, examples):
+        self.fits += 1
+        return RidgeLearner().fit(examples)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    collector = Collector(FABRIC, operator_slots(), RandomAnnealer(max_moves=50))
+    with Journal(tmp_path_factory.mktemp("study") / "journal.jsonl") as journal:
+        collect(journal, collector, [Piece(0, graph, 2, seed=0) for graph in range(10)], InProcessExecutor())
+        return samples_in(journal)
+
+
+@pytest.fixture
+def learner():
+    return Counted()
+
+
+@pytest.fixture
+def study(samples, learner):
+    return Study(Labelled(samples, FABRIC), {"ridge": learner})
+
+
+def test_a_kind_left_out_is_compared_with_the_model_that_has_learned_from_it(study, learner):
+    errors = {row.part: row.accuracy.error for row in study.main_rows() if row.table == "by kind of block"}
+    assert learner.fits == 5
+    rows = study.left_out_rows()
+    assert learner.fits == 5 + len(rows)  # nothing of the main table is learned again
+    assert {row.part for row in rows} == set(errors)
+    for row in rows:
+        assert row.ratio.value == pytest.approx(row.accuracy.error / errors[row.part])
+        assert row.ratio.low <= row.ratio.value <= row.ratio.high
+
+
+def test_what_annotations_are_worth_is_measured_on_the_same_folds(study, samples, learner):
+    told, untold = study.annotation_rows()
+    assert learner.fits == 10
+    alone = Study(Labelled(samples, FABRIC, with_slots=False), {"ridge": RidgeLearner()})
+    assert [row.part for row in (told, untold)] == ["with annotations", "without"]
+    assert told.accuracy == next(row.accuracy for row in study.main_rows() if row.model == "ridge" and not row.part)
+    assert untold.accuracy == next(row.accuracy for row in alone.main_rows() if row.model == "ridge" and not row.part)
+    assert untold.accuracy.error != told.accuracy.error
+    assert told.ratio is None
+    assert untold.ratio.value == pytest.approx(untold.accuracy.error / told.accuracy.error)
+
+
+def test_a_single_kind_of_block_cannot_be_left_out(study, samples):
+    kind = samples.graphs[0].kind
+    one = tuple(each for each in samples.samples if samples.graphs[each.graph].kind == kind)
+    assert Study(Labelled(replace(samples, samples=one), FABRIC), study.learners).left_out_rows() == []
+    assert np.unique(study.labelled.kind).size > 1
