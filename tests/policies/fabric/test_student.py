@@ -79,8 +79,10 @@ def synthetic(count, seed):
 
 @pytest.mark.parametrize("ranking_weight", [0.0, 0.5])
 def test_a_student_learns_what_depends_on_its_features(ranking_weight):
-    learner = StudentLearner(StudentSettings(max_gap=9.0, steps=300, ranking_weight=ranking_weight))
-    student, unseen = learner.fit(synthetic(800, 0)), synthetic(200, 1)
+    learner = StudentLearner(
+        StudentSettings(members=2, max_gap=9.0, steps=150, learning_rate=0.02, ranking_weight=ranking_weight)
+    )
+    student, unseen = learner.fit(synthetic(600, 0)), synthetic(200, 1)
     error = np.abs(student.predict(unseen.features) - unseen.target).mean()
     assert error < 0.4 * np.abs(unseen.target - unseen.target.mean()).mean()
 
@@ -105,8 +107,8 @@ def test_members_side_by_side_predict_their_mean():
 
 
 def test_ranks_alone_are_learned_too():
-    settings = StudentSettings(max_gap=9.0, steps=300, ranking_weight=100.0)
-    student, unseen = StudentLearner(settings).fit(synthetic(800, 0)), synthetic(200, 1)
+    settings = StudentSettings(members=2, max_gap=9.0, steps=150, learning_rate=0.02, ranking_weight=100.0)
+    student, unseen = StudentLearner(settings).fit(synthetic(600, 0)), synthetic(200, 1)
     first, second = np.triu_indices(200, 1)
     differs = np.abs(unseen.target[first] - unseen.target[second]) > 0.1
     predicted = student.predict(unseen.features)

@@ -19,7 +19,7 @@ from policies.parallel.linkage.methods import LinkageTraining
 from policies.parallel.linkage.search import Budget, trained
 from tests.parallel.problems import MLP, dump, mlp
 
-SHORT = Budget(rounds=12, stable=6, updates=8)
+SHORT = Budget(rounds=8, stable=3, updates=4)
 STEP = mlp("4", objective="count")
 VGG = dump("vgg-tiny.hlo", "4", objective="count")
 
