@@ -25,9 +25,10 @@ from dse.reproduce.gigaplacer.study import (
     WITH_ANNEALING,
     WITH_PROTOCOLS,
     WITH_TREES,
+    Outcome,
     Study,
 )
-from dse.reproduce.gigaplacer.table1 import TABLES
+from dse.reproduce.gigaplacer.table1 import TABLES, case_lines, means
 from dse.reproduce.output import DOCUMENT_FILE, write
 from dse.reproduce.paper import Posed
 from dse.results.result import FailedCheckError
@@ -36,7 +37,7 @@ from dse.run.progress import StoppedError
 from dse.run.run import Run
 from dse.wafer.check import cost, violations
 from dse.wafer.files.formats import read_problem
-from dse.wafer.problem import PlacedKernel, WaferPlacement
+from dse.wafer.problem import Cost, PlacedKernel, WaferPlacement
 from hardware.inputs import InputError, validate
 from tests.reproduce.sections import assert_whole
 from tests.shared_data import shared_data
@@ -57,11 +58,22 @@ def small_text(adapter=0):
     return graph_text(nodes, edges, width=40, height=30, distance=3, adapter=adapter)
 
 
+def small_study(journal):
+    problems = {name: replace(problem_from(small_text(adapter)), name=name) for name, adapter in (("a", 0), ("b", 9))}
+    return Study(problems, Run(seed=2, journal=journal), moves=2000)
+
+
 @pytest.fixture
 def study(tmp_path):
-    problems = {name: replace(problem_from(small_text(adapter)), name=name) for name, adapter in (("a", 0), ("b", 9))}
     with Journal(tmp_path / "journal.jsonl") as journal:
-        yield Study(problems, Run(seed=2, journal=journal), moves=5000)
+        yield small_study(journal)
+
+
+@pytest.fixture(scope="module")
+def searched_study(tmp_path_factory):
+    """A study whose searches are made once for all tests that only look at them."""
+    with Journal(tmp_path_factory.mktemp("study") / "journal.jsonl") as journal:
+        yield small_study(journal)
 
 
 def running(study, **means):
@@ -165,8 +177,8 @@ def test_rows_are_cut_where_no_kernel_is_passed():
     assert rows_of(placed((0, 5, "R0"), (0, 0, "R0"), (3, 0, "R90"), (0, 3, "R0"))) == [2, 1, 1]
 
 
-def test_every_part_prints_whole_rows(study, tmp_path):
-    done = made((), study)
+def test_every_part_prints_whole_rows(searched_study, tmp_path):
+    done = made((), searched_study)
     assert_whole(done, PARTS)
     # None of the paper's numbers belongs to these.
     assert all(each.paper is None for section in done.sections for each in section.comparisons)
@@ -179,11 +191,11 @@ def test_every_part_prints_whole_rows(study, tmp_path):
         assert picture["title"] in (tmp_path / "report.html").read_text()
 
 
-def test_each_step_only_improves_and_is_what_the_checker_says(study):
-    for name, problem in study.problems.items():
+def test_each_step_only_improves_and_is_what_the_checker_says(searched_study):
+    for name, problem in searched_study.problems.items():
         totals = []
         for step in (ROWS, WITH_PROTOCOLS, WITH_ANNEALING, WITH_TREES, FULL):
-            found = study.searched(step)[name]
+            found = searched_study.searched(step)[name]
             assert violations(problem, found.placement) == []
             assert found.cost == cost(problem, found.placement)
             totals.append(found.total)
@@ -264,12 +276,12 @@ def test_variants_share_all_but_one_thing():
     assert added == [{"protocols"}, {"columns"}, {"trees"}, {"compaction"}]
 
 
-def test_the_papers_algorithm_stands_beside_ours(study):
-    table1, refinement = made(("table1", "refinement"), study).sections
-    printed, ours = study.searched(AS_PRINTED), study.searched(FULL)
+def test_the_papers_algorithm_stands_beside_ours(searched_study):
+    table1, refinement = made(("table1", "refinement"), searched_study).sections
+    printed, ours = searched_study.searched(AS_PRINTED), searched_study.searched(FULL)
     values = {(each.model, each.quantity): each.ours for each in (*table1.comparisons, *refinement.comparisons)}
     ratios = []
-    for name, problem in study.problems.items():
+    for name, problem in searched_study.problems.items():
         found = printed[name]
         generated, adapted, refined = refined_costs(problem, found)
         assert (generated.time, adapted.time) == (found.cost.time,) * 2
@@ -279,12 +291,46 @@ def test_the_papers_algorithm_stands_beside_ours(study):
         ratios.append(ours[name].total / found.total)
     mean = values["geometric mean", "cost over that of GigaPlacer as printed"]
     assert mean == pytest.approx(statistics.geometric_mean(ratios))
-    stages = [refined_costs(study.problems[name], each) for name, each in printed.items()]
+    stages = [refined_costs(searched_study.problems[name], each) for name, each in printed.items()]
     changes = [100 * (refined.distance / adapted.distance - 1) for _, adapted, refined in stages]
     assert values["mean", "L1 refinement, mean change of distance"] == pytest.approx(statistics.fmean(changes))
     generated, adapted, _ = stages[1]
     quantity = "adapter refinement, mean change of adapters where they count"
     assert values["mean", quantity] == pytest.approx(100 * (adapted.adapter / generated.adapter - 1))
+
+
+@pytest.mark.parametrize(
+    ("adapters", "bound", "expected", "of_mean"),
+    [
+        # Its best placement, whose bound meets its cost.
+        (2, 7772, "ours is a cheaper placement, proven optimal", "1 of 1 placements of ours are proven optimal"),
+        (2, 7384, "ours is a cheaper placement, with a gap of 4.99 % to the lower bound", "0 of 1 placements of ours"),
+        (2, None, "ours is a cheaper placement, without a lower bound", "0 of 1 placements of ours"),
+        (20, 7772, "ours is a dearer placement, with a gap of 48.09 % to the lower bound", "0 of 1 placements of ours"),
+    ],
+)
+def test_a_total_far_from_the_papers_says_which_is_cheaper_and_how_sure_ours_is(adapters, bound, expected, of_mean):
+    case = cases_of(Study(chosen_problems("Q"), Run()))["Q"]
+    total = 1152 + 40 * 145.5 + 400 * adapters
+    searched = Outcome(cost=Cost(1152, 145.5, adapters, total), bound=bound)
+    lines = {line.quantity: line for line in (*case_lines("Q", case, searched), *means({"Q": case}, {"Q": searched}))}
+    assert lines["total"].explanation == lines["total, beside the winner's"].explanation == expected
+    for whose in ("GigaPlacer's", "the winner's"):
+        assert lines[f"cost over {whose}"].explanation.startswith(of_mean)
+    traded = "more time, less distance and adapter" if adapters == 2 else "more time and adapter, less distance"
+    assert lines["time"].explanation == lines["adapter"].explanation
+    assert lines["time"].explanation == f"another placement with {traded}; {expected}"
+    assert lines["distance"].explanation is None
+
+
+def test_a_part_without_weight_counts_for_nothing():
+    case = cases_of(Study(chosen_problems("A"), Run()))["A"]
+    assert case.problem.weights.adapter == 0
+    total = case.paper("total")
+    searched = Outcome(cost=Cost(case.paper("time"), case.paper("distance"), 1000, total), bound=total / 2)
+    lines = {line.quantity: line.explanation for line in case_lines("A", case, searched)}
+    assert lines["adapter"] == "the weight of adapter is 0 here: it counts for nothing"
+    assert lines["total"] is None
 
 
 def test_what_a_refinement_began_with_is_checked_too(study):
@@ -330,7 +376,9 @@ def test_bad_usage_is_one_line(dse, arguments, expected):
     assert expected in line
 
 
-def test_the_papers_numbers_stand_beside_the_papers_cases(dse):
+def test_the_papers_numbers_stand_beside_the_papers_cases(dse, monkeypatch):
+    # Our rows alone, as the search itself does not matter here.
+    monkeypatch.setattr(studies, "VARIANTS", {**VARIANTS, FULL: replace(VARIANTS[ROWS], bounded=True)})
     done = dse("reproduce", "gigaplacer", "table1", "fig8", "--models", "K", "--moves", 1000, "--json")
     table, figure = json.loads(done.out)["sections"]
     found = {(each["model"], each["quantity"]): (each["ours"], each["paper"]) for each in table["comparisons"]}
