@@ -16,14 +16,12 @@ from policies.fabric.data.records import Samples
 from policies.fabric.data.tables import read_samples
 from policies.fabric.model.checkpoint import LABELLED_BY, load_for
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
-from policies.fabric.model.examples import Examples, Learner, Model, OnAllFeatures
-from policies.fabric.model.perceptrons import PerceptronsLearner
-from policies.fabric.model.ridge import RidgeLearner
+from policies.fabric.model.examples import Examples, Learner, Model
 from policies.fabric.model.settings import PAPER, CostSettings
-from policies.fabric.model.stack import MEMBERS, StackLearner
-from policies.fabric.model.trees import TreesLearner
+from policies.fabric.model.stack import MEMBERS
 from policies.fabric.options import FabricEvaluation, NetworkOptions
 from policies.fabric.study.labelled import Labelled
+from policies.fabric.study.learners import plain_learners
 from policies.fabric.study.study import TABLES, Row, Study
 from policies.fabric.study.versions import version_rows
 
@@ -96,11 +94,7 @@ def _learners(options: FabricEvaluation, settings: CostSettings, seed: int, stop
     denied = {name: getattr(settings, name) for name in ("unit_features", "edge_features", "with_slots")}
     paper = replace(PAPER, members=1, epochs=settings.epochs, **denied)
     learners: Mapping[str, Learner] = {
-        "ridge": RidgeLearner(),
-        "trees": TreesLearner(seed=seed),
-        "trees-all": OnAllFeatures(TreesLearner(seed=seed)),
-        "perceptrons": PerceptronsLearner(seed=seed),
-        "stack": StackLearner(trees=TreesLearner(seed=seed), perceptrons=PerceptronsLearner(seed=seed)),
+        **plain_learners(seed),
         "network": EnsembleLearner(replace(settings, members=max(1, settings.members)), seed, stop),
         "paper": EnsembleLearner(paper, seed, stop),
     }

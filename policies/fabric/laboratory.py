@@ -28,18 +28,16 @@ from policies.fabric.data.collection import samples_in
 from policies.fabric.data.records import Samples
 from policies.fabric.data.rounds import Rounds
 from policies.fabric.model.ensemble import EnsembleLearner
-from policies.fabric.model.examples import Examples, Learner, OnAllFeatures
+from policies.fabric.model.examples import Examples, Learner
 from policies.fabric.model.features import FEATURES
-from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.settings import PAPER, CostSettings
-from policies.fabric.model.stack import StackLearner
-from policies.fabric.model.trees import TreesLearner
 from policies.fabric.model_trial import ModelTrial, PieceDone
 from policies.fabric.student import StudentLearner, student_examples
 from policies.fabric.study.accuracy import accuracy, error_ratio, placer_regime
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions
 from policies.fabric.study.intervals import correlation_interval
 from policies.fabric.study.labelled import Labelled
+from policies.fabric.study.learners import plain_learners
 
 Floats = npt.NDArray[np.float64]
 
@@ -178,12 +176,7 @@ class FabricLaboratory:
 
     def _learner(self, name: str, denied: str) -> Learner:
         seed, stop = self.run.seed, self.run.stop
-        plain: dict[str, Learner] = {
-            "ridge": RidgeLearner(),
-            "trees": TreesLearner(seed=seed),
-            "trees-all": OnAllFeatures(TreesLearner(seed=seed)),
-            "stack": StackLearner(),
-        }
+        plain = plain_learners(seed)
         if name in plain:
             return plain[name]
         settings = replace(PAPER if name == "paper" else CostSettings(), epochs=self.budget.epochs)

@@ -63,7 +63,8 @@ class Simulator:
     def waits(self, placement: Placement, samples: int, first: int) -> Waits:
         """As :meth:`simulate`, with what the stream waited for between departure ``first``, from 1, and the last one.
 
-        See :mod:`dse.fabric.evaluators.critical_kernels`.
+        Of flits that are equally late, the path takes the first whose slot is still recorded. See
+        :mod:`dse.fabric.evaluators.critical_kernels`.
         """
         arrays, recorded_samples = self._pipeline_arrays, samples
         while True:
