@@ -64,7 +64,7 @@ def _comparisons(reproduction: Reproduction) -> pa.Table:
             "paper": each.paper,
             "ratio": each.ratio,
             "reason": each.reason or None,
-            "cause": (each.explanation or None) if each.differs_much else None,
+            "cause": each.explanation,
         }
         for section in reproduction.sections
         for each in section.comparisons

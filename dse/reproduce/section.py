@@ -20,6 +20,11 @@ UNKNOWN = "not known"
 """The cause of a difference for which none is stated."""
 
 
+def not_measured(*readings: str) -> str:
+    """The cause of a difference that is read off the paper or the models, and that no run here has tested."""
+    return f"not measured: {'; '.join(readings)}"
+
+
 @dataclass(frozen=True)
 class Comparison:
     """One number of ours beside the paper's; None where there is none (the paper's, or ours in the budget).
@@ -30,7 +35,8 @@ class Comparison:
         quantity, unit: what the number is.
         ours, paper: the two numbers.
         reason: why the two are not the same quantity and have no ratio; empty where they are the same.
-        cause: why the two differ, where they do; empty where that is not known.
+        cause: why the two differ, should they differ much; empty where that is not known. Outputs have
+            :attr:`explanation`.
     """
 
     model: str
@@ -44,18 +50,21 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """Ours / the paper's, where both are known and are the same quantity."""
-        return None if self.reason else ratio(self.ours, self.paper)
+        """Ours / the paper's, where both are known, are the same quantity, and have no unlike signs."""
+        value = None if self.reason else ratio(self.ours, self.paper)
+        return None if value is None or value < 0 else value
 
     @property
     def differs_much(self) -> bool:
-        """Whether the two are the same quantity and differ by more than :data:`FAR`."""
-        return self.ratio is not None and abs(self.ratio - 1) > FAR
+        """Whether the two are the same quantity and are apart by more than :data:`FAR` of the paper's, 0 or not."""
+        if self.reason or self.ours is None or self.paper is None:
+            return False
+        return abs(self.ours - self.paper) > FAR * abs(self.paper)
 
     @property
-    def explanation(self) -> str:
-        """Why the two have no ratio, or differ much; :data:`UNKNOWN` where they do and no cause is stated."""
-        return self.reason or ((self.cause or UNKNOWN) if self.differs_much else "")
+    def explanation(self) -> str | None:
+        """Why the two differ much, :data:`UNKNOWN` where no cause is stated; None where they do not differ much."""
+        return (self.cause or UNKNOWN) if self.differs_much else None
 
 
 @dataclass(frozen=True)
@@ -116,28 +125,36 @@ class Section:
     def with_differences(self) -> "Section":
         """The section with a last table of all numbers that differ much from the paper's, and why; itself if none do.
 
-        Numbers of one cost model with one cause share a row.
+        Numbers under one cost model with one cause share a row; where there are no cost models, they have no column.
         """
         alike: dict[tuple[str, str], list[Comparison]] = {}
         for each in self.comparisons:
-            if each.differs_much:
+            if each.explanation is not None:
                 alike.setdefault((each.cost_model, each.explanation), []).append(each)
         if not alike:
             return self
-        rows = tuple((cost_model, _ratios(numbers), cause) for (cost_model, cause), numbers in alike.items())
-        return replace(self, tables=(*self.tables, Table(DIFFERENCES, rows)))
+        first = 0 if any(cost_model for cost_model, _ in alike) else 1
+        rows = tuple((cost_model, _far(numbers), cause)[first:] for (cost_model, cause), numbers in alike.items())
+        return replace(self, tables=(*self.tables, Table(DIFFERENCES[first:], rows)))
 
 
-def _ratios(comparisons: Sequence[Comparison]) -> str:
-    """Quantities and ratios by model."""
+def _far(comparisons: Sequence[Comparison]) -> str:
+    """Quantities by model, each with its ratio, or with both numbers where one is not above 0."""
     by_model: dict[str, list[str]] = {}
     for each in comparisons:
-        by_model.setdefault(each.model, []).append(f"{each.quantity} {times(each.ratio)}")
+        by_model.setdefault(each.model, []).append(f"{each.quantity} {_apart(each)}")
     return "; ".join(f"{model}: {', '.join(each)}" for model, each in by_model.items())
 
 
-DIFFERENCES = ("cost model", f"more than {100 * FAR:.0f} % from the paper's (ours / paper's)", "cause")
-"""Headers of the table that :meth:`Section.with_differences` adds."""
+def _apart(each: Comparison) -> str:
+    """How far the two numbers are from each other."""
+    if each.ours is None or each.paper is None or min(each.ours, each.paper) > 0:
+        return times(each.ratio)
+    return f"{shown(each.ours)} for {shown(each.paper)} {each.unit}".rstrip()
+
+
+DIFFERENCES = ("under", f"more than {100 * FAR:.0f} % from the paper's (ours / paper's)", "cause")
+"""Headers of the table that :meth:`Section.with_differences` adds; the first where there are cost models, or rules."""
 
 
 @dataclass(frozen=True)
@@ -170,11 +187,16 @@ class Reproduction:
         return f"Fresh run of {self.seconds:,.0f} s on {where}{early}, seed {self.settings['seed']}. {self.budget}"
 
     def document(self) -> dict[str, Any]:
-        """The reproduction as JSON types; of pictures only what they are called: they have files of their own."""
+        """The reproduction as JSON types; of pictures only what they are called: they have files of their own.
+
+        ``cause`` of a comparison is its :attr:`~Comparison.explanation`.
+        """
         fields = asdict(self)
-        for section in fields["sections"]:
-            for picture in section["pictures"]:
+        for section, document in zip(self.sections, fields["sections"], strict=True):
+            for picture in document["pictures"]:
                 del picture["svg"]
+            for comparison, line in zip(section.comparisons, document["comparisons"], strict=True):
+                line["cause"] = comparison.explanation
         return {"schema": SCHEMA, **fields, "versions": versions()}
 
 

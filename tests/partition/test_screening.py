@@ -7,9 +7,12 @@ import pytest
 
 from dse.partition.check import violations
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
+from dse.partition.evaluators.simulator import SimulatorEvaluator
+from dse.partition.evaluators.simulator_kernels import simulate
 from dse.partition.search.refining import refine
-from dse.partition.search.screening import screen
+from dse.partition.search.screening import screen, screen_from
 from dse.partition.search.stage_times import StageTimes
+from hardware.packages import package
 from tests.partition.small import random_problem, valid_partitions
 from tests.partition.test_methods import context_of
 
@@ -124,3 +127,17 @@ def test_it_stops_with_a_valid_answer():
     result = screen(context_of(problem, samples=10**6, stop=lambda: next(asked, "enough")))
     assert not violations(problem, result.chip)
     assert result.evaluations < 20
+
+
+def test_screening_simulates_each_partition_once(monkeypatch):
+    problem = next(each for seed in range(99) if len(partitions_of(each := random_problem(seed))) > 20)
+    simulated = []
+
+    def counted(chips, *rest):
+        simulated.append(len(chips))
+        return simulate(chips, *rest)
+
+    monkeypatch.setattr("dse.partition.evaluators.simulator.simulate", counted)
+    context = context_of(problem, evaluator=SimulatorEvaluator(problem, package("mcm-4")), samples=20)
+    screen_from(context, partitions_of(problem)[:3])
+    assert sum(simulated) == 20

@@ -1,6 +1,7 @@
 """``dse reproduce automap``: the steps, the paper's plans, and the command."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,8 +10,18 @@ from dse.importer.hlo.text import parse_hlo
 from dse.parallel.mesh import WHOLE, mesh_of
 from dse.reproduce.automap.models import BUILT_IN, FAMILIES, family_of, step_of, text_of_step, variables_of
 from dse.reproduce.automap.published import PlanPaper, read_published
-from dse.reproduce.automap.study import RULES, Machine, Outcome, Study, Trial, is_as_published, planned, published_pins
-from dse.reproduce.automap.tables import counts, data_parallel, plans
+from dse.reproduce.automap.study import (
+    RULES,
+    Found,
+    Machine,
+    Outcome,
+    Study,
+    Trial,
+    is_as_published,
+    planned,
+    published_pins,
+)
+from dse.reproduce.automap.tables import counts, data_parallel, plans, worth_of_paper
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.run import Run
@@ -151,6 +162,15 @@ def test_sections_are_whole(tmp_path):
     assert (inputs.ours, inputs.paper) == (2, 2)
     assert inputs.reason  # the paper's step has four inputs
     assert ours["vgg-tiny", "data parallel", "inputs split"].paper is None
+
+
+def test_what_the_papers_plan_is_worth_is_what_it_takes():
+    ours, theirs = Found(1.0, True, 1.0, 0.0, 12, 0, {}), Found(2.0, False, 2.0, 0.0, 5, 0, {})
+    amounts = "the paper's plan splits 5 dimensions and takes 2 s a step, ours 12 dimensions and takes 1 s"
+    assert worth_of_paper(Outcome(ours, theirs, 1.0)) == f"under these rules {amounts}"
+    assert "as good as ours" in worth_of_paper(Outcome(ours, replace(theirs, value=1.0), 1.0))
+    assert "no plan splits variables as the paper's table does" in worth_of_paper(Outcome(ours, None, 1.0))
+    assert worth_of_paper(Outcome(None, theirs, 1.0)) == ""
 
 
 def test_a_trial_depends_on_nothing_but_itself():

@@ -1,5 +1,7 @@
 """``dse reproduce automap``: pipelines beside Tables 7 and 8."""
 
+import re
+
 import pytest
 
 from dse.reproduce.automap.models import PIPELINED, step_of
@@ -8,7 +10,9 @@ from dse.reproduce.automap.pipelines import (
     OBJECTIVES,
     MemoryTrial,
     PipelineTrial,
+    at_boundaries_s,
     batch_of,
+    equal_parts_s,
     needed_bytes,
     outcome_of,
     pipelined,
@@ -63,6 +67,23 @@ def test_the_boundaries_of_bert_are_those_of_table_8():
     assert all(abs(one - other) <= 1 for one, other in zip(ours, PRINTED.inference.boundaries, strict=True))
     assert of.best.devices == PRINTED.inference.devices
     assert of.excess < 0.05
+
+
+def test_the_papers_cuts_are_priced_as_ours_are():
+    of = outcome("bert-48", "C", "length", "near").best
+    trial = PipelineTrial("bert-48", "C", "length", "equal", *MACHINE)
+    # Ours has a server for each stage too.
+    assert at_boundaries_s(trial, of.shares) == equal_parts_s(trial) == pytest.approx(of.length_s)
+    shares = [each / PRINTED.inference.points for each in PRINTED.inference.boundaries]
+    assert at_boundaries_s(trial, shares) > of.length_s
+
+
+def test_boundaries_far_from_the_papers_say_what_the_papers_are_worth(tmp_path):
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        section = inference(Study((), Machine("8", *MACHINE), Run(InProcessExecutor(), journal=journal), ("t5-6",)))
+    causes = {each.explanation for each in section.comparisons if each.cost_model == "length" and each.differs_much}
+    assert len(causes) == 1
+    assert re.fullmatch(r"cut at the paper's boundaries, .*, the pipeline takes [1-9][\d.]* % longer", *causes)
 
 
 def test_a_layer_that_no_point_has_is_refused():

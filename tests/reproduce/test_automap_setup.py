@@ -1,5 +1,7 @@
 """``dse reproduce automap``: Tables 1 and 2, the claims of the text, and the curves of training."""
 
+import re
+
 import pytest
 
 from dse.reproduce.automap.claims import claims
@@ -51,7 +53,16 @@ def test_claims_of_search_spaces_memory_and_cuts_stand_beside_what_steps_have(tm
         assert [row[1] for row in cuts.rows] == ["1 of 1", "2 of 2", "3 of 3"]
         for each, row in zip(("A", "B", "C"), cuts.rows, strict=True):
             assert numbers[f"t5-3b on {each}", "cuts between servers"].ours == int(row[2].split()[0])
+            assert_priced_if_inside(numbers[f"t5-3b on {each}", "cuts between servers"])
             assert 1 <= numbers[f"t5-3b on {each}", "largest computing of a stage over the mean"].ours < 1.5
+
+
+def assert_priced_if_inside(cuts):
+    """Where a cut lies inside of a server, what it costs to have all between servers."""
+    if cuts.ours == cuts.paper:
+        assert not cuts.cause
+    else:
+        assert re.fullmatch(r"cut between servers alone, the shortest pipeline takes [\d.]+ % longer", cuts.cause)
 
 
 @pytest.mark.parametrize(("make", "proven"), [(operator_curve, "175"), (pipeline_curve, None)])

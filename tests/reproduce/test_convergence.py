@@ -6,7 +6,7 @@ from dse.codesign.context import SearchContext
 from dse.codesign.search import hysteresis
 from dse.codesign.search.hysteresis import DecreasingRule, NoNewBestRule
 from dse.reproduce.phaze.context import Answered
-from dse.reproduce.phaze.convergence import BothRules, Walk
+from dse.reproduce.phaze.convergence import BothRules, Walk, ends
 from dse.reproduce.phaze.stopwatch import TimedExecutor, TimedWorker
 from dse.run.executor import InProcessExecutor
 from tests.codesign.test_exhaustive import TINY_MODEL, small
@@ -36,6 +36,19 @@ def test_a_stop_is_that_of_a_walk_at_its_level(problem, walk, rule, level):
     assert stop.architectures == len(outcome.evaluated)
     assert stop.score == max(outcome.evaluated.values())
     assert machines.area_mm2[stop.best] == machines.area_mm2[outcome.best]
+
+
+@pytest.mark.parametrize("level", [1, 3])
+def test_a_level_that_ends_before_the_optimum_says_at_which_area(problem, walk, level):
+    machines = problem.machines()
+    outcome = hysteresis.search(
+        SearchContext(problem, machines, InProcessExecutor(), {}), level=level, rule=NoNewBestRule
+    )
+    stop = walk.stop(NoNewBestRule(level))
+    assert stop.last_mm2 == min(machines.area_mm2[index] for index in outcome.evaluated)
+    assert f"{stop.last_mm2:.1f} mm², before" in ends(stop.last_mm2, stop.last_mm2 - 1)
+    # The walk came by the optimum: that it ended too early is no cause.
+    assert ends(stop.last_mm2, stop.last_mm2) == ends(stop.last_mm2, float(machines.area_mm2[stop.best])) == ""
 
 
 def test_work_grows_with_the_level(walk):

@@ -64,7 +64,7 @@ def test_numbers_far_from_the_papers_are_listed_with_their_causes(journal, tmp_p
 
     done = reproduce(job_of(paper([], squares=far), ("squares",), SquareOptions()), run_with(journal))
     _, table = done.sections[0].tables
-    assert table.headers == ("cost model", "more than 20 % from the paper's (ours / paper's)", "cause")
+    assert table.headers == ("under", "more than 20 % from the paper's (ours / paper's)", "cause")
     assert table.rows == (
         ("x", "a: time 2.00×, cost 0.70×; b: time 1.30×", "slow"),
         ("y", "a: time 0.50×", "not known"),
@@ -72,6 +72,28 @@ def test_numbers_far_from_the_papers_are_listed_with_their_causes(journal, tmp_p
     write(done, tmp_path)
     rows = pq.read_table(tmp_path / f"{COMPARISONS_TABLE}.parquet").to_pylist()
     assert [row["cause"] for row in rows] == ["slow", "slow", "slow", "not known", None, None]
+    (section,) = json.loads((tmp_path / DOCUMENT_FILE).read_text())["sections"]
+    assert [each["cause"] for each in section["comparisons"]] == [row["cause"] for row in rows]
+
+
+def test_zeros_and_changes_of_another_sign_are_far_from_the_papers():
+    lines = (
+        Comparison("a", "", "cuts", "", 5.0, 0.0, cause="other cuts"),
+        Comparison("a", "", "adapters", "", 0.0, 4.0, cause="other cuts"),
+        Comparison("a", "", "change", "%", 1.0, -3.0, cause="other cuts"),
+        Comparison("a", "", "smaller change", "%", -2.0, -3.0, cause="other cuts"),
+        Comparison("a", "", "same change", "%", -3.1, -3.0, cause="other cuts"),
+        Comparison("a", "", "nothing", "", 0.0, 0.0, cause="other cuts"),
+        Comparison("a", "", "unlike", "", 5.0, 0.0, "another quantity"),
+        Comparison("a", "", "not made", "", None, 5.0),
+    )
+    assert [each.differs_much for each in lines] == [True] * 4 + [False] * 4
+    assert [each.ratio for each in lines[:3]] == [None, 0.0, None]
+    (table,) = Section("squares", "Squares", (), (), lines).with_differences().tables
+    # Nothing here depends on a cost model.
+    assert table.headers == ("more than 20 % from the paper's (ours / paper's)", "cause")
+    numbers = "a: cuts 5 for 0, adapters 0 for 4, change 1 for -3 %, smaller change -2 for -3 %"
+    assert table.rows == ((numbers, "other cuts"),)
 
 
 def stopping(context):

@@ -7,11 +7,22 @@ import pytest
 
 from dse.reproduce.driver import Job, reproduce
 from dse.reproduce.output import COMPARISONS_TABLE, DOCUMENT_FILE, to_json, write
-from dse.reproduce.phaze.baselines import COMMON, EXPERT, OWN, SOLVER, SPOTLIGHT, SPOTLIGHT_EXPERT, strategies
+from dse.reproduce.phaze.baselines import (
+    COMMON,
+    EXPERT,
+    EXPERTS_CHOICES,
+    OWN,
+    PAPERS_COMMON,
+    SOLVER,
+    SPOTLIGHT,
+    SPOTLIGHT_EXPERT,
+    strategies,
+)
 from dse.reproduce.phaze.context import DEFAULT_BUDGET, TRACED, Budget, Context
 from dse.reproduce.phaze.parts import PAPER, PARTS, PhazeOptions, posed
 from dse.reproduce.phaze.published import read_published
 from dse.reproduce.phaze.spotlight import AS_PRINTED, BOTH, LANES, SQUARE
+from dse.reproduce.phaze.table5 import traced_cause
 from dse.run.journal import Journal
 from dse.run.run import Run
 from tests.reproduce.sections import assert_whole
@@ -91,6 +102,34 @@ def test_only_the_utilisation_that_the_paper_defines_has_a_ratio(done):
     assert f"{TRACED}: {near[1]} of 3 are within 1.5 times if ours are doubled." in section.notes
     (row,) = section.tables[1].rows
     assert row[3:5] == tuple(f"{factor * plain[0].ours / plain[0].paper:.2f}×" for factor in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "doubled", "expected"),
+    [
+        (SOLVER, 120.0, ""),
+        (SOLVER, 300.0, "; the cycles of the paper's mapper on 8 cores of 128 × 128 are not at hand"),
+        (EXPERT, 30.0, "; the cycles of the paper's mapper on 8 cores of 128 × 128 are not at hand"),
+        (EXPERT, 300.0, f"; {EXPERTS_CHOICES}"),
+        (PAPERS_COMMON, 300.0, "; the cycles of the paper's mapper on 2 cores of 256 × 256 are not at hand"),
+    ],
+)
+def test_what_is_left_of_a_doubled_utilisation_is_of_its_own_machine(context, name, doubled, expected):
+    measured = f"ours doubled is {doubled / 100:.2f} times the paper's"
+    once = "not measured: the paper's peak counts a multiply-accumulate once"
+    assert traced_cause(context, name, doubled, 100.0) == f"{measured}; {once}{expected}"
+    assert traced_cause(context, name, None, 100.0) == ""
+
+
+def test_causes_name_what_is_not_measured_once(done):
+    for section in done.sections:
+        for each in section.comparisons:
+            assert each.cause.count("not measured: ") <= 1, each
+    for part in ("table2", "table5"):
+        (section,) = [section for section in done.sections if section.part == part]
+        causes = {each.explanation for each in section.comparisons if each.differs_much}
+        assert causes
+        assert all("not measured: " in cause for cause in causes)
 
 
 def test_notes_name_no_model_that_was_not_run(done):

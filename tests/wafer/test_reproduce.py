@@ -25,9 +25,10 @@ from dse.reproduce.gigaplacer.study import (
     WITH_ANNEALING,
     WITH_PROTOCOLS,
     WITH_TREES,
+    Outcome,
     Study,
 )
-from dse.reproduce.gigaplacer.table1 import TABLES
+from dse.reproduce.gigaplacer.table1 import TABLES, case_lines, means
 from dse.reproduce.output import DOCUMENT_FILE, write
 from dse.reproduce.paper import Posed
 from dse.results.result import FailedCheckError
@@ -36,7 +37,7 @@ from dse.run.progress import StoppedError
 from dse.run.run import Run
 from dse.wafer.check import cost, violations
 from dse.wafer.files.formats import read_problem
-from dse.wafer.problem import PlacedKernel, WaferPlacement
+from dse.wafer.problem import Cost, PlacedKernel, WaferPlacement
 from hardware.inputs import InputError, validate
 from tests.reproduce.sections import assert_whole
 from tests.shared_data import shared_data
@@ -296,6 +297,40 @@ def test_the_papers_algorithm_stands_beside_ours(searched_study):
     generated, adapted, _ = stages[1]
     quantity = "adapter refinement, mean change of adapters where they count"
     assert values["mean", quantity] == pytest.approx(100 * (adapted.adapter / generated.adapter - 1))
+
+
+@pytest.mark.parametrize(
+    ("adapters", "bound", "expected", "of_mean"),
+    [
+        # Its best placement, whose bound meets its cost.
+        (2, 7772, "ours is a cheaper placement, proven optimal", "1 of 1 placements of ours are proven optimal"),
+        (2, 7384, "ours is a cheaper placement, with a gap of 4.99 % to the lower bound", "0 of 1 placements of ours"),
+        (2, None, "ours is a cheaper placement, without a lower bound", "0 of 1 placements of ours"),
+        (20, 7772, "ours is a dearer placement, with a gap of 48.09 % to the lower bound", "0 of 1 placements of ours"),
+    ],
+)
+def test_a_total_far_from_the_papers_says_which_is_cheaper_and_how_sure_ours_is(adapters, bound, expected, of_mean):
+    case = cases_of(Study(chosen_problems("Q"), Run()))["Q"]
+    total = 1152 + 40 * 145.5 + 400 * adapters
+    searched = Outcome(cost=Cost(1152, 145.5, adapters, total), bound=bound)
+    lines = {line.quantity: line for line in (*case_lines("Q", case, searched), *means({"Q": case}, {"Q": searched}))}
+    assert lines["total"].explanation == lines["total, beside the winner's"].explanation == expected
+    for whose in ("GigaPlacer's", "the winner's"):
+        assert lines[f"cost over {whose}"].explanation.startswith(of_mean)
+    traded = "more time, less distance and adapter" if adapters == 2 else "more time and adapter, less distance"
+    assert lines["time"].explanation == lines["adapter"].explanation
+    assert lines["time"].explanation == f"another placement with {traded}; {expected}"
+    assert lines["distance"].explanation is None
+
+
+def test_a_part_without_weight_counts_for_nothing():
+    case = cases_of(Study(chosen_problems("A"), Run()))["A"]
+    assert case.problem.weights.adapter == 0
+    total = case.paper("total")
+    searched = Outcome(cost=Cost(case.paper("time"), case.paper("distance"), 1000, total), bound=total / 2)
+    lines = {line.quantity: line.explanation for line in case_lines("A", case, searched)}
+    assert lines["adapter"] == "the weight of adapter is 0 here: it counts for nothing"
+    assert lines["total"] is None
 
 
 def test_what_a_refinement_began_with_is_checked_too(study):

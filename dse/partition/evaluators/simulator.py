@@ -113,6 +113,7 @@ class SimulatorEvaluator:
             package.transfer_launch_s,
             package.effect_sigma,
         )
+        self._last: tuple[tuple[tuple[int, ...], bytes], tuple[Floats, Floats, Floats]] | None = None
 
     def costs(self, chips: Chips) -> Floats:
         """Seconds of each partition, [B]; infinite where a chip's memory does not hold its stage (5)."""
@@ -163,13 +164,23 @@ class SimulatorEvaluator:
         return trace(title, lanes, shown)
 
     def _simulated(self, chips: Chips) -> tuple[Floats, Floats, Floats]:
-        """(latency of one input [B], busy seconds [B, 2, C], peak bytes [B, C]) of each partition."""
+        """(latency of one input [B], busy seconds [B, 2, C], peak bytes [B, C]) of each partition; read-only.
+
+        The last batch is remembered: whoever asks for its costs and for what was busy pays for one simulation.
+        """
+        batch = np.ascontiguousarray(chips, dtype=np.int8)
+        key = batch.shape, batch.tobytes()
+        if self._last is None or self._last[0] != key:
+            self._last = key, self._simulate(batch)
+        return self._last[1]
+
+    def _simulate(self, chips: Chips) -> tuple[Floats, Floats, Floats]:
         count = self._problem.chips
-        latency_s, busy_s, peak_bytes = simulate(
-            np.ascontiguousarray(chips, dtype=np.int8), self._operators, self._rates, MAX_CHIPS
-        )
+        latency_s, busy_s, peak_bytes = simulate(chips, self._operators, self._rates, MAX_CHIPS)
         busy_s, peak_bytes = busy_s[:, :, :count], peak_bytes[:, :count]
         busy_s[:, 0][(peak_bytes > self.package.sram_bytes) | self._too_heavy(chips)] = np.inf
+        for each in (latency_s, busy_s, peak_bytes):
+            each.flags.writeable = False
         return latency_s, busy_s, peak_bytes
 
     def _too_heavy(self, chips: Chips) -> npt.NDArray[np.bool_]:

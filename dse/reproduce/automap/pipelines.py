@@ -246,6 +246,21 @@ def stages_as_cut(step: str, machine: tuple[str, str]) -> list[Length]:
     ]
 
 
+def equal_parts_s(trial: PipelineTrial) -> float:
+    """The length of the shortest pipeline whose devices are cut between servers alone, a stage on each."""
+    problem = problem_of(trial)
+    plan = solve(problem, [server_cuts(problem)]).plan
+    assert plan is not None, "without a limit of memory there is a plan"
+    return length(problem, plan).length_s
+
+
+def at_boundaries_s(trial: PipelineTrial, shares: Sequence[float]) -> float:
+    """The length of the pipeline cut at ``shares`` of its points and between servers."""
+    problem = problem_of(trial)
+    cuts = tuple(round(share * problem.profile.points) for share in shares)
+    return length(problem, PipelinePlan(cuts, server_cuts(problem))).length_s
+
+
 def profile_of_batch(step: str, device: str) -> Profile:
     """The profile of the paper's batch."""
     return profiled(step, device)[1]

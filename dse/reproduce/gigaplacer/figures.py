@@ -7,7 +7,7 @@ from dse.reproduce.gigaplacer.cases import Case, amount, budget, cases_of, reaso
 from dse.reproduce.gigaplacer.published import read_published
 from dse.reproduce.gigaplacer.refinement import BEFORE, per_cent, refined_costs
 from dse.reproduce.gigaplacer.study import AS_PRINTED, COST_PARTS, FULL, ROWS, CostPart, Outcome, Study
-from dse.reproduce.gigaplacer.table1 import PARTS_TRADED, part_cause
+from dse.reproduce.gigaplacer.table1 import part_lines
 from dse.reproduce.section import Comparison, Picture, Row, Section, Table, shown
 from dse.wafer.answer import metrics
 from dse.wafer.check import size_tiles
@@ -81,9 +81,7 @@ def _in_short(counts: Sequence[int]) -> str:
 def _lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
     if outcome.placement is not None:
         yield Comparison(name, "", "rows", "", float(len(rows_of(outcome.placement))), None)
-    for part in COST_PARTS:
-        cause = part_cause(case, part, PARTS_TRADED)
-        yield Comparison(name, "", part, "", outcome.part(part), case.paper(part), cause=cause)
+    yield from part_lines(name, case, outcome)
 
 
 def _pictures(problem: WaferProblem, outcome: Outcome, title: str, name: str) -> Iterator[Picture]:

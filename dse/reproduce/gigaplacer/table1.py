@@ -1,12 +1,23 @@
 """Table 1: cost and seconds of every case beside both published columns, with our bound."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dse.reproduce.gigaplacer.cases import Case, amount, budget, cases_of, reasons, share, unpublished
 from dse.reproduce.gigaplacer.published import PublishedCase
 from dse.reproduce.gigaplacer.study import AS_PRINTED, COST_PARTS, FULL, CostPart, Outcome, Study
-from dse.reproduce.section import OTHER_MACHINE, Chart, Comparison, Section, Series, Table, geometric_mean, ratio, shown
-from dse.results.result import percent
+from dse.reproduce.section import (
+    OTHER_MACHINE,
+    Chart,
+    Comparison,
+    Section,
+    Series,
+    Table,
+    geometric_mean,
+    not_measured,
+    ratio,
+    shown,
+)
+from dse.results.result import percent, proven_status
 
 COSTS = ("case", "winner", "GigaPlacer", "ours", "ratio", "bound", "gap")
 PARTS = ("case", "kernels", "weights", "time", "distance", "adapter")
@@ -14,14 +25,10 @@ AGAIN = ("case", "GigaPlacer", "as printed", "ratio", "time", "distance", "adapt
 SECONDS = ("case", "GigaPlacer, s", "as printed, s", "ours, s", "bound, s", "ours / as printed")
 TABLES = (COSTS, PARTS, AGAIN, SECONDS)
 
-PARTS_TRADED = "only the total cost is minimised: another placement, with less of one part for more of another"
-"""Why time, distance and adapters differ from the paper's where totals hardly do."""
-
-_PARTS_AGAIN = (
+_PARTS_AGAIN = not_measured(
     "another placement: which of several is taken, and how kernels are moved within a row, the paper leaves open "
     "(docs/wafer.md)"
 )
-_NO_ADAPTERS = "the weight of adapters is 0 here: they count for nothing"
 
 _NOTES = (
     "Weights: of time, distance and adapter. Ratio: of our cost to GigaPlacer's. Bound: proven, no placement costs "
@@ -42,12 +49,12 @@ def table1(study: Study) -> Section:
         Table(names, tuple(tuple(row[name] for name in names) for row in (again if names is AGAIN else ours)))
         for names in TABLES
     )
-    lines = [line for name, each in outcomes.items() for line in _lines(name, cases[name], each)]
+    lines = [line for name, each in outcomes.items() for line in case_lines(name, cases[name], each)]
     lines += [line for name, each in printed.items() for line in _again_lines(name, cases[name], each)]
-    means = [*_means(cases, outcomes), *_again_means(cases, outcomes, printed)]
+    of_means = [*means(cases, outcomes), *_again_means(cases, outcomes, printed)]
     notes = [
         f"Geometric mean of {each.quantity}: ours {shown(each.ours, 4)}, the paper's {shown(each.paper, 4)}."
-        for each in means
+        for each in of_means
     ]
     notes += [budget(study, FULL), *_NOTES, *unpublished(cases), *reasons(outcomes), *reasons(printed)]
     return Section(
@@ -55,7 +62,7 @@ def table1(study: Study) -> Section:
         "Table 1: total cost, bound and seconds of each case",
         tuple(tables),
         tuple(notes),
-        (*lines, *means),
+        (*lines, *of_means),
         (_chart(cases, outcomes, printed),),
     )
 
@@ -92,27 +99,67 @@ def _again(case: Case, printed: Outcome) -> dict[str, str]:
     }
 
 
-def _lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
+def case_lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
     """Every number of a row."""
-    for part in COST_PARTS:
-        cause = part_cause(case, part, PARTS_TRADED)
-        yield Comparison(name, "", part, "", outcome.part(part), case.paper(part), cause=cause)
-    yield Comparison(name, "", "total, beside the winner's", "", outcome.total, case.winner_total)
+    yield from part_lines(name, case, outcome)
+    total, winners = outcome.total, case.winner_total
+    cause = _total_cause(outcome, winners)
+    yield Comparison(name, "", "total, beside the winner's", "", total, winners, cause=cause)
     yield Comparison(name, "", "lower bound", "", outcome.bound, None)
     yield Comparison(name, "", "seconds", "s", outcome.search_s, case.paper("seconds"), OTHER_MACHINE)
 
 
-def part_cause(case: Case, part: CostPart, traded: str) -> str:
-    """Why a part of the cost differs from the paper's; empty for the total, which nothing is traded for."""
-    if part == "total":
+def part_lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
+    """The cost of our placement and its parts beside GigaPlacer's, each with why the two differ."""
+    for part in COST_PARTS:
+        paper = case.paper(part)
+        cause = _total_cause(outcome, paper) if part == "total" else _part_cause(case, part, _traded(case, outcome))
+        yield Comparison(name, "", part, "", outcome.part(part), paper, cause=cause)
+
+
+def _total_cause(outcome: Outcome, paper: float | None) -> str:
+    """Why our total differs from the paper's: which placement is cheaper, and how sure ours is."""
+    if outcome.total is None or paper is None:
         return ""
-    return _NO_ADAPTERS if part == "adapter" and case.problem.weights.adapter == 0 else traded
+    which = "equal" if outcome.total == paper else "cheaper" if outcome.total < paper else "dearer"
+    return f"ours is a{'n' * (which == 'equal')} {which} placement, {_sureness([outcome])}"
+
+
+def _is_proven(outcome: Outcome) -> bool:
+    return proven_status(outcome.total, outcome.bound) == "optimal"
+
+
+def _sureness(outcomes: Sequence[Outcome]) -> str:
+    """How far the costs of placements may be from the least."""
+    if all(map(_is_proven, outcomes)):
+        return "proven optimal"
+    gaps = [each.gap for each in outcomes if each.gap is not None]
+    if len(gaps) < len(outcomes):
+        return "without a lower bound"
+    return f"with a gap of {'at most ' * (len(gaps) > 1)}{percent(max(gaps))} to the lower bound"
+
+
+def _traded(case: Case, outcome: Outcome) -> str:
+    """Which parts of the cost ours has more and less of than the paper's."""
+    more, less = list[str](), list[str]()
+    for part in COST_PARTS[1:]:
+        ours, paper = outcome.part(part), case.paper(part)
+        if ours is not None and paper is not None and ours != paper and getattr(case.problem.weights, part):
+            (more if ours > paper else less).append(part)
+    amounts = [f"{word} {' and '.join(parts)}" for word, parts in (("more", more), ("less", less)) if parts]
+    return f"another placement with {', '.join(amounts)}; {_total_cause(outcome, case.paper('total'))}"
+
+
+def _part_cause(case: Case, part: CostPart, otherwise: str) -> str:
+    """Why a part of the cost differs from the paper's: its weight if that is 0, ``otherwise`` if not."""
+    counts = part == "total" or getattr(case.problem.weights, part) > 0
+    return otherwise if counts else f"the weight of {part} is 0 here: it counts for nothing"
 
 
 def _again_lines(name: str, case: Case, printed: Outcome) -> Iterator[Comparison]:
     """Every number of the paper's algorithm here."""
     for part in COST_PARTS:
-        cause = part_cause(case, part, _PARTS_AGAIN)
+        cause = _part_cause(case, part, _PARTS_AGAIN)
         what = f"{part}, GigaPlacer as printed"
         yield Comparison(name, "", what, "", printed.part(part), case.paper(part), cause=cause)
     seconds = case.paper("seconds")
@@ -151,24 +198,34 @@ _MEANS: tuple[tuple[str, _Ratio, Callable[[PublishedCase], float]], ...] = (
 """(what, of our cost and seconds, of the paper's)."""
 
 
-def _means(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> list[Comparison]:
+def means(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> list[Comparison]:
+    """Geometric means of our costs and seconds over the paper's, of the cases that it has."""
     answered = [
-        (each.total, each.search_s, published)
+        (each.total, each, published)
         for name, each in outcomes.items()
         if (published := cases[name].published) is not None and each.total is not None
     ]
+    cause = _means_cause([each for _, each, _ in answered])
     return [
         Comparison(
             "geometric mean",
             "",
             what,
             "",
-            geometric_mean([mine(*each) for each in answered]),
-            geometric_mean([theirs(each[2]) for each in answered]),
+            geometric_mean([mine(total, each.search_s, published) for total, each, published in answered]),
+            geometric_mean([theirs(published) for _, _, published in answered]),
             OTHER_MACHINE if what.startswith("seconds") else "",
+            cause,
         )
         for what, mine, theirs in _MEANS
     ]
+
+
+def _means_cause(outcomes: Sequence[Outcome]) -> str:
+    """Why means of costs differ: how many of our placements are proven optimal, and how sure the others are."""
+    others = [each for each in outcomes if not _is_proven(each)]
+    proven = f"{len(outcomes) - len(others)} of {len(outcomes)} placements of ours are proven optimal"
+    return f"{proven}, the others {_sureness(others)}" if others else proven
 
 
 def _chart(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome], printed: Mapping[str, Outcome]) -> Chart:

@@ -8,7 +8,7 @@ from dse.codesign.objective import Mean, Objective
 from dse.reproduce.phaze.context import Answered, Context, plan_at, position
 from dse.reproduce.phaze.published import Cores
 from dse.reproduce.phaze.table2 import cores_text, memory_text, our_cores, our_memory_text
-from dse.reproduce.section import Comparison, Row, Section, Table, ratio, shown, times
+from dse.reproduce.section import Comparison, Row, Section, Table, not_measured, ratio, shown, times
 from hardware.units import MIB, bytes_from_gib
 
 HEADERS = (
@@ -89,8 +89,8 @@ def _comparisons(
     machine = answered.result.solution.get("architecture")
     reason = context.unlike_all_models if mean == "arithmetic" else "the paper's is under the arithmetic mean"
     share = ratio(reference, answered.value)
-    worth = "" if share is None else f"; at ours the paper's machine has {share:.0%} of our mean throughput"
-    cause = context.prices(cost_model) + worth
+    worth = [] if share is None else [f"at our prices the paper's machine has {share:.0%} of our mean throughput"]
+    cause = "; ".join([*worth, not_measured(context.prices(cost_model))])
     name = f"common ({mean} mean)"
     for field in Cores.model_fields:
         ours = None if machine is None else float(getattr(our_cores(machine), field))

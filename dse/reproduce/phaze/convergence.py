@@ -7,6 +7,7 @@ its prefix: with the same evaluations the rules are evaluated again for each lev
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import inf
 
 from dse.codesign.evaluation.evaluator import Evaluate, EvaluateMany
 from dse.codesign.formats import architecture_solution
@@ -16,7 +17,7 @@ from dse.codesign.search.hysteresis import DecreasingRule, NoNewBestRule, Stoppi
 from dse.reproduce.phaze.context import Answered, Context
 from dse.reproduce.phaze.published import Convergence
 from dse.reproduce.phaze.table2 import cores_text, our_cores
-from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, ratio, shown, times
+from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, not_measured, ratio, shown, times
 
 NO_NEW_BEST, PRINTED = "no new best", "decreasing"
 
@@ -28,11 +29,6 @@ _RULE_NOTE = (
 )
 
 _WALKED = "the areas that a level walks follow from which of them are better, and so from prices"
-_ENDS = {
-    NO_NEW_BEST: "this reading, which Algorithm 1 does not print, ends before it comes to the area of the optimum",
-    PRINTED: "the walk ends before it comes to the area of the optimum",
-}
-"""Why a level is not as far as the paper's."""
 
 
 class BothRules:
@@ -59,12 +55,16 @@ class BothRules:
 
 @dataclass(frozen=True)
 class Stop:
-    """Where a rule stops at one level: architectures walked, the work for them, the best of them and its score."""
+    """Where a rule stops at one level: architectures walked, the work for them, the best of them and its score.
+
+    ``last_mm2`` is the area of the group behind which it stops, the smallest that it walks.
+    """
 
     architectures: int
     seconds: float
     best: int
     score: float
+    last_mm2: float
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,9 @@ class Walk:
     def stop(self, rule: StoppingRule) -> Stop | None:
         """Where ``rule`` stops, at the latest at the end of the space; None where the walk ended before."""
         scores = self.answered.outcome.evaluated
-        walked, seconds, best, best_score = 0, 0.0, -1, 0.0
-        for group in area_groups(self.answered.machines.area_mm2):
+        walked, seconds, best, best_score, last_mm2 = 0, 0.0, -1, 0.0, inf
+        areas_mm2 = self.answered.machines.area_mm2
+        for group in area_groups(areas_mm2):
             if not all(index in scores for index in group):
                 return None
             for index in group:
@@ -98,10 +99,11 @@ class Walk:
                 # The walk goes towards smaller areas, so that a tie is the smaller one.
                 if scores[index] > 0 and scores[index] >= best_score:
                     best, best_score = index, scores[index]
+            last_mm2 = min(last_mm2, *(float(areas_mm2[index]) for index in group))
             rule.tell(max(scores[index] for index in group))
             if rule.finished:
                 break
-        return Stop(walked, seconds, best, best_score)
+        return Stop(walked, seconds, best, best_score, last_mm2)
 
 
 def figure8(context: Context) -> Section:
@@ -128,7 +130,7 @@ def figure8(context: Context) -> Section:
                         "×",
                         gain,
                         faster[level],
-                        cause=f"{_WALKED}; {context.prices(cost_model)}",
+                        cause=not_measured(_WALKED, context.prices(cost_model)),
                     )
                     for level, gain in gains.items()
                 ]
@@ -160,6 +162,7 @@ def figure9(context: Context) -> Section:
     for cost_model in context.cost_models:
         walk = _walk(context, published.model, cost_model)
         best = _proven(context, published.model, cost_model)
+        area_mm2 = None if best.value is None else best.result.solution["architecture"]["area_mm2"]
         chosen: dict[str, list[Stop]] = {name: [] for name in _RULES}
         for name, rule in _RULES.items():
             for level in published.levels:
@@ -174,7 +177,7 @@ def figure9(context: Context) -> Section:
                         "%",
                         None if share is None else 100 * share,
                         100.0 if level >= published.optimal_from_level else None,
-                        cause=f"{_ENDS[name]}; {context.prices(cost_model)}",
+                        cause="" if stop is None or area_mm2 is None else ends(stop.last_mm2, area_mm2),
                     )
                 )
                 if stop is not None:
@@ -183,6 +186,13 @@ def figure9(context: Context) -> Section:
     title = f"Figure 9: architectures walked for {published.model}"
     notes = (_RULE_NOTE, *_figure9_notes(context))
     return Section("fig9", title, (Table(_LEVEL_HEADERS, tuple(rows)),), notes, tuple(comparisons), tuple(charts))
+
+
+def ends(last_mm2: float, optimum_mm2: float) -> str:
+    """Why a level is below the optimum, if its walk ends before it; empty if not. The walk begins at large areas."""
+    if last_mm2 <= optimum_mm2:
+        return ""
+    return f"the walk ends at {last_mm2:.1f} mm², before it comes to the {optimum_mm2:.1f} mm² of the optimum"
 
 
 _LEVEL_HEADERS = (

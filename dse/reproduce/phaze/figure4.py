@@ -16,7 +16,18 @@ from dse.reproduce.phaze.baselines import (
 from dse.reproduce.phaze.context import Context
 from dse.reproduce.phaze.published import Table5
 from dse.reproduce.phaze.spotlight import NOTES, SHAPE_AND_LANES, causes
-from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, geometric_mean, ratio, times
+from dse.reproduce.section import (
+    Chart,
+    Comparison,
+    Row,
+    Section,
+    Series,
+    Table,
+    geometric_mean,
+    not_measured,
+    ratio,
+    times,
+)
 
 _BARS = (SOLVER, SPOTLIGHT_EXPERT, SPOTLIGHT, BLACK_BOX, COMMON, OWN)
 
@@ -45,9 +56,6 @@ _NOTES = (
     "Spotlight: its accelerators of Table 2 under our prices. Bayesian: Optuna's TPE over our space, not in the paper.",
     *NOTES,
 )
-
-_PLACEMENTS = "both machines are placed by us at our prices"
-"""Why ratios differ from the paper's."""
 
 Ratios = dict[tuple[str, str], dict[str, float | None]]
 """Throughput over the expert's by (model, cost model) and strategy."""
@@ -79,7 +87,7 @@ def figure4(context: Context) -> Section:
                     over[name],
                     paper.get(name),
                     context.unlike_all_models if name == COMMON else "",
-                    f"{EXPERTS_CHOICES}; {context.prices(cost_model)}",
+                    not_measured(EXPERTS_CHOICES, context.prices(cost_model)),
                 )
                 for name in _BARS
             ]
@@ -116,17 +124,18 @@ def _means(context: Context, ratios: Ratios) -> Iterator[Comparison]:
     subset = context.unlike_all_models
     for cost_model in context.cost_models:
         of_models = [ratios[model, cost_model] for model in context.models]
-        for above, below, paper, cause in (
-            (OWN, EXPERT, printed.per_model_over_expert, EXPERTS_CHOICES),
-            (COMMON, EXPERT, printed.common_over_expert, EXPERTS_CHOICES),
-            (COMMON, SOLVER, printed.common_over_tpuv4_solver, _PLACEMENTS),
-            (COMMON, SPOTLIGHT, printed.common_over_spotlight_solver, SHAPE_AND_LANES),
+        prices = context.prices(cost_model)
+        experts = not_measured(EXPERTS_CHOICES, prices)
+        for above, below, paper, why in (
+            (OWN, EXPERT, printed.per_model_over_expert, experts),
+            (COMMON, EXPERT, printed.common_over_expert, experts),
+            (COMMON, SOLVER, printed.common_over_tpuv4_solver, not_measured(prices)),
+            (COMMON, SPOTLIGHT, printed.common_over_spotlight_solver, f"{SHAPE_AND_LANES}; {not_measured(prices)}"),
             (COMMON, BLACK_BOX, None, ""),
         ):
             known = [ratio(over[above], 1.0 if below == EXPERT else over[below]) for over in of_models]
             mean = geometric_mean([value for value in known if value is not None])
             quantity, reason = f"{above} / {below}", "" if paper is None else subset
-            why = f"{cause}; {context.prices(cost_model)}"
             yield Comparison("geometric mean", cost_model, quantity, "", mean, paper, reason, why)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from dse.codesign.search import hysteresis
 from dse.reproduce.phaze.context import Answered, Context
 from dse.reproduce.phaze.stopwatch import Phase
-from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, shown
+from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table, not_measured, shown
 
 _PHASES: dict[Phase, str] = {
     "estimation": "estimation",
@@ -18,7 +18,7 @@ _SHARES = tuple(f"{name}, %" for name in _PHASES.values())
 
 _AVERAGE = "the paper's is the average over its models"
 
-_OTHER_WORK = (
+_OTHER_WORK = not_measured(
     "estimation, nearly all of the paper's time, prices arrays of architectures at once here, so that the rest has "
     "larger shares; layers are scheduled exactly by a search in compiled code, not by an ILP"
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from dse.reproduce.phaze.context import Answered, Context, plan_at, position
 from dse.reproduce.phaze.published import Architecture, Cores, Placement, Table2
-from dse.reproduce.section import Comparison, Row, Section, Table, ratio, shown, times
+from dse.reproduce.section import Comparison, Row, Section, Table, not_measured, ratio, shown, times
 from hardware.units import KIB, MIB, bytes_from_gib
 
 HEADERS = (
@@ -44,7 +44,7 @@ def table2(context: Context) -> Section:
             answered = context.model_search(model, cost_model)
             reference = paper_throughput(context, model, cost_model, published.accelerator, answered)
             rows.append(_our_row(model, cost_model, answered, reference))
-            cause = context.prices(cost_model) + _loses(answered, reference)
+            cause = f"{_loses(answered, reference)}; {not_measured(context.prices(cost_model))}"
             comparisons += _comparisons(model, cost_model, answered, published, reference, cause)
             same.setdefault(cost_model, []).append(_same(answered, model, published))
     notes = [_agreement(cost_model, equal) for cost_model, equal in same.items()]
@@ -140,8 +140,8 @@ def _loses(answered: Answered, reference: float | None) -> str:
     share = ratio(reference, answered.value)
     proof = "" if answered.proof == "proven" else f"; our search has a {answered.proof}"
     if share is None:
-        return f"; the paper's machine fits no plan with our HBM{proof}"
-    return f"; at ours the paper's machine, placed by us, has {share:.0%} of our throughput{proof}"
+        return f"the paper's machine fits no plan with our HBM{proof}"
+    return f"at our prices the paper's machine, placed by us, has {share:.0%} of our throughput{proof}"
 
 
 def _same(answered: Answered, model: str, published: Table2) -> tuple[bool, bool, bool]:

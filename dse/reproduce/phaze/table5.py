@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from dse.codesign.baseline import PAPERS_REFERENCE
 from dse.reproduce.phaze.baselines import (
     COMMON,
     EXPERT,
@@ -12,7 +13,8 @@ from dse.reproduce.phaze.baselines import (
     traced_utilisations,
 )
 from dse.reproduce.phaze.context import TRACED, Context
-from dse.reproduce.section import Comparison, Row, Section, Table, ratio, shown, times
+from dse.reproduce.section import Comparison, Row, Section, Table, not_measured, ratio, shown, times
+from hardware.specs import accelerator
 
 _COLUMNS = {EXPERT: "tpuv4_expert", SOLVER: "tpuv4_solver", COMMON: "common"}
 _TRACED_COLUMNS = {EXPERT: "tpuv4_expert", SOLVER: "tpuv4_solver", PAPERS_COMMON: "common"}
@@ -61,7 +63,7 @@ def table5(context: Context) -> Section:
                 paper = None if published is None else float(getattr(published, key))
                 cells += [shown(ours), shown(paper), times(ratio(ours, paper))]
                 reason = context.unlike_all_models if name == COMMON else ""
-                cause = context.prices(cost_model)
+                cause = not_measured(context.prices(cost_model))
                 comparisons.append(
                     Comparison(model, cost_model, f"utilisation, {name}", "%", ours, paper, reason, cause)
                 )
@@ -90,27 +92,35 @@ def _traced(context: Context) -> tuple[tuple[Row, ...], list[Comparison]]:
             ours, paper = achieved[name], float(getattr(published, key))
             doubled = None if ours is None else _OPERATIONS * ours
             cells += [shown(ours), shown(paper), times(ratio(ours, paper)), times(ratio(doubled, paper))]
+            cause = traced_cause(context, name, doubled, paper)
             comparisons += [
-                Comparison(model, TRACED, f"utilisation, {name}", "%", ours, paper, cause=_cause(name, doubled, paper)),
+                Comparison(model, TRACED, f"utilisation, {name}", "%", ours, paper, cause=cause),
                 Comparison(model, TRACED, f"utilisation doubled, {name}", "%", doubled, paper, _DOUBLED),
             ]
         rows.append((model, *cells))
     return tuple(rows), comparisons
 
 
-def _cause(name: str, doubled: float | None, paper: float) -> str:
+def traced_cause(context: Context, name: str, doubled: float | None, paper: float) -> str:
     """Why a utilisation with traced layers differs: by what is left of it when ours is ``doubled``."""
     left = ratio(doubled, paper)
     if left is None:
         return ""
-    half = (
-        f"the paper's peak seems to count a multiply-accumulate once (inferred): ours doubled is {left:.2f} times its"
-    )
-    if 1 / _NEAR <= left <= _NEAR:
-        return half
-    if name == EXPERT and left > 1:
-        return f"{half}; {EXPERTS_CHOICES}"
-    return f"{half}; the rest is not known: no cycles of the paper's mapper on eight cores of 128 × 128 are at hand"
+    readings = ["the paper's peak counts a multiply-accumulate once"]
+    if name == EXPERT and left > _NEAR:
+        readings.append(EXPERTS_CHOICES)
+    elif not 1 / _NEAR <= left <= _NEAR:
+        readings.append(f"the cycles of the paper's mapper on {_arrays(context, name)} are not at hand")
+    return f"ours doubled is {left:.2f} times the paper's; {not_measured(*readings)}"
+
+
+def _arrays(context: Context, name: str) -> str:
+    """The tensor cores of the machine of a traced column, for people."""
+    if name == PAPERS_COMMON:
+        common = context.paper.common.accelerator
+        return f"{common.tensor_cores} cores of {common.width} × {common.depth}"
+    tpuv4 = accelerator(PAPERS_REFERENCE).machines
+    return f"{tpuv4.tensor_cores[0]} cores of {tpuv4.core_width[0]} × {tpuv4.core_depth[0]}"
 
 
 def _within(comparisons: Sequence[Comparison]) -> Iterator[str]:
