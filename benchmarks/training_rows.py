@@ -6,13 +6,16 @@ State is shared out among all replicas and ranks are in the usual order, as fram
 
 import csv
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dse.plan.model import Experts, Transformer
-from dse.plan.model_sources import transformer
+import yaml
+
+from dse.plan.model import SCHEMA, Experts, Transformer
+from dse.plan.model_sources import list_transformers, transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.stack import stack
 from dse.plan.training_plan import USUAL_ORDER
@@ -175,7 +178,7 @@ def _model(text: str) -> Transformer:
         assert isinstance(whole.experts, Experts)
         return whole.model_copy(update={"name": "deepseek-v2-l4", "layers": 4})
     known = transformer(MODELS[max((key for key in MODELS if low.startswith(key)), key=len)])
-    return known.model_copy(update={"heads": 128}) if "heads 128, hidden 12288" in low else known
+    return known.model_copy(update={"heads": 128, "kv_heads": 128}) if "heads 128, hidden 12288" in low else known
 
 
 def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
@@ -259,6 +262,30 @@ def _step_s(row: dict[str, str], problem: PlanProblem) -> float | None:
     # An evaluation is forward passes, a third of a step without recomputation.
     steps, samples = int(block[1]), int(block[2].replace(",", ""))
     return float(block[3]) / (steps + samples / batch / 3)
+
+
+def command(run: Run, models: Path) -> str:
+    """The line of ``dse predict`` that poses the row; a model of its own is written to ``models`` first."""
+    problem, name = run.problem, run.problem.model.name
+    if name not in list_transformers() or transformer(name) != problem.model:
+        models.mkdir(parents=True, exist_ok=True)
+        file = models / f"{name}-{problem.model.heads}-heads.yaml"
+        document = problem.model.model_dump(mode="json", exclude_defaults=True)
+        file.write_text(yaml.safe_dump({"schema": SCHEMA, **document}, sort_keys=False), encoding="utf-8")
+        name = str(file)
+    fixed = {key: value for key, value in problem.fixed if key != "precision"}
+    words = {key: ("no", "yes")[value] if isinstance(value, bool) else value for key, value in fixed.items()}
+    options: dict[str, Any] = {
+        "on": run.chip,
+        "accelerators": problem.devices,
+        "global-batch": problem.global_batch,
+        "sequence": problem.sequence,
+        "precision": problem.precision,
+        "stack": run.software,
+        "plan": ",".join(f"{key}={value}" for key, value in words.items()),
+    }
+    parts = [part for key, value in options.items() for part in (f"--{key}", str(value))]
+    return shlex.join(["dse", "predict", name, *parts])
 
 
 def with_rates(problem: PlanProblem, **rates: float) -> PlanProblem:

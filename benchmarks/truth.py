@@ -9,6 +9,9 @@ Each stack has at most two fitted rates: ``matrix`` where it is fitted to one ro
 fitted to two (:func:`benchmarks.training_rows.fitting_runs` says to which, by a rule that looks at no error). ``--fit``
 fits them again and prints them; the specs in dse/plan/stacks hold them.
 
+``--commands DIR`` prints the line of ``dse predict`` that poses each row instead, and writes to DIR the models
+that have no name of their own.
+
 ``--calculon PATH`` is a checkout of Calculon, which then predicts the plans that it can express beside ours
 (:mod:`benchmarks.calculon`).
 """
@@ -24,7 +27,7 @@ from pathlib import Path
 
 from benchmarks.calculon import can_express, is_checkout
 from benchmarks.calculon import predicted as calculon_predicted
-from benchmarks.training_rows import Run, fitting_runs, runs, with_rates
+from benchmarks.training_rows import Run, command, fitting_runs, runs, with_rates
 from dse.plan.check_costs import plan_costs
 from dse.plan.search.enumeration import Priced, enumerate_plans
 from hardware.units import GIB
@@ -225,11 +228,14 @@ def refit() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fit", action="store_true", help="fit the rates of the stacks again")
+    parser.add_argument("--commands", type=Path, metavar="DIR", help="print the command that poses each row")
     parser.add_argument("--calculon", type=Path, metavar="PATH", help="a checkout of Calculon to compare with")
     begun, arguments = time.process_time(), parser.parse_args()
     if arguments.calculon is not None and not is_checkout(arguments.calculon):
         parser.exit(2, f"error: --calculon: {arguments.calculon}: no checkout of Calculon: it has no bin/calculon\n")
-    if arguments.fit:
+    if arguments.commands is not None:
+        print("\n".join(f"# {run.name}\n{command(run, arguments.commands)}" for run in runs()))
+    elif arguments.fit:
         refit()
     else:
         every = table()

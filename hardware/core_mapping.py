@@ -109,7 +109,7 @@ def search(product: Product, cores: Cores, best: Best) -> None:
         best.limit_cycles[g] = np.inf
         best.min_cycles[g] = product.min_words[product.capacity_of[g, 0]] / cores.hbm_words_per_cycle
     if cores.chip_wide:
-        level = 1
+        level = min(1, cores.cores)  # A plain 1 has a type of its own to Numba, which would compile the search twice.
         while level >= 1:
             traffic = _search_level(product, cores, best, level)
             level = next_level_up(level, cores.cores) if traffic < to_beat(best) else 0

@@ -1,7 +1,7 @@
 import gc
 import os
+import re
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,21 +31,38 @@ def pytest_xdist_auto_num_workers(config):
     return (os.cpu_count() or 1) + 2
 
 
-RAY_FILES = pytest.StashKey[set[Path]]()
+ON_RAY = "on ray"
+"""In the name of every test that asks for :func:`ray_executor`, as its parameter."""
+
 RUNNING_RAY = pytest.StashKey[list]()
 
 
-def pytest_collection_modifyitems(config, items):
-    """Files that wait for other processes come first, those that share Ray in a row: it takes a share of a core also
-    while nobody uses it, and ends with the last of them. All that come later compute, and leave no core idle.
+def is_on_ray(name):
+    """Whether a test of that name shares Ray."""
+    return ON_RAY in re.split(r"[\[\]-]", name)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Processes take whole files, without their tests on Ray: one process takes all of those, for each instance of Ray
+    takes a share of a core all the time (pytest-xdist).
     """
-    with_ray = config.stash[RAY_FILES] = {item.path for item in items if "ray_executor" in item.fixturenames}
-    slow = {item.path for item in items if item.get_closest_marker("slow")} - with_ray
+    from xdist.scheduler import LoadFileScheduling
+
+    class FilesAndRay(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return ON_RAY if is_on_ray(nodeid) else super()._split_scope(nodeid)
+
+    return FilesAndRay(config, log)
+
+
+def pytest_collection_modifyitems(items):
+    """Tests that wait for other processes come first: those that share Ray in a row, then other slow files. All that
+    come later compute, and leave no core idle.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow") and not is_on_ray(item.name)}
     # Backwards: the wafers and the conformance of all problems, which come last by name, compute longest.
-    backwards = list(dict.fromkeys(item.path for item in reversed(items)))
-    others = set(backwards) - slow - with_ray
-    ordered = [path for group in (slow, with_ray, others) for path in backwards if path in group]
-    items.sort(key=lambda item: ordered.index(item.path))
+    backwards = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in reversed(items)))}
+    items.sort(key=lambda item: (not is_on_ray(item.name), item.path not in slow, backwards[item.path]))
 
 
 def pytest_collection_finish():
@@ -61,7 +78,7 @@ def own_cache(tmp_path_factory):
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[ON_RAY])
 def ray_executor(pytestconfig):
     """The one private Ray instance of the test process, with two workers; one of them has a pretended GPU."""
     from actors.ray_executor import RayExecutor, WorkerKind
@@ -74,9 +91,9 @@ def ray_executor(pytestconfig):
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item, nextitem):
-    """The Ray instance goes on from file to file, and ends where the next one does not need it."""
+    """The Ray instance goes on from test to test, and ends behind the last one that shares it."""
     running = item.config.stash.get(RUNNING_RAY, [])
-    if running and (nextitem is None or nextitem.path not in item.config.stash[RAY_FILES]):
+    if running and (nextitem is None or not is_on_ray(nextitem.name)):
         running.pop().__exit__(None, None, None)
 
 

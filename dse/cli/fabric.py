@@ -105,7 +105,8 @@ def _print_tables(rows: Sequence["Row"]) -> None:
         print_table(("model", "part", *_HEAD, "RE ratio", "placements"), cells, title=title)
     console().print(
         "RE ratio: to the best baseline (kind left out, without annotations: to the same model in folds by graph with "
-        "annotations; another version: to the retrained model), with its 90 % interval over graphs",
+        "annotations; another version: to the retrained model), with its 90 % interval over graphs. Models learn "
+        "from all other kinds where one is left out, from the other folds otherwise: not from equally many graphs.",
         soft_wrap=True,
     )
 

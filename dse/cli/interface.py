@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_origin
 
 from dse.cli.executors import executor_of
-from dse.cli.methods import upper_document, upper_methods
+from dse.cli.methods import upper_document, upper_methods, with_upper_defaults
 from dse.problem import problem_type
 from dse.results.answer import Answer
 from dse.results.session import Session, answer
@@ -82,7 +82,7 @@ def solve(
         document=partial(upper_document, problem),
     )
     with carried(given.files):
-        return answer(kind, options_of(kind.Options, **named), session)
+        return answer(kind, with_upper_defaults(problem, options_of(kind.Options, **named)), session)
 
 
 def _require_run_settings(function: str, seed: Any, workers: Any, limits_s: Mapping[str, Any]) -> None:

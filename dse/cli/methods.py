@@ -1,18 +1,30 @@
 """What the floors above the engine add to the problems' methods: learned ones, and searches driven by Ray Tune."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from dse.problem import Methods
 from dse.run.directory import TUNE_FOLDER
 from dse.run.executor import Executor, InProcessExecutor
 
+OptionsT = TypeVar("OptionsT")
+
 
 def upper_methods(problem: str, options: Any, executor: Executor, directory: Path | None) -> Methods:
     """Methods of ``problem`` from above, by name; none for a problem that has none there."""
     return _UPPER[problem](options, executor, directory) if problem in _UPPER else {}
+
+
+def with_upper_defaults(problem: str, options: OptionsT) -> OptionsT:
+    """The options, with those that are left to a file of the floors above (how a policy was trained to cut devices).
+
+    Raises:
+        InputError: there is no such file, or what reads it is not installed.
+    """
+    return _DEFAULTS[problem](options) if problem in _DEFAULTS else options
 
 
 def upper_document(problem: str, options: Any) -> Any:
@@ -34,6 +46,14 @@ def _parallel_document(options: Any) -> str | None:
     from policies.parallel.pipeline.methods import weights_digest
 
     return weights_digest(options.checkpoint)
+
+
+def _parallel_defaults(options: Any) -> Any:
+    if (options.strategy, options.method, options.device_cuts) != ("pipeline", "inference", "auto"):
+        return options
+    from policies.parallel.pipeline.methods import own_cutting
+
+    return replace(options, device_cuts=own_cutting(options) or options.device_cuts)
 
 
 def _fabric_document(options: Any) -> str | None:
@@ -101,3 +121,5 @@ _UPPER: Mapping[str, Callable[[Any, Executor, Path | None], Methods]] = MappingP
 _DOCUMENTS: Mapping[str, Callable[[Any], str | None]] = MappingProxyType(
     {"partition": _partition_document, "fabric": _fabric_document, "parallel": _parallel_document}
 )
+
+_DEFAULTS: Mapping[str, Callable[[Any], Any]] = MappingProxyType({"parallel": _parallel_defaults})

@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 from rich.markup import escape
 
+from dse.cli.methods import with_upper_defaults
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, in_process_options, run_options, session_of, settings_from
 from dse.cli.stopping import stopping
@@ -28,7 +29,7 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
         settings = settings_from(given)
         _refuse_idle(problem)
         with progress(settings.quiet) as report, stopping(settings.time_limit, problem.stoppable) as stop:
-            options = problem.Options(**given)
+            options = with_upper_defaults(problem.name, problem.Options(**given))
             answered = answer(problem, options, session_of(settings, problem, report, stop))
         _print(answered, settings)
         _leave(answered.result, settings)

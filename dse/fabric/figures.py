@@ -7,8 +7,8 @@ import numpy as np
 
 from dse.fabric.bound import Bound, bound
 from dse.fabric.evaluators.critical_kernels import CAUSES
-from dse.fabric.evaluators.measure import BRIEF_FIRST, BRIEF_SAMPLES, Throughput, latency_s, throughput
-from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.evaluators.measure import WINDOW_SAMPLES, Throughput, latency_s, throughput_and_waits
+from dse.fabric.evaluators.simulator import Simulator, Waits
 from dse.fabric.model import Pipeline, Placement
 from dse.fabric.rules import RuleTerms, rule_terms
 from hardware.fabrics import Fabric
@@ -49,9 +49,14 @@ class PlacedPiece:
         return Simulator(self.pipeline, self.fabric)
 
     @cached_property
+    def _steady(self) -> tuple[Throughput, Waits]:
+        """Of one simulation."""
+        return throughput_and_waits(self._simulator, self.placement)
+
+    @property
     def throughput(self) -> Throughput:
         """As it is simulated."""
-        return throughput(self._simulator, self.placement)
+        return self._steady[0]
 
     @cached_property
     def bound(self) -> Bound:
@@ -70,16 +75,15 @@ class PlacedPiece:
 
     @cached_property
     def waits(self) -> dict[str, float] | None:
-        """Slots between two departures by what they go by with, in their order; None in a deadlock.
+        """Slots between two departures by what they go by with, in the order of the causes; None in a deadlock.
 
-        Their sum is the time between two departures in a brief simulation, which may differ by some percent from
-        :attr:`interval_slots`.
+        Their sum is what is measured in the window of :attr:`throughput`: :attr:`interval_slots`, where it is not less
+        than the bound.
         """
-        waits = self._simulator.waits(self.placement, BRIEF_SAMPLES, BRIEF_FIRST)
-        if waits.outcome.is_deadlock:
+        measured, waits = self._steady
+        if measured.interval_slots is None:
             return None
-        samples = BRIEF_SAMPLES - BRIEF_FIRST
-        return {cause: int(slots) / samples for cause, slots in zip(CAUSES, waits.causes, strict=True)}
+        return {cause: int(slots) / WINDOW_SAMPLES for cause, slots in zip(CAUSES, waits.causes, strict=True)}
 
     def latency_s(self, samples: int) -> float | None:
         """Seconds from an empty fabric to the end of the last of ``samples``; None in a deadlock."""

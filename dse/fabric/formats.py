@@ -103,8 +103,9 @@ class PieceMetrics(_Document):
         bound: what no placement can beat.
         rules: what the rules say (:class:`dse.fabric.rules.RuleTerms`).
         busiest_link: null where no net leaves its cell.
-        waits: slots between two departures of a brief simulation, by what they go by with
-            (:data:`dse.fabric.evaluators.critical_kernels.CAUSES`); null in a deadlock.
+        waits: slots between two departures in the window of the throughput, by what they go by with
+            (:data:`dse.fabric.evaluators.critical_kernels.CAUSES`); null in a deadlock. Their sum is
+            ``interval_slots``, or less where the bound counts.
         relief: one resource relieved at a time, of those that could gain 1 %; empty where none could or a stop came
             first, and of a cut graph for all pieces but the one that takes most of the time.
     """

@@ -231,8 +231,8 @@ def _cell_text(cell: int, columns: int) -> str:
 
 
 def _waits_table(shown: _Shown) -> Iterator[Table]:
-    """What the slots between two samples go by with, the most first; nothing in a deadlock."""
-    waits = shown.metrics["waits"] or {}
+    """What the slots between two samples go by with, the most first; nothing in a deadlock or an older result."""
+    waits = shown.metrics.get("waits") or {}
     total = sum(waits.values())
     ordered = sorted(waits.items(), key=lambda each: -each[1])
     rows: list[Row] = [

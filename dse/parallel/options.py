@@ -61,8 +61,8 @@ class ParallelOptions(Options):
         Literal["auto", "free", "near", "equal"],
         Option(
             "Devices of the stages: any neighbouring ones (free), at most 3 more or fewer in front of each cut than in "
-            "equal stages (near, as the paper), or equally many; auto: the freest with few enough ways, of method "
-            "inference near.",
+            "equal stages (near, as the paper), or equally many; auto: the freest of these that leaves at most 50,000 "
+            "ways; with --method inference, as its policy was trained to.",
             belongs_to=_CUT,
         ),
     ] = "auto"
@@ -87,8 +87,8 @@ class ParallelOptions(Options):
         Method,
         Option(
             "exact: proven, of sharding with resharding; linkage: without, as the paper; dqn: deep Q-learning on the "
-            "step, as the paper; inference: of a pipeline, the better of a pretrained policy's plans and that of "
-            "stages of equal computing; auto: linkage for count, otherwise exact."
+            "step, as the paper; inference: of a pipeline, the best of a pretrained policy's plans and that of "
+            "stages of equal computing, all improved cut by cut; auto: linkage for count, otherwise exact."
         ),
     ] = "auto"
     checkpoint: Annotated[

@@ -12,6 +12,7 @@ from dse.plan.constraints import CONSTRAINTS, relaxed
 from dse.plan.options import opened
 from dse.plan.problem import PlanProblem
 from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans
+from dse.plan.search.nearest_devices import nearest_devices
 from dse.plan.training_plan import CHOSEN_KEYS, USUAL_ORDER
 from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.results.infeasibility import Infeasibility
@@ -214,12 +215,16 @@ CHANGES: Mapping[str, Callable[[PlanProblem], PlanProblem]] = {
 
 def nothing_legal(problem: PlanProblem) -> Exception:
     """What is wrong with a problem where no plan keeps the rules."""
+    devices = nearest_devices(problem)
+    hint = None if devices is None else str(devices)
     text = ",".join(f"{key}={value}" for key, value in problem.fixed if key in CHOSEN_KEYS)
     if text:
-        rule = "no plan that keeps the rules has these values on so many devices, at this batch and sequence"
-        return fail("--plan", "", text, rule)
-    rule = f"no plan uses all {problem.devices:,} devices at this batch"
-    return fail("--global-batch", "", problem.global_batch, rule)
+        rule = (
+            f"no plan that keeps the rules has these values on {problem.devices:,} devices, at this batch and sequence"
+        )
+        return fail("--plan", "", text, rule, hint and f"--accelerators {hint}")
+    rule = f"no plan uses all of them at a batch of {problem.global_batch:,}"
+    return fail("--accelerators", "", problem.devices, rule, hint)
 
 
 def checked(problem: PlanProblem, answer: PlanAnswer) -> None:

@@ -62,9 +62,13 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     )
     given = dict(problem.fixed)
     rules += [*_copy_rules(plan, experts is not None), *_order_rules(plan), *_stage_rules(plan, model.layers)]
-    rules += [(getattr(plan, key) == "stack" or key in given, f"{key} must be as the stack") for key in _SETTINGS]
-    rules += [(getattr(plan, key) == value, f"{key} must be {value}, as it is fixed") for key, value in problem.fixed]
-    return [rule for holds, rule in rules if not holds]
+    chosen = [key for key in _SETTINGS if getattr(plan, key) != "stack" and key not in given]
+    changed = [(key, value) for key, value in problem.fixed if getattr(plan, key) != value]
+    return [
+        *(rule for holds, rule in rules if not holds),
+        *(f"{key} must be as the stack" for key in chosen),
+        *(f"{key} must be {value}, as it is fixed" for key, value in changed),
+    ]
 
 
 def _copy_rules(plan: TrainingPlan, has_experts: bool) -> list[tuple[bool, str]]:

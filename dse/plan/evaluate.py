@@ -46,11 +46,11 @@ def evaluate(problem: PlanProblem, plans: PlanArrays) -> Evaluation:
 def least_costs(problem: PlanProblem, plans: PlanArrays) -> tuple[Floats, Floats]:
     """Lower bounds on step time and memory, [P] each, of all plans that share out no more than ``plans`` do.
 
-    Everything else is as in ``plans``. Collectives among replicas only add to a step, and gathered weights to memory;
-    whoever shares out less keeps and updates more.
+    Everything else is as in ``plans``. Collectives among replicas only add to a step; whoever shares out less keeps and
+    updates more. Weights that are shared out are gathered for passes, so that memory is bounded by the less of both.
     """
     step = LeastStep(problem, plans, kernels_of(problem, plans.precision))
-    return step.times()[0], step.memory()[0]
+    return step.times()[0], step.memory_bytes()
 
 
 @dataclass(frozen=True)

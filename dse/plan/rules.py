@@ -1,13 +1,14 @@
 """What a plan must keep, for people: each broken rule in one line, with the nearest value that keeps it."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_WIDTHS
 from dse.plan.problem import PlanProblem, divisors
 from dse.plan.training_plan import AXES, USUAL_ORDER
-from hardware.inputs import Fault, nearest, shown
+from hardware.inputs import Fault, shown
+from hardware.precisions import ELEMENT_BYTES
 
 
 def device_divisors(problem: PlanProblem) -> Sequence[int]:
@@ -129,7 +130,7 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
     for needed in dict.fromkeys((precision, half)):
         if needed not in chip.peak_flops:
             known = ", ".join(chip.peak_flops)
-            yield Fault("--precision", "", needed, f"{chip.name} has {known}", nearest(needed, chip.peak_flops))
+            yield Fault("--precision", "", needed, f"{chip.name} has {known}", _like(needed, chip.peak_flops))
 
 
 def _cut(problem: PlanProblem) -> str:
@@ -249,6 +250,12 @@ def _ends(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[F
         rule = f"must leave {need} of the {layers} layers to {those}"
         most = rest + count - others * chunks
         yield Fault(where, key, shown(count), rule, shown(most) if most >= chunks else None)
+
+
+def _like(precision: str, known: Iterable[str]) -> str:
+    """The precision that is nearest by the bytes of an element; of several a floating one, and of these the first."""
+    size = ELEMENT_BYTES[precision]
+    return min(known, key=lambda each: (abs(math.log(ELEMENT_BYTES[each] / size)), each.startswith("int")))
 
 
 def _closest(value: int, valid: Sequence[int]) -> str | None:

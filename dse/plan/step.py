@@ -382,14 +382,14 @@ class Step:
         """Groups of several ranks that a rank is in; [P]."""
         return communicators(self.plans, self.problem.model.experts is not None)
 
-    def memory(self) -> tuple[Floats, dict[str, Floats]]:
-        """The fullest rank and its parts."""
-        software, stages, rows = self.problem.software, self.stages, np.arange(self.plans.count)
+    def memory_parts(self) -> dict[str, Floats]:
+        """Bytes of each part on a rank of each stage; [P, K]."""
+        software, stages = self.problem.software, self.stages
         working = self.made_again_bytes()[:, None] + self.gathered_bytes()
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
         activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
         buffers = self.problem.stack.communicator_bytes.value * self.communicators
-        parts = {
+        return {
             "weights": software.weight_bytes * self.shared_out(3),
             "gradients": software.gradient_bytes * self.shared_out(2),
             "optimizer": software.optimizer_bytes * self.shared_out(1),
@@ -397,7 +397,11 @@ class Step:
             "working": working + stages.head * self.work.head_bytes[:, None],
             "communication": np.broadcast_to(buffers[:, None], stages.layers.shape),
         }
-        total = np.where(stages.number > 0, sum(parts.values()), 0.0)
+
+    def memory(self) -> tuple[Floats, dict[str, Floats]]:
+        """The fullest rank and its parts."""
+        parts, rows = self.memory_parts(), np.arange(self.plans.count)
+        total = np.where(self.stages.number > 0, sum(parts.values()), 0.0)
         fullest = np.argmax(total, axis=1)
         return total[rows, fullest], {name: each[rows, fullest] for name, each in parts.items()}
 
@@ -411,9 +415,14 @@ class LeastStep(Step):
         nothing = np.zeros(self.stages.layers.shape)
         return nothing, nothing
 
-    def gathered_bytes(self) -> Floats:
-        """Nothing."""
-        return np.zeros(self.stages.layers.shape)
+    def memory_bytes(self) -> Floats:
+        """Of the fullest rank at least: weights are shared out, and gathered for passes, or they are whole; [P]."""
+        shared = sum(self.memory_parts().values())
+        software, is_stage = self.problem.software, self.stages.number > 0
+        kept_whole = software.weight_bytes * (self.parameters + self.expert_parameters - self.shared_out(3))
+        whole = shared + kept_whole - self.gathered_bytes()
+        least: Floats = np.minimum(*(np.where(is_stage, each, 0.0).max(axis=1) for each in (shared, whole)))
+        return least
 
     @property
     def communicators(self) -> Integers:

@@ -5,6 +5,7 @@ or in another order of these axes; experts are spread over the ranks of one pipe
 takes part in no product.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -46,6 +47,7 @@ PartialPlan = Mapping[str, Any]
 
 SCHEMA = "dse.plan/1"
 _SUFFIXES = (".yaml", ".yml", ".json")
+_FLAGS = ("yes", "no")
 _YES_NO = {"yes": True, "no": False, "true": True, "false": False}
 
 
@@ -234,13 +236,9 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
     kind = _TYPES[key]
     word = _word(value)
     if kind is bool:
-        return None if isinstance(value, bool) else Fault(where, key, word, "must be yes or no")
+        return None if isinstance(value, bool) else Fault(where, key, word, "must be yes or no", nearest(word, _FLAGS))
     if kind is int:
-        low, high = _LOWEST.get(key, 1), 3 if key == "zero" else _LARGEST
-        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
-            return None
-        rule = "must be 0, 1, 2 or 3" if key == "zero" else f"must be a whole number of at least {low}"
-        return Fault(where, key, word, rule)
+        return _number_fault(key, value, where)
     if key == "recompute":
         if isinstance(value, str) and RECOMPUTE_WORDS.fullmatch(value):
             return None
@@ -256,6 +254,29 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
     if value in choices:
         return None
     return Fault(where, key, word, f"must be one of {', '.join(choices)}", nearest(word, choices))
+
+
+def _number_fault(key: str, value: Any, where: str) -> Fault | None:
+    low, high = _LOWEST.get(key, 1), 3 if key == "zero" else _LARGEST
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return None
+    number = _number(value)
+    rule = "must be 0, 1, 2 or 3" if key == "zero" else f"must be a whole number of at least {low}"
+    if key != "zero" and number is not None and number > high:
+        rule += f", at most {high:,}"
+    suggestion = None if number is None else str(min(max(round(number), low), high))
+    return Fault(where, key, _word(value), rule, suggestion)
+
+
+def _number(value: Any) -> float | None:
+    """A value, or text that stands for one, as a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _word(value: Any) -> str:

@@ -5,9 +5,10 @@ objective, the method, and what status, value, bound, gap and counts say of each
 recomputes what follows from the solution.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from pydantic import BaseModel
 from dse.problem import Posed, ProblemType, pose, problem_type, registered
 from dse.results.claims import claim_faults
 from dse.results.differences import differences
-from dse.results.result import Result, read_result, seal_of
+from dse.results.result import Result, result_in, seal_of
 from dse.run.directory import RESULT_FILE, RUN_FILE
 from dse.run.options import Options, is_object, option_fields
 from hardware.documents import read_document
-from hardware.input_files import InputFile, carried
+from hardware.input_files import InputFile, carried, read_once
 from hardware.inputs import InputError, choose, fail, validate
 
 
@@ -34,20 +35,42 @@ def check_result(path: Path, given: str | None = None) -> list[str]:
     Raises:
         InputError: an unreadable result, settings or input.
     """
-    result = read_result(path)
-    return file_faults(path, result, posed_again(result, path, given), given)
+    faults = chain.from_iterable(faults_in_turn(read_document(path), path, given))
+    return list(dict.fromkeys(faults))
 
 
-def file_faults(path: Path, result: Result, posed: Posed[Any, Any], given: str | None = None) -> list[str]:
-    """Every violation of ``result``, which was read from the file ``path``, as an answer to ``posed``.
+def faults_in_turn(
+    document: Any, path: Path, given: str | None = None, posed: Posed[Any, Any] | None = None
+) -> Iterator[list[str]]:
+    """The violations of a result document by parts of the check, each worked out when it is asked for.
+
+    What the document itself says comes first, then what its problem says, and what only the problem's own checker can
+    say comes last.
+
+    Args:
+        document: of a ``dse.result/1`` file.
+        path: the file that it stands in.
+        given: as in :func:`check_result`.
+        posed: the problem that the result answers; None to pose it again.
 
     Raises:
-        InputError: a solution or metrics that are malformed.
+        InputError: as :func:`check_result`.
     """
-    carried_faults = [] if given is not None else _input_faults(result.inputs, posed.inputs)
-    with nullcontext() if given is not None else carried(result.inputs):
-        faults = faults_of(result, posed, str(path))
-    return [*seal_faults(path), *carried_faults, *_run_faults(result, path), *faults]
+    result = result_in(document, path)
+    yield seal_faults(document)
+    yield _run_faults(result, path)
+    yield _settings_faults(result, _options_again(result, path))
+    problem = posed if posed is not None else posed_again(result, path, given)
+    if given is None:
+        yield _input_faults(result.inputs, problem.inputs)
+    # Nothing is yielded while files are carried: whoever asks would read from them too.
+    carried_files = {} if given is not None else result.inputs
+    with carried(carried_files):
+        shared = _shared_faults(result, problem)
+    yield shared
+    with carried(carried_files):
+        own = _own_faults(result, problem, shared, str(path))
+    yield own
 
 
 def posed_again(result: Result, path: Path, given: str | None = None) -> Posed[Any, Any]:
@@ -56,14 +79,20 @@ def posed_again(result: Result, path: Path, given: str | None = None) -> Posed[A
     Raises:
         InputError: settings that are none, or an input that cannot be read.
     """
-    problem = problem_type(choose(str(path), "command", result.command, registered(), "command"))
-    options: Options = problem.Options.from_document(result.settings, str(path), "settings")
+    options = _options_again(result, path)
     if given is not None:
         options = _about(options, given)
     else:
         _refuse_objects(result, path)
     with nullcontext() if given is not None else carried(result.inputs):
-        return pose(problem, options)
+        return pose(problem_type(result.command), options)
+
+
+def _options_again(result: Result, path: Path) -> Options:
+    """The options that pose the problem of ``result``, of the file ``path``."""
+    problem = problem_type(choose(str(path), "command", result.command, registered(), "command"))
+    options: Options = problem.Options.from_document(result.settings, str(path), "settings")
+    return options
 
 
 def _refuse_objects(result: Result, path: Path) -> None:
@@ -89,24 +118,31 @@ def faults_of(result: Result, posed: Posed[Any, Any], where: str = "result") -> 
     Raises:
         InputError: a solution or metrics that are malformed.
     """
-    problem, shared = problem_type(result.command), shared_faults(result, posed)
+    shared = _shared_faults(result, posed)
+    return list(dict.fromkeys([*shared, *_own_faults(result, posed, shared, where)]))
+
+
+def _own_faults(result: Result, posed: Posed[Any, Any], shared: list[str], where: str) -> list[str]:
+    """What the problem's checker finds in solution and metrics; a malformed one is an error only where nothing else is
+    wrong.
+    """
+    problem = problem_type(result.command)
     for key, model in zip(("solution", "metrics"), problem.documents(posed.options), strict=True):
         part = getattr(result, key)
         if model is not None and (part or (key == "metrics" and result.solution)):
             _validated(model, part, f"{where}: {key}")
     try:
-        own = problem.faults(result, posed)
+        return problem.faults(result, posed)
     except InputError:
         if shared:
-            return shared
+            return []
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
         # Checkers read figures by their names; one that is of another type is a fault of the result, whatever breaks.
-        own = [f"solution or metrics are malformed: {type(error).__name__}: {' '.join(str(error).split())}"]
-    return list(dict.fromkeys([*shared, *own]))
+        return [f"solution or metrics are malformed: {type(error).__name__}: {' '.join(str(error).split())}"]
 
 
-def shared_faults(result: Result, posed: Posed[Any, Any]) -> list[str]:
+def _shared_faults(result: Result, posed: Posed[Any, Any]) -> list[str]:
     """What is wrong with ``result`` as an answer to ``posed`` without regard to its solution and metrics."""
     problem = problem_type(result.command)
     return _problem_faults(result, posed, problem) + claim_faults(result, problem.statuses(result))
@@ -116,9 +152,8 @@ def _validated(model: type[BaseModel], part: Mapping[str, Any], where: str) -> N
     validate(model, dict(part), where)
 
 
-def seal_faults(path: Path) -> list[str]:
-    """Whether the file is whole, and as it was written."""
-    document = read_document(path)
+def seal_faults(document: Mapping[str, Any]) -> list[str]:
+    """Whether the document of a result is whole, and as it was written."""
     keys = [field.alias or name for name, field in Result.model_fields.items()]
     faults = [f"{key}: the key is missing" for key in keys if key not in document]
     expected = seal_of(document)
@@ -165,6 +200,10 @@ def _run_faults(result: Result, path: Path) -> list[str]:
     run_file = path.parent / RUN_FILE
     if path.name != RESULT_FILE or not run_file.exists():
         return []
-    document = read_document(run_file)
+    document = _run_document(run_file)
     arguments = document.get("arguments") if isinstance(document, dict) else None
     return differences(f"settings and seed of {RUN_FILE}", arguments, {**result.settings, "seed": result.seed})
+
+
+_run_document = read_once(read_document)
+"""The arguments of a run, for all results that are said to be its own."""

@@ -209,8 +209,9 @@ def read_sealed(path: str | Path) -> Result:
     Raises:
         InputError: as :func:`read_result`, or the file was edited.
     """
-    result = read_result(path)
-    if seal_of(read_document(path)) != result.seal:
+    document = read_document(path)
+    result = result_in(document, path)
+    if seal_of(document) != result.seal:
         rule = "the file was edited after it was written; `dse check` lists what is wrong with it"
         raise fail(path, "seal", "", rule)
     return result
@@ -222,7 +223,15 @@ def read_result(path: str | Path) -> Result:
     Raises:
         InputError: no such file, not JSON, another major version of the schema, or a field that breaks its rule.
     """
-    document = read_document(path)
+    return result_in(read_document(path), path)
+
+
+def result_in(document: Any, path: str | Path) -> Result:
+    """The result of a document that stands in ``path``.
+
+    Raises:
+        InputError: another major version of the schema, or a field that breaks its rule.
+    """
     if isinstance(document, dict) and str(document.get("schema")) != SCHEMA:
         raise fail(path, "schema", str(document.get("schema")), f"must be {SCHEMA}")
     return validate(Result, document, path, strict=True)

@@ -113,6 +113,10 @@ class Options:
 
 def option_fields(kind: type[Options]) -> tuple[OptionField, ...]:
     """The fields of a dataclass of options, in their order."""
+    return _option_fields(kind)
+
+
+def _fields_of(kind: type[Options]) -> tuple[OptionField, ...]:
     hints = get_type_hints(kind, include_extras=True)
     result = []
     for each in fields(kind):
@@ -124,6 +128,11 @@ def option_fields(kind: type[Options]) -> tuple[OptionField, ...]:
         bare = get_args(hint)[0] if annotated else hint
         result.append(OptionField(each.name, bare, option or Option(), default, required))
     return tuple(result)
+
+
+# Any stands for type[Options]: for mypy, classes of frozen dataclasses are not hashable.
+_option_fields: Callable[[Any], tuple[OptionField, ...]] = cache(_fields_of)
+"""Those of each class: to resolve its annotations takes longer than to check a small result."""
 
 
 def _new_model(kind: type[Options]) -> type[BaseModel]:
@@ -141,7 +150,6 @@ def _new_model(kind: type[Options]) -> type[BaseModel]:
     return model
 
 
-# Any stands for type[Options]: for mypy, classes of frozen dataclasses are not hashable.
 _model_of: Callable[[Any], type[BaseModel]] = cache(_new_model)
 """The model of each class: making one takes longer than to check a small result."""
 

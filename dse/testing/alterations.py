@@ -18,6 +18,11 @@ def places(document: Any, place: Place = ()) -> Iterator[Place]:
         yield place
 
 
+def kinds(document: Any) -> set[Place]:
+    """The kinds of entries of a document, with one sign for every position and for every name (:func:`sampled`)."""
+    return {_kind(document, place) for place in places(document)}
+
+
 def sampled(document: Any, count: int) -> list[Place]:
     """One place of every kind of entry, then others, evenly, up to ``count`` in all.
 

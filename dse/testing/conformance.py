@@ -8,15 +8,15 @@ passes its check, and no altered one does.
 
 import json
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from dse.problem import Posed, ProblemType, pose
-from dse.results.answer import Answer
-from dse.results.check import check_result, faults_of, file_faults, posed_again, seal_faults, shared_faults
-from dse.results.result import Result, read_result, seal_of
+from dse.results.check import check_result, faults_in_turn, faults_of, posed_again
+from dse.results.result import Result, result_in, seal_of
 from dse.results.session import Session, answer
-from dse.run.directory import RUN_FILE
+from dse.run.directory import RESULT_FILE, RUN_FILE, RunDirectory
 from dse.run.executor import Executor
 from dse.run.options import Options
 from dse.run.run import Run
@@ -67,10 +67,20 @@ def solved(problem: ProblemType[Any, Any], options: Options, **settings: Any) ->
     return problem.answer(pose(problem, options), Run(**settings))
 
 
-def same_seed_same_answer(problem: ProblemType[Any, Any], options: Options, seed: int = 3) -> None:
-    """Two runs with one seed give the same result, and it passes its check."""
+def same_seed_same_answer(
+    problem: ProblemType[Any, Any], options: Options, seed: int = 3, first: Result | None = None
+) -> None:
+    """Two runs with one seed give the same result, and it passes its check.
+
+    Args:
+        problem: what is asked.
+        options: which instance of it.
+        seed: of both runs.
+        first: the result of the first run, where it was made before.
+    """
     posed = pose(problem, options)
-    first, second = (problem.answer(posed, Run(seed=seed)) for _ in range(2))
+    first = first if first is not None else problem.answer(posed, Run(seed=seed))
+    second = problem.answer(posed, Run(seed=first.seed))
     assert comparable(first) == comparable(second), "the same seed must give the same answer"
     assert faults_of(first, posed) == [], "a fresh answer must pass its own check"
 
@@ -87,12 +97,12 @@ def stopped_anywhere_is_legal(
 ) -> None:
     """Stopped when it asks for the n-th time, a run has an answer that passes the check, or says that it has none."""
     posed = pose(problem, options)
-    for reason in ("interrupted", "time limit"):
-        for moment in moments:
-            result = problem.answer(posed, Run(stop=_stop_at(moment, reason)))
-            assert faults_of(result, posed) == [], f"stopped at its question {moment}: {faults_of(result, posed)}"
-            if result.objective.value is None:
-                assert result.status in ("unknown", "interrupted", "infeasible"), result.status
+    reasons = cycle(("interrupted", "time limit"))  # in turn: which of the two it was decides the status alone
+    for moment, reason in zip(moments, reasons, strict=False):
+        result = problem.answer(posed, Run(stop=_stop_at(moment, reason)))
+        assert faults_of(result, posed) == [], f"stopped at its question {moment}: {faults_of(result, posed)}"
+        if result.objective.value is None:
+            assert result.status in ("unknown", "interrupted", "infeasible"), result.status
 
 
 def _stop_at(moment: int, reason: str) -> Any:
@@ -107,17 +117,21 @@ def _stop_at(moment: int, reason: str) -> Any:
 
 
 def killed_and_resumed(
-    problem: ProblemType[Any, Any], options: Options, folder: Path, moments: Sequence[int] = (1, 3, 10)
+    problem: ProblemType[Any, Any],
+    options: Options,
+    folder: Path,
+    moments: Sequence[int] = (1, 3, 10),
+    whole: Result | None = None,
 ) -> None:
     """Killed when it asks for the n-th time, and resumed, a run ends as one that was never killed.
 
     One run directory is killed at every moment, one after the other, each time beside what the runs before left there;
-    the run that was never killed has no directory.
+    the run that was never killed has no directory, and may have been made before (``whole``).
     """
-    whole = solved(problem, options)
+    whole = whole if whole is not None else solved(problem, options)
     for moment in moments:
-        _killed_at(moment, problem, options, folder / "killed")
-    resumed = answer(problem, options, Session(out=folder / "killed", resume=True)).result
+        _killed_at(moment, problem, options, folder / "run")
+    resumed = answer(problem, options, Session(out=folder / "run", resume=True)).result
     assert comparable(resumed) == comparable(whole), f"killed at its questions {', '.join(map(str, moments))}"
 
 
@@ -157,16 +171,19 @@ def infeasible_is_explained(problem: ProblemType[Any, Any], options: Options) ->
 
 
 def is_shown(problem: ProblemType[Any, Any], options: Options, folder: Path) -> None:
-    """The run directory of an answer holds its files, and its page is whole; a second call returns the same answer."""
-    answered = answer(problem, options, Session(out=folder / "shown"))
+    """The run directory of an answer holds its files, and its page is whole; a second call returns the same answer.
+
+    The directory may be that of :func:`killed_and_resumed`.
+    """
+    answered = answer(problem, options, Session(out=folder / "run", resume=True))
     status = answered.status
     assert answered.value is not None, f"is_shown takes an instance that has an answer, not one that is {status}"
     assert answered.view.verdict, "the view must have a verdict"
-    report = (folder / "shown" / "report.html").read_text()
+    report = (folder / "run" / "report.html").read_text()
     assert report.startswith("<!doctype html>"), "report.html must be a page"
     tables, shown = len(answered.view.tables), report.count("<table")
     assert shown >= tables, f"the page must show the tables of the view: {tables} of them, and the page has {shown}"
-    again = answer(problem, options, Session(out=folder / "shown", resume=True))
+    again = answer(problem, options, Session(out=folder / "run", resume=True))
     assert comparable(again.result) == comparable(answered.result), "a finished run must return its answer"
     assert "<p class='verdict'>" in answered._repr_html_(), "a notebook must show the verdict"
 
@@ -176,25 +193,25 @@ def no_alteration_passes(
 ) -> None:
     """The check finds every altered entry: as the file was edited, and when a forger has sealed it again.
 
-    As the file was edited, the seal finds it, whatever else the check would say; where nothing but the seal can, the
-    whole check is asked. What it says of a file sealed again follows from the problem, which is posed once for all
-    alterations that leave :data:`POSES` as they are.
+    As the file was edited, the seal finds it. What the check says of a file sealed again follows from the problem,
+    which is posed once for all alterations that leave :data:`POSES` as they are.
 
     Sealed again, only what the run alone can know may pass (:data:`RUN_ONLY`, ``unchecked`` of the problem, and where
     an input file lay). Beside a ``run.yaml`` the check compares settings and seed with it; without one it must still
     find a setting that is missing.
     """
-    Answer(result, posed).save(folder / "sealed")
-    path = folder / "sealed" / "result.json"
+    arguments = {**posed.options.document(), "seed": result.seed}
+    directory = RunDirectory(folder / "sealed", problem.name, arguments, posed.run_digest, resume=False)
+    path = directory.write(RESULT_FILE, result.to_json())
     document = json.loads(path.read_text())
     assert check_result(path) == []
-    again = posed_again(read_result(path), path)
+    again = posed_again(result_in(document, path), path)
     passed = []
     for place in sampled(document, count):
         same = None if place[0] in POSES else again
         only_sealed = place[0] == "seal" or _may_pass(place, problem)
         for number, (what, forged) in enumerate(altered(document, place)):
-            if number == 0 and not (_refused(path, forged, same) if only_sealed else _breaks_the_seal(path, forged)):
+            if number == 0 and not _refused(path, forged, same):
                 passed.append(f"{what} (not sealed)")
             if not only_sealed and not _refused(path, _resealed(forged), same):
                 passed.append(what)
@@ -210,7 +227,7 @@ def _free_settings(document: dict[str, Any], folder: Path) -> list[str]:
     settings = document["settings"]
     without = {key: {other: settings[other] for other in settings if other != key} for key in settings}
     altered = {key: _resealed(document | {"settings": rest}) for key, rest in without.items()}
-    return [key for key, each in altered.items() if not (_refused_at_sight(path, each) or _refused(path, each))]
+    return [key for key, each in altered.items() if not _refused(path, each)]
 
 
 def _may_pass(place: Place, problem: ProblemType[Any, Any]) -> bool:
@@ -223,31 +240,12 @@ def _resealed(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"seal": seal_of(document)}
 
 
-def _breaks_the_seal(path: Path, document: Any) -> bool:
-    _write(path, document)
-    return bool(seal_faults(path))
-
-
 def _refused(path: Path, document: Any, posed: Posed[Any, Any] | None = None) -> bool:
-    """Whether the check refuses ``document``; ``posed``: the problem that it answers, where that was posed before."""
-    _write(path, document)
+    """Whether the check refuses ``document``; ``posed``: the problem that it answers, where that was posed before.
+
+    One fault is enough: the parts of the check that cost the most come last.
+    """
     try:
-        result = read_result(path)
-        return bool(file_faults(path, result, posed or posed_again(result, path)))
+        return any(faults_in_turn(document, path, posed=posed))
     except InputError:
         return True
-
-
-def _refused_at_sight(path: Path, document: Any) -> bool:
-    """Whether that part of the check refuses ``document`` which works nothing out."""
-    _write(path, document)
-    try:
-        result = read_result(path)
-        return bool(shared_faults(result, posed_again(result, path)))
-    except InputError:
-        return True
-
-
-def _write(path: Path, document: Any) -> None:
-    path.unlink()  # some file systems write out at once what replaces the content of a file
-    path.write_text(json.dumps(document))

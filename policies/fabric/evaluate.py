@@ -1,7 +1,7 @@
 """``dse fabric evaluate``: the accuracy tables of models on samples that were collected."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.settings import PAPER, CostSettings
 from policies.fabric.model.stack import MEMBERS, StackLearner
 from policies.fabric.model.trees import TreesLearner
-from policies.fabric.options import FabricEvaluation
+from policies.fabric.options import FabricEvaluation, NetworkOptions
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import TABLES, Row, Study
 from policies.fabric.study.versions import version_rows
@@ -49,9 +49,12 @@ def evaluate(options: FabricEvaluation, seed: int, stop: StopSignal) -> list[Row
     """The rows of the tables that the options ask for.
 
     Raises:
-        InputError: no samples, or a checkpoint of other features, another fabric, simulator or table of slots.
+        InputError: no samples; a checkpoint of other features, another fabric, simulator or table of slots, or beside
+            options of training.
         StoppedError: ``stop`` gave a reason.
     """
+    if options.checkpoint is not None:
+        _require_as_trained(options)
     samples = read_samples(Path(options.samples) / FOLDER)
     _require_present(options, samples)
     if options.checkpoint is not None:
@@ -63,6 +66,19 @@ def evaluate(options: FabricEvaluation, seed: int, stop: StopSignal) -> list[Row
     labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), settings.with_slots)
     study = Study(labelled, learners, seed=seed, stop=stop)
     return [row for name in options.table or ("main",) for row in _TABLES[name](study)]
+
+
+def _require_as_trained(options: FabricEvaluation) -> None:
+    """Refuse what decides how models are trained, and tables for which some are, beside a checkpoint."""
+    rule = "a model of --checkpoint is judged as it was trained, in the table main: this option must go"
+    default = FabricEvaluation()
+    for name in (*(field.name for field in fields(NetworkOptions)), "model"):
+        value = getattr(options, name)
+        if value != getattr(default, name):
+            raise fail(options.command(), f"--{name}", value[0] if isinstance(value, tuple) else value, rule)
+    for table in options.table:
+        if table != "main":
+            raise fail(options.command(), "--table", table, rule)
 
 
 def _require_present(options: FabricEvaluation, samples: Samples) -> None:

@@ -108,10 +108,10 @@ class FabricEvaluation(NetworkOptions):
 
     description: ClassVar[str] = """Print how accurate cost models are on graphs that they have not learned from.
 
-    SAMPLES is the directory of `dse fabric train`. Models are trained anew, in five folds by graph. With --checkpoint,
-    a trained one is judged as it is, on the graphs of SAMPLES that its card does not name. RE: mean relative error of
-    the throughput; rho: rank correlation (Spearman); placer: among the half of each graph's placements with the least
-    wirelength. Needs the extra `learn`.
+    SAMPLES is the directory of `dse fabric train`. Models are trained again, in five folds by graph. With --checkpoint,
+    a trained one is judged as it is, on the graphs of SAMPLES that its card does not name, in the table main. RE: mean
+    relative error of the throughput; rho: rank correlation (Spearman); placer: among the half of each graph's
+    placements with the least wirelength. Needs the extra `learn`.
     """
 
     samples: Annotated[str, Option(metavar="SAMPLES", positional=True)] = ""
@@ -127,12 +127,14 @@ class FabricEvaluation(NetworkOptions):
         tuple[TableName, ...],
         Option(
             "Table; may be given several times (default: main). main: five folds by graph, also by kind of block; "
-            "random: folds that ignore graphs; left-out: each kind of block left out; annotations: with and without "
-            "knowing how long operators work on a unit; curve: by number of graphs; versions: the same placements "
-            "under a compiler with other delays and buffers."
+            "random: folds that ignore graphs; left-out: each kind of block left out, beside the same models in folds "
+            "by graph; annotations: with and without knowing how long operators work on a unit; curve: by number of "
+            "graphs; versions: the same placements under a compiler with other delays and buffers."
         ),
     ] = ()
-    checkpoint: Annotated[str | None, Option("A trained model instead.", metavar="DIR")] = None
+    checkpoint: Annotated[
+        str | None, Option("A trained model instead; options of training do not go with it.", metavar="DIR")
+    ] = None
     fabric: Annotated[str, Option("Fabric of the samples.", metavar="SPEC")] = "plasticine-8x16"
 
 

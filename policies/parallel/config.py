@@ -16,7 +16,7 @@ from policies.parallel.settings import QSettings
 def config_of(
     settings: QSettings, source: EpisodeSource, seed: int = 0, actors: TrainingActors = NO_ACTORS
 ) -> DQNConfig:
-    """The algorithm over the episodes of ``source``.
+    """The algorithm over the episodes of ``source``; its learners take the steps of :mod:`policies.parallel.replay`.
 
     Args:
         settings: everything about network and learning.

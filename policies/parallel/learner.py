@@ -60,7 +60,7 @@ class QLearner(DQNTorchLearner):
 
 
 class _Batch(ConnectorV2):
-    """A batch of episodes of one step each.
+    """A batch of steps (:class:`~policies.parallel.replay.Step`).
 
     It has no ``__init__``: for a class that has one, RLlib looks up the source of every frame on the stack.
     """
@@ -76,15 +76,14 @@ class _Batch(ConnectorV2):
 
     def __call__(self, *, episodes: list[Any], **_kwargs: Any) -> dict[str, Any]:
         """The batch of the Q-module."""
-        steps = [each.get_observations(slice(0, 2)) for each in episodes]
         columns = {
-            Columns.OBS: np.stack([each[0] for each in steps]),
-            Columns.NEXT_OBS: np.stack([each[1] for each in steps]),
-            Columns.ACTIONS: np.array([each.get_actions(0) for each in episodes], dtype=np.int64),
-            Columns.REWARDS: np.array([each.get_rewards(0) for each in episodes], dtype=np.float32),
-            Columns.TERMINATEDS: np.array([each.is_terminated for each in episodes]),
-            "weights": np.array([each.get_extra_model_outputs("weights", 0) for each in episodes], dtype=np.float32),
-            "n_step": np.array([each.get_extra_model_outputs("n_step", 0) for each in episodes], dtype=np.float32),
+            Columns.OBS: np.stack([each.seen for each in episodes]),
+            Columns.NEXT_OBS: np.stack([each.behind for each in episodes]),
+            Columns.ACTIONS: np.array([each.action for each in episodes], dtype=np.int64),
+            Columns.REWARDS: np.array([each.reward for each in episodes], dtype=np.float32),
+            Columns.TERMINATEDS: np.array([each.is_last for each in episodes]),
+            "weights": np.array([each.weight for each in episodes], dtype=np.float32),
+            "n_step": np.array([each.n_step for each in episodes], dtype=np.float32),
         }
         return {
             DEFAULT_MODULE_ID: {name: torch.from_numpy(values).to(self._device) for name, values in columns.items()}

@@ -5,7 +5,7 @@ from time import process_time
 from typing import TYPE_CHECKING, Any
 
 from dse.parallel.pipeline.methods import PipelineContext
-from dse.reproduce.automap.contest import ContestTrial
+from dse.reproduce.automap.contest import NOT_IMPROVED, ContestTrial
 from dse.reproduce.automap.convergence import CurveTrial, Learned
 from dse.reproduce.automap.pipelines import problem_of as pipeline_problem_of
 from dse.reproduce.automap.study import problem_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def learned() -> Learned:
     """What :func:`dse.reproduce.automap.parts.paper` is given."""
-    return Learned(curve, contest, {"form": 2})
+    return Learned(curve, contest, {"form": 3})
 
 
 def curve(trial: CurveTrial) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def contest(trial: ContestTrial) -> dict[str, Any]:
 
 def _pipeline_contest(trial: ContestTrial) -> dict[str, Any]:
     """Seconds of a batch: those of the definition, after the plan's own check."""
-    from policies.parallel.pipeline.contenders import annealed, drawn_plans, even
+    from policies.parallel.pipeline.contenders import annealed_as_it_is, drawn_plans, even
     from policies.parallel.pipeline.improvement import improve
     from policies.parallel.pipeline.inference import coarse
     from policies.parallel.pipeline.search import Budget, trained_alone
@@ -79,11 +79,11 @@ def _pipeline_contest(trial: ContestTrial) -> dict[str, Any]:
     seen, context = coarse(problem, cutting), PipelineContext(problem, cutting, trial.seed)
     entries = dict[str, dict[str, Any]]()
 
-    def enter(name: str, search: Callable[[], "Best"], before: str | None = None) -> "Best":
+    def enter(name: str, search: Callable[[], "Best"], *before: str) -> "Best":
         started = process_time()
         best = search()
         of = answer_of(best, context)
-        spent_s = process_time() - started + (entries[before]["cpu_s"] if before else 0.0)
+        spent_s = process_time() - started + sum(entries[each]["cpu_s"] for each in before)
         value = None if of.plan is None else of.length_s
         entries[name] = {"value": value, "plans": best.evaluations, "cpu_s": spent_s}
         return best
@@ -92,13 +92,18 @@ def _pipeline_contest(trial: ContestTrial) -> dict[str, Any]:
         improve(seen, best)
         return best.with_other(greedy)
 
+    def enter_both(name: str, search: Callable[[], "Best"]) -> int:
+        """The plans of the search as they are."""
+        alone = f"{name}{NOT_IMPROVED}"
+        best = enter(alone, search)
+        plans = best.evaluations
+        enter(name, lambda: with_greedy(best), alone, "greedy")
+        return plans
+
     greedy = enter("greedy", lambda: even(seen))
-    training = enter("dqn alone", lambda: trained_alone(context, budget=Budget(steps=_EPISODES * trial.rounds)))
-    plans = training.evaluations
-    drawn = enter("random alone", lambda: drawn_plans(seen, plans, trial.seed))
-    enter("dqn", lambda: with_greedy(training), "dqn alone")
-    enter("random", lambda: with_greedy(drawn), "random alone")
-    enter("annealing", lambda: annealed(seen, plans, trial.seed).with_other(greedy))
+    plans = enter_both("dqn", lambda: trained_alone(context, budget=Budget(steps=_EPISODES * trial.rounds)))
+    enter_both("random", lambda: drawn_plans(seen, plans, trial.seed))
+    enter_both("annealing", lambda: annealed_as_it_is(seen, plans, trial.seed))
     return entries
 
 
@@ -116,22 +121,31 @@ def _operator_contest(trial: ContestTrial) -> dict[str, Any]:
     of = dimensions_of(problem_of(trial.operators), trial.decided)
     entries = dict[str, dict[str, Any]]()
 
-    def enter(name: str, search: Callable[[], int | None], plans: int = 1) -> int:
+    def enter(name: str, search: Callable[[], tuple[int | None, int]]) -> int:
+        """The plans that the search made."""
         started = process_time()
-        value = search()
+        value, plans = search()
         entries[name] = {"value": value, "plans": plans, "cpu_s": process_time() - started}
-        return value or 0
+        return plans
 
-    started = process_time()
-    outcome = trained(of, trial.decided, seed=trial.seed, budget=Budget(rounds=trial.rounds))
-    spent_s, plans = process_time() - started, outcome.evaluations
-    entries["dqn alone"] = {"value": outcome.second, "plans": plans, "cpu_s": spent_s}
-    greedy = enter("greedy", lambda: contenders.greedy(of, trial.decided, plans, trial.seed))
-    entries["dqn"] = {"value": max(outcome.second or 0, greedy), "plans": plans + 1, "cpu_s": spent_s}
-    drawn = enter("random alone", lambda: contenders.random_decisions(of, trial.decided, plans, trial.seed), plans)
-    entries["random"] = {**entries["random alone"], "value": max(drawn, greedy), "plans": plans + 1}
-    enter("annealing", lambda: max(contenders.annealed(of, trial.decided, plans, trial.seed), greedy), plans)
-    enter("exact", lambda: contenders.most_dimensions(of), 0)
+    def enter_both(name: str, search: Callable[[], tuple[int | None, int]]) -> int:
+        alone = f"{name}{NOT_IMPROVED}"
+        plans = enter(alone, search)
+        own, greedy = entries[alone], entries["greedy"]
+        value = max(own["value"] or 0, greedy["value"])
+        entries[name] = {"value": value, "plans": plans + greedy["plans"], "cpu_s": own["cpu_s"] + greedy["cpu_s"]}
+        return plans
+
+    def training() -> tuple[int | None, int]:
+        outcome = trained(of, trial.decided, seed=trial.seed, budget=Budget(rounds=trial.rounds))
+        return outcome.second, outcome.evaluations
+
+    enter("greedy", lambda: (contenders.greedy_plan(of).dimensions, 1))
+    plans = enter_both("dqn", training)
+    given = (of, trial.decided, plans, trial.seed)
+    enter_both("random", lambda: (contenders.random_decisions(*given), plans))
+    enter_both("annealing", lambda: (contenders.annealed(*given), plans))
+    enter("exact", lambda: (contenders.most_dimensions(of), 0))
     return entries
 
 

@@ -8,7 +8,6 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_LOSS_KEY, QF_MEAN_KEY
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, TD_ERROR_KEY
-from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
 from policies.learning.actors import NO_ACTORS, TrainingActors
 from policies.learning.checkpoint import Checkpoint
@@ -17,6 +16,7 @@ from policies.learning.task import Iteration
 from policies.parallel.config import config_of
 from policies.parallel.episodes import EpisodeSource
 from policies.parallel.learner import QLearner
+from policies.parallel.replay import StepReplay
 from policies.parallel.runner import EpisodeRunner
 from policies.parallel.settings import QSettings
 
@@ -47,7 +47,7 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         self.settings = settings
         config = config_of(settings, source, seed, actors)
         super().__init__(config, EpisodeRunner, QLearner, settings.parts, settings.episodes, checkpoint)
-        self._replay = PrioritizedEpisodeReplayBuffer(capacity=settings.buffer, alpha=settings.alpha)
+        self._replay = StepReplay(capacity=settings.buffer, alpha=settings.alpha)
         self._replay.rng = np.random.default_rng(seed)
         self._updates = self._steps = 0
 
@@ -62,6 +62,8 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
             LostLearnerError: a learner has died.
         """
         self._replay.add(list(episodes))
+        # Nobody reads the replay's metrics, and unread they grow.
+        self._replay.get_metrics()
         self._steps += sum(map(len, episodes))
         scalars = {"reward": float(np.mean([each.get_return() for each in episodes]))}
         if self._steps >= self.settings.warm_up:
@@ -79,12 +81,8 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
     def _learn(self) -> list[dict[str, Any]]:
         """One update, after which the steps' priorities are their errors."""
         settings = self.settings
-        # A fixed number would leave out the steps that have fewer behind them, the last of every episode.
-        returns = (1, settings.lookahead + 1)
-        steps: Any = self._replay.sample(
-            num_items=settings.batch, n_step=returns, beta=settings.beta, gamma=settings.gamma
-        )
-        self._replay.get_metrics()
+        # A fixed number of rewards would leave out the steps that have fewer behind them, the last of every episode.
+        steps: Any = self._replay.steps(settings.batch, settings.lookahead, settings.beta, settings.gamma)
         self._updates += 1
         # The target network is due by this number, which RLlib takes for steps of the environment.
         results = self.learners.update(steps, timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._updates})

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import killing
+from dse.cli import main
 from tests.actors import held
 from tests.codesign.test_exhaustive import TINY_MODEL
 
@@ -34,22 +35,12 @@ PATIENCE_S = 600
 """How long anything is waited for: only a hang lasts so long."""
 
 SMALL = ("--accelerators", 16, "--global-batch", 32, "--microbatch", 1, "--hbm-gb", 1, "--tensor-parallel", 1)
-ANSWER = ("codesign", "tiny.yaml", *SMALL, "--area-budget", 1.7159, "--json")
 WALK = ("--search", "hysteresis", "--hysteresis-rule", "no-new-best", "--hysteresis", 5)
 SWEEP = ("codesign", "tiny.yaml", *SMALL, "--area-budget", 1.7959, *WALK)
 """77 architectures of 178, each journalled."""
 
 HELD = 20
 """Evaluations that a job records before it is stopped (:mod:`tests.actors.held`)."""
-
-WHERE = """
-import json, ray, sys
-ray.init("auto", log_to_driver=False, logging_level="ERROR")
-def files():
-    import actors, dse, hardware, policies
-    return [package.__file__ for package in (actors, dse, hardware, policies)]
-print(json.dumps([files(), ray.get(ray.remote(files).remote())]))
-"""
 
 
 def wait_for(condition, what):
@@ -73,11 +64,6 @@ class Job:
 
     exit_code: int
     lines: list[str]
-
-    @property
-    def document(self):
-        """The JSON object among the lines."""
-        return json.loads("\n".join(self.lines[self.lines.index("{") : self.lines.index("}") + 1]))
 
 
 class Head:
@@ -135,16 +121,12 @@ class Head:
         assert "submitted successfully" in answer.stdout + answer.stderr, answer.stdout + answer.stderr
         return answer.returncode
 
-    def run(self, name, *entry):
-        """The job, when it has ended."""
-        exit_code = self.submit(name, "--", *entry)
+    def dse(self, name, *arguments):
+        """The job ``python -m dse … --address auto``, when it has ended."""
+        exit_code = self.submit(name, "--", "python", "-m", "dse", *arguments, "--address", "auto")
         log = self.folder / "session_latest" / "logs" / f"job-driver-{name}.log"
         # Before what the job prints come lines of Ray's own.
         return Job(exit_code, log.read_text().partition("Running entrypoint for job")[2].splitlines()[1:])
-
-    def dse(self, name, *arguments):
-        """The job ``python -m dse … --address auto``, when it has ended."""
-        return self.run(name, "python", "-m", "dse", *arguments, "--address", "auto")
 
     def state(self, name):
         """SUCCEEDED, FAILED, STOPPED, …"""
@@ -188,19 +170,6 @@ def head(checkout):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def imported(head):
-    """The files of our packages as a job's driver and its worker import them."""
-    return json.loads(head.run("where", "python", "-c", WHERE).lines[-1])
-
-
-def in_process(checkout, *arguments):
-    """The result of the same command without Ray, without its seconds."""
-    command = [sys.executable, "-m", "dse", *map(str, arguments), "--workers", "0", "--quiet"]
-    answer = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
-    return untimed(json.loads(answer.stdout))
-
-
 def untimed(document):
     """A result without its seconds, where its input lay, and the seal over both."""
     inputs = {name: {**file, "path": ""} for name, file in document["inputs"].items()}
@@ -214,29 +183,24 @@ def journal_keys(run):
     return [json.loads(line)["key"] for line in lines if line.endswith("\n")]
 
 
-def test_driver_and_workers_import_the_uploaded_copy(head, imported):
-    uploads = head.folder.resolve() / "session_latest" / "runtime_resources" / "working_dir_files"
-    for files in imported:
-        assert {Path(file).parents[2] for file in files} == {uploads.resolve()}
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The result of the sweep in this process, of this version."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    (folder / "tiny.yaml").write_text(TINY_MODEL)
+    command = ["dse", *map(str, SWEEP), "--workers", "0", "--quiet", "--out", str(folder / "run")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", command)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
+    return untimed(json.loads((folder / "run" / "result.json").read_text()))
 
 
-def test_what_git_ignores_is_not_uploaded(imported):
-    uploaded = Path(imported[0][0]).parents[1]
-    assert {path.name for path in uploaded.iterdir()} == {*UPLOADED, "tiny.yaml", "held.py"}
-    assert not any((uploaded / name).exists() for name in IGNORED)
-
-
-@pytest.mark.usefixtures("imported")
-def test_a_job_answers_as_this_process_does(head, checkout):
-    job = head.dse("answer", *ANSWER, "--workers", 1)
-    assert job.exit_code == 0
-    assert head.state("answer") == "SUCCEEDED"
-    assert untimed(job.document) == in_process(checkout, *ANSWER)
-    assert job.document["versions"]["dse"].endswith(MARK)
-
-
-@pytest.mark.usefixtures("imported")
-def test_a_stopped_job_is_continued_by_another_one(head, checkout, tmp_path):
+def test_a_stopped_job_is_continued_by_another_one_and_answers_as_this_process_does(
+    head, checkout, undisturbed, tmp_path
+):
     run = tmp_path / "run"
     entry = ("python", "held.py", HELD, tmp_path / "never", *SWEEP, "--out", run, "--workers", 1, "--address", "auto")
     assert head.submit("stopped", "--no-wait", "--", *entry) == 0
@@ -247,9 +211,12 @@ def test_a_stopped_job_is_continued_by_another_one(head, checkout, tmp_path):
 
     job = head.dse("resumed", *SWEEP, "--out", run, "--resume", "--workers", 2)
     assert job.exit_code == 0
-    undisturbed = in_process(checkout, *SWEEP, "--json")
+    assert head.state("resumed") == "SUCCEEDED"
     assert HELD <= len(finished) < undisturbed["evaluations"]
-    assert untimed(json.loads((run / "result.json").read_text())) == undisturbed
+    answer = untimed(json.loads((run / "result.json").read_text()))
+    # By the uploaded code; a worker of another version than its driver is refused.
+    version = undisturbed["versions"]["dse"]
+    assert answer == {**undisturbed, "versions": {**undisturbed["versions"], "dse": version + MARK}}
     assert journal_keys(run)[: len(finished)] == finished
     assert len(set(journal_keys(run))) == len(journal_keys(run))
 
@@ -259,14 +226,25 @@ def test_a_stopped_job_is_continued_by_another_one(head, checkout, tmp_path):
     assert not any("\x1b" in line or "\r" in line for line in job.lines)
 
 
-@pytest.mark.usefixtures("imported")
-def test_bad_input_fails_the_job_with_one_line(head):
-    job = head.dse("refused", "codesign", "berd-large", "--workers", 1)
-    assert job.exit_code != 0
+@pytest.fixture(scope="module")
+def refused(head):
+    return head.dse("refused", "codesign", "berd-large", "--workers", 1)
+
+
+def test_bad_input_fails_the_job_with_one_line(head, refused):
+    assert refused.exit_code != 0
     assert head.state("refused") == "FAILED"
-    [line] = [line for line in job.lines if line]
+    [line] = [line for line in refused.lines if line]
     assert line.startswith("error: ")
     assert "bert-large" in line
+
+
+@pytest.mark.usefixtures("refused")
+def test_what_git_ignores_is_not_uploaded(head):
+    uploads = head.folder / "session_latest" / "runtime_resources" / "working_dir_files"
+    (uploaded,) = (each for each in uploads.iterdir() if each.is_dir())
+    assert {path.name for path in uploaded.iterdir()} == {*UPLOADED, "tiny.yaml", "held.py"}
+    assert not any((uploaded / name).exists() for name in IGNORED)
 
 
 def test_jobs_need_the_token(head):

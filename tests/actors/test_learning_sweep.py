@@ -1,4 +1,7 @@
-"""The sweep over how the policy learns, through Tune: the table of one process, whatever happens to its workers."""
+"""The sweep over how a network learns, through Tune: the table of one process, whatever happens to its workers.
+
+The network is as small as can be: its workers import no RLlib.
+"""
 
 import os
 import signal
@@ -8,12 +11,15 @@ import pytest
 from actors import learning_sweep
 from dse.run.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
+from policies.learning.pretraining import PretrainingPlan
 from policies.learning.sweep import SweepPlan, SweepRun, sweep
 from tests.actors import inside
+from tests.policies.linear import LineSettings, LineTask
 from tests.policies.test_pretraining import Once
-from tests.policies.test_sweep import BUDGET, found
+from tests.policies.test_sweep import found
 
-ASKED = SweepPlan.over(BUDGET, {"rollouts": (4, 8)}, seeds=1)
+BUDGET = PretrainingPlan(LineTask(LineSettings()), samples=24, checkpoints=3)
+ASKED = SweepPlan.over(BUDGET, {"batch": (4, 8)}, seeds=1)
 TOTAL = BUDGET.checkpoints * len(ASKED.trials)
 
 
@@ -89,7 +95,7 @@ def test_what_goes_wrong_in_the_driver_ends_the_sweep_and_is_raised(tmp_path, un
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_costs_nothing_but_time(tmp_path, undisturbed, ray_executor, monkeypatch):
+def test_a_worker_that_dies_costs_nothing_but_time(tmp_path, undisturbed, alone, monkeypatch):
     take, killed = learning_sweep._Driver.take, []
 
     def taking(driver, result):
@@ -100,7 +106,7 @@ def test_a_worker_that_dies_costs_nothing_but_time(tmp_path, undisturbed, ray_ex
 
     monkeypatch.setattr(learning_sweep._Driver, "take", taking)
     run = SweepRun(tmp_path, ASKED)
-    learning_sweep.sweep(run, ray_executor, silent, never_stop)
+    learning_sweep.sweep(run, alone, silent, never_stop)
     assert killed
     assert found(run) == undisturbed
 

@@ -65,8 +65,7 @@ def enumerate_all(problem):
     return machines, evaluations, best
 
 
-@pytest.mark.parametrize("cost_model", ["consistent", "phaze-2024"])
-@pytest.mark.parametrize("tensor_parallel", ["1", "1,2"])
+@pytest.mark.parametrize(("cost_model", "tensor_parallel"), [("consistent", "1,2"), ("phaze-2024", "1")])
 def test_the_search_finds_what_enumeration_finds(model_file, cost_model, tensor_parallel):
     problem = small(model_file, cost_model=cost_model, tensor_parallel=tensor_parallel).problem()
     machines, evaluations, best = enumerate_all(problem)

@@ -64,7 +64,7 @@ def least_step_s(front, hbm_bytes):
 )
 def test_the_optimum_is_that_of_brute_force_and_no_bound_is_above_a_best_plan(tmp_path, changes):
     problem = modern_options(tmp_path, area_budget=None, **changes).modern_problem()
-    chosen = np.random.default_rng(4).choice(len(problem.machines()), 40, replace=False)
+    chosen = np.random.default_rng(4).choice(len(problem.machines()), 16, replace=False)
     machines = problem.machines().take(np.sort(chosen))
     search = ModernSearch(problem, machines)
     candidates = search.candidates()
@@ -112,7 +112,7 @@ def test_the_answer_names_its_memory_where_more_is_faster_and_only_baselines_tha
 
 def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer(tmp_path):
     problem = modern_options(tmp_path, area_budget=None, accelerators=4, global_batch=8, hbm_gb="1").modern_problem()
-    chosen = np.random.default_rng(2).choice(len(problem.machines()), 24, replace=False)
+    chosen = np.random.default_rng(2).choice(len(problem.machines()), 10, replace=False)
     machines = problem.machines().take(np.sort(chosen))
     after = after_changes(problem, machines, 7, never_stop)
     assert {*after} == {*CHANGES}

@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dse.fabric.evaluators.critical_kernels import CAUSES, trace_back
+from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.figures import PlacedPiece
 from dse.fabric.model import Net, Pipeline, Sink, Unit
 from tests.fabric.cases import (
     COMPUTE,
@@ -63,6 +65,22 @@ def test_records_change_nothing(seed, fabric):
     if waits.outcome.is_deadlock:
         assert not waits.units.any()
         assert not waits.causes.any()
+
+
+@RELAXED
+@given(st.integers(0, 10_000), SMALL_FABRICS)
+def test_the_waits_of_a_placement_sum_to_the_time_between_its_samples(seed, fabric):
+    random = np.random.default_rng(seed)
+    pipeline = random_pipeline(random, fabric)
+    placement = placed(pipeline, fabric, random)
+    case, plain = PlacedPiece(pipeline, placement, fabric), throughput(Simulator(pipeline, fabric), placement)
+    assert case.throughput == plain
+    if plain.interval_slots is None:
+        assert case.waits is None
+        return
+    assert list(case.waits) == list(CAUSES)
+    assert sum(case.waits.values()) == pytest.approx(plain.interval_slots)
+    assert case.interval_slots == max(plain.interval_slots, case.bound.slots)
 
 
 def side_by_side(work):

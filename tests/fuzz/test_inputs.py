@@ -67,13 +67,17 @@ FORMATS = {
         (("graph.json", examples.GRAPH),),
     ),
     "wafer case": Format(
-        "case.kgraph", examples.KGRAPH, ("wafer", "case.kgraph", "--workers", "0", "--moves", "10", "--quiet")
+        "case.kgraph",
+        examples.KGRAPH,
+        ("wafer", "case.kgraph", "--workers", "0", "--moves", "10", "--quiet"),
+        inputs=20,
     ),
     "kernels": Format(
         "kernels.yaml",
         examples.KERNELS,
         ("wafer", "case.kgraph", "--kernels", "kernels.yaml", "--workers", "0", "--moves", "10", "--quiet"),
         (("case.kgraph", examples.KGRAPH),),
+        inputs=20,
     ),
     "model": Format("model.yaml", examples.MODEL, ("models", "model.yaml"), out=False),
     "accelerator": Format(

@@ -201,7 +201,7 @@ def on_chip_words(gemm, parts, mapping, x_steps):
     return between, sum(slow_tiler.traffic(each, streamed)) + sum(slow_tiler.traffic(each, moves))
 
 
-@on_random_machines(max_size=7, max_examples=40)
+@on_random_machines(max_size=7, max_examples=20)
 def test_traffic_is_that_of_a_fastest_mapping_with_the_least_hbm_traffic(gemm, machine):
     moved = tensor_traffic([TensorWork(gemm)], machine)
     fewest, others = best_mappings(gemm, machine)

@@ -25,8 +25,7 @@ def sent(problem, prices, plan):
     return dict(runs)
 
 
-@pytest.mark.parametrize("mesh", ["2", "data=2,model=2", "pods=2,data=2,model=2"])
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize(("mesh", "overlap"), [("2", True), ("data=2,model=2", True), ("pods=2,data=2,model=2", False)])
 @pytest.mark.parametrize("name", ["vgg-tiny.hlo", "dlrm-tiny.hlo", "rare.hlo"])
 def test_baselines_are_legal_and_priced_as_any_plan(name, mesh, overlap):
     problem = dump(name, mesh, state_bytes=1, overlap=overlap)

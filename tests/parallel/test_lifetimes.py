@@ -73,8 +73,7 @@ def test_nothing_is_read_after_it_has_gone(name):
             sources[value] = {value} if stored[value] else read
 
 
-@pytest.mark.parametrize("mesh", ["4", "data=2,model=2"])
-@pytest.mark.parametrize("share", [0.99, 0.8, 0.6])
+@pytest.mark.parametrize(("mesh", "share"), [("4", 0.99), ("4", 0.8), ("4", 0.6), ("data=2,model=2", 0.6)])
 def test_a_limit_at_every_operation_is_kept_at_the_least_cost(mesh, share):
     """The mixed-integer program has all memory rows at once; the search adds those that bind."""
     free = mlp(mesh)

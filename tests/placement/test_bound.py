@@ -78,7 +78,7 @@ def optima(*space):
         yield placement.batch_s if placement else math.inf
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(architectures(uniform=True))
 def test_bound_of_equal_layers_is_the_optimum(space):
     bounds = lower_bounds(*space)
@@ -87,7 +87,7 @@ def test_bound_of_equal_layers_is_the_optimum(space):
         assert bound == optimum or bound >= optimum * (1 - 1e-9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(architectures(uniform=False))
 def test_bound_of_any_chain_holds(space):
     for bound, optimum in zip(lower_bounds(*space), optima(*space), strict=True):
@@ -98,7 +98,7 @@ def where_all_stages_recompute(space):
     return replace(space[0], recompute=True, pipeline_schedule="gpipe"), *space[1:]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(architectures(uniform=True).map(where_all_stages_recompute))
 def test_bound_of_equal_layers_is_the_optimum_where_the_last_stage_recomputes(space):
     for bound, optimum in zip(lower_bounds(*space), optima(*space), strict=True):
@@ -106,14 +106,14 @@ def test_bound_of_equal_layers_is_the_optimum_where_the_last_stage_recomputes(sp
         assert bound == optimum or bound >= optimum * (1 - 1e-9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(architectures(uniform=False).map(where_all_stages_recompute))
 def test_bound_of_any_chain_holds_where_the_last_stage_recomputes(space):
     for bound, optimum in zip(lower_bounds(*space), optima(*space), strict=True):
         assert bound <= optimum
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(architectures(uniform=True) | architectures(uniform=False), st.integers(1, 20))
 def test_bound_of_few_pipelines_holds_for_them_and_falls_with_their_number(space, pipelines):
     problem, width, index, *latencies = space
@@ -128,7 +128,7 @@ def test_bound_of_few_pipelines_holds_for_them_and_falls_with_their_number(space
         )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(architectures(uniform=True) | architectures(uniform=False), st.floats(0.3, 2.0))
 def test_limit_gives_the_lesser_of_bound_and_limit(space, share):
     problem, width, index, *latencies = space

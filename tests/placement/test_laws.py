@@ -23,21 +23,21 @@ def no_slower(faster, slower):
     return faster <= slower * (1 + 1e-12)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ANY_PROBLEM, st.sampled_from([1.5, 4.0, 1e6]))
 def test_more_bandwidth_is_never_slower(problem, factor):
     faster = replace(problem, network_bytes_per_s=problem.network_bytes_per_s * factor)
     assert no_slower(optimum_s(faster), optimum_s(problem))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ANY_PROBLEM, st.sampled_from([1.5, 4.0, 1e6]))
 def test_more_bandwidth_in_a_node_is_never_slower(problem, factor):
     faster = replace(problem, node_bytes_per_s=problem.node_bytes_per_s * factor)
     assert no_slower(optimum_s(faster), optimum_s(problem))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ANY_PROBLEM)
 def test_a_node_as_fast_as_the_network_is_never_faster_than_a_flat_one(problem):
     flat = replace(problem, node_accelerators=0, node_bytes_per_s=0.0)
@@ -46,7 +46,7 @@ def test_a_node_as_fast_as_the_network_is_never_faster_than_a_flat_one(problem):
     assert solve(single).placement == solve(flat).placement
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ANY_PROBLEM)
 def test_gpipe_with_nothing_to_stash_is_1f1b(problem):
     graphs = {
@@ -58,19 +58,19 @@ def test_gpipe_with_nothing_to_stash_is_1f1b(problem):
     assert optima_s[0] == pytest.approx(optima_s[1], rel=1e-12)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ANY_PROBLEM, st.sampled_from([1.1, 2.0, 1e6]))
 def test_more_memory_is_never_slower(problem, factor):
     assert no_slower(optimum_s(replace(problem, hbm_bytes=problem.hbm_bytes * factor)), optimum_s(problem))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ANY_PROBLEM, st.integers(1, 8))
 def test_more_accelerators_are_never_slower(problem, more):
     assert no_slower(optimum_s(replace(problem, accelerators=problem.accelerators + more)), optimum_s(problem))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ANY_PROBLEM, st.sampled_from([0.5, 2.0, 8.0]))
 def test_scaling_all_latencies_and_transfers_scales_the_batch_time(problem, factor):
     graphs = {
@@ -97,7 +97,7 @@ def test_scaling_all_latencies_and_transfers_scales_the_batch_time(problem, fact
     assert optimum_s(scaled) == pytest.approx(factor * optimum_s(problem), rel=1e-12)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ANY_PROBLEM)
 def test_renaming_layers_changes_nothing(problem):
     graphs = {

@@ -23,13 +23,13 @@ MODELS = {
 }
 
 
-def every_plan(posed, zeros):
-    """All plans whatever of a few devices and of some ZeRO stages, of which the checker says which are legal."""
+def every_plan(posed):
+    """All plans whatever of a few devices and of one ZeRO stage, of which the checker says which are legal."""
     widths, sizes = range(1, 5), range(1, posed.global_batch + 1)
     meshes = [mesh for mesh in product(widths, repeat=4) if mesh[0] * mesh[1] * mesh[2] * mesh[3] <= posed.devices]
     for (tensor, context, data, depth), cut, expert in product(meshes, (False, True), widths):
-        for chunks, zero, size, mode in product((1, 2, 4), zeros, sizes, ("none", "selective", "full", "full/2")):
-            plan = TrainingPlan(tensor, cut, context, expert, data, depth, chunks, "1f1b", zero, size, mode, "bf16")
+        for chunks, size, mode in product((1, 2, 4), sizes, ("none", "selective", "full", "full/2")):
+            plan = TrainingPlan(tensor, cut, context, expert, data, depth, chunks, "1f1b", 1, size, mode, "bf16")
             for each in _with_ends(posed, plan):
                 if not illegal(posed, each):
                     yield each
@@ -45,12 +45,10 @@ def _with_ends(posed, plan):
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("name", CONSTRAINTS)
 def test_no_plan_whatever_beats_the_best_without_a_constraint(model, name):
-    # Layers of the ends make sixteen plans of each: those of one ZeRO stage are enough.
-    fixed = {"zero": 1} if name == EQUAL_STAGES else {}
-    posed = problem(model, devices=4, batch=6, sequence=512, **fixed)
+    posed = problem(model, devices=4, batch=6, sequence=512, zero=1)  # no constraint is about ZeRO
     free = relaxed(posed, name)
     found = enumerate_plans(free)
-    steps = [plan_costs(free, plan).step_s for plan in every_plan(free, zeros=fixed.values() or range(4))]
+    steps = [plan_costs(free, plan).step_s for plan in every_plan(free)]
     assert found.best.step_s == pytest.approx(min(steps), rel=1e-12)
     assert violations(free, found.best.plan, found.best.step_s) == []
     assert len(steps) > enumerate_plans(posed).count
@@ -118,10 +116,9 @@ def pipelines(posed, depth, ends):
 PLAIN = {"tensor": 1, "context": 1, "expert": 1, "zero": 0, "order": ORDERS[0]}
 
 
-@pytest.mark.parametrize("kind", ["dense", "experts"])
-@pytest.mark.parametrize("layers", [6, 7, 10, 11, 12])
+@pytest.mark.parametrize(("kind", "recompute"), [("dense", "none"), ("experts", "full/3")])
+@pytest.mark.parametrize("layers", [6, 7, 10])
 @pytest.mark.parametrize("depth", [2, 4])
-@pytest.mark.parametrize("recompute", ["none", "full/3"])
 def test_chunks_divide_the_layers_of_the_largest_stage_that_there_is(layers, kind, depth, recompute):
     fixed = {**PLAIN, "pipeline": depth, "recompute": recompute}
     posed = problem(chunk_models(layers)[kind], devices=4, batch=8, sequence=512, **fixed)

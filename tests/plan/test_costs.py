@@ -81,17 +81,24 @@ def test_arrays_cost_what_the_checker_finds_for_each_plan(case, software):
 
 
 CHANGED_FACTS = ("gathers_again", "gathers_operands", "keeps_ends_gathered")
+WITH_OPERATORS = GENERIC.model_copy(
+    update={"recomputations": Recomputations(value=("none", "op", "full"), source="a test")}
+)
+
+
+@pytest.fixture(scope="module", params=["dense", "latent and shared experts", "experts"])
+def sampled(request):
+    """A case, and plans of it: none of the facts changes which there are."""
+    model, on, devices, batch, precision = CASES[request.param]
+    posed = problem(model, on, devices, batch, 4096, precision, WITH_OPERATORS)
+    every = all_plans(posed)
+    return posed, every.part(random.Random(11).sample(range(every.count), 15))
 
 
 @pytest.mark.parametrize("facts", [*product((False, True), repeat=len(CHANGED_FACTS))], ids=str)
-@pytest.mark.parametrize("case", ["dense", "latent and shared experts", "experts"])
-def test_arrays_cost_what_the_checker_finds_with_any_facts_of_the_stack(case, facts):
-    model, on, devices, batch, precision = CASES[case]
-    base = GENERIC.model_copy(update={"recomputations": Recomputations(value=("none", "op", "full"), source="a test")})
-    software = with_facts(base, **dict(zip(CHANGED_FACTS, facts, strict=True)))
-    posed = problem(model, on, devices, batch, 4096, precision, software)
-    every = all_plans(posed)
-    plans = every.part(random.Random(11).sample(range(every.count), 15))
+def test_arrays_cost_what_the_checker_finds_with_any_facts_of_the_stack(sampled, facts):
+    posed, plans = sampled
+    posed = replace(posed, stack=with_facts(WITH_OPERATORS, **dict(zip(CHANGED_FACTS, facts, strict=True))))
     costs = evaluate(posed, plans)
     for position in range(plans.count):
         each = plans.plan(position)

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from dse.plan.check_costs import plan_costs
 from dse.plan.formats import PlanDocument
 from dse.plan.search.enumeration import enumerate_plans
+from dse.plan.search.nearest_devices import nearest_devices
+from dse.plan.search.vocabulary import families
 from dse.plan.stack import stack
 from dse.plan.training_plan import KEYS, TrainingPlan, read_plan, whole_plan, yaml_text
 from hardware.chips import chip, list_chips, system
@@ -54,15 +56,25 @@ BAD = {
     "role": ("gradients=int8", "gradients: int8: must be one of stack, fp32, bf16, fp16, fp8"),
     "overlap": ("overlap_tensor=maybe", "overlap_tensor: maybe: must be one of stack, yes, no"),
     "loss": ("cross_entropy=fast", "cross_entropy: fast: must be one of stack, fused, unfused"),
-    "number": ("tensor=two", "tensor: two: must be a whole number of at least 1"),
+    "number": ("tensor=two", "tensor: two: must be a whole number of at least 1\n"),
+    "negative": ("tensor=-1", "tensor: -1: must be a whole number of at least 1 (did you mean 1?)"),
+    "nothing": ("first_layers=-3", "first_layers: -3: must be a whole number of at least 0 (did you mean 0?)"),
+    "fraction": ("tensor=3.9", "tensor: 3.9: must be a whole number of at least 1 (did you mean 4?)"),
+    "infinite": ("tensor=1e400", "tensor: 1e400: must be a whole number of at least 1\n"),
+    "large": (
+        "tensor=99999999",
+        "tensor: 99999999: must be a whole number of at least 1, at most 16,777,216 (did you mean 16777216?)",
+    ),
     "flag": ("sequence_parallel=2", "sequence_parallel: 2: must be yes or no"),
-    "zero": ("zero=4", "zero: 4: must be 0, 1, 2 or 3"),
+    "flag misspelt": ("sequence_parallel=ye", "sequence_parallel: ye: must be yes or no (did you mean yes?)"),
+    "zero": ("zero=4", "zero: 4: must be 0, 1, 2 or 3 (did you mean 3?)"),
+    "zero as a word": ("zero=two", "zero: two: must be 0, 1, 2 or 3\n"),
     "form": ("tensor", "tensor: must be KEY=VALUE,… or a file of them (.yaml)"),
     "twice": ("tensor=2,tensor=4", "tensor: the key stands twice"),
     "cut": ("tensor=1,sequence_parallel=yes", "must be no with tensor=1"),
     "stages": ("pipeline=1,interleave=2", "interleave: 2: must be 1 where there is one stage"),
     "schedule": ("schedule=gpipe,interleave=2", "schedule: gpipe: must be 1f1b with interleave > 1"),
-    "precision": ("precision=mxfp8", "--precision: mxfp8: h100-sxm has fp16, bf16, fp8, int8"),
+    "precision": ("precision=mxfp8", "--precision: mxfp8: h100-sxm has fp16, bf16, fp8, int8 (did you mean fp8?)"),
     "together": ("tensor=8,data=2", "multiply to 16, but must make up the 8 devices"),
     "rounds": (
         "tensor=1,context=1,data=2,pipeline=4,interleave=2,microbatch=16",
@@ -116,7 +128,21 @@ def test_copies_that_leave_nothing_to_share_are_priced_where_they_are_asked_for(
         (("--stack", "nemo"), "no stack of this name"),
         (("--precision", "fp9"), "no precision of this name"),
         (("--plan", "precision=fp8", "--precision", "bf16"), "must be that of --precision, bf16"),
-        (("--accelerators", 37, "--global-batch", 5), "no plan uses all 37 devices at this batch"),
+        (("--precision", "fp8", "--on", "tpuv6e"), "--precision: fp8: tpuv6e has bf16, int8 (did you mean int8?)"),
+        (("--accelerators", 0), "'--accelerators': 0 is not in the range 1<=x<=1048576."),
+        (
+            ("--accelerators", 37, "--global-batch", 5),
+            "--accelerators: 37: no plan uses all of them at a batch of 5 (did you mean 38?)",
+        ),
+        (
+            ("--accelerators", 1000),
+            "--accelerators: 1000: no plan uses all of them at a batch of 1,024 (did you mean 992?)",
+        ),
+        (
+            ("--accelerators", 1000, "--plan", "pipeline=4"),
+            "--plan: pipeline=4: no plan that keeps the rules has these values on 1,000 devices, at this batch and "
+            "sequence (did you mean --accelerators 1024?)",
+        ),
         (("--network", "dgx"), "no network spec of this name"),
     ],
 )
@@ -125,6 +151,28 @@ def test_other_options_are_refused_in_one_line(dse, arguments, message):
     assert answer.code == 2
     assert len(answer.error_lines) == 1
     assert message in answer.err
+
+
+@pytest.mark.parametrize(
+    ("model", "fixed"),
+    [
+        ("llama3-8b", {}),
+        ("llama3-8b", {"pipeline": 3, "microbatch": 2}),
+        ("llama3-8b", {"tensor": 2, "interleave": 2}),
+        ("mixtral-8x7b", {}),
+        ("mixtral-8x7b", {"expert": 8}),
+    ],
+)
+@pytest.mark.parametrize("devices", [37, 67, 94])
+def test_the_nearest_number_of_devices_is_that_of_all_that_are_tried_one_by_one(model, fixed, devices):
+    posed = problem(model, devices=devices, batch=12, sequence=96, **fixed)
+    legal = [n for n in range(1, 400) if next(families(replace(posed, devices=n), 1), None) is not None]
+    assert nearest_devices(posed) == min(legal, key=lambda n: (max(n / devices, devices / n), n))
+
+
+def test_no_number_of_devices_is_offered_where_none_suits_what_is_fixed():
+    # Each replica has one sample, which is one microbatch: too few for two chunks on any number of stages.
+    assert nearest_devices(problem("llama3-8b", devices=1000, batch=8, data=8, interleave=2)) is None
 
 
 @pytest.mark.parametrize(

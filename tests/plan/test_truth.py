@@ -1,9 +1,13 @@
 """The measured runs: all can be posed, and stacks are fitted as the rule says."""
 
+import json
+import shlex
+
 import pytest
 
-from benchmarks.training_rows import fitting_runs, runs
+from benchmarks.training_rows import command, fitting_runs, runs
 from benchmarks.truth import fitted_rates, table
+from dse.plan.options import PredictOptions, posed_problem
 from dse.plan.rules import faults
 from dse.plan.stack import list_stacks, stack
 
@@ -15,6 +19,27 @@ def test_every_row_is_a_problem_that_keeps_the_rules():
     assert len(every) == 61
     assert [run.name for run in every if faults(run.problem)] == []
     assert all(run.step_s is not None or run.memory_gib is not None for run in every)
+
+
+def test_every_row_is_posed_by_one_command(tmp_path):
+    for run in runs():
+        words = shlex.split(command(run, tmp_path))
+        given = {
+            key.removeprefix("--").replace("-", "_"): value for key, value in zip(*[iter(words[3:])] * 2, strict=True)
+        }
+        for key in ("accelerators", "global_batch", "sequence"):
+            given[key] = int(given[key])
+        posed = posed_problem(PredictOptions(model=words[2], **given))
+        assert words[:2] == ["dse", "predict"]
+        assert posed.problem == run.problem, run.name
+    assert list(tmp_path.iterdir())
+
+
+def test_the_command_of_a_row_answers_with_its_prediction(dse, tmp_path):
+    row = next(row for row in table() if row.run.name == "maxtext-v4-22B-1x")
+    answered = dse(*shlex.split(command(row.run, tmp_path))[1:], "--json")
+    assert answered.code == 0, answered.err
+    assert json.loads(answered.out)["metrics"]["step_s"] == pytest.approx(row.best.step_s)
 
 
 def test_no_stack_has_more_constants_or_rows_than_it_may():
@@ -52,5 +77,5 @@ def test_selene_is_predicted_within_the_target_and_no_run_is_said_not_to_fit():
     plain = [abs(row.plain_error) for row in rows if row.run.quality == "A" and not row.fitted]
     assert sum(ours) < 0.7 * sum(plain)
     marks = {row.run.name: row.marks for row in rows}
-    assert marks["mlperf5.1-8b-b200-64-oracle"] == "fitted, attention_rate timed on b200"
+    assert marks["mlperf5.1-8b-b200-64-oracle"] == "fitted, attention_rate timed on b200, link timed on b200"
     assert marks["mlperf5.1-8b-MI355X"] == ""

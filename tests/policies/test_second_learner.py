@@ -5,20 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from actors import learning_sweep
-from actors import pretraining as on_ray
 from dse.run.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
 from policies import learners
 from policies.learning.checkpoint import chosen_folder
 from policies.learning.pretraining import PretrainingPlan
 from policies.learning.pretraining_run import PretrainingRun, pretrain
-from policies.learning.sweep import SweepPlan, SweepRun, sweep
 from tests.policies.events import scalars
 from tests.policies.linear import LineSettings, LineTask
 
 PLAN = PretrainingPlan(LineTask(LineSettings()), samples=80, checkpoints=5)
-SWEEP = SweepPlan.over(PretrainingPlan(LineTask(LineSettings()), samples=32, checkpoints=2), LineTask.swept, seeds=2)
 
 
 class After:
@@ -32,10 +28,10 @@ class After:
         return "interrupted" if self._left < 0 else None
 
 
-def pretrained(folder, stop=never_stop, drive=pretrain):
+def pretrained(folder, stop=never_stop):
     """(scores, weights of every checkpoint, curves) of a run in ``folder``."""
     with PretrainingRun(folder, PLAN) as run:
-        drive(run, silent, stop)
+        pretrain(run, silent, stop)
         weights = [run.checkpoint(number).checkpoint.tensors["weights"].tolist() for number in range(1, 6)]
         return run.scores(), weights, scalars(folder)
 
@@ -88,21 +84,6 @@ def test_weights_of_other_settings_are_refused(tmp_path):
 def test_a_run_that_is_open_is_refused_to_others(tmp_path):
     with PretrainingRun(tmp_path, PLAN), pytest.raises(InputError, match="another process"):
         PretrainingRun(tmp_path, PLAN)
-
-
-def found(run):
-    return {trial: [score.document() for score in run.scores(trial)] for trial in run.plan.trials}
-
-
-def test_ray_comes_to_the_same_run_and_the_same_sweep(tmp_path, undisturbed, ray_executor):
-    with SweepRun(tmp_path / "here", SWEEP) as here, SweepRun(tmp_path / "ray", SWEEP) as there:
-        sweep(here, silent, never_stop)
-        learning_sweep.sweep(there, ray_executor, silent, never_stop)
-        assert found(there) == found(here)
-        assert there.summaries("fit") == here.summaries("fit")
-    ray_executor.release()
-    run = pretrained(tmp_path / "run", drive=lambda kept, *rest: on_ray.pretrain(kept, ray_executor, *rest))
-    assert run == undisturbed
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Runners and learners in actors: the same weights as in one process, whoever dies, and after an interruption."""
 
 import os
+import pickle
 import signal
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +11,10 @@ import pytest
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from dse.run.progress import StoppedError, never_stop, silent
-from policies.learning.actors import NO_ACTORS, TrainingActors
+from policies.learning.actors import NO_ACTORS, LostLearnerError, TrainingActors
 from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer
 from policies.learning.pretraining_run import PretrainingRun, pretrain
+from policies.learning.rllib.learners import OwnLearner
 from policies.parallel.pipeline.policy import PolicySettings
 from policies.parallel.pipeline.task import PipelineTask
 from policies.partition.settings import LearningSettings
@@ -80,8 +83,15 @@ def doom(group, marker):
     group.foreach_env_runner(give, local_env_runner=False, remote_worker_ids=[1])
 
 
-def test_runners_change_no_weight(expected):
-    assert_same(weights_after(begun(PIPELINE, TrainingActors(runners=2))), expected[PIPELINE])
+def test_runners_change_no_weight_and_others_go_on_behind_them(expected):
+    training = begun(PIPELINE, TrainingActors(runners=1))
+    scalars = [training.iterate().scalars for _ in range(ITERATIONS - 1)]
+    state = training.state()
+    training.close()
+    training = begun(PIPELINE)
+    training.restore(pickle.loads(pickle.dumps(state)))
+    weights, others = weights_after(training, 1)
+    assert_same((weights, scalars + others), expected[PIPELINE])
 
 
 def test_a_runner_that_dies_is_replaced_and_changes_no_weight(expected, tmp_path):
@@ -99,23 +109,55 @@ def test_a_runner_that_dies_is_replaced_and_changes_no_weight(expected, tmp_path
     assert_same((weights, scalars + others), expected[PARTITION])
 
 
+def test_an_interrupted_run_goes_on_with_another_number_of_runners(tmp_path, monkeypatch):
+    plan = PretrainingPlan(PARTITION, samples=2 * PARTITION.samples_per_iteration, checkpoints=2)
+    spread = replace(plan, actors=TrainingActors(runners=1))
+    assert spread.identity == plan.identity
+    begin, asked = PartitionTask.begin, []
+
+    def begin_here(task, seed, stop, progress, actors):
+        asked.append(actors.runners)
+        return begin(task, seed, stop, progress)
+
+    # What runners in actors make is the same: see above.
+    monkeypatch.setattr(PartitionTask, "begin", begin_here)
+
+    def stop():
+        return "interrupted" if (tmp_path / "cut" / "checkpoints" / "0001").exists() else None
+
+    with PretrainingRun(tmp_path / "cut", spread) as run, pytest.raises(StoppedError):
+        pretrain(run, silent, stop)
+    tensors = []
+    for name in ("cut", "whole"):
+        with PretrainingRun(tmp_path / name, plan) as run:
+            pretrain(run, silent, never_stop)
+            tensors.append((run.checkpoint(2).checkpoint.tensors, run.scores()))
+    assert asked == [1, 0, 0]
+    for name, value in tensors[1][0].items():
+        np.testing.assert_array_equal(tensors[0][0][name], value)
+    assert tensors[0][1] == tensors[1][1]
+
+
 def states_of(learners):
     return [result.get() for result in learners.group.foreach_learner(lambda learner: learner.get_state())]
 
 
 @pytest.mark.parametrize("task", [PARTITION, PIPELINE], ids=["partition", "pipeline"])
-def test_learners_learn_the_same_as_one_up_to_rounding(task, expected):
-    training = begun(task, TrainingActors(learners=2))
-    training.iterate()
-    # RLlib takes weights that are older than its own by this number only.
-    early = training.learners.get_state() | {"weights_seq_no": 0}
-    for _ in range(ITERATIONS - 1):
+def test_learners_learn_the_same_as_one_up_to_rounding_and_say_when_one_dies(task, expected):
+    with closing(begun(task, TrainingActors(learners=2))) as training:
         training.iterate()
-    found = {name: np.array(value) for name, value in training.tensors().items()}
-    states = states_of(training.learners)
-    training.learners.set_state(early)
-    restored = states_of(training.learners)
-    training.close()
+        # RLlib takes weights that are older than its own by this number only.
+        early = training.learners.get_state() | {"weights_seq_no": 0}
+        for _ in range(ITERATIONS - 1):
+            training.iterate()
+        found = {name: np.array(value) for name, value in training.tensors().items()}
+        states = states_of(training.learners)
+        training.learners.set_state(early)
+        restored = states_of(training.learners)
+        process, _ = training.learners.group.foreach_learner(lambda _: os.getpid())
+        os.kill(process.get(), signal.SIGKILL)
+        with pytest.raises(LostLearnerError):
+            training.iterate()
     start = {name: np.array(value) for name, value in begun(task).tensors().items()}
     wanted = expected[task][0]
     # Adam divides by the size of a gradient, so that where one is nearly 0 its rounding moves a weight.
@@ -131,36 +173,23 @@ def test_learners_learn_the_same_as_one_up_to_rounding(task, expected):
     np.testing.assert_equal(restored[0].get("elites"), early.get("elites"))
 
 
-def test_a_learner_that_dies_costs_the_work_since_the_last_checkpoint():
-    plan = PretrainingPlan(PARTITION, samples=32, checkpoints=2, actors=TrainingActors(learners=1))
-    trainer, first = Trainer(plan), None
+def test_a_learner_that_dies_costs_the_work_since_the_last_checkpoint(monkeypatch):
+    plan = PretrainingPlan(PARTITION, samples=32, checkpoints=2)
+    trainer = Trainer(plan)
     first = trainer.advance(Snapshot())
-    (process,) = trainer.training.learners.group.foreach_learner(lambda _: os.getpid())
-    os.kill(process.get(), signal.SIGKILL)
+    mourned, update = trainer.training, OwnLearner.update
+
+    def die(learners, episodes, **how):
+        if learners is mourned.learners:
+            update(learners, episodes, **how)
+            raise LostLearnerError("the learner has died")
+        return update(learners, episodes, **how)
+
+    monkeypatch.setattr(OwnLearner, "update", die)
     second = trainer.advance(first)
-    trainer.training.close()
-    alone = Trainer(replace(plan, actors=NO_ACTORS))
+    assert trainer.training is not mourned
+    monkeypatch.undo()
+    alone = Trainer(plan)
     wanted = alone.advance(alone.advance(Snapshot()))
     for name, value in wanted.checkpoint.tensors.items():
         np.testing.assert_array_equal(second.checkpoint.tensors[name], value)
-
-
-def test_an_interrupted_run_goes_on_with_another_number_of_runners(tmp_path):
-    task = PARTITION
-    plan = PretrainingPlan(task, samples=2 * task.samples_per_iteration, checkpoints=2)
-    spread = replace(plan, actors=TrainingActors(runners=1))
-    assert spread.identity == plan.identity
-
-    def stop():
-        return "interrupted" if (tmp_path / "cut" / "checkpoints" / "0001").exists() else None
-
-    with PretrainingRun(tmp_path / "cut", spread) as run, pytest.raises(StoppedError):
-        pretrain(run, silent, stop)
-    tensors = []
-    for name in ("cut", "whole"):
-        with PretrainingRun(tmp_path / name, plan) as run:
-            pretrain(run, silent, never_stop)
-            tensors.append((run.checkpoint(2).checkpoint.tensors, run.scores()))
-    for name, value in tensors[1][0].items():
-        np.testing.assert_array_equal(tensors[0][0][name], value)
-    assert tensors[0][1] == tensors[1][1]

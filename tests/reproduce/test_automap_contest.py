@@ -26,6 +26,7 @@ def test_rows_have_the_median_and_the_worst_of_all_seeds_and_are_made_once(study
         entries = {
             name: {"value": best_s[trial.pipelines.configuration], "plans": 10, "cpu_s": 1.0} for name in METHODS
         }
+        entries["random"].update(plans=(20, 1000, 30)[trial.seed], cpu_s=0.25)
         entries["dqn"]["value"] *= 1 + (0.0, 0.02, 0.1)[trial.seed]
         entries["greedy"]["value"] = None
         if trial.seed < 2:
@@ -35,8 +36,13 @@ def test_rows_have_the_median_and_the_worst_of_all_seeds_and_are_made_once(study
     section = contest(study, Learned(dict, made, 0), 3, 3)
     assert len(asked) == 9
     assert {each.seed for each in asked} == {0, 1, 2}
-    (table,) = section.tables
-    assert [row[0] for row in table.rows] == ["t5-6 on A", "t5-6 on B", "t5-6 on C"]
+    table, costs = section.tables
+    for each in (table, costs):
+        assert each.headers[1:] == METHODS
+        assert [row[0] for row in each.rows] == ["t5-6 on A", "t5-6 on B", "t5-6 on C"]
+    assert dict(zip(METHODS, costs.rows[0][1:], strict=True)) == dict.fromkeys(METHODS, "10 / 1.00") | {
+        "random": "30 / 0.25"
+    }
     assert table.rows[0][1:5] == ("2.00 % / 10.00 %", "0 % / 0 %", "no plan / no plan", "no plan / no plan")
     assert "in 0 of 3 rows" in section.notes[0]
     numbers = {(each.model, each.cost_model, each.quantity): each.ours for each in section.comparisons}
@@ -54,7 +60,7 @@ def test_dimensions_are_fewer_where_a_method_is_behind_and_need_one_axis(study):
         return entries
 
     of = Study(("vgg19",), study.machine, study.run)
-    (table,) = contest(of, Learned(dict, made, 0), 1, 1).tables
+    table, _ = contest(of, Learned(dict, made, 0), 1, 1).tables
     assert [row[0] for row in table.rows] == ["vgg19, variables", "vgg19, inputs"]
     assert {cell for row in table.rows for cell in row[1:5]} == {"10.00 % / 10.00 %"}
     two = Study(("vgg19",), Machine("data=4,model=8", "v100", "v100-ethernet"), study.run)

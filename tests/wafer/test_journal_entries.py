@@ -42,7 +42,7 @@ def same(one, other):
 
 
 def test_a_finished_run_is_its_kept_answer(dse, path, tmp_path, monkeypatch):
-    asked = ("wafer", path, "--workers", 0, "--moves", 5000, "--out", tmp_path / "run")
+    asked = ("wafer", path, "--workers", 0, "--moves", 1000, "--out", tmp_path / "run")
     first = dse(*asked, "--json")
     assert (first.code, "is finished" in first.err) == (0, False)
     assert json.loads(first.out)["status"] == "feasible"
@@ -73,7 +73,7 @@ def test_a_stopped_run_is_not_finished(dse, path, tmp_path):
 
 
 def test_a_search_that_has_ended_is_not_made_again(path, tmp_path, monkeypatch):
-    options = WaferOptions(str(path), moves=5000)
+    options = WaferOptions(str(path), moves=1000)
     whole, search, ended = answer(options), METHODS["portfolio"], []
 
     def stop():
@@ -96,7 +96,7 @@ def test_a_search_that_has_ended_is_not_made_again(path, tmp_path, monkeypatch):
 
 
 def test_a_bound_that_is_computed_is_not_computed_again(path, tmp_path, monkeypatch):
-    options = WaferOptions(str(path), moves=5000)
+    options = WaferOptions(str(path), moves=1000)
     best = answer(options, directory=tmp_path)
     with Journal(tmp_path / "j") as journal:
         cut = answer(options, journal=journal, directory=tmp_path, **NO_TIME_TO_SEARCH)

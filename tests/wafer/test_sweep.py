@@ -30,7 +30,7 @@ from tests.run.journals import alter
 from tests.solving import answer, faults
 from tests.wafer.small import chain, conv_line, graph_text, groups_of
 
-MOVES = 2000
+MOVES = 500
 LABELS = [f"conv[{number}]" for number in (1, 2, 3)]
 
 

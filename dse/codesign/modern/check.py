@@ -29,11 +29,16 @@ from dse.plan.check import violations
 from dse.plan.check_costs import plan_costs
 from dse.plan.training_plan import whole_plan
 from dse.results.differences import differences
+from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, Result
+from dse.run.remembered import Remembered
 from dse.run.run import Run
 from hardware.machines import Machines
 from hardware.space import template_machines
 from hardware.units import MIB, bytes_from_gib, gib_from_bytes
+
+_LACKING: Remembered[Infeasibility | None] = Remembered(4, is_mutable=True)
+"""What nothing fits of, by the digests of the last posed problems."""
 
 
 def faults(result: Result, posed: ModernPosed) -> list[str]:
@@ -146,7 +151,7 @@ def _unanswered_faults(result: Result, posed: ModernPosed) -> list[str]:
         return broken
     again = search(posed, Run())
     assert isinstance(again, ModernAnswer), "nothing stops it"
-    proof = infeasibility(posed, again)
+    proof = _LACKING.get(posed.digest, lambda: infeasibility(posed, again))
     if proof is None:
         return ["status infeasible: but a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()

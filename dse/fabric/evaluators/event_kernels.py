@@ -308,10 +308,11 @@ def run(s):
 
     ``s``: :class:`~dse.fabric.evaluators.event_state.State`, as it is laid out.
     """
-    now, idle = 0, 0
+    # Constants have types of their own to Numba, which would compile every kernel below once more for them.
+    now, idle = np.int64(0), 0
     words = s.wheel.shape[1]
     for pin in range(len(s.pin)):
-        _notify(s, pin, -1)
+        _notify(s, np.int64(pin), np.int64(-1))
     while idle < WHEEL and s.departed[0] < len(s.departs) and now < MAX_SLOTS:
         idle += 1
         for word in range(words):

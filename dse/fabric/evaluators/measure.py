@@ -6,7 +6,7 @@ Departures are seldom periodic: a mean over a window of samples has an error, wh
 from dataclasses import dataclass
 
 from dse.fabric.evaluators.outcome import Outcome
-from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.evaluators.simulator import Simulator, Waits
 from dse.fabric.model import Placement
 
 WINDOW_SAMPLES = 16
@@ -54,11 +54,31 @@ def throughput(simulator: Simulator, placement: Placement, window_samples: int =
     """
     if window_samples < 1:
         raise ValueError(f"`window_samples >= 1` must hold, but got {window_samples}")
-    warm_up = simulator.pipeline.stages + WARM_UP_SAMPLES
-    outcome = simulator.simulate(placement, warm_up + window_samples)
+    warm_up = _warm_up_samples(simulator)
+    return _throughput(simulator, simulator.simulate(placement, warm_up + window_samples), warm_up)
+
+
+def throughput_and_waits(simulator: Simulator, placement: Placement) -> tuple[Throughput, Waits]:
+    """As :func:`throughput`, with what the stream waits for in the same window: the causes sum to its slots.
+
+    Raises:
+        ValueError: as :meth:`Simulator.simulate`.
+    """
+    warm_up = _warm_up_samples(simulator)
+    waits = simulator.waits(placement, warm_up + WINDOW_SAMPLES, warm_up)
+    return _throughput(simulator, waits.outcome, warm_up), waits
+
+
+def _warm_up_samples(simulator: Simulator) -> int:
+    return simulator.pipeline.stages + WARM_UP_SAMPLES
+
+
+def _throughput(simulator: Simulator, outcome: Outcome, warm_up: int) -> Throughput:
+    """Of the departures after the warm-up."""
     interval_slots = None
     if not outcome.is_deadlock:
-        interval_slots = (outcome.departures[-1] - outcome.departures[warm_up - 1]) / window_samples
+        window = outcome.departures[warm_up - 1 :]
+        interval_slots = (window[-1] - window[0]) / (len(window) - 1)
     return Throughput(interval_slots, simulator.pipeline.ideal_slots, simulator.fabric.slot_s, outcome)
 
 

@@ -293,18 +293,14 @@ MAX_WAYS = 50_000
 
 
 def _device_cutting(options: ParallelOptions, devices: int, stages: int) -> DeviceCutting:
-    """How devices are cut: as asked, or the freest way that leaves at most :data:`MAX_WAYS`.
-
-    Method ``inference`` cuts them as policies are trained to by default, ``near``.
-    """
+    """How devices are cut: as asked, or the freest way that leaves at most :data:`MAX_WAYS`."""
     ways: dict[DeviceCutting, int] = {
         "free": math.comb(devices - 1, stages - 1),
         "near": (2 * RADIUS + 1) ** (stages - 1),
         "equal": 1,
     }
     freest = next(each for each, count in ways.items() if count <= MAX_WAYS)
-    default = "near" if options.method == "inference" else freest
-    cutting = default if options.device_cuts == "auto" else options.device_cuts
+    cutting = freest if options.device_cuts == "auto" else options.device_cuts
     if cutting != "free" and devices % stages and options.stages is None:
         rule = (
             f"must be a multiple of {stages} with --device-cuts {cutting}, as --stages is {stages} unless it is given"

@@ -89,7 +89,7 @@ class _Kernel:
         self._seed = seed
 
     def __reduce__(self) -> tuple[type[Self], tuple[PartitionProblem, int]]:
-        """As it was made: what is remembered is made again by whom it is sent to."""
+        """The arguments alone: a worker computes what is cached again."""
         return type(self), (self._problem, self._seed)
 
     @cached_property

@@ -105,16 +105,18 @@ class Study:
     def left_out_rows(self) -> list[Row]:
         """Each kind of block predicted by models that have learned from the others alone.
 
-        The ratio of a row is its RE over that of the same model in folds by graph, on the same placements.
+        The ratio of a row is its RE over that of the same model in folds by graph, on the same placements. The two have
+        learned from different numbers of graphs: those of the other kinds, and those of the other folds.
         """
         kinds = self.labelled.kind
         parts = [kinds == kind for kind in np.unique(kinds)]
         predictions = self._held_out(parts) if len(parts) > 1 else {}
         rows = []
         for part in parts:
+            kind, graphs = str(kinds[part][0]), len(np.unique(self._graph[~part]))
             for name, predicted in predictions.items():
                 ratio = self._ratio(predicted, self._predictions_by_graph[name], part)
-                rows.append(Row(LEFT_OUT, name, str(kinds[part][0]), self._accuracy(predicted, part), ratio=ratio))
+                rows.append(Row(LEFT_OUT, name, kind, self._accuracy(predicted, part), ratio=ratio, graphs=graphs))
         return rows
 
     def annotation_rows(self) -> list[Row]:

@@ -1,6 +1,7 @@
-"""Searches that learn nothing, to compare with at equal numbers of plans; all see the same coarse problem, and the
-shortest plans of each are improved in the same way (:func:`~policies.parallel.pipeline.improvement.improve`), unless it
-says otherwise.
+"""Searches that learn nothing, to compare with: they begin from equally many plans of the same coarse problem.
+
+The shortest plans of each are then improved in the same way (:func:`~policies.parallel.pipeline.improvement.improve`),
+unless it says otherwise. That prices many more, not equally many for all; all of them count in ``Best.evaluations``.
 """
 
 import itertools
@@ -22,7 +23,7 @@ _COOLING = (0.1, 1e-4)
 
 
 def random_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
-    """The best of so many random plans, improved."""
+    """So many random plans, of which the shortest are improved; what that prices comes on top of ``evaluations``."""
     best = drawn_plans(seen, evaluations, seed)
     improve(seen, best)
     return best
@@ -37,6 +38,13 @@ def drawn_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
 
 
 def annealed(seen: Coarse, evaluations: int, seed: int, start: Best | None = None) -> Best:
+    """The plans of :func:`annealed_as_it_is`, of which the shortest are improved, as in :func:`random_plans`."""
+    best = annealed_as_it_is(seen, evaluations, seed, start)
+    improve(seen, best)
+    return best
+
+
+def annealed_as_it_is(seen: Coarse, evaluations: int, seed: int, start: Best | None = None) -> Best:
     """Simulated annealing: one cut moves along the candidates, or one device cut by one.
 
     Args:
@@ -72,7 +80,6 @@ def annealed(seen: Coarse, evaluations: int, seed: int, start: Best | None = Non
         if trial.plan is not None and draw.random() < np.exp(min(0.0, (now_s - trial.length_s) / temperature_s)):
             now, now_s = trial.plan, trial.length_s
             best.add(now, now_s)
-    improve(seen, best)
     return best
 
 

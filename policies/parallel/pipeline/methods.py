@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
+from dse.parallel.options import ParallelOptions
 from dse.parallel.pipeline.exact import Answer
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.methods import PipelineContext, PipelineMethod
+from dse.parallel.pipeline.problem import DeviceCutting
 from hardware.documents import read_document
 from hardware.inputs import InputError, fail
+from hardware.specs import accelerator
 from policies.parallel.extra import ask_for_extra as ask_for_extra
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ class OnlineInference:
     folder: Path | None = None
 
     def __call__(self, context: PipelineContext) -> Answer:
-        """The best of 50 plans and the plan of equal computing, improved at the instructions around their cuts.
+        """The best of 50 plans of the policy and of the plan of equal computing, improved cut by cut.
 
         Raises:
             InputError: the extra ``learn`` is not installed, the folder holds no checkpoint, or the policy was trained
@@ -93,11 +96,38 @@ def weights_digest(folder: str | None) -> str:
     Raises:
         InputError: there is no card, or the extra ``learn`` is not installed.
     """
+    return str(_card(folder).get("sha256", ""))
+
+
+def own_cutting(options: ParallelOptions) -> DeviceCutting | None:
+    """How the policy that the options name was trained to cut their devices.
+
+    Returns:
+        None where its card says nothing of so many devices on this network in so many stages: the policy refuses them.
+
+    Raises:
+        InputError: as of :func:`weights_digest`.
+    """
+    settings = _card(options.checkpoint).get("settings")
+    if not isinstance(settings, dict):
+        return None
+    machines = settings.get("machines")
+    name = options.network or accelerator(options.accelerator).network
+    for each in machines if isinstance(machines, list) else ():
+        is_known = isinstance(each, dict) and (name, options.mesh) == (each.get("network"), str(each.get("devices")))
+        if is_known and options.stages in (None, each.get("stages")):
+            cutting: DeviceCutting | None = settings.get("cutting")
+            return cutting if cutting in get_args(DeviceCutting) else None
+    return None
+
+
+def _card(folder: str | None) -> dict[str, Any]:
+    """What a policy says of itself; empty where it is no object."""
     ask_for_extra(_COMMAND, "--method", "inference")
     from policies.learning.checkpoint import CARD_FILE, chosen_folder
 
     card = read_document(chosen_folder(SHIPPED if folder is None else Path(folder)) / CARD_FILE)
-    return str(card.get("sha256")) if isinstance(card, dict) else ""
+    return card if isinstance(card, dict) else {}
 
 
 def learned_methods(checkpoint: Path | None = None) -> Mapping[str, PipelineMethod]:

@@ -103,6 +103,21 @@ def test_a_model_is_not_judged_on_samples_of_another_simulator(dse, folder, run)
     require_refusal(refused, f"{CARD_FILE}: provenance.samples.simulator: sha256:0", "train a cost model")
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--table", "main", "--table", "annotations"), "--table: annotations: "),
+        (("--model", "ridge"), "--model: ridge: "),
+        (("--deny", "slots"), "--deny: slots: "),
+        (("--epochs", "3"), "--epochs: 3: "),
+    ],
+)
+def test_a_model_that_is_judged_as_it_is_takes_no_options_of_training(dse, folder, run, given, words):
+    asked = ("fabric", "evaluate", run, "--checkpoint", "model")
+    require_refusal(dse(*asked, *given), words, "as it was trained")
+    assert dse(*asked, "--table", "main").code == 0
+
+
 def test_samples_of_another_simulator_are_not_added_to_nor_learned_from(folder, run):
     from dse.run.progress import never_stop, silent
     from hardware.inputs import InputError

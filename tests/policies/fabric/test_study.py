@@ -59,6 +59,11 @@ def test_a_kind_left_out_is_compared_with_the_model_that_has_learned_from_it(stu
     for row in rows:
         assert row.ratio.value == pytest.approx(row.accuracy.error / errors[row.part])
         assert row.ratio.low <= row.ratio.value <= row.ratio.high
+    record = study.labelled.samples.graphs
+    kind_of = [record[graph].kind for graph in {each.graph for each in study.labelled.samples.samples}]
+    assert {row.part: row.graphs for row in rows} == {
+        kind: sum(each != kind for each in kind_of) for kind in dict.fromkeys(kind_of)
+    }
 
 
 def test_what_annotations_are_worth_is_measured_on_the_same_folds(study, samples, learner):

@@ -1,9 +1,12 @@
 """Learning: masks, the loss, resuming, and that it gets better than chance."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
 from policies.parallel.networks import PlaceNetwork, q_values
 from policies.parallel.pipeline.online import PipelineTrainingSource
@@ -55,15 +58,15 @@ def test_targets_are_those_of_double_q_learning(training):
     for _ in range(4):
         under_way.iterate()
     module = under_way.learner.module[DEFAULT_MODULE_ID]
-    steps = under_way._replay.sample(num_items=16, n_step=(1, 2), beta=0.6, gamma=0.6)
+    steps = under_way._replay.steps(16, lookahead=1, beta=0.6, gamma=0.6)
     assert not np.allclose(*(next(each.parameters()).detach() for each in (module.network, module._target)))
     errors = []
     for step in steps:
-        seen, behind = (torch.from_numpy(step.get_observations(place))[None] for place in (0, 1))
+        seen, behind = (torch.from_numpy(each)[None] for each in (step.seen, step.behind))
         with torch.no_grad():
-            own = q_values(module.network, module.settings, seen)[0, step.get_actions(0)]
-            target = torch.tensor(float(step.get_rewards(0)))
-            if not step.is_terminated:
+            own = q_values(module.network, module.settings, seen)[0, step.action]
+            target = torch.tensor(step.reward)
+            if not step.is_last:
                 best = q_values(module.network, module.settings, behind).argmax(1)
                 target = target + 0.6 * q_values(module._target, module.settings, behind)[0, best[0]]
         errors.append(float(abs(own - target)))
@@ -77,6 +80,25 @@ def test_targets_are_those_of_double_q_learning(training):
     )
     logged = under_way.learner.metrics.peek((DEFAULT_MODULE_ID, "td_error"))
     np.testing.assert_allclose(np.concatenate([np.atleast_1d(each) for each in logged]), errors, atol=1e-5)
+
+
+def test_the_replay_draws_the_steps_that_the_one_of_rllib_draws(training):
+    under_way = training(lookahead=3)
+    for _ in range(4):
+        under_way.iterate()
+    own, theirs = under_way._replay, PrioritizedEpisodeReplayBuffer(capacity=2000, alpha=0.2)
+    theirs.set_state(deepcopy(own.get_state()))
+    theirs.rng = deepcopy(own.rng)
+    steps = own.steps(64, lookahead=3, beta=0.6, gamma=0.6)
+    wanted = theirs.sample(num_items=64, n_step=(1, 4), beta=0.6, gamma=0.6)
+    assert {step.n_step for step in steps} == {1, 2, 3}
+    assert own._last_sampled_indices == theirs._last_sampled_indices
+    assert own.rng.random() == theirs.rng.random()
+    for step, of in zip(steps, wanted, strict=True):
+        np.testing.assert_array_equal([step.seen, step.behind], of.get_observations(slice(0, 2)))
+        assert (step.action, step.reward, step.is_last) == (of.get_actions(0), of.get_rewards(0), of.is_terminated)
+        outputs = [of.get_extra_model_outputs(name, 0) for name in ("weights", "n_step")]
+        assert [step.weight, step.n_step] == pytest.approx(outputs, rel=1e-12)
 
 
 def test_a_training_goes_on_from_its_state_as_if_it_had_not_stopped(training):

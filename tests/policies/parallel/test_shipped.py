@@ -59,19 +59,31 @@ def test_it_is_the_policy_where_no_other_is_given(dse, tmp_path, monkeypatch):
     assert dse("check", str(tmp_path / "run" / "result.json"), str(STEP)).code == 0
 
 
-def test_by_default_devices_are_cut_as_it_was_trained_to(dse):
-    default, near = (
-        json.loads(dse(*ASKED, *INFERENCE, *more, "--mesh", "16", "--json").out)
-        for more in ((), ("--device-cuts", "near"))
-    )
-    assert default["solution"] == near["solution"]
-    assert default["bound"] == near["bound"]
+@pytest.mark.parametrize("cutting", ["near", "free", "equal"])
+def test_by_default_devices_are_cut_as_the_policy_was_trained_to(dse, tmp_path, cutting):
+    folder = _policy(tmp_path, lambda card: card["settings"].update(cutting=cutting))
+    out = tmp_path / "run"
+    answered = dse(*ASKED, *INFERENCE, "--mesh", "16", "--checkpoint", str(folder), "--out", str(out), "--json")
+    assert answered.code == 0
+    assert json.loads(answered.out)["settings"]["device_cuts"] == cutting
+    # The check does not need the policy.
+    shutil.rmtree(folder)
+    assert dse("check", str(out / "result.json"), str(STEP)).code == 0
+
+
+def test_what_it_was_not_trained_for_is_refused_without_naming_options_that_are_not_given(dse):
+    refused = dse(*ASKED, *INFERENCE, "--mesh", "64")
+    assert refused.code == 2
+    (line,) = refused.error_lines
+    assert "trained for other machines than 64 devices, 8 stages, 16 microbatches" in line
+    assert "--device-cuts" not in line
 
 
 @pytest.mark.parametrize(
     ("asked", "rule"),
     [
         (("--mesh", "8", "--stages", "4"), "8 devices, 4 stages, 16 microbatches"),
+        (("--mesh", "16", "--stages", "8"), "16 devices, 8 stages, 16 microbatches"),
         (("--mesh", "16", "--microbatches", "5"), "16 devices, 2 stages, 5 microbatches"),
         (("--mesh", "16", "--network", "v100-ethernet"), "16 devices, 2 stages, 16 microbatches"),
     ],
@@ -94,12 +106,28 @@ def test_another_way_to_cut_devices_is_refused_in_one_line(dse, cutting):
 
 
 def test_a_copy_of_other_features_is_refused_in_one_line(dse, tmp_path):
-    folder = tmp_path / "policy"
-    shutil.copytree(SHIPPED, folder)
-    card = json.loads((folder / CARD_FILE).read_text())
-    (folder / CARD_FILE).write_text(json.dumps({**card, "features": [*card["features"], "phase of the moon"]}))
+    folder = _policy(tmp_path, lambda card: card["features"].append("phase of the moon"))
     refused = dse(*ASKED, *INFERENCE, "--mesh", "16", "--checkpoint", str(folder))
     assert refused.code == 2
     (line,) = refused.error_lines
     rule = "must be those that this version computes, but the card knows phase of the moon; train it again"
     assert line == f"error: {folder / CARD_FILE}: features: {rule}"
+
+
+@pytest.mark.parametrize("settings", [None, {}, {"cutting": 3, "machines": 3}, {"machines": [{"devices": 16}]}])
+def test_a_card_without_machines_is_refused_in_one_line(dse, tmp_path, settings):
+    folder = _policy(tmp_path, lambda card: card.update(settings=settings))
+    refused = dse(*ASKED, *INFERENCE, "--mesh", "16", "--checkpoint", str(folder))
+    assert refused.code == 2
+    (line,) = refused.error_lines
+    assert line.startswith(f"error: {folder / CARD_FILE}: settings")
+
+
+def _policy(tmp_path, altered):
+    """A copy of the policy that comes along, its card altered."""
+    folder = tmp_path / "policy"
+    shutil.copytree(SHIPPED, folder)
+    card = json.loads((folder / CARD_FILE).read_text())
+    altered(card)
+    (folder / CARD_FILE).write_text(json.dumps(card))
+    return folder
