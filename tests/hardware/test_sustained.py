@@ -46,10 +46,10 @@ def test_a_chip_yields_what_was_measured_and_nothing_else():
 @pytest.mark.parametrize(
     ("precision", "known"),
     [
-        ("bf16", {"matrix", "attention_rate", "link"}),
-        ("fp8", {"attention_rate", "link"}),  # has attention in bf16
-        ("fp4", {"attention_rate", "link"}),
-        ("fp16", {"link"}),
+        ("bf16", {"matrix", "attention_rate"}),
+        ("fp8", {"attention_rate"}),  # has attention in bf16
+        ("fp4", {"attention_rate"}),
+        ("fp16", set()),
     ],
 )
 def test_shares_are_known_in_the_precision_that_they_were_timed_in(precision, known):

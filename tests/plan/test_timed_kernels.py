@@ -16,8 +16,7 @@ B200 = chip("b200")
 
 
 @pytest.mark.parametrize(
-    ("name", "replaced"),
-    [("generic", {"matrix", "attention_rate", "link"}), ("megatron-2025", {"attention_rate", "link"})],
+    ("name", "replaced"), [("generic", {"matrix", "attention_rate"}), ("megatron-2025", {"attention_rate"})]
 )
 def test_only_assumed_shares_are_replaced(name, replaced):
     own = stack(name)
@@ -53,10 +52,10 @@ def told(dse, *asked):
 @pytest.mark.parametrize(
     ("asked", "timed", "assumed"),
     [
-        (["b200"], "attention_rate on b200, link on b200, matrix on b200", "memory"),
-        (["b200", "--precision", "fp8"], "attention_rate on b200, link on b200", "matrix, memory"),
-        (["b200", "--precision", "fp16"], "link on b200", "attention_rate, matrix, memory"),
-        (["b200", "--stack", "megatron-2025"], "attention_rate on b200, link on b200", ""),
+        (["b200"], "attention_rate on b200, matrix on b200", "link, memory"),
+        (["b200", "--precision", "fp8"], "attention_rate on b200", "link, matrix, memory"),
+        (["b200", "--precision", "fp16"], "", "attention_rate, link, matrix, memory"),
+        (["b200", "--stack", "megatron-2025"], "attention_rate on b200", "link"),
         (["a100-sxm", "--stack", "torchtitan-2024"], "attention_rate on h100-sxm", "link"),
         (["h100-sxm"], "", "attention_rate, link, matrix, memory"),
         (["mi355x"], "", "attention_rate, link, matrix, memory"),
@@ -66,9 +65,7 @@ def test_an_answer_says_which_shares_were_timed_and_which_are_assumed(dse, asked
     answer = told(dse, *asked)
     assert ("that were timed one by one" in answer) is bool(timed)
     assert timed in answer
-    assert ("that are assumed: " in answer) is bool(assumed)
-    if assumed:
-        assert f"that are assumed: {assumed} {INCOMPARABLE}" in answer
+    assert f"that are assumed: {assumed} {INCOMPARABLE}" in answer
 
 
 def test_shares_that_were_timed_on_another_accelerator_are_named(dse):
@@ -91,7 +88,7 @@ def written(tmp_path, change):
 def test_a_share_that_a_stack_states_itself_is_no_assumption(tmp_path, dse):
     answer = told(dse, "b200", "--stack", written(tmp_path, lambda stated: stated["matrix"].pop("assumed")))
     assert "as the stack states them, with no measurement: matrix" in answer
-    assert "timed one by one: attention_rate on b200, link on b200 sustained" in answer
+    assert "timed one by one: attention_rate on b200 sustained" in answer
 
 
 @pytest.mark.parametrize(
