@@ -10,7 +10,7 @@ from dse.partition.options import PartitionOptions
 from dse.partition.search.context import SearchResult
 from dse.reproduce.mcm import study as mcm_study
 from dse.reproduce.mcm.study import Study, StudyBudget, Trials
-from dse.reproduce.mcm.tables import Trial, at, running, samples_to, section_of
+from dse.reproduce.mcm.tables import Shares, Trial, at, claimed, running, samples_to, section_of
 from dse.run.journal import Journal
 from dse.run.run import Run
 from tests.partition.small import random_graph
@@ -30,6 +30,34 @@ def test_a_curve_is_the_best_so_far():
     assert running(curve, 6) == [np.inf, 3.0, 3.0, 3.0, 1.0, 1.0]
     assert samples_to([0.2, 0.8, 0.9], 0.8) == 2
     assert samples_to([0.2, 0.8, 0.9], 0.95) is None
+
+
+@pytest.mark.parametrize(("samples", "counts"), [(12, (12, 12)), (40, (40, 22))])
+def test_claims_of_the_text_state_the_papers_condition_and_after_how_many_samples_ours_is(samples, counts):
+    learned, tuned = ([0.5] * 21 + [0.6] * (samples - 21), [0.55] * samples)
+    shares = {
+        name: Shares([run[:samples]], [run[:samples]])
+        for name, run in (
+            ("plain rl", learned),
+            ("plain rl fine-tuned", tuned),
+            ("random", [0.5] * samples),
+            ("anneal", [0.5] * samples),
+        )
+    }
+    in_all, in_ten_minutes = counts
+    up_to = "up to, within ten minutes (22 samples)"
+    ours = 20.0 if samples > 21 else 0.0
+    expected = []
+    for method, count, percents, of_ours, condition in (
+        ("plain rl", in_all, (6.11, 5.85), ours, "at convergence"),
+        ("plain rl fine-tuned", in_ten_minutes, (15.18, 15.18), 10.0, up_to),
+    ):
+        for baseline, percent in zip(("random", "anneal"), percents, strict=True):
+            name = f"{method} over {baseline} after {count} samples"
+            expected.append((name, pytest.approx(of_ours), percent, condition))
+    rows = [*claimed("table3", shares, samples)]
+    assert [(each.quantity, each.ours, each.paper, condition) for each, condition in rows] == expected
+    assert all(each.ratio is None and each.reason.endswith(condition) for each, condition in rows)
 
 
 def test_trials_count_every_evaluation_and_no_more(graph):
@@ -140,10 +168,10 @@ def test_the_command_compares_learned_methods_too(dse, graph, tmp_path):
     theirs = compared["plain rl", "samples to 1.6 times greedy"]
     assert theirs["paper"] == 330
     assert "its own heuristic" in theirs["reason"]
-    (claimed,) = [row for row in section["tables"][-1]["rows"] if row[0] == "plain rl over random after 12 samples"]
-    ours = compared["plain rl", claimed[0]]
-    assert (claimed[2], ours["paper"]) == ("4.36 %", 4.36)
-    assert ours["reason"]
+    (row,) = [row for row in section["tables"][-1]["rows"] if row[0] == "plain rl over random after 12 samples"]
+    ours = compared["plain rl", row[0]]
+    assert (*row[2:], ours["paper"]) == ("4.36 %", "samples not stated", 4.36)
+    assert ours["reason"] == "ours is another form of learning, after 12 samples; the paper's: samples not stated"
     again = dse(*command, "--out", tmp_path / "run", "--json", "--resume")
     assert json.loads(again.out)["sections"] == [section]
     assert (tmp_path / "run" / "report.html").exists()
