@@ -227,14 +227,18 @@ def refit() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fit", action="store_true", help="fit the rates of the stacks again")
-    parser.add_argument("--commands", type=Path, metavar="DIR", help="print the command that poses each row")
-    parser.add_argument("--calculon", type=Path, metavar="PATH", help="a checkout of Calculon to compare with")
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument("--fit", action="store_true", help="fit the rates of the stacks again")
+    asked.add_argument("--commands", type=Path, metavar="DIR", help="print the command that poses each row")
+    asked.add_argument("--calculon", type=Path, metavar="PATH", help="a checkout of Calculon to compare with")
     begun, arguments = time.process_time(), parser.parse_args()
     if arguments.calculon is not None and not is_checkout(arguments.calculon):
         parser.exit(2, f"error: --calculon: {arguments.calculon}: no checkout of Calculon: it has no bin/calculon\n")
     if arguments.commands is not None:
-        print("\n".join(f"# {run.name}\n{command(run, arguments.commands)}" for run in runs()))
+        try:
+            print("\n".join(f"# {run.name}\n{command(run, arguments.commands)}" for run in runs()))
+        except OSError as error:
+            parser.exit(2, f"error: --commands: {error.filename}: cannot be written to: {error.strerror}\n")
     elif arguments.fit:
         refit()
     else:

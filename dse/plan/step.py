@@ -377,6 +377,11 @@ class Step:
             size = layer + np.maximum(layer, self.gathered_end_bytes * np.maximum(*self.end_parameters))
         return np.where((self.plans.zero == 3)[:, None], size, 0.0)
 
+    def working_bytes(self, gathered: Floats | float) -> Floats:
+        """What passes need for a while beside what is kept: bytes that are ``gathered`` among them; [P, K]."""
+        working: Floats = self.made_again_bytes()[:, None] + gathered
+        return working + self.stages.head * self.work.head_bytes[:, None]
+
     @property
     def communicators(self) -> Integers:
         """Groups of several ranks that a rank is in; [P]."""
@@ -385,7 +390,6 @@ class Step:
     def memory_parts(self) -> dict[str, Floats]:
         """Bytes of each part on a rank of each stage; [P, K]."""
         software, stages = self.problem.software, self.stages
-        working = self.made_again_bytes()[:, None] + self.gathered_bytes()
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
         activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
         buffers = self.problem.stack.communicator_bytes.value * self.communicators
@@ -394,7 +398,7 @@ class Step:
             "gradients": software.gradient_bytes * self.shared_out(2),
             "optimizer": software.optimizer_bytes * self.shared_out(1),
             "activations": self.microbatches_kept * activations,
-            "working": working + stages.head * self.work.head_bytes[:, None],
+            "working": self.working_bytes(self.gathered_bytes()),
             "communication": np.broadcast_to(buffers[:, None], stages.layers.shape),
         }
 
@@ -416,12 +420,15 @@ class LeastStep(Step):
         return nothing, nothing
 
     def memory_bytes(self) -> Floats:
-        """Of the fullest rank at least: weights are shared out, and gathered for passes, or they are whole; [P]."""
-        shared = sum(self.memory_parts().values())
-        software, is_stage = self.problem.software, self.stages.number > 0
-        kept_whole = software.weight_bytes * (self.parameters + self.expert_parameters - self.shared_out(3))
-        whole = shared + kept_whole - self.gathered_bytes()
-        least: Floats = np.minimum(*(np.where(is_stage, each, 0.0).max(axis=1) for each in (shared, whole)))
+        """Of the fullest rank at least: weights are shared out, and gathered for passes, or they are whole; [P].
+
+        Parts are added in the order of a plan's own memory: in another, rounding may put a bound above what it bounds.
+        """
+        shared, is_stage = self.memory_parts(), self.stages.number > 0
+        weights = self.problem.software.weight_bytes * (self.parameters + self.expert_parameters)
+        whole = {**shared, "weights": weights, "working": self.working_bytes(0.0)}
+        fullest = (np.where(is_stage, sum(each.values()), 0.0).max(axis=1) for each in (shared, whole))
+        least: Floats = np.minimum(*fullest)
         return least
 
     @property

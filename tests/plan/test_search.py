@@ -15,7 +15,7 @@ from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.search.vocabulary import families, member_counts, members, plans_of
 from dse.plan.stack import stack
 from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
-from tests.plan.problems import GENERIC, problem
+from tests.plan.problems import GENERIC, problem, with_facts
 
 SMALL = {"name": "small", "layers": 4, "hidden": 512, "heads": 4, "vocabulary": 32000, "sequence": 512}
 MODELS = {
@@ -23,6 +23,7 @@ MODELS = {
     "experts": Transformer(**SMALL, experts={"routed": 4, "active": 2, "width": 512}),
     "later tokens": Transformer(**SMALL, feed_forward=2048, tied_embeddings=True, prediction_layers=2),
 }
+GATHERS_ENDS = with_facts(stack("torchtitan-2024"), communicator_bytes=0)
 
 
 def every_plan(posed):
@@ -43,16 +44,19 @@ def every_plan(posed):
 
 
 @pytest.mark.parametrize(
-    ("model", "fixed", "software"),
+    ("model", "fixed", "software", "devices"),
     [
-        *((name, {}, GENERIC) for name in MODELS),
-        ("experts", {"pipeline": 2, "zero": 1}, GENERIC),
-        ("dense", {}, stack("torchtitan-2024")),
+        *((name, {}, GENERIC, 4) for name in MODELS),
+        ("experts", {"pipeline": 2, "zero": 1}, GENERIC, 4),
+        ("dense", {}, stack("torchtitan-2024"), 4),
+        # Two devices make a quarter of the plans of four.
+        ("experts", {}, stack("torchtitan-2024"), 2),
+        ("later tokens", {}, stack("torchtitan-2024"), 2),
     ],
-    ids=[*MODELS, "fixed", "torchtitan"],
+    ids=[*MODELS, "fixed", "torchtitan", "torchtitan experts", "torchtitan later tokens"],
 )
-def test_no_plan_whatever_beats_the_best(model, fixed, software):
-    posed = problem(MODELS[model], devices=4, batch=8, sequence=512, software=software, **fixed)
+def test_no_plan_whatever_beats_the_best(model, fixed, software, devices):
+    posed = problem(MODELS[model], devices=devices, batch=8, sequence=512, software=software, **fixed)
     found = enumerate_plans(posed)
     costs = {plan: plan_costs(posed, plan) for plan in every_plan(posed)}
     assert len(costs) >= found.count
@@ -65,10 +69,14 @@ def test_no_plan_whatever_beats_the_best(model, fixed, software):
     assert found.front[-1] == found.best
 
 
+@pytest.mark.parametrize("devices", [8, 12])
+@pytest.mark.parametrize("software", [GENERIC, GATHERS_ENDS], ids=["generic", "gathers ends"])
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_no_plan_is_below_the_bound_of_its_family_and_the_front_is_that_of_all_plans(model, monkeypatch):
+def test_no_plan_is_below_the_bound_of_its_family_and_the_front_is_that_of_all_plans(
+    model, software, devices, monkeypatch
+):
     monkeypatch.setattr(enumeration, "_CHUNK", 64)
-    posed = problem(model, devices=8, batch=16, sequence=512)
+    posed = problem(model, devices=devices, batch=2 * devices, sequence=512, software=software)
     rows = np.concatenate([*families(posed, 1 << 20)])
     least_s, least_bytes = least_costs(posed, plans_of(posed, rows))
     every = evaluate(posed, plans_of(posed, members(posed, rows)))

@@ -2,6 +2,9 @@
 
 import json
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +14,14 @@ from dse.plan.options import PredictOptions, posed_problem
 from dse.plan.rules import faults
 from dse.plan.stack import list_stacks, stack
 
+ROOT = Path(__file__).parents[2]
 RATES = ("matrix", "attention_rate", "memory", "link")
+
+
+def truth(*arguments):
+    """``python -m benchmarks.truth`` as a user runs it."""
+    words = [sys.executable, "-m", "benchmarks.truth", *map(str, arguments)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_every_row_is_a_problem_that_keeps_the_rules():
@@ -22,8 +32,9 @@ def test_every_row_is_a_problem_that_keeps_the_rules():
 
 
 def test_every_row_is_posed_by_one_command(tmp_path):
-    for run in runs():
-        words = shlex.split(command(run, tmp_path))
+    # All are written before one is read: no model may overwrite another's file.
+    commands = [(run, shlex.split(command(run, tmp_path))) for run in runs()]
+    for run, words in commands:
         given = {
             key.removeprefix("--").replace("-", "_"): value for key, value in zip(*[iter(words[3:])] * 2, strict=True)
         }
@@ -33,6 +44,18 @@ def test_every_row_is_posed_by_one_command(tmp_path):
         assert words[:2] == ["dse", "predict"]
         assert posed.problem == run.problem, run.name
     assert list(tmp_path.iterdir())
+
+
+def test_commands_go_to_a_directory_and_nothing_else_is_asked_for_with_them(tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    refused = truth("--commands", file)
+    assert refused.returncode == 2
+    assert refused.stderr == f"error: --commands: {file}: cannot be written to: File exists\n"
+    for other in (["--fit"], ["--calculon", tmp_path]):
+        refused = truth("--commands", tmp_path, *other)
+        assert refused.returncode == 2
+        assert "not allowed with argument" in refused.stderr
 
 
 def test_the_command_of_a_row_answers_with_its_prediction(dse, tmp_path):
