@@ -372,10 +372,11 @@ class Step:
         layer = self.problem.software.weight_transfer_bytes * largest[:, None]
         if self.problem.stack.keeps_ends_gathered.value:
             times = 2.0 if self.problem.stack.buffers_gathered.value else 1.0
-            size = 2.0 * layer + times * self.gathered_end_bytes * self.parameters_of_ends
+            size: Floats = 2.0 * layer + times * self.gathered_end_bytes * self.parameters_of_ends
         else:
             size = layer + np.maximum(layer, self.gathered_end_bytes * np.maximum(*self.end_parameters))
-        return np.where((self.plans.zero == 3)[:, None], size, 0.0)
+        gathered: Floats = np.where((self.plans.zero == 3)[:, None], size, 0.0)
+        return gathered
 
     def working_bytes(self, gathered: Floats | float) -> Floats:
         """What passes need for a while beside what is kept: bytes that are ``gathered`` among them; [P, K]."""
