@@ -26,6 +26,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 os.environ.setdefault("LOG_NAME_UPDATE_INTERVAL_S", "86400")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
     """Two processes more than there are cores (pytest-xdist): many tests wait, for Ray's processes or for a timeout."""
     return (os.cpu_count() or 1) + 2
@@ -42,10 +43,13 @@ def is_on_ray(name):
     return ON_RAY in re.split(r"[\[\]-]", name)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Processes take whole files, without their tests on Ray: one process takes all of those, for each instance of Ray
-    takes a share of a core all the time (pytest-xdist).
+    """With ``--dist loadfile``, processes take whole files, without their tests on Ray: one process takes all of those,
+    for each instance of Ray takes a share of a core all the time (pytest-xdist).
     """
+    if config.getvalue("dist") != "loadfile":
+        return None
     from xdist.scheduler import LoadFileScheduling
 
     class FilesAndRay(LoadFileScheduling):

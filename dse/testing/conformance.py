@@ -8,11 +8,12 @@ passes its check, and no altered one does.
 
 import json
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
 from dse.problem import Posed, ProblemType, pose
+from dse.results.answer import Answer
 from dse.results.check import check_result, faults_in_turn, faults_of, posed_again
 from dse.results.result import Result, result_in, seal_of
 from dse.results.session import Session, answer
@@ -95,12 +96,17 @@ def workers_change_nothing(problem: ProblemType[Any, Any], options: Options, exe
 def stopped_anywhere_is_legal(
     problem: ProblemType[Any, Any], options: Options, moments: Sequence[int] = (1, 2, 5, 20)
 ) -> None:
-    """Stopped when it asks for the n-th time, a run has an answer that passes the check, or says that it has none."""
+    """Stopped when it asks for the n-th time, a run has an answer that passes the check, or says that it has none.
+
+    At the first moment, where least was done, it is stopped for either reason; at the others for one of them in turn.
+    """
     posed = pose(problem, options)
-    reasons = cycle(("interrupted", "time limit"))  # in turn: which of the two it was decides the status alone
-    for moment, reason in zip(moments, reasons, strict=False):
+    reasons = ("interrupted", "time limit")
+    stops = [*product(moments[:1], reasons), *zip(moments[1:], cycle(reasons), strict=False)]
+    for moment, reason in stops:
         result = problem.answer(posed, Run(stop=_stop_at(moment, reason)))
-        assert faults_of(result, posed) == [], f"stopped at its question {moment}: {faults_of(result, posed)}"
+        faults = faults_of(result, posed)
+        assert faults == [], f"stopped at its question {moment} ({reason}): {faults}"
         if result.objective.value is None:
             assert result.status in ("unknown", "interrupted", "infeasible"), result.status
 
@@ -122,21 +128,27 @@ def killed_and_resumed(
     folder: Path,
     moments: Sequence[int] = (1, 3, 10),
     whole: Result | None = None,
-) -> None:
+) -> Answer:
     """Killed when it asks for the n-th time, and resumed, a run ends as one that was never killed.
 
     One run directory is killed at every moment, one after the other, each time beside what the runs before left there;
     the run that was never killed has no directory, and may have been made before (``whole``).
+
+    Returns:
+        The answer that finished the run directory, as its solver made it.
     """
     whole = whole if whole is not None else solved(problem, options)
-    for moment in moments:
-        _killed_at(moment, problem, options, folder / "run")
-    resumed = answer(problem, options, Session(out=folder / "run", resume=True)).result
-    assert comparable(resumed) == comparable(whole), f"killed at its questions {', '.join(map(str, moments))}"
+    attempts = [_killed_at(moment, problem, options, folder / "killed") for moment in moments]
+    resumed = answer(problem, options, Session(out=folder / "killed", resume=True))
+    assert comparable(resumed.result) == comparable(whole), f"killed at its questions {', '.join(map(str, moments))}"
+    # A run that ended before its question was finished by the first such attempt: later ones only read its answer.
+    return next((ended for ended in attempts if ended is not None), resumed)
 
 
-def _killed_at(moment: int, problem: ProblemType[Any, Any], options: Options, out: Path) -> None:
-    """A run in ``out`` that ends as in a power cut when it asks for the ``moment``-th time, if it asks that often."""
+def _killed_at(moment: int, problem: ProblemType[Any, Any], options: Options, out: Path) -> Answer | None:
+    """A run in ``out`` that ends as in a power cut when it asks for the ``moment``-th time; its answer if it asks less
+    often.
+    """
     questions = 0
 
     def kill() -> None:
@@ -146,9 +158,10 @@ def _killed_at(moment: int, problem: ProblemType[Any, Any], options: Options, ou
             raise Killed
 
     try:
-        answer(problem, options, Session(out=out, stop=kill, resume=True))
+        return answer(problem, options, Session(out=out, stop=kill, resume=True))
     except Killed:
         _tear(out / "journal.jsonl")
+        return None
 
 
 def _tear(journal: Path) -> None:
@@ -170,20 +183,25 @@ def infeasible_is_explained(problem: ProblemType[Any, Any], options: Options) ->
     assert proof.explanation in problem.view(result, posed, Tables()).verdict
 
 
-def is_shown(problem: ProblemType[Any, Any], options: Options, folder: Path) -> None:
+def is_shown(problem: ProblemType[Any, Any], options: Options, folder: Path, answered: Answer | None = None) -> None:
     """The run directory of an answer holds its files, and its page is whole; a second call returns the same answer.
 
-    The directory may be that of :func:`killed_and_resumed`.
+    Args:
+        problem: what is asked.
+        options: which instance of it.
+        folder: that the run directory is in.
+        answered: what :func:`killed_and_resumed` returned for this folder; None for a run that is made now.
     """
-    answered = answer(problem, options, Session(out=folder / "run", resume=True))
+    out = folder / ("shown" if answered is None else "killed")
+    answered = answered if answered is not None else answer(problem, options, Session(out=out))
     status = answered.status
     assert answered.value is not None, f"is_shown takes an instance that has an answer, not one that is {status}"
     assert answered.view.verdict, "the view must have a verdict"
-    report = (folder / "run" / "report.html").read_text()
+    report = (out / "report.html").read_text()
     assert report.startswith("<!doctype html>"), "report.html must be a page"
     tables, shown = len(answered.view.tables), report.count("<table")
     assert shown >= tables, f"the page must show the tables of the view: {tables} of them, and the page has {shown}"
-    again = answer(problem, options, Session(out=folder / "run", resume=True))
+    again = answer(problem, options, Session(out=out, resume=True))
     assert comparable(again.result) == comparable(answered.result), "a finished run must return its answer"
     assert "<p class='verdict'>" in answered._repr_html_(), "a notebook must show the verdict"
 
@@ -194,7 +212,9 @@ def no_alteration_passes(
     """The check finds every altered entry: as the file was edited, and when a forger has sealed it again.
 
     As the file was edited, the seal finds it. What the check says of a file sealed again follows from the problem,
-    which is posed once for all alterations that leave :data:`POSES` as they are.
+    which is posed once for all alterations that leave :data:`POSES` as they are. The first alteration of every entry
+    goes through the whole check, as by ``dse check``: no part of it may break, whatever the parts before found. For
+    other alterations one fault is enough.
 
     Sealed again, only what the run alone can know may pass (:data:`RUN_ONLY`, ``unchecked`` of the problem, and where
     an input file lay). Beside a ``run.yaml`` the check compares settings and seed with it; without one it must still
@@ -211,9 +231,9 @@ def no_alteration_passes(
         same = None if place[0] in POSES else again
         only_sealed = place[0] == "seal" or _may_pass(place, problem)
         for number, (what, forged) in enumerate(altered(document, place)):
-            if number == 0 and not _refused(path, forged, same):
+            if number == 0 and not _refused(path, forged, same, whole=only_sealed):
                 passed.append(f"{what} (not sealed)")
-            if not only_sealed and not _refused(path, _resealed(forged), same):
+            if not only_sealed and not _refused(path, _resealed(forged), same, whole=number == 0):
                 passed.append(what)
     passed += [f"settings.{key} is missing (without {RUN_FILE})" for key in _free_settings(document, folder)]
     assert passed == [], f"altered without being noticed: {passed}"
@@ -240,12 +260,18 @@ def _resealed(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"seal": seal_of(document)}
 
 
-def _refused(path: Path, document: Any, posed: Posed[Any, Any] | None = None) -> bool:
-    """Whether the check refuses ``document``; ``posed``: the problem that it answers, where that was posed before.
+def _refused(path: Path, document: Any, posed: Posed[Any, Any] | None = None, whole: bool = False) -> bool:
+    """Whether the check refuses ``document``.
 
-    One fault is enough: the parts of the check that cost the most come last.
+    Args:
+        path: the file that the document would stand in.
+        document: of a result.
+        posed: the problem that it answers, where that was posed before.
+        whole: whether all parts of the check run; else the first fault ends it, for the parts that cost the most come
+            last.
     """
     try:
-        return any(faults_in_turn(document, path, posed=posed))
+        faults = faults_in_turn(document, path, posed=posed)
+        return any(list(faults) if whole else faults)
     except InputError:
         return True

@@ -245,8 +245,8 @@ def test_a_stop_at_any_moment_leaves_a_legal_answer(files, case):
 @pytest.mark.parametrize("label", EVERY)
 def test_a_killed_run_ends_as_if_it_had_not_been_and_is_shown(files, answers, label, tmp_path):
     kind, options = options_of(files, EVERY[label])
-    conformance.killed_and_resumed(kind, options, tmp_path, moments=(2, 9), whole=answers(label))
-    conformance.is_shown(kind, options, tmp_path)
+    answered = conformance.killed_and_resumed(kind, options, tmp_path, moments=(2, 9), whole=answers(label))
+    conformance.is_shown(kind, options, tmp_path, answered)
 
 
 @pytest.mark.parametrize("label", ALTERED)

@@ -10,7 +10,7 @@ import pytest
 import dse as package
 from dse.problem import pose, problem_type, registered
 from dse.report.view import View
-from dse.results import check
+from dse.results import check, session
 from dse.results.result import seal_of
 from dse.testing import conformance
 
@@ -143,3 +143,59 @@ def test_a_check_that_ignores_the_seal_is_found_out(items, tmp_path, monkeypatch
     monkeypatch.setattr(check, "seal_faults", lambda _path: [])
     with pytest.raises(AssertionError, match=r"seconds = .* \(not sealed\)"):
         conformance.no_alteration_passes(kind, result, posed, tmp_path)
+
+
+def one_more(result):
+    return result and result.model_copy(update={"evaluations": result.evaluations + 1})
+
+
+def test_an_answer_that_is_read_back_as_another_is_found_out(items, tmp_path, monkeypatch):
+    kind, chosen = problem_type("toy"), options(items)
+    read_back = session.finished_result
+    monkeypatch.setattr(session, "finished_result", lambda *given: one_more(read_back(*given)))
+    with pytest.raises(AssertionError, match="a finished run must return its answer"):
+        conformance.is_shown(kind, chosen, tmp_path)
+    answered = conformance.killed_and_resumed(kind, chosen, tmp_path)
+    with pytest.raises(AssertionError, match="a finished run must return its answer"):
+        conformance.is_shown(kind, chosen, tmp_path, answered)
+
+
+def test_a_check_that_breaks_where_it_has_found_a_fault_is_found_out(items, tmp_path, monkeypatch):
+    kind, chosen = problem_type("toy"), options(items)
+    posed, result, own = pose(kind, chosen), conformance.solved(kind, chosen), check._own_faults
+
+    def broken(result, posed, shared, where):
+        if shared:
+            raise RuntimeError("broken beside another fault")
+        return own(result, posed, shared, where)
+
+    monkeypatch.setattr(check, "_own_faults", broken)
+    with pytest.raises(RuntimeError, match="broken beside another fault"):
+        conformance.no_alteration_passes(kind, result, posed, tmp_path)
+
+
+def test_settings_that_cannot_be_posed_again_are_found_out(items, tmp_path, monkeypatch):
+    kind, chosen = problem_type("toy"), options(items)
+    posed, result, again = pose(kind, chosen), conformance.solved(kind, chosen), check.posed_again
+
+    def broken(altered, *given):
+        if altered.settings != result.settings:
+            raise RuntimeError("broken by other settings")
+        return again(altered, *given)
+
+    monkeypatch.setattr(check, "posed_again", broken)
+    with pytest.raises(RuntimeError, match="broken by other settings"):
+        conformance.no_alteration_passes(kind, result, posed, tmp_path)
+
+
+def test_a_time_limit_that_proves_what_it_cannot_is_found_out(items, monkeypatch):
+    kind, chosen, answer = problem_type("toy"), options(items), type(problem_type("toy")).answer
+
+    def impossible(kind, posed, run):
+        result = answer(kind, posed, run)
+        nothing = run.stop() == "time limit" and not result.solution
+        return result.model_copy(update={"status": "infeasible"}) if nothing else result
+
+    monkeypatch.setattr(type(kind), "answer", impossible)
+    with pytest.raises(AssertionError, match=r"stopped at its question 1 \(time limit\)"):
+        conformance.stopped_anywhere_is_legal(kind, chosen)
