@@ -8,6 +8,7 @@ recomputes what follows from the solution.
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from dse.results.differences import differences
 from dse.results.result import Result, result_in, seal_of
 from dse.run.directory import RESULT_FILE, RUN_FILE
 from dse.run.options import Options, is_object, option_fields
-from hardware.documents import read_document
-from hardware.input_files import InputFile, carried, read_once
+from hardware.documents import parse_document, read_document, text_of
+from hardware.input_files import InputFile, carried
 from hardware.inputs import InputError, choose, fail, validate
 
 
@@ -123,8 +124,11 @@ def faults_of(result: Result, posed: Posed[Any, Any], where: str = "result") -> 
 
 
 def _own_faults(result: Result, posed: Posed[Any, Any], shared: list[str], where: str) -> list[str]:
-    """What the problem's checker finds in solution and metrics; a malformed one is an error only where nothing else is
-    wrong.
+    """What the problem's checker finds in solution and metrics.
+
+    Raises:
+        InputError: one of them has not the form of its model, whatever else is wrong; or the checker refuses one, and
+            nothing of ``shared`` is wrong.
     """
     problem = problem_type(result.command)
     for key, model in zip(("solution", "metrics"), problem.documents(posed.options), strict=True):
@@ -200,10 +204,10 @@ def _run_faults(result: Result, path: Path) -> list[str]:
     run_file = path.parent / RUN_FILE
     if path.name != RESULT_FILE or not run_file.exists():
         return []
-    document = _run_document(run_file)
+    document = _run_document(text_of(run_file), run_file)
     arguments = document.get("arguments") if isinstance(document, dict) else None
     return differences(f"settings and seed of {RUN_FILE}", arguments, {**result.settings, "seed": result.seed})
 
 
-_run_document = read_once(read_document)
+_run_document = lru_cache(maxsize=4)(parse_document)
 """The arguments of a run, for all results that are said to be its own."""

@@ -14,7 +14,7 @@ from dse.run.progress import StoppedError, never_stop, silent
 from policies.learning.actors import NO_ACTORS, LostLearnerError, TrainingActors
 from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer
 from policies.learning.pretraining_run import PretrainingRun, pretrain
-from policies.learning.rllib.learners import OwnLearner
+from policies.learning.rllib.learners import LearnerActors
 from policies.parallel.pipeline.policy import PolicySettings
 from policies.parallel.pipeline.task import PipelineTask
 from policies.partition.settings import LearningSettings
@@ -83,18 +83,23 @@ def doom(group, marker):
     group.foreach_env_runner(give, local_env_runner=False, remote_worker_ids=[1])
 
 
-def test_runners_change_no_weight_and_others_go_on_behind_them(expected):
+def without_actors(training, task):
+    """Another training, in this process, from the state that one has behind its actors, which are ended."""
+    state = pickle.dumps(training.state())
+    training.close()
+    other = begun(task)
+    other.restore(pickle.loads(state))
+    return other
+
+
+def test_a_runner_in_an_actor_changes_no_weight_and_training_goes_on_without_it(expected):
     training = begun(PIPELINE, TrainingActors(runners=1))
     scalars = [training.iterate().scalars for _ in range(ITERATIONS - 1)]
-    state = training.state()
-    training.close()
-    training = begun(PIPELINE)
-    training.restore(pickle.loads(pickle.dumps(state)))
-    weights, others = weights_after(training, 1)
+    weights, others = weights_after(without_actors(training, PIPELINE), 1)
     assert_same((weights, scalars + others), expected[PIPELINE])
 
 
-def test_a_runner_that_dies_is_replaced_and_changes_no_weight(expected, tmp_path):
+def test_a_runner_that_dies_is_replaced_and_training_goes_on_without_any_with_the_same_weights(expected, tmp_path):
     training = begun(PARTITION, TrainingActors(runners=2))
     group = training.runners.group
     victim = processes(group)[0]
@@ -104,12 +109,13 @@ def test_a_runner_that_dies_is_replaced_and_changes_no_weight(expected, tmp_path
     while group.num_healthy_remote_env_runners() < 2:
         group.probe_unhealthy_env_runners(timeout_seconds=1)
     assert len(set(processes(group)) - {victim}) == 2
-    # The later iterations have all their runners.
-    weights, others = weights_after(training, ITERATIONS - 1)
+    # The second iteration has all its runners, and the last one none.
+    scalars.append(training.iterate().scalars)
+    weights, others = weights_after(without_actors(training, PARTITION), ITERATIONS - 2)
     assert_same((weights, scalars + others), expected[PARTITION])
 
 
-def test_an_interrupted_run_goes_on_with_another_number_of_runners(tmp_path, monkeypatch):
+def test_an_interrupted_run_is_continued_under_a_plan_with_another_number_of_runners(tmp_path, monkeypatch):
     plan = PretrainingPlan(PARTITION, samples=2 * PARTITION.samples_per_iteration, checkpoints=2)
     spread = replace(plan, actors=TrainingActors(runners=1))
     assert spread.identity == plan.identity
@@ -119,7 +125,7 @@ def test_an_interrupted_run_goes_on_with_another_number_of_runners(tmp_path, mon
         asked.append(actors.runners)
         return begin(task, seed, stop, progress)
 
-    # What runners in actors make is the same: see above.
+    # That runners in actors make the same, and that training goes on without them, is shown above.
     monkeypatch.setattr(PartitionTask, "begin", begin_here)
 
     def stop():
@@ -173,22 +179,17 @@ def test_learners_learn_the_same_as_one_up_to_rounding_and_say_when_one_dies(tas
     np.testing.assert_equal(restored[0].get("elites"), early.get("elites"))
 
 
-def test_a_learner_that_dies_costs_the_work_since_the_last_checkpoint(monkeypatch):
+def test_a_learner_that_dies_costs_the_work_since_the_last_checkpoint():
     plan = PretrainingPlan(PARTITION, samples=32, checkpoints=2)
-    trainer = Trainer(plan)
+    trainer = Trainer(replace(plan, actors=TrainingActors(learners=1)))
     first = trainer.advance(Snapshot())
-    mourned, update = trainer.training, OwnLearner.update
-
-    def die(learners, episodes, **how):
-        if learners is mourned.learners:
-            update(learners, episodes, **how)
-            raise LostLearnerError("the learner has died")
-        return update(learners, episodes, **how)
-
-    monkeypatch.setattr(OwnLearner, "update", die)
+    mourned = trainer.training
+    (process,) = mourned.learners.group.foreach_learner(lambda _: os.getpid())
+    os.kill(process.get(), signal.SIGKILL)
     second = trainer.advance(first)
     assert trainer.training is not mourned
-    monkeypatch.undo()
+    assert isinstance(trainer.training.learners, LearnerActors)
+    trainer.training.close()
     alone = Trainer(plan)
     wanted = alone.advance(alone.advance(Snapshot()))
     for name, value in wanted.checkpoint.tensors.items():

@@ -10,6 +10,7 @@ import pytest
 from dse.results.check import check_result
 from dse.testing.alterations import altered, places
 from dse.wafer.options import WaferOptions
+from hardware import input_files
 from hardware.inputs import InputError
 from tests.solving import answer, resealed
 from tests.wafer.small import blocks_text
@@ -56,6 +57,20 @@ def test_what_is_unchanged_passes(results, kind, tmp_path):
     alone = tmp_path / "result.json"
     alone.write_text(results[kind].read_text())
     assert check_result(alone) == []
+
+
+def test_run_arguments_that_are_edited_are_seen_below_the_folders_of_the_program_too(results, monkeypatch):
+    run_file = results["answer"].parent / "run.yaml"
+    monkeypatch.setattr(input_files, "_PROGRAM", (run_file.parent,))
+    assert check_result(results["answer"]) == []
+    whole = run_file.read_text()
+    document = json.loads(whole)
+    document["arguments"]["seed"] += 1
+    try:
+        run_file.write_text(json.dumps(document))
+        assert "settings and seed of run.yaml" in " ".join(check_result(results["answer"]))
+    finally:
+        run_file.write_text(whole)
 
 
 def test_every_changed_entry_of_a_stopped_run_is_found(results):
