@@ -372,16 +372,16 @@ class Step:
         layer = self.problem.software.weight_transfer_bytes * largest[:, None]
         if self.problem.stack.keeps_ends_gathered.value:
             times = 2.0 if self.problem.stack.buffers_gathered.value else 1.0
-            size: Floats = 2.0 * layer + times * self.gathered_end_bytes * self.parameters_of_ends
+            size = 2.0 * layer + times * self.gathered_end_bytes * self.parameters_of_ends
         else:
             size = layer + np.maximum(layer, self.gathered_end_bytes * np.maximum(*self.end_parameters))
-        gathered: Floats = np.where((self.plans.zero == 3)[:, None], size, 0.0)
-        return gathered
+        return np.where((self.plans.zero == 3)[:, None], size, 0.0)
 
     def working_bytes(self, gathered: Floats | float) -> Floats:
         """What passes need for a while beside what is kept: bytes that are ``gathered`` among them; [P, K]."""
-        working: Floats = self.made_again_bytes()[:, None] + gathered
-        return working + self.stages.head * self.work.head_bytes[:, None]
+        head: Floats = self.stages.head * self.work.head_bytes[:, None]
+        working: Floats = self.made_again_bytes()[:, None] + gathered + head
+        return working
 
     @property
     def communicators(self) -> Integers:
