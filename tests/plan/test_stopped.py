@@ -1,5 +1,6 @@
 """A run of ``dse plan`` that is stopped: what it leaves, and what its check refuses."""
 
+import numpy as np
 import pytest
 
 from dse.plan import answer as plan_answer
@@ -92,7 +93,20 @@ def test_what_stands_beside_an_answer_stops_in_the_middle_of_a_search_and_leaves
     assert (len(plan_answer._ENUMERATED), len(plan_answer._AMONG)) == (0, 0)
 
 
-def test_a_run_that_is_stopped_before_a_plan_fits_says_so():
+def test_bounds_alone_prove_that_nothing_fits_before_a_run_can_be_stopped():
+    posed, result = answered(1, model="llama3-405b")
+    assert (result.status, result.infeasibility is None) == ("infeasible", False)
+    assert faults_of(result, posed) == []
+
+
+def test_a_run_that_is_stopped_before_a_plan_fits_says_so(monkeypatch):
+    bounded = enumeration._bounded
+
+    def without_memory(*arguments):
+        for rows, step_s, memory_bytes in bounded(*arguments):
+            yield rows, step_s, np.zeros_like(memory_bytes)
+
+    monkeypatch.setattr(enumeration, "_bounded", without_memory)
     posed, result = answered(1, model="llama3-405b")
     assert (result.status, result.solution, result.infeasibility) == ("unknown", {}, None)
     assert faults_of(result, posed) == []
