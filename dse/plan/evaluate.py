@@ -1,4 +1,4 @@
-"""Step time and memory of arrays of plans (:mod:`dse.plan.step`), exact or from below, on one machine or on several."""
+"""Step time and memory of arrays of plans, exact or from below, on one machine or on several."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,8 @@ import numpy as np
 from dse.plan.kernels import ChipKernels, Kernels
 from dse.plan.plan_arrays import Floats, PlanArrays, recompute_period
 from dse.plan.problem import PlanProblem
-from dse.plan.step import LeastStep, Step
+from dse.plan.step import Step
+from dse.plan.step_memory import LeastStep, StepWithMemory
 from dse.plan.template_kernels import TemplateKernels
 
 
@@ -37,7 +38,7 @@ def kernels_of(problem: PlanProblem, precision: str) -> Kernels:
 
 def evaluate(problem: PlanProblem, plans: PlanArrays) -> Evaluation:
     """Step time and memory of plans that keep the rules of :mod:`dse.plan.rules`."""
-    step = Step(problem, plans, kernels_of(problem, plans.precision))
+    step = StepWithMemory(problem, plans, kernels_of(problem, plans.precision))
     step_s, time_s = step.times()
     memory_bytes, memory = step.memory()
     return Evaluation(step_s, memory_bytes, time_s, memory)
@@ -91,7 +92,7 @@ def steps_and_memory(problem: PlanProblem, plans: PlanArrays, kernels: Kernels) 
 
     No machine makes a difference to memory.
     """
-    step = Step(problem, plans, kernels)
+    step = StepWithMemory(problem, plans, kernels)
     return step.times()[0], step.memory()[0]
 
 

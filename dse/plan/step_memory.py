@@ -1,0 +1,114 @@
+"""Memory of the fullest rank of arrays of plans, beside the time of their step (:mod:`dse.plan.step`)."""
+
+from functools import cached_property
+
+import numpy as np
+
+from dse.plan.groups import communicators, least_communicators
+from dse.plan.plan_arrays import ALTERNATE, SCHEDULES, Floats, Integers
+from dse.plan.step import Step
+
+MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "working", "communication")
+
+
+class StepWithMemory(Step):
+    """Of plans, what every kind of stage needs of a device, and the fullest one of each plan."""
+
+    @cached_property
+    def microbatches_kept(self) -> Floats:
+        """Of which a stage keeps activations at most, counted in whole stages; [P, K].
+
+        1F1B: p − i; interleaved, 2(p − i − 1) + (v − 1)p + 1 chunks of 1 / v (Narayanan et al., SC 2021); GPipe: all.
+        """
+        plans, first = self.plans, self.stages.first
+        p, v = plans.pipeline[:, None], plans.interleave[:, None]
+        chunks = np.where(v > 1, 2 * (p - first - 1) + (v - 1) * p + 1, p - first)
+        every = self.microbatches[:, None] * v
+        all_first = (plans.schedule == SCHEDULES.index("gpipe"))[:, None]
+        kept: Floats = np.where(all_first, every, np.minimum(chunks, every)) / v
+        return kept
+
+    def made_again_bytes(self) -> Floats:
+        """Activations of the one layer that a backward pass has made again, beside those that were kept."""
+        kinds = [kind for kind in self.kinds if kind is not None]
+        mode = self.plans.recompute
+        again = [kind.whole_bytes - np.where(mode == ALTERNATE, kind.kept_bytes, 0.0) for kind in kinds]
+        return np.where(mode >= ALTERNATE, np.maximum.reduce(again), 0.0).clip(min=0.0)
+
+    def gathered_bytes(self) -> Floats:
+        """Weights of two pieces, the present and the next one, where each is gathered for its passes; [P, K].
+
+        Pieces are layers, embedding and head. Ends that stay gathered come on top of two layers, twice where they are
+        copied from a buffer that no other pool gets.
+        """
+        dense, sparse = self.kinds
+        largest = dense.parameters + dense.expert_parameters
+        if sparse is not None:
+            largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
+        layer = self.problem.software.weight_transfer_bytes * largest[:, None]
+        if self.problem.stack.keeps_ends_gathered.value:
+            times = 2.0 if self.problem.stack.buffers_gathered.value else 1.0
+            size = 2.0 * layer + times * self.gathered_end_bytes * self.parameters_of_ends
+        else:
+            size = layer + np.maximum(layer, self.gathered_end_bytes * np.maximum(*self.end_parameters))
+        return np.where((self.plans.zero == 3)[:, None], size, 0.0)
+
+    def working_bytes(self, gathered: Floats | float) -> Floats:
+        """What passes need for a while beside what is kept: bytes that are ``gathered`` among them; [P, K]."""
+        head: Floats = self.stages.head * self.work.head_bytes[:, None]
+        working: Floats = self.made_again_bytes()[:, None] + gathered + head
+        return working
+
+    @property
+    def communicators(self) -> Integers:
+        """Groups of several ranks that a rank is in; [P]."""
+        return communicators(self.plans, self.problem.model.experts is not None)
+
+    def memory_parts(self) -> dict[str, Floats]:
+        """Bytes of each part on a rank of each stage; [P, K]."""
+        software, stages = self.problem.software, self.stages
+        whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
+        activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
+        buffers = self.problem.stack.communicator_bytes.value * self.communicators
+        return {
+            "weights": software.weight_bytes * self.shared_out(3),
+            "gradients": software.gradient_bytes * self.shared_out(2),
+            "optimizer": software.optimizer_bytes * self.shared_out(1),
+            "activations": self.microbatches_kept * activations,
+            "working": self.working_bytes(self.gathered_bytes()),
+            "communication": np.broadcast_to(buffers[:, None], stages.layers.shape),
+        }
+
+    def memory(self) -> tuple[Floats, dict[str, Floats]]:
+        """The fullest rank and its parts."""
+        parts, rows = self.memory_parts(), np.arange(self.plans.count)
+        total = np.where(self.stages.number > 0, sum(parts.values()), 0.0)
+        fullest = np.argmax(total, axis=1)
+        return total[rows, fullest], {name: each[rows, fullest] for name, each in parts.items()}
+
+
+class LeastStep(StepWithMemory):
+    """What holds for every way of sharing out state: collectives among replicas take no time and keep nothing."""
+
+    @cached_property
+    def replica_collectives(self) -> tuple[Floats, Floats]:
+        """Nothing."""
+        nothing = np.zeros(self.stages.layers.shape)
+        return nothing, nothing
+
+    def memory_bytes(self) -> Floats:
+        """Of the fullest rank at least: weights are shared out, and gathered for passes, or they are whole; [P].
+
+        Parts are added in the order of a plan's own memory: in another, rounding may put a bound above what it bounds.
+        """
+        shared, is_stage = self.memory_parts(), self.stages.number > 0
+        weights = self.problem.software.weight_bytes * (self.parameters + self.expert_parameters)
+        whole = {**shared, "weights": weights, "working": self.working_bytes(0.0)}
+        fullest = (np.where(is_stage, sum(each.values()), 0.0).max(axis=1) for each in (shared, whole))
+        least: Floats = np.minimum(*fullest)
+        return least
+
+    @property
+    def communicators(self) -> Integers:
+        """The fewest."""
+        return least_communicators(self.plans, self.problem.model.experts is not None)
