@@ -8,8 +8,6 @@ from dse.plan.groups import communicators, least_communicators
 from dse.plan.plan_arrays import ALTERNATE, SCHEDULES, Floats, Integers
 from dse.plan.step import Step
 
-MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "working", "communication")
-
 
 class StepWithMemory(Step):
     """Of plans, what every kind of stage needs of a device, and the fullest one of each plan."""
