@@ -84,10 +84,11 @@ class Repeated(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """Bytes that are not kept where one of ``modules`` is made again."""
+    """Bytes that are not kept where one of ``modules`` is made again: so many for each of ``elements``."""
 
     modules: int
-    size_bytes: Floats
+    elements: Floats
+    factor: float = 1.0
 
 
 @dataclass
@@ -107,10 +108,10 @@ class WorkSum:
         self.kept.append(size_bytes)
         self.drop(size_bytes, dropped_by)
 
-    def drop(self, size_bytes: Floats, modules: int) -> None:
-        """Say of bytes that are kept which modules drop them."""
+    def drop(self, elements: Floats, modules: int, bytes_each: float = 1.0) -> None:
+        """Say of elements that are kept which modules drop them."""
         if modules:
-            self.dropped.append(Dropped(modules, size_bytes))
+            self.dropped.append(Dropped(modules, elements, bytes_each))
 
     def repeat(self, modules: int, seconds: Floats, is_product: bool = False, otherwise: int = 0) -> None:
         """Say which modules repeat seconds of the forward pass."""

@@ -205,13 +205,14 @@ class RankWork(RankLinks):
         self.product(work, tokens, gate * inner, h, low=True, count=count, parts=first)
         self.product(work, tokens, h, inner, low=True, count=count, parts=last)
         every, activated = tokens * count, Parts(last.of_cast.within)
+        elements = inner * every
         if self.model.gated:
-            self.passes(work, ("silu", "multiply"), inner * every, (6.0, 10.0), parts=activated)
+            self.passes(work, ("silu", "multiply"), elements, (6.0, 10.0), parts=activated)
         else:
-            self.passes(work, ("gelu",), inner * every, (4.0, 6.0), parts=activated)
+            self.passes(work, ("gelu",), elements, (4.0, 6.0), parts=activated)
         work.kept.append((gate * HALF_BYTES + self.kept_input) * inner * every)
-        work.drop(gate * HALF_BYTES * inner * every, first.within)
-        work.drop(self.kept_input * inner * every, activated.within)
+        work.drop(elements, first.within, gate * HALF_BYTES)
+        work.drop(elements, activated.within, self.kept_input)
         weights: Floats = (gate + 1.0) * h * inner
         return weights
 
@@ -274,10 +275,11 @@ class RankWork(RankLinks):
         """A layer with a plain feed-forward network."""
 
         def network(work: WorkSum) -> tuple[Floats, Floats]:
-            gathered = self.kept_input * (self.input_tokens - self.cut_tokens) * self.model.hidden
+            each = self.kept_input * self.model.hidden
             work.kept.append(self.kept_input * self.input_tokens * self.model.hidden)
-            work.drop(self.kept_input * self.cut_tokens * self.model.hidden, LAYERNORM)
-            work.drop(gathered, LAYERNORM | MLP)
+            work.drop(self.cut_tokens, LAYERNORM, each)
+            if not self.problem.stack.gathers_again.value:
+                work.drop(self.tokens - self.cut_tokens, LAYERNORM | MLP, each)
             first, last = Parts(MLP, otherwise=LAYERNORM), Parts(MLP)
             weights = self._feed_forward(work, float(self.model.feed_forward), self.tokens, self.tensor, first, last)
             return weights, np.zeros_like(weights)

@@ -9,7 +9,17 @@ from dse.plan.alternate import remade
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.layer_sums import WorkSum
 from dse.plan.plan_arrays import Floats, Integers
-from dse.plan.recomputation import ALTERNATE, CORE_ATTN, LAYERNORM, MLA_UP_PROJ, MLP, MODULES, MOE, SHARED_EXPERTS
+from dse.plan.recomputation import (
+    ALTERNATE,
+    CORE_ATTN,
+    LAYERNORM,
+    MLA_UP_PROJ,
+    MLP,
+    MODULES,
+    MOE,
+    SELECTIVE,
+    SHARED_EXPERTS,
+)
 
 if TYPE_CHECKING:
     from dse.plan.layer_work import RankWork
@@ -42,70 +52,67 @@ class MadeAgain(NamedTuple):
     remade_bytes: Floats
 
 
-class _Modules(NamedTuple):
-    """Of modules but the core of attention: seconds that are repeated, collectives among them, bytes dropped."""
-
-    seconds: Floats
-    tensor: Floats
-    expert: Floats
-    dropped_bytes: Floats
-
-
 def made_again(work: "RankWork", sums: WorkSum, first: ForwardPass) -> MadeAgain:
-    """What each plan says of the layer; where it makes nothing again, nothing is repeated and all is kept.
+    """What each plan says of the layer; of plans that make nothing again, what nothing reads.
 
     While a layer is made again, what it has dropped is in memory beside what it keeps: with ``full`` the whole layer,
     with modules what these drop, but for the scores of attention, as in Korthikanti et al. 2022.
     """
-    codes = work.plans.recompute
-    sets = np.where(codes < ALTERNATE, codes, 0)
-    core, whole = (sets & CORE_ATTN) > 0, codes > ALTERNATE
-    nothing = np.zeros(work.plans.count)
-    again, sent = np.where(core, first.core, nothing), dict.fromkeys(first.sent, nothing)
-    sent["context"] = np.where(core, first.sent["context"][0], nothing)
-    kept, remade_bytes = np.where(core, first.kept, first.kept + first.scores), nothing
-    if (sets > CORE_ATTN).any():
-        modules = _modules(work, sums, first, sets)
-        again, kept, remade_bytes = again + modules.seconds, kept - modules.dropped_bytes, modules.dropped_bytes
-        sent |= {"tensor": modules.tensor, "expert": modules.expert}
-    if whole.any():
-        stream = HALF_BYTES * work.cut_tokens * work.model.hidden
-        again, kept = np.where(whole, first.seconds, again), np.where(whole, stream, kept)
-        remade_bytes = np.where(whole, first.kept + first.scores, remade_bytes)
-        sent = {name: np.where(whole, passes[0], sent[name]) for name, passes in first.sent.items()}
+    codes, whole_bytes = work.plans.recompute, first.kept + first.scores
+    stream = HALF_BYTES * work.cut_tokens * work.model.hidden
+    core = codes == SELECTIVE
+    again, kept = np.where(core, first.core, first.seconds), np.where(core, first.kept, stream)
+    remade_bytes = np.where(codes > ALTERNATE, whole_bytes, 0.0)
+    # The core of attention and whole layers have the same exchange on the context axis.
+    sent = {name: np.where(core & (name != "context"), 0.0, seconds) for name, (seconds, _) in first.sent.items()}
+    if has_sets(codes):
+        is_set = codes < ALTERNATE
+        modules = _modules(work, sums, first, np.where(is_set, codes, 0))
+        again, kept = np.where(is_set, modules.seconds, again), np.where(is_set, modules.kept_bytes, kept)
+        remade_bytes = np.where(is_set, modules.remade_bytes, remade_bytes)
+        sent = {name: np.where(is_set, modules.sent[name], seconds) for name, seconds in sent.items()}
     alternates = codes == ALTERNATE
     if alternates.any():
         other = remade(work, first.has_experts, first.vector, first.blocks)
         again, kept = np.where(alternates, other.again_s, again), np.where(alternates, other.bytes_left, kept)
-        rest = np.maximum(first.kept + first.scores - other.bytes_left, 0.0)
-        remade_bytes = np.where(alternates, rest, remade_bytes)
+        sent = {name: np.where(alternates, 0.0, seconds) for name, seconds in sent.items()}
+        remade_bytes = np.where(alternates, np.maximum(whole_bytes - other.bytes_left, 0.0), remade_bytes)
     return MadeAgain(again, sent, kept, remade_bytes)
 
 
-def _modules(work: "RankWork", sums: WorkSum, first: ForwardPass, sets: Integers) -> _Modules:
-    seconds = dropped = nothing = np.zeros(work.plans.count)
+def has_sets(codes: Integers) -> bool:
+    """Whether any plan makes other modules again than the core of attention."""
+    return bool(((codes > SELECTIVE) & (codes < ALTERNATE)).any())
+
+
+def _modules(work: "RankWork", sums: WorkSum, first: ForwardPass, sets: Integers) -> MadeAgain:
+    """What sets of modules say of the layer, the empty one among them."""
+    core, nothing = (sets & CORE_ATTN) > 0, np.zeros(work.plans.count)
+    seconds, remade_bytes = np.where(core, first.core, 0.0), nothing
     for each in sums.repeated:
         times = _times(sets, each.modules)
         if each.otherwise:
             times = np.where(times > 0, times, (sets & each.otherwise) > 0)
         seconds = seconds + times * each.seconds
     for tensor in sums.dropped:
-        dropped = dropped + np.where((sets & tensor.modules) > 0, tensor.size_bytes, 0.0)
-    network = _network(work, first.has_experts)
-    times = _times(sets, network)
-    products = sum(
-        (each.seconds for each in sums.repeated if each.is_product and each.modules & network), start=nothing
-    )
-    tensor_s = times * work.block_collectives[0]
-    seconds = seconds + times * work.exposed_tensor(work.block_collectives[0], products)
-    gathers = sum(_gathers(work, network, sets), start=nothing)
-    exchange = np.where(first.has_experts & ((sets & MOE) > 0), first.sent["expert"][0], 0.0)
-    if exchange.any():
+        remade_bytes = remade_bytes + np.where((sets & tensor.modules) > 0, tensor.factor * tensor.elements, 0.0)
+    network, raw = _network(work, first.has_experts), work.block_collectives[0]
+    ours = (each.seconds for each in sums.repeated if each.is_product and each.modules & network)
+    exposed = work.exposed_tensor(raw, sum(ours, start=nothing))
+    times, gathers = _times(sets, network), sum(_gathers(work, network, sets), start=nothing)
+    sent = {
+        "tensor": times * raw + gathers,
+        "context": np.where(core, first.sent["context"][0], 0.0),
+        "expert": np.where((sets & MOE) > 0, first.sent["expert"][0], 0.0),
+    }
+    seconds = seconds + times * exposed + gathers
+    if first.has_experts and ((sets & MOE) > 0).any():
+        # Compute that hides one collective hides no other.
         compute = sum((each.seconds for each in sums.repeated if each.modules & MOE), start=nothing)
-        hidden = work.block_collectives[0] - work.exposed_tensor(work.block_collectives[0], products)
-        idle = compute - (hidden if network else 0.0)
-        seconds = seconds + np.where(exchange > 0, work.exposed_exchange(idle, idle)[0], 0.0)
-    return _Modules(seconds + gathers, tensor_s + gathers, exchange, dropped)
+        idle = compute - (raw - exposed) if network else compute
+        seconds = seconds + np.where((sets & MOE) > 0, work.exposed_exchange(idle, idle)[0], 0.0)
+    kept = np.where(core, first.kept, first.kept + first.scores) - remade_bytes
+    return MadeAgain(seconds, sent, kept, remade_bytes)
 
 
 def _network(work: "RankWork", has_experts: bool) -> int:

@@ -31,7 +31,9 @@ Megatron Core's ``layernorm`` skips norms that Transformer Engine fuses into the
 feed-forward networks, and of attention without latent tensors. Here all norms count.
 """
 
+import operator
 import re
+from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,6 +55,9 @@ _SET = "|".join(("selective", *MODULES))
 
 RECOMPUTE_PATTERN = rf"{_WHOLE.pattern}|({_SET})(\+({_SET}))*"
 """Of words; ``full/2``: every second layer."""
+
+ALL_SETS = "modules"
+"""Of what is tried: sets of a model's modules, the empty one and ``selective`` among them."""
 
 RECOMPUTE_RULE = (
     "must be none, selective, op, full, or full/K with K from 2 to 999: every K-th layer; or modules joined by +, each "
@@ -106,6 +111,20 @@ def word_of_code(code: int) -> str:
         return set_word(code)
     every = code - FULL + 1
     return "op" if every == 0 else "full" if every == 1 else f"full/{every}"
+
+
+def module_sets(model: "Transformer", fused_attention: bool) -> tuple[int, ...]:
+    """The sets of a model's modules that are tried, from the empty one on.
+
+    Each level of what is around attention with each of the feed-forward networks. The former are nothing, then, each
+    with those before it, the core of attention where it is not fused, ``layernorm`` and ``mla_up_proj``; the latter
+    nothing, ``moe_act``, plain and shared networks too, and all of them (``moe`` and ``mlp``). There is little to drop
+    of fused attention: of its core ``selective`` alone is tried.
+    """
+    whole = sum(1 << MODULES.index(name) for name in modules_in(model))
+    around = accumulate([0, 0 if fused_attention else CORE_ATTN, LAYERNORM, MLA_UP_PROJ], operator.or_)
+    networks = (0, MOE_ACT, MOE_ACT | SHARED_EXPERTS | MLP, MOE | MLP)
+    return tuple(sorted({SELECTIVE, *((one | other) & whole for one, other in product(around, networks))}))
 
 
 def nearest_modules(word: str, model: "Transformer") -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_WIDTHS
 from dse.plan.problem import PlanProblem, divisors
-from dse.plan.recomputation import modules_in, modules_of, nearest_modules
+from dse.plan.recomputation import ALL_SETS, module_sets, modules_in, modules_of, nearest_modules, set_word
 from dse.plan.training_plan import AXES, USUAL_ORDER
 from hardware.inputs import Fault, shown
 from hardware.precisions import ELEMENT_BYTES
@@ -74,9 +74,12 @@ def expert_widths(problem: PlanProblem, stage_ranks: int) -> list[int]:
 
 def recomputations(problem: PlanProblem) -> list[str]:
     """What recomputation may be where it is left open: modules that the model has; every eighth layer of eight."""
-    has = {*modules_in(problem.model)}
-    modes = problem.stack.recomputations.value
-    return [mode for mode in modes if _every(mode) <= problem.model.layers and has.issuperset(modules_of(mode))]
+    has, modes = {*modules_in(problem.model)}, list(problem.stack.recomputations.value)
+    if ALL_SETS in modes:
+        sets = module_sets(problem.model, problem.stack.attention.value == "fused")
+        modes = [*map(set_word, sets), *modes]
+    fitting = (mode for mode in dict.fromkeys(modes) if mode != ALL_SETS and _every(mode) <= problem.model.layers)
+    return [mode for mode in fitting if has.issuperset(modules_of(mode))]
 
 
 def _every(recompute: str) -> int:

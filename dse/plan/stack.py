@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from dse.plan.recomputation import RECOMPUTE_RULE, recompute_word
+from dse.plan.recomputation import ALL_SETS, RECOMPUTE_RULE, recompute_word
 from hardware.chips import Chip
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
@@ -59,7 +59,10 @@ class BufferBytes(StrictModel):
 
 
 class Recomputations(StrictModel):
-    """Modes of recomputation that are tried where a plan leaves it open, each once."""
+    """Modes of recomputation that are tried where a plan leaves it open, each once.
+
+    ``modules`` stands for sets of the modules of a model (:func:`dse.plan.recomputation.module_sets`).
+    """
 
     value: Annotated[tuple[str, ...], Field(min_length=1)]
     source: Source
@@ -67,7 +70,7 @@ class Recomputations(StrictModel):
     @field_validator("value")
     @classmethod
     def _has_known_modes_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        words = tuple(map(recompute_word, value))
+        words = tuple(word if word == ALL_SETS else recompute_word(word) for word in value)
         if None in words:
             raise ValueError(f"each {RECOMPUTE_RULE}")
         if len(set(words)) < len(words):

@@ -29,9 +29,10 @@ class StepWithMemory(Step):
     def made_again_bytes(self) -> Floats:
         """Activations of the one layer that a backward pass has made again, beside those that were kept; [P, K]."""
         (dense, sparse), stages = self.kinds, self.stages
-        most: Floats = np.where(stages.dense > 0, dense.remade_bytes[:, None], 0.0)
-        if sparse is not None:
-            most = np.maximum(most, np.where(stages.sparse > 0, sparse.remade_bytes[:, None], 0.0))
+        if sparse is None or sparse is dense:
+            return dense.remade_bytes[:, None]
+        ours = (stages.dense > 0, dense.remade_bytes), (stages.sparse > 0, sparse.remade_bytes)
+        most: Floats = np.maximum(*(np.where(has, size[:, None], 0.0) for has, size in ours))
         return most
 
     def gathered_bytes(self) -> Floats:
