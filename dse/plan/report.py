@@ -14,6 +14,7 @@ from dse.plan.training_plan import AS_STACK, whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
+from hardware.network import Network
 from hardware.units import GIGA, TERA
 
 _TIME_NAMES = {
@@ -146,6 +147,7 @@ def _notes(problem: PlanProblem) -> list[str]:
         notes.append(f"sustained shares as the stack states them, with no measurement: {', '.join(stated)}")
     if timed or assumed:
         notes.append("times with shares of timed kernels and with assumed ones are not comparable between accelerators")
+    notes += _timed_collectives(problem)
     elsewhere = stack.measured_elsewhere(chip.name)
     if elsewhere:
         shares = ", ".join(f"{key} on {' and '.join(chips)}" for key, chips in elsewhere.items())
@@ -153,6 +155,19 @@ def _notes(problem: PlanProblem) -> list[str]:
             f"not calibrated for {chip.name}: its peak rates are those of the data sheet, and of their sustained "
             f"shares these were measured elsewhere: {shares}"
         )
+    return notes
+
+
+def _timed_collectives(problem: PlanProblem) -> list[str]:
+    """Levels of the network with constants of collectives that were timed."""
+    level: Network | None = problem.network if problem.devices > 1 else None
+    notes = []
+    while level is not None:
+        if level.timed:
+            kinds = ", ".join(sorted(each.kind for each in level.timed))
+            beside = ", to which the share link does not apply" if problem.stack.link.assumed else ""
+            notes.append(f"collectives over {level.name} that were timed kind by kind{beside}: {kinds}")
+        level = level.inner
     return notes
 
 
