@@ -14,12 +14,10 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from policies.fabric.model.examples import Examples
+from policies.fabric.model.tree_kernels import LEAF, sum_of_leaves
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
-
-LEAF = -1
-"""What stands for the feature of a leaf."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,15 +42,8 @@ class Trees:
     def predict(self, examples: Examples) -> Floats:
         """The expected targets, [S]; O(S · trees · depth)."""
         features = examples.features.astype(np.float32)  # in which the trees were fitted
-        example, tree = np.arange(len(features))[:, None], np.arange(len(self.feature))
-        node = np.zeros((len(features), len(self.feature)), dtype=np.int32)
-        while True:
-            asked = self.feature[tree, node]
-            if (asked == LEAF).all():
-                break
-            is_left = features[example, asked] <= self.threshold[tree, node]
-            node = np.where(is_left, self.left[tree, node], self.right[tree, node])
-        return np.asarray(self.start[0] + self.value[tree, node].sum(axis=1), dtype=np.float64)
+        sums = sum_of_leaves(features, self.feature, self.threshold, self.left, self.right, self.value)
+        return np.asarray(self.start[0] + sums, dtype=np.float64)
 
 
 @dataclass(frozen=True)
