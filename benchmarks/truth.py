@@ -160,27 +160,30 @@ def ordered(rows: Sequence[Row]) -> tuple[int, int]:
 
 
 def show_calculon(rows: Sequence[Row], checkout: Path) -> None:
-    """Calculon's predictions of the same plans, beside ours."""
-    print(f"\n{'the same plans':<58} {'measured s':>11} {'ours, error %':>14} {'Calculon, error %':>18}")
-    ours, theirs = [], []
-    for row in rows:
-        if row.run.step_s is None or not can_express(row.run.problem, row.best.plan):
-            continue
+    """Calculon's predictions of the same plans, beside ours, and both on the same rows by quality."""
+    timed = [row for row in rows if row.run.step_s is not None]
+    known = [row for row in timed if can_express(row.run.problem, row.best.plan)]
+    print(f"\n{'the same plans':<58} {'q':<2}{'measured s':>11} {'ours, error %':>14} {'Calculon, error %':>18}")
+    compared: list[tuple[Row, float]] = []
+    for row in known:
         said = calculon_predicted(checkout, row.run.problem, row.best.plan)
-        if said.step_s is None:
-            print(f"{row.run.name[:57]:<58} {row.run.step_s:>11.4g} {100 * row.error:>+14.1f} {said.refusal}")
-            continue
-        error = said.step_s / row.run.step_s - 1
-        mark = "fitted" if row.fitted else ""
-        print(
-            f"{row.run.name[:57]:<58} {row.run.step_s:>11.4g} {100 * row.error:>+14.1f} {100 * error:>+18.1f}  {mark}"
-        )
-        if not row.fitted:
-            ours.append(row.error)
-            theirs.append(error)
-    print(
-        f"mean and worst of {len(ours)} not fitted to: ours {mean_and_worst(ours)}, Calculon {mean_and_worst(theirs)}"
-    )
+        error = said.refusal
+        if said.step_s is not None:
+            compared.append((row, said.step_s / (row.run.step_s or math.nan) - 1))
+            error = f"{100 * compared[-1][1]:>+18.1f}"
+        ours = f"{row.run.name[:57]:<58} {row.run.quality:<2}{row.run.step_s:>11.4g} {100 * row.error:>+14.1f}"
+        print(f"{ours} {error}{'  fitted' if row.fitted else ''}")
+    print(f"Calculon has words for {len(known)} of {len(timed)} timed rows, and figures for {len(compared)}")
+    groups = {f"quality {each}": [pair for pair in compared if pair[0].run.quality == each] for each in "ABC"}
+    for name, pairs in {**groups, "all": compared}.items():
+        free = [(row.error, error) for row, error in pairs if not row.fitted]
+        if free:
+            ours, theirs = (mean_and_worst(errors) for errors in zip(*free, strict=True))
+            better = sum(abs(error) < abs(own) for own, error in free)
+            print(
+                f"{name + ', nothing of ours fitted to':<44} {len(free):>3} rows: mean and worst of ours {ours}, "
+                f"of Calculon {theirs}; Calculon is closer on {better}"
+            )
 
 
 def show(rows: Sequence[Row]) -> None:

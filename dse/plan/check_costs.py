@@ -220,9 +220,7 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     chunks = p - stage if v == 1 else 2 * (p - stage - 1) + (v - 1) * p + 1
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
     every, again = [costs.layer(sparse) for sparse in _kinds(model)], _every(plan)
-    working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
-    if plan.recompute == "op":
-        working = max(0.0, *(layer.whole - layer.kept for layer in every))
+    working = max(layer.remade for layer in layers)
     if plan.zero == 3:
         working += _gathered(costs, every, weights - sum(layer.weights for layer in layers), stage)
     if stage == p - 1:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from dse.plan.training_plan import RECOMPUTE_RULE, RECOMPUTE_WORDS
+from dse.plan.recomputation import RECOMPUTE_RULE, recompute_word
 from hardware.chips import Chip
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
@@ -76,9 +76,10 @@ class Recomputations(StrictModel):
     @field_validator("value")
     @classmethod
     def _has_known_modes_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not all(RECOMPUTE_WORDS.fullmatch(mode) for mode in value):
+        words = tuple(map(recompute_word, value))
+        if None in words:
             raise ValueError(f"each {RECOMPUTE_RULE}")
-        if len(set(value)) < len(value):
+        if len(set(words)) < len(words):
             raise ValueError("must name each mode once")
         return value
 

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from dse.plan.groups import communicators, least_communicators
-from dse.plan.plan_arrays import ALTERNATE, SCHEDULES, Floats, Integers
+from dse.plan.plan_arrays import SCHEDULES, Floats, Integers
 from dse.plan.step import Step
 
 
@@ -27,11 +27,12 @@ class StepWithMemory(Step):
         return kept
 
     def made_again_bytes(self) -> Floats:
-        """Activations of the one layer that a backward pass has made again, beside those that were kept."""
-        kinds = [kind for kind in self.kinds if kind is not None]
-        mode = self.plans.recompute
-        again = [kind.whole_bytes - np.where(mode == ALTERNATE, kind.kept_bytes, 0.0) for kind in kinds]
-        return np.where(mode >= ALTERNATE, np.maximum.reduce(again), 0.0).clip(min=0.0)
+        """Activations of the one layer that a backward pass has made again, beside those that were kept; [P, K]."""
+        (dense, sparse), stages = self.kinds, self.stages
+        most: Floats = np.where(stages.dense > 0, dense.remade_bytes[:, None], 0.0)
+        if sparse is not None:
+            most = np.maximum(most, np.where(stages.sparse > 0, sparse.remade_bytes[:, None], 0.0))
+        return most
 
     def gathered_bytes(self) -> Floats:
         """Weights of two pieces, the present and the next one, where each is gathered for its passes; [P, K].
@@ -54,7 +55,7 @@ class StepWithMemory(Step):
     def working_bytes(self, gathered: Floats | float) -> Floats:
         """What passes need for a while beside what is kept: bytes that are ``gathered`` among them; [P, K]."""
         head: Floats = self.stages.head * self.work.head_bytes[:, None]
-        working: Floats = self.made_again_bytes()[:, None] + gathered + head
+        working: Floats = self.made_again_bytes() + gathered + head
         return working
 
     @property

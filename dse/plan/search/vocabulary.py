@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_BATCH
-from dse.plan.plan_arrays import SCHEDULES, PlanArrays, recompute_code
+from dse.plan.plan_arrays import SCHEDULES, PlanArrays
 from dse.plan.problem import PlanProblem, divisors
+from dse.plan.recomputation import recompute_code
 from dse.plan.rules import context_widths, expert_widths, pipeline_depths, ranks_inside, recomputations, tensor_widths
 from dse.plan.stages import stage_layers
 from dse.plan.training_plan import CHOSEN_KEYS, ORDERS, PIPELINE_INSIDE, USUAL_ORDER
