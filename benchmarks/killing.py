@@ -288,7 +288,8 @@ def node_killed(items, item_s, system):
 
     try:
         with RayExecutor(2, address=cluster.address, notice=heard.append) as executor:
-            outcomes = [described(each) for each in executor.outcomes(Doomed(item_s, victim.node_id, folder), more(), arrived=keep)]
+            function = Doomed(item_s, victim.node_id, folder)
+            outcomes = [described(each) for each in executor.outcomes(function, more(), arrived=keep)]
     finally:
         cluster.shutdown()
     recovered_s = moment["recovered"] - moment["killed"]
