@@ -62,6 +62,7 @@ CHIPS = {
 }
 MODELS = {
     "megatron-22b": "megatron-22b",
+    "megatron-1t": "megatron-1008b",
     "turing-530b": "megatron-529.6b",
     "gpt 529.6b": "megatron-529.6b",
     "gpt 174.6b": "gpt3-175b",
@@ -80,7 +81,13 @@ MODELS = {
     "qwen3-30b-a3b": "qwen3-30b-a3b",
     **{f"gpt {size}": f"megatron-{size}" for size in ("1.7b", "7.5b", "39.1b", "145.6b")},
 }
-BATCHES = {"selene-memory-megatron-22B": 4, "selene-memory-turing-530B": 280, "maxtext-v5p-32B": 448}
+BATCHES = {
+    "selene-memory-megatron-22B": 4,
+    "selene-memory-gpt3-175B": 64,
+    "selene-memory-turing-530B": 280,
+    "selene-memory-megatron-1T": 512,
+    "maxtext-v5p-32B": 448,
+}
 """Samples where the table has none, by the beginning of a row's name; else 8 a replica."""
 
 MEMORY_KINDS = {"selene": "accounting", "simumax": "allocated", "torchtitan": "reserved"}

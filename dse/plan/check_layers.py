@@ -98,7 +98,7 @@ class RankCosts:
 
     def __init__(self, problem: PlanProblem, plan: TrainingPlan) -> None:
         self.problem, self.plan, self.model, self.stack = problem, plan, problem.model, problem.stack
-        self.network = problem.system.network.spanning(problem.devices)
+        self.network = problem.network
         self.state = State(plan, problem.stack)
         self.rates = Rates(problem, plan.precision, self.state.gradients)
         self.size = {"fp16": 2.0, "bf16": 2.0, "fp4": 0.5}.get(plan.precision, 1.0)

@@ -66,18 +66,29 @@ class StepWithMemory(Step):
 
     def memory_parts(self) -> dict[str, Floats]:
         """Bytes of each part on a rank of each stage; [P, K]."""
+        weights = self.problem.software.weight_bytes * self.shared_out(3)
+        return self.parts_with(weights, self.working_bytes(self.gathered_bytes()))
+
+    def parts_with(self, weights: Floats, working: Floats) -> dict[str, Floats]:
+        """The same with these bytes of weights and of working memory.
+
+        What an allocator has reserved beyond tensors is a part of its own; buffers of collectives are not its.
+        """
         software, stages = self.problem.software, self.stages
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
         activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
         buffers = self.problem.stack.communicator_bytes.value * self.communicators
-        return {
-            "weights": software.weight_bytes * self.shared_out(3),
+        parts = {
+            "weights": weights,
             "gradients": software.gradient_bytes * self.shared_out(2),
             "optimizer": software.optimizer_bytes * self.shared_out(1),
             "activations": self.microbatches_kept * activations,
-            "working": self.working_bytes(self.gathered_bytes()),
-            "communication": np.broadcast_to(buffers[:, None], stages.layers.shape),
+            "working": working,
         }
+        if self.problem.stack.reserved is not None:
+            tensors: Floats = np.add.reduce(list(parts.values()))
+            parts["reserved"] = (self.problem.stack.reserved.value - 1.0) * tensors
+        return parts | {"communication": np.broadcast_to(buffers[:, None], stages.layers.shape)}
 
     def memory(self) -> tuple[Floats, dict[str, Floats]]:
         """The fullest rank and its parts."""
@@ -103,7 +114,7 @@ class LeastStep(StepWithMemory):
         """
         shared, is_stage = self.memory_parts(), self.stages.number > 0
         weights = self.problem.software.weight_bytes * (self.parameters + self.expert_parameters)
-        whole = {**shared, "weights": weights, "working": self.working_bytes(0.0)}
+        whole = self.parts_with(weights, self.working_bytes(0.0))
         fullest = (np.where(is_stage, sum(each.values()), 0.0).max(axis=1) for each in (shared, whole))
         least: Floats = np.minimum(*fullest)
         return least
