@@ -195,10 +195,12 @@ class SageWeights(nn.Module):
     def __init__(self, width: int, own: bool) -> None:
         super().__init__()
         self.lin_l = nn.Linear(width, width, bias=own)
+        linears = [self.lin_l]
         if own:
             self.lin_r = nn.Linear(width, width, bias=False)
+            linears.append(self.lin_r)
         # SAGEConv draws all weights twice: so does this, for a seed to begin where it always has.
-        for linear in self.children():
+        for linear in linears:
             linear.reset_parameters()
 
 
