@@ -229,6 +229,8 @@ def _settings(given: dict[str, Any], plan: TrainingPlan) -> dict[str, Any]:
         values["pipeline_dtype"] = values["params_dtype"]
     types_of = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.uint8}
     values |= {key: types_of[values[key]] for key in ("exp_avg_dtype", "exp_avg_sq_dtype") if key in values}
+    if isinstance(values.get("recompute_modules"), str):
+        values["recompute_modules"] = [values["recompute_modules"]]
     if "moe_layer_freq" in values:
         dense, sparse = (int(part.rpartition("*")[2]) for part in values["moe_layer_freq"].strip("()").split("+"))
         values["moe_layer_freq"] = [0] * dense + [1] * sparse
@@ -276,14 +278,19 @@ def _ranks(problem: PlanProblem, plan: TrainingPlan, values: dict[str, Any]) -> 
 
 
 def _flags(words: list[str]) -> dict[str, Any]:
-    """By name with underscores: the value of each flag, or that it is there."""
-    given: dict[str, Any] = {}
-    for index, word in enumerate(words):
+    """By name with underscores: the value of each flag, the list where it has several, or that it is there."""
+    given: dict[str, list[str]] = {}
+    for word in words:
         if word.startswith("--"):
-            follows = words[index + 1] if index + 1 < len(words) else "--"
-            own: Any = True if follows.startswith("--") else follows
-            given[word[2:].replace("-", "_")] = int(own) if isinstance(own, str) and own.isdigit() else own
-    return given
+            name = word[2:].replace("-", "_")
+            given[name] = []
+        else:
+            given[name].append(word)
+    return {name: _value(own) if len(own) < 2 else own for name, own in given.items()}
+
+
+def _value(words: list[str]) -> Any:
+    return int(words[0]) if words and words[0].isdigit() else words[0] if words else True
 
 
 def maxtext(problem: PlanProblem, plan: TrainingPlan, path: Path) -> str:

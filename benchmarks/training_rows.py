@@ -94,6 +94,17 @@ MEMORY_KINDS = {"selene": "accounting", "simumax": "allocated", "torchtitan": "r
 """By the beginning of a row's name: Korthikanti et al. 2022, figure 1; SimuMax's summary, "peak allocated"; torchtitan,
 metrics.py, which prints ``reserved_bytes.all.peak``."""
 
+RECIPES = {
+    "mbridge-26.02-GPT-OSS-120B-H100": "moe_act+layernorm",
+    "mbridge-26.02-DeepSeek-V3-GB200": "mla_up_proj",
+    "mbridge-26.02-Qwen3-30B-A3B-GB200": "none",
+    "mbridge-26.02-LLAMA3-70B-H100": "none",
+}
+"""What runs of Megatron-Bridge made again, by the beginning of a row's name: its performance recipes of that time
+(scripts/performance/configs: ``recompute_modules`` of the workload with the row's batch, and ``recompute_granularity``
+None where ``set_qwen3_common_configs`` says so or nothing is set). Left open are Llama 3 70B with FSDP, whose recipes
+move activations of 40 and 20 layers to the host, and 8B, whose recipe of 5 layers has no FSDP, as the row has."""
+
 _PRECISIONS = {"bf16/fp16": "bf16", "fp8-cs": "fp8", "unknown": "bf16"}
 
 
@@ -220,6 +231,7 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     recompute = row["recompute"].partition("(")[0]
     if name.startswith("torchtitan") and recompute in ("", "selective"):
         recompute = "op"  # what its train_configs/llama3_8b.toml has, with which these runs were started
+    recompute = next((again for start, again in RECIPES.items() if name.startswith(start)), recompute)
     if recompute and recompute != "minimal":  # MaxText's policy between none and selective
         yield "recompute", recompute
     if name.startswith("torchtitan") and tensor not in ("", "1") and "AsyncTP" not in features:

@@ -97,5 +97,15 @@ def test_whatever_is_raised_is_a_refusal(raised, tmp_path):
 
 
 def test_flags_have_values_or_are_there():
-    words = ["--bf16", "--hidden-size", "8192", "--fp8-recipe", "delayed"]
-    assert _flags(words) == {"bf16": True, "hidden_size": 8192, "fp8_recipe": "delayed"}
+    words = [
+        "--bf16",
+        "--hidden-size",
+        "8192",
+        "--recompute-modules",
+        "moe_act",
+        "layernorm",
+        "--fp8-recipe",
+        "delayed",
+    ]
+    several = {"recompute_modules": ["moe_act", "layernorm"]}
+    assert _flags(words) == {"bf16": True, "hidden_size": 8192, "fp8_recipe": "delayed"} | several

@@ -1,4 +1,4 @@
-"""A configuration of DeepSpeed (0.14 to 0.19)."""
+"""A configuration of DeepSpeed."""
 
 import json
 
