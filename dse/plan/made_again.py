@@ -97,7 +97,7 @@ def _modules(work: "RankWork", sums: WorkSum, first: ForwardPass, sets: Integers
     for tensor in sums.dropped:
         remade_bytes = remade_bytes + np.where((sets & tensor.modules) > 0, tensor.factor * tensor.elements, 0.0)
     network, raw = _network(work, first.has_experts), work.block_collectives[0]
-    ours = (each.seconds for each in sums.repeated if each.is_product and each.modules & network)
+    ours = (each.seconds for each in sums.repeated if each.is_product and each.modules == network)
     exposed = work.exposed_tensor(raw, sum(ours, start=nothing))
     times, gathers = _times(sets, network), sum(_gathers(work, network, sets), start=nothing)
     sent = {

@@ -48,6 +48,7 @@ FACTS = {
     "everything in the open": {
         "overlaps_tensor": False, "overlaps_context": False, "sorts_tokens": True, "attention": "unfused",
     },
+    "everything hidden": {"overlaps_tensor": True, "overlaps_context": True, "overlaps_expert": True},
     "gathered is kept": {"gathers_again": False, "gathers_operands": True, "overlaps_expert": True},
 }  # fmt: skip
 
