@@ -35,9 +35,10 @@ class PlaceNetwork(nn.Module):
         split = layout.channels * layout.places
         places = seen[:, :split].reshape(len(seen), layout.channels, layout.places).transpose(1, 2)
         context = seen[:, split : split + layout.context]
-        hidden = self.body(torch.relu(self.place(places) + self.context(context).unsqueeze(1)))
+        # In place: arrays of all places are large enough that their allocation takes as long as what is done to them.
+        hidden = self.body(self.place(places).add_(self.context(context).unsqueeze(1)).relu_())
         pooled = torch.cat([hidden.mean(1), hidden.amax(1)], dim=1)
-        advantages = self.head(torch.relu(hidden + self.common(pooled).unsqueeze(1))).squeeze(2)
+        advantages = self.head((hidden + self.common(pooled).unsqueeze(1)).relu_()).squeeze(2)
         return self.value(torch.cat([pooled, context], dim=1)), advantages
 
 
@@ -85,5 +86,5 @@ def q_values(network: nn.Module, settings: QSettings, seen: Tensor) -> Tensor:
 def _perceptron(sizes: list[int], *, ends_active: bool = False) -> nn.Sequential:
     layers: list[nn.Module] = []
     for inputs, outputs in itertools.pairwise(sizes):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+        layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
     return nn.Sequential(*(layers if ends_active else layers[:-1]))

@@ -22,6 +22,8 @@ PLANS = {
     "distributed optimizer": WIDE | {"zero": 1, "recompute": "selective", "precision": "bf16"},
     "gradients": WIDE | {"zero": 2, "interleave": 1, "recompute": "none"},
     "every second product": WIDE | {"zero": 2, "recompute": "op"},
+    "modules": WIDE | {"zero": 1, "recompute": "layernorm+mlp"},
+    "modules, 16 bits": WIDE | {"zero": 2, "recompute": "core_attn+mlp", "precision": "bf16"},
     "every fourth layer": WIDE | {"zero": 2, "recompute": "full/4"},
     "not cut": WIDE | {"zero": 0, "sequence_parallel": False, "interleave": 1},
     "replicas": {"data": 32, "microbatch": 2, "zero": 3},
@@ -42,7 +44,8 @@ PLANS = {
 
 def megatron(text, posed):
     words = dict(line.partition(" ")[::2] for line in text.splitlines())
-    assert all(len(shlex.split(line)) in (1, 2) for line in text.splitlines())
+    lists = ("--recompute-modules",)
+    assert all(len(shlex.split(line)) in (1, 2) or line.startswith(lists) for line in text.splitlines())
     sizes = {
         key: int(words.get(f"--{flag}", 1))
         for key, flag in {
@@ -54,8 +57,10 @@ def megatron(text, posed):
     sharding = {"optim_grads": 2, "optim_grads_params": 3}
     zero = sharding.get(words.get("--data-parallel-sharding-strategy"), int("--use-distributed-optimizer" in words))
     half = "fp16" if "--fp16" in words else "bf16"
-    precision = {"delayed": "fp8", "mxfp8": "mxfp8"}.get(words.get("--fp8-recipe"), half)
+    precision = {"delayed": "fp8", "tensorwise": "fp8", "mxfp8": "mxfp8"}.get(words.get("--fp8-recipe"), half)
     recompute = words.get("--recompute-granularity", "selective" if "--recompute-activations" in words else "none")
+    if recompute == "selective":
+        recompute = "+".join(words.get("--recompute-modules", "selective").split())
     if words.get("--recompute-method") == "block":
         chunk = posed.model.layers // sizes["pipeline"] // sizes["interleave"]
         recompute = f"full/{chunk // int(words['--recompute-num-layers'])}"
@@ -192,6 +197,8 @@ def test_each_framework_gets_what_it_can_express():
         "distributed optimizer": ["megatron.args"],
         "gradients": ["megatron.args", "torchtitan.toml"],
         "every second product": ["torchtitan.toml"],
+        "modules": ["megatron.args"],
+        "modules, 16 bits": ["megatron.args"],
         "every fourth layer": ["megatron.args", "torchtitan.toml"],
         "not cut": ["megatron.args"],
         "replicas": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
@@ -228,6 +235,14 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
         (
             {"data": 32, "zero": 3, "recompute": "selective"},
             {"torchtitan.toml": "recompute=selective: it keeps every second product with recompute=op"},
+        ),
+        (
+            {"data": 32, "zero": 3, "recompute": "layernorm+mlp"},
+            {
+                "torchtitan.toml": "recompute=layernorm+mlp: it keeps every second product with recompute=op",
+                "maxtext.yml": "recompute=layernorm+mlp",
+                "deepspeed.json": "recompute=layernorm+mlp: the model's own code decides",
+            },
         ),
         ({"data": 32, "cross_entropy": "unfused"}, {"megatron.args": "cross_entropy=unfused, as PyTorch's operators"}),
         ({"data": 32, "zero": 3, "recompute": "op"}, {"megatron.args": "recompute=op"}),
@@ -314,3 +329,20 @@ def test_layers_that_predict_later_tokens_come_back_where_a_framework_has_them()
     some = exports(posed, plan(**PLANS["every fourth layer"]))[REFUSALS_FILE]
     assert "megatron.args: not written, since it cannot express recompute=full/4 with layers that predict later" in some
     assert "mtp" not in exports(problem("llama3-8b", devices=32, batch=128), plan(**PLANS["wide"]))["megatron.args"]
+
+
+@pytest.mark.parametrize(
+    ("recompute", "precision", "lines"),
+    [
+        ("selective", "fp8", ["--recompute-activations", "--fp8-recipe delayed"]),
+        ("mla_up_proj", "fp8", ["--recompute-granularity selective", "--recompute-modules mla_up_proj"]),
+        # Megatron Core makes neither again with the scales of earlier steps.
+        ("moe_act+mlp", "fp8", ["--recompute-modules moe_act mlp", "--fp8-recipe tensorwise"]),
+        ("layernorm+shared_experts", "mxfp8", ["--fp8-recipe mxfp8"]),
+    ],
+)
+def test_modules_are_named_to_megatron(recompute, precision, lines):
+    posed = problem("deepseek-v3", "gb200", 64, 64, precision=precision)
+    mesh = {"data": 64, "expert": 64, "zero": 1, "recompute": recompute, "precision": precision}
+    written = exports(posed, plan(**mesh))["megatron.args"].splitlines()
+    assert {*lines} <= {*written}

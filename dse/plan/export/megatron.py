@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.model import Transformer
 from dse.plan.problem import PlanProblem
+from dse.plan.recomputation import modules_of
 from dse.plan.stages import chunk_layers, stage_layers
 from dse.plan.training_plan import AS_STACK, PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
 
 _SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 _RECIPES = {"fp8": "delayed", "mxfp8": "mxfp8"}
+"""Scales of the first are those of earlier steps; ``moe_act`` and ``layernorm`` are not made again with these."""
 
 
 def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
@@ -117,9 +119,13 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
     if plan.cross_entropy == "fused":
         yield "--cross-entropy-loss-fusion"
     yield from _precisions(plan)
+    modules = modules_of(plan.recompute)
     if plan.recompute == "selective":
         yield "--recompute-activations"
-    if plan.recompute == "full":
+    elif modules:
+        yield "--recompute-granularity selective"
+        yield f"--recompute-modules {' '.join(modules)}"
+    elif plan.recompute == "full":
         yield "--recompute-granularity full"
         yield "--recompute-method uniform"
         yield "--recompute-num-layers 1"
@@ -130,7 +136,14 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
     yield "--fp16" if plan.precision == "fp16" else "--bf16"
     if plan.precision in _RECIPES:
         yield "--fp8-format hybrid"
-        yield f"--fp8-recipe {_RECIPES[plan.precision]}"
+        yield f"--fp8-recipe {_recipe(plan)}"
+
+
+def _recipe(plan: TrainingPlan) -> str:
+    """How 8-bit operands are scaled: late, by default, but by their own maximum where a module asks for it."""
+    if plan.precision == "fp8" and {"moe_act", "layernorm"} & {*modules_of(plan.recompute)}:
+        return "tensorwise"
+    return _RECIPES[plan.precision]
 
 
 def _every(plan: TrainingPlan) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.problem import PlanProblem
+from dse.plan.recomputation import modules_of
 from dse.plan.stages import stage_layers
 from dse.plan.training_plan import AS_STACK, USUAL_ORDER, TrainingPlan
 
@@ -19,7 +20,7 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
 
     Raises:
         NotExpressibleError: the plan has what torchtitan lacks: ZeRO 1, tensor parallelism without sequence
-            parallelism, recomputation of attention alone, other precisions than bf16, fp8 and mxfp8, state of mixed
+            parallelism, recomputation by module, other precisions than bf16, fp8 and mxfp8, state of mixed
             precisions, or overlaps that FSDP2 decides; or the model has layers that predict later tokens, which it has
             had since 2026 alone (pull request 3392).
     """
@@ -80,7 +81,10 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
-        (plan.recompute == "selective", "recompute=selective: it keeps every second product with recompute=op"),
+        (
+            len(modules_of(plan.recompute)) > 0,
+            f"recompute={plan.recompute}: it keeps every second product with recompute=op",
+        ),
         (has_odd_stage, f"recompute={plan.recompute} of stages of {' and '.join(map(str, sizes))} layers"),
         (plan.precision not in ("bf16", *_CONVERTERS), f"precision={plan.precision}"),
         (len(state) > 1, "weights, gradients and moments of other precisions than each other's"),
