@@ -19,7 +19,6 @@ from policies.fabric.model.checkpoint import LABELLED_BY, load_for
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Examples, Learner, Model
 from policies.fabric.model.settings import PAPER, CostSettings
-from policies.fabric.model.stack import MEMBERS
 from policies.fabric.options import FabricEvaluation, NetworkOptions
 from policies.fabric.study.fits import journalled
 from policies.fabric.study.labelled import Labelled
@@ -127,9 +126,9 @@ def _checkpoint_rows(options: FabricEvaluation, samples: Samples, seed: int, sto
         raise fail(options.checkpoint, "provenance.graphs", "", f"the model has learned from all of {options.samples}")
     model = Ensemble.of(checkpoint.settings, checkpoint.tensors)
     labelled = Labelled(replace(samples, samples=unseen), fabric(options.fabric), True, checkpoint.settings.with_slots)
-    plain: dict[str, Model] = {name: getattr(model.stack, name) for name in MEMBERS}
-    learners: dict[str, Learner] = {f"{name} of the checkpoint": _Trained(each) for name, each in plain.items()}
-    baselines = tuple(learners)[:2]
+    members = model.stack.models
+    learners: dict[str, Learner] = {f"{name} of the checkpoint": _Trained(each) for name, each in members.items()}
+    baselines = tuple(learners)[:1]
     learners["checkpoint"] = _Trained(model)
     study = Study(labelled, learners, baselines=baselines, folds=1, seed=seed, stop=stop)
     return study.main_rows()

@@ -120,7 +120,7 @@ class FabricEvaluation(NetworkOptions):
         tuple[ModelName, ...],
         Option(
             "Model; may be given several times (default: ridge, trees, trees-all and stack). trees-all: trees that "
-            "see features of contention as well, as perceptrons do; stack: ridge, trees and "
+            "see features of contention as well, as perceptrons do; stack: these trees and "
             "perceptrons, weighted by their errors on graphs held out; network: at least one on the stack."
         ),
     ] = ()

@@ -22,7 +22,6 @@ from policies.fabric.data.tables import write_samples
 from policies.fabric.model.checkpoint import COST, LABELLED_BY
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Model
-from policies.fabric.model.stack import MEMBERS
 from policies.fabric.options import FabricTraining
 from policies.fabric.student import StudentLearner, StudentSettings, student_examples
 from policies.fabric.student_checkpoint import TrainedStudent, save_student
@@ -118,7 +117,7 @@ def _save_student(
 
 
 def _judged(model: Ensemble) -> Mapping[str, Model]:
-    return {"model": model} | {name: getattr(model.stack, name) for name in MEMBERS}
+    return {"model": model, **model.stack.models}
 
 
 def _accuracy(model: Model, labelled: Labelled, part: Any) -> Accuracy:

@@ -45,7 +45,7 @@ _WHAT = {
     "ridge": "ridge regression, 21 hand features",
     "trees": "boosted trees, the same",
     "trees-all": "boosted trees, also with 16 features of contention",
-    "stack": "stack of ridge, trees and perceptrons that see these 16",
+    "stack": "stack of trees and perceptrons on all features",
     "paper": "the paper's form (Algorithm 1)",
     "network": "ours: resources as nodes, on the stack",
 }

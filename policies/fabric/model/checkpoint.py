@@ -21,8 +21,6 @@ LABELLED_BY = ("simulator", "operator_slots")
 """What of the samples' provenance a model holds for: the simulator with the fabric's constants, and the table of
 operator slots."""
 
-_QUADRATIC = 1 + len(FEATURES) + len(FEATURES) * (len(FEATURES) + 1) // 2
-
 
 def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
     """Those of all networks and of the stack; the networks are not made."""
@@ -33,8 +31,6 @@ def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
         for number in range(settings.members)
         for name, tensor in state.items()
     }
-    sizes = {"mean": len(FEATURES), "scale": len(FEATURES), "weights": _QUADRATIC}
-    ridge = {f"ridge.{name}": TensorType("float64", (size,)) for name, size in sizes.items()}
     grown = TreesLearner()
     shape = (grown.iterations, grown.nodes)
     types = {"feature": "int32", "threshold": "float32", "left": "int32", "right": "int32", "value": "float64"}
@@ -45,7 +41,7 @@ def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
     layers = PerceptronsLearner().shapes(described)
     perceptrons |= {f"perceptrons.{name}": TensorType("float32", shape) for name, shape in layers.items()}
     one = {"trees.start": TensorType("float64", (1,)), "stack.weights": TensorType("float64", (len(MEMBERS),))}
-    return networks | ridge | trees | perceptrons | one
+    return networks | trees | perceptrons | one
 
 
 def _encoded() -> list[str]:
@@ -56,7 +52,7 @@ def _encoded() -> list[str]:
 CostCheckpoint = Checkpoint[CostSettings]
 
 COST = CheckpointFormat(
-    "dse.fabric-cost/2", (*FEATURES, *CONTENTION, *_encoded()), CostSettings.from_document, _tensor_types
+    "dse.fabric-cost/3", (*FEATURES, *CONTENTION, *_encoded()), CostSettings.from_document, _tensor_types
 )
 """How the cost model is written and read."""
 

@@ -13,7 +13,6 @@ from dse.run.progress import StopSignal, never_stop
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.network import network_of
 from policies.fabric.model.perceptrons import Perceptrons
-from policies.fabric.model.ridge import Ridge
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.model.stack import Stack, StackLearner
 from policies.fabric.model.training import NetworkLearner, NetworkModel, device
@@ -21,7 +20,7 @@ from policies.fabric.model.trees import Trees
 
 Floats = npt.NDArray[np.float64]
 
-_KINDS = MappingProxyType({"ridge": Ridge, "trees": Trees, "perceptrons": Perceptrons})
+_KINDS = MappingProxyType({"trees": Trees, "perceptrons": Perceptrons})
 """Members of the stack, all of whose fields are arrays."""
 
 _WEIGHTS = "stack.weights"

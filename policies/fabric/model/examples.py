@@ -39,6 +39,11 @@ class Examples:
         """Hand features and, where there are, those of contention, [S, F + C]."""
         return np.hstack((self.features, self.contention)) if self.contention.size else self.features
 
+    @property
+    def on_all_features(self) -> "Examples":
+        """The same for a model of hand features that is to see those of contention as well."""
+        return replace(self, features=self.described)
+
     def at(self, places: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "Examples":
         """Some of them, by place or by a mask."""
         numbers = np.arange(len(self))[places].tolist()
@@ -84,7 +89,7 @@ class OnAllFeatures:
 
     def fit(self, examples: Examples) -> "ModelOfAllFeatures":
         """The model that all features teach."""
-        return ModelOfAllFeatures(self.learner.fit(_widened(examples)))
+        return ModelOfAllFeatures(self.learner.fit(examples.on_all_features))
 
 
 @dataclass(frozen=True)
@@ -95,8 +100,4 @@ class ModelOfAllFeatures:
 
     def predict(self, examples: Examples) -> Floats:
         """The expected targets, [S]."""
-        return self.model.predict(_widened(examples))
-
-
-def _widened(examples: Examples) -> Examples:
-    return replace(examples, features=examples.described)
+        return self.model.predict(examples.on_all_features)

@@ -1,4 +1,4 @@
-"""Ridge regression with quadratic terms on the hand features: the plain baseline, and a member of ensembles."""
+"""Ridge regression with quadratic terms on the hand features: the plain baseline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,24 +75,15 @@ class RidgeLearner:
 
     def fit(self, examples: Examples) -> Ridge:
         """The regression that the examples teach."""
-        return self.fit_and_hold_out(examples)[0]
-
-    def fit_and_hold_out(self, examples: Examples) -> tuple[Ridge, Floats]:
-        """The regression that the examples teach, and what others say of each that have not seen its graph, [S].
-
-        With a single graph, nothing can be held out, and these are the regression's own.
-        """
         mean, scale = examples.features.mean(axis=0), examples.features.std(axis=0)
         scale = np.where(scale > 1e-9, scale, 1.0)
         expanded = quadratic(standardised(examples.features, mean, scale))
         held_out = np.zeros((len(self.penalties), len(examples)))
-        parts = parts_by_graph(examples.graph, FOLDS)
-        for part in parts:
+        for part in parts_by_graph(examples.graph, FOLDS):
             weights = _solved(expanded[~part], examples.target[~part], self.penalties)
             held_out[:, part] = [expanded[part] @ each for each in weights]
         best = int(np.square(held_out - examples.target).sum(axis=1).argmin())
-        ridge = Ridge(mean, scale, _solved(expanded, examples.target, self.penalties[best : best + 1])[0])
-        return ridge, held_out[best] if parts else ridge.predict(examples)
+        return Ridge(mean, scale, _solved(expanded, examples.target, self.penalties[best : best + 1])[0])
 
 
 def _solved(expanded: Floats, target: Floats, penalties: Sequence[float]) -> list[Floats]:

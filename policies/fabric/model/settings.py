@@ -23,7 +23,7 @@ class CostSettings:
         layers, width: of message passing. The paper does not state its own.
         members: networks with other seeds, whose mean is the prediction and whose spread is caution; none: the stack
             alone predicts.
-        on_stack: whether networks correct the stack of ridge regression, boosted trees and perceptrons, and see the
+        on_stack: whether networks correct the stack of boosted trees and perceptrons, and see the
             hand features at the readout.
         unit_features, edge_features: whether networks see what units are, and what nets, routes and links carry (the
             paper's node and edge embeddings).

@@ -1,42 +1,47 @@
-"""Ridge regression, boosted trees and perceptrons together, weighted by how well they predict graphs held out.
+"""Boosted trees and perceptrons together, weighted by how well they predict graphs held out.
 
 Stacked regression: weights are not negative and sum to 1 (Breiman, "Stacked regressions", Machine Learning 24, 1996).
-Networks correct what the stack predicts.
+Both see all features. Ridge regression is no member: it does nothing for graphs of kinds that were learned from, and
+harm for others. Networks correct what the stack predicts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 
-from policies.fabric.model.examples import Examples, Learner, LearnerOf, parts_by_graph
+from policies.fabric.model.examples import Examples, Learner, LearnerOf, Model, ModelOfAllFeatures, parts_by_graph
 from policies.fabric.model.perceptrons import Perceptrons, PerceptronsLearner
-from policies.fabric.model.ridge import Ridge, RidgeLearner
 from policies.fabric.model.trees import Trees, TreesLearner
 
 Floats = npt.NDArray[np.float64]
 
-MEMBERS = ("ridge", "trees", "perceptrons")
+MEMBERS = ("trees", "perceptrons")
 """Names of the members, in the order of their weights."""
 
 FOLDS = 3
-"""Parts of the graphs that are held out from trees and perceptrons in turn."""
+"""Parts of the graphs that are held out from each member in turn."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """All members, fitted to the same examples, and the weight of each, [3]."""
+    """Trees of all features and perceptrons, fitted to the same examples, and the weight of each, [2]."""
 
-    ridge: Ridge
     trees: Trees
     perceptrons: Perceptrons
     weights: Floats
 
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """The members as models of examples as they are, by name."""
+        return {"trees": ModelOfAllFeatures(self.trees), "perceptrons": self.perceptrons}
+
     def members(self, examples: Examples) -> Floats:
-        """The expected targets of each, [3, S]."""
-        return np.array([getattr(self, name).predict(examples) for name in MEMBERS])
+        """The expected targets of each, [2, S]."""
+        models = self.models
+        return np.array([models[name].predict(examples) for name in MEMBERS])
 
     def predict(self, examples: Examples) -> Floats:
         """The weighted mean of the expected targets, [S]."""
@@ -48,10 +53,9 @@ class StackLearner:
     """Fits a :class:`Stack`.
 
     Attributes:
-        ridge, trees, perceptrons: learners of each member.
+        trees, perceptrons: learners of each member.
     """
 
-    ridge: RidgeLearner = field(default_factory=RidgeLearner)
     trees: LearnerOf[Trees] = field(default_factory=TreesLearner)
     perceptrons: LearnerOf[Perceptrons] = field(default_factory=PerceptronsLearner)
 
@@ -67,24 +71,22 @@ class StackLearner:
         if is_corrected:
             return self.fit_and_hold_out(examples)
         equal = np.full(len(MEMBERS), 1 / len(MEMBERS))
-        return self._stack(examples, self.ridge.fit(examples), equal), np.zeros(len(examples))
+        return self._stack(examples, equal), np.zeros(len(examples))
 
     def fit_and_hold_out(self, examples: Examples) -> tuple[Stack, Floats]:
         """The stack, and what others say of each example whose members have not seen its graph, [S].
 
         With a single graph, nothing can be held out: weights are equal, and these are the stack's own.
         """
-        ridge, held_out = self.ridge.fit_and_hold_out(examples)
-        others = [held_out, *(_held_out(learner, examples) for learner in (self.trees, self.perceptrons))]
-        predictions = np.array(others)
+        predictions = np.array([_held_out(self.trees, examples.on_all_features), _held_out(self.perceptrons, examples)])
         if np.isnan(predictions).any():
             stack, _ = self.fit_for(examples, is_corrected=False)
             return stack, stack.predict(examples)
         weights = convex_weights(predictions, examples.target)
-        return self._stack(examples, ridge, weights), np.asarray(weights @ predictions, dtype=np.float64)
+        return self._stack(examples, weights), np.asarray(weights @ predictions, dtype=np.float64)
 
-    def _stack(self, examples: Examples, ridge: Ridge, weights: Floats) -> Stack:
-        return Stack(ridge, self.trees.fit(examples), self.perceptrons.fit(examples), weights)
+    def _stack(self, examples: Examples, weights: Floats) -> Stack:
+        return Stack(self.trees.fit(examples.on_all_features), self.perceptrons.fit(examples), weights)
 
 
 def _held_out(learner: Learner, examples: Examples) -> Floats:

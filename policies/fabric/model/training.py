@@ -54,9 +54,10 @@ class NetworkModel:
 
     def batch(self, examples: Examples, offset: Floats) -> Batch:
         """Examples for the network, on its device."""
+        hand = examples.features.shape[1]
+        mean, scale = (each[:hand] for each in (self.stack.perceptrons.mean, self.stack.perceptrons.scale))
         features, added = (
-            torch.from_numpy(each.astype(np.float32))
-            for each in (standardised(examples.features, self.stack.ridge.mean, self.stack.ridge.scale), offset)
+            torch.from_numpy(each.astype(np.float32)) for each in (standardised(examples.features, mean, scale), offset)
         )
         return batched(examples.encodings, features, added).to(next(self.network.parameters()).device)
 

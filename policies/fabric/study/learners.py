@@ -5,6 +5,7 @@ from functools import cached_property
 
 from policies.fabric.model.examples import Learner, OnAllFeatures
 from policies.fabric.model.perceptrons import Perceptrons, PerceptronsLearner
+from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.stack import StackLearner
 from policies.fabric.model.trees import Trees, TreesLearner
 from policies.fabric.study.fits import Remembered
@@ -32,7 +33,7 @@ class Plain:
         """All of them, by name."""
         stack = self.stack
         return {
-            "ridge": stack.ridge,
+            "ridge": RidgeLearner(),
             "trees": stack.trees,
             "trees-all": OnAllFeatures(stack.trees),
             "perceptrons": stack.perceptrons,
