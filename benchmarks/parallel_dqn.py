@@ -43,12 +43,12 @@ from policies.parallel.pipeline.contenders import (
     every_plan,
     random_plans,
 )
-from policies.parallel.pipeline.improvement import improve
+from policies.parallel.pipeline.improvement import improved
 from policies.parallel.pipeline.inference import Coarse, coarse
 from policies.parallel.pipeline.methods import SHIPPED
 from policies.parallel.pipeline.online import Best
 from policies.parallel.pipeline.policy import INTERACTIONS, PIPELINE_POLICY, Policy
-from policies.parallel.pipeline.search import trained_alone, trained_as_published
+from policies.parallel.pipeline.search import trained_as_published, trainings
 
 CUTTING = "near"
 
@@ -121,18 +121,18 @@ def rows(problem: PipelineProblem, policy: Policy, seeds: int, is_trained: bool)
         if every is not None:
             excess = (every.length_s / optimum.length_s - 1,)
             yield Row("every coarse plan", excess, every.evaluations, time.process_time() - started)
-        trainings, spent_s = list[Best](), list[float]()
+        made, spent_s = list[tuple[Best, ...]](), list[float]()
 
         def training(seed: int) -> Best:
             started = time.process_time()
-            trainings.append(trained_alone(PipelineContext(problem, CUTTING, seed)))
+            made.append(trainings(PipelineContext(problem, CUTTING, seed)))
             spent_s.append(time.process_time() - started)
-            return trainings[seed]
+            return Best.of_all(made[seed])
 
         dqn = row("dqn, not improved", training)
         yield dqn
-        yield row("dqn alone", lambda seed: _improved(seen, trainings[seed]), spent_s=spent_s)
-        yield row("dqn", lambda seed: _improved(seen, trainings[seed]).with_other(even(seen)), spent_s=spent_s)
+        yield row("dqn alone", lambda seed: _improved(seen, *made[seed]), spent_s=spent_s)
+        yield row("dqn", lambda seed: _improved(seen, *made[seed]).with_other(even(seen)), spent_s=spent_s)
         yield row("dqn, paper", lambda seed: trained_as_published(PipelineContext(problem, CUTTING, seed)))
         yield from beside(round(dqn.evaluations), "dqn")
     if policy.machine_of(problem) is not None:
@@ -154,11 +154,9 @@ def _of_policy_alone(policy: Policy, problem: PipelineProblem, seed: int) -> Bes
     return _improved(seen, best)
 
 
-def _improved(seen: Coarse, best: Best) -> Best:
-    """A copy of it, improved."""
-    own = best.with_other(Best())
-    improve(seen, own)
-    return own
+def _improved(seen: Coarse, *searches: Best) -> Best:
+    """Copies of them, each improved by itself."""
+    return improved(seen, [each.with_other(Best()) for each in searches])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,6 +1,6 @@
 """The trainings for ``dse reproduce automap``, and what stands beside them; torch is imported when one begins."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import process_time
 from typing import TYPE_CHECKING, Any
 
@@ -68,11 +68,15 @@ def contest(trial: ContestTrial) -> dict[str, Any]:
 
 
 def _pipeline_contest(trial: ContestTrial) -> dict[str, Any]:
-    """Seconds of a batch: those of the definition, after the plan's own check."""
+    """Seconds of a batch: those of the definition, after the plan's own check.
+
+    Random plans and annealing are two searches, as deep Q-learning is two trainings, with as many plans each.
+    """
     from policies.parallel.pipeline.contenders import annealed_as_it_is, drawn_plans, even
-    from policies.parallel.pipeline.improvement import improve
+    from policies.parallel.pipeline.improvement import improved
     from policies.parallel.pipeline.inference import coarse
-    from policies.parallel.pipeline.search import Budget, trained_alone
+    from policies.parallel.pipeline.online import Best
+    from policies.parallel.pipeline.search import Budget, trainings
 
     assert trial.pipelines is not None
     problem, cutting = pipeline_problem_of(trial.pipelines), trial.pipelines.device_cutting
@@ -88,22 +92,23 @@ def _pipeline_contest(trial: ContestTrial) -> dict[str, Any]:
         entries[name] = {"value": value, "plans": best.evaluations, "cpu_s": spent_s}
         return best
 
-    def with_greedy(best: "Best") -> "Best":
-        improve(seen, best)
-        return best.with_other(greedy)
+    def enter_both(name: str, search: Callable[[], Sequence["Best"]]) -> list[int]:
+        """The plans of each search as they are."""
+        alone, searches = f"{name}{NOT_IMPROVED}", list["Best"]()
 
-    def enter_both(name: str, search: Callable[[], "Best"]) -> int:
-        """The plans of the search as they are."""
-        alone = f"{name}{NOT_IMPROVED}"
-        best = enter(alone, search)
-        plans = best.evaluations
-        enter(name, lambda: with_greedy(best), alone, "greedy")
+        def begun() -> "Best":
+            searches.extend(search())
+            return Best.of_all(searches)
+
+        enter(alone, begun)
+        plans = [each.evaluations for each in searches]
+        enter(name, lambda: improved(seen, searches).with_other(greedy), alone, "greedy")
         return plans
 
     greedy = enter("greedy", lambda: even(seen))
-    plans = enter_both("dqn", lambda: trained_alone(context, budget=Budget(steps=_EPISODES * trial.rounds)))
-    enter_both("random", lambda: drawn_plans(seen, plans, trial.seed))
-    enter_both("annealing", lambda: annealed_as_it_is(seen, plans, trial.seed))
+    plans = enter_both("dqn", lambda: trainings(context, budget=Budget(steps=_EPISODES * trial.rounds)))
+    enter_both("random", lambda: [drawn_plans(seen, count, (trial.seed, n)) for n, count in enumerate(plans)])
+    enter_both("annealing", lambda: [annealed_as_it_is(seen, count, (trial.seed, n)) for n, count in enumerate(plans)])
     return entries
 
 

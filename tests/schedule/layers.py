@@ -109,6 +109,29 @@ def backward_layer(seed: int, tensor_cores: int, vector_cores: int) -> ScheduleP
     return ScheduleProblem(name, tensor_cores, vector_cores, tuple(operators), tuple(edges))
 
 
+def weight_gradients(layers: int, tensor_cores: int, vector_cores: int) -> ScheduleProblem:
+    """The backward pass of some equal linear layers (3 · layers + 1 operators), as that of GPT-3 at one head's width.
+
+    Weight and bias gradients hang on a chain of data gradients. A product takes as long on all tensor cores as its
+    share of the work on single ones; a vector operator gains twice as much from all cores as there are.
+    """
+    operators: list[ScheduleOperator] = []
+    edges: list[tuple[int, int]] = []
+
+    def add(name: str, kind: CoreKind, cycles: int, gain: int, *before: int) -> int:
+        operators.append(ScheduleOperator(name, kind, cycles / CLOCK_HZ, -(-cycles // gain) / CLOCK_HZ))
+        edges.extend((other, len(operators) - 1) for other in before)
+        return len(operators) - 1
+
+    last = add("chain", "vector", 4_096, 2 * vector_cores)
+    for layer in range(layers):
+        add(f"weight{layer}", "tensor", 65_536, tensor_cores, last)
+        add(f"bias{layer}", "vector", 12_288, 2 * vector_cores, last)
+        last = add(f"chain{layer}", "tensor", 65_536, tensor_cores, last)
+    name = f"{layers} weight gradients on {tensor_cores}+{vector_cores}"
+    return ScheduleProblem(name, tensor_cores, vector_cores, tuple(operators), tuple(edges))
+
+
 def columns_of(problems):
     """The arguments of ``solve_many`` for problems that differ in latencies and cores only."""
     return (

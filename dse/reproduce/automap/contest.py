@@ -120,8 +120,8 @@ def contest(study: Study, learned: Learned, rounds: int, seeds: int) -> Section:
         f"dqn is what dse parallel --method dqn does, with {rounds} rounds of training (--rounds; pipelines of dse "
         "parallel have 200, operators 60): the better of what it has learned (dqn, not improved) and of the greedy "
         "plan. random and annealing begin with as many plans as the training with the same seed, and have the greedy "
-        "one. In pipelines, the shortest plans of all but those not improved are improved cut by cut, as in dse "
-        "parallel, which prices many more, not equally many for each. "
+        "one. In pipelines each is two searches, as dqn is two trainings. The shortest plans of each but those not "
+        "improved are improved cut by cut, as in dse parallel, which prices many more, not equally many for each. "
         "Random decisions lose a plan at the first conflict; greedy and annealing skip what is excluded.",
         "Plans are all that a method prices or tries, CPU s all that it takes for them: medians of the seeds, those of "
         "the improvement and of the greedy plan in each that has them.",

@@ -29,7 +29,7 @@ def random_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
     return best
 
 
-def drawn_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
+def drawn_plans(seen: Coarse, evaluations: int, seed: int | tuple[int, ...]) -> Best:
     """The best of so many random plans as they are."""
     best, draw = Best(), np.random.default_rng(seed)
     while best.evaluations < evaluations:
@@ -44,7 +44,7 @@ def annealed(seen: Coarse, evaluations: int, seed: int, start: Best | None = Non
     return best
 
 
-def annealed_as_it_is(seen: Coarse, evaluations: int, seed: int, start: Best | None = None) -> Best:
+def annealed_as_it_is(seen: Coarse, evaluations: int, seed: int | tuple[int, ...], start: Best | None = None) -> Best:
     """Simulated annealing: one cut moves along the candidates, or one device cut by one.
 
     Args:

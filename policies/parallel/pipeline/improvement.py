@@ -1,6 +1,6 @@
 """Plans improved cut by cut: what every search of a pipeline ends with, whether it learns or not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -27,6 +27,13 @@ def improve(each: Coarse, best: Best) -> None:
         best.evaluations += own.evaluations
         for other_s, other in own.shortest:
             best.add(other, other_s)
+
+
+def improved(each: Coarse, searches: Sequence[Best]) -> Best:
+    """The best plans of several searches, those of each improved by themselves (:func:`improve`)."""
+    for search in searches:
+        improve(each, search)
+    return Best.of_all(searches)
 
 
 def _descend(each: Coarse, best: Best) -> None:

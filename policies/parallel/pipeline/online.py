@@ -1,6 +1,8 @@
 """Training on one problem (paper, 3.4 and 4.4): every step of an episode cuts at a pivot, which implies the devices."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
@@ -46,6 +48,11 @@ class Best:
     def of(cls, plan: PipelinePlan, length_s: float, evaluations: int = 0) -> "Best":
         """Of one plan."""
         return cls([(length_s, plan)], evaluations)
+
+    @classmethod
+    def of_all(cls, searches: Iterable["Best"]) -> "Best":
+        """The shortest plans of several searches, with the evaluations of all."""
+        return reduce(cls.with_other, searches, cls())
 
     @property
     def plan(self) -> PipelinePlan | None:

@@ -6,7 +6,7 @@ from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.methods import PipelineContext
 from dse.parallel.pipeline.problem import PipelinePlan
 from policies.parallel.pipeline.contenders import even
-from policies.parallel.pipeline.improvement import improve
+from policies.parallel.pipeline.improvement import improved
 from policies.parallel.pipeline.inference import ProblemSource, coarse
 from policies.parallel.pipeline.online import Best, PipelineTrainingSource
 from policies.parallel.settings import QSettings, Reward
@@ -27,32 +27,32 @@ class Budget:
 
 
 def trained(context: PipelineContext, reward: Reward = "root", budget: Budget | None = None) -> Best:
-    """The shorter of the best plan of :func:`trained_alone` and the plan of equal computing, both improved.
+    """The shortest plan of :func:`trainings` and of equal computing, all of them improved.
 
-    So it is never longer than that of :func:`even`.
+    So it is never longer than that of :func:`even`. The shortest plans of each training are improved, not those of both
+    together: where one training is ahead, all of these would be its own, and often lead to the same plan.
     """
-    best = trained_alone(context, reward, budget)
+    alone = trainings(context, reward, budget)
     if context.problem.stages == 1:
-        return best
+        return Best.of_all(alone)
     seen = coarse(context.problem, context.device_cutting)
-    improve(seen, best)
-    return best.with_other(even(seen))
+    return improved(seen, alone).with_other(even(seen))
 
 
-def trained_alone(context: PipelineContext, reward: Reward = "root", budget: Budget | None = None) -> Best:
-    """The best plans of two trainings with half of the steps each, as they are.
+def trainings(context: PipelineContext, reward: Reward = "root", budget: Budget | None = None) -> tuple[Best, ...]:
+    """The best plans of two trainings with half of the steps each, as they are; of one stage, its only plan.
 
     One is the paper's, which only finds plans whose stages have devices by their computing; in the other, pivots and
     devices are decided apart, as they are where communication takes longer than computing.
     """
     if context.problem.stages == 1:
-        return _only(context)
+        return (_only(context),)
     whole = budget or Budget()
     half = Budget(max(1, whole.steps // 2), whole.updates)
     first = trained_as_published(context, reward, half)
     source = ProblemSource(coarse(context.problem, context.device_cutting), reward)
     _train(source, context, half)
-    return first.with_other(source.best)
+    return first, source.best
 
 
 def trained_as_published(context: PipelineContext, reward: Reward = "root", budget: Budget | None = None) -> Best:

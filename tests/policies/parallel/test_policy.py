@@ -12,12 +12,13 @@ from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.methods import PipelineContext, exact
 from hardware.inputs import InputError
 from policies.learning.checkpoint import CARD_FILE, Checkpoint
-from policies.parallel.pipeline.contenders import even
-from policies.parallel.pipeline.improvement import improve
+from policies.parallel.pipeline.contenders import drawn_plans, even
+from policies.parallel.pipeline.improvement import improve, improved
 from policies.parallel.pipeline.inference import coarse
 from policies.parallel.pipeline.methods import SHIPPED, learned_methods
+from policies.parallel.pipeline.online import Best
 from policies.parallel.pipeline.policy import PIPELINE_POLICY, Policy, PolicySettings
-from policies.parallel.pipeline.search import Budget, trained, trained_alone
+from policies.parallel.pipeline.search import Budget, trained, trainings
 from policies.parallel.pipeline.task import PipelineTask
 from tests.policies.parallel.cases import problem_of
 
@@ -59,11 +60,29 @@ def test_answers_are_plans_without_faults_and_never_shorter_than_the_optimum(sta
 def test_online_training_is_never_longer_than_the_plan_of_equal_computing(seed):
     problem = problem_of(300, seed, devices=24, stages=3)
     context, budget = PipelineContext(problem, "near"), Budget(steps=20, updates=1)
-    seen, alone = coarse(problem, "near"), trained_alone(context, budget=budget)
-    improve(seen, alone)
+    seen, alone = coarse(problem, "near"), trainings(context, budget=budget)
+    for each in alone:
+        improve(seen, each)
     greedy, best = even(seen), trained(context, budget=budget)
-    assert best.length_s == min(alone.length_s, greedy.length_s)
-    assert best.evaluations == alone.evaluations + greedy.evaluations
+    assert best.length_s == min(each.length_s for each in (*alone, greedy))
+    assert best.evaluations == sum(each.evaluations for each in (*alone, greedy))
+
+
+def test_the_plans_of_each_search_are_improved_even_where_another_is_ahead():
+    problem = problem_of(300, 1, devices=24, stages=3)
+    seen = coarse(problem, "near")
+    drawn = sorted((drawn_plans(seen, 50, seed) for seed in range(2)), key=lambda each: each.shortest[-1][0])
+    # All plans of one search are shorter than those of the other, of which none would be among the shortest of both.
+    behind = Best([each for each in drawn[1].shortest if each[0] > drawn[0].shortest[-1][0]], 50)
+    assert behind.shortest
+    assert Best.of_all([drawn[0], behind]).shortest == drawn[0].shortest
+    alone = behind.with_other(Best())
+    improve(seen, alone)
+    before = drawn[0].with_other(Best())
+    improve(seen, before)
+    both = improved(seen, [drawn[0], behind])
+    assert both.evaluations == before.evaluations + alone.evaluations > 100
+    assert both.length_s == min(before.length_s, alone.length_s)
 
 
 def test_where_nothing_fits_nothing_is_found():
