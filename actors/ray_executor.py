@@ -10,6 +10,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 import ray
 from ray._private import grpc_utils, services
+from ray._private.node import Node
 from ray.exceptions import AuthenticationError
 
 from actors.in_band import InBand
@@ -48,6 +50,11 @@ _NEEDS_TOKEN = (
 
 _OBJECT_STORE_BYTES = 150 * 1024**2
 """Results are small; the default store would claim 30 % of the machine's memory."""
+
+
+_SPARED = ("start_api_server", "start_log_monitor", "start_monitor")
+"""What Ray starts for every instance: the dashboard's server (without a dashboard, too), a reader of logs for drivers
+that print them, and the autoscaler. A private instance has no use for them, and its start waits for the first."""
 
 
 @dataclass(frozen=True)
@@ -120,16 +127,17 @@ class RayExecutor(Executor):
         # Unix socket paths are limited to about 100 characters, so the private session lives in a short folder.
         self._session = OwnedFolder("dse-", Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir()))
         kinds = self._kinds if self._extra is None else (*self._kinds, self._extra)
-        ray.init(
-            address="local",
-            num_cpus=int(sum(kind.count * kind.cpus for kind in kinds)),
-            num_gpus=int(sum(kind.count * kind.gpus for kind in kinds)),
-            object_store_memory=_OBJECT_STORE_BYTES,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            _temp_dir=str(self._session.path),
-        )
+        with _spared():
+            ray.init(
+                address="local",
+                num_cpus=int(sum(kind.count * kind.cpus for kind in kinds)),
+                num_gpus=int(sum(kind.count * kind.gpus for kind in kinds)),
+                object_store_memory=_OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _temp_dir=str(self._session.path),
+            )
         return self
 
     def _all_workers(self, address: str) -> int:
@@ -236,6 +244,19 @@ class RayExecutor(Executor):
         if self._session is not None:
             self._session.close()
             self._session = None
+
+
+@contextmanager
+def _spared() -> Iterator[None]:
+    """For the time of the context: Ray starts without the processes of :data:`_SPARED`; it has no option for that."""
+    starts = {name: getattr(Node, name) for name in _SPARED}
+    for name in _SPARED:
+        setattr(Node, name, lambda _node, **_options: None)
+    try:
+        yield
+    finally:
+        for name, start in starts.items():
+            setattr(Node, name, start)
 
 
 def _resources() -> tuple[dict[str, float], dict[str, float]]:

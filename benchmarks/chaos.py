@@ -6,9 +6,9 @@
    same as that of an undisturbed run, which is the baseline. Workers look ahead of the stopping rule, so more than the
    walk counts may be recorded. A driver's Ray must end by itself; how long that takes is shown (without Ray's two
    agents, which take another minute and are ended here).
-2. Node: one of two worker nodes (one CPU each, in a cluster of this machine whose head has none) is killed without
-   grace amid a map of 75 ms items, and a new one is added. Target: all outcomes, in order, and work on the new node
-   within 60 s; five runs with Ray's own health checks. The baseline is the map that negates in this process.
+2. Node: of two nodes with one CPU each, in a cluster of this machine, the one that is no head is killed without grace
+   amid an item of a map of 75 ms items, and a new one is added. Target: all outcomes, in order, and work on the new
+   node within 60 s; five runs with Ray's own health checks. The baseline is the map that negates in this process.
 3. Workers: a random worker process is killed every two seconds under plain actors (50 ms items), and every five under a
    Tune sweep whose evaluations are slowed down by 50 ms each (its workers take three to start). Target: all outcomes,
    the answer of the same walk in-process, and nothing recorded as failed.

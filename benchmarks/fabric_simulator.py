@@ -2,26 +2,27 @@
 
 Target: at most 20 ms for a placement of about 90 units with a window of 16 samples, and at most 4 µs for a slot, on
 ``plasticine-8x16``. The placements are random ones that swaps have made more compact, from 0 to 1,000 of them; both
-forms must find the same departures. The time is the least of several runs, in which whatever else runs disturbs least,
-and contains the check of the placement.
+forms must find the same departures. Times are CPU time of this process, the median of several runs, and contain the
+check of the placement.
 """
 
 import argparse
 import time
+from statistics import median
 
 HEAD = ("swaps", "units", "nets", "links", "hops", "slots", "interval", "ms", "us a slot", "plain: ms")
 ROW = "{:>6} {:>6} {:>5} {:>6} {:>5} {:>6} {:>9} {:>6} {:>10} {:>10}"
 TARGET_MS, TARGET_US = 20.0, 4.0
 
 
-def least_s(function, repeats: int) -> float:
-    """CPU seconds of the quickest of several calls."""
+def median_s(function, repeats: int) -> float:
+    """CPU seconds of a call, the median of several."""
     seconds = []
     for _ in range(repeats):
         begun = time.process_time()
         function()
         seconds.append(time.process_time() - begun)
-    return min(seconds)
+    return median(seconds)
 
 
 def main() -> None:
@@ -49,7 +50,7 @@ def main() -> None:
         plain_s = time.process_time() - begun
         if plain != measured.outcome:
             raise SystemExit("the two forms of the simulator differ")
-        seconds = least_s(lambda placement=placement: throughput(simulator, placement), repeats)
+        seconds = median_s(lambda placement=placement: throughput(simulator, placement), repeats)
         print(
             ROW.format(
                 swaps,

@@ -224,6 +224,23 @@ class Slow:
         return -item, ray.get_runtime_context().get_node_id()
 
 
+class Doomed(Slow):
+    """The same, but on the node ``victim`` no item ends from when there is a file ``hold`` in ``folder``: the first
+    leaves a file ``held``, and the node dies amid it.
+    """
+
+    def __init__(self, seconds, victim, folder):
+        super().__init__(seconds)
+        self._victim, self._folder = victim, folder
+
+    def __call__(self, item):
+        value, node = super().__call__(item)
+        while node == self._victim and (self._folder / "hold").exists():
+            (self._folder / "held").touch()
+            time.sleep(0.1)
+        return value, node
+
+
 def described(outcome):
     """An outcome of :class:`Slow` as JSON types: the value, or the reason why there is none."""
     from dse.run.executor import Failed
@@ -237,19 +254,18 @@ def nodes_of(arrived):
 
 
 def node_killed(items, item_s, system):
-    """A node is killed once a third of at least so many items has arrived, and another one added; the map goes on until
-    that works. ``system``: Ray's settings of that name (health checks).
+    """A node is killed amid an item once a third of at least so many has arrived, and another one added; the map goes
+    on until that works. ``system``: Ray's settings of that name (health checks).
     """
     from ray.cluster_utils import Cluster
 
     from actors.ray_executor import RayExecutor
 
-    small = {"object_store_memory": 80 * 1024**2}
-    cluster = Cluster(
-        True, head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": system, **small}
-    )
-    victim, other = (cluster.add_node(num_cpus=1, **small) for _ in range(2))
-    known, arrived, heard, moment = {victim.node_id, other.node_id}, [], [], {}
+    small = {"num_cpus": 1, "object_store_memory": 80 * 1024**2}
+    spare = {"include_dashboard": False, "no_monitor": True}
+    cluster = Cluster(True, head_node_args={"_system_config": system, **small, **spare})
+    victim, folder = cluster.add_node(**small), Path(tempfile.mkdtemp())
+    known, arrived, heard, moment = {victim.node_id, cluster.head_node.node_id}, [], [], {}
 
     def more():
         yield from range(items)
@@ -260,23 +276,29 @@ def node_killed(items, item_s, system):
 
     def keep(done):
         arrived.extend(done)
-        if "killed" not in moment and len(arrived) > items / 3:
-            moment["worked"] = nodes_of(arrived) & known
+        if "killed" not in moment and len(arrived) > items / 3 and nodes_of(arrived) == known:
+            (folder / "hold").touch()
+        if "killed" not in moment and (folder / "held").exists():
             # By this thread: Ray's processes end with the thread that has started them.
             cluster.remove_node(victim, allow_graceful=False)
             moment["killed"] = time.monotonic()
-            cluster.add_node(wait=False, num_cpus=1, **small)
+            cluster.add_node(wait=False, **small)
         elif "killed" in moment and any(nodes_of(done) - known):
             moment.setdefault("recovered", time.monotonic())
 
     try:
         with RayExecutor(2, address=cluster.address, notice=heard.append) as executor:
-            outcomes = [described(each) for each in executor.outcomes(Slow(item_s), more(), arrived=keep)]
+            function = Doomed(item_s, victim.node_id, folder)
+            outcomes = [described(each) for each in executor.outcomes(function, more(), arrived=keep)]
     finally:
         cluster.shutdown()
     recovered_s = moment["recovered"] - moment["killed"]
-    known = {"nodes_before": len(moment["worked"]), "recovered_s": recovered_s, "heard": heard}
-    return {"outcomes": outcomes, "arrived": [item for item, _ in arrived], **known}
+    return {
+        "outcomes": outcomes,
+        "arrived": [item for item, _ in arrived],
+        "recovered_s": recovered_s,
+        "heard": heard,
+    }
 
 
 class Killer:

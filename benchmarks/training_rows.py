@@ -62,6 +62,7 @@ CHIPS = {
 }
 MODELS = {
     "megatron-22b": "megatron-22b",
+    "megatron-1t": "megatron-1008b",
     "turing-530b": "megatron-529.6b",
     "gpt 529.6b": "megatron-529.6b",
     "gpt 174.6b": "gpt3-175b",
@@ -80,12 +81,29 @@ MODELS = {
     "qwen3-30b-a3b": "qwen3-30b-a3b",
     **{f"gpt {size}": f"megatron-{size}" for size in ("1.7b", "7.5b", "39.1b", "145.6b")},
 }
-BATCHES = {"selene-memory-megatron-22B": 4, "selene-memory-turing-530B": 280, "maxtext-v5p-32B": 448}
+BATCHES = {
+    "selene-memory-megatron-22B": 4,
+    "selene-memory-gpt3-175B": 64,
+    "selene-memory-turing-530B": 280,
+    "selene-memory-megatron-1T": 512,
+    "maxtext-v5p-32B": 448,
+}
 """Samples where the table has none, by the beginning of a row's name; else 8 a replica."""
 
 MEMORY_KINDS = {"selene": "accounting", "simumax": "allocated", "torchtitan": "reserved"}
 """By the beginning of a row's name: Korthikanti et al. 2022, figure 1; SimuMax's summary, "peak allocated"; torchtitan,
 metrics.py, which prints ``reserved_bytes.all.peak``."""
+
+RECIPES = {
+    "mbridge-26.02-GPT-OSS-120B-H100": "moe_act+layernorm",
+    "mbridge-26.02-DeepSeek-V3-GB200": "mla_up_proj",
+    "mbridge-26.02-Qwen3-30B-A3B-GB200": "none",
+    "mbridge-26.02-LLAMA3-70B-H100": "none",
+}
+"""What runs of Megatron-Bridge made again, by the beginning of a row's name: its performance recipes of that time
+(scripts/performance/configs: ``recompute_modules`` of the workload with the row's batch, and ``recompute_granularity``
+None where ``set_qwen3_common_configs`` says so or nothing is set). Left open are Llama 3 70B with FSDP, whose recipes
+move activations of 40 and 20 layers to the host, and 8B, whose recipe of 5 layers has no FSDP, as the row has."""
 
 _PRECISIONS = {"bf16/fp16": "bf16", "fp8-cs": "fp8", "unknown": "bf16"}
 
@@ -213,6 +231,7 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     recompute = row["recompute"].partition("(")[0]
     if name.startswith("torchtitan") and recompute in ("", "selective"):
         recompute = "op"  # what its train_configs/llama3_8b.toml has, with which these runs were started
+    recompute = next((again for start, again in RECIPES.items() if name.startswith(start)), recompute)
     if recompute and recompute != "minimal":  # MaxText's policy between none and selective
         yield "recompute", recompute
     if name.startswith("torchtitan") and tensor not in ("", "1") and "AsyncTP" not in features:

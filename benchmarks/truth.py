@@ -6,7 +6,8 @@ not fit" for a run that ran. The baseline in the same table is a fixed MFU: the 
 fitted to (40 % where there is none).
 
 Each stack has at most two fitted rates: ``matrix`` where it is fitted to one row, ``matrix`` and ``memory`` where it is
-fitted to two (:func:`benchmarks.training_rows.fitting_runs` says to which, by a rule that looks at no error). ``--fit``
+fitted to two (:func:`benchmarks.training_rows.fitting_runs` says to which, by a rule that looks at no error). Where
+these rows publish what the allocator has reserved, its ratio to what tensors take is fitted too. ``--fit``
 fits them again and prints them; the specs in dse/plan/stacks hold them.
 
 ``--commands DIR`` prints the line of ``dse predict`` that poses each row instead, and writes to DIR the models
@@ -70,9 +71,19 @@ class Row:
 
     @cached_property
     def memory_gib(self) -> float:
-        """Of the fullest rank, but for buffers of collectives, which neither PyTorch nor the authors count."""
+        """Of the fullest rank: what the allocator reserves, where that is published, and else of tensors.
+
+        Without buffers of collectives, which neither PyTorch nor the authors count.
+        """
         costs = plan_costs(self.run.problem, self.best.plan)
-        return (costs.memory_bytes - costs.memory["communication"]) / GIB
+        beyond = 0.0 if self.run.memory_kind == "reserved" else costs.memory.get("reserved", 0.0)
+        return (costs.memory_bytes - costs.memory["communication"] - beyond) / GIB
+
+    @property
+    def memory_is_fitted(self) -> bool:
+        """Whether what its stack's allocator reserves was fitted to it."""
+        known = self.run.problem.stack.reserved
+        return known is not None and self.run.name in known.fitted
 
     @property
     def memory_error(self) -> float:
@@ -149,27 +160,30 @@ def ordered(rows: Sequence[Row]) -> tuple[int, int]:
 
 
 def show_calculon(rows: Sequence[Row], checkout: Path) -> None:
-    """Calculon's predictions of the same plans, beside ours."""
-    print(f"\n{'the same plans':<58} {'measured s':>11} {'ours, error %':>14} {'Calculon, error %':>18}")
-    ours, theirs = [], []
-    for row in rows:
-        if row.run.step_s is None or not can_express(row.run.problem, row.best.plan):
-            continue
+    """Calculon's predictions of the same plans, beside ours, and both on the same rows by quality."""
+    timed = [row for row in rows if row.run.step_s is not None]
+    known = [row for row in timed if can_express(row.run.problem, row.best.plan)]
+    print(f"\n{'the same plans':<58} {'q':<2}{'measured s':>11} {'ours, error %':>14} {'Calculon, error %':>18}")
+    compared: list[tuple[Row, float]] = []
+    for row in known:
         said = calculon_predicted(checkout, row.run.problem, row.best.plan)
-        if said.step_s is None:
-            print(f"{row.run.name[:57]:<58} {row.run.step_s:>11.4g} {100 * row.error:>+14.1f} {said.refusal}")
-            continue
-        error = said.step_s / row.run.step_s - 1
-        mark = "fitted" if row.fitted else ""
-        print(
-            f"{row.run.name[:57]:<58} {row.run.step_s:>11.4g} {100 * row.error:>+14.1f} {100 * error:>+18.1f}  {mark}"
-        )
-        if not row.fitted:
-            ours.append(row.error)
-            theirs.append(error)
-    print(
-        f"mean and worst of {len(ours)} not fitted to: ours {mean_and_worst(ours)}, Calculon {mean_and_worst(theirs)}"
-    )
+        error = said.refusal
+        if said.step_s is not None:
+            compared.append((row, said.step_s / (row.run.step_s or math.nan) - 1))
+            error = f"{100 * compared[-1][1]:>+18.1f}"
+        ours = f"{row.run.name[:57]:<58} {row.run.quality:<2}{row.run.step_s:>11.4g} {100 * row.error:>+14.1f}"
+        print(f"{ours} {error}{'  fitted' if row.fitted else ''}")
+    print(f"Calculon has words for {len(known)} of {len(timed)} timed rows, and figures for {len(compared)}")
+    groups = {f"quality {each}": [pair for pair in compared if pair[0].run.quality == each] for each in "ABC"}
+    for name, pairs in {**groups, "all": compared}.items():
+        free = [(row.error, error) for row, error in pairs if not row.fitted]
+        if free:
+            ours, theirs = (mean_and_worst(errors) for errors in zip(*free, strict=True))
+            better = sum(abs(error) < abs(own) for own, error in free)
+            print(
+                f"{name + ', nothing of ours fitted to':<44} {len(free):>3} rows: mean and worst of ours {ours}, "
+                f"of Calculon {theirs}; Calculon is closer on {better}"
+            )
 
 
 def show(rows: Sequence[Row]) -> None:
@@ -210,10 +224,13 @@ def show_memory(rows: Sequence[Row]) -> None:
     known = [row for row in rows if row.run.memory_gib is not None]
     for row in known:
         sizes = f"{row.run.memory_gib:>12.1f} {row.memory_gib:>13.1f} {100 * row.memory_error:>+8.1f}"
-        print(f"{row.run.name[:57]:<58} {sizes}  {row.run.memory_kind}")
-    print(f"{'mean and worst':<58} {mean_and_worst(row.memory_error for row in known)}")
-    for kind in dict.fromkeys(row.run.memory_kind for row in known):
-        of_kind = [row.memory_error for row in known if row.run.memory_kind == kind]
+        mark = ", fitted" if row.memory_is_fitted else ""
+        print(f"{row.run.name[:57]:<58} {sizes}  {row.run.memory_kind}{mark}")
+    free = [row for row in known if not row.memory_is_fitted]
+    print(f"{'mean and worst, all':<58} {mean_and_worst(row.memory_error for row in known)}")
+    print(f"{f'  not fitted to, {len(free)} rows':<58} {mean_and_worst(row.memory_error for row in free)}")
+    for kind in dict.fromkeys(row.run.memory_kind for row in free):
+        of_kind = [row.memory_error for row in free if row.run.memory_kind == kind]
         print(f"{f'  {kind}, {len(of_kind)} rows':<58} {mean_and_worst(of_kind)}")
 
 
@@ -222,7 +239,24 @@ def refit() -> None:
     for name, rows in sorted(fitting_runs(runs()).items()):
         rates = fitted_rates(rows)
         spec = {each: getattr(rows[0].problem.stack, each).value for each in rates}
+        ratio, known = fitted_reserved(rows), rows[0].problem.stack.reserved
+        if ratio is not None:
+            rates["reserved"], spec["reserved"] = ratio, math.nan if known is None else known.value
         print(f"{name}: refit {rates}, spec {spec}; rows {', '.join(run.name for run in rows)}")
+
+
+def fitted_reserved(rows: Sequence[Run]) -> float | None:
+    """Memory that ``rows`` publish as reserved over that of tensors, with the least squared logarithmic error.
+
+    None where none publishes it.
+    """
+    ratios = []
+    for run in rows:
+        if run.memory_gib is not None and run.memory_kind == "reserved":
+            memory = plan_costs(run.problem, predicted(run)[0].plan).memory
+            tensors = sum(size for part, size in memory.items() if part not in ("reserved", "communication"))
+            ratios.append(run.memory_gib * GIB / tensors)
+    return round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3) if ratios else None
 
 
 if __name__ == "__main__":

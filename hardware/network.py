@@ -19,13 +19,23 @@ part that each member then holds, and an all-gather inside. Each part is a ring.
 The links of a level may belong to a node and not to an accelerator: servers with one network card. Accelerators of a
 node that communicate across nodes at once share them: the g members of one group, which work on g parts, and members
 of other groups that run the same collective at the same time.
+
+One set of constants for every kind of collective is what libraries' own planners have. Where whole collectives were
+timed kind by kind, a level has constants of their own for these kinds (:class:`TimedCollective`): a part that is flat,
+one for each step of the ring, and a rate,
+
+    time = launch(kind) + steps · latency(kind) + wire_bytes / bandwidth(kind)
+
+Steps and bytes are those of the ring above. A kind that takes as long among few as among many has no latency of a step:
+an all-to-all through switches. Kinds that were not timed, transfers and permutes have the constants of the level. Each
+part of a collective across nodes has those of its own kind at its own level.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, NamedTuple
 
 from hardware.operations import CollectiveKind
 
@@ -34,7 +44,7 @@ class Ring(NamedTuple):
     """Messages one after the other over the links of one level, all of the same size.
 
     Attributes:
-        launch_s, latency_s, bytes_per_s, channels: of the level (:class:`Network`).
+        launch_s, latency_s, bytes_per_s, channels: of the level, or of the kind of collective there (:class:`Line`).
         steps: messages of an accelerator.
         share: of the array in each message, counted as so many more bytes where the message has a part of the links.
     """
@@ -62,6 +72,38 @@ class Ring(NamedTuple):
         return self.launch_s + self.steps * (used * self.latency_s + channel_s)
 
 
+class Line(NamedTuple):
+    """What prices a message over the links of a level (:class:`Network`)."""
+
+    launch_s: float
+    latency_s: float
+    bytes_per_s: float
+    channels: int
+
+
+@dataclass(frozen=True)
+class TimedCollective:
+    """Constants of one kind of collective over the links of a level, where whole ones were timed.
+
+    ``rate_share`` is their rate over ``bytes_per_s`` of the level (above 1 where they are faster), so that links twice
+    as fast make it twice as fast.
+    """
+
+    kind: CollectiveKind
+    launch_s: float
+    latency_s: float
+    rate_share: float
+
+    def __post_init__(self) -> None:
+        if self.kind == "permute":
+            raise ValueError("`kind` must not be permute, which is a transfer")
+        for name, value in (("latency_s", self.latency_s), ("launch_s", self.launch_s)):
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"`{name}` must be finite and not negative, but got {value}")
+        if not (math.isfinite(self.rate_share) and self.rate_share > 0):
+            raise ValueError(f"`rate_share` must be positive and finite, but got {self.rate_share}")
+
+
 @dataclass(frozen=True)
 class Network:
     """A network as one accelerator sees it: a flat one, or the outermost of several levels.
@@ -78,6 +120,7 @@ class Network:
     ``transfer_share`` is the share of ``bytes_per_s`` that one transfer between two accelerators gets when it is alone
     (less than 1 where links lead to different neighbours, or one connection does not fill the link), ``ring_share``
     the share that each member of a collective brings: a group of k uses min(1, k · ``ring_share``) of the links.
+    ``timed`` has the kinds of collectives that were timed over the links of this level, each once.
     """
 
     name: str
@@ -92,6 +135,7 @@ class Network:
     shared: bool = False
     transfer_share: float = 1.0
     ring_share: float = 1.0
+    timed: tuple[TimedCollective, ...] = ()
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.bytes_per_s) and self.bytes_per_s > 0):
@@ -108,6 +152,37 @@ class Network:
             raise ValueError(f"`channels` must be at least 1, but got {self.channels}")
         if (self.inner is None) != (self.inner_accelerators == 0) or self.inner_accelerators < 0:
             raise ValueError(f"`inner_accelerators` must be given with `inner`, but got {self.inner_accelerators}")
+        if len({each.kind for each in self.timed}) < len(self.timed):
+            raise ValueError("`timed` must have each kind of collective once")
+
+    def __repr__(self) -> str:
+        """All fields; without ``timed`` where nothing was, so that digests stay those from before there was any."""
+        shown = (each.name for each in fields(self) if each.name != "timed" or self.timed)
+        return f"Network({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+    def document(self) -> dict[str, Any]:
+        """All fields in JSON types; without ``timed`` where nothing was, as :meth:`__repr__`."""
+        document = {each.name: getattr(self, each.name) for each in fields(self)}
+        document["inner"] = None if self.inner is None else self.inner.document()
+        timed = [asdict(each) for each in document.pop("timed")]
+        return document | {"timed": timed} if timed else document
+
+    def untimed(self, kind: CollectiveKind) -> "Network":
+        """The network with the constants of its level for such collectives."""
+        return replace(self, timed=tuple(each for each in self.timed if each.kind != kind))
+
+    def with_timed_rates(self, factor: float) -> "Network":
+        """The network with ``factor`` times the rates of timed collectives, at every level."""
+        timed = tuple(replace(each, rate_share=factor * each.rate_share) for each in self.timed)
+        inner = None if self.inner is None else self.inner.with_timed_rates(factor)
+        return replace(self, timed=timed, inner=inner)
+
+    def line(self, kind: CollectiveKind) -> Line:
+        """What prices the steps of such a collective over the links of this level."""
+        for each in self.timed:
+            if each.kind == kind:
+                return Line(each.launch_s, each.latency_s, each.rate_share * self.bytes_per_s, 1)
+        return Line(self.launch_s, self.latency_s, self.bytes_per_s, self.channels)
 
     @property
     def node_accelerators(self) -> int:
@@ -151,7 +226,7 @@ class Network:
         """
         if inside and self.inner is not None:
             return self.inner.transfer_s(size_bytes, inside)
-        return self._line(1, 1 / self.transfer_share).seconds(size_bytes)
+        return self._transfer(1, 1 / self.transfer_share).seconds(size_bytes)
 
     def stage_transfer_s(self, size_bytes: float, senders: range, receivers: range) -> float:
         """Seconds to send an array from the accelerators of one pipeline stage to those of the next; 0 for nothing.
@@ -182,13 +257,13 @@ class Network:
         for sender, receiver, share in _messages(senders, receivers):
             depth = self._between(sender, receiver)
             level = levels[depth]
-            rings[level._line(1, share / level.transfer_share)] = None
+            rings[level._transfer(1, share / level.transfer_share)] = None
             for side, rank in (("sends", sender), ("receives", receiver)):
                 owner = rank // max(1, level.inner_accelerators) if level.shared else rank
                 loads[depth, side, owner][rank].append(share)
         for (depth, _, _), by_rank in loads.items():
             messages = max(map(len, by_rank.values()))
-            rings[levels[depth]._line(messages, sum(map(sum, by_rank.values())) / messages)] = None
+            rings[levels[depth]._transfer(messages, sum(map(sum, by_rank.values())) / messages)] = None
         return tuple(rings)
 
     @property
@@ -277,12 +352,12 @@ class Network:
     def _ring(self, kind: CollectiveKind, participants: int, sharing: int, part: float = 1.0) -> Ring:
         """Such a ring for a ``part`` of an array."""
         if kind == "permute":
-            return self._line(min(1, participants - 1), part / min(1 / sharing, self.transfer_share))
+            return self._transfer(min(1, participants - 1), part / min(1 / sharing, self.transfer_share))
         share = min(1.0, participants * self.ring_share) / sharing
         steps = (2 if kind == "all_reduce" else 1) * (participants - 1)
-        return self._line(steps, part / (participants ** (2 if kind == "all_to_all" else 1) * share))
+        return Ring(*self.line(kind), steps, part / (participants ** (2 if kind == "all_to_all" else 1) * share))
 
-    def _line(self, steps: int, share: float) -> Ring:
+    def _transfer(self, steps: int, share: float) -> Ring:
         return Ring(self.launch_s, self.latency_s, self.bytes_per_s, self.channels, steps, share)
 
 

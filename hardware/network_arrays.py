@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.network import Network
+from hardware.network import Line, Network
 from hardware.operations import CollectiveKind
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ def collective_seconds(
 
 def transfer_seconds(network: Network, sizes_bytes: Floats) -> Floats:
     """Seconds of each transfer between two ranks of different nodes of the outermost level; [P]."""
-    return _ring(network, sizes_bytes / network.transfer_share, steps=1)
+    return _ring(network.line("permute"), sizes_bytes / network.transfer_share, steps=1)
 
 
 def _collective(
@@ -58,13 +58,13 @@ _HALVES: tuple[CollectiveKind, CollectiveKind] = ("reduce_scatter", "all_gather"
 def _level(network: Network, kind: CollectiveKind, sizes: Floats, participants: int, sharing: int) -> Floats:
     links = min(1.0, participants * network.ring_share) / sharing
     message = sizes / (participants ** (2 if kind == "all_to_all" else 1) * links)
-    return _ring(network, message, steps=(2 if kind == "all_reduce" else 1) * (participants - 1))
+    return _ring(network.line(kind), message, steps=(2 if kind == "all_reduce" else 1) * (participants - 1))
 
 
-def _ring(network: Network, message_bytes: Floats, steps: int) -> Floats:
-    rate, channels = network.bytes_per_s, network.channels
+def _ring(line: Line, message_bytes: Floats, steps: int) -> Floats:
+    rate, channels = line.bytes_per_s, line.channels
     used: Floats | float = float(channels)
-    if network.latency_s > 0:
-        used = np.clip(np.sqrt(message_bytes * channels / (rate * network.latency_s)), 1.0, channels)
-    seconds = network.launch_s + steps * (used * network.latency_s + message_bytes * channels / (used * rate))
+    if line.latency_s > 0:
+        used = np.clip(np.sqrt(message_bytes * channels / (rate * line.latency_s)), 1.0, channels)
+    seconds = line.launch_s + steps * (used * line.latency_s + message_bytes * channels / (used * rate))
     return np.where(message_bytes > 0, seconds, 0.0)

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from hardware.input_files import read_once
 from hardware.inputs import InputError, fail
-from hardware.network import Network
+from hardware.network import Network, TimedCollective
 from hardware.spec_fields import (
     Choice,
     Count,
@@ -36,6 +36,18 @@ class _Share(StrictModel):
     source: Source
 
 
+TimedKind = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
+"""Kinds of collectives that a network may have constants of their own for."""
+
+
+class TimedCollectiveSpec(StrictModel):
+    """Constants of one kind of collective that was timed; ``efficiency`` is its share of all ``links``."""
+
+    launch_s: _NonNegativeQuantity
+    latency_s: _NonNegativeQuantity
+    efficiency: _Share
+
+
 class NetworkSpec(StrictModel):
     """A network spec as it is written; each constant is ``{value: …, source: …}``.
 
@@ -44,6 +56,7 @@ class NetworkSpec(StrictModel):
     ``shared_by_node``: the links are those of a node, the unit of the level inside, and not of each accelerator.
     ``transfer_bytes_per_s`` is what one transfer reaches alone, where that is less than all links together, and
     ``links_per_member`` how many links each member of a collective brings, where a small group cannot use them all.
+    ``collectives`` has the kinds that were timed one by one; the others have the constants of the network.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -59,6 +72,7 @@ class NetworkSpec(StrictModel):
     shared_by_node: Choice | None = None
     transfer_bytes_per_s: Quantity | None = None
     links_per_member: Quantity | None = None
+    collectives: Annotated[dict[TimedKind, TimedCollectiveSpec], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _one_transfer_is_within_all_links(self) -> "NetworkSpec":
@@ -68,6 +82,13 @@ class NetworkSpec(StrictModel):
                 f"transfer_bytes_per_s must be at most that of all links together, {self.bytes_per_s:g}, "
                 f"but got {alone.value:g}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _timed_reductions_add(self) -> "NetworkSpec":
+        timed = sorted({"all_reduce", "reduce_scatter"} & set(self.collectives or ()))
+        if timed and not self.additions_included.value:
+            raise ValueError(f"additions_included must be true, since collectives has a timed {timed[0]}, which adds")
         return self
 
     @property
@@ -89,6 +110,15 @@ class NetworkSpec(StrictModel):
             shared=self.shared_by_node is not None and self.shared_by_node.value,
             transfer_share=1.0 if alone is None else alone.value / self.bytes_per_s,
             ring_share=1.0 if brought is None else min(1.0, brought.value / self.links.value),
+            timed=tuple(
+                TimedCollective(
+                    kind,
+                    constants.launch_s.value,
+                    constants.latency_s.value,
+                    constants.efficiency.value / self.efficiency.value,
+                )
+                for kind, constants in (self.collectives or {}).items()
+            ),
         )
 
 

@@ -30,6 +30,19 @@ def test_the_engine_needs_neither_torch_nor_ray():
     assert not modules_after(everything) & {"ray", "torch"}
 
 
+def test_only_what_draws_imports_plotly():
+    problems = "from dse.problem import registered; [each.load() for each in registered().values()]"
+    loaded = modules_after(f"import dse.cli.run, dse.cli.report, dse.cli.reproduce; {problems}")
+    assert "numba" in loaded
+    assert "plotly" not in loaded
+
+
+def test_a_process_that_samples_partitions_starts_without_torch_geometric():
+    loaded = modules_after("import policies.partition.training, policies.partition.runner, policies.partition.search")
+    assert "torch" in loaded
+    assert not loaded & {"torch_geometric", "transformers", "plotly"}
+
+
 def circles(imports):
     """The groups of names that import each other, by way of others too."""
     network = rustworkx.PyDiGraph()

@@ -150,6 +150,8 @@ def coordinate_search(
 def fit_network(network: Network, rows: Sequence[MeasuredAllReduce]) -> Network:
     """``network`` with launch, latency and bandwidth fitted to measured all-reduces; its channels stay.
 
+    Constants that it has for all-reduces alone are gone; those of other kinds stay as they are.
+
     For a given use of channels the time is linear in the three constants, so the fit alternates between weighted
     least squares and the channels that the constants imply.
 
@@ -165,7 +167,7 @@ def fit_network(network: Network, rows: Sequence[MeasuredAllReduce]) -> Network:
         [row.size_bytes / (row.participants * share) for row, share in zip(rows, shares, strict=True)]
     )
     measured_s = np.array([row.measured_s for row in rows])
-    fitted = network
+    fitted = network.untimed("all_reduce")
     for _ in range(_NETWORK_ROUNDS):
         used = np.array(
             [used_channels(size, fitted.bytes_per_s, fitted.latency_s, fitted.channels) for size in step_bytes]

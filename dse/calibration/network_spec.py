@@ -48,6 +48,8 @@ def calibrate_network(spec: str, rows: Sequence[MeasuredAllReduce], measurements
     document = flat.model_dump(mode="json", exclude_unset=True)
     document |= {key: {"value": value, "source": source} for key, value in constants.items()}
     document |= _transfer(flat, constants["efficiency"] * peak)
+    timed = {kind: own for kind, own in (document.pop("collectives", None) or {}).items() if kind != ALL_REDUCE}
+    document |= {"collectives": timed} if timed else {}
     validate(NetworkSpec, document, spec)
     errors = kind_errors(ALL_REDUCE, rows, lambda part: _error(before, part), lambda part: _error(after, part))
     return Calibration(document, (errors,))

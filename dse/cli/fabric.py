@@ -14,6 +14,7 @@ from dse.cli.run import executor_for, in_process_options, mirrored, run_director
 from dse.cli.stopping import stop_signal
 from dse.cli.terminal import console, print_table
 from dse.results.result import digest
+from dse.run.directory import journal_of
 from dse.run.options import Options, option_fields
 from dse.run.progress import StoppedError
 from hardware.inputs import fail
@@ -75,11 +76,17 @@ def _evaluate(**given: Any) -> None:
 
     arguments = options.document() | {"seed": settings.seed}
     directory = run_directory_of(settings, options.COMMAND, arguments, digest(arguments))
-    with mirrored(settings), stop_signal(settings.time_limit) as stop:
+    with (
+        mirrored(settings),
+        journal_of(directory) as journal,
+        progress(settings.quiet) as report,
+        stop_signal(settings.time_limit) as stop,
+    ):
         try:
-            rows = evaluate(options, settings.seed, stop)
+            rows = evaluate(options, settings.seed, stop, journal, report)
         except StoppedError as reason:
-            _stopped(str(reason), "nothing is kept", settings.quiet)
+            rest = f"continue with --out {settings.out} --resume" if journal is not None else "nothing is kept"
+            _stopped(str(reason), rest, settings.quiet)
         document = json.dumps([row_document(row) for row in rows])
         if directory:
             directory.write("evaluation.json", f"{document}\n")

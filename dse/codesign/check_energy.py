@@ -6,7 +6,7 @@ accelerators, what is moved between them and what idles meanwhile is counted her
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dse.codesign.problem import TrainingJob
@@ -47,17 +47,6 @@ def checked_energy(
     microbatch, hbm_bytes, recompute = choices
     graph = job.workload.graph(microbatch, placement.tensor, job.recipe)
     microbatches = job.global_batch // microbatch
-    costs: dict[Operation, float] = {}
-
-    def cost_j(operation: Operation) -> float:
-        if operation not in costs:
-            costs[operation] = float(operation_energy([operation], machine, model)[0, 0])
-        return costs[operation]
-
-    spent_j = [
-        _stage_j(job, graph, placement, number, microbatches, recompute, cost_j)
-        for number in range(len(placement.stages))
-    ]
     # Words are counted once all bytes are added up: rounded one by one they would not be those that the batch moves.
     moved_bytes = gradient_bytes = 0
     for source, target, size_bytes in graph.edges:
@@ -68,14 +57,29 @@ def checked_energy(
     for stage in placement.stages:
         for position in stage.layers:
             gradient_bytes += _replicas(stage) * graph.layers[position].weight_bytes
-    spent_j.append(cost_j(Transfer(moved_bytes // machine.element_bytes)))
+    sent = Transfer(moved_bytes // machine.element_bytes)
     gradients = gradient_bytes // job.cost_model.hardware.element_bytes.value
-    spent_j.append(placement.data * cost_j(Collective("all_reduce", gradients, placement.data)))
+    reduced = Collective("all_reduce", gradients, placement.data)
+    # Priced together: one by one, the estimator's calls would take most of the time of a check.
+    run = {*_operations(graph), sent, reduced}
+    cost_j = dict(zip(run, operation_energy([*run], machine, model)[:, 0].tolist(), strict=True))
+    spent_j = [
+        _stage_j(job, graph, placement, number, microbatches, recompute, cost_j)
+        for number in range(len(placement.stages))
+    ]
+    spent_j.append(cost_j[sent])
+    spent_j.append(placement.data * cost_j[reduced])
     idle_w = model.idle_w_per_mm2.value * float(machine.area_mm2[0])
     idle_w += model.idle_w_per_hbm_gib.value * hbm_bytes / _GIB
     batch_s, accelerators = placement.batch_s, job.accelerators
     total_j = math.fsum(spent_j) + accelerators * idle_w * batch_s
     return CheckedEnergy(total_j / (accelerators * batch_s), total_j / job.global_batch)
+
+
+def _operations(graph: ModelGraph) -> set[Operation]:
+    """All that the layers of a model run."""
+    parts = (part for layer in graph.layers for part in (layer.forward, layer.backward, layer.update))
+    return {operator.operation for part in parts for operator in part}
 
 
 def _stage_j(
@@ -85,7 +89,7 @@ def _stage_j(
     number: int,
     microbatches: int,
     recompute: bool,
-    cost_j: Callable[[Operation], float],
+    cost_j: Mapping[Operation, float],
 ) -> float:
     """What the accelerators of one stage spend on a batch in all pipelines, without what is moved and what idles."""
     stage = placement.stages[number]
@@ -102,8 +106,8 @@ def _stage_j(
     return stage_j * _replicas(stage)
 
 
-def _graph_j(operators: OperatorGraph, cost_j: Callable[[Operation], float]) -> float:
-    return math.fsum(cost_j(operator.operation) for operator in operators)
+def _graph_j(operators: OperatorGraph, cost_j: Mapping[Operation, float]) -> float:
+    return math.fsum(cost_j[operator.operation] for operator in operators)
 
 
 def _replicas(stage: Stage) -> int:

@@ -43,7 +43,7 @@ def job_document(job: TrainingJob) -> dict[str, Any]:
         "model": job.workload.document(),
         "cost_model": job.cost_model.model_dump(mode="json"),
         "vector_cycles": vector_cycles(job.cost_model.hardware.vector_cycles).model_dump(mode="json"),
-        "network": asdict(job.network),
+        "network": job.network.document(),
         "accelerators": job.accelerators,
         "global_batch": job.global_batch,
         "microbatches": list(job.microbatch_sizes),

@@ -7,6 +7,7 @@ resource: how often it is busy, or held, for each sample. The simulator's rules 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from typing import Literal
 
 import numpy as np
@@ -40,8 +41,18 @@ def bound(pipeline: Pipeline, fabric: Fabric) -> Bound:
     return max(bounds(pipeline, fabric), key=lambda each: each.slots)
 
 
+def own_bound(pipeline: Pipeline, fabric: Fabric) -> Bound:
+    """The largest of :func:`own_bounds`: what learned models see and tuned rules are judged by, whatever is added."""
+    return max(own_bounds(pipeline, fabric), key=lambda each: each.slots)
+
+
 def bounds(pipeline: Pipeline, fabric: Fabric) -> list[Bound]:
-    """All bounds, resource by resource."""
+    """All bounds."""
+    return [*own_bounds(pipeline, fabric), *_stay_bounds(pipeline, fabric)]
+
+
+def own_bounds(pipeline: Pipeline, fabric: Fabric) -> list[Bound]:
+    """Those about a resource and its neighbours alone, resource by resource."""
     return [
         *_compute_bounds(pipeline),
         *_port_bounds(pipeline, fabric),
@@ -134,6 +145,81 @@ def _buffer_bounds(pipeline: Pipeline, fabric: Fabric) -> Iterator[Bound]:
         yield Bound((written + held) / unit.samples, "buffer", net.source)
 
 
+def _stay_bounds(pipeline: Pipeline, fabric: Fabric) -> Iterator[Bound]:
+    """As :func:`_buffer_bounds`, with all that a reader waits for beside the buffer.
+
+    A kept activation is read by a backward operator that also needs what other units make of the same sample, one after
+    the other. From when a sample is whole, each of them ends no sooner than the way to it and its work allow
+    (:func:`_end_slots`), a memory unit passes it on when it is whole, and the longest chain of these counts. Only a
+    compute unit takes all that it reads together: others return the token of a net whatever comes by the next one.
+    """
+    writes = write_port_slots(pipeline, fabric)
+    held = [
+        number
+        for number, unit in enumerate(pipeline.units)
+        if unit.kind == UnitKind.MEMORY and any(writes.get(number, ()))
+    ]
+    row_of = {number: row for row, number in enumerate(held)}
+    incoming: list[list[tuple[Net, Sink]]] = [[] for _ in pipeline.units]
+    for net in pipeline.nets:
+        for sink in net.sinks:
+            incoming[sink.unit].append((net, sink))
+    ends = np.full((len(pipeline.units), len(held)), -np.inf)  # of a unit, after each buffer's sample is whole
+    stay = np.full(len(held), -np.inf)
+    for number in _in_order(pipeline):
+        if number in row_of:
+            ends[number, row_of[number]] = 0
+        for net, sink in incoming[number]:
+            end = ends[net.source] + _end_slots(pipeline, fabric, net, sink)
+            ends[number] = np.maximum(ends[number], end)
+        for net, _ in incoming[number]:
+            if net.source in row_of and pipeline.units[number].kind == UnitKind.COMPUTE:
+                row = row_of[net.source]
+                stay[row] = max(stay[row], ends[number, row] + 1 + fabric.hop_slots)
+    for row, number in enumerate(held):
+        if np.isfinite(stay[row]):
+            unit, ports = pipeline.units[number], writes[number]
+            written = sum(ports) if unit.shares_banks else max(ports)
+            yield Bound(float(written + stay[row]) / unit.samples, "buffer", number)
+
+
+def _in_order(pipeline: Pipeline) -> list[int]:
+    """The units, each behind those that send to it."""
+    return list(TopologicalSorter(_sources(pipeline)).static_order())
+
+
+def _sources(pipeline: Pipeline) -> dict[int, set[int]]:
+    sources: dict[int, set[int]] = {number: set() for number in range(len(pipeline.units))}
+    for net in pipeline.nets:
+        for sink in net.sinks:
+            sources[sink.unit].add(net.source)
+    return sources
+
+
+def _end_slots(pipeline: Pipeline, fabric: Fabric, net: Net, sink: Sink) -> int:
+    """Slots from when a sample is whole, or from a compute unit's last step of it, until a reader has ended it.
+
+    A memory unit that is written to has ended a sample in the slot from which it is whole.
+    """
+    source, reader = pipeline.units[net.source], pipeline.units[sink.unit]
+    if source.kind == UnitKind.MEMORY:
+        hop = 0 if reader.kind in _OFF_CHIP else fabric.hop_slots
+        slots = _reading_slots(pipeline, fabric, net, sink) - 1 - hop
+    else:
+        hop = 0 if {source.kind, reader.kind} & set(_OFF_CHIP) else fabric.hop_slots
+        slots = fabric.port_slots + hop
+        if reader.kind == UnitKind.COMPUTE:
+            slots += int(pipeline.steps[sink.unit]) - _last_step(pipeline, net, sink)
+    return slots + (reader.kind == UnitKind.MEMORY)
+
+
+def _last_step(pipeline: Pipeline, net: Net, sink: Sink) -> int:
+    """The step in which a compute unit reads the last flit of a net."""
+    steps = int(pipeline.steps[sink.unit])
+    within = (steps + 1) // 2 if sink.early else steps
+    return (net.flits - 1) * within // net.flits + 1
+
+
 def _reading_slots(pipeline: Pipeline, fabric: Fabric, net: Net, sink: Sink) -> int:
     """Slots from the first in which a sample can be read until the token of one reader has come back, at least."""
     reader = pipeline.units[sink.unit]
@@ -142,9 +228,7 @@ def _reading_slots(pipeline: Pipeline, fabric: Fabric, net: Net, sink: Sink) -> 
     interval = fabric.transposed_read_slots if net.transposed else 1
     if reader.kind == UnitKind.COMPUTE:
         steps = int(pipeline.steps[sink.unit])
-        within = (steps + 1) // 2 if sink.early else steps
-        last_step = (net.flits - 1) * within // net.flits + 1
-        ends = max(steps - 1, (net.flits - 1) * interval + steps - last_step)
+        ends = max(steps - 1, (net.flits - 1) * interval + steps - _last_step(pipeline, net, sink))
     else:
         interval = max(interval, fabric.channel_slots if reader.kind == UnitKind.OUTPUT else 1)
         ends = (net.flits - 1) * interval

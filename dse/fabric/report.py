@@ -4,9 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
-
-import plotly.graph_objects as go
+from typing import TYPE_CHECKING, Any
 
 from dse.fabric.answer import CANDIDATES
 from dse.fabric.bound import Resource
@@ -22,6 +20,9 @@ from dse.report.units import time_text
 from dse.report.view import Card, Chart, Drawing, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
 from dse.run.tables import Tables
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 _RESOURCES: Mapping[Resource, str] = {
     "compute": "work of",
@@ -296,8 +297,10 @@ def _operators_table(shown: _Shown) -> Table:
     return Table(("", "operator", "kind", "units", "slots"), rows)
 
 
-def _candidates(shown: _Shown, tables: Tables) -> go.Figure | None:
+def _candidates(shown: _Shown, tables: Tables) -> "go.Figure | None":
     """Predicted against simulated slots; None where fewer than two placements were simulated."""
+    import plotly.graph_objects as go
+
     if CANDIDATES not in tables:
         return None
     rows = [

@@ -4,9 +4,9 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import plotly.graph_objects as go
 
 from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import partition_from_document
@@ -30,6 +30,9 @@ from dse.report.palette import BLUE, CATEGORIES, GREY, LINE, YELLOW, category
 from dse.report.units import time_scale, time_text
 from dse.report.view import Breakdown, Card, Chart, Heading, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
 """Neighbouring chips differ in colour; chips that share one differ in shape."""
@@ -125,8 +128,10 @@ def _without_bars(rows: Sequence[Row]) -> list[Row]:
     return [tuple(cell.rstrip("█ ") for cell in row) for row in rows]
 
 
-def loads(result: Result) -> go.Figure:
+def loads(result: Result) -> "go.Figure":
     """Time of every chip and link for one input, by the reference evaluator, and the bound on the slowest."""
+    import plotly.graph_objects as go
+
     metrics = result.metrics
     label = "" if by_reference(result) else f", {REFERENCE_LABEL}"
     scale = time_scale(max((*metrics["chip_s"], *metrics["link_s"]), default=0.0))
@@ -158,8 +163,10 @@ def loads(result: Result) -> go.Figure:
     return drawn
 
 
-def coloured_graph(problem: PartitionProblem, chip: Sequence[int]) -> go.Figure:
+def coloured_graph(problem: PartitionProblem, chip: Sequence[int]) -> "go.Figure":
     """Operators from left to right by the longest way to them, larger where they take longer, with their edges."""
+    import plotly.graph_objects as go
+
     graph = problem.graph
     across, up = _places(graph.topological_order, graph.edges, len(graph))
     drawn = chart("operators on the longest way to it", "", 560)

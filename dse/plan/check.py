@@ -60,6 +60,7 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     rules.append(
         (every <= model.layers, f"recompute must be every k-th layer with k up to the layers ({model.layers})")
     )
+    rules.append((_has_modules(problem, plan), "recompute must name modules that the model has"))
     given = dict(problem.fixed)
     rules += [*_copy_rules(plan, experts is not None), *_order_rules(plan), *_stage_rules(plan, model.layers)]
     chosen = [key for key in _SETTINGS if getattr(plan, key) != "stack" and key not in given]
@@ -69,6 +70,20 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
         *(f"{key} must be as the stack" for key in chosen),
         *(f"{key} must be {value}, as it is fixed" for key, value in changed),
     ]
+
+
+def _has_modules(problem: PlanProblem, plan: TrainingPlan) -> bool:
+    """Whether every module that a plan makes again is in some layer of the model."""
+    model, experts = problem.model, problem.model.experts
+    is_sparse = experts is not None and experts.dense_layers < model.layers
+    has = {
+        "moe": is_sparse,
+        "moe_act": is_sparse,
+        "shared_experts": is_sparse and experts is not None and experts.shared > 0,
+        "mla_up_proj": model.latent is not None,
+        "mlp": experts is None or experts.dense_layers > 0,
+    }
+    return all(has.get(name, True) for name in plan.recompute.split("+"))
 
 
 def _copy_rules(plan: TrainingPlan, has_experts: bool) -> list[tuple[bool, str]]:

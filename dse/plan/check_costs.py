@@ -220,9 +220,7 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
     chunks = p - stage if v == 1 else 2 * (p - stage - 1) + (v - 1) * p + 1
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
     every, again = [costs.layer(sparse) for sparse in _kinds(model)], _every(plan)
-    working = max(layer.whole for layer in every) if plan.recompute.startswith("full") else 0.0
-    if plan.recompute == "op":
-        working = max(0.0, *(layer.whole - layer.kept for layer in every))
+    working = max(layer.remade for layer in layers)
     if plan.zero == 3:
         working += _gathered(costs, every, weights - sum(layer.weights for layer in layers), stage)
     if stage == p - 1:
@@ -231,14 +229,16 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
         held = (4 if costs.fuses_loss else 12 if costs.t == 1 else 16) + 4 * model.prediction_layers
         working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     saved = sum(layer.whole - layer.kept for layer in layers[::again])
-    return {
+    tensors = {
         "weights": state.weights * share(3),
         "gradients": state.gradients * share(2),
         "optimizer": state.optimizer * share(1),
         "activations": chunks / v * (sum(layer.whole for layer in layers) - saved),
         "working": working,
-        "communication": costs.stack.communicator_bytes.value * _groups(costs),
     }
+    known = costs.stack.reserved
+    beyond = {} if known is None else {"reserved": (known.value - 1) * sum(tensors.values())}
+    return tensors | beyond | {"communication": costs.stack.communicator_bytes.value * _groups(costs)}
 
 
 def _groups(costs: RankCosts) -> int:

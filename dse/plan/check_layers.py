@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from dse.plan.check_alternate import alternate
 from dse.plan.check_kernels import Rates, VectorPass
 from dse.plan.check_mesh import Axes, Mesh, group_s
+from dse.plan.check_modules import modules_again
 from dse.plan.problem import PlanProblem
 from dse.plan.stack import Stack
 from dse.plan.training_plan import TrainingPlan
@@ -38,6 +39,7 @@ class Layer:
     backward: Pass = field(default_factory=Pass)
     again: float = 0.0
     kept: float = 0.0
+    remade: float = 0.0
     whole: float = 0.0
     weights: float = 0.0
     experts: float = 0.0
@@ -96,7 +98,7 @@ class RankCosts:
 
     def __init__(self, problem: PlanProblem, plan: TrainingPlan) -> None:
         self.problem, self.plan, self.model, self.stack = problem, plan, problem.model, problem.stack
-        self.network = problem.system.network.spanning(problem.devices)
+        self.network = problem.network
         self.state = State(plan, problem.stack)
         self.rates = Rates(problem, plan.precision, self.state.gradients)
         self.size = {"fp16": 2.0, "bf16": 2.0, "fp4": 0.5}.get(plan.precision, 1.0)
@@ -134,8 +136,39 @@ class RankCosts:
     @property
     def gathered_s(self) -> float:
         """Seconds to gather what a product needs whole."""
-        bytes_each = min(self.size, 2.0) if self.stack.gathers_operands.value else 2.0
-        return self.on_tensor("all_gather", bytes_each * self.tokens * self.model.hidden)
+        return self.on_tensor("all_gather", self.gathered_bytes * self.tokens * self.model.hidden)
+
+    @property
+    def gathered_bytes(self) -> float:
+        """Of an element that is gathered for a product."""
+        return min(self.size, 2.0) if self.stack.gathers_operands.value else 2.0
+
+    def exposed_tensor(self, raw: float, linear: float) -> float:
+        """What linear layers of so many seconds do not hide of collectives of the tensor axis."""
+        if not hides(self.plan.overlap_tensor, self.stack.overlaps_tensor.value):
+            return raw
+        return max(raw / self.t, raw - linear)
+
+    @property
+    def hides_exchange(self) -> bool:
+        """Whether exchanges with experts run beside compute."""
+        return hides(self.plan.overlap_expert, self.stack.overlaps_expert.value)
+
+    @property
+    def exchanges_s(self) -> float:
+        """Seconds of a dispatch to experts and a combination, hidden or not."""
+        experts = self.model.experts
+        assert experts is not None
+        size = 2 * self.plan.expert * self.between * experts.active * self.model.hidden
+        return 2 * self.collective("all_to_all", size, [(self.plan.expert, 1)])
+
+    @property
+    def queries_keys_values_bytes(self) -> float:
+        """What attention's core reads."""
+        model = self.model
+        return (
+            2 * self.tokens * (self.heads * model.key_width + self.key_heads * (model.key_width + model.context_width))
+        )
 
     # One layer --------------------------------------------------------------------------------------------------------
 
@@ -144,30 +177,32 @@ class RankCosts:
         model, h, tokens, cut = self.model, float(self.model.hidden), self.tokens, self.between
         q, v = self.heads * model.key_width, self.heads * model.context_width
         if model.latent is None:
-            yield "attention", tokens, q + self.key_heads * (model.key_width + model.context_width), h, 1.0, True
+            keys = self.key_heads * (model.key_width + model.context_width)
+            yield "attention in", tokens, q + keys, h, 1.0, True
         else:
             r, c, d = model.latent.query_rank, model.latent.key_value_rank, model.latent.rotary_width
             if r:
-                yield "attention", cut, float(r), h, 1.0, True
-            yield "attention", tokens, q, float(r or h), 1.0, True
-            yield "attention", cut, float(c + d), h, 1.0, True
-            yield "attention", tokens, self.heads * (model.key_width - d + model.context_width), float(c), 1.0, True
-        yield "attention", tokens, h, v, 1.0, True
+                yield "attention in", cut, float(r), h, 1.0, True
+            yield "attention up" if r else "attention up from norm", tokens, q, float(r or h), 1.0, True
+            yield "attention in", cut, float(c + d), h, 1.0, True
+            made = self.heads * (model.key_width - d + model.context_width)
+            yield "attention up", tokens, made, float(c), 1.0, True
+        yield "attention out", tokens, h, v, 1.0, True
         into = 2.0 if model.gated else 1.0
         if not sparse:
-            yield "feed_forward", tokens, into * self.columns, h, 1.0, True
-            yield "feed_forward", tokens, h, float(self.columns), 1.0, True
+            yield "feed_forward in", tokens, into * self.columns, h, 1.0, True
+            yield "feed_forward out", tokens, h, float(self.columns), 1.0, True
             return
         experts = model.experts
         assert experts is not None
         yield "router", cut, float(experts.routed), h, 1.0, False
         mine = float(-(-experts.routed // self.plan.expert))
         each = cut * experts.active * self.plan.expert / experts.routed
-        yield "expert", each, into * experts.width, h, mine, True
-        yield "expert", each, h, float(experts.width), mine, True
+        yield "expert in", each, into * experts.width, h, mine, True
+        yield "expert out", each, h, float(experts.width), mine, True
         if experts.shared:
-            yield "shared", tokens, into * self.shared_columns, h, 1.0, True
-            yield "shared", tokens, h, float(self.shared_columns), 1.0, True
+            yield "shared in", tokens, into * self.shared_columns, h, 1.0, True
+            yield "shared out", tokens, h, float(self.shared_columns), 1.0, True
 
     def product_s(self, m: float, n: float, k: float, low: bool) -> tuple[float, float, float]:
         """Forward and backward seconds, and the larger of element sizes."""
@@ -178,7 +213,7 @@ class RankCosts:
         """Everything between the products, as passes over memory."""
         model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
         both = self.heads + self.key_heads
-        yield self._norm(2 * cut * h)
+        yield self.norm(2 * cut * h)
         if model.dropout:
             yield VectorPass(2 * cut * h, 1, 7, 7, ("add", "dropout"), ("add", "dropout_backward"))
         else:
@@ -187,7 +222,7 @@ class RankCosts:
             width = model.key_width if model.latent is None else model.latent.rotary_width
             yield VectorPass(tokens * both * width, 1, 4, 4, ("rotary",), ("rotary_backward",))
         if model.query_key_norm:
-            yield self._norm(tokens * both * model.key_width)._replace(row=model.key_width)
+            yield self.norm(tokens * both * model.key_width)._replace(row=model.key_width)
         inner = []
         if not sparse:
             inner.append(tokens * self.columns)
@@ -199,13 +234,15 @@ class RankCosts:
             inner.append(routed * model.experts.width * self.padding)
             if model.experts.shared:
                 inner.append(tokens * self.shared_columns)
-        for elements in inner:
-            if model.gated:
-                yield VectorPass(elements, 1, 6, 10, ("silu", "multiply"), ("silu_backward", "multiply"))
-            else:
-                yield VectorPass(elements, 1, 4, 6, ("gelu",), ("gelu_backward",))
+        yield from map(self.activation, inner)
 
-    def _norm(self, elements: float) -> VectorPass:
+    def activation(self, elements: float) -> VectorPass:
+        """Between the products of a feed-forward network."""
+        if self.model.gated:
+            return VectorPass(elements, 1, 6, 10, ("silu", "multiply"), ("silu_backward", "multiply"))
+        return VectorPass(elements, 1, 4, 6, ("gelu",), ("gelu_backward",))
+
+    def norm(self, elements: float) -> VectorPass:
         """A normalisation of the residual stream."""
         name = self.model.normalisation
         gradient: VectorKind = "rms_norm_backward" if name == "rms_norm" else "layer_norm_backward"
@@ -235,7 +272,7 @@ class RankCosts:
         kept = 2 * 2 * cut * h + (2 * cut * h if model.dropout else 0)
         whole = cut if self.gathers_again else tokens
         kept += inputs * whole * h + inputs * tokens * self.heads * model.context_width
-        kept += 2 * tokens * (self.heads * model.key_width + self.key_heads * (model.key_width + model.context_width))
+        kept += self.queries_keys_values_bytes
         if model.latent is not None:
             latent = model.latent
             kept += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
@@ -257,11 +294,11 @@ class RankCosts:
             forward, backward, size = self.product_s(m, n, k, low)
             result.forward.linear += count * forward
             result.backward.linear += count * backward
-            if group == "attention" or not sparse:
+            if group.startswith("attention") or not sparse:
                 beside = [beside[0] + forward, beside[1] + backward]
             if size < 2.0:
                 casts += [VectorPass(count * m * k, 1, 4, 0, (), ()), VectorPass(count * m * n, 1, 0, 4, (), ())]
-            if group == "expert":
+            if group.startswith("expert"):
                 result.experts += count * n * k
             else:
                 result.weights += n * k
@@ -278,9 +315,7 @@ class RankCosts:
             raw = (blocks * self.on_tensor("all_reduce", stream),) * 2
         tensor = raw
         result.sent["tensor"] = raw
-        if hides(plan.overlap_tensor, self.stack.overlaps_tensor.value):
-            raw = max(raw[0] / self.t, raw[0] - beside[0]), max(raw[1] / self.t, raw[1] - beside[1])
-        result.forward.tensor, result.backward.tensor = raw
+        result.forward.tensor, result.backward.tensor = map(self.exposed_tensor, raw, beside)
         width = self.key_heads * (self.model.key_width + self.model.context_width)
         ring = 2 * width * plan.microbatch * self.problem.sequence
         gather, scatter = (
@@ -292,30 +327,41 @@ class RankCosts:
         result.forward.context = max(0.0, gather - beside_ring[0])
         result.backward.context = max(0.0, gather + scatter - beside_ring[1])
         if sparse and self.model.experts is not None:
-            size = 2 * plan.expert * self.between * self.model.experts.active * self.model.hidden
-            exchange = self.collective("all_to_all", size, [(plan.expert, 1)])
-            result.sent["expert"] = 2 * exchange, 2 * exchange
-            hidden = hides(plan.overlap_expert, self.stack.overlaps_expert.value)
+            exchanges = self.exchanges_s
+            result.sent["expert"] = exchanges, exchanges
             others = tensor[0] + gather, tensor[1] + gather + scatter
             for each, sent in zip((result.forward, result.backward), others, strict=True):
                 compute = each.linear + each.attention + each.vector - (sent - each.tensor - each.context)
-                each.expert = max(0.0, 2 * exchange - compute) if hidden else 2 * exchange
+                each.expert = max(0.0, exchanges - compute) if self.hides_exchange else exchanges
         self._make_again(result, sparse, scores)
         return result
 
     def _make_again(self, result: Layer, sparse: bool, scores: float) -> None:
         """What backward passes make again of a layer, and what is in memory until then; ``scores``: of attention."""
         plan, activations = self.plan, self.kept_bytes(sparse)
-        result.whole = activations + scores
+        result.whole = result.kept = activations + scores
+        if plan.recompute == "none":
+            return
         if plan.recompute.startswith("full"):
             result.again, result.kept = result.forward.total, 2 * self.between * self.model.hidden
             result.sent_again = {name: sent[0] for name, sent in result.sent.items()}
+            result.remade = result.whole
         elif plan.recompute == "op":
             result.again, result.kept = alternate(self, sparse, result.forward.vector)
-        elif plan.recompute == "selective":
-            result.again, result.kept = result.forward.attention, activations
+            result.remade = max(0.0, result.whole - result.kept)
         else:
-            result.again, result.kept = 0.0, result.whole
+            self._make_modules_again(result, sparse, scores)
+
+    def _make_modules_again(self, result: Layer, sparse: bool, scores: float) -> None:
+        names = self.plan.recompute.replace("selective", "core_attn").split("+")
+        again = modules_again(self, sparse, names)
+        result.again, result.remade = again.seconds, again.dropped
+        result.kept -= again.dropped
+        result.sent_again = {"tensor": again.tensor, "expert": again.expert}
+        if "core_attn" in names:
+            result.again += result.forward.attention + result.forward.context
+            result.kept -= scores
+            result.sent_again["context"] = result.sent["context"][0]
 
     # Ends -------------------------------------------------------------------------------------------------------------
 
@@ -325,7 +371,7 @@ class RankCosts:
         looked_up = VectorPass(stream, 1, 4, 6, ("embedding",), ("embedding_backward",))
         passes = [looked_up]
         if self.model.embedding_norm:
-            passes.append(self._norm(stream))
+            passes.append(self.norm(stream))
         forward, backward = self.passes_s(passes)
         full = 2 * self.tokens * self.model.hidden
         if self.plan.sequence_parallel:
@@ -345,7 +391,7 @@ class RankCosts:
         """The stream and the next token's embedding: both normed, put side by side, and projected."""
         h = self.model.hidden
         side_by_side = VectorPass(self.between * 2 * h, 1, 4, 0, ("copy",), ())
-        vector = self.passes_s([self._norm(self.between * 2 * h), side_by_side])
+        vector = self.passes_s([self.norm(self.between * 2 * h), side_by_side])
         projected = self.product_s(self.between, float(h), 2.0 * h, False)
         return vector[0] + projected[0], vector[1] + projected[1]
 
@@ -355,7 +401,7 @@ class RankCosts:
         products = [self.product_s(self.tokens, words, float(h), False)]
         there, back = (10, 6) if self.fuses_loss else (14, 22)
         loss = VectorPass(self.tokens * words, words, there, back, ("cross_entropy",), ("cross_entropy_backward",))
-        passes = [loss, self._norm(self.between * h)]
+        passes = [loss, self.norm(self.between * h)]
         if self.model.head == "masked_lm":
             products.append(self.product_s(self.between, float(h), float(h), False))
             passes.append(VectorPass(self.between * h, 1, 4, 6, ("gelu",), ("gelu_backward",)))

@@ -41,8 +41,8 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     name = "plan"
     help = (
         "Find the fastest training plan of MODEL that fits a machine, proven over the whole vocabulary (docs/plan.md): "
-        "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, (hybrid) ZeRO, recomputation, "
-        "order of the axes."
+        "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, (hybrid) ZeRO, recomputation "
+        "of modules or layers, order of the axes."
     )
     Options: ClassVar[type[Any]] = PlanOptions
     Solution = SolutionDocument

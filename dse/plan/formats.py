@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dse.plan.training_plan import ORDERS, RECOMPUTE_WORDS, CrossEntropy, Overlap, Schedule, StoredPrecision
+from dse.plan.recomputation import RECOMPUTE_PATTERN
+from dse.plan.training_plan import ORDERS, CrossEntropy, Overlap, Schedule, StoredPrecision
 from hardware.precisions import Precision
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -28,7 +29,7 @@ class PlanDocument(_Document):
     schedule: Schedule
     zero: Annotated[int, Field(ge=0, le=3)]
     microbatch: Width
-    recompute: Annotated[str, Field(pattern=f"^({RECOMPUTE_WORDS.pattern})$")]
+    recompute: Annotated[str, Field(pattern=f"^({RECOMPUTE_PATTERN})$")]
     precision: Precision
     zero_copies: Width
     order: Annotated[str, Field(pattern=f"^({'|'.join(ORDERS)})$")]

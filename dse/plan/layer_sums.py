@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,10 +15,11 @@ class LayerWork:
     """Seconds of one layer by cause and pass (``forward``, ``backward``), what it keeps, its parameters.
 
     ``tensor`` and ``context`` are what of these collectives is not hidden. ``recompute`` are the seconds of making the
-    layer again where that is done, ``kept_bytes`` the activations of a microbatch that it then keeps, ``whole_bytes``
-    those of a layer that is not made again. ``sent`` are the seconds of the collectives of each axis, hidden or not, by
-    pass, and ``sent_again`` those of making the layer again. ``parameters`` are those of a rank that data-parallel
-    replicas share, ``expert_parameters`` those of its experts.
+    layer again where that is done, ``kept_bytes`` the activations of a microbatch that it then keeps, ``remade_bytes``
+    those that are there for a while when it is made again, ``whole_bytes`` those of a layer that is not. ``sent`` are
+    the seconds of the collectives of each axis, hidden or not, by pass, and ``sent_again`` those of making the layer
+    again. ``parameters`` are those of a rank that data-parallel replicas share, ``expert_parameters`` those of its
+    experts.
     """
 
     linear: tuple[Floats, Floats]
@@ -28,6 +30,7 @@ class LayerWork:
     expert: tuple[Floats, Floats]
     recompute: Floats
     kept_bytes: Floats
+    remade_bytes: Floats
     whole_bytes: Floats
     sent: Mapping[str, tuple[Floats, Floats]]
     sent_again: Mapping[str, Floats]
@@ -49,15 +52,71 @@ class LayerWork:
         return self.linear, self.attention, self.vector, self.tensor, self.context, self.expert
 
 
+class Parts(NamedTuple):
+    """Modules (:mod:`dse.plan.recomputation`) that an operator is in.
+
+    ``input_of`` are others that make its input again, ``otherwise`` those that do so where no module repeats it.
+    """
+
+    within: int = 0
+    input_of: int = 0
+    otherwise: int = 0
+
+    @property
+    def of_cast(self) -> "Parts":
+        """Of the cast of its input to 8 bits."""
+        return Parts(self.within | self.input_of, 0, self.otherwise)
+
+
+NO_PARTS = Parts()
+
+
+class Repeated(NamedTuple):
+    """Seconds of a forward pass that a backward pass repeats: once for each of ``modules`` that is made again.
+
+    Where none of these is, once if one of ``otherwise`` is.
+    """
+
+    modules: int
+    seconds: Floats
+    is_product: bool = False
+    otherwise: int = 0
+
+
+class Dropped(NamedTuple):
+    """Bytes that are not kept where one of ``modules`` is made again: so many for each of ``elements``."""
+
+    modules: int
+    elements: Floats
+    factor: float = 1.0
+
+
 @dataclass
 class WorkSum:
-    """Work that adds up: seconds of products and of vector work, by pass; kept bytes."""
+    """Work that adds up: seconds of products and of vector work, by pass; kept bytes; what modules of it do again."""
 
     linear: list[Floats] = field(default_factory=list)
     linear_back: list[Floats] = field(default_factory=list)
     vector: list[Floats] = field(default_factory=list)
     vector_back: list[Floats] = field(default_factory=list)
     kept: list[Floats] = field(default_factory=list)
+    repeated: list[Repeated] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+
+    def keep(self, size_bytes: Floats, dropped_by: int = 0) -> None:
+        """Keep so many bytes; ``dropped_by`` are the modules that do not where they are made again."""
+        self.kept.append(size_bytes)
+        self.drop(size_bytes, dropped_by)
+
+    def drop(self, elements: Floats, modules: int, bytes_each: float = 1.0) -> None:
+        """Say of elements that are kept which modules drop them."""
+        if modules:
+            self.dropped.append(Dropped(modules, elements, bytes_each))
+
+    def repeat(self, modules: int, seconds: Floats, is_product: bool = False, otherwise: int = 0) -> None:
+        """Say which modules repeat seconds of the forward pass."""
+        if modules | otherwise:
+            self.repeated.append(Repeated(modules, seconds, is_product, otherwise))
 
 
 def total_of(terms: list[Floats]) -> Floats:

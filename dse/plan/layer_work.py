@@ -9,12 +9,13 @@ from typing import get_args
 
 import numpy as np
 
-from dse.plan.alternate import remade
 from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
-from dse.plan.layer_sums import LayerWork, WorkSum, total_of
-from dse.plan.plan_arrays import ALTERNATE, SELECTIVE, Floats, PlanArrays
+from dse.plan.layer_sums import NO_PARTS, LayerWork, Parts, WorkSum, total_of
+from dse.plan.made_again import ForwardPass, made_again
+from dse.plan.plan_arrays import Floats, PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.rank_links import RankLinks
+from dse.plan.recomputation import LAYERNORM, MLA_UP_PROJ, MLP, MOE, MOE_ACT, SHARED_EXPERTS
 from hardware.operations import CollectiveKind, VectorKind
 from hardware.precisions import ELEMENT_BYTES
 
@@ -26,7 +27,6 @@ These are, in a forward pass, a cast to 32 bits and log-softmax, and in the back
 log-softmax, which reads two tensors, and a cast to 16 bits."""
 
 Size = Floats | float
-
 
 _WITH_GRADIENTS = frozenset(each.removesuffix("_backward") for each in get_args(VectorKind) if "_backward" in each)
 
@@ -72,7 +72,7 @@ class RankWork(RankLinks):
         return gather, scatter, reduce
 
     @cached_property
-    def _block_collectives(self) -> tuple[Floats, Floats]:
+    def block_collectives(self) -> tuple[Floats, Floats]:
         """Seconds of the tensor axis for attention, or a feed-forward network, by pass."""
         gather, (_, scatter, reduce) = self.operand_gather, self.tensor_halves
         cut = self.plans.sequence_parallel == 1
@@ -84,10 +84,16 @@ class RankWork(RankLinks):
         """Seconds to gather the residual stream, or its gradient, for a product."""
         if not (self.is_low and self.problem.stack.gathers_operands.value):
             return self.tensor_halves[0]
-        size = self.residual_bytes * (self.kept_input / HALF_BYTES)
+        return self.gather_s(float(self.model.hidden))
+
+    def gather_s(self, width: float) -> Floats:
+        """Seconds to gather so many elements of each token over the tensor axis, for a product."""
+        element = self.kept_input if self.problem.stack.gathers_operands.value else HALF_BYTES
+        size = element / HALF_BYTES * (HALF_BYTES * self.tokens * width)
         return self.collective("all_gather", size, self.plans.tensor, self.plans.stride("tensor"))
 
-    def _exposed_tensor(self, raw: Floats, linear: Floats) -> Floats:
+    def exposed_tensor(self, raw: Floats, linear: Floats) -> Floats:
+        """What linear layers of so many seconds do not hide of collectives of the tensor axis."""
         if not self.problem.software.overlaps_tensor:
             return raw
         exposed: Floats = np.maximum(raw / self.tensor, raw - linear)
@@ -96,15 +102,26 @@ class RankWork(RankLinks):
     # Products and vector work -----------------------------------------------------------------------------------------
 
     def product(
-        self, work: WorkSum, m: Floats, n: Floats | float, k: Floats | float, low: bool, count: Floats | float = 1.0
+        self,
+        work: WorkSum,
+        m: Floats,
+        n: Floats | float,
+        k: Floats | float,
+        low: bool,
+        count: Floats | float = 1.0,
+        parts: Parts = NO_PARTS,
     ) -> None:
-        """A linear layer [m, k] · [k, n], ``count`` times; its input is kept."""
+        """A linear layer [m, k] · [k, n], ``count`` times; its input is kept.
+
+        ``parts`` are the modules that it is in, and that its input is made again by.
+        """
         low = low and self.is_low
         forward, data, weight = self.kernels.product_s(m, n, k, low)
         work.linear.append(count * forward)
         work.linear_back.append(count * (data + weight))
+        work.repeat(parts.within, work.linear[-1], is_product=True)
         if low:
-            self.passes(work, ("copy",), count * m * k, (4.0, 0.0))
+            self.passes(work, ("copy",), count * m * k, (4.0, 0.0), parts=parts.of_cast)
             self.passes(work, ("copy",), count * m * n, (0.0, 4.0))
 
     def passes(
@@ -114,15 +131,17 @@ class RankWork(RankLinks):
         elements: Floats,
         element_bytes: tuple[float, float],
         row: Size = 1.0,
+        parts: Parts = NO_PARTS,
     ) -> None:
         """One pass over memory that does ``kinds`` of vector work, with so many bytes an element, forward and backward.
 
-        There is none where it has no bytes.
+        There is none where it has no bytes. ``parts`` are the modules that it is in.
         """
         forward, backward = element_bytes
         if forward:
             lanes = [Lanes(kind, elements, row) for kind in kinds]
             work.vector.append(self.kernels.vector_s(forward * elements, *lanes))
+            work.repeat(parts.within, work.vector[-1], otherwise=parts.otherwise)
         if backward:
             lanes = [Lanes(backward_kind(kind), elements, row) for kind in kinds]
             work.vector_back.append(self.kernels.vector_s(backward * elements, *lanes))
@@ -142,45 +161,58 @@ class RankWork(RankLinks):
         model, tokens, cut = self.model, self.tokens, self.cut_tokens
         h, heads, keys = float(model.hidden), self.heads, self.keys
         query, value = heads * model.key_width, heads * model.context_width
-        work.kept.append(self.kept_input * self.input_tokens * h)
-        latent = model.latent
+        work.keep(self.kept_input * self.input_tokens * h, LAYERNORM)
+        latent, normed, up = model.latent, Parts(otherwise=LAYERNORM), Parts(MLA_UP_PROJ)
         if latent is None:
             both = keys * (model.key_width + model.context_width)
-            self.product(work, tokens, query + both, h, low=True)
+            self.product(work, tokens, query + both, h, low=True, parts=normed)
             weights = h * (query + both)
         else:
             rank, shared = float(latent.query_rank), float(latent.key_value_rank + latent.rotary_width)
             made = heads * (model.key_width - latent.rotary_width + model.context_width)
             if rank:
-                self.product(work, cut, rank, h, low=True)
-                self.product(work, tokens, query, rank, low=True)
+                self.product(work, cut, rank, h, low=True, parts=normed)
+                self.product(work, tokens, query, rank, low=True, parts=up)
                 weights = h * rank + rank * query
             else:
-                self.product(work, tokens, query, h, low=True)
+                self.product(work, tokens, query, h, low=True, parts=up._replace(otherwise=LAYERNORM))
                 weights = h * query
-            self.product(work, cut, shared, h, low=True)
-            self.product(work, tokens, made, float(latent.key_value_rank), low=True)
+            self.product(work, cut, shared, h, low=True, parts=normed)
+            self.product(work, tokens, made, float(latent.key_value_rank), low=True, parts=up)
             weights = weights + h * shared + latent.key_value_rank * made
-            work.kept.append(HALF_BYTES * cut * (rank + shared))
+            work.keep(HALF_BYTES * cut * (rank + shared))
         self.product(work, tokens, h, value, low=True)
-        work.kept.append(self.kept_input * tokens * value)
+        work.keep(self.kept_input * tokens * value)
         total: Floats = weights + value * h
         return total
 
     def _feed_forward(
-        self, work: WorkSum, width: float, tokens: Floats, parts: Floats, count: Floats | float = 1.0
+        self,
+        work: WorkSum,
+        width: float,
+        tokens: Floats,
+        ranks: Floats,
+        first: Parts,
+        last: Parts,
+        count: Floats | float = 1.0,
     ) -> Floats:
-        """A feed-forward network of ``width / parts``, ``count`` times; parameters of one."""
-        h, inner = float(self.model.hidden), np.ceil(width / parts)
+        """A feed-forward network of ``width / ranks``, ``count`` times; parameters of one.
+
+        ``first`` and ``last`` are the modules of its products; the input of the last one is made again as a whole.
+        """
+        h, inner = float(self.model.hidden), np.ceil(width / ranks)
         gate = 2.0 if self.model.gated else 1.0
-        self.product(work, tokens, gate * inner, h, low=True, count=count)
-        self.product(work, tokens, h, inner, low=True, count=count)
-        every = tokens * count
+        self.product(work, tokens, gate * inner, h, low=True, count=count, parts=first)
+        self.product(work, tokens, h, inner, low=True, count=count, parts=last)
+        every, activated = tokens * count, Parts(last.of_cast.within)
+        elements = inner * every
         if self.model.gated:
-            self.passes(work, ("silu", "multiply"), inner * every, (6.0, 10.0))
+            self.passes(work, ("silu", "multiply"), elements, (6.0, 10.0), parts=activated)
         else:
-            self.passes(work, ("gelu",), inner * every, (4.0, 6.0))
+            self.passes(work, ("gelu",), elements, (4.0, 6.0), parts=activated)
         work.kept.append((gate * HALF_BYTES + self.kept_input) * inner * every)
+        work.drop(elements, first.within, gate * HALF_BYTES)
+        work.drop(elements, activated.within, self.kept_input)
         weights: Floats = (gate + 1.0) * h * inner
         return weights
 
@@ -188,16 +220,17 @@ class RankWork(RankLinks):
         """Norms, residual additions, dropout, and what turns and normalises queries and keys."""
         model, cut = self.model, self.cut_tokens
         mask, twice = _DROPOUT_BYTES if model.dropout else 0.0, 2.0 * cut * model.hidden
-        self.passes(work, (model.normalisation,), twice, (4.0, 6.0), row=model.hidden)
+        self.passes(work, (model.normalisation,), twice, (4.0, 6.0), row=model.hidden, parts=Parts(LAYERNORM))
         added: tuple[VectorKind, ...] = ("add", "dropout") if model.dropout else ("add",)
         self.passes(work, added, twice, (6.0 + mask, 6.0 + mask))
-        work.kept.append((2.0 * HALF_BYTES + 2.0 * mask) * cut * model.hidden)
+        work.keep((2.0 * HALF_BYTES + 2.0 * mask) * cut * model.hidden)
+        made = Parts(MLA_UP_PROJ if model.latent is not None else 0)
         if model.positions == "rotary":
             width = model.latent.rotary_width if model.latent is not None else model.key_width
-            self.passes(work, ("rotary",), self.tokens * (self.heads + self.keys) * width, (4.0, 4.0))
+            self.passes(work, ("rotary",), self.tokens * (self.heads + self.keys) * width, (4.0, 4.0), parts=made)
         if model.query_key_norm:
             normed = self.tokens * (self.heads + self.keys) * model.key_width
-            self.passes(work, (model.normalisation,), normed, (4.0, 6.0), row=model.key_width)
+            self.passes(work, (model.normalisation,), normed, (4.0, 6.0), row=model.key_width, parts=made)
 
     # Attention --------------------------------------------------------------------------------------------------------
 
@@ -242,8 +275,13 @@ class RankWork(RankLinks):
         """A layer with a plain feed-forward network."""
 
         def network(work: WorkSum) -> tuple[Floats, Floats]:
+            each = self.kept_input * self.model.hidden
             work.kept.append(self.kept_input * self.input_tokens * self.model.hidden)
-            weights = self._feed_forward(work, float(self.model.feed_forward), self.tokens, self.tensor)
+            work.drop(self.cut_tokens, LAYERNORM, each)
+            if not self.problem.stack.gathers_again.value:
+                work.drop(self.tokens - self.cut_tokens, LAYERNORM | MLP, each)
+            first, last = Parts(MLP, otherwise=LAYERNORM), Parts(MLP)
+            weights = self._feed_forward(work, float(self.model.feed_forward), self.tokens, self.tensor, first, last)
             return weights, np.zeros_like(weights)
 
         return self._layer(network, blocks=2.0)
@@ -256,19 +294,24 @@ class RankWork(RankLinks):
 
         def network(work: WorkSum) -> tuple[Floats, Floats]:
             h, cut, width = float(self.model.hidden), self.cut_tokens, float(experts.width)
-            self.product(work, cut, float(experts.routed), h, low=False)
-            work.kept.append(HALF_BYTES * cut * h)
+            inside = Parts(MOE)
+            self.product(work, cut, float(experts.routed), h, low=False, parts=inside)
+            work.keep(HALF_BYTES * cut * h, LAYERNORM)
             routed = cut * experts.active
             local = np.ceil(experts.routed / self.plans.expert)
             each = routed * self.plans.expert / experts.routed
-            one = self._feed_forward(work, width, each, np.ones_like(cut), count=local)
+            last = Parts(MOE, input_of=MOE_ACT)
+            one = self._feed_forward(work, width, each, np.ones_like(cut), inside, last, count=local)
             copies = np.where(self.problem.stack.sorts_tokens.value & (local > 1), 2.0, 1.0)
-            self.passes(work, ("copy",), copies * h * routed, (8.0, 8.0))
-            work.kept.append(self.kept_input * routed * h)
+            self.passes(work, ("copy",), copies * h * routed, (8.0, 8.0), parts=inside)
+            work.keep(self.kept_input * routed * h, MOE)
             shared = np.zeros_like(cut)
             if experts.shared:
-                work.kept.append(self.kept_input * (self.input_tokens - cut) * h)
-                shared = self._feed_forward(work, float(experts.shared * experts.width), self.tokens, self.tensor)
+                both = MOE | SHARED_EXPERTS
+                work.keep(self.kept_input * (self.input_tokens - cut) * h, both | LAYERNORM)
+                width = float(experts.shared * experts.width)
+                first, last = Parts(both, otherwise=LAYERNORM), Parts(both)
+                shared = self._feed_forward(work, width, self.tokens, self.tensor, first, last)
             return shared + h * experts.routed, local * one
 
         return self._layer(network, blocks=2.0 if experts.shared else 1.0, has_experts=True)
@@ -283,8 +326,8 @@ class RankWork(RankLinks):
         self._around(work)
         linear = total_of(work.linear), total_of(work.linear_back)
         beside = attention_linear if has_experts else linear
-        raw = self._block_collectives
-        tensor = tuple(self._exposed_tensor(blocks * raw[side], beside[side]) for side in (0, 1))
+        raw = self.block_collectives
+        tensor = tuple(self.exposed_tensor(blocks * raw[side], beside[side]) for side in (0, 1))
         vector = total_of(work.vector), total_of(work.vector_back)
         core, (own, scores) = self.attention_core, self.kept_by_attention
         rings = self._context()
@@ -293,28 +336,23 @@ class RankWork(RankLinks):
         nothing = np.zeros(self.plans.count)
         exchange, exchanged = (nothing, nothing), nothing
         if has_experts:
-            exchanged = 2.0 * self._exchange()
+            exchanged = 2.0 * self.exchange()
             # Compute that hides one collective hides no other.
             idle = [
                 compute[side] - (blocks * raw[side] - tensor[side]) - (rings[side] - context[side]) for side in (0, 1)
             ]
-            exchange = self._exposed_exchange(*idle)
+            exchange = self.exposed_exchange(*idle)
         forward = compute[0] + tensor[0] + context[0] + exchange[0]
-        selective = self.plans.recompute == SELECTIVE
-        norms, stream = 2.0 * self.model.hidden, HALF_BYTES * self.cut_tokens * self.model.hidden
-        kept = total_of(work.kept) + own
-        again, left = np.where(selective, core[0], forward), np.where(selective, kept, stream)
         sent = {
             "tensor": (blocks * raw[0], blocks * raw[1]),
             "context": rings,
             "expert": (exchanged, exchanged),
         }
-        whole = self.plans.recompute > ALTERNATE
-        sent_again = {name: np.where(whole, passes[0], 0.0) for name, passes in sent.items()}
-        alternates = self.plans.recompute == ALTERNATE
-        if alternates.any():
-            other = remade(self, has_experts, vector[0], blocks)
-            again, left = np.where(alternates, other.again_s, again), np.where(alternates, other.bytes_left, left)
+        if self.model.latent is not None:
+            work.drop(own, MLA_UP_PROJ)
+        kept = total_of(work.kept) + own
+        first = ForwardPass(forward, vector[0], core[0] + context[0], sent, kept, scores, blocks, has_experts)
+        again, norms = made_again(self, work, first), 2.0 * self.model.hidden
         return LayerWork(
             linear=linear,
             attention=core,
@@ -322,23 +360,24 @@ class RankWork(RankLinks):
             tensor=(tensor[0], tensor[1]),
             context=context,
             expert=exchange,
-            recompute=again,
-            kept_bytes=left,
+            recompute=again.seconds,
+            kept_bytes=again.kept_bytes,
+            remade_bytes=again.remade_bytes,
             whole_bytes=kept + scores,
             sent=sent,
-            sent_again=sent_again,
+            sent_again=again.sent,
             parameters=weights + shared + norms,
             expert_parameters=expert,
         )
 
-    def _exposed_exchange(self, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
+    def exposed_exchange(self, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
         """What compute of so many seconds does not hide of a dispatch to experts and a combination, if it hides any."""
-        exchange = 2.0 * self._exchange()
+        exchange = 2.0 * self.exchange()
         if not self.problem.software.overlaps_expert:
             return exchange, exchange
         return np.maximum(0.0, exchange - forward), np.maximum(0.0, exchange - backward)
 
-    def _exchange(self) -> Floats:
+    def exchange(self) -> Floats:
         """Seconds of one dispatch to experts, or of one combination."""
         experts = self.model.experts
         assert experts is not None

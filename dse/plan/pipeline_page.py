@@ -38,7 +38,8 @@ def pipeline_parts(problem: PlanProblem, plan: TrainingPlan, memory_names: Mappi
             Chart(lanes_in_time(stage_names(plan), spans, _LABELS)),
         ]
     memories, limit = plan_costs(problem, plan).stage_memory, float(problem.system.chip.hbm_bytes)
-    amounts = {label: (kind, [stage[name] for stage in memories]) for name, (label, kind) in memory_names.items()}
+    names = (name for name in memory_names if name in memories[0])
+    amounts = {memory_names[name][0]: (memory_names[name][1], [stage[name] for stage in memories]) for name in names}
     return [
         *parts,
         Heading("Memory of each stage"),

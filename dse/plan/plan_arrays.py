@@ -7,29 +7,14 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.plan.recomputation import FULL, recompute_code, word_of_code
 from dse.plan.training_plan import AXES, CHOSEN_KEYS, ORDERS, SETTINGS, Schedule, TrainingPlan
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-_RECOMPUTES = ("none", "selective", "op", "full")
-SELECTIVE, ALTERNATE, FULL = 1, 2, 3
-"""Numbers of modes of recomputation."""
-
 SCHEDULES: tuple[str, ...] = get_args(Schedule)
-
-
-def recompute_code(word: str) -> int:
-    """What stands for a word: 0 none, 1 selective, 2 op, and k + 2 for ``full/k``."""
-    mode, _, every = word.partition("/")
-    return _RECOMPUTES.index(mode) + int(every or 1) - 1
-
-
-def recompute_word(code: int) -> str:
-    """The word that a number stands for."""
-    every = code - FULL + 1
-    return _RECOMPUTES[code] if every <= 1 else f"full/{every}"
 
 
 def recompute_period(codes: Integers) -> Integers:
@@ -53,7 +38,7 @@ _TO_NUMBER: Mapping[str, Callable[[Any], int]] = {
     "order": ORDERS.index,
 }
 _TO_WORD: Mapping[str, Callable[[int], Any]] = {
-    "recompute": recompute_word,
+    "recompute": word_of_code,
     "schedule": SCHEDULES.__getitem__,
     "order": ORDERS.__getitem__,
     "sequence_parallel": bool,

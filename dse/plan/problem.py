@@ -10,6 +10,7 @@ from dse.plan.stack import Stack
 from dse.plan.training_plan import SETTINGS
 from hardware.chips import System
 from hardware.machines import ARRAY_FIELDS, Machines
+from hardware.network import Network
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,16 @@ class PlanProblem:
         """The stack as the settings have it."""
         return Software.of(self.stack, self.settings)
 
+    @cached_property
+    def network(self) -> Network:
+        """What joins the devices, where collectives move their bytes at the stack's share of the links.
+
+        A share that is only assumed says how far collectives are from the rates of links. Timed ones need none: their
+        rates are raised by as much as all bytes are.
+        """
+        link, joined = self.stack.link, self.system.network.spanning(self.devices)
+        return joined.with_timed_rates(1 / link.value) if link.assumed else joined
+
     def document(self) -> dict[str, Any]:
         """The problem in JSON types."""
         from dse.results.result import document_of
@@ -68,7 +79,7 @@ class PlanProblem:
         document = {
             "model": self.model.model_dump(mode="json"),
             "chip": document_of(chip),
-            "network": document_of(self.system.network),
+            "network": self.system.network.document(),
             "devices": self.devices,
             "global_batch": self.global_batch,
             "sequence": self.sequence,

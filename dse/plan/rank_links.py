@@ -22,7 +22,7 @@ class RankLinks:
 
     def __init__(self, problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> None:
         self.problem, self.plans, self.kernels = problem, plans, kernels
-        self.network = problem.system.network.spanning(problem.devices)
+        self.network = problem.network
         self.link = problem.stack.link.value
         self.weight_groups, self.expert_groups = weight_groups(plans), expert_groups(plans)
         self._known: dict[tuple[int, int], tuple[Integers, Integers, list[tuple[int, int, Integers]]]] = {}

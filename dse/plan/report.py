@@ -8,12 +8,14 @@ from dse.plan.constraints import CONSTRAINTS
 from dse.plan.export import exports, inexpressible
 from dse.plan.pipeline_page import pipeline_parts
 from dse.plan.problem import PlanProblem
+from dse.plan.stack import Stack
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import AS_STACK, whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
+from hardware.network import Network
 from hardware.units import GIGA, TERA
 
 _TIME_NAMES = {
@@ -36,6 +38,7 @@ _MEMORY_NAMES = {
     "optimizer": ("optimizer state", "state"),
     "activations": ("kept activations", "activations"),
     "working": ("working memory", "stash"),
+    "reserved": ("reserved beyond tensors", "several"),
     "communication": ("buffers of collectives", "between"),
 }
 _MAX_STAGES = 64
@@ -146,6 +149,7 @@ def _notes(problem: PlanProblem) -> list[str]:
         notes.append(f"sustained shares as the stack states them, with no measurement: {', '.join(stated)}")
     if timed or assumed:
         notes.append("times with shares of timed kernels and with assumed ones are not comparable between accelerators")
+    notes += [*_timed_collectives(problem), _memory_note(stack)]
     elsewhere = stack.measured_elsewhere(chip.name)
     if elsewhere:
         shares = ", ".join(f"{key} on {' and '.join(chips)}" for key, chips in elsewhere.items())
@@ -153,6 +157,28 @@ def _notes(problem: PlanProblem) -> list[str]:
             f"not calibrated for {chip.name}: its peak rates are those of the data sheet, and of their sustained "
             f"shares these were measured elsewhere: {shares}"
         )
+    return notes
+
+
+def _memory_note(stack: Stack) -> str:
+    """Which of two memories a plan's is: that of tensors, or what a caching allocator holds for them."""
+    known = stack.reserved
+    if known is None:
+        return "memory is allocated: what tensors take at their peak; what an allocator reserves beyond it is not known"
+    runs = f" (fitted to {', '.join(known.fitted)})" if known.fitted else ""
+    return f"memory is reserved: what the allocator holds, {known.value:g} times what tensors take at their peak{runs}"
+
+
+def _timed_collectives(problem: PlanProblem) -> list[str]:
+    """Levels of the network with constants of collectives that were timed."""
+    level: Network | None = problem.network if problem.devices > 1 else None
+    notes = []
+    while level is not None:
+        if level.timed:
+            kinds = ", ".join(sorted(each.kind for each in level.timed))
+            beside = ", to which the share link does not apply" if problem.stack.link.assumed else ""
+            notes.append(f"collectives over {level.name} that were timed kind by kind{beside}: {kinds}")
+        level = level.inner
     return notes
 
 

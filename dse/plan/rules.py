@@ -6,6 +6,7 @@ from typing import Any
 
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_WIDTHS
 from dse.plan.problem import PlanProblem, divisors
+from dse.plan.recomputation import ALL_SETS, module_sets, modules_in, modules_of, nearest_modules, set_word
 from dse.plan.training_plan import AXES, USUAL_ORDER
 from hardware.inputs import Fault, shown
 from hardware.precisions import ELEMENT_BYTES
@@ -72,8 +73,13 @@ def expert_widths(problem: PlanProblem, stage_ranks: int) -> list[int]:
 
 
 def recomputations(problem: PlanProblem) -> list[str]:
-    """What recomputation may be where it is left open; every eighth layer needs eight of them."""
-    return [mode for mode in problem.stack.recomputations.value if _every(mode) <= problem.model.layers]
+    """What recomputation may be where it is left open: modules that the model has; every eighth layer of eight."""
+    has, modes = {*modules_in(problem.model)}, list(problem.stack.recomputations.value)
+    if ALL_SETS in modes:
+        sets = module_sets(problem.model, problem.stack.attention.value == "fused")
+        modes = [*map(set_word, sets), *modes]
+    fitting = (mode for mode in dict.fromkeys(modes) if mode != ALL_SETS and _every(mode) <= problem.model.layers)
+    return [mode for mode in fitting if has.issuperset(modules_of(mode))]
 
 
 def _every(recompute: str) -> int:
@@ -125,12 +131,22 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
         yield Fault(
             where, "recompute", fixed["recompute"], rule, f"full/{model.layers}" if model.layers > 1 else "full"
         )
+    yield from _modules(problem, fixed.get("recompute", "none"), where)
     precision = fixed["precision"]
     half = "fp16" if precision == "fp16" else "bf16"
     for needed in dict.fromkeys((precision, half)):
         if needed not in chip.peak_flops:
             known = ", ".join(chip.peak_flops)
             yield Fault("--precision", "", needed, f"{chip.name} has {known}", _like(needed, chip.peak_flops))
+
+
+def _modules(problem: PlanProblem, recompute: str, where: str) -> Iterator[Fault]:
+    """Modules that are to be made again and that the model lacks."""
+    has = modules_in(problem.model)
+    lacking = [name for name in modules_of(recompute) if name not in has]
+    if lacking:
+        rule = f"{problem.model.name} has no {' and no '.join(lacking)}; its modules: {', '.join(has)}"
+        yield Fault(where, "recompute", recompute, rule, nearest_modules(recompute, problem.model))
 
 
 def _cut(problem: PlanProblem) -> str:

@@ -1,17 +1,18 @@
 """Software stacks: what a training framework keeps in memory, what it overlaps, and the rates that it sustains.
 
-A stack is a spec (``stacks/*.yaml``) of facts, which its documentation or code states, and of at most four constants:
-the sustained shares of a machine's peak rates. They are assumed (the stack ``generic``), or fitted to at most two
-measured runs, which the spec names.
+A stack is a spec (``stacks/*.yaml``) of facts, which its documentation or code states, and of at most four constants
+that are assumed (the stack ``generic``), or fitted to at most two measured runs, which the spec names: the sustained
+shares of a machine's peak rates, and what an allocator reserves beyond what tensors take. A share that was timed with
+the kernel that the stack has is a fact.
 """
 
 from collections.abc import Mapping
 from importlib import resources
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from dse.plan.training_plan import RECOMPUTE_RULE, RECOMPUTE_WORDS
+from dse.plan.recomputation import ALL_SETS, RECOMPUTE_RULE, recompute_word
 from hardware.chips import Chip
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
@@ -58,8 +59,19 @@ class BufferBytes(StrictModel):
     source: Source
 
 
+class ReservedRatio(StrictModel):
+    """What a caching allocator has reserved at most over what tensors take at their peak; ``fitted`` as of a rate."""
+
+    value: Annotated[float, Field(ge=1, le=4)]
+    source: Source
+    fitted: tuple[str, ...] = ()
+
+
 class Recomputations(StrictModel):
-    """Modes of recomputation that are tried where a plan leaves it open, each once."""
+    """Modes of recomputation that are tried where a plan leaves it open, each once.
+
+    ``modules`` stands for sets of the modules of a model (:func:`dse.plan.recomputation.module_sets`).
+    """
 
     value: Annotated[tuple[str, ...], Field(min_length=1)]
     source: Source
@@ -67,9 +79,10 @@ class Recomputations(StrictModel):
     @field_validator("value")
     @classmethod
     def _has_known_modes_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not all(RECOMPUTE_WORDS.fullmatch(mode) for mode in value):
+        words = tuple(word if word == ALL_SETS else recompute_word(word) for word in value)
+        if None in words:
             raise ValueError(f"each {RECOMPUTE_RULE}")
-        if len(set(value)) < len(value):
+        if len(set(words)) < len(words):
             raise ValueError("must name each mode once")
         return value
 
@@ -117,6 +130,8 @@ class Stack(StrictModel):
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
             gathering of weights.
         communicator_bytes: what the library of collectives allocates on a rank for each group that it is in.
+        reserved: what the allocator reserves over what tensors take; None where it is not known, and memory is that of
+            tensors.
         matrix, attention_rate, memory, link: sustained shares of the peak of matrix products, of that in fused
             attention, of memory and of the network.
         fitted_on: the accelerators of the runs that rates were fitted to, but for rates that name their own; none where
@@ -164,6 +179,7 @@ class Stack(StrictModel):
     gradient_transfer_bytes: Bytes
     weight_transfer_bytes: Bytes = Bytes(value=2, source="weights are gathered as passes read them, in 16 bits")
     communicator_bytes: BufferBytes = BufferBytes(value=0, source="no library of collectives in particular")
+    reserved: ReservedRatio | None = None
     matrix: SharedRate
     attention_rate: SharedRate
     memory: SharedRate
@@ -177,6 +193,14 @@ class Stack(StrictModel):
         if self.moment_bytes.value > self.optimizer_bytes.value:
             raise ValueError(f"moment_bytes must be at most optimizer_bytes, {self.optimizer_bytes.value:g}")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_a_ratio_that_is_not_known(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """So that digests of stacks without one are as they were before there was any."""
+        document: dict[str, Any] = handler(self)
+        if document.get("reserved") is None:
+            document.pop("reserved", None)
+        return document
 
     @property
     def is_fitted(self) -> bool:

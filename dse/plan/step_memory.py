@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from dse.plan.groups import communicators, least_communicators
-from dse.plan.plan_arrays import ALTERNATE, SCHEDULES, Floats, Integers
+from dse.plan.plan_arrays import SCHEDULES, Floats, Integers
 from dse.plan.step import Step
 
 
@@ -27,11 +27,13 @@ class StepWithMemory(Step):
         return kept
 
     def made_again_bytes(self) -> Floats:
-        """Activations of the one layer that a backward pass has made again, beside those that were kept."""
-        kinds = [kind for kind in self.kinds if kind is not None]
-        mode = self.plans.recompute
-        again = [kind.whole_bytes - np.where(mode == ALTERNATE, kind.kept_bytes, 0.0) for kind in kinds]
-        return np.where(mode >= ALTERNATE, np.maximum.reduce(again), 0.0).clip(min=0.0)
+        """Activations of the one layer that a backward pass has made again, beside those that were kept; [P, K]."""
+        (dense, sparse), stages = self.kinds, self.stages
+        if sparse is None or sparse is dense:
+            return dense.remade_bytes[:, None]
+        ours = (stages.dense > 0, dense.remade_bytes), (stages.sparse > 0, sparse.remade_bytes)
+        most: Floats = np.maximum(*(np.where(has, size[:, None], 0.0) for has, size in ours))
+        return most
 
     def gathered_bytes(self) -> Floats:
         """Weights of two pieces, the present and the next one, where each is gathered for its passes; [P, K].
@@ -54,7 +56,7 @@ class StepWithMemory(Step):
     def working_bytes(self, gathered: Floats | float) -> Floats:
         """What passes need for a while beside what is kept: bytes that are ``gathered`` among them; [P, K]."""
         head: Floats = self.stages.head * self.work.head_bytes[:, None]
-        working: Floats = self.made_again_bytes()[:, None] + gathered + head
+        working: Floats = self.made_again_bytes() + gathered + head
         return working
 
     @property
@@ -64,18 +66,29 @@ class StepWithMemory(Step):
 
     def memory_parts(self) -> dict[str, Floats]:
         """Bytes of each part on a rank of each stage; [P, K]."""
+        weights = self.problem.software.weight_bytes * self.shared_out(3)
+        return self.parts_with(weights, self.working_bytes(self.gathered_bytes()))
+
+    def parts_with(self, weights: Floats, working: Floats) -> dict[str, Floats]:
+        """The same with these bytes of weights and of working memory.
+
+        What an allocator has reserved beyond tensors is a part of its own; buffers of collectives are not its.
+        """
         software, stages = self.problem.software, self.stages
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
         activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
         buffers = self.problem.stack.communicator_bytes.value * self.communicators
-        return {
-            "weights": software.weight_bytes * self.shared_out(3),
+        parts = {
+            "weights": weights,
             "gradients": software.gradient_bytes * self.shared_out(2),
             "optimizer": software.optimizer_bytes * self.shared_out(1),
             "activations": self.microbatches_kept * activations,
-            "working": self.working_bytes(self.gathered_bytes()),
-            "communication": np.broadcast_to(buffers[:, None], stages.layers.shape),
+            "working": working,
         }
+        if self.problem.stack.reserved is not None:
+            tensors: Floats = np.add.reduce(list(parts.values()))
+            parts["reserved"] = (self.problem.stack.reserved.value - 1.0) * tensors
+        return parts | {"communication": np.broadcast_to(buffers[:, None], stages.layers.shape)}
 
     def memory(self) -> tuple[Floats, dict[str, Floats]]:
         """The fullest rank and its parts."""
@@ -101,7 +114,7 @@ class LeastStep(StepWithMemory):
         """
         shared, is_stage = self.memory_parts(), self.stages.number > 0
         weights = self.problem.software.weight_bytes * (self.parameters + self.expert_parameters)
-        whole = {**shared, "weights": weights, "working": self.working_bytes(0.0)}
+        whole = self.parts_with(weights, self.working_bytes(0.0))
         fullest = (np.where(is_stage, sum(each.values()), 0.0).max(axis=1) for each in (shared, whole))
         least: Floats = np.minimum(*fullest)
         return least

@@ -6,7 +6,6 @@ takes part in no product.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from itertools import permutations
@@ -14,15 +13,12 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import yaml
 
+from dse.plan.recomputation import MODULES, RECOMPUTE_RULE, modules_of, recompute_word
 from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, fail, nearest, shown
 from hardware.precisions import Precision
 
 Schedule = Literal["1f1b", "gpipe"]
-RECOMPUTE_WORDS = re.compile(r"none|selective|op|full|full/([2-9]|[1-9][0-9]{1,2})")
-"""``full/2``: every second layer."""
-
-RECOMPUTE_RULE = "must be none, selective, op, full, or full/K with K from 2 to 999: every K-th layer"
 
 AXES = ("tensor", "context", "data", "pipeline")
 """Of the mesh: they multiply to the devices."""
@@ -66,9 +62,9 @@ class TrainingPlan:
         schedule: of the microbatches; ``gpipe`` runs all forward passes first.
         zero: what replicas share out: nothing, optimizer state, gradients too, weights too (Rajbhandari et al. 2020).
         microbatch: samples of a replica that pass the pipeline together.
-        recompute: what backward passes make again: nothing, the core of attention, all but attention and every second
-            matrix product (``op``, as torchtitan's option of this name), whole layers, or (``full/k``) the first of
-            every k layers of a stage.
+        recompute: what backward passes make again (:mod:`dse.plan.recomputation`): nothing, the core of attention,
+            other modules of a layer (joined by ``+``), all but attention and every second matrix product (``op``, as
+            torchtitan's option of this name), whole layers, or (``full/k``) the first of every k layers of a stage.
         precision: of the operands of linear layers.
         zero_copies: sets of replicas that each have the whole of what ``zero`` shares out: hybrid sharding (Zhang et
             al., MiCS, 2022; FSDP's replicate dimension). Neighbouring replicas share.
@@ -198,6 +194,9 @@ def yaml_text(plan: TrainingPlan) -> str:
     """A file that :func:`read_plan` reads."""
     words = {key: _word(value) if isinstance(value, bool) else value for key, value in asdict(plan).items()}
     words = {key: value for key, value in words.items() if key not in SETTINGS or value != AS_STACK}
+    modules = modules_of(plan.recompute)
+    if len(modules) > 1 or modules == (plan.recompute,):
+        words["recompute"] = [*modules]
     written: str = yaml.safe_dump({"schema": SCHEMA, **words}, sort_keys=False)
     return written
 
@@ -224,6 +223,8 @@ def _value(value: Any) -> Any:
 
 def _typed(read: Mapping[str, Any], where: str) -> dict[str, Any]:
     given = {key: _word(value) if _TYPES.get(key) is Overlap else value for key, value in read.items()}
+    again = recompute_word(given.get("recompute"))
+    given |= {} if again is None else {"recompute": again}
     faults = [fault for key, value in given.items() if (fault := _fault(key, value, where)) is not None]
     if faults:
         raise InputError(faults)
@@ -240,9 +241,9 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
     if kind is int:
         return _number_fault(key, value, where)
     if key == "recompute":
-        if isinstance(value, str) and RECOMPUTE_WORDS.fullmatch(value):
-            return None
-        return Fault(where, key, word, RECOMPUTE_RULE, nearest(word, ("none", "selective", "op", "full", "full/2")))
+        return (
+            None if recompute_word(value) is not None else Fault(where, key, word, RECOMPUTE_RULE, _nearest_set(value))
+        )
     if key == "order":
         if value in ORDERS:
             return None
@@ -254,6 +255,13 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
     if value in choices:
         return None
     return Fault(where, key, word, f"must be one of {', '.join(choices)}", nearest(word, choices))
+
+
+def _nearest_set(value: Any) -> str | None:
+    """What is to be made again, with each word replaced by the nearest one that there is, once."""
+    words = value if isinstance(value, list) else shown(value).split("+")
+    close = [nearest(shown(word), ("none", "selective", "op", "full", "full/2", *MODULES)) for word in words]
+    return recompute_word("+".join(dict.fromkeys(word for word in close if word is not None)))
 
 
 def _number_fault(key: str, value: Any, where: str) -> Fault | None:

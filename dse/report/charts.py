@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import plotly.graph_objects as go
+from typing import TYPE_CHECKING
 
 from dse.report.palette import ANSWER, FONT, INK, OPERATOR_CLASSES, PART_COLOURS
 from dse.report.trace_events import Span
 from dse.report.units import Scale, time_scale
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 _ROW_PIXELS = 17
 _BAR = 0.75
@@ -23,8 +25,10 @@ _MAX_LETTERS = 44
 """Of a name beside the chart; longer ones are cut in the middle, and whole where the pointer rests."""
 
 
-def chart(across: str, up: str, height: int) -> go.Figure:
+def chart(across: str, up: str, height: int) -> "go.Figure":
     """An empty chart; its legend stands above it and never covers the axes."""
+    import plotly.graph_objects as go
+
     return go.Figure(
         layout={
             "template": "plotly_white",
@@ -50,8 +54,10 @@ class OperatorBar:
     cores: str
 
 
-def operators_in_time(bars: Sequence[OperatorBar]) -> go.Figure:
+def operators_in_time(bars: Sequence[OperatorBar]) -> "go.Figure":
     """One row an operator from the first to the last, coloured by operator class."""
+    import plotly.graph_objects as go
+
     rows = sorted(bars, key=lambda bar: (bar.start_s, bar.finish_s))
     scale = time_scale(max((bar.finish_s for bar in rows), default=0.0))
     drawn = chart(f"time [{scale.unit}]", "", 110 + _ROW_PIXELS * len(rows))
@@ -95,7 +101,7 @@ def operators_in_time(bars: Sequence[OperatorBar]) -> go.Figure:
     return drawn
 
 
-def lanes_in_time(lanes: Sequence[str], spans: Sequence[Span], labels: Mapping[str, str]) -> go.Figure:
+def lanes_in_time(lanes: Sequence[str], spans: Sequence[Span], labels: Mapping[str, str]) -> "go.Figure":
     """One row a lane, coloured by what its spans are; lanes on which nothing happens are left out.
 
     Args:
@@ -103,6 +109,8 @@ def lanes_in_time(lanes: Sequence[str], spans: Sequence[Span], labels: Mapping[s
         spans: in any order; a category that is no key of ``labels`` is not drawn.
         labels: by category (a key of :data:`dse.report.palette.PART_COLOURS`), its name in the legend.
     """
+    import plotly.graph_objects as go
+
     used = sorted({span.lane for span in spans if span.end_s > span.start_s})
     row = {lane: number for number, lane in enumerate(used)}
     scale = time_scale(max(span.end_s for span in spans))
@@ -136,7 +144,7 @@ def lanes_in_time(lanes: Sequence[str], spans: Sequence[Span], labels: Mapping[s
 
 def stacked_by_stage(
     parts: Mapping[str, tuple[str, Sequence[float]]], what: str, scale: Scale, limit: float | None = None
-) -> go.Figure:
+) -> "go.Figure":
     """The stages of a pipeline side by side, the parts of each one on the other.
 
     Args:
@@ -146,6 +154,8 @@ def stacked_by_stage(
         scale: of the amounts.
         limit: a line that no stage may pass.
     """
+    import plotly.graph_objects as go
+
     count = max(len(amounts) for _, amounts in parts.values())
     drawn = chart("stage", f"{what} [{scale.unit}]", _STAGES_PIXELS)
     for label, (kind, amounts) in parts.items():

@@ -3,11 +3,12 @@
 import html
 import re
 from collections.abc import Iterable, Sequence
-
-import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
+from typing import TYPE_CHECKING
 
 from dse.report.card import CARD_STYLE
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1d2b36; background: #fff; margin: 2rem auto; max-width: 68rem;
@@ -35,6 +36,8 @@ _FIGURE = re.compile(r"–|[+−-]?\d[\d.,]*( ± [\d.,]+)?( ?[^\s\d]+)?( \(.*\))
 
 def document(title: str, parts: Iterable[str], footer: str) -> str:
     """A page of ``parts`` (HTML) under ``title`` and above ``footer`` (plain text)."""
+    from plotly.offline import get_plotlyjs
+
     body = "\n".join(parts)
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
@@ -71,7 +74,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table>{head}{''.join(row_of('td', row) for row in lines)}</table>"
 
 
-def figure(chart: go.Figure) -> str:
+def figure(chart: "go.Figure") -> str:
     """An interactive chart; the page's own copy of plotly draws it, without a toolbar that would cover its titles."""
     config = {"displaylogo": False, "displayModeBar": False, "responsive": True}
     text: str = chart.to_html(full_html=False, include_plotlyjs=False, config=config)

@@ -4,9 +4,8 @@ import base64
 import html
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
@@ -17,6 +16,9 @@ from dse.reproduce.section import Chart, Reproduction, Section
 from dse.run.directory import REPORT_FILE, write_text
 from dse.run.tables import write_table
 from dse.run.versions import versions
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 DOCUMENT_FILE = "reproduction.json"
 COMPARISONS_TABLE = "tables/comparisons"
@@ -106,8 +108,10 @@ def _section(section: Section) -> list[str]:
     return parts
 
 
-def _drawn(chart: Chart) -> go.Figure:
+def _drawn(chart: Chart) -> "go.Figure":
     """The chart in plotly."""
+    import plotly.graph_objects as go
+
     drawing = charts.chart(chart.x_title, chart.y_title, 460)
     for position, series in enumerate(chart.series):
         colour = category(position)

@@ -15,6 +15,9 @@ Convex combinations with multipliers λ_C, λ_T, λ_V bound M by Σ_i share_i ·
 for every chain and all multipliers. λ_C = 1 is the critical path of the shorter latencies, λ_T = 1 without a chain the
 work of the tensor cores. The best chain for given multipliers is a longest path.
 
+A few multipliers are tried (:data:`MULTIPLIER_GRID`); where a segment is searched, :func:`ascend` combines them, each
+with a chain of its own, to next to the best bound of this form.
+
 How many operators of a set can run at once is bounded by the number of chains that cover the set (Dilworth).
 """
 
@@ -43,6 +46,13 @@ MULTIPLIER_GRID = (
     (0.34, 0.33, 0.33),
 )
 """The multipliers (λ_T, λ_V, λ_C) that are tried; each triple sums to at most 1."""
+
+
+_STEPS, _SHRINKAGE = 200, 0.98
+"""Steps from the best bound of :data:`MULTIPLIER_GRID`, and what each of them makes of the smoothing."""
+
+_ROUNDING = 1e-13
+"""More than the relative rounding of shares that are moved so many times."""
 
 
 @compiled()
@@ -139,6 +149,69 @@ def chain_shares(
             if longest[before[e]] > reach:
                 nearest, reach = int(before[e]), float(longest[before[e]])
         i = nearest
+
+
+@compiled()
+def ascend(
+    single: Floats, all_cores: Floats, first: Ints, before: Ints, share: Floats, start: Floats, result: Floats
+) -> None:
+    """Fills ``result`` [O] with the shares of the best bound in a series of combinations that begins with ``start``.
+
+    The bound is a concave function of the shares, and a convex combination of shares that are valid is valid, whatever
+    chains they are of. Each step of the Frank-Wolfe method goes towards the kind of cores, or none, and the chain from
+    which the bound gains the most (Jaggi 2013). The bound is not smooth where both modes of an operator cost the same,
+    so steps go by its gradient with the modes mixed over a range around that, which shrinks.
+    """
+    count = len(single)
+    shares, gain, longest, target = start.copy(), np.zeros(count), np.zeros((3, count)), np.zeros(count)
+    result[:] = start
+    best = shares_value(single, all_cores, shares)
+    smoothing = best / count
+    for step in range(_STEPS):
+        smoothing *= _SHRINKAGE
+        for i in range(count):
+            on_one = 0.5 + 0.5 * (all_cores[i] - shares[i] * single[i]) / smoothing if single[i] < np.inf else 0.0
+            gain[i] = min(1.0, on_one) * single[i] if on_one > 0.0 else 0.0
+        _steepest(gain, first, before, share, longest, target)
+        for i in range(count):
+            shares[i] += 2.0 / (step + 3) * (target[i] - shares[i])
+        value = shares_value(single, all_cores, shares)
+        if value > best:
+            best = value
+            result[:] = shares
+    result *= 1.0 - _ROUNDING
+
+
+@compiled()
+def shares_value(single: Floats, all_cores: Floats, shares: Floats) -> float:
+    """The bound of ``shares`` [O]; a missing mode takes infinite time."""
+    total = 0.0
+    for i in range(len(single)):
+        total += all_cores[i] if single[i] == np.inf else min(all_cores[i], shares[i] * single[i])
+    return total
+
+
+@compiled()
+def _steepest(gain: Floats, first: Ints, before: Ints, share: Floats, longest: Floats, target: Floats) -> None:
+    """Fills ``target`` [O] with the shares of one multiplier and chain under which ``gain`` [O] is the most.
+
+    ``longest`` [3, O] is overwritten with the longest paths for tensor cores, vector cores and the chain alone.
+    """
+    chosen, most = 0, -1.0
+    for k in range(3):
+        work, chain = 0.0, 0.0
+        for i in range(len(gain)):
+            reach = 0.0
+            for e in range(first[i], first[i + 1]):
+                reach = max(reach, longest[k, before[e]])
+            longest[k, i] = reach + gain[i] * (share[2 + k, i] if k < 2 else 1.0)
+            chain = max(chain, longest[k, i])
+            work += gain[i] * share[k, i] if k < 2 else 0.0
+        if work + chain > most:
+            chosen, most = k, work + chain
+    multipliers = np.zeros(3)
+    multipliers[chosen] = 1.0
+    chain_shares(first, before, share, multipliers, longest[chosen], target)
 
 
 @compiled()

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
-from dse.run.progress import StopSignal
+from dse.run.journal import Journal
+from dse.run.progress import ProgressCallback, StopSignal, silent
 from dse.run.tables import FOLDER
 from hardware.fabrics import fabric
 from hardware.inputs import fail
@@ -20,8 +21,9 @@ from policies.fabric.model.examples import Examples, Learner, Model
 from policies.fabric.model.settings import PAPER, CostSettings
 from policies.fabric.model.stack import MEMBERS
 from policies.fabric.options import FabricEvaluation, NetworkOptions
+from policies.fabric.study.fits import journalled
 from policies.fabric.study.labelled import Labelled
-from policies.fabric.study.learners import plain_learners
+from policies.fabric.study.learners import Plain
 from policies.fabric.study.study import TABLES, Row, Study
 from policies.fabric.study.versions import version_rows
 
@@ -43,8 +45,16 @@ class _Trained:
         return self.model
 
 
-def evaluate(options: FabricEvaluation, seed: int, stop: StopSignal) -> list[Row]:
+def evaluate(
+    options: FabricEvaluation,
+    seed: int,
+    stop: StopSignal,
+    journal: Journal | None = None,
+    progress: ProgressCallback = silent,
+) -> list[Row]:
     """The rows of the tables that the options ask for.
+
+    With a journal, what a fitted model predicts is kept there, and the model is not fitted again.
 
     Raises:
         InputError: no samples; a checkpoint of other features, another fabric, simulator or table of slots, or beside
@@ -62,7 +72,7 @@ def evaluate(options: FabricEvaluation, seed: int, stop: StopSignal) -> list[Row
         raise fail(options.command(), "--table", "annotations", "compares with and without slots: --deny slots must go")
     learners = _learners(options, settings, seed, stop)
     labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), settings.with_slots)
-    study = Study(labelled, learners, seed=seed, stop=stop)
+    study = Study(labelled, journalled(learners, journal), seed=seed, stop=stop, progress=progress)
     return [row for name in options.table or ("main",) for row in _TABLES[name](study)]
 
 
@@ -93,10 +103,11 @@ def _require_present(options: FabricEvaluation, samples: Samples) -> None:
 def _learners(options: FabricEvaluation, settings: CostSettings, seed: int, stop: StopSignal) -> dict[str, Learner]:
     denied = {name: getattr(settings, name) for name in ("unit_features", "edge_features", "with_slots")}
     paper = replace(PAPER, members=1, epochs=settings.epochs, **denied)
+    plain = Plain(seed)
     learners: Mapping[str, Learner] = {
-        **plain_learners(seed),
-        "network": EnsembleLearner(replace(settings, members=max(1, settings.members)), seed, stop),
-        "paper": EnsembleLearner(paper, seed, stop),
+        **plain.learners,
+        "network": EnsembleLearner(replace(settings, members=max(1, settings.members)), seed, stop, plain.stack),
+        "paper": EnsembleLearner(paper, seed, stop, plain.stack),
     }
     return {name: learners[name] for name in dict.fromkeys(options.model or DEFAULT_MODELS)}
 

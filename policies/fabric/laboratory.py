@@ -37,7 +37,7 @@ from policies.fabric.study.accuracy import accuracy, error_ratio, placer_regime
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions
 from policies.fabric.study.intervals import correlation_interval
 from policies.fabric.study.labelled import Labelled
-from policies.fabric.study.learners import plain_learners
+from policies.fabric.study.learners import Plain
 
 Floats = npt.NDArray[np.float64]
 
@@ -176,14 +176,17 @@ class FabricLaboratory:
 
     def _learner(self, name: str, denied: str) -> Learner:
         seed, stop = self.run.seed, self.run.stop
-        plain = plain_learners(seed)
-        if name in plain:
-            return plain[name]
+        if name in self._plain_learners.learners:
+            return self._plain_learners.learners[name]
         settings = replace(PAPER if name == "paper" else CostSettings(), epochs=self.budget.epochs)
         if denied:
             changes: dict[str, Any] = {_DENIED[denied]: False}
             settings = replace(settings, **changes)
-        return EnsembleLearner(settings, seed, stop)
+        return EnsembleLearner(settings, seed, stop, self._plain_learners.stack)
+
+    @cached_property
+    def _plain_learners(self) -> Plain:
+        return Plain(self.run.seed)
 
     @cached_property
     def _placers(self) -> Mapping[str, tuple[RuleWeights, Any]]:

@@ -109,7 +109,8 @@ class FabricEvaluation(NetworkOptions):
     description: ClassVar[str] = """Print how accurate cost models are on graphs that they have not learned from.
 
     SAMPLES is the directory of `dse fabric train`. Models are trained again, in five folds by graph. With --checkpoint,
-    a trained one is judged as it is, on the graphs of SAMPLES that its card does not name, in the table main. RE: mean
+    a trained one is judged as it is, on the graphs of SAMPLES that its card does not name, in the table main. With
+    --out DIR, predictions of fitted models are journalled, and --resume goes on where a run was stopped. RE: mean
     relative error of the throughput; rho: rank correlation (Spearman); placer: among the half of each graph's
     placements with the least wirelength. Needs the extra `learn`.
     """

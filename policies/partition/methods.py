@@ -23,7 +23,7 @@ REFINE, PLAIN = (Path(__file__).parent / "shipped" / name for name in ("refine",
 (docs/learning.md).
 """
 
-_NEEDED = ("torch", "torch_geometric", "safetensors", "gymnasium")
+_NEEDED = ("torch", "safetensors", "gymnasium")
 _TALKATIVE = ("ray.rllib", "ray._common.deprecation")
 _EXTRA = f"the learned partitioner needs the extra learn: {install('learn')}"
 

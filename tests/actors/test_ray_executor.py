@@ -48,6 +48,11 @@ def test_results_come_in_order(ray_executor, count):
     assert list(ray_executor.map(function, items)) == list(InProcessExecutor().map(function, items))
 
 
+def test_a_private_instance_is_the_processes_that_work(ray_executor):
+    started = ray._private.worker.global_worker.node.all_processes
+    assert set(started) - {"reaper"} == {"gcs_server", "raylet"}
+
+
 def test_an_exception_of_the_function_reaches_the_caller(ray_executor):
     with pytest.raises(ValueError, match="13 is refused"):
         list(ray_executor.map(Square(), range(20)))

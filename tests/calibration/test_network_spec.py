@@ -122,3 +122,20 @@ def test_what_cannot_be_calibrated_is_refused(tmp_path, spec, rows, rule):
         calibrate(spec, path)
     (fault,) = refused.value.faults
     assert rule in str(fault)
+
+
+def test_measured_all_reduces_stand_for_those_that_a_spec_has_timed(tmp_path):
+    path = tmp_path / "links.csv"
+    rows = [
+        f"all_reduce,{size},{ranks},,{1e-5 * ranks + 2 * (ranks - 1) / ranks * size / 6e11}"
+        for size in (1_000_000, 30_000_000, 1_000_000_000)
+        for ranks in (2, 4, 6, 8)
+    ]
+    path.write_text(HEADER + "\n".join(rows))
+    out = tmp_path / "ours.yaml"
+    outcome = CliRunner().invoke(command, ["nvlink5", str(path), "--out", str(out)])
+    assert outcome.exit_code == 0, outcome.output
+    fitted, stated = network(str(out)), network("nvlink5")
+    assert [each.kind for each in fitted.timed] == ["all_gather", "reduce_scatter", "all_to_all"]
+    assert fitted.collective_s("all_reduce", 1e9, 8) == pytest.approx(8e-5 + 1.75e9 / 6e11, rel=0.02)
+    assert fitted.collective_s("all_gather", 1e9, 8) == pytest.approx(stated.collective_s("all_gather", 1e9, 8))

@@ -138,7 +138,7 @@ def model_file(tmp_path_factory):
 
 
 def options_for(model_file, **changes):
-    return small(model_file, tensor_parallel="1", **changes)
+    return small(model_file, **{"tensor_parallel": "1", "microbatch": "1", **changes})
 
 
 @pytest.fixture(scope="module")

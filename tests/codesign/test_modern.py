@@ -190,10 +190,11 @@ class StopAt:
 
 
 @pytest.mark.parametrize("done", [0, 2])
-def test_a_stop_among_the_changes_leaves_the_proof_and_what_was_finished(sensitive, done):
-    answer._SENSITIVITIES.clear()
+def test_a_stop_among_the_changes_leaves_the_proof_and_what_was_finished(sensitive, done, monkeypatch):
     posed, stopping = sensitive, StopAt(done)
-    result = PROBLEM.answer(posed, Run(stop=stopping.stop, progress=stopping.progress))
+    with monkeypatch.context() as patch:
+        patch.setattr(answer, "_SENSITIVITIES", Remembered(1))
+        result = PROBLEM.answer(posed, Run(stop=stopping.stop, progress=stopping.progress))
     assert (result.status, result.gap) == ("optimal", 0)
     assert stopping.reported == [(number, len(CHANGES)) for number in range(done + 1)]
     metrics = result.metrics

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dse.fabric.bound import bound, bounds, least_busiest
+from dse.fabric.bound import bound, bounds, least_busiest, own_bound, own_bounds
 from dse.fabric.evaluators.simulator import simulate
 from dse.fabric.model import Net, Pipeline, Sink, Unit
 from dse.fabric.search.routing import routed
@@ -105,6 +105,53 @@ def test_a_place_next_to_its_reader_reaches_the_bound_of_a_buffer(samples):
             departures = simulate(pipeline, routed(pipeline, seats, fabric, "xy"), fabric, 40).departures
             periods.append((departures[-1] - departures[-1 - 4 * samples]) / (4 * samples))
     assert min(periods) == bound(pipeline, fabric).slots
+
+
+def around(work=(8, 6), samples=2):
+    """A buffer whose last reader also waits for what two units make of the same sample, a buffer behind each."""
+    units = (
+        Unit("in", INPUT),
+        Unit("first", COMPUTE, work_slots=4),
+        Unit("kept", MEMORY, samples=samples),
+        *(Unit(f"worker{number}", COMPUTE, work_slots=slots) for number, slots in enumerate(work)),
+        *(Unit(f"made{number}", MEMORY, samples=9) for number in range(len(work))),
+        Unit("last", COMPUTE, work_slots=5),
+        Unit("out", OUTPUT),
+    )
+    nets = [(0, 1), (1, 2), (2, 3), (3, 5), (5, 4), (4, 6), (6, 7), (2, 7), (7, 8)]
+    return Pipeline(units, tuple(Net(source, (Sink(sink),), 4) for source, sink in nets))
+
+
+def test_a_kept_sample_stays_until_its_last_reader_has_all_that_it_waits_for():
+    slow = replace(PLASTICINE, hop_slots=7)
+    port, hop = slow.port_slots, slow.hop_slots
+    # Written in 4 slots; to each worker, through its steps but the first, and to its buffer, whole in the slot after;
+    # to the last reader, through its steps but the first; a token back.
+    held = [port + hop + work - 1 + port + hop + 1 for work in (8, 6)]
+    slots = (4 + sum(held) + port + hop + 4 + 1 + hop) / 2
+    (stay,) = (each for each in bounds(around(), slow)[len(own_bounds(around(), slow)) :] if each.unit == 2)
+    assert (stay.slots, bound(around(), slow)) == (slots, stay)
+    assert own_bound(around(), slow).slots < slots
+    departures = simulate(around(), placed(around(), slow, np.random.default_rng(0)), slow, 40).departures
+    assert departures[-1] - departures[19] >= 20 * slots
+    # What the last reader does not wait for does not count, nor does what other places take.
+    assert bound(around(samples=4), slow).slots < slots
+    apart = replace(around(), nets=tuple(net for net in around().nets if (net.source, net.sinks[0].unit) != (6, 7)))
+    assert max(each.slots for each in bounds(apart, slow) if each.unit == 2) < slots
+
+
+def test_an_output_returns_the_token_of_a_net_whatever_comes_by_another_one():
+    units = (
+        Unit("in", INPUT),
+        Unit("kept", MEMORY, samples=1),
+        Unit("slow", COMPUTE, work_slots=90),
+        Unit("out", OUTPUT),
+    )
+    nets = tuple(Net(source, (Sink(sink),), 1) for source, sink in ((0, 1), (1, 2), (1, 3), (2, 3)))
+    pipeline = Pipeline(units, nets)
+    assert bound(pipeline, SMALL) == own_bound(pipeline, SMALL)
+    departures = simulate(pipeline, placed(pipeline, SMALL, np.random.default_rng(0)), SMALL, 20).departures
+    assert departures[-1] < 20 * (own_bound(pipeline, SMALL).slots + 2 * 6)  # of ways longer than to a neighbour
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(1, 3))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from dse.fabric.evaluators import reference
 from dse.fabric.evaluators.critical_kernels import CAUSES, trace_back
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
@@ -55,6 +56,31 @@ def test_every_flit_on_the_critical_path_has_waited_for_the_one_before(seed, fab
     assert (waits.causes >= 0).all()
     assert waits.causes.sum() == slots
     assert waits.units.sum() <= 2 * slots
+
+
+@RELAXED
+@example(14, replace(SMALL, switch_slots=2))
+@given(st.integers(0, 10_000), SMALL_FABRICS)
+def test_slots_of_switching_are_those_in_which_the_plain_simulator_turns_to_another_flow(seed, fabric):
+    random = np.random.default_rng(seed)
+    pipeline = random_pipeline(random, fabric)
+    placement = placed(pipeline, fabric, random)
+    waits = Simulator(pipeline, fabric).waits(placement, SAMPLES, FIRST)
+    departures, idle = waits.outcome.departures, set()
+
+    class Watched(reference.Server):
+        def serve(self, chosen, slot):
+            super().serve(chosen, slot)
+            if self.turn == 0:  # it has passed no flit of the flow that it has turned to
+                idle.update(range(slot, self.free_at))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reference, "Server", Watched)
+        assert reference.simulate(pipeline, placement, fabric, SAMPLES) == waits.outcome
+    if not waits.outcome.is_deadlock:
+        between = range(departures[FIRST - 1] + 1, departures[-1] + 1)
+        assert waits.causes[CAUSES.index("switching")] <= len(idle.intersection(between))
+    assert fabric.switch_slots or not idle
 
 
 @RELAXED

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dse.fabric.bound import bound
+from dse.fabric.bound import own_bound
 from dse.fabric.model import Placement, placement_faults
 from dse.fabric.rules import MIXTURE, RULES, RuleWeights, isolated_slots, route_depth, rule_cost, rule_terms
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain, case_of, state_of
@@ -75,7 +75,7 @@ def plain_features(pipeline, placement, fabric):
     sums["critical"] = (critical * excess).sum()
     sums["critical_load"] = (critical * slots_of)[is_shared].sum()
     memory = [unit.kind.site == "memory" for unit in pipeline.units]
-    constant = [base, max(1, pipeline.ideal_slots) / base, bound(pipeline, fabric).slots / base]
+    constant = [base, max(1, pipeline.ideal_slots) / base, own_bound(pipeline, fabric).slots / base]
     constant += [slots[memory].max(initial=1) / base, len(pipeline.units), len(pipeline.nets), pipeline.stages]
     links = len(grid.link_from)
     scale = np.array([len(pipeline.nets), links * capacity, base, links * capacity**2, base, base, base])
@@ -111,7 +111,7 @@ def test_after_any_moves_the_cost_is_that_of_rules_and_student_from_nothing(seed
     case = case_of(pipeline, fabric, weights, "congestion", student)
     state = state_of(pipeline, fabric, random_sites(pipeline, fabric, random), case)
     describer, cost, made = Describer(pipeline, fabric), begin(case, state), 0
-    bound_slots = bound(pipeline, fabric).slots
+    bound_slots = own_bound(pipeline, fabric).slots
     for _ in range(40):
         unit = int(random.integers(len(pipeline.units)))
         target = int(random.choice(fabric.grid.sites(pipeline.units[unit].kind.site)))

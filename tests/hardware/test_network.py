@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dse.placement.check import gradient_sync_s
 from hardware.inputs import InputError
-from hardware.network import Network
+from hardware.network import Network, TimedCollective
 from hardware.network_specs import LevelledNetworkSpec, NetworkSpec, list_networks, network, network_spec
 from tests.placement.strategies import chain_of
 
@@ -30,8 +30,24 @@ FLAT = st.sampled_from([net for net in SPECS if net.inner is None and uses_all_l
 NETWORKS = st.sampled_from([net for net in SPECS if uses_all_links(net)])
 
 
+TIMED = st.lists(
+    st.builds(
+        TimedCollective,
+        st.sampled_from((*KINDS, "all_to_all")),
+        st.sampled_from([0.0, 2e-6]),
+        st.sampled_from([0.0, 3e-6]),
+        st.sampled_from([0.5, 1.5]),
+    ),
+    max_size=4,
+    unique_by=lambda each: each.kind,
+).map(tuple)
+
+
+NONE_TIMED = st.just(())
+
+
 @st.composite
-def levelled(draw, latency=True):
+def levelled(draw, latency=True, timed=NONE_TIMED):
     """Two or three levels, of any speeds, some with links that belong to nodes."""
     sizes = draw(st.sampled_from([(2,), (4,), (8,), (2, 8), (4, 12)]))
     seconds = st.sampled_from([0.0, 1e-6]) if latency else st.just(0.0)
@@ -47,6 +63,7 @@ def levelled(draw, latency=True):
             inner_accelerators=size,
             shared=draw(st.booleans()),
             transfer_share=draw(st.sampled_from([1.0, 0.25])),
+            timed=draw(timed),
         )
     return joined
 
@@ -61,8 +78,12 @@ def enumerated_s(net: Network, kind: str, size_bytes: float, participants: int, 
     steps = (2 if kind == "all_reduce" else 1) * (participants - 1)
     if steps == 0 or size_bytes == 0:
         return 0.0
+    wire_bytes = steps * size_bytes / participants
+    for own in net.timed:
+        if own.kind == kind:
+            return own.launch_s + steps * own.latency_s + wire_bytes / (own.rate_share * net.bytes_per_s)
     counts = [1 + i / parts for i in range((net.channels - 1) * parts + 1)]
-    wire_s = steps * size_bytes / participants * net.channels / net.bytes_per_s
+    wire_s = wire_bytes * net.channels / net.bytes_per_s
     return net.launch_s + min(steps * n * net.latency_s + wire_s / n for n in counts)
 
 
@@ -134,6 +155,10 @@ def test_small_messages_use_one_channel_and_large_ones_all():
 def test_an_all_to_all_sends_each_other_participant_its_part(net, size_bytes, participants):
     steps, message = participants - 1, size_bytes / participants**2
     lines = [
+        own.launch_s + steps * (own.latency_s + message / (own.rate_share * net.bytes_per_s))
+        for own in net.timed
+        if own.kind == "all_to_all"
+    ] or [
         net.launch_s + steps * (n * net.latency_s + message * net.channels / n / net.bytes_per_s)
         for n in np.linspace(1, net.channels, 2000)
     ]
@@ -202,9 +227,11 @@ def test_every_constant_of_every_spec_has_a_source():
         if isinstance(spec, LevelledNetworkSpec):
             assert all(len(level.accelerators.source) > 10 for level in spec.levels[:-1])
             continue
-        for field in set(type(spec).model_fields) - {"name", "description"}:
+        for field in set(type(spec).model_fields) - {"name", "description", "collectives"}:
             constant = getattr(spec, field)
             assert constant is None or len(constant.source) > 10, (name, field)
+        for kind, own in (spec.collectives or {}).items():
+            assert all(len(constant.source) > 10 for _, constant in own), (name, kind)
 
 
 @given(st.sampled_from(KINDS), SIZES, st.integers(1, 300), st.integers(1, 16))
@@ -243,7 +270,14 @@ def test_levels_are_never_faster_than_their_fastest_or_slower_than_an_all_slow_r
     assert actual_s <= slowest * (1 + 1e-12)
 
 
-@given(levelled(), st.sampled_from(ALL_KINDS), SIZES, st.integers(1, 100), st.integers(1, 16), st.floats(1.0, 10.0))
+@given(
+    levelled(timed=TIMED),
+    st.sampled_from(ALL_KINDS),
+    SIZES,
+    st.integers(1, 100),
+    st.integers(1, 16),
+    st.floats(1.0, 10.0),
+)
 def test_more_bandwidth_at_any_level_is_never_slower(net, kind, size_bytes, participants, stride, factor):
     slow_s = net.collective_s(kind, size_bytes, participants, stride)
     assert slow_s <= net.collective_s(kind, size_bytes * factor, participants, stride) * (1 + 1e-12)
@@ -311,7 +345,7 @@ def test_impossible_levels_and_strides_are_refused():
 # Links that belong to nodes -------------------------------------------------------------------------------------------
 
 
-@given(levelled(), st.sampled_from(ALL_KINDS), SIZES, st.integers(1, 64), st.integers(1, 16))
+@given(levelled(timed=TIMED), st.sampled_from(ALL_KINDS), SIZES, st.integers(1, 64), st.integers(1, 16))
 def test_links_of_a_node_are_never_faster_than_links_of_each_accelerator(net, kind, size_bytes, members, stride):
     for groups in {1, stride}:
         own_s, shared_s, busier_s = (
@@ -537,6 +571,13 @@ def changed(key: str, value: object) -> str:
     return yaml.safe_dump(document)
 
 
+OWN = dict.fromkeys(("launch_s", "latency_s", "efficiency"), GOOD["latency_s"])
+
+
+def without(key):
+    return {name: constant for name, constant in OWN.items() if name != key}
+
+
 BROKEN = [
     ("name", changed("name", None), "is missing"),
     ("name", changed("name", ""), "must not be empty"),
@@ -565,6 +606,16 @@ BROKEN = [
     ("links_per_member.value", changed("links_per_member", {"value": -1, "source": "measured"}), "greater than"),
     ("shared_by_node", changed("shared_by_node", True), "mapping of keys"),
     ("shared_by_node.value", changed("shared_by_node", {"value": 8, "source": "measured"}), "true or false"),
+    ("collectives", changed("collectives", {}), "must not be empty"),
+    ("collectives.permute", changed("collectives", {"permute": OWN}), "must be 'all_reduce', "),
+    ("collectives.all_gather.latency_s", changed("collectives", {"all_gather": without("latency_s")}), "is missing"),
+    (
+        "collectives.all_gather.efficiency.value",
+        changed("collectives", {"all_gather": OWN | {"efficiency": {"value": 1.2, "source": "measured"}}}),
+        "at most 1",
+    ),
+    ("collectives.all_gather.rate", changed("collectives", {"all_gather": OWN | {"rate": 1}}), "unknown key"),
+    ("", changed("collectives", {"all_reduce": OWN}), "additions_included must be true, since collectives has a timed"),
     ("", "- a\n- list\n", "must be an object"),
     ("", "", "must be an object"),
     ("line 2", "links: {value: 1\n", "not well-formed YAML"),
@@ -601,7 +652,7 @@ def test_a_missing_file_is_named(tmp_path):
 # All-reduces of a stage -----------------------------------------------------------------------------------------------
 
 
-@given(st.sampled_from(SPECS) | levelled(), SIZES, st.integers(0, 3), st.integers(1, 60))
+@given(st.sampled_from(SPECS) | levelled(timed=TIMED), SIZES, st.integers(0, 3), st.integers(1, 60))
 def test_the_parts_of_an_all_reduce_take_as_long_as_the_collective(net, size_bytes, node, participants):
     first = node * (net.inner_accelerators or 1)
     parts = net.all_reduce_rings(range(first, first + participants))
@@ -614,3 +665,100 @@ def test_an_all_reduce_across_a_border_has_half_of_its_ranks_on_each_side(net, s
     parts = net.all_reduce_rings(range(8 - half, 8 + half))
     expected_s = replace(net, inner_accelerators=half).collective_s("all_reduce", size_bytes, 2 * half)
     assert sum(ring.seconds(size_bytes) for ring in parts) == pytest.approx(expected_s, rel=1e-12)
+
+
+# Collectives that were timed ------------------------------------------------------------------------------------------
+
+GIBIBYTE = 1024**3
+SIMUMAX = {
+    "all_reduce": (2, 0.7424, 5.5183, 22.2316),
+    "all_gather": (1, 0.6735, 9.1828, 23.1049),
+    "reduce_scatter": (1, 0.6731, 8.0325, 25.5604),
+    "all_to_all": (1, 0.5968, 7.3039, {2: 51.0578, 4: 19.2102, 8: 0.0}),
+}
+"""SimuMax at e691807, configs/system/b200_bf16_ceperm.json, high_intra_node: scale, efficient_factor, latency_us and
+fixed_latency_us; by the number of ranks for the last one."""
+
+
+def simumax_s(kind, bytes_of_a_rank, ranks):
+    """As its simumax/core/config.py, compute_net_op_time: bytes in and out of each rank over 900 GiB/s."""
+    scale, efficiency, step_us, fixed_us = SIMUMAX[kind]
+    fixed_us = fixed_us[ranks] if isinstance(fixed_us, dict) else fixed_us
+    sent = scale * bytes_of_a_rank * (1 - 1 / ranks)
+    return sent / (900 * GIBIBYTE * efficiency) + 1e-6 * (scale * (ranks - 1) * step_us + fixed_us)
+
+
+@pytest.mark.parametrize("name", ["nvlink5", "dgx-b200", "gb200-nvl72", "gb300-nvl72"])
+@pytest.mark.parametrize("kind", SIMUMAX)
+def test_collectives_over_nvlink5_take_what_was_timed(name, kind):
+    net = network(name)
+    for ranks, size_bytes in [*((8, 2**power) for power in range(20, 31)), (2, 2**25), (4, 2**25)]:
+        whole = ranks * size_bytes if kind == "all_to_all" else size_bytes
+        # An all-to-all among 2, 4 and 8 ranks has one flat part here, where the source has 58.4, 41.1 and 51.1 µs.
+        near = 0.11 if kind == "all_to_all" and ranks < 8 else 0.02
+        assert net.collective_s(kind, whole, ranks) == pytest.approx(simumax_s(kind, size_bytes, ranks), rel=near)
+
+
+def test_what_was_not_timed_has_the_constants_of_the_level():
+    net = network("nvlink5")
+    bare = replace(net, timed=())
+    for kind in SIMUMAX:
+        assert net.untimed(kind).collective_s(kind, 1e6, 8) == bare.collective_s(kind, 1e6, 8)
+        assert net.untimed("permute") == net
+        assert net.collective_s(kind, 1e6, 8) > 2 * bare.collective_s(kind, 1e6, 8)
+    assert net.transfer_s(1e6) == net.collective_s("permute", 1e6, 8) == bare.transfer_s(1e6)
+    assert net.stage_transfer_s(1e6, range(2), range(2, 4)) == bare.stage_transfer_s(1e6, range(2), range(2, 4))
+
+
+def test_a_collective_across_nodes_has_the_constants_of_each_part_at_its_level():
+    inside = (TimedCollective("reduce_scatter", 5.0, 0.0, 1.0), TimedCollective("all_gather", 0.0, 7.0, 1.0))
+    across = (TimedCollective("all_reduce", 0.0, 11.0, 1.0),)
+    node = Network("in", 1e12, timed=inside)
+    net = Network("two", 1e12, inner=node, inner_accelerators=4, timed=across)
+    # A reduce-scatter in a node, three steps of a gathering there, and two of an all-reduce over both nodes.
+    assert net.collective_s("all_reduce", 1.0, 8) == pytest.approx(5 + 3 * 7 + 2 * 11)
+    assert net.collective_s("all_gather", 1.0, 8) == pytest.approx(3 * 7)
+    assert net.with_timed_rates(2.0).with_timed_rates(0.5) == net
+
+
+def test_twice_the_rates_of_timed_collectives_halve_their_bytes_alone():
+    net = network("dgx-b200")
+    fast = net.with_timed_rates(2.0)
+    for kind in ALL_KINDS:
+        for ranks in (4, 8):
+            slow_s, fast_s = net.collective_s(kind, 1e9, ranks), fast.collective_s(kind, 1e9, ranks)
+            flat_s = net.collective_s(kind, 1e-9, ranks)
+            assert fast_s - flat_s == pytest.approx((slow_s - flat_s) / (1 if kind == "permute" else 2), rel=1e-6)
+    assert fast.transfer_s(1e9) == net.transfer_s(1e9)
+    assert network("dgx-h100").with_timed_rates(2.0) == network("dgx-h100")
+
+
+def test_networks_without_timed_collectives_are_written_as_before_there_were_any():
+    for name in ("dgx-h100", "nvlink4"):
+        net = network(name)
+        assert "timed" not in repr(net) + str(net.document())
+        assert eval(repr(net)) == net  # which digests of dse parallel are of
+    own, inner = network("nvlink5"), network("dgx-b200").document()["inner"]
+    assert own.document() == inner
+    assert [each["kind"] for each in own.document()["timed"]] == [each.kind for each in own.timed]
+    assert eval(repr(own)) == own
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        (("permute", 0.0, 0.0, 1.0), "must not be permute"),
+        (("all_gather", -1.0, 0.0, 1.0), "launch_s"),
+        (("all_gather", 0.0, math.inf, 1.0), "latency_s"),
+        (("all_gather", 0.0, 0.0, 0.0), "rate_share"),
+    ],
+)
+def test_impossible_timed_collectives_are_refused(values, rule):
+    with pytest.raises(ValueError, match=rule):
+        TimedCollective(*values)
+
+
+def test_a_kind_is_timed_once():
+    twice = (TimedCollective("all_gather", 0.0, 0.0, 1.0), TimedCollective("all_gather", 1.0, 0.0, 1.0))
+    with pytest.raises(ValueError, match="each kind of collective once"):
+        Network("n", 1e9, timed=twice)

@@ -7,9 +7,11 @@ import pytest
 import yaml
 
 from hardware.area import area_model
+from hardware.chips import chip, list_chips
 from hardware.cost_model import cost_model, vector_cycles
 from hardware.inputs import InputError
 from hardware.network_specs import network
+from hardware.precisions import ELEMENT_BYTES
 from hardware.spec_fields import spec_names
 from hardware.specs import accelerator, list_specs
 
@@ -352,3 +354,16 @@ def test_a_table_of_vector_cycles_must_name_every_kind(tmp_path):
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
     with pytest.raises(InputError, match="gelu is missing"):
         vector_cycles(file)
+
+
+@pytest.mark.parametrize("name", list_chips())
+def test_no_chip_is_slower_with_smaller_operands(name):
+    peaks = chip(name).peak_flops
+    by_size = sorted(peaks, key=lambda precision: -ELEMENT_BYTES[precision])
+    assert [peaks[precision] for precision in by_size] == sorted(peaks.values())
+
+
+@pytest.mark.parametrize(("name", "pflops"), [("b200", 9), ("gb200", 10), ("gb300", 15), ("mi355x", 10.1)])
+def test_accelerators_with_products_of_four_bits(name, pflops):
+    assert chip(name).peak_flops["fp4"] == pytest.approx(pflops * 1e15, rel=5e-3)
+    assert {each for each in list_chips() if "fp4" in chip(each).peak_flops} == {"b200", "gb200", "gb300", "mi355x"}

@@ -11,6 +11,7 @@ from dse.plan.check import illegal, violations
 from dse.plan.check_costs import plan_costs
 from dse.plan.constraints import ALL_DEVICES, CONSTRAINTS, DIVIDING_BATCH, DIVIDING_WIDTHS, EQUAL_STAGES, relaxed
 from dse.plan.model import Transformer
+from dse.plan.rules import recomputations
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.training_plan import ORDERS, TrainingPlan
 from tests.plan.problems import plan, problem
@@ -28,7 +29,7 @@ def every_plan(posed):
     widths, sizes = range(1, 5), range(1, posed.global_batch + 1)
     meshes = [mesh for mesh in product(widths, repeat=4) if mesh[0] * mesh[1] * mesh[2] * mesh[3] <= posed.devices]
     for (tensor, context, data, depth), cut, expert in product(meshes, (False, True), widths):
-        for chunks, size, mode in product((1, 2, 4), sizes, ("none", "selective", "full", "full/2")):
+        for chunks, size, mode in product((1, 2, 4), sizes, recomputations(posed)):
             plan = TrainingPlan(tensor, cut, context, expert, data, depth, chunks, "1f1b", 1, size, mode, "bf16")
             for each in _with_ends(posed, plan):
                 if not illegal(posed, each):

@@ -16,7 +16,7 @@ from dse.plan.model import Transformer
 from dse.plan.model_sources import transformer
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search.vocabulary import all_plans
-from dse.plan.stack import Recomputations, stack
+from dse.plan.stack import Recomputations, SharedRate, stack
 from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER
 from hardware.chips import system
 from hardware.network import Network
@@ -53,6 +53,8 @@ CASES = {
 
 
 TITAN = stack("torchtitan-2024")
+STATED = GENERIC.model_copy(update={"link": SharedRate(value=0.8, source="a user's own")})
+"""Not assumed, so that it counts for all collectives."""
 ALTERNATING = {"value": ("op",), "source": "every second product alone"}
 OLD_ALTERNATING = OLD.model_copy(update={"recomputations": Recomputations(**ALTERNATING)})
 
@@ -421,7 +423,7 @@ def test_a_stack_that_keeps_what_it_gathers_gathers_less(recompute, gathers, sca
 
 
 @pytest.mark.parametrize("kind", ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"])
-@pytest.mark.parametrize("name", ["dgx-a100", "dgx-h100", "gb200-nvl72", "dapple-ethernet", "nvlink3"])
+@pytest.mark.parametrize("name", ["dgx-a100", "dgx-h100", "dgx-b200", "gb200-nvl72", "dapple-ethernet", "nvlink3"])
 def test_collectives_of_arrays_are_those_of_the_network(name, kind):
     joined: Network = network(name)
     sizes = np.array([0.0, 1.0, 1e3, 1e6, 1e9])
@@ -429,6 +431,21 @@ def test_collectives_of_arrays_are_those_of_the_network(name, kind):
         expected = [joined.collective_s(kind, size, participants, stride, stride) for size in sizes]
         assert collective_seconds(joined, kind, sizes, participants, stride) == pytest.approx(expected, rel=1e-12)
     assert transfer_seconds(joined, sizes) == pytest.approx([joined.transfer_s(size) for size in sizes], rel=1e-12)
+
+
+def test_a_plan_pays_for_timed_collectives_what_was_timed_and_for_others_the_share_of_links():
+    cut = plan(tensor=8, sequence_parallel=True)
+    for software, more in ((GENERIC, 1.0), (with_facts(link=0.4), 1.0), (STATED, 1 / 0.8)):
+        posed = problem("llama3-8b", "b200", 8, 1, 4096, software=software, overlap_tensor="no")
+        own = posed.system.network
+        size = 2 * 4096 * 4096 * more
+        gather_s, scatter_s = (own.collective_s(kind, size, 8) for kind in ("all_gather", "reduce_scatter"))
+        paid_s = plan_costs(posed, replace(cut, overlap_tensor="no")).time_s["tensor"]
+        assert paid_s == pytest.approx(32 * 2 * (3 * gather_s + 2 * scatter_s), rel=1e-9)
+    for software, share in ((GENERIC, 0.8), (STATED, 0.8)):
+        posed = problem("llama3-8b", "b200", 2, 1, 4096, software=software)
+        sent_s = posed.system.network.transfer_s(2 * 4096 * 4096 / share, inside=True)
+        assert plan_costs(posed, plan(pipeline=2)).transfer_s == pytest.approx(sent_s)
 
 
 # Korthikanti et al. 2022, table 2: bytes that a layer keeps, in units of sequence · microbatch · hidden.

@@ -10,8 +10,9 @@ import yaml
 from dse.plan.check import illegal
 from dse.plan.export import REFUSALS_FILE, exports
 from dse.plan.model_sources import transformer
+from dse.plan.stack import stack
 from dse.plan.training_plan import SETTINGS
-from tests.plan.problems import plan, problem
+from tests.plan.problems import plan, problem, with_facts
 
 WIDE = {
     "tensor": 4, "sequence_parallel": True, "context": 2, "data": 2, "pipeline": 2, "interleave": 2, "zero": 3,
@@ -22,6 +23,8 @@ PLANS = {
     "distributed optimizer": WIDE | {"zero": 1, "recompute": "selective", "precision": "bf16"},
     "gradients": WIDE | {"zero": 2, "interleave": 1, "recompute": "none"},
     "every second product": WIDE | {"zero": 2, "recompute": "op"},
+    "modules": WIDE | {"zero": 1, "recompute": "layernorm+mlp"},
+    "modules, 16 bits": WIDE | {"zero": 2, "recompute": "core_attn+mlp", "precision": "bf16"},
     "every fourth layer": WIDE | {"zero": 2, "recompute": "full/4"},
     "not cut": WIDE | {"zero": 0, "sequence_parallel": False, "interleave": 1},
     "replicas": {"data": 32, "microbatch": 2, "zero": 3},
@@ -33,6 +36,7 @@ PLANS = {
     "ends": WIDE | {"first_layers": 14, "last_layers": 18},
     "roles": WIDE | {"zero": 1, "gradients": "bf16", "gradient_transfer": "bf16", "moments": "bf16"},
     "all 16 bits": WIDE | {"weights": "bf16", "gradients": "bf16", "moments": "bf16", "gradient_transfer": "bf16"},
+    "16-bit state": WIDE | {"weights": "bf16", "gradients": "bf16", "moments": "bf16", "gradient_transfer": "fp32"},
     "8-bit gathering": WIDE | {"weight_transfer": "fp8", "overlap_tensor": "no", "cross_entropy": "unfused"},
     "compiled loss": WIDE | {"cross_entropy": "fused"},
     "8-bit weights": WIDE | {"weights": "fp8", "weight_transfer": "fp8"},
@@ -42,7 +46,8 @@ PLANS = {
 
 def megatron(text, posed):
     words = dict(line.partition(" ")[::2] for line in text.splitlines())
-    assert all(len(shlex.split(line)) in (1, 2) for line in text.splitlines())
+    lists = ("--recompute-modules",)
+    assert all(len(shlex.split(line)) in (1, 2) or line.startswith(lists) for line in text.splitlines())
     sizes = {
         key: int(words.get(f"--{flag}", 1))
         for key, flag in {
@@ -54,8 +59,10 @@ def megatron(text, posed):
     sharding = {"optim_grads": 2, "optim_grads_params": 3}
     zero = sharding.get(words.get("--data-parallel-sharding-strategy"), int("--use-distributed-optimizer" in words))
     half = "fp16" if "--fp16" in words else "bf16"
-    precision = {"delayed": "fp8", "mxfp8": "mxfp8"}.get(words.get("--fp8-recipe"), half)
+    precision = {"delayed": "fp8", "tensorwise": "fp8", "mxfp8": "mxfp8"}.get(words.get("--fp8-recipe"), half)
     recompute = words.get("--recompute-granularity", "selective" if "--recompute-activations" in words else "none")
+    if recompute == "selective":
+        recompute = "+".join(words.get("--recompute-modules", "selective").split())
     if words.get("--recompute-method") == "block":
         chunk = posed.model.layers // sizes["pipeline"] // sizes["interleave"]
         recompute = f"full/{chunk // int(words['--recompute-num-layers'])}"
@@ -99,7 +106,7 @@ def torchtitan(text, posed):
         gathered = "fp8"
     compiled = document.get("compile", {"enable": True}).get("components")
     assert document.get("compile", {"enable": True})["enable"]
-    hides = document.get("experimental", {}).get("enable_async_tensor_parallel")
+    hides = mesh.get("enable_async_tensor_parallel")
     return plan().document() | {
         "weights": state,
         "gradients": state,
@@ -154,7 +161,6 @@ def deepspeed(text, posed):
     values = plan(data=posed.global_batch // size // rounds, microbatch=size).document()
     return values | {
         "zero": settings["zero_optimization"]["stage"],
-        "zero_copies": values["data"] // settings["zero_optimization"].get("mics_shard_size", values["data"]),
         "gradients": settings.get("data_types", {}).get("grad_accum_dtype", "stack"),
         "gradient_transfer": settings.get("communication_data_type", "stack"),
     }
@@ -192,17 +198,20 @@ def test_each_framework_gets_what_it_can_express():
         "distributed optimizer": ["megatron.args"],
         "gradients": ["megatron.args", "torchtitan.toml"],
         "every second product": ["torchtitan.toml"],
+        "modules": ["megatron.args"],
+        "modules, 16 bits": ["megatron.args"],
         "every fourth layer": ["megatron.args", "torchtitan.toml"],
         "not cut": ["megatron.args"],
         "replicas": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
         "gpipe": ["torchtitan.toml"],
-        "hybrid": ["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"],
+        "hybrid": ["megatron.args", "torchtitan.toml", "maxtext.yml"],
         "optimizer copies": ["megatron.args"],
         "pipeline inside": ["megatron.args"],
         "data inside": [],
         "ends": ["megatron.args"],
         "roles": ["megatron.args"],
-        "all 16 bits": ["megatron.args", "torchtitan.toml"],
+        "all 16 bits": ["megatron.args"],
+        "16-bit state": ["torchtitan.toml"],
         "8-bit gathering": ["torchtitan.toml"],
         "compiled loss": ["megatron.args", "torchtitan.toml"],
         "8-bit weights": ["megatron.args"],
@@ -215,7 +224,7 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
     lines = exports(posed, plan(**PLANS["roles"]))[REFUSALS_FILE].splitlines()
     assert lines == [
         "torchtitan.toml: not written, since it cannot express zero=1; "
-        "weights, gradients and moments of other precisions than each other's",
+        "weights, gradients and moments of other precisions than each other's; gradient_transfer=bf16",
         "maxtext.yml: not written, since it cannot express gradients=bf16; moments=bf16; gradient_transfer=bf16",
         "deepspeed.json: not written, since it cannot express moments=bf16",
     ]
@@ -228,6 +237,14 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
         (
             {"data": 32, "zero": 3, "recompute": "selective"},
             {"torchtitan.toml": "recompute=selective: it keeps every second product with recompute=op"},
+        ),
+        (
+            {"data": 32, "zero": 3, "recompute": "layernorm+mlp"},
+            {
+                "torchtitan.toml": "recompute=layernorm+mlp: it keeps every second product with recompute=op",
+                "maxtext.yml": "recompute=layernorm+mlp",
+                "deepspeed.json": "recompute=layernorm+mlp: the model's own code decides",
+            },
         ),
         ({"data": 32, "cross_entropy": "unfused"}, {"megatron.args": "cross_entropy=unfused, as PyTorch's operators"}),
         ({"data": 32, "zero": 3, "recompute": "op"}, {"megatron.args": "recompute=op"}),
@@ -243,6 +260,42 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
             {"data": 8, "pipeline": 4, "zero": 3, "recompute": "full/3"},
             {"torchtitan.toml": "recompute=full/3 of stages of 8 layers"},
         ),
+        (
+            {"data": 8, "pipeline": 4, "microbatch": 8},
+            {
+                "torchtitan.toml": "zero=0 with data=8: replicas beside other axes without FSDP; "
+                "16-bit products of 32-bit weights without FSDP, beside tensor or pipeline",
+                "maxtext.yml": "2 microbatches, no multiple of the 4 stages",
+            },
+        ),
+        (
+            {"tensor": 8, "sequence_parallel": True, "pipeline": 4},
+            {"torchtitan.toml": "16-bit products of 32-bit weights without FSDP, beside tensor or pipeline"},
+        ),
+        (
+            {"data": 32, "zero": 3, "zero_copies": 4},
+            {"deepspeed.json": "zero_copies=4, since MiCS was removed from it"},
+        ),
+        ({"data": 32, "zero": 3, "gradient_transfer": "bf16"}, {"torchtitan.toml": "gradient_transfer=bf16"}),
+        (
+            {"data": 32, "zero": 3, "precision": "fp8"},
+            {"maxtext.yml": "precision=fp8 with 4 microbatches, whose gradients are accumulated"},
+        ),
+        (
+            {"data": 32, "precision": "fp8", "weights": "fp8", "weight_transfer": "fp8"},
+            {"megatron.args": "weights=fp8 with zero=0"},
+        ),
+        (
+            {
+                "tensor": 2,
+                "sequence_parallel": True,
+                "data": 16,
+                "zero": 3,
+                "precision": "mxfp8",
+                "overlap_tensor": "yes",
+            },
+            {"torchtitan.toml": "precision=mxfp8 with tensor and a compiled model"},
+        ),
     ],
     ids=str,
 )
@@ -255,7 +308,84 @@ def test_what_a_framework_would_run_otherwise_is_refused(values, lines):
 
 
 @pytest.mark.parametrize(
-    ("stack", "values", "lacking"),
+    ("values", "lines"),
+    [
+        (
+            {"data": 64, "expert": 8, "zero": 3, "overlap_expert": "yes", "recompute": "full"},
+            {"megatron.args": "overlap of exchanges with experts and recompute=full"},
+        ),
+        (
+            {"data": 16, "expert": 8, "pipeline": 4, "zero": 1, "overlap_expert": "yes"},
+            {"megatron.args": "overlap of exchanges with experts between stages without interleaving"},
+        ),
+        (
+            {"data": 64, "expert": 8},
+            {"torchtitan.toml": "expert=8: not over ranks that share weights (1)"},
+        ),
+        (
+            {"data": 16, "expert": 8, "pipeline": 4, "zero": 3, "precision": "fp8"},
+            {"torchtitan.toml": "precision=fp8 of experts with pipeline or context"},
+        ),
+    ],
+    ids=str,
+)
+def test_what_a_framework_would_run_otherwise_of_experts_is_refused(values, lines):
+    settings = {key: values[key] for key in SETTINGS if key in values}
+    refused = exports(problem("mixtral-8x7b", devices=64, batch=256, **settings), plan(**values))[REFUSALS_FILE]
+    for name, lacking in lines.items():
+        assert f"{name}: not written, since it cannot express {lacking}\n" in refused
+
+
+def test_exchanges_that_the_stack_overlaps_are_refused_as_those_that_the_plan_does():
+    values = {"data": 64, "expert": 8, "zero": 3, "recompute": "full"}
+    software = with_facts(overlaps_expert=True)
+    refused = exports(problem("mixtral-8x7b", devices=64, batch=256, software=software), plan(**values))[REFUSALS_FILE]
+    assert "megatron.args: not written, since it cannot express overlap of exchanges with experts and" in refused
+    later = transformer("mixtral-8x7b").model_copy(update={"prediction_layers": 1})
+    posed = problem(later, devices=64, batch=256, software=software)
+    refused = exports(posed, plan(**values | {"recompute": "selective"}))[REFUSALS_FILE]
+    assert "overlap of exchanges with experts and layers that predict later tokens without pipeline\n" in refused
+
+
+def test_megatron_cuts_sequences_into_two_parts_for_each_rank_of_the_context_axis():
+    values = {"data": 8, "context": 4, "zero": 1}
+    refused = exports(problem("llama3-8b", devices=32, batch=128, sequence=8196), plan(**values))[REFUSALS_FILE]
+    assert "megatron.args: not written, since it cannot express a sequence of 8196 in 8 parts\n" in refused
+    assert "megatron.args" in exports(problem("llama3-8b", devices=32, batch=128, sequence=8200), plan(**values))
+
+
+def test_torchtitan_counts_embedding_and_output_as_no_layers():
+    posed = problem("llama3-8b", devices=32, batch=128, sequence=8192)
+    mesh = tomllib.loads(exports(posed, plan(**PLANS["gradients"]))["torchtitan.toml"])["parallelism"]
+    less = [mesh[f"pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last")]
+    # torchtitan 0.2: stages = ⌈(layers + first + last) / layers per stage⌉, a multiple of the degree
+    stages = -(-(posed.model.layers + sum(less)) // mesh["pipeline_parallel_layers_per_stage"])
+    assert stages == mesh["pipeline_parallel_degree"]
+
+
+@pytest.mark.parametrize(
+    ("software", "overlap", "expected"),
+    [("generic", "yes", True), ("generic", "stack", None), ("torchtitan-2024", "stack", True),
+     ("torchtitan-2024", "no", False)],
+)  # fmt: skip
+def test_asynchronous_tensor_parallelism_is_said_with_the_compilation_that_it_asks_for(software, overlap, expected):
+    values = {"tensor": 8, "sequence_parallel": True, "data": 4, "zero": 3, "overlap_tensor": overlap}
+    posed = problem("llama3-8b", devices=32, batch=128, software=stack(software), overlap_tensor=overlap)
+    document = tomllib.loads(exports(posed, plan(**values))["torchtitan.toml"])
+    assert document["parallelism"].get("enable_async_tensor_parallel") is expected
+    assert ("model" in document.get("compile", {}).get("components", [])) is bool(expected)
+
+
+def test_torchtitan_has_experts_in_8_bits_too():
+    values = {"data": 64, "expert": 8, "zero": 3, "precision": "fp8"}
+    text = exports(problem("mixtral-8x7b", devices=64, batch=256, precision="fp8"), plan(**values))["torchtitan.toml"]
+    document = tomllib.loads(text)
+    assert document["model"]["converters"] == ["quantize.linear.float8", "quantize.grouped_mm.float8"]
+    assert document["quantize"]["grouped_mm"]["float8"]["fqns"] == ["experts"]
+
+
+@pytest.mark.parametrize(
+    ("software", "values", "lacking"),
     [
         (
             "torchtitan-2024",
@@ -268,8 +398,8 @@ def test_what_a_framework_would_run_otherwise_is_refused(values, lines):
         ("generic", "tensor=1,data=8,zero=1", None),
     ],
 )
-def test_an_answer_says_what_the_framework_of_its_stack_lacks(dse, stack, values, lacking):
-    answer = dse("predict", "llama3-8b", "--global-batch", 16, "--stack", stack, "--plan", values)
+def test_an_answer_says_what_the_framework_of_its_stack_lacks(dse, software, values, lacking):
+    answer = dse("predict", "llama3-8b", "--global-batch", 16, "--stack", software, "--plan", values)
     assert answer.code == 0, answer.err
     said = [line for line in answer.out.splitlines() if "cannot express" in line and "which the plan has" in line]
     assert len(said) == (lacking is not None)
@@ -314,3 +444,20 @@ def test_layers_that_predict_later_tokens_come_back_where_a_framework_has_them()
     some = exports(posed, plan(**PLANS["every fourth layer"]))[REFUSALS_FILE]
     assert "megatron.args: not written, since it cannot express recompute=full/4 with layers that predict later" in some
     assert "mtp" not in exports(problem("llama3-8b", devices=32, batch=128), plan(**PLANS["wide"]))["megatron.args"]
+
+
+@pytest.mark.parametrize(
+    ("recompute", "precision", "lines"),
+    [
+        ("selective", "fp8", ["--recompute-activations", "--fp8-recipe delayed"]),
+        ("mla_up_proj", "fp8", ["--recompute-granularity selective", "--recompute-modules mla_up_proj"]),
+        # Megatron Core makes neither again with the scales of earlier steps.
+        ("moe_act+mlp", "fp8", ["--recompute-modules moe_act mlp", "--fp8-recipe tensorwise"]),
+        ("layernorm+shared_experts", "mxfp8", ["--fp8-recipe mxfp8"]),
+    ],
+)
+def test_modules_are_named_to_megatron(recompute, precision, lines):
+    posed = problem("deepseek-v3", "gb200", 64, 64, precision=precision)
+    mesh = {"data": 64, "expert": 64, "zero": 1, "recompute": recompute, "precision": precision}
+    written = exports(posed, plan(**mesh))["megatron.args"].splitlines()
+    assert {*lines} <= {*written}

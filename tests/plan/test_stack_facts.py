@@ -3,10 +3,15 @@
 from dataclasses import replace
 
 import pytest
+import yaml
 
+from dse.plan.check import violations
 from dse.plan.check_costs import plan_costs
-from dse.plan.stack import Stack, list_stacks, stack
-from tests.plan.problems import plan, problem
+from dse.plan.evaluate import evaluate
+from dse.plan.plan_arrays import PlanArrays
+from dse.plan.stack import ReservedRatio, Stack, list_stacks, stack
+from hardware.inputs import InputError
+from tests.plan.problems import GENERIC, plan, problem
 
 MIB = 2**20
 CHANNELS = {"generic": 0, "megatron-2022": 24}
@@ -44,3 +49,57 @@ def test_megatron_2025_sorts_tokens_and_hides_nothing_of_replicas():
     )
     assert sorting > not_sorting
     assert not own.overlaps_data.value
+
+
+def reserving(ratio):
+    """The generic stack with an allocator that reserves so many times what tensors take, and NCCL's buffers."""
+    own = stack("megatron-2022").communicator_bytes
+    return GENERIC.model_copy(
+        update={"reserved": ReservedRatio(value=ratio, source="a test"), "communicator_bytes": own}
+    )
+
+
+def test_what_an_allocator_reserves_is_a_part_of_memory_beside_the_buffers_of_collectives():
+    posed = problem("llama3-8b", devices=8, batch=8, software=reserving(1.25))
+    mesh = plan(data=4, tensor=2, zero=1)
+    costs = plan_costs(posed, mesh)
+    bare = plan_costs(replace(posed, stack=posed.stack.model_copy(update={"reserved": None})), mesh)
+    buffers = bare.memory["communication"]
+    assert buffers > 0
+    assert costs.memory_bytes == pytest.approx(1.25 * (bare.memory_bytes - buffers) + buffers)
+    assert costs.memory == pytest.approx(bare.memory | {"reserved": 0.25 * (bare.memory_bytes - buffers)})
+    arrays = evaluate(posed, PlanArrays.of([mesh]))
+    assert {name: part[0] for name, part in arrays.memory.items()} == pytest.approx(costs.memory)
+    assert list(arrays.memory) == list(costs.memory)
+    assert costs.step_s == bare.step_s
+
+
+def test_a_plan_whose_tensors_fit_and_what_is_reserved_does_not_is_refused():
+    mesh = plan(data=8, zero=1, microbatch=1)
+    for ratio, fits in ((1.0, True), (4.0, False)):
+        posed = problem("llama3-8b", devices=8, batch=8, software=reserving(ratio))
+        broken = violations(posed, mesh, plan_costs(posed, mesh).step_s)
+        assert bool(broken) is not fits
+        assert fits or "the fullest rank needs" in broken[0]
+
+
+def test_an_answer_says_which_memory_it_gives(dse):
+    asked = ("predict", "llama3-8b", "--on", "h100-sxm", "--global-batch", 16, "--plan", "data=8,microbatch=1,zero=3")
+    for name, said in (("torchtitan-2024", "memory is reserved: what the allocator holds, 1.081 times"),
+                       ("generic", "memory is allocated: what tensors take at their peak")):  # fmt: skip
+        answered = dse(*asked, "--stack", name)
+        assert answered.code == 0, answered.err
+        assert said in " ".join(answered.out.split())
+        assert ("reserved beyond tensors" in answered.out) is (name == "torchtitan-2024")
+
+
+def test_stacks_without_a_ratio_are_written_as_before_there_was_one(tmp_path):
+    for name in list_stacks():
+        document = stack(name).model_dump(mode="json")
+        assert ("reserved" in document) is (name == "torchtitan-2024")
+        assert Stack.model_validate(document) == stack(name)
+    file = tmp_path / "ours.yaml"
+    document["reserved"] = {"value": 0.9, "source": "a test"}
+    file.write_text(yaml.safe_dump(document))
+    with pytest.raises(InputError, match=r"reserved\.value: 0\.9: must be at least 1"):
+        stack(str(file))

@@ -68,6 +68,17 @@ def test_an_answer_says_which_shares_were_timed_and_which_are_assumed(dse, asked
     assert f"that are assumed: {assumed} {INCOMPARABLE}" in answer
 
 
+def test_an_answer_says_which_collectives_were_timed_and_that_no_share_of_links_is_assumed_for_them(tmp_path, dse):
+    timed = "collectives over nvlink5 that were timed kind by kind"
+    kinds = ": all_gather, all_reduce, all_to_all, reduce_scatter"
+    assert timed not in told(dse, "b200", "--accelerators", 1)
+    assert timed not in told(dse, "h100-sxm", "--accelerators", 8)
+    for eight in (["b200"], ["gb300"]):
+        assert f"{timed}, to which the share link does not apply{kinds}" in told(dse, *eight, "--accelerators", 8)
+    own = written(tmp_path, lambda stated: stated["link"].pop("assumed"))
+    assert f"{timed}{kinds}" in told(dse, "b200", "--accelerators", 8, "--stack", own)
+
+
 def test_shares_that_were_timed_on_another_accelerator_are_named(dse):
     assert "not calibrated for gb300" in told(dse, "gb300")
     assert "not calibrated" not in told(dse, "b200")

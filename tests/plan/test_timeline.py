@@ -7,6 +7,7 @@ import pytest
 
 from dse.plan.check_costs import plan_costs
 from dse.plan.report import plan_charts
+from dse.plan.stack import stack
 from dse.plan.timeline import pipeline_trace, plan_timeline, timeline
 from dse.report.view import Chart
 from tests.plan.problems import plan, problem
@@ -65,13 +66,16 @@ def test_a_plan_in_time_ends_when_its_costs_say():
     assert pipeline_trace(posed, plan(data=32)) is None
 
 
-def test_a_page_draws_every_pass_and_the_memory_of_every_stage():
-    posed = problem("llama3-8b", devices=32, batch=128)
+@pytest.mark.parametrize("software", ["generic", "torchtitan-2024"])
+def test_a_page_draws_every_pass_and_the_memory_of_every_stage(software):
+    posed = problem("llama3-8b", devices=32, batch=128, software=stack(software))
     each = plan(tensor=2, sequence_parallel=True, data=4, pipeline=4, interleave=2, zero=1, microbatch=2)
     in_time, memory = (part.figure for part in plan_charts(posed, each.document()) if isinstance(part, Chart))
     assert sum(len(bars.x) for bars in in_time.data) == 2 * 4 * 2 * (128 // 4 // 2)
     costs = plan_costs(posed, each)
-    assert [len(bars.y) for bars in memory.data] == [4] * len(memory.data)
+    parts = {name for stage in costs.stage_memory for name, size in stage.items() if size}
+    assert [len(bars.y) for bars in memory.data] == [4] * len(parts)
+    assert ("reserved" in parts) is (software != "generic")
     highest = max(sum(heights) for heights in zip(*(bars.y for bars in memory.data), strict=True))
     assert highest == pytest.approx(costs.memory_bytes / posed.system.chip.hbm_bytes * memory.layout.shapes[0].y0)
     assert plan_charts(posed, plan(data=32).document()) == []

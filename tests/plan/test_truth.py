@@ -4,12 +4,13 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.training_rows import command, fitting_runs, runs
-from benchmarks.truth import fitted_rates, table
+from benchmarks.truth import fitted_rates, fitted_reserved, table
 from dse.plan.options import PredictOptions, posed_problem
 from dse.plan.rules import faults
 from dse.plan.stack import list_stacks, stack
@@ -26,7 +27,7 @@ def truth(*arguments):
 
 def test_every_row_is_a_problem_that_keeps_the_rules():
     every = runs()
-    assert len(every) == 61
+    assert len(every) == 69
     assert [run.name for run in every if faults(run.problem)] == []
     assert all(run.step_s is not None or run.memory_gib is not None for run in every)
 
@@ -75,6 +76,8 @@ def test_no_stack_has_more_constants_or_rows_than_it_may():
         assert set(fitted) == {0: set(), 1: {"matrix"}, 2: {"matrix", "memory"}}[len(expected)]
         assert all(names == expected for names in fitted.values())
         assert set(own.fitted_on) == {run.problem.system.chip.name for run in rows.get(name, ())}
+        rates = [getattr(own, rate) for rate in RATES]
+        assert sum(not rate.timed_on for rate in rates) + (own.reserved is not None) <= 4
 
 
 @pytest.mark.parametrize(("chip", "calibrated"), [("b200", True), ("mi300x", False)])
@@ -88,6 +91,25 @@ def test_an_accelerator_without_calibration_says_so(dse, chip, calibrated):
 def test_a_refit_finds_what_the_spec_holds():
     rows = fitting_runs(runs())["megatron-2022"]
     assert fitted_rates(rows) == pytest.approx({"matrix": 0.76, "memory": 0.825}, abs=2e-3)
+
+
+def test_what_an_allocator_reserves_is_fitted_to_the_marked_rows_that_publish_it():
+    for name, rows in fitting_runs(runs()).items():
+        ratio, own = fitted_reserved(rows), stack(name).reserved
+        assert (ratio is None) is (own is None) is (name != "torchtitan-2024")
+        if own is not None:
+            assert ratio == own.value
+            assert own.fitted == tuple(run.name for run in rows)
+
+
+def test_memory_is_compared_with_what_is_published_and_within_the_target():
+    rows = [row for row in table() if row.run.memory_gib is not None]
+    free = [abs(row.memory_error) for row in rows if not row.memory_is_fitted]
+    assert (len(rows), len(free)) == (20, 18)
+    assert sum(free) / len(free) <= 0.05
+    one = next(row for row in rows if row.run.name == "torchtitan-8b-8-fsdp")
+    allocated = replace(one, run=replace(one.run, memory_kind="allocated"))
+    assert one.memory_gib == pytest.approx(1.081 * allocated.memory_gib)
 
 
 def test_selene_is_predicted_within_the_target_and_no_run_is_said_not_to_fit():

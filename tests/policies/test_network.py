@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 import torch
+from torch_geometric.nn import SAGEConv
 
 from dse.partition.problem import PartitionGraph, PartitionProblem
 from policies.partition.features import FEATURES
 from policies.partition.graph_store import StoredGraph
 from policies.partition.neighbours import Means
-from policies.partition.network import PartitionNetwork, assignment_state, graph_tensors
+from policies.partition.network import PartitionNetwork, SageWeights, assignment_state, graph_tensors
 from policies.partition.settings import LearningSettings
 from tests.partition.small import random_graph
 from tests.policies.examples import chain, stored
@@ -204,18 +205,35 @@ def gradients_of(value, inputs):
 def test_a_layer_is_two_sage_convolutions_with_their_gradients(edges):
     torch.manual_seed(0)
     (layer,) = PartitionNetwork(LearningSettings(layers=1, width=8, prior="none")).layers
+    both, back = SAGEConv(8, 8), SAGEConv(8, 8, root_weight=False, bias=False)
+    both.load_state_dict(layer.producers.state_dict())
+    back.load_state_dict(layer.consumers.state_dict())
     count = 5
     hidden = torch.randn(count, 8, requires_grad=True)
     source, target = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).T
     ends = torch.stack([source, target])
-    mixed = layer.producers(hidden, ends) + layer.consumers(hidden, ends.flip(0))
+    mixed = both(hidden, ends) + back(hidden, ends.flip(0))
     expected = hidden + torch.relu(layer.norm(mixed))
     means = [Means.of(target, source, count, hidden), Means.of(source, target, count, hidden)]
     value = layer(hidden, *means)
     torch.testing.assert_close(value, expected, atol=1e-6, rtol=1e-5)
-    inputs = [hidden, *layer.parameters()]
-    for own, other in zip(gradients_of(value, inputs), gradients_of(expected, inputs), strict=True):
+    own_inputs = [hidden, *layer.parameters()]
+    inputs = [hidden, *both.parameters(), *back.parameters(), *layer.norm.parameters()]
+    for own, other in zip(gradients_of(value, own_inputs), gradients_of(expected, inputs), strict=True):
         torch.testing.assert_close(own, other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("width", [8, 64, 128])
+def test_a_layer_begins_with_the_weights_of_two_sage_convolutions(width):
+    torch.manual_seed(3)
+    own = [SageWeights(width, own=True), SageWeights(width, own=False), torch.rand(1)]
+    torch.manual_seed(3)
+    theirs = [SAGEConv(width, width), SAGEConv(width, width, root_weight=False, bias=False), torch.rand(1)]
+    for mine, other in zip(own[:2], theirs[:2], strict=True):
+        weights = other.state_dict()
+        assert list(mine.state_dict()) == list(weights)
+        assert all(torch.equal(weights[name], value) for name, value in mine.state_dict().items())
+    assert torch.equal(own[2], theirs[2]), "the generator goes on from another place"
 
 
 @pytest.mark.parametrize("head", ["ordinal", "categorical"])

@@ -1,19 +1,24 @@
 """Small instances of every shape, and their optimum by trying everything."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import strategies as st
 
 from dse.schedule.problem import ALL_CORES, ScheduleOperator, ScheduleProblem
 
 
-def optimum_s(problem: ScheduleProblem) -> float:
+def optimum_s(problem: ScheduleProblem, order: Sequence[tuple[int, int]] = ()) -> float:
     """The optimal makespan: every order of operators, every mode, every core, each operator as early as possible.
+
+    Of each pair (a, b) of ``order`` a is started before b.
 
     Appending operators in the order of their starts, each after what its core ran before, reaches every left-shifted
     schedule, and one of them is optimal.
     """
     count = len(problem.operators)
     before = [[a for a, b in problem.edges if b == i] for i in range(count)]
+    earlier = [[a for a, b in order if b == i] for i in range(count)]
     best = float("inf")
     finish: dict[int, float] = {}
 
@@ -25,7 +30,7 @@ def optimum_s(problem: ScheduleProblem) -> float:
             best = latest
             return
         for i, operator in enumerate(problem.operators):
-            if i in finish or any(j not in finish for j in before[i]):
+            if i in finish or any(j not in finish for j in (*before[i], *earlier[i])):
                 continue
             ready = max((finish[j] for j in before[i]), default=0.0)
             tried = set()

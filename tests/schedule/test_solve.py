@@ -13,9 +13,12 @@ from dse.schedule.check import violations
 from dse.schedule.formats import read_problem
 from dse.schedule.problem import Schedule, ScheduleOperator, ScheduleProblem, ScheduleSolution
 from dse.schedule.search.cp_sat import solve_cp_sat
+from dse.schedule.search.event_search import COUNTED_CORE, ON_ALL_CORES, SearchResult
 from dse.schedule.search.layer import Layer, schedule_column, solve_many
+from dse.schedule.search.reduce import NO_MODE
 from dse.schedule.search.scip import solve_scip
-from dse.schedule.search.segment_search import SearchLimits
+from dse.schedule.search.segment_search import SearchLimits, list_schedule
+from dse.schedule.search.unit_problem import solution, unit_problem
 from dse.schedule.solve import METHODS, solve
 from hardware.inputs import InputError
 from tests.schedule.brute_force import optimum_s, problems, random_problem
@@ -123,6 +126,22 @@ def test_no_schedule_passes_unchecked(monkeypatch):
     monkeypatch.setattr(solve_module, "METHODS", {**METHODS, "wrong": wrong})
     with pytest.raises(FailedCheckError, match="must hold every operator once"):
         solve(random_problem(0, 3), "wrong")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_list_schedules_are_feasible(seed):
+    """With the order of a schedule within the counts of cores, which may have no assignment."""
+    problem = random_problem(seed, 9, density=0.15)
+    units = unit_problem(problem)
+    rng = np.random.default_rng(seed)
+    on_one = (units.single < NO_MODE) & ((units.all_cores == NO_MODE) | (rng.random(9) < 0.7))
+    core = np.where(on_one, COUNTED_CORE, ON_ALL_CORES)
+    counted = SearchResult(True, 0, 0, np.arange(9), core, 0)
+    listed = list_schedule(units.kind, units.single, units.all_cores, units.covers, units.capacity, counted)
+    answer = solution(units, listed.start, listed.core, 0, "list")
+    assert violations(problem, answer.schedule) == []
+    assert answer.schedule.makespan_s == pytest.approx(listed.makespan * units.unit_s, rel=EXACT)
+    assert ((listed.core == ON_ALL_CORES) == ~on_one).all()
 
 
 def test_limits_leave_a_feasible_schedule_and_a_valid_bound():

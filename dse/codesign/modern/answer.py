@@ -15,7 +15,7 @@ from dse.codesign.options import CodesignOptions
 from dse.plan.answer import nothing_legal
 from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
-from dse.plan.plan_arrays import recompute_code
+from dse.plan.recomputation import recompute_code
 from dse.plan.training_plan import ORDERS, USUAL_ORDER
 from dse.problem import Posed
 from dse.report.units import memory_text, needed_memory_text

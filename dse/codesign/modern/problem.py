@@ -8,7 +8,7 @@ with steps as docs/plan.md counts them, and kernels priced on the architecture's
 (:mod:`dse.plan.template_kernels`). HBM size and ties are chosen as in :mod:`dse.codesign.problem`.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from dse.plan.model import Transformer
@@ -95,7 +95,7 @@ class ModernProblem:
             "cost_model": self.cost_model.model_dump(mode="json"),
             "vector_cycles": vector_cycles(self.cost_model.hardware.vector_cycles).model_dump(mode="json"),
             "area_model": area_model().model_dump(mode="json"),
-            "network": asdict(self.network),
+            "network": self.network.document(),
             "accelerators": self.accelerators,
             "global_batch": self.global_batch,
             "sequence": self.sequence,

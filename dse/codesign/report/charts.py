@@ -1,16 +1,18 @@
 """The charts of a co-search report, as plotly figures."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import plotly.graph_objects as go
 
 from dse.codesign.report.table import architecture_text
 from dse.report.charts import chart
 from dse.report.palette import ANSWER, BLUE, GREY, PALE
 from dse.results.result import Result
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 Numbers = npt.NDArray[Any]
 Columns = Mapping[str, Numbers]
@@ -22,8 +24,10 @@ _SYMBOLS = ("diamond", "square", "triangle-up", "cross", "star")
 _SHOWN = ("tensor_cores", "core_width", "core_depth", "vector_cores", "vector_lanes", "global_buffer_bytes")
 
 
-def architectures(column: Columns, result: Result) -> go.Figure:
+def architectures(column: Columns, result: Result) -> "go.Figure":
     """Score over area: bounds of all architectures, exact values, the answer and the baselines."""
+    import plotly.graph_objects as go
+
     labels = _labels(column)
     unit = result.objective.unit
     drawn = chart("area [mm²]", f"{result.objective.name} [{unit}]", 560)
@@ -65,11 +69,13 @@ def architectures(column: Columns, result: Result) -> go.Figure:
     return drawn
 
 
-def search_path(column: Columns, result: Result) -> go.Figure:
+def search_path(column: Columns, result: Result) -> "go.Figure":
     """The scores in the order in which architectures were evaluated, with the best so far and the proven bound.
 
     ``column`` has one row an evaluated architecture, in that order.
     """
+    import plotly.graph_objects as go
+
     unit, scores = result.objective.unit, column["score"]
     order = np.arange(1, len(scores) + 1)
     drawn = chart("architectures evaluated, in order", f"{result.objective.name} [{unit}]", 420)
@@ -102,8 +108,10 @@ def search_path(column: Columns, result: Result) -> go.Figure:
     return drawn
 
 
-def pareto(front: Mapping[str, Any], unit: str) -> go.Figure:
+def pareto(front: Mapping[str, Any], unit: str) -> "go.Figure":
     """The front of a result: score over area, coloured by power."""
+    import plotly.graph_objects as go
+
     points = front["points"]
     drawn = chart("area [mm²]", f"score [{unit}]", 520)
     drawn.add_trace(

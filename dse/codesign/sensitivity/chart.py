@@ -1,23 +1,27 @@
 """The chart of a sensitivity analysis."""
 
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
+from typing import TYPE_CHECKING
 
 from dse.codesign.sensitivity.analysis import Sensitivity
 from dse.codesign.sensitivity.knobs import KNOBS
 from dse.codesign.sensitivity.probe import Point
 from dse.report.palette import FONT, GREY, INK, LESS, MORE
 
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
 _PANELS = ((0.9, 1.1, "10 % less and more"), (0.5, 2.0, "half and twice"))
 _ROOM = 1.45
 """Room beside the longest bar for its label."""
 
 
-def tornado(sensitivity: Sensitivity) -> go.Figure:
+def tornado(sensitivity: Sensitivity) -> "go.Figure":
     """Change of the score by knob, the strongest one at the top: ±10 % on the left, ÷2 and ×2 on the right.
 
     Each panel has its own scale, from no change. Hatched bars are those where another architecture is the answer.
     """
+    from plotly.subplots import make_subplots
+
     knobs = sorted(sensitivity.knobs, key=lambda knob: _span(sensitivity, knob))
     chart = make_subplots(
         rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.04, subplot_titles=[panel[2] for panel in _PANELS]
@@ -42,8 +46,10 @@ def tornado(sensitivity: Sensitivity) -> go.Figure:
     return chart
 
 
-def _bars(sensitivity: Sensitivity, points: list[tuple[str, Point]], colour: str) -> go.Bar:
+def _bars(sensitivity: Sensitivity, points: list[tuple[str, Point]], colour: str) -> "go.Bar":
     """One bar a knob, as long as its change; no bar where nothing fits."""
+    import plotly.graph_objects as go
+
     changes = [sensitivity.change(point) for _, point in points]
     hover = [
         f"{KNOBS[knob].title} × {point.factor:.3g}<br>" + ("same" if sensitivity.keeps(point) else "another")

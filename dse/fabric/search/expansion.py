@@ -8,7 +8,8 @@ operators. Inputs and outputs have units that read and write the memory off chip
 
 The number of each is the least under which no unit and no port is busy for longer than a target. The target is the
 least with which the units fit (:mod:`dse.fabric.search.demand`). Operators share memory units for their weights where
-there are too few. Memory units that are left over deepen the buffers that are too shallow.
+there are too few. Memory units that are left over deepen the buffers that are too shallow. Where some remain so,
+compute units that are left over shorten the time that samples stay in them (:mod:`dse.fabric.search.residence`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import Literal, NamedTuple
 
 from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind
 from dse.fabric.search.demand import DOUBLE_BUFFER, Demand, Sizing, Store, Tensor
+from dse.fabric.search.residence import Residence
 from dse.fabric.search.sites import SITE_KINDS, SitesMissingError
 from dse.fabric.search.splitting import Range, held, read
 from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
@@ -53,8 +55,8 @@ class Expansion:
         pipeline: units and nets.
         origins: of every unit, [U].
         target_slots: slots of a sample that compute units do not exceed, and ports hardly (by what does not divide).
-        period_slots: slots of a sample, estimated; more than the target where buffers are not as deep as they should
-            be (:meth:`dse.fabric.search.demand.Demand.period_slots`).
+        period_slots: slots of a sample, estimated, if all parts worked as long as the target; more than that where
+            buffers are not as deep as they should be (:meth:`dse.fabric.search.demand.Demand.period_slots`).
     """
 
     graph: DataflowGraph
@@ -87,7 +89,11 @@ def expand(graph: DataflowGraph, fabric: Fabric, slots: OperatorSlots, fill: flo
     target, depth, shared_flits = sizing.target_slots, sizing.depth, sizing.shared_flits
     spare = available["memory"] - demand.needed(target, depth, shared_flits)["memory"]
     shards = demand.deepened(target, depth, spare)
-    return _Assembly(demand, sizing, shards, demand.stores(target, shared_flits)).expansion()
+    parts = {position: splitting.parts_for(target) for position, splitting in enumerate(demand.splittings) if splitting}
+    if sizing.period_slots > target:
+        places = {tensor: demand.samples(tensor, many) for tensor, many in shards.items()}
+        parts = Residence(demand, places).hastened(parts, target, available["compute"])
+    return _Assembly(demand, sizing, shards, parts, demand.stores(target, shared_flits)).expansion()
 
 
 def available_units(fabric: Fabric, fill: float) -> dict[SiteKind, int]:
@@ -129,6 +135,7 @@ class _Assembly:
     demand: Demand
     sizing: Sizing
     shards: dict[Tensor, int]
+    parts: dict[int, int]
     stores: tuple[Store, ...]
     units: list[Unit] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
@@ -163,7 +170,7 @@ class _Assembly:
             return self._add(
                 self.demand.io_units(position, self.sizing.target_slots), Origin(position, role), operator.name, unit
             )
-        parts = splitting.parts_for(self.sizing.target_slots)
+        parts = self.parts[position]
         unit = Unit("", UnitKind.COMPUTE, work_slots=splitting.work_slots(parts))
         return self._add(parts, Origin(position, "compute"), operator.name, unit)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dse.fabric.bound import bound
+from dse.fabric.bound import own_bound
 from dse.fabric.model import Pipeline, UnitKind
 from dse.fabric.rules import RULES, isolated_slots
 from dse.fabric.search import student_kernels as kernels
@@ -51,8 +51,9 @@ FEATURES = (
 )
 """Names of the features, all of them logarithms. *Slots* are counted in slots of the slowest unit in isolation.
 
-- ``base``: these slots; ``ideal``: slots of work of the slowest compute unit; ``bound``: the least slots of any
-  placement; ``ports``: of the busiest memory unit; ``units``, ``nets`` and ``stages`` of the pipeline.
+- ``base``: these slots; ``ideal``: slots of work of the slowest compute unit; ``bound``: the least that one
+  resource allows any placement; ``ports``: of the busiest memory unit; ``units``, ``nets`` and ``stages`` of the
+  pipeline.
 - the terms of the rules: links for each net; flits on a link; slots of the busiest link; the root of the mean square of
   loads; slots by ``expert`` and ``route``, and of the busiest channel off chip.
 - sums over links of the fourth and eighth powers of their slots: as they are (``load``), with dead slots after every
@@ -168,7 +169,7 @@ class StudentView:
         values = [
             base,
             max(1, pipeline.ideal_slots) / base,
-            bound(pipeline, self.fabric).slots / base,
+            own_bound(pipeline, self.fabric).slots / base,
             self._isolated[memory].max(initial=1) / base,
             len(pipeline.units),
             len(pipeline.nets),
@@ -183,7 +184,7 @@ class StudentView:
         links, nets = max(1, len(fabric.grid.link_from)), max(1, len(self.pipeline.nets))
         return StudentCase(
             weight=student.weight,
-            bound=float(bound(self.pipeline, fabric).slots),
+            bound=float(own_bound(self.pipeline, fabric).slots),
             constant=self.constant,
             term_scale=np.array([nets, links * load, slots, links * load**2, slots, slots, slots], dtype=np.float64),
             load_scale=float(load),

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dse.fabric.bound import bound
+from dse.fabric.bound import own_bound
 from dse.fabric.cases import block_case
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
 from dse.fabric.evaluators.measure import throughput
@@ -60,7 +60,7 @@ class Judge:
         """A training graph by its number."""
         if number not in self._graphs:
             pipeline = block_case(self.plan.first_graph + number, self.fabric, self.slots).expansion.pipeline
-            slots = bound(pipeline, self.fabric).slots
+            slots = own_bound(pipeline, self.fabric).slots
             self._graphs[number] = TrainingGraph(pipeline, slots, Simulator(pipeline, self.fabric))
         return self._graphs[number]
 

@@ -17,10 +17,12 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
 
     Raises:
         NotExpressibleError: the plan has what MaxText lacks: ZeRO 1 and 2, GPipe, stages of unequal layers,
-            recomputation of some layers, other orders of the axes, experts spread over other axes, other precisions
+            recomputation of some layers, microbatches that are no multiple of the stages, accumulated gradients of
+            8-bit products, other orders of the axes, experts spread over other axes, other precisions
             than bf16, fp8 and int8, or precisions of state and overlaps of its own (XLA decides what overlaps).
     """
     stages = plan.pipeline * plan.interleave
+    rounds = problem.global_batch // (plan.data * plan.microbatch)
     refuse_settings(plan)
     refuse(
         (plan.zero in (1, 2), f"zero={plan.zero}"),
@@ -33,8 +35,12 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
         (plan.precision not in _QUANTIZATION, f"precision={plan.precision}"),
         (problem.model.layers % stages > 0, f"{problem.model.layers} layers in {stages} unequal chunks"),
         (plan.recompute not in _REMAT, f"recompute={plan.recompute}"),
+        (
+            plan.precision == "fp8" and plan.pipeline == 1 and rounds > 1,
+            f"precision=fp8 with {rounds} microbatches, whose gradients are accumulated",
+        ),
+        (rounds % plan.pipeline > 0, f"{rounds} microbatches, no multiple of the {plan.pipeline} stages"),
     )
-    rounds = problem.global_batch // (plan.data * plan.microbatch)
     settings: dict[str, object] = {
         "ici_data_parallelism": plan.zero_copies if plan.zero else plan.data,
         "ici_fsdp_parallelism": plan.data // plan.zero_copies if plan.zero else 1,

@@ -1,15 +1,21 @@
-"""Arguments of Megatron-LM's ``pretrain_gpt.py`` (Megatron Core 0.12 and later)."""
+"""Arguments of Megatron-LM's ``pretrain_gpt.py`` (Megatron Core 0.12 and later).
+
+On GPUs before Blackwell it asks for ``CUDA_DEVICE_MAX_CONNECTIONS=1`` in the environment where tensors or sequences are
+cut, and for another value, or none, with ``--use-megatron-fsdp``.
+"""
 
 from collections.abc import Iterator
 
 from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.model import Transformer
 from dse.plan.problem import PlanProblem
+from dse.plan.recomputation import modules_of
 from dse.plan.stages import chunk_layers, stage_layers
 from dse.plan.training_plan import AS_STACK, PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
 
 _SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 _RECIPES = {"fp8": "delayed", "mxfp8": "mxfp8"}
+"""Scales of the first are those of earlier steps; ``moe_act`` and ``layernorm`` are not made again with these."""
 
 
 def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
@@ -18,8 +24,8 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
     Raises:
         NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, recomputation of
             every second product, of unequal parts of chunks, or of every K layers with a layer that predicts later
-            tokens (which Megatron-LM then leaves out), or precisions of state and overlaps that it ties to
-            each other.
+            tokens (which Megatron-LM then leaves out), sequences that do not come in two parts for each rank of the
+            context axis, or precisions of state and overlaps that it ties to each other.
     """
     layers, chunks = problem.model.layers, plan.pipeline * plan.interleave * _every(plan)
     refuse(
@@ -32,6 +38,10 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
         (plan.recompute == "op", "recompute=op"),
         (_every(plan) > 1 and not has_equal_stages(plan), f"recompute={plan.recompute} of unequal stages"),
         (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} of unequal chunks"),
+        (
+            plan.context > 1 and problem.sequence % (2 * plan.context) > 0,
+            f"a sequence of {problem.sequence} in {2 * plan.context} parts",
+        ),
         (
             _every(plan) > 1 and problem.model.prediction_layers > 0,
             f"recompute={plan.recompute} with layers that predict later tokens",
@@ -51,13 +61,27 @@ def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
     refuse((plan.cross_entropy == "unfused", "cross_entropy=unfused, as PyTorch's operators"))
     halves, eight = (AS_STACK, "bf16"), (plan.weights, plan.weight_transfer)
     sharded, software = plan.zero > 0, problem.software
+    exchanges = software.overlaps_expert and plan.expert > 1
     refuse(
         (plan.gradients != plan.gradient_transfer, "gradients and gradient_transfer of other precisions"),
         (plan.gradients not in (AS_STACK, "fp32", "bf16"), f"gradients={plan.gradients}"),
         ("fp8" in eight and eight != ("fp8", "fp8"), "8 bits of weights or weight_transfer alone"),
         (eight != ("fp8", "fp8") and not {*eight} <= {*halves}, f"weights={plan.weights}"),
         ("fp8" in eight and plan.precision not in _RECIPES, "weights=fp8 without 8-bit products"),
+        ("fp8" in eight and not sharded, "weights=fp8 with zero=0"),
         (plan.moments not in (AS_STACK, "fp32") and not sharded, "moments of fewer than 32 bits with zero=0"),
+        (
+            exchanges and plan.recompute.startswith("full"),
+            f"overlap of exchanges with experts and recompute={plan.recompute}",
+        ),
+        (
+            exchanges and plan.pipeline > 1 and plan.interleave == 1,
+            "overlap of exchanges with experts between stages without interleaving",
+        ),
+        (
+            exchanges and plan.pipeline == 1 and problem.model.prediction_layers > 0,
+            "overlap of exchanges with experts and layers that predict later tokens without pipeline",
+        ),
         (plan.overlap_tensor == "yes" and not plan.sequence_parallel, "overlap_tensor=yes without sequence_parallel"),
         (
             software.overlaps_weights and not software.overlaps_gradients and sharded,
@@ -117,9 +141,13 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
     if plan.cross_entropy == "fused":
         yield "--cross-entropy-loss-fusion"
     yield from _precisions(plan)
+    modules = modules_of(plan.recompute)
     if plan.recompute == "selective":
         yield "--recompute-activations"
-    if plan.recompute == "full":
+    elif modules:
+        yield "--recompute-granularity selective"
+        yield f"--recompute-modules {' '.join(modules)}"
+    elif plan.recompute == "full":
         yield "--recompute-granularity full"
         yield "--recompute-method uniform"
         yield "--recompute-num-layers 1"
@@ -130,7 +158,14 @@ def _plan(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
     yield "--fp16" if plan.precision == "fp16" else "--bf16"
     if plan.precision in _RECIPES:
         yield "--fp8-format hybrid"
-        yield f"--fp8-recipe {_RECIPES[plan.precision]}"
+        yield f"--fp8-recipe {_recipe(plan)}"
+
+
+def _recipe(plan: TrainingPlan) -> str:
+    """How 8-bit operands are scaled: late, by default, but by their own maximum where a module asks for it."""
+    if plan.precision == "fp8" and {"moe_act", "layernorm"} & {*modules_of(plan.recompute)}:
+        return "tensorwise"
+    return _RECIPES[plan.precision]
 
 
 def _every(plan: TrainingPlan) -> int:

@@ -1,4 +1,7 @@
-"""Settings of torchtitan (2025): the sections that a plan decides, to be merged into a model's own file."""
+"""Settings of torchtitan 0.2: the sections that a plan decides, to be merged into a model's own file.
+
+Its releases from 0.3 on have no such files (their settings are Python).
+"""
 
 import json
 import math
@@ -6,10 +9,11 @@ from collections.abc import Iterator
 
 from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
 from dse.plan.problem import PlanProblem
+from dse.plan.recomputation import modules_of
 from dse.plan.stages import stage_layers
 from dse.plan.training_plan import AS_STACK, USUAL_ORDER, TrainingPlan
 
-_CONVERTERS = {"fp8": "quantize.linear.float8", "mxfp8": "quantize.linear.mx"}
+_CONVERTERS = {"fp8": "float8", "mxfp8": "mx"}
 _TYPES = {"bf16": "bfloat16", "fp32": "float32"}
 _STATE = ("weights", "gradients", "moments")
 
@@ -18,10 +22,10 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
     """The TOML text.
 
     Raises:
-        NotExpressibleError: the plan has what torchtitan lacks: ZeRO 1, tensor parallelism without sequence
-            parallelism, recomputation of attention alone, other precisions than bf16, fp8 and mxfp8, state of mixed
-            precisions, or overlaps that FSDP2 decides; or the model has layers that predict later tokens, which it has
-            had since 2026 alone (pull request 3392).
+        NotExpressibleError: the plan has what torchtitan lacks: ZeRO 1, replicas without FSDP beside other axes, tensor
+            parallelism without sequence parallelism, recomputation by module, other precisions than bf16, fp8
+            and mxfp8, state of mixed precisions, gradients reduced in 16 bits, or overlaps that FSDP2 decides; or the
+            model has layers that predict later tokens, which it has had since 2026 alone (pull request 3392).
     """
     _refuse_what_it_lacks(problem, plan)
     replicas = problem.global_batch // plan.data
@@ -47,22 +51,45 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
             f'pipeline_parallel_schedule = "{schedule}"',
             f"pipeline_parallel_microbatch_size = {plan.microbatch}",
             f"pipeline_parallel_layers_per_stage = {math.ceil(problem.model.layers / plan.pipeline / plan.interleave)}",
+            "pipeline_parallel_first_stage_less_layers = 0",
+            "pipeline_parallel_last_stage_less_layers = 0",
         ]
+    if plan.overlap_tensor != AS_STACK or _hides(problem, plan):
+        lines.append(f"enable_async_tensor_parallel = {str(problem.software.overlaps_tensor).lower()}")
     mode, _, period = plan.recompute.partition("/")
     option = period or ("op" if mode == "op" else "")
     lines += ["", "[activation_checkpoint]", f'mode = "{"selective" if option else mode}"']
     if option:
         lines.append(f'selective_ac_option = "{option}"')
-    if plan.overlap_tensor != AS_STACK:
-        lines += ["", "[experimental]", f"enable_async_tensor_parallel = {str(plan.overlap_tensor == 'yes').lower()}"]
-    if plan.precision in _CONVERTERS:
-        lines += ["", "[model]", f'converters = ["{_CONVERTERS[plan.precision]}"]']
-    if plan.cross_entropy != AS_STACK:
-        compiled = ["model", "loss"] if plan.cross_entropy == "fused" else ["model"]
-        lines += ["", "[compile]", "enable = true", f"components = {json.dumps(compiled)}"]
+    lines += _converted(problem, plan)
+    lines += _compiled(problem, plan)
     if plan.weight_transfer == "fp8":
         lines += ["", "[quantize.linear.float8]", "enable_fsdp_float8_all_gather = true"]
     return "\n".join(lines) + "\n"
+
+
+def _hides(problem: PlanProblem, plan: TrainingPlan) -> bool:
+    """Whether collectives of tensor parallelism are hidden (asynchronous tensor parallelism)."""
+    return problem.software.overlaps_tensor and plan.tensor > 1
+
+
+def _converted(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
+    """What has products of 8 bits: linear layers, and the grouped products of experts."""
+    kind = _CONVERTERS.get(plan.precision)
+    if kind is None:
+        return []
+    if problem.model.experts is None:
+        return ["", "[model]", f'converters = ["quantize.linear.{kind}"]']
+    lines = ["", "[model]", f'converters = ["quantize.linear.{kind}", "quantize.grouped_mm.{kind}"]']
+    return [*lines, "", f"[quantize.grouped_mm.{kind}]", 'fqns = ["experts"]']
+
+
+def _compiled(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
+    """What is compiled: the model for asynchronous tensor parallelism, which asks for it, and the loss to fuse it."""
+    if plan.cross_entropy == AS_STACK and not _hides(problem, plan):
+        return []
+    fuses = problem.software.fuses_cross_entropy
+    return ["", "[compile]", "enable = true", f"components = {json.dumps(['model', 'loss'] if fuses else ['model'])}"]
 
 
 def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
@@ -70,6 +97,9 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
     sizes = sorted({*stage_layers(problem.model.layers, plan.pipeline)})
     has_odd_stage = any(size % every for size in sizes)
     cuts = plan.tensor == 1 or plan.sequence_parallel
+    shards = (plan.data // plan.zero_copies if plan.zero else 1) * plan.context
+    experts = shards * plan.tensor
+    narrow = shards > 1 or plan.devices == plan.data or plan.weights == "bf16"
     state = {getattr(plan, key) for key in _STATE}
     refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor", "cross_entropy"))
     refuse(
@@ -77,15 +107,32 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
         (plan.zero == 1, "zero=1"),
         (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
         (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),
+        (
+            plan.zero == 0 and plan.context == 1 and 1 < plan.data < problem.devices,
+            f"zero=0 with data={plan.data}: replicas beside other axes without FSDP",
+        ),
+        (not narrow, "16-bit products of 32-bit weights without FSDP, beside tensor or pipeline"),
+        (
+            plan.precision == "fp8" and problem.model.experts is not None and plan.pipeline * plan.context > 1,
+            "precision=fp8 of experts with pipeline or context",
+        ),
+        (
+            plan.precision == "mxfp8" and plan.tensor > 1 and bool(_compiled(problem, plan)),
+            "precision=mxfp8 with tensor and a compiled model",
+        ),
+        (experts % plan.expert > 0, f"expert={plan.expert}: not over ranks that share weights ({experts})"),
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
-        (plan.recompute == "selective", "recompute=selective: it keeps every second product with recompute=op"),
+        (
+            len(modules_of(plan.recompute)) > 0,
+            f"recompute={plan.recompute}: it keeps every second product with recompute=op",
+        ),
         (has_odd_stage, f"recompute={plan.recompute} of stages of {' and '.join(map(str, sizes))} layers"),
         (plan.precision not in ("bf16", *_CONVERTERS), f"precision={plan.precision}"),
         (len(state) > 1, "weights, gradients and moments of other precisions than each other's"),
         (not state <= {AS_STACK, *_TYPES}, f"weights={plan.weights}"),
-        (plan.gradient_transfer not in (AS_STACK, *_TYPES), f"gradient_transfer={plan.gradient_transfer}"),
+        (plan.gradient_transfer not in (AS_STACK, "fp32"), f"gradient_transfer={plan.gradient_transfer}"),
         (plan.weight_transfer == "fp16", "weight_transfer=fp16"),
         (plan.weight_transfer == "fp8" and plan.precision != "fp8", "weight_transfer=fp8 without precision=fp8"),
     )

@@ -1,9 +1,11 @@
 """The best plan of the vocabulary (:mod:`dse.plan.search.vocabulary`), proven: every one is priced, or ruled out.
 
-Plans that differ in what replicas share out alone are a family. A family has a lower bound on the step and the memory
-of its members: with collectives among replicas that take no time, and everything shared out
-(:func:`dse.plan.evaluate.least_costs`). It is ruled out where a plan that fits is faster than its bound and needs no
-more memory, so that the best plan, the front of step and memory and the least memory are those of all plans.
+Plans that differ in what replicas share out and in which modules are made again alone are a family. A family has a
+lower bound on the step and the memory of its members: with collectives among replicas that take no time, and everything
+shared out (:func:`dse.plan.evaluate.least_costs`), a step in which no module is made again, and the memory where all
+that are tried are. Of a family that may have a better plan, the parts with one set of modules each have such bounds of
+their own. Each is ruled out where a plan that fits is faster than its bound and needs no more memory, so that the best
+plan, the front of step and memory and the least memory are those of all plans.
 """
 
 from collections.abc import Iterator
@@ -18,12 +20,24 @@ from dse.plan.evaluate import evaluate, least_costs
 from dse.plan.plan_arrays import Floats, PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.search.uneven import uneven_families
-from dse.plan.search.vocabulary import Rows, families, member_counts, members, plans_of
+from dse.plan.search.vocabulary import (
+    Rows,
+    families,
+    has_sets,
+    member_counts,
+    plans_of,
+    with_all_modules,
+    with_sets,
+    with_sharing,
+)
 from dse.plan.training_plan import TrainingPlan
 from dse.run.progress import StopSignal, never_stop
 
 _CHUNK = 16_384
 """Plans that are evaluated together: their arrays stay in the cache."""
+
+_ROUNDING = 1e-13
+"""Relative weakening of a bound: in a layer with one microbatch, what is dropped and what is made again cancel."""
 
 _BATCH = 1 << 18
 """Families that are bounded before any of them is priced: the most promising ones are first."""
@@ -116,9 +130,11 @@ def enumerate_plans(
             if stopped is not None:
                 count = known.priced
                 break
-            plans = plans_of(problem, members(problem, rows[chosen]))
-            costs = evaluate(problem, plans)
-            known.add(plans, costs.step_s, costs.memory_bytes)
+            promising = _promising_sets(problem, known, rows[chosen])
+            if len(promising):
+                plans = plans_of(problem, with_sharing(problem, promising))
+                costs = evaluate(problem, plans)
+                known.add(plans, costs.step_s, costs.memory_bytes)
         if stopped is not None:
             break
         count += int(counts.sum())
@@ -133,12 +149,30 @@ def _bounded(problem: PlanProblem, min_devices: int, below_s: float) -> Iterator
         every = rows
         if problem.relaxed == EQUAL_STAGES:
             every = np.concatenate([rows, uneven_families(problem, rows, below_s)])
-        waiting.append((every, *least_costs(problem, plans_of(problem, every))))
+        waiting.append((every, *family_bounds(problem, every)))
         if sum(len(each) for each, _, _ in waiting) >= _BATCH:
             yield _joined(waiting)
             waiting = []
     if waiting:
         yield _joined(waiting)
+
+
+def family_bounds(problem: PlanProblem, rows: Rows) -> tuple[Floats, Floats]:
+    """On the step and the memory of the members of families, [rows] each."""
+    step_s, memory_bytes = least_costs(problem, plans_of(problem, rows))
+    several = has_sets(problem, rows)
+    if several.any():
+        lightest = plans_of(problem, with_all_modules(problem, rows[several]))
+        memory_bytes[several] = least_costs(problem, lightest)[1] * (1 - _ROUNDING)
+    return step_s, memory_bytes
+
+
+def _promising_sets(problem: PlanProblem, known: _Incumbents, rows: Rows) -> Rows:
+    """Families, one for each set of modules, that may have a better plan."""
+    if not has_sets(problem, rows).any():
+        return rows
+    each = with_sets(problem, rows)
+    return each[known.open(*least_costs(problem, plans_of(problem, each)))]
 
 
 def _joined(parts: list[tuple[Rows, Floats, Floats]]) -> tuple[Rows, Floats, Floats]:

@@ -8,8 +8,8 @@ better:
 - ``schedule`` GPipe takes as long as 1F1B and keeps at least as many microbatches;
 - ``zero`` above 0 shares out nothing where those that would share are one rank.
 
-Plans are made in families: the members of one differ in what replicas share out alone, ``zero`` and ``zero_copies``.
-Rows are numbers in the order of the keys that are chosen.
+Plans are made in families: the members of one differ in what replicas share out (``zero`` and ``zero_copies``), and in
+which modules are made again. Rows are numbers in the order of the keys that are chosen; a family's makes none again.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_BATCH
-from dse.plan.plan_arrays import SCHEDULES, PlanArrays, recompute_code
+from dse.plan.plan_arrays import SCHEDULES, PlanArrays
 from dse.plan.problem import PlanProblem, divisors
+from dse.plan.recomputation import ALTERNATE, recompute_code
 from dse.plan.rules import context_widths, expert_widths, pipeline_depths, ranks_inside, recomputations, tensor_widths
 from dse.plan.stages import stage_layers
 from dse.plan.training_plan import CHOSEN_KEYS, ORDERS, PIPELINE_INSIDE, USUAL_ORDER
@@ -65,8 +66,49 @@ def families(problem: PlanProblem, size: int, min_devices: int = 1) -> Iterator[
         yield np.concatenate(waiting)
 
 
+def tried_sets(problem: PlanProblem) -> list[int]:
+    """Sets of modules, the empty one first, that the members of a family differ in; none where they do not."""
+    if "recompute" in dict(problem.fixed):
+        return []
+    codes = [recompute_code(mode) for mode in recomputations(problem)]
+    sets = sorted(code for code in codes if code < ALTERNATE)
+    return sets if len(sets) > 1 and sets[0] == 0 else []
+
+
+def with_sets(problem: PlanProblem, rows: Rows) -> Rows:
+    """Families, once for each set of modules that is tried, family by family: then their members differ in none."""
+    sets = tried_sets(problem)
+    if not sets:
+        return rows
+    column = _COLUMN["recompute"]
+    own = np.where(rows[:, column] == 0, len(sets), 1)
+    each = np.repeat(rows, own, axis=0)
+    within = np.arange(len(each)) - np.repeat(np.cumsum(own) - own, own)
+    each[:, column] = np.where(each[:, column] == 0, np.array(sets)[within], each[:, column])
+    return each
+
+
+def with_all_modules(problem: PlanProblem, rows: Rows) -> Rows:
+    """Families with the union of the sets that are tried, of which no member keeps less."""
+    column = _COLUMN["recompute"]
+    every = rows.copy()
+    every[every[:, column] == 0, column] = np.bitwise_or.reduce([0, *tried_sets(problem)])
+    return every
+
+
+def has_sets(problem: PlanProblem, rows: Rows) -> NDArray[np.bool_]:
+    """Which families have members that make other modules again."""
+    has: NDArray[np.bool_] = (rows[:, _COLUMN["recompute"]] == 0) & bool(tried_sets(problem))
+    return has
+
+
 def members(problem: PlanProblem, rows: Rows) -> Rows:
     """All plans of families, family by family."""
+    return with_sharing(problem, with_sets(problem, rows))
+
+
+def with_sharing(problem: PlanProblem, rows: Rows) -> Rows:
+    """Families with one set of modules each, once for each way of sharing out, family by family."""
     meshes, of_mesh = np.unique(rows[:, _MESH], axis=0, return_inverse=True)
     sharings = [np.array(_sharings(problem, *map(int, mesh)), dtype=np.int64) for mesh in meshes]
     counts = np.array([len(each) for each in sharings])
@@ -83,7 +125,7 @@ def member_counts(problem: PlanProblem, rows: Rows) -> NDArray[np.int64]:
     """Plans of each family."""
     meshes, of_mesh = np.unique(rows[:, _MESH], axis=0, return_inverse=True)
     counts = np.array([len(_sharings(problem, *map(int, mesh))) for mesh in meshes], dtype=np.int64)
-    chosen: NDArray[np.int64] = counts[of_mesh]
+    chosen: NDArray[np.int64] = counts[of_mesh] * np.where(has_sets(problem, rows), len(tried_sets(problem)), 1)
     return chosen
 
 
@@ -146,7 +188,9 @@ def _replicas(problem: PlanProblem, ranks: int, min_devices: int) -> list[int]:
 
 
 def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], mesh: _Mesh) -> Iterator[Rows]:
+    sets = tried_sets(problem)
     modes = [recompute_code(mode) for mode in _open(fixed, "recompute", recomputations(problem))]
+    modes = [mode for mode in modes if mode not in sets[1:]]
     schedules = [SCHEDULES.index(each) for each in _open(fixed, "schedule", ["1f1b"])]
     orders = [ORDERS.index(each) for each in _orders(fixed, mesh)]
     sizes = _open(fixed, "microbatch", _microbatches(problem, mesh.data))

@@ -209,6 +209,7 @@ def effort(study: Study) -> Section:
         rows.append((_WHAT[model], "five folds", shown(study.accuracy(model).cpu_s)))
     notes = (
         f"{taken.followed:,} of these placements are by annealers that followed a model of the earlier ones.",
+        "Members that several models share count for the first of them: trees and perceptrons are fitted once.",
         f"The paper: {samples:,} samples in “less than one day” on a farm of CPUs, and 2 hours on a GPU to learn.",
     )
     return Section("effort", TITLES["effort"], (Table(("what", "how much", "CPU s"), tuple(rows)),), notes)

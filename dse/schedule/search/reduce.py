@@ -107,6 +107,52 @@ def unit_latencies(kind: npt.NDArray[np.int8], single_s: Floats, all_cores_s: Fl
 
 
 @compiled()
+def start_order(kind: npt.NDArray[np.int8], single: Ints, all_cores: Ints, covers: Bools, ancestor: Bools) -> Bools:
+    """``order[b, a]``: operator b need not start before operator a; [O, O], transitively reduced.
+
+    Two rules, of which some optimal schedule keeps both:
+
+    * Steps of :func:`interchangeable_chains`.
+    * Of two operators of one kind and equal latencies, a has no ancestors that b lacks, and b no descendants that a
+      lacks. Where b starts first they exchange places: what b waited for is all that a waits for, and what waits for b
+      waits for a. The gradients of weights, which nobody waits for, are so ordered along the chain that they hang on.
+
+    An exchange moves no start, so all that is true of an optimal schedule because of its starts stays true. Each one
+    raises the sum of starts weighted by ranks in the order (more ancestors; fewer descendants; higher position), which
+    both rules follow, so there is an end to them.
+    """
+    count = len(kind)
+    twin_before = interchangeable_chains(kind, single, all_cores, covers)
+    after = np.zeros((count, count), np.bool_)
+    for b in range(count):
+        for a in range(count):
+            if a == twin_before[b]:
+                after[b, a] = True
+            elif a != b and kind[a] == kind[b] and single[a] == single[b] and all_cores[a] == all_cores[b]:
+                after[b, a] = _waits_for_no_more(ancestor, a, b)
+    order = after.copy()
+    for b in range(count):
+        for a in range(count):
+            if after[b, a]:
+                for between in range(count):
+                    order[b, a] &= not (after[b, between] and after[between, a])
+    return order
+
+
+@compiled()
+def _waits_for_no_more(ancestor: Bools, a: int, b: int) -> bool:
+    """Whether a has no ancestors besides those of b, and b no descendants besides those of a; equals by position."""
+    if ancestor[a, b] or ancestor[b, a]:
+        return False
+    equal = True
+    for other in range(len(ancestor)):
+        if (ancestor[a, other] and not ancestor[b, other]) or (ancestor[other, b] and not ancestor[other, a]):
+            return False
+        equal &= ancestor[a, other] == ancestor[b, other] and ancestor[other, a] == ancestor[other, b]
+    return not equal or a < b
+
+
+@compiled()
 def interchangeable_chains(kind: npt.NDArray[np.int8], single: Ints, all_cores: Ints, covers: Bools) -> Ints:
     """For each operator the one before it in a row of equal chains (attention heads, twin GEMMs), or -1.
 

@@ -45,8 +45,11 @@ def new_work(count: int, limit: int) -> Work:
 
 @kernel
 def twin_started(seg: Segment, work: Work, op: int) -> bool:
-    """Whether ``op`` may start as far as the order of equal chains says."""
-    return bool(seg.twin_before[op] < 0 or work.status[seg.twin_before[op]] == STARTED)
+    """Whether ``op`` may start as far as the order of equal operators says."""
+    for e in range(seg.twin_first[op], seg.twin_first[op + 1]):  # noqa: SIM110 (a generator inside a kernel)
+        if work.status[seg.twin_before[e]] != STARTED:
+            return False
+    return True
 
 
 @kernel

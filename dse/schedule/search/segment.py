@@ -11,9 +11,17 @@ import numpy.typing as npt
 from numba import njit
 
 from dse.schedule import dual_bound
-from dse.schedule.dual_bound import chain_shares, core_shares, core_users, cover_by_chains, dual_value, lines_beside
+from dse.schedule.dual_bound import (
+    ascend,
+    chain_shares,
+    core_shares,
+    core_users,
+    cover_by_chains,
+    dual_value,
+    lines_beside,
+)
 from dse.schedule.search import reduce
-from dse.schedule.search.reduce import NO_MODE, Bools, Floats, Integer, Ints, interchangeable_chains
+from dse.schedule.search.reduce import NO_MODE, Bools, Floats, Integer, Ints, start_order
 from hardware.compiled import compiled, kernel
 
 Codes = npt.NDArray[np.int8]
@@ -25,6 +33,8 @@ longer to be run on all cores (see event_search).
 
 POTENTIALS = 2
 
+_FIXING_ROUNDS = 3
+
 
 class Segment(NamedTuple):
     """Static data of one search. ``quick`` is the shorter latency and ``tail`` the longest path behind an operator.
@@ -32,7 +42,7 @@ class Segment(NamedTuple):
     ``capacity`` holds the tensor and vector cores and ``uses[k, i]`` whether i needs a core of kind k. ``line[k, i]``
     numbers chains of the graph that cover the operators able to run on a single core of kind k (-1 for the others): of
     each chain at most one runs at a time.
-    ``potential`` and ``rate`` are the terms of the best dual bounds (:mod:`dse.schedule.bound`): what an operator not
+    ``potential`` and ``rate`` are the terms of two dual bounds (:mod:`dse.schedule.dual_bound`): what an operator not
     yet started adds to the makespan, and what a unit of a running one adds. ``by_tail`` sorts by falling tail.
     """
 
@@ -45,6 +55,7 @@ class Segment(NamedTuple):
     before: Ints
     covers: Bools
     ancestor: Bools
+    twin_first: Ints
     twin_before: Ints
     by_tail: Ints
     capacity: Ints
@@ -69,14 +80,7 @@ def build_segment(
 ) -> Segment:
     """The :class:`Segment` of operators in topological order; ``paired`` keeps track of the pairs of cores."""
     count = len(kind)
-    first = np.zeros(count + 1, np.int64)
-    before = np.empty(covers.sum(), np.int64)
-    for i in range(count):
-        first[i + 1] = first[i]
-        for j in range(i):
-            if covers[i, j]:
-                before[first[i + 1]] = j
-                first[i + 1] += 1
+    first, before = _as_lists(covers)
     quick = np.minimum(single, all_cores)
     tail = np.zeros(count, np.int64)
     for i in range(count - 1, -1, -1):
@@ -90,7 +94,7 @@ def build_segment(
         width[k] = max(1, min(capacity[k], lines))
         beside[k] = np.minimum(capacity[k], lines_beside(ancestor, line[k], uses[k]))
     potential, rate = best_potentials(single, all_cores, first, before, uses, beside, width, multipliers)
-    twin_before = interchangeable_chains(kind, single, all_cores, covers)
+    twin_first, twin_before = _as_lists(start_order(kind, single, all_cores, covers, ancestor))
     by_tail = np.argsort(-tail, kind="mergesort")
     signature = np.empty(count, np.uint64)
     state = np.uint64(0x9E3779B97F4A7C15)
@@ -100,9 +104,23 @@ def build_segment(
         state ^= state << np.uint64(17)
         signature[i] = state
     return Segment(
-        kind, single, all_cores, quick, tail, first, before, covers, ancestor, twin_before, by_tail, capacity, uses,
-        line, potential, rate, signature, paired,
+        kind, single, all_cores, quick, tail, first, before, covers, ancestor, twin_first, twin_before, by_tail,
+        capacity, uses, line, potential, rate, signature, paired,
     )  # fmt: skip
+
+
+@njit(cache=False)
+def _as_lists(related: Bools) -> tuple[Ints, Ints]:
+    """The positions true in each row, one row after the other, and where each row begins."""
+    count = len(related)
+    first, members = np.zeros(count + 1, np.int64), np.empty(related.sum(), np.int64)
+    for i in range(count):
+        first[i + 1] = first[i]
+        for j in range(count):
+            if related[i, j]:
+                members[first[i + 1]] = j
+                first[i + 1] += 1
+    return first, members
 
 
 @njit(cache=False)
@@ -116,7 +134,8 @@ def best_potentials(
     cores: Floats,
     multipliers: Floats,
 ) -> tuple[Floats, Floats]:
-    """Terms [POTENTIALS, O] of the best dual bounds over the grid of ``multipliers`` [L, 3].
+    """Terms and shares [POTENTIALS, O] of two dual bounds: the best over the grid of ``multipliers`` [L, 3], and what
+    it grows to (:func:`dse.schedule.dual_bound.ascend`).
 
     ``cores`` [2] is how many operators may at most use the tensor and the vector cores at once, ``beside`` [2, O] how
     many while operator i runs.
@@ -125,18 +144,17 @@ def best_potentials(
     on_one = np.where(single == NO_MODE, np.inf, single.astype(np.float64))
     on_all = np.where(all_cores == NO_MODE, np.inf, all_cores.astype(np.float64))
     potential, rate = np.zeros((POTENTIALS, count)), np.zeros((POTENTIALS, count))
-    values, longest, shares = np.zeros(POTENTIALS), np.zeros(count), np.zeros(count)
-    share = np.empty((4, count))
+    share, longest, best = np.empty((4, count)), np.zeros(count), 0.0
     core_shares(uses, beside, cores, share)
     for m in range(len(multipliers)):
         value = dual_value(0, count, first, before, on_one, on_all, share, multipliers[m], longest)
-        worst = np.argmin(values)
-        if value > values[worst]:
-            values[worst] = value
-            chain_shares(first, before, share, multipliers[m], longest, shares)
-            for i in range(count):
-                rate[worst, i] = shares[i]
-                potential[worst, i] = on_all[i] if on_one[i] == np.inf else min(on_all[i], shares[i] * on_one[i])
+        if value > best:
+            best = value
+            chain_shares(first, before, share, multipliers[m], longest, rate[0])
+    ascend(on_one, on_all, first, before, share, rate[0], rate[1])
+    for g in range(POTENTIALS):
+        for i in range(count):
+            potential[g, i] = on_all[i] if on_one[i] == np.inf else min(on_all[i], rate[g, i] * on_one[i])
     return potential, rate
 
 
@@ -169,6 +187,31 @@ def fix_modes(seg: Segment, limit: int) -> tuple[Ints, Ints, int]:
             all_cores[i] = NO_MODE
         dropped += one_fails or all_fails
     return single, all_cores, dropped
+
+
+def with_modes(segment: Segment, single: Ints, all_cores: Ints, multipliers: Floats) -> Segment:
+    """``segment`` with other latencies; :data:`NO_MODE` takes a mode away."""
+    changed: Segment = build_segment(
+        segment.kind,
+        single,
+        all_cores,
+        segment.covers,
+        segment.ancestor,
+        segment.capacity,
+        multipliers,
+        segment.paired,
+    )
+    return changed
+
+
+def without_useless_modes(segment: Segment, limit: int, multipliers: Floats) -> Segment:
+    """``segment`` without modes that no schedule shorter than ``limit`` uses."""
+    for _ in range(_FIXING_ROUNDS):
+        single, all_cores, dropped = fix_modes(segment, limit)
+        if dropped == 0:
+            break
+        segment = with_modes(segment, single, all_cores, multipliers)
+    return segment
 
 
 @kernel

@@ -6,10 +6,11 @@ import numpy as np
 
 from dse.schedule.search.core_assignment import assign_cores
 from dse.schedule.search.event_search import ON_ALL_CORES, SearchResult, search
+from dse.schedule.search.mode_branching import ModeBranching
 from dse.schedule.search.reduce import NO_MODE, Bools, Floats, Ints, unit_latencies
-from dse.schedule.search.segment import Codes, Segment, build_segment, fix_modes
+from dse.schedule.search.segment import Codes, Segment, build_segment, with_modes, without_useless_modes
 
-_FIXING_ROUNDS = 3
+_FUSED = 2
 
 _FULL_OPERATORS = 128
 """Segments of up to so many operators are searched to the full limit."""
@@ -19,8 +20,8 @@ class SearchLimits(NamedTuple):
     """Deterministic limits on the search of a segment, in states generated.
 
     Searches of ``first_nodes``, ``nodes`` / 8 and ``nodes`` states are made forwards and backwards until one proves
-    the best schedule found; ``width`` states a level are expanded in each cycle. ``assignment_steps`` limits the
-    assignment of cores.
+    the best schedule found, after the first with as much branching on modes; ``width`` states a level are expanded in
+    each cycle. ``assignment_steps`` limits the assignment of cores.
 
     A state costs in proportion to the operators of its segment, so segments of more than 128 operators get
     proportionally fewer of them (:meth:`scaled`): the limits bound the work, not only the count.
@@ -69,7 +70,8 @@ def solve_segment(
     """The best schedule of a segment within ``limits``; operators in topological order, latencies in seconds.
 
     Cores are counted first. Where the schedule found has no assignment of cores, which fused operators can bring about,
-    the search is repeated with the cores of each operator in its states; the first result stays a lower bound.
+    the search is repeated with the cores of each operator in its states. It begins with the operators in the order of
+    the first result, which stays a lower bound.
     """
     limits = limits.scaled(len(kind))
     cores = np.array([tensor_cores, vector_cores, min(tensor_cores, vector_cores)])
@@ -97,7 +99,9 @@ def solve_segment(
     core = best.core.copy()
     finish = finish_times(best.start, core, units.single, units.all_cores)
     if not assign_cores(kind, best.start, finish, core, capacity, limits.assignment_steps):
-        counted = serial._replace(bound=best.bound, nodes=best.nodes)
+        in_order = list_schedule(kind, units.single, units.all_cores, covers, capacity, best)
+        known = min(serial, in_order, key=lambda each: each.makespan)
+        counted = known._replace(bound=best.bound, nodes=best.nodes)
         best = _search_both_ways(counted, directions(paired=True), multipliers, limits, units.rounding)
         core = best.core
         finish = finish_times(best.start, core, units.single, units.all_cores)
@@ -119,6 +123,31 @@ def serial_schedule(single: Ints, all_cores: Ints) -> SearchResult:
     return SearchResult(True, int(duration.sum()), 0, start, core, 0)
 
 
+def list_schedule(
+    kind: Codes, single: Ints, all_cores: Ints, covers: Bools, capacity: Ints, counted: SearchResult
+) -> SearchResult:
+    """A schedule with the order and the modes of ``counted``, each operator on the core or pair that is free first."""
+    count, pairs = len(kind), int(capacity.min())
+    free = [np.zeros(max(int(cores), 1), np.int64) for cores in capacity]
+    start, finish, core = np.zeros(count, np.int64), np.zeros(count, np.int64), counted.core.copy()
+    barrier = latest = 0
+    for i in np.argsort(counted.start, kind="stable").tolist():
+        if core[i] == ON_ALL_CORES:
+            start[i] = latest
+            barrier = finish[i] = latest + all_cores[i]
+        else:
+            halves = [0, 1] if kind[i] == _FUSED else [int(kind[i])]
+            cores = pairs if kind[i] == _FUSED else int(capacity[kind[i]])
+            times = np.maximum.reduce([free[k][:cores] for k in halves])
+            core[i] = times.argmin()
+            start[i] = max(barrier, times[core[i]], finish[covers[i]].max(initial=0))
+            finish[i] = start[i] + single[i]
+            for k in halves:
+                free[k][core[i]] = finish[i]
+        latest = max(latest, int(finish[i]))
+    return SearchResult(True, latest, 0, start, core, 0)
+
+
 def _search_both_ways(
     known: SearchResult,
     directions: tuple[Segment, Segment],
@@ -131,14 +160,18 @@ def _search_both_ways(
     Units closer than their ``rounding`` say nothing of seconds, so no search follows to close such a gap.
     """
     best = known
+    branching = ModeBranching(directions[0], multipliers, rounding, limits.width)
     for node_limit in (limits.first_nodes, limits.nodes // 8, limits.nodes):
+        first = node_limit == limits.first_nodes
+        if not first:
+            best = branching.improve(best, node_limit)
         for backwards, segment in enumerate(directions):
             if best.bound >= best.makespan - rounding:
                 return best
-            reduced = segment if node_limit == limits.first_nodes else _reduced(segment, best.makespan, multipliers)
+            reduced = segment if first else without_useless_modes(segment, best.makespan, multipliers)
             result = search(reduced, best.makespan, best.bound, node_limit, limits.width)
             best = _improved(best, result, segment, bool(backwards))
-        if node_limit == limits.first_nodes and best.bound < best.makespan - rounding:
+        if first and best.bound < best.makespan - rounding:
             best = _without_all_cores(best, directions[0], multipliers, limits)
     return best
 
@@ -150,37 +183,9 @@ def _without_all_cores(best: SearchResult, segment: Segment, multipliers: Floats
     can do. Its bound holds for such schedules only and is discarded.
     """
     singles = np.where(segment.single < NO_MODE, NO_MODE, segment.all_cores)
-    restricted = build_segment(
-        segment.kind,
-        segment.single,
-        singles,
-        segment.covers,
-        segment.ancestor,
-        segment.capacity,
-        multipliers,
-        segment.paired,
-    )
+    restricted = with_modes(segment, segment.single, singles, multipliers)
     result = search(restricted, best.makespan, best.bound, limits.nodes // 8, limits.width)
     return _improved(best, result._replace(bound=0), segment, False)
-
-
-def _reduced(segment: Segment, limit: int, multipliers: Floats) -> Segment:
-    """``segment`` without the modes that no schedule shorter than ``limit`` uses."""
-    for _ in range(_FIXING_ROUNDS):
-        single, all_cores, dropped = fix_modes(segment, limit)
-        if dropped == 0:
-            break
-        segment = build_segment(
-            segment.kind,
-            single,
-            all_cores,
-            segment.covers,
-            segment.ancestor,
-            segment.capacity,
-            multipliers,
-            segment.paired,
-        )
-    return segment
 
 
 def _improved(best: SearchResult, candidate: SearchResult, segment: Segment, backwards: bool) -> SearchResult:

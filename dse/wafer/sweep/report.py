@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-import plotly.graph_objects as go
+from typing import TYPE_CHECKING, Any
 
 from dse.report.charts import chart as chart_of
 from dse.report.palette import LINE, category
@@ -18,6 +16,9 @@ from dse.wafer.packing import ARRANGEMENT
 from dse.wafer.problem import WaferPlacement, WaferProblem, Weights
 from dse.wafer.report import cost_breakdown, nothing_found, nothing_found_cards
 from dse.wafer.sweep.axes import SIDE, Setting, axes_of, name_of, posed, settings_of
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 POINTS_FOLDER = "points"
 """Of a run directory: holds the placement of every point of the front."""
@@ -125,7 +126,7 @@ def _number(value: float) -> str:
     return f"{value:,.10g}"
 
 
-def chart(result: Result) -> go.Figure:
+def chart(result: Result) -> "go.Figure":
     """Cost over tiles, a colour for each memory, with what bounds leave open below each point."""
     points = _points(result)
     drawn = chart_of("tiles", "total cost", 520)
@@ -168,7 +169,9 @@ def _label(group: _Group, groups: Sequence[_Group]) -> str:
 
 def _trace(
     points: Sequence[tuple[str, PointDocument]], label: str, marker: Mapping[str, Any], mode: str, group: _Group
-) -> go.Scatter:
+) -> "go.Scatter":
+    import plotly.graph_objects as go
+
     costs = [0.0 if each.cost is None else each.cost for _, each in points]
     below = [0.0 if each.bound is None else total - each.bound for total, (_, each) in zip(costs, points, strict=True)]
     return go.Scatter(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +21,14 @@ Floats = npt.NDArray[np.float64]
 class UncertainModel(Protocol):
     """A model that tells how sure it is: :class:`~policies.fabric.model.ridge.Ridge`, which is always, or
     :class:`~policies.fabric.model.ensemble.Ensemble`.
+
+    Attributes:
+        needs_encodings: whether it looks at more than features.
     """
+
+    @property
+    def needs_encodings(self) -> bool:
+        """As above."""
 
     def mean_and_spread(self, examples: Examples) -> tuple[Floats, Floats]:
         """The expected targets and their standard deviation, [S] each."""
@@ -66,12 +74,16 @@ class LearnedCost:
         cost = np.log(expected.interval_slots) + self.caution * expected.spread
         return [int(number) for number in np.argsort(cost, kind="stable")]
 
+    @cached_property
+    def _featurizer(self) -> Featurizer:
+        return Featurizer(self.pipeline, self.fabric)
+
     def _examples(self, placements: Sequence[Placement]) -> tuple[Examples, float]:
-        featurizer = Featurizer(self.pipeline, self.fabric)
+        featurizer = self._featurizer
         features = np.array([featurizer(each) for each in placements]).reshape(-1, len(FEATURES))
         contention = np.array([contention_features(featurizer, each) for each in placements])
         contention = contention.reshape(-1, len(CONTENTION))
-        encodings = tuple(map(Encoder(featurizer), placements))
+        encodings = tuple(map(Encoder(featurizer), placements)) if self.model.needs_encodings else ()
         count = len(placements)
         examples = Examples(features, np.zeros(count), np.zeros(count, dtype=np.int64), encodings, contention)
         return examples, featurizer.base_slots

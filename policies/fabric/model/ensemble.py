@@ -34,6 +34,11 @@ class Ensemble:
     stack: Stack
     networks: tuple[NetworkModel, ...]
 
+    @property
+    def needs_encodings(self) -> bool:
+        """Whether there are networks, which see whole placements."""
+        return bool(self.networks)
+
     def predict(self, examples: Examples) -> Floats:
         """The mean of the members' targets, [S]."""
         return self.mean_and_spread(examples)[0]

@@ -1,7 +1,7 @@
 """What models learn from and predict: placements as features, with labels and the graphs that they belong to."""
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -62,11 +62,18 @@ class Model(Protocol):
         """The targets that it expects, [S]; labels are not looked at."""
 
 
-class Learner(Protocol):
-    """Fits models."""
+FittedModel = TypeVar("FittedModel", bound=Model, covariant=True)
 
-    def fit(self, examples: Examples) -> Model:
+
+class LearnerOf(Protocol[FittedModel]):
+    """Fits models of a kind."""
+
+    def fit(self, examples: Examples) -> FittedModel:
         """The model that these examples teach."""
+
+
+Learner = LearnerOf[Model]
+"""Fits models."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dse.fabric.bound import bound
+from dse.fabric.bound import own_bound
 from dse.fabric.model import Pipeline, Placement, UnitKind
 from dse.fabric.rules import channel_slots, isolated_slots
 from hardware.fabrics import Fabric
@@ -40,9 +40,9 @@ FEATURES = (
 )
 """Names of the features, all of them logarithms. *Slots* are counted in slots of the slowest unit in isolation.
 
-- ``base``: these slots; ``ideal``: slots of work of the slowest compute unit; ``bound``: the least slots of any
-  placement (:mod:`dse.fabric.bound`); ``ports``: of the busiest port of a memory unit; ``units`` and ``stages`` of the
-  pipeline.
+- ``base``: these slots; ``ideal``: slots of work of the slowest compute unit; ``bound``: the least that one
+  resource allows any placement (:func:`dse.fabric.bound.own_bound`); ``ports``: of the busiest port of a memory unit;
+  ``units`` and ``stages`` of the pipeline.
 - ``off_chip``: of the busiest channel; ``max_load``, ``mean_load``: of the busiest link, and of all used ones;
   ``squared_load``: the root of their mean square; ``soft_load``: their 8-norm; ``busy``: of the busiest link with a
   dead slot after every burst where flows share it.
@@ -101,7 +101,7 @@ class Featurizer:
         values = [
             base,
             max(1, pipeline.ideal_slots) / base,
-            bound(pipeline, fabric).slots / base,
+            own_bound(pipeline, fabric).slots / base,
             ports / base,
             len(pipeline.units),
             pipeline.stages,

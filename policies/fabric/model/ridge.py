@@ -33,6 +33,11 @@ class Ridge:
     scale: Floats
     weights: Floats
 
+    @property
+    def needs_encodings(self) -> bool:
+        """It sees hand features alone."""
+        return False
+
     def predict(self, examples: Examples) -> Floats:
         """The expected targets, [S]."""
         return self.predict_features(examples.features)

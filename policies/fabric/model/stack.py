@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from policies.fabric.model.examples import Examples, Learner, parts_by_graph
+from policies.fabric.model.examples import Examples, Learner, LearnerOf, parts_by_graph
 from policies.fabric.model.perceptrons import Perceptrons, PerceptronsLearner
 from policies.fabric.model.ridge import Ridge, RidgeLearner
 from policies.fabric.model.trees import Trees, TreesLearner
@@ -52,8 +52,8 @@ class StackLearner:
     """
 
     ridge: RidgeLearner = field(default_factory=RidgeLearner)
-    trees: TreesLearner = field(default_factory=TreesLearner)
-    perceptrons: PerceptronsLearner = field(default_factory=PerceptronsLearner)
+    trees: LearnerOf[Trees] = field(default_factory=TreesLearner)
+    perceptrons: LearnerOf[Perceptrons] = field(default_factory=PerceptronsLearner)
 
     def fit(self, examples: Examples) -> Stack:
         """The stack that the examples teach."""

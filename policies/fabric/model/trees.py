@@ -1,6 +1,7 @@
 """Boosted regression trees on the hand features: the second plain baseline, and a member of ensembles.
 
-scikit-learn grows them; what is kept is arrays, so that a checkpoint holds them without pickles.
+scikit-learn grows them on histograms of 255 intervals of each feature; what is kept is arrays, so that a checkpoint
+holds them without pickles.
 """
 
 from collections.abc import Sequence
@@ -9,16 +10,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from policies.fabric.model.examples import Examples
+from policies.fabric.model.tree_kernels import LEAF, sum_of_leaves
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int32]
-
-LEAF = -1
-"""What stands for the feature of a leaf."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +41,9 @@ class Trees:
 
     def predict(self, examples: Examples) -> Floats:
         """The expected targets, [S]; O(S · trees · depth)."""
-        features = examples.features.astype(np.float32)  # in which scikit-learn compares
-        example, tree = np.arange(len(features))[:, None], np.arange(len(self.feature))
-        node = np.zeros((len(features), len(self.feature)), dtype=np.int32)
-        while True:
-            asked = self.feature[tree, node]
-            if (asked == LEAF).all():
-                break
-            is_left = features[example, asked] <= self.threshold[tree, node]
-            node = np.where(is_left, self.left[tree, node], self.right[tree, node])
-        return np.asarray(self.start[0] + self.value[tree, node].sum(axis=1), dtype=np.float64)
+        features = examples.features.astype(np.float32)  # in which the trees were fitted
+        sums = sum_of_leaves(features, self.feature, self.threshold, self.left, self.right, self.value)
+        return np.asarray(self.start[0] + sums, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,7 @@ class TreesLearner:
         learning_rate: of each.
         leaves: of a tree, at most.
         min_leaf: examples in a leaf, at least.
-        seed: of the order in which equally good features are taken.
+        seed: of the examples that cut features into intervals, where there are more than 200,000.
     """
 
     iterations: int = 400
@@ -79,30 +71,30 @@ class TreesLearner:
 
     def fit(self, examples: Examples) -> Trees:
         """The trees that the examples teach."""
-        regressor = GradientBoostingRegressor(
-            n_estimators=self.iterations,
+        regressor = HistGradientBoostingRegressor(
+            max_iter=self.iterations,
             learning_rate=self.learning_rate,
-            max_depth=None,
             max_leaf_nodes=self.leaves,
             min_samples_leaf=self.min_leaf,
+            early_stopping=False,
             random_state=self.seed,
         )
         with threadpool_limits(1):  # threads that wait for each other on a busy machine take many times as long
-            regressor.fit(examples.features, examples.target)
-        start = np.asarray(regressor.init_.constant_, dtype=np.float64).reshape(1)
-        return self._arrays(start, [each.tree_ for each in regressor.estimators_[:, 0]])
+            regressor.fit(examples.features.astype(np.float32), examples.target)
+        start = np.asarray(regressor._baseline_prediction, dtype=np.float64).reshape(1)
+        return self._arrays(start, [each[0].nodes for each in regressor._predictors])
 
-    def _arrays(self, start: Floats, trees: Sequence[Any]) -> Trees:
+    def _arrays(self, start: Floats, trees: Sequence[npt.NDArray[Any]]) -> Trees:
         shape = (len(trees), self.nodes)
         own = np.broadcast_to(np.arange(self.nodes, dtype=np.int32), shape)
         feature, left, right = np.full(shape, LEAF, np.int32), own.copy(), own.copy()
         threshold, value = np.zeros(shape, np.float32), np.zeros(shape)
         for number, tree in enumerate(trees):
-            inner = np.flatnonzero(tree.children_left != tree.children_right)
-            feature[number, inner] = tree.feature[inner]
-            threshold[number, inner] = _rounded_down(tree.threshold[inner])
-            left[number, inner], right[number, inner] = tree.children_left[inner], tree.children_right[inner]
-            value[number, : tree.node_count] = self.learning_rate * tree.value[:, 0, 0]
+            inner = np.flatnonzero(tree["is_leaf"] == 0)
+            feature[number, inner] = tree["feature_idx"][inner]
+            threshold[number, inner] = _rounded_down(tree["num_threshold"][inner])
+            left[number, inner], right[number, inner] = tree["left"][inner], tree["right"][inner]
+            value[number, : len(tree)] = tree["value"]
         return Trees(start, feature, threshold, left, right, value)
 
 

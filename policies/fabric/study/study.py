@@ -6,11 +6,12 @@ Every learned row is of predictions that were held out, in five folds by graph u
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
 
-from dse.run.progress import StopSignal, ask, never_stop
+from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop, silent
 from policies.fabric.model.examples import Learner
 from policies.fabric.model.features import FEATURES
 from policies.fabric.study.accuracy import Accuracy, Interval, accuracy, error_ratio
@@ -68,6 +69,7 @@ class Study:
         folds: how many.
         seed: of the folds.
         stop: called before each fold.
+        progress: of models that are fitted and have predicted.
     """
 
     labelled: Labelled
@@ -76,6 +78,7 @@ class Study:
     folds: int = 5
     seed: int = 0
     stop: StopSignal = never_stop
+    progress: ProgressCallback = silent
 
     def main_rows(self) -> list[Row]:
         """Rules, and all learners in folds by graph: all placements and each kind of block."""
@@ -99,7 +102,8 @@ class Study:
 
     def random_rows(self) -> list[Row]:
         """All learners in folds at random, which may have learned from other placements of the same graphs."""
-        predictions = self._held_out(random_folds(len(self.labelled.label), self.folds, self.seed))
+        folds = random_folds(len(self.labelled.label), self.folds, self.seed)
+        predictions = self._held_out(folds, "models in random folds")
         return [Row("random folds", name, "", self._accuracy(each)) for name, each in predictions.items()]
 
     def left_out_rows(self) -> list[Row]:
@@ -110,7 +114,7 @@ class Study:
         """
         kinds = self.labelled.kind
         parts = [kinds == kind for kind in np.unique(kinds)]
-        predictions = self._held_out(parts) if len(parts) > 1 else {}
+        predictions = self._held_out(parts, "models without a kind of block") if len(parts) > 1 else {}
         rows = []
         for part in parts:
             kind, graphs = str(kinds[part][0]), len(np.unique(self._graph[~part]))
@@ -157,7 +161,8 @@ class Study:
     @cached_property
     def _predictions_by_graph(self) -> dict[str, Floats]:
         """ŷ of every learner in folds by graph, which several tables have, [S]."""
-        return self._held_out(self._by_graph())
+        slots = "" if self.labelled.with_slots else ", without annotations"
+        return self._held_out(self._by_graph(), f"models in folds by graph{slots}")
 
     def _ratio(self, predicted: Floats, rival: Floats, part: Mask) -> Interval:
         """RE of one ŷ over that of another one, on a part of the placements."""
@@ -171,18 +176,22 @@ class Study:
         graphs = len(np.unique(self._graph))
         return graphs - graphs // self.folds
 
-    def _held_out(self, folds: list[Mask]) -> dict[str, Floats]:
+    def _held_out(self, folds: list[Mask], phase: str) -> dict[str, Floats]:
         """ŷ of every learner, each fold by a model that has not seen it, [S]."""
+        numbers, total = count(), len(self.learners) * len(folds)
 
         def asked() -> Iterator[Mask]:
             for fold in folds:
                 ask(self.stop)
+                self.progress(phase, next(numbers), total)
                 yield fold
 
         examples, label = self.labelled.examples, self.labelled.throughput_of
-        return {
+        predictions = {
             name: label(held_out_predictions(learner, examples, asked())) for name, learner in self.learners.items()
         }
+        self.progress(phase, total, total)
+        return predictions
 
     def _rule_rows(self) -> Iterator[Row]:
         features = self.labelled.examples.features

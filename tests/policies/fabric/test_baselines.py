@@ -61,16 +61,18 @@ def test_trees_as_arrays_predict_what_scikit_learn_predicts(monkeypatch):
     trees = pytest.importorskip("policies.fabric.model.trees")
     fitted = []
 
-    class Spied(trees.GradientBoostingRegressor):
+    class Spied(trees.HistGradientBoostingRegressor):
         def fit(self, *given):
             fitted.append(self)
             return super().fit(*given)
 
-    monkeypatch.setattr(trees, "GradientBoostingRegressor", Spied)
+    monkeypatch.setattr(trees, "HistGradientBoostingRegressor", Spied)
     seen = examples(noise=0.3)
     seen.features[:] = np.round(seen.features, 1)  # many examples lie at a threshold
     arrays = trees.TreesLearner(iterations=50).fit(seen)
-    np.testing.assert_allclose(arrays.predict(seen), fitted[0].predict(seen.features), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        arrays.predict(seen), fitted[0].predict(seen.features.astype(np.float32)), rtol=1e-12, atol=1e-12
+    )
 
 
 def ranks_by_definition(values):

@@ -63,6 +63,17 @@ def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
     assert anew.code == 0, anew.err
     assert all(word in anew.out for word in ("random folds", "kind of block left out", "ridge"))
 
+    left = ("fabric", "evaluate", out, "--model", "ridge", "--table", "left-out", "--out", tmp_path / "left")
+    stopped = dse(*left, "--time-limit", 1e-9)
+    assert stopped.code == 3
+    assert f"continue with --out {tmp_path / 'left'} --resume" in stopped.err
+    assert not (tmp_path / "left" / "evaluation.json").exists()
+    whole = dse(*left, "--resume", "--json")
+    kept = (tmp_path / "left" / "journal.jsonl").read_bytes()
+    assert len(kept.splitlines()) == 5 + len({row["part"] for row in json.loads(whole.out)})
+    again = dse(*left, "--resume", "--json")
+    assert (again.out, (tmp_path / "left" / "journal.jsonl").read_bytes()) == (whole.out, kept)
+
     for arguments, words in (
         ((*TRAIN, "--graphs", 12, "--out", out), "resume"),
         ((*TRAIN, "--graphs", 12, "--out", out, "--resume", "--seed", 1), "seed"),
