@@ -110,7 +110,7 @@ def backward_layer(seed: int, tensor_cores: int, vector_cores: int) -> ScheduleP
 
 
 def weight_gradients(layers: int, tensor_cores: int, vector_cores: int) -> ScheduleProblem:
-    """The backward pass of some equal linear layers (3 · layers + 1 operators), as that of GPT-3 at one head's width.
+    """The backward pass of some equal linear layers (3 · layers + 1 operators).
 
     Weight and bias gradients hang on a chain of data gradients. A product takes as long on all tensor cores as its
     share of the work on single ones; a vector operator gains twice as much from all cores as there are.
@@ -130,6 +130,53 @@ def weight_gradients(layers: int, tensor_cores: int, vector_cores: int) -> Sched
         last = add(f"chain{layer}", "tensor", 65_536, tensor_cores, last)
     name = f"{layers} weight gradients on {tensor_cores}+{vector_cores}"
     return ScheduleProblem(name, tensor_cores, vector_cores, tuple(operators), tuple(edges))
+
+
+_GPT3_BACKWARD: tuple[tuple[CoreKind, int, int, tuple[int, ...]], ...] = (
+    ("fused", 9400, 1126, ()),
+    ("tensor", 8988, 1123, ()),
+    ("vector", 1343, 42, ()),
+    ("tensor", 8988, 1123, (0,)),
+    ("tensor", 8988, 1123, (0,)),
+    ("vector", 1343, 42, (0,)),
+    ("vector", 3272, 346, (3,)),
+    ("vector", 4029, 126, (6,)),
+    ("vector", 4027, 126, (7,)),
+    ("vector", 3355, 105, (8,)),
+    ("tensor", 2247, 281, (9,)),
+    ("tensor", 2247, 281, (9,)),
+    ("vector", 1343, 42, (9,)),
+    ("fused", 4362, 273, (10,)),
+    ("tensor", 3020, 189, (10,)),
+    ("vector", 16106, 503, (13,)),
+    ("tensor", 2247, 281, (14,)),
+    ("tensor", 2247, 281, (14,)),
+    ("vector", 336, 10, (14,)),
+    ("vector", 10737, 336, (15,)),
+    ("tensor", 3020, 189, (19,)),
+    ("tensor", 3020, 189, (19,)),
+    ("tensor", 2247, 281, (21,)),
+    ("tensor", 2247, 281, (21,)),
+    ("vector", 336, 10, (21,)),
+    ("tensor", 2247, 281, (20,)),
+    ("tensor", 2247, 281, (20,)),
+    ("vector", 336, 10, (20,)),
+    ("vector", 5369, 168, (16, 22, 25)),
+    ("vector", 3272, 346, (28,)),
+    ("vector", 4029, 126, (29,)),
+    ("vector", 4027, 126, (30,)),
+)
+"""Kind, microseconds on one and on all cores, and what is waited for."""
+
+
+def gpt3_backward() -> ScheduleProblem:
+    """The backward segment of a GPT-3 block on 8 + 16 cores."""
+    operators = tuple(
+        ScheduleOperator(f"op{i}", kind, 1e-6 * single, 1e-6 * on_all)
+        for i, (kind, single, on_all, _) in enumerate(_GPT3_BACKWARD)
+    )
+    edges = tuple((before, i) for i, (*_, waits) in enumerate(_GPT3_BACKWARD) for before in waits)
+    return ScheduleProblem("gpt3 backward", 8, 16, operators, edges)
 
 
 def columns_of(problems):

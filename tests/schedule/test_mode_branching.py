@@ -10,7 +10,7 @@ from ortools.linear_solver import pywraplp
 
 from dse.schedule.dual_bound import core_shares, lines_beside
 from dse.schedule.problem import ScheduleOperator, ScheduleProblem
-from dse.schedule.search.layer import _MULTIPLIERS
+from dse.schedule.search.layer import _MULTIPLIERS, _times
 from dse.schedule.search.mode_branching import ModeBranching, packed, root_bound
 from dse.schedule.search.reduce import NO_MODE, start_order
 from dse.schedule.search.segment import build_segment
@@ -18,7 +18,7 @@ from dse.schedule.search.segment_search import SearchLimits, serial_schedule
 from dse.schedule.search.unit_problem import unit_problem
 from dse.schedule.solve import solve, solve_search
 from tests.schedule.brute_force import optimum_s, random_problem
-from tests.schedule.layers import weight_gradients
+from tests.schedule.layers import gpt3_backward, weight_gradients
 
 
 def alike(seed: int, operators: int = 6) -> ScheduleProblem:
@@ -176,11 +176,15 @@ def test_small_backward_passes_with_weight_gradients(layers, cores):
     assert solution.schedule.makespan_s == pytest.approx(optimum_s(problem), rel=1e-9)
 
 
-@pytest.mark.parametrize("cores", [(4, 4), (4, 8), (4, 16), (8, 16)])
-def test_a_backward_pass_with_weight_gradients_is_proven_within_few_states(cores):
-    problem = weight_gradients(8, *cores)
-    solution = solve_search(problem, SearchLimits(nodes=20_000))
-    assert solution.optimal
+def test_branching_proves_what_the_search_in_time_leaves_open(monkeypatch):
+    limits = SearchLimits(nodes=10_000)
+    assert solve_search(gpt3_backward(), limits).optimal
+    _times.cache_clear()
+    monkeypatch.setattr(ModeBranching, "improve", lambda _self, best, _states: best)
+    try:
+        assert not solve_search(gpt3_backward(), limits).optimal
+    finally:
+        _times.cache_clear()
 
 
 @pytest.mark.parametrize("states", [30, 300, 3_000])
