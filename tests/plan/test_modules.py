@@ -1,5 +1,6 @@
 """Recomputation by module: closed forms against explicit lists, laws, and words."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -143,8 +144,15 @@ def test_what_is_made_again_of_experts_travels_again():
     none, act, moe = (parts(mode) for mode in ("none", "moe_act", "moe"))
     exchanges = none["expert"] / 2  # those of forward passes
     assert moe["recompute"] > exchanges > act["recompute"] > 0 == none["recompute"]
-    # A faster link shortens what is repeated by the exchanges alone.
     assert none["expert"] == moe["expert"]
+    # A faster link shortens what is repeated by the exchanges alone.
+    fast = replace(posed.system.network.inner, bytes_per_s=2 * posed.system.network.inner.bytes_per_s)
+    posed = replace(posed, system=replace(posed.system, network=replace(posed.system.network, inner=fast)))
+    faster = {mode: parts(mode) for mode in ("none", "moe_act", "moe")}
+    assert faster["moe_act"]["recompute"] == act["recompute"]
+    saved = exchanges - faster["none"]["expert"] / 2
+    assert moe["recompute"] - faster["moe"]["recompute"] == pytest.approx(saved)
+    assert saved > 0
 
 
 def test_words_of_sets_are_in_megatrons_order_and_stand_for_one_number():
@@ -177,6 +185,8 @@ def test_a_plan_names_modules_in_both_forms(tmp_path):
     [
         ("layernorm+moe_ac", "did you mean moe_act+layernorm?"),
         ("moe+moe", "did you mean moe?"),
+        ("selective+core_attn", "did you mean selective?"),
+        ("core_attn+selective+mlp", "did you mean core_attn+mlp?"),
         ("mlp+full", "must be none"),
         ("mlp+", "must be none"),
     ],
@@ -193,7 +203,8 @@ def test_an_unknown_module_is_refused_with_the_nearest_set(text, nearest):
     [
         ("dense", "moe_act+layernorm", "layernorm"),
         ("dense", "moe", "mlp"),
-        ("dense", "mla_up_proj", "selective"),
+        ("dense", "mla_up_proj", "none"),
+        ("dense", "mla_up_proj+shared_experts", "mlp"),
         ("experts", "mlp", "moe"),
         ("experts", "shared_experts", "moe"),
         ("latent", "shared_experts+mlp+mla_up_proj", None),

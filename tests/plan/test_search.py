@@ -135,6 +135,12 @@ def search_is_exact(posed):
             "none selective core_attn+layernorm mlp core_attn+mlp core_attn+layernorm+mlp",
         ),
         (MODELS["experts"], "fused", "none selective moe_act layernorm moe_act+layernorm moe layernorm+moe"),
+        (
+            Transformer(**SMALL, feed_forward=1024, head_width=96, latent={"key_value_rank": 128, "rotary_width": 32}),
+            "fused",
+            "none selective layernorm mla_up_proj layernorm+mla_up_proj mlp layernorm+mlp mla_up_proj+mlp "
+            "layernorm+mla_up_proj+mlp",
+        ),
     ],
 )
 def test_sets_of_modules_are_tried_that_the_model_has(model, attention, sets):
