@@ -50,11 +50,6 @@ FULL = ALTERNATE + 1
 
 _SEPARATOR = "+"
 _WHOLE = re.compile(r"none|op|full|full/([2-9]|[1-9][0-9]{1,2})")
-_SET = "|".join(("selective", *MODULES))
-
-RECOMPUTE_PATTERN = rf"{_WHOLE.pattern}|({_SET})(\+({_SET}))*"
-"""Of words; ``full/2``: every second layer."""
-
 ALL_SETS = "modules"
 """Of what is tried: sets of a model's modules, the empty one and ``selective`` among them."""
 

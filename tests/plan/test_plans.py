@@ -234,6 +234,14 @@ def test_predict_prices_a_plan_and_shows_the_best(dse, tmp_path):
     assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
     best = dse("predict", "llama3-8b", "--global-batch", 64, "--json")
     assert json.loads(best.out)["metrics"]["step_s"] == pytest.approx(metrics["best"]["step_s"])
+    for bad in ("mlp+mlp", "ful"):
+        file = tmp_path / "bad.json"
+        file.write_text(
+            (tmp_path / "run" / "result.json").read_text().replace('"recompute": "none"', f'"recompute": "{bad}"')
+        )
+        refused = dse("check", file)
+        assert (refused.code, len(refused.error_lines)) == (2, 1), refused.err
+        assert f"{file}: solution: plan.recompute: {bad}: must be none, selective, op, full, or full/K" in refused.err
     kept = tmp_path / "run" / "plan.yaml"
     again = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", kept, "--json")
     assert json.loads(again.out)["solution"] == result["solution"]
