@@ -153,6 +153,14 @@ def test_sets_of_modules_are_tried_that_the_model_has(model, attention, sets):
     assert {enumerate_plans(asked).best.plan.recompute} == {"core_attn+layernorm"}
 
 
+def test_modules_of_a_stack_that_the_model_lacks_are_not_tried():
+    listed = Recomputations(value=("none", "moe", "moe_act+layernorm", "mlp"), source="a test")
+    software = GENERIC.model_copy(update={"recomputations": listed})
+    posed = problem(MODELS["dense"], devices=2, batch=2, sequence=512, software=software)
+    assert recomputations(posed) == ["none", "mlp"]
+    assert recomputations(replace(posed, model=MODELS["experts"])) == ["none", "moe", "moe_act+layernorm"]
+
+
 def test_modules_are_made_again_where_memory_is_short():
     """Mixtral 8x7B on 64 H100: its experts' activations and norms, instead of whole layers."""
     posed = problem("mixtral-8x7b", "h100-sxm", 64, 64, 8192)
