@@ -43,7 +43,7 @@ from policies.parallel.pipeline.contenders import (
     every_plan,
     random_plans,
 )
-from policies.parallel.pipeline.improvement import improved
+from policies.parallel.pipeline.improvement import improve, improved
 from policies.parallel.pipeline.inference import Coarse, coarse
 from policies.parallel.pipeline.methods import SHIPPED
 from policies.parallel.pipeline.online import Best
@@ -151,7 +151,8 @@ def _annealed_from_greedy(seen: Coarse, seed: int) -> Best:
 
 def _of_policy_alone(policy: Policy, problem: PipelineProblem, seed: int) -> Best:
     seen, best = policy.plans(problem, CUTTING, seed)
-    return _improved(seen, best)
+    improve(seen, best)
+    return best
 
 
 def _improved(seen: Coarse, *searches: Best) -> Best:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def learned() -> Learned:
     """What :func:`dse.reproduce.automap.parts.paper` is given."""
-    return Learned(curve, contest, {"form": 4})
+    return Learned(curve, contest, {"form": 5})
 
 
 def curve(trial: CurveTrial) -> dict[str, Any]:

@@ -6,11 +6,11 @@ import numpy as np
 
 from dse.parallel.pipeline.problem import Integers, PipelinePlan
 from policies.parallel.pipeline.inference import Coarse
-from policies.parallel.pipeline.online import Best
+from policies.parallel.pipeline.online import SHORTEST, STARTS, Best
 from policies.parallel.pipeline.pricing import prefix
 
 
-def improve(each: Coarse, best: Best) -> None:
+def improve(each: Coarse, best: Best, starts: int = STARTS) -> None:
     """Improve each of the shortest plans of a search, until no move of one cut makes it shorter.
 
     A cut moves to every candidate between the cuts beside it, with all devices in front of it that are allowed there;
@@ -20,8 +20,9 @@ def improve(each: Coarse, best: Best) -> None:
     Args:
         each: the problem.
         best: of the search; gets the improved plans.
+        starts: how many.
     """
-    for length_s, plan in list(best.shortest):
+    for length_s, plan in best.shortest[:starts]:
         own = Best.of(plan, length_s)
         _descend(each, own)
         best.evaluations += own.evaluations
@@ -29,10 +30,10 @@ def improve(each: Coarse, best: Best) -> None:
             best.add(other, other_s)
 
 
-def improved(each: Coarse, searches: Sequence[Best]) -> Best:
+def improved(each: Coarse, searches: Sequence[Best], starts: int = SHORTEST) -> Best:
     """The best plans of several searches, those of each improved by themselves (:func:`improve`)."""
     for search in searches:
-        improve(each, search)
+        improve(each, search, starts)
     return Best.of_all(searches)
 
 

@@ -16,7 +16,7 @@ from policies.parallel.pipeline.contenders import drawn_plans, even
 from policies.parallel.pipeline.improvement import improve, improved
 from policies.parallel.pipeline.inference import coarse
 from policies.parallel.pipeline.methods import SHIPPED, learned_methods
-from policies.parallel.pipeline.online import Best
+from policies.parallel.pipeline.online import SHORTEST, Best
 from policies.parallel.pipeline.policy import PIPELINE_POLICY, Policy, PolicySettings
 from policies.parallel.pipeline.search import Budget, trained, trainings
 from policies.parallel.pipeline.task import PipelineTask
@@ -62,7 +62,7 @@ def test_online_training_is_never_longer_than_the_plan_of_equal_computing(seed):
     context, budget = PipelineContext(problem, "near"), Budget(steps=20, updates=1)
     seen, alone = coarse(problem, "near"), trainings(context, budget=budget)
     for each in alone:
-        improve(seen, each)
+        improve(seen, each, SHORTEST)
     greedy, best = even(seen), trained(context, budget=budget)
     assert best.length_s == min(each.length_s for each in (*alone, greedy))
     assert best.evaluations == sum(each.evaluations for each in (*alone, greedy))
@@ -77,9 +77,9 @@ def test_the_plans_of_each_search_are_improved_even_where_another_is_ahead():
     assert behind.shortest
     assert Best.of_all([drawn[0], behind]).shortest == drawn[0].shortest
     alone = behind.with_other(Best())
-    improve(seen, alone)
+    improve(seen, alone, SHORTEST)
     before = drawn[0].with_other(Best())
-    improve(seen, before)
+    improve(seen, before, SHORTEST)
     both = improved(seen, [drawn[0], behind])
     assert both.evaluations == before.evaluations + alone.evaluations > 100
     assert both.length_s == min(before.length_s, alone.length_s)
