@@ -31,9 +31,13 @@ from benchmarks.calculon import predicted as calculon_predicted
 from benchmarks.training_rows import Run, command, fitting_runs, runs, with_rates
 from dse.plan.check_costs import plan_costs
 from dse.plan.search.enumeration import Priced, enumerate_plans
+from hardware.network import Network
 from hardware.units import GIB
 
 PLAIN_MFU = 0.4
+LATER = ("selene-gpt3-175B", "selene-megatron-1T")
+"""Rows that came in after everything else had been decided."""
+
 LOWEST, HIGHEST = 0.3, 1.0
 """Of a fitted rate."""
 
@@ -67,7 +71,19 @@ class Row:
         words += [
             f"{key} timed on {rate.timed_on}" for key, rate in self.run.problem.stack.rates.items() if rate.timed_on
         ]
+        words += [f"collectives timed on {name}" for name in self.timed_networks]
         return ", ".join(words if self.fits else [*words, f"does not fit: {self.best.memory_bytes / GIB:.1f} GiB"])
+
+    @property
+    def timed_networks(self) -> list[str]:
+        """The accelerators that collectives of its network were timed on."""
+        level: Network | None = self.run.problem.network if self.run.problem.devices > 1 else None
+        names = []
+        while level is not None:
+            if level.timed and level.timed_on:
+                names.append(level.timed_on)
+            level = level.inner
+        return names
 
     @cached_property
     def memory_gib(self) -> float:
@@ -201,6 +217,10 @@ def show(rows: Sequence[Row]) -> None:
     selene = [row for row in free if row.run.name.startswith("selene")]
     groups = {"Selene": selene}
     groups |= {f"quality {each}": [row for row in free if row.run.quality == each] for each in "ABC"}
+    # SimuMax's rows ran on the machine that its kernels and collectives were timed on.
+    best = groups["quality A"]
+    groups["quality A without SimuMax's"] = [row for row in best if not row.run.name.startswith("simumax")]
+    groups["quality A without 175B and 1T"] = [row for row in best if not row.run.name.startswith(LATER)]
     groups |= {
         each: [row for row in free if row.run.software == each] for each in sorted({r.run.software for r in free})
     }

@@ -179,12 +179,14 @@ def _follows(item: Any, items: Sequence[Any]) -> bool:
 
 def _fault(model: type[BaseModel], item: Any, path: str | Path) -> Fault:
     location = [str(part) for part in item["loc"]]
+    is_key = location[-1:] == ["[key]"]  # that of a mapping is wrong, and no value of it
+    location = location[:-1] if is_key else location
     key = ".".join(location)
     if item["type"] == "extra_forbidden":
         known = _field_names(model, location[:-1])
         rule = f"unknown key; known: {', '.join(sorted(known))}" if known else "unknown key"
         return Fault(str(path), key, "", rule, nearest(location[-1], known))
-    value = "" if item["type"] == "missing" else shown(item["input"])
+    value = "" if is_key or item["type"] == "missing" else shown(item["input"])
     rule = _rule(item)
     suggestion = None
     if item["type"] == "literal_error":

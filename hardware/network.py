@@ -104,6 +104,10 @@ class TimedCollective:
             raise ValueError(f"`rate_share` must be positive and finite, but got {self.rate_share}")
 
 
+_OF_TIMED = ("timed", "timed_on", "timed_ranks")
+"""Fields of a network that say nothing where no collective was timed."""
+
+
 @dataclass(frozen=True)
 class Network:
     """A network as one accelerator sees it: a flat one, or the outermost of several levels.
@@ -120,7 +124,8 @@ class Network:
     ``transfer_share`` is the share of ``bytes_per_s`` that one transfer between two accelerators gets when it is alone
     (less than 1 where links lead to different neighbours, or one connection does not fill the link), ``ring_share``
     the share that each member of a collective brings: a group of k uses min(1, k · ``ring_share``) of the links.
-    ``timed`` has the kinds of collectives that were timed over the links of this level, each once.
+    ``timed`` has the kinds of collectives that were timed over the links of this level, each once; ``timed_on`` is the
+    accelerator that they were timed on ("": not known), among ``timed_ranks`` at most.
     """
 
     name: str
@@ -136,6 +141,8 @@ class Network:
     transfer_share: float = 1.0
     ring_share: float = 1.0
     timed: tuple[TimedCollective, ...] = ()
+    timed_on: str = ""
+    timed_ranks: int = 0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.bytes_per_s) and self.bytes_per_s > 0):
@@ -157,15 +164,16 @@ class Network:
 
     def __repr__(self) -> str:
         """All fields; without ``timed`` where nothing was, so that digests stay those from before there was any."""
-        shown = (each.name for each in fields(self) if each.name != "timed" or self.timed)
+        shown = (each.name for each in fields(self) if each.name not in _OF_TIMED or self.timed)
         return f"Network({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     def document(self) -> dict[str, Any]:
         """All fields in JSON types; without ``timed`` where nothing was, as :meth:`__repr__`."""
         document = {each.name: getattr(self, each.name) for each in fields(self)}
         document["inner"] = None if self.inner is None else self.inner.document()
-        timed = [asdict(each) for each in document.pop("timed")]
-        return document | {"timed": timed} if timed else document
+        of_timed = {name: document.pop(name) for name in _OF_TIMED}
+        timed = [asdict(each) for each in self.timed]
+        return document | of_timed | {"timed": timed} if timed else document
 
     def untimed(self, kind: CollectiveKind) -> "Network":
         """The network with the constants of its level for such collectives."""

@@ -48,6 +48,14 @@ class TimedCollectiveSpec(StrictModel):
     efficiency: _Share
 
 
+class TimedOn(StrictModel):
+    """What collectives were timed on: an accelerator by name, and the largest number of ranks."""
+
+    accelerator: Annotated[str, Field(min_length=1)]
+    ranks: Annotated[int, Field(ge=2)]
+    source: Source
+
+
 class NetworkSpec(StrictModel):
     """A network spec as it is written; each constant is ``{value: …, source: …}``.
 
@@ -57,6 +65,7 @@ class NetworkSpec(StrictModel):
     ``transfer_bytes_per_s`` is what one transfer reaches alone, where that is less than all links together, and
     ``links_per_member`` how many links each member of a collective brings, where a small group cannot use them all.
     ``collectives`` has the kinds that were timed one by one; the others have the constants of the network.
+    ``timed_on`` says on what.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -73,6 +82,7 @@ class NetworkSpec(StrictModel):
     transfer_bytes_per_s: Quantity | None = None
     links_per_member: Quantity | None = None
     collectives: Annotated[dict[TimedKind, TimedCollectiveSpec], Field(min_length=1)] | None = None
+    timed_on: TimedOn | None = None
 
     @model_validator(mode="after")
     def _one_transfer_is_within_all_links(self) -> "NetworkSpec":
@@ -119,6 +129,8 @@ class NetworkSpec(StrictModel):
                 )
                 for kind, constants in (self.collectives or {}).items()
             ),
+            timed_on="" if self.timed_on is None else self.timed_on.accelerator,
+            timed_ranks=0 if self.timed_on is None else self.timed_on.ranks,
         )
 
 

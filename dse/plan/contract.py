@@ -40,9 +40,9 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
 
     name = "plan"
     help = (
-        "Find the fastest training plan of MODEL that fits a machine, proven over the whole vocabulary (docs/plan.md): "
+        "Find the fastest training plan of MODEL that fits a machine, proven over all of a vocabulary (docs/plan.md): "
         "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, (hybrid) ZeRO, recomputation "
-        "of modules or layers, order of the axes."
+        "of layers or of certain sets of modules, which the answer names, order of the axes."
     )
     Options: ClassVar[type[Any]] = PlanOptions
     Solution = SolutionDocument

@@ -44,6 +44,11 @@ def evaluate(problem: PlanProblem, plans: PlanArrays) -> Evaluation:
     return Evaluation(step_s, memory_bytes, time_s, memory)
 
 
+def memory_needed(problem: PlanProblem, plans: PlanArrays) -> Floats:
+    """Bytes of the fullest rank, [P], as :func:`evaluate` has them; without their times, in a fraction of the time."""
+    return StepWithMemory(problem, plans, kernels_of(problem, plans.precision)).memory()[0]
+
+
 def least_costs(problem: PlanProblem, plans: PlanArrays) -> tuple[Floats, Floats]:
     """Lower bounds on step time and memory, [P] each, of all plans that share out no more than ``plans`` do.
 

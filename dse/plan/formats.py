@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from dse.plan.recomputation import RECOMPUTE_PATTERN
+from dse.plan.recomputation import RECOMPUTE_RULE, recompute_word
 from dse.plan.training_plan import ORDERS, CrossEntropy, Overlap, Schedule, StoredPrecision
 from hardware.precisions import Precision
 
@@ -14,6 +14,12 @@ Width = Annotated[int, Field(ge=1)]
 
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def _recompute(word: str) -> str:
+    if recompute_word(word) is None:
+        raise ValueError(RECOMPUTE_RULE)
+    return word
 
 
 class PlanDocument(_Document):
@@ -29,7 +35,7 @@ class PlanDocument(_Document):
     schedule: Schedule
     zero: Annotated[int, Field(ge=0, le=3)]
     microbatch: Width
-    recompute: Annotated[str, Field(pattern=f"^({RECOMPUTE_PATTERN})$")]
+    recompute: Annotated[str, AfterValidator(_recompute)]
     precision: Precision
     zero_copies: Width
     order: Annotated[str, Field(pattern=f"^({'|'.join(ORDERS)})$")]

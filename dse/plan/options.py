@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
-from dse.plan.rules import faults, recomputations
+from dse.plan.rules import faults, no_mode_rule, recomputations
 from dse.plan.stack import stack
 from dse.plan.training_plan import read_plan
 from dse.problem import Posed
@@ -96,8 +96,7 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     )
     if "recompute" not in fixed and not recomputations(problem):
         modes = ", ".join(problem.stack.recomputations.value)
-        rule = f"no mode fits the {model.layers} layers of {model.name}: K of full/K must be at most that"
-        raise fail(options.stack, "recomputations.value", modes, rule)
+        raise fail(options.stack, "recomputations.value", modes, no_mode_rule(problem))
     broken = faults(problem)
     if broken:
         raise InputError(broken)

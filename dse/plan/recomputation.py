@@ -31,9 +31,8 @@ Megatron Core's ``layernorm`` skips norms that Transformer Engine fuses into the
 feed-forward networks, and of attention without latent tensors. Here all norms count.
 """
 
-import operator
 import re
-from itertools import accumulate, product
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -51,11 +50,6 @@ FULL = ALTERNATE + 1
 
 _SEPARATOR = "+"
 _WHOLE = re.compile(r"none|op|full|full/([2-9]|[1-9][0-9]{1,2})")
-_SET = "|".join(("selective", *MODULES))
-
-RECOMPUTE_PATTERN = rf"{_WHOLE.pattern}|({_SET})(\+({_SET}))*"
-"""Of words; ``full/2``: every second layer."""
-
 ALL_SETS = "modules"
 """Of what is tried: sets of a model's modules, the empty one and ``selective`` among them."""
 
@@ -116,24 +110,28 @@ def word_of_code(code: int) -> str:
 def module_sets(model: "Transformer", fused_attention: bool) -> tuple[int, ...]:
     """The sets of a model's modules that are tried, from the empty one on.
 
-    Each level of what is around attention with each of the feed-forward networks. The former are nothing, then, each
-    with those before it, the core of attention where it is not fused, ``layernorm`` and ``mla_up_proj``; the latter
+    Each choice of what is around attention with each of the feed-forward networks. The former are nothing, the core of
+    attention where it is not fused, and then, with that core, ``layernorm``, ``mla_up_proj`` and both; the latter
     nothing, ``moe_act``, plain and shared networks too, and all of them (``moe`` and ``mlp``). There is little to drop
     of fused attention: of its core ``selective`` alone is tried.
     """
     whole = sum(1 << MODULES.index(name) for name in modules_in(model))
-    around = accumulate([0, 0 if fused_attention else CORE_ATTN, LAYERNORM, MLA_UP_PROJ], operator.or_)
+    core = 0 if fused_attention else CORE_ATTN
+    around = (0, *(core | norms | latent for norms, latent in product((0, LAYERNORM), (0, MLA_UP_PROJ))))
     networks = (0, MOE_ACT, MOE_ACT | SHARED_EXPERTS | MLP, MOE | MLP)
     return tuple(sorted({SELECTIVE, *((one | other) & whole for one, other in product(around, networks))}))
 
 
 def nearest_modules(word: str, model: "Transformer") -> str:
-    """The nearest set that a model has: the modules of a word that are in it, or else what it has in their place."""
+    """The nearest set that a model has: the modules of a word that are in it, or else what it has in their place.
+
+    ``none`` where it has nothing in their place.
+    """
     has, names = modules_in(model), modules_of(word)
-    stands_for = {"moe": "mlp", "moe_act": "mlp", "shared_experts": "moe", "mlp": "moe"}
+    stands_for = {"moe": "mlp", "moe_act": "mlp", "shared_experts": "moe" if "moe" in has else "mlp", "mlp": "moe"}
     kept = [name for name in names if name in has]
     instead = [stands_for[name] for name in names if stands_for.get(name) in has]
-    return recompute_word(kept or instead[:1]) or "selective"
+    return recompute_word(kept or instead[:1]) or "none"
 
 
 def modules_in(model: "Transformer") -> tuple[str, ...]:

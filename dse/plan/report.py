@@ -6,8 +6,11 @@ from typing import Any
 
 from dse.plan.constraints import CONSTRAINTS
 from dse.plan.export import exports, inexpressible
+from dse.plan.options import opened
 from dse.plan.pipeline_page import pipeline_parts
 from dse.plan.problem import PlanProblem
+from dse.plan.recomputation import ALL_SETS, modules_in, set_word
+from dse.plan.search.vocabulary import tried_sets
 from dse.plan.stack import Stack
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
@@ -62,6 +65,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
         _verdict(problem, result),
         notes=[
             *_best_note(result),
+            *_sets_note(problem, result),
             *_later_tokens_note(problem),
             *_launch_notes(problem, result),
             *_notes(problem),
@@ -103,12 +107,26 @@ def _best_note(result: Result) -> list[str]:
     if best is None:
         return []
     plan, own = whole_plan(best["plan"], "result").text(), result.metrics["step_s"]
+    if best["step_s"] > own * (1 + 1e-9):
+        return [
+            f"the plan, which the vocabulary lacks, takes {time_text(own)}, the proven best of the vocabulary "
+            f"{time_text(best['step_s'])} ({share_text(best['step_s'] / own - 1)} more): {plan}"
+        ]
     if best["step_s"] >= own * (1 - 1e-9):
-        return ["no plan of the whole vocabulary is faster on this machine (proven)"]
+        return ["no plan of the vocabulary is faster on this machine (proven)"]
     return [
         f"the plan takes {time_text(own)}, the proven best {time_text(best['step_s'])} "
         f"({share_text(1 - best['step_s'] / own)} less): {plan}"
     ]
+
+
+def _sets_note(problem: PlanProblem, result: Result) -> list[str]:
+    """Which sets of modules the best plan is the best of, where the vocabulary does not have all."""
+    chosen = problem if result.metrics.get("best") is None else opened(problem)
+    sets = [set_word(code) for code in tried_sets(chosen)]
+    if ALL_SETS not in problem.stack.recomputations.value or len(sets) in (0, 2 ** len(modules_in(problem.model))):
+        return []
+    return [f"modules to make again are chosen among these sets: {', '.join(sets)}; --plan prices any other"]
 
 
 def _later_tokens_note(problem: PlanProblem) -> list[str]:
@@ -177,7 +195,8 @@ def _timed_collectives(problem: PlanProblem) -> list[str]:
         if level.timed:
             kinds = ", ".join(sorted(each.kind for each in level.timed))
             beside = ", to which the share link does not apply" if problem.stack.link.assumed else ""
-            notes.append(f"collectives over {level.name} that were timed kind by kind{beside}: {kinds}")
+            where = f", on {level.timed_ranks} {level.timed_on} (extrapolated to more ranks)" if level.timed_on else ""
+            notes.append(f"collectives over {level.name} that were timed kind by kind{where}{beside}: {kinds}")
         level = level.inner
     return notes
 

@@ -82,6 +82,17 @@ def recomputations(problem: PlanProblem) -> list[str]:
     return [mode for mode in fitting if has.issuperset(modules_of(mode))]
 
 
+def no_mode_rule(problem: PlanProblem) -> str:
+    """Why a model can have none of the modes of its stack."""
+    model, has = problem.model, modules_in(problem.model)
+    modes = problem.stack.recomputations.value
+    lacking = dict.fromkeys(name for mode in modes for name in modules_of(mode) if name not in has)
+    reasons = [f"{model.name} has no {' and no '.join(lacking)} (its modules: {', '.join(has)})"] if lacking else []
+    if any(_every(mode) > model.layers for mode in modes):
+        reasons.append(f"no mode fits the {model.layers} layers of {model.name}: K of full/K must be at most that")
+    return "; ".join(reasons)
+
+
 def _every(recompute: str) -> int:
     """K of ``full/K``."""
     return int(recompute.partition("/")[2] or 1)

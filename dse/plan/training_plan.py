@@ -261,7 +261,9 @@ def _nearest_set(value: Any) -> str | None:
     """What is to be made again, with each word replaced by the nearest one that there is, once."""
     words = value if isinstance(value, list) else shown(value).split("+")
     close = [nearest(shown(word), ("none", "selective", "op", "full", "full/2", *MODULES)) for word in words]
-    return recompute_word("+".join(dict.fromkeys(word for word in close if word is not None)))
+    # The core of attention has two names.
+    named = [MODULES[0] if word == "selective" else word for word in close if word is not None]
+    return recompute_word("+".join(dict.fromkeys(named)))
 
 
 def _number_fault(key: str, value: Any, where: str) -> Fault | None:

@@ -607,7 +607,12 @@ BROKEN = [
     ("shared_by_node", changed("shared_by_node", True), "mapping of keys"),
     ("shared_by_node.value", changed("shared_by_node", {"value": 8, "source": "measured"}), "true or false"),
     ("collectives", changed("collectives", {}), "must not be empty"),
-    ("collectives.permute", changed("collectives", {"permute": OWN}), "must be 'all_reduce', "),
+    ("collectives.permute", changed("collectives", {"permute": OWN}), "permute: must be 'all_reduce', "),
+    (
+        "timed_on.ranks",
+        changed("timed_on", {"accelerator": "b200", "ranks": 1, "source": "own"}),
+        "must be at least 2",
+    ),
     ("collectives.all_gather.latency_s", changed("collectives", {"all_gather": without("latency_s")}), "is missing"),
     (
         "collectives.all_gather.efficiency.value",

@@ -183,6 +183,16 @@ def test_no_number_of_devices_is_offered_where_none_suits_what_is_fixed():
             "recomputations.value: full/999: no mode fits the 32 layers of llama3-8b: K of full/K must be at",
         ),
         (
+            ["moe", "moe_act+moe"],
+            "recomputations.value: moe, moe_act+moe: llama3-8b has no moe and no moe_act (its modules: core_attn, "
+            "layernorm, mlp)\n",
+        ),
+        (
+            ["moe", "full/999"],
+            "recomputations.value: moe, full/999: llama3-8b has no moe (its modules: core_attn, layernorm, mlp); "
+            "no mode fits the 32 layers of llama3-8b: K of full/K must be at most that\n",
+        ),
+        (
             ["none", "ful"],
             'recomputations.value: ["none", "ful"]: each must be none, selective, op, full, or full/K with K',
         ),
@@ -224,9 +234,37 @@ def test_predict_prices_a_plan_and_shows_the_best(dse, tmp_path):
     assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
     best = dse("predict", "llama3-8b", "--global-batch", 64, "--json")
     assert json.loads(best.out)["metrics"]["step_s"] == pytest.approx(metrics["best"]["step_s"])
+    for bad in ("mlp+mlp", "ful"):
+        file = tmp_path / "bad.json"
+        file.write_text(
+            (tmp_path / "run" / "result.json").read_text().replace('"recompute": "none"', f'"recompute": "{bad}"')
+        )
+        refused = dse("check", file)
+        assert (refused.code, len(refused.error_lines)) == (2, 1), refused.err
+        assert f"{file}: solution: plan.recompute: {bad}: must be none, selective, op, full, or full/K" in refused.err
     kept = tmp_path / "run" / "plan.yaml"
     again = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", kept, "--json")
     assert json.loads(again.out)["solution"] == result["solution"]
+
+
+def test_the_sets_of_modules_that_are_tried_are_named_and_so_is_a_plan_that_is_faster_than_all(dse, tmp_path):
+    mesh = {"tensor": 2, "sequence_parallel": True, "data": 4, "zero": 1}
+
+    def notes(recompute, *more):
+        whole = plan(**mesh, recompute=recompute).text()
+        return " ".join(dse("predict", "llama3-8b", "--global-batch", 64, "--plan", whole, *more).out.split())
+
+    sets = "among these sets: none, selective, layernorm, mlp, layernorm+mlp; --plan prices any other"
+    assert sets in notes("core_attn+mlp")
+    assert "among these sets" not in notes("full", "--stack", "megatron-2022")
+    document = stack("generic").model_dump(mode="json") | {"recomputations": {"value": ["full"], "source": "a test"}}
+    own = tmp_path / "own.yaml"
+    own.write_text(yaml.safe_dump(document))
+    assert (
+        " s, the proven best of the vocabulary "
+        in notes("none", "--stack", own).partition("vocabulary lacks, takes")[2]
+    )
+    assert "which the vocabulary lacks" not in notes("full", "--stack", own)
 
 
 def test_overlaps_that_make_no_difference_are_noted(dse):

@@ -135,6 +135,12 @@ def search_is_exact(posed):
             "none selective core_attn+layernorm mlp core_attn+mlp core_attn+layernorm+mlp",
         ),
         (MODELS["experts"], "fused", "none selective moe_act layernorm moe_act+layernorm moe layernorm+moe"),
+        (
+            Transformer(**SMALL, feed_forward=1024, head_width=96, latent={"key_value_rank": 128, "rotary_width": 32}),
+            "fused",
+            "none selective layernorm mla_up_proj layernorm+mla_up_proj mlp layernorm+mlp mla_up_proj+mlp "
+            "layernorm+mla_up_proj+mlp",
+        ),
     ],
 )
 def test_sets_of_modules_are_tried_that_the_model_has(model, attention, sets):
@@ -145,6 +151,14 @@ def test_sets_of_modules_are_tried_that_the_model_has(model, attention, sets):
     # Other sets are priced where they are asked for.
     asked = problem(model, devices=2, batch=2, sequence=512, recompute="core_attn+layernorm")
     assert {enumerate_plans(asked).best.plan.recompute} == {"core_attn+layernorm"}
+
+
+def test_modules_of_a_stack_that_the_model_lacks_are_not_tried():
+    listed = Recomputations(value=("none", "moe", "moe_act+layernorm", "mlp"), source="a test")
+    software = GENERIC.model_copy(update={"recomputations": listed})
+    posed = problem(MODELS["dense"], devices=2, batch=2, sequence=512, software=software)
+    assert recomputations(posed) == ["none", "mlp"]
+    assert recomputations(replace(posed, model=MODELS["experts"])) == ["none", "moe", "moe_act+layernorm"]
 
 
 def test_modules_are_made_again_where_memory_is_short():

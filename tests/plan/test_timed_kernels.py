@@ -69,7 +69,7 @@ def test_an_answer_says_which_shares_were_timed_and_which_are_assumed(dse, asked
 
 
 def test_an_answer_says_which_collectives_were_timed_and_that_no_share_of_links_is_assumed_for_them(tmp_path, dse):
-    timed = "collectives over nvlink5 that were timed kind by kind"
+    timed = "collectives over nvlink5 that were timed kind by kind, on 8 b200 (extrapolated to more ranks)"
     kinds = ": all_gather, all_reduce, all_to_all, reduce_scatter"
     assert timed not in told(dse, "b200", "--accelerators", 1)
     assert timed not in told(dse, "h100-sxm", "--accelerators", 8)

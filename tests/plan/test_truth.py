@@ -122,5 +122,5 @@ def test_selene_is_predicted_within_the_target_and_no_run_is_said_not_to_fit():
     plain = [abs(row.plain_error) for row in rows if row.run.quality == "A" and not row.fitted]
     assert sum(ours) < 0.7 * sum(plain)
     marks = {row.run.name: row.marks for row in rows}
-    assert marks["mlperf5.1-8b-b200-64-oracle"] == "fitted, attention_rate timed on b200"
+    assert marks["mlperf5.1-8b-b200-64-oracle"] == "fitted, attention_rate timed on b200, collectives timed on b200"
     assert marks["mlperf5.1-8b-MI355X"] == ""

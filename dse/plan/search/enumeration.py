@@ -4,8 +4,8 @@ Plans that differ in what replicas share out and in which modules are made again
 lower bound on the step and the memory of its members: with collectives among replicas that take no time, and everything
 shared out (:func:`dse.plan.evaluate.least_costs`), a step in which no module is made again, and the memory where all
 that are tried are. Of a family that may have a better plan, the parts with one set of modules each have such bounds of
-their own. Each is ruled out where a plan that fits is faster than its bound and needs no more memory, so that the best
-plan, the front of step and memory and the least memory are those of all plans.
+their own, and their plans have their own memory. Each is ruled out where a plan that fits is faster than its bound and
+needs no more memory, so that the best plan, the front of step and memory and the least memory are those of all plans.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.plan.constraints import EQUAL_STAGES
-from dse.plan.evaluate import evaluate, least_costs
+from dse.plan.evaluate import evaluate, least_costs, memory_needed
 from dse.plan.plan_arrays import Floats, PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.search.uneven import uneven_families
@@ -26,6 +26,7 @@ from dse.plan.search.vocabulary import (
     has_sets,
     member_counts,
     plans_of,
+    sharing_counts,
     with_all_modules,
     with_sets,
     with_sharing,
@@ -130,9 +131,11 @@ def enumerate_plans(
             if stopped is not None:
                 count = known.priced
                 break
-            promising = _promising_sets(problem, known, rows[chosen])
+            promising = _promising_members(
+                problem, known, *_promising_sets(problem, known, rows[chosen], step_s[chosen])
+            )
             if len(promising):
-                plans = plans_of(problem, with_sharing(problem, promising))
+                plans = plans_of(problem, promising)
                 costs = evaluate(problem, plans)
                 known.add(plans, costs.step_s, costs.memory_bytes)
         if stopped is not None:
@@ -167,12 +170,26 @@ def family_bounds(problem: PlanProblem, rows: Rows) -> tuple[Floats, Floats]:
     return step_s, memory_bytes
 
 
-def _promising_sets(problem: PlanProblem, known: _Incumbents, rows: Rows) -> Rows:
-    """Families, one for each set of modules, that may have a better plan."""
+def _promising_sets(problem: PlanProblem, known: _Incumbents, rows: Rows, step_s: Floats) -> tuple[Rows, Floats]:
+    """Families, one for each set of modules, that may have a better plan, with bounds on the step."""
     if not has_sets(problem, rows).any():
-        return rows
+        return rows, step_s
     each = with_sets(problem, rows)
-    return each[known.open(*least_costs(problem, plans_of(problem, each)))]
+    least_s, least_bytes = least_costs(problem, plans_of(problem, each))
+    may = known.open(least_s, least_bytes)
+    return each[may], least_s[may]
+
+
+def _promising_members(problem: PlanProblem, known: _Incumbents, rows: Rows, step_s: Floats) -> Rows:
+    """Plans of families that may be better by their own memory and their family's bound on the step.
+
+    Most of the time that a plan takes to price goes to collectives among replicas, which memory has no part in.
+    """
+    if not len(rows):
+        return rows
+    every = with_sharing(problem, rows)
+    bounds_s = np.repeat(step_s, sharing_counts(problem, rows))
+    return every[known.open(bounds_s, memory_needed(problem, plans_of(problem, every)))]
 
 
 def _joined(parts: list[tuple[Rows, Floats, Floats]]) -> tuple[Rows, Floats, Floats]:

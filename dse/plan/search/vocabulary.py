@@ -121,12 +121,19 @@ def with_sharing(problem: PlanProblem, rows: Rows) -> Rows:
     return plans
 
 
-def member_counts(problem: PlanProblem, rows: Rows) -> NDArray[np.int64]:
-    """Plans of each family."""
+def sharing_counts(problem: PlanProblem, rows: Rows) -> NDArray[np.int64]:
+    """Ways of sharing out that each family has."""
     meshes, of_mesh = np.unique(rows[:, _MESH], axis=0, return_inverse=True)
     counts = np.array([len(_sharings(problem, *map(int, mesh))) for mesh in meshes], dtype=np.int64)
-    chosen: NDArray[np.int64] = counts[of_mesh] * np.where(has_sets(problem, rows), len(tried_sets(problem)), 1)
+    chosen: NDArray[np.int64] = counts[of_mesh]
     return chosen
+
+
+def member_counts(problem: PlanProblem, rows: Rows) -> NDArray[np.int64]:
+    """Plans of each family."""
+    sets = np.where(has_sets(problem, rows), len(tried_sets(problem)), 1)
+    counts: NDArray[np.int64] = sharing_counts(problem, rows) * sets
+    return counts
 
 
 def all_plans(problem: PlanProblem) -> PlanArrays:
