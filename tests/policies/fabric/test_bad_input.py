@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ from hardware.fabrics import fabric, fabric_spec
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, samples_in
 from policies.fabric.data.placers import RandomAnnealer
-from policies.fabric.data.tables import write_samples
+from policies.fabric.data.tables import read_samples, write_samples
 from policies.fabric.methods import SHIPPED
 from policies.fabric.student_checkpoint import STUDENT
 from policies.learning.checkpoint import CARD_FILE
@@ -131,6 +132,24 @@ def test_samples_of_another_simulator_are_not_added_to_nor_learned_from(folder, 
         assert fault.file.endswith("journal.jsonl")
         assert fault.key == "simulator"
         assert "collect into a new directory" in fault.rule
+
+
+def test_a_run_does_not_go_on_with_samples_or_weights_that_have_changed(dse, folder, run):
+    samples = shutil.copytree(run, folder / "samples") / "tables"
+    asked = ("fabric", "evaluate", "samples", "--checkpoint", "model", "--out", "judged", "--resume")
+    read = read_samples(samples)
+    write_samples(samples, read)  # as resumed training does that adds nothing
+    assert dse(*asked).code == 0
+    write_samples(samples, replace(read, samples=read.samples * 2))
+    require_refusal(dse(*asked), "run.yaml: problem", "an input has changed since this run began")
+    write_samples(samples, read)
+    assert dse(*asked).code == 0
+    path = folder / "model" / CARD_FILE
+    path.write_text(json.dumps(json.loads(path.read_text())))
+    require_refusal(dse(*asked), "run.yaml: problem", "an input has changed since this run began")
+    shutil.rmtree(samples)
+    require_refusal(dse(*asked[:-1], "--out", "new"), "no such table")
+    assert not (folder / "new").exists()
 
 
 BAD_INPUTS = {
