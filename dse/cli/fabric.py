@@ -72,10 +72,10 @@ def _evaluate(**given: Any) -> None:
     settings = settings_from(given)
     options = FabricEvaluation(**given)
     ask_for_extra(options)
-    from policies.fabric.evaluate import evaluate, row_document
+    from policies.fabric.evaluate import evaluate, inputs_digest, row_document
 
     arguments = options.document() | {"seed": settings.seed}
-    directory = run_directory_of(settings, options.COMMAND, arguments, digest(arguments))
+    directory = run_directory_of(settings, options.COMMAND, arguments, inputs_digest(options))
     with (
         mirrored(settings),
         journal_of(directory) as journal,

@@ -8,13 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
+from dse.results.result import digest
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, silent
 from dse.run.tables import FOLDER
 from hardware.fabrics import fabric
 from hardware.inputs import fail
 from policies.fabric.data.records import Samples
-from policies.fabric.data.tables import read_samples
+from policies.fabric.data.tables import read_samples, samples_digest
+from policies.fabric.methods import weights_digest
 from policies.fabric.model.checkpoint import LABELLED_BY, load_for
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Examples, Learner, Model
@@ -44,6 +46,16 @@ class _Trained:
         return self.model
 
 
+def inputs_digest(options: FabricEvaluation) -> str:
+    """The digest of the samples, and of the checkpoint if there is one: a run that they decide goes on with no others.
+
+    Raises:
+        InputError: no samples.
+    """
+    weights = None if options.checkpoint is None else weights_digest(Path(options.checkpoint))
+    return digest([samples_digest(Path(options.samples) / FOLDER), weights])
+
+
 def evaluate(
     options: FabricEvaluation,
     seed: int,
@@ -71,7 +83,8 @@ def evaluate(
         raise fail(options.command(), "--table", "annotations", "compares with and without slots: --deny slots must go")
     learners = _learners(options, settings, seed, stop)
     labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), settings.with_slots)
-    study = Study(labelled, journalled(learners, journal), seed=seed, stop=stop, progress=progress)
+    learners = journalled(learners, {**settings.document(), "seed": seed}, journal)
+    study = Study(labelled, learners, seed=seed, stop=stop, progress=progress)
     return [row for name in options.table or ("main",) for row in _TABLES[name](study)]
 
 
@@ -99,7 +112,7 @@ def _require_present(options: FabricEvaluation, samples: Samples) -> None:
         raise fail(options.samples, "simulator", stated, rule)
 
 
-def _learners(options: FabricEvaluation, settings: CostSettings, seed: int, stop: StopSignal) -> dict[str, Learner]:
+def _learners(options: FabricEvaluation, settings: CostSettings, seed: int, stop: StopSignal) -> Mapping[str, Learner]:
     denied = {name: getattr(settings, name) for name in ("unit_features", "edge_features", "with_slots")}
     paper = replace(PAPER, members=1, epochs=settings.epochs, **denied)
     plain = Plain(seed)

@@ -1,5 +1,6 @@
 """Samples as Parquet: a table of graphs, a table of placements, and in the metadata of both how they came about."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,10 +49,27 @@ def read_samples(folder: Path) -> Samples:
     return Samples(records, samples, provenance)
 
 
+def samples_digest(folder: Path) -> str:
+    """The SHA-256 of both tables in ``folder``, which are the same bytes for the same samples.
+
+    Raises:
+        InputError: a table is missing.
+    """
+    content = hashlib.sha256()
+    for name in (GRAPHS_FILE, SAMPLES_FILE):
+        _require_file(folder / name)
+        content.update(hashlib.sha256((folder / name).read_bytes()).digest())
+    return content.hexdigest()
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise fail(path, "", "", "no such table; collect samples first")
+
+
 def _read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Rows and provenance of a table."""
-    if not path.exists():
-        raise fail(path, "", "", "no such table; collect samples first")
+    _require_file(path)
     try:
         table = pq.read_table(path.absolute())
     except (OSError, ValueError) as error:  # what pyarrow raises over a damaged file

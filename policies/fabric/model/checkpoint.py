@@ -1,6 +1,7 @@
 """Checkpoints of the learned cost model, and the fabrics that they hold for."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,15 @@ from policies.fabric.model.network import network_of
 from policies.fabric.model.perceptrons import PerceptronsLearner
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.model.stack import MEMBERS
-from policies.fabric.model.trees import TreesLearner
-from policies.learning.checkpoint import CARD_FILE, Checkpoint, CheckpointFormat, TensorType, chosen_folder
+from policies.fabric.model.trees import Trees, TreesLearner, faulty_node
+from policies.learning.checkpoint import (
+    CARD_FILE,
+    WEIGHTS_FILE,
+    Checkpoint,
+    CheckpointFormat,
+    TensorType,
+    chosen_folder,
+)
 
 LABELLED_BY = ("simulator", "operator_slots")
 """What of the samples' provenance a model holds for: the simulator with the fabric's constants, and the table of
@@ -62,11 +70,20 @@ def load_for(folder: Path, labelled_by: Mapping[str, Any]) -> CostCheckpoint:
 
     Raises:
         InputError: there is none, it was learned on other features, or on another fabric, simulator or table of
-            operator slots.
+            operator slots, or its trees lead nowhere.
     """
     checkpoint = COST.load(chosen_folder(folder))
+    _require_trees(chosen_folder(folder), checkpoint)
     require_labelled_by(chosen_folder(folder), checkpoint.provenance, labelled_by)
     return checkpoint
+
+
+def _require_trees(folder: Path, checkpoint: CostCheckpoint) -> None:
+    trees = {each.name: checkpoint.tensors[f"trees.{each.name}"] for each in fields(Trees)}
+    fault = faulty_node(trees, len(FEATURES))
+    if fault is not None:
+        name, value, rule = fault
+        raise fail(folder / WEIGHTS_FILE, f"trees.{name}", value, rule)
 
 
 def require_labelled_by(folder: Path, provenance: Mapping[str, Any], labelled_by: Mapping[str, Any]) -> None:

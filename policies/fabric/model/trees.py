@@ -4,7 +4,7 @@ scikit-learn grows them on histograms of 255 intervals of each feature; what is 
 holds them without pickles.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +96,28 @@ class TreesLearner:
             left[number, inner], right[number, inner] = tree["left"][inner], tree["right"][inner]
             value[number, : len(tree)] = tree["value"]
         return Trees(start, feature, threshold, left, right, value)
+
+
+def faulty_node(trees: Mapping[str, npt.NDArray[Any]], features: int) -> tuple[str, int, str] | None:
+    """The array, its value and the rule of the first node with which :class:`Trees` would not end in a leaf, if any.
+
+    Compiled code checks no index: it would read other memory, or go round forever.
+
+    Args:
+        trees: the arrays of :class:`Trees`, by name.
+        features: that an example has.
+    """
+    asked = trees["feature"]
+    nodes = asked.shape[1]
+    own = np.broadcast_to(np.arange(nodes), asked.shape)
+    is_inner = asked != LEAF
+    after = f"must be a node behind its parent, and less than {nodes}"
+    checks = [("feature", (asked < LEAF) | (asked >= features), f"must be a feature, less than {features}, or {LEAF}")]
+    checks += [(side, is_inner & ((trees[side] <= own) | (trees[side] >= nodes)), after) for side in ("left", "right")]
+    for name, is_bad, rule in checks:
+        if is_bad.any():
+            return name, int(trees[name][is_bad][0]), rule
+    return None
 
 
 def _rounded_down(threshold: Floats) -> npt.NDArray[np.float32]:

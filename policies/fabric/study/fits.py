@@ -4,11 +4,12 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from dse.results.result import digest
 from dse.run.journal import Journal
 from policies.fabric.model.examples import Examples, Learner, LearnerOf, Model
 
@@ -84,11 +85,14 @@ class JournalledModel:
         return predicted
 
 
-def journalled(learners: Mapping[str, Learner], journal: Journal | None) -> Mapping[str, Learner]:
-    """The learners, by name, with a journal; as they are without one."""
+def journalled(learners: Mapping[str, Learner], settings: Any, journal: Journal | None) -> Mapping[str, Learner]:
+    """The learners, by name, with a journal; as they are without one.
+
+    ``settings``: what decides the learners beside their names, as JSON types; other settings have entries of their own.
+    """
     if journal is None:
         return learners
-    return {name: Journalled(name, learner, journal) for name, learner in learners.items()}
+    return {name: Journalled(f"{name}/{digest(settings)}", learner, journal) for name, learner in learners.items()}
 
 
 @dataclass(frozen=True, eq=False)

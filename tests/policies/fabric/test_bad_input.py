@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import yaml
 
@@ -12,13 +14,17 @@ pytest.importorskip("sklearn")
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from hardware.fabrics import fabric, fabric_spec
+from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
-from policies.fabric.data.collection import Collector, Piece, collect, samples_in
+from policies.fabric.data.collection import Collector, Piece, collect, provenance_of, samples_in
 from policies.fabric.data.placers import RandomAnnealer
-from policies.fabric.data.tables import write_samples
+from policies.fabric.data.tables import read_samples, write_samples
 from policies.fabric.methods import SHIPPED
+from policies.fabric.model.checkpoint import COST, load_for
+from policies.fabric.model.features import FEATURES
+from policies.fabric.model.tree_kernels import LEAF
 from policies.fabric.student_checkpoint import STUDENT
-from policies.learning.checkpoint import CARD_FILE
+from policies.learning.checkpoint import CARD_FILE, WEIGHTS_FILE
 from tests.fabric.documents import FEED_FORWARD
 
 PLASTICINE = "plasticine-8x16"
@@ -118,9 +124,32 @@ def test_a_model_that_is_judged_as_it_is_takes_no_options_of_training(dse, folde
     assert dse(*asked, "--table", "main").code == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("feature", len(FEATURES), f"must be a feature, less than {len(FEATURES)}"),
+        ("feature", -2, "must be a feature"),
+        ("left", 0, "must be a node behind its parent"),
+        ("right", 1000, "must be a node behind its parent"),
+        ("right", -1, "must be a node behind its parent"),
+    ],
+)
+def test_trees_that_lead_nowhere_are_refused(folder, name, value, words):
+    labelled_by = provenance_of(fabric(PLASTICINE), operator_slots())
+    kept = load_for(folder / "model", labelled_by)
+    tree = int(np.flatnonzero(kept.tensors["trees.feature"][:, 0] != LEAF)[0])
+    changed = kept.tensors[f"trees.{name}"].copy()
+    changed[tree, 0] = value
+    COST.save(folder / "model", replace(kept, tensors={**kept.tensors, f"trees.{name}": changed}))
+    with pytest.raises(InputError, match=words) as raised:
+        load_for(folder / "model", labelled_by)
+    (fault,) = raised.value.faults
+    assert (fault.key, fault.value) == (f"trees.{name}", str(value))
+    assert fault.file.endswith(WEIGHTS_FILE)
+
+
 def test_samples_of_another_simulator_are_not_added_to_nor_learned_from(folder, run):
     from dse.run.progress import never_stop, silent
-    from hardware.inputs import InputError
     from policies.fabric.data.rounds import Rounds
 
     for graphs in (1, 2):  # the journal has all that is asked for, or less
@@ -131,6 +160,24 @@ def test_samples_of_another_simulator_are_not_added_to_nor_learned_from(folder, 
         assert fault.file.endswith("journal.jsonl")
         assert fault.key == "simulator"
         assert "collect into a new directory" in fault.rule
+
+
+def test_a_run_does_not_go_on_with_samples_or_weights_that_have_changed(dse, folder, run):
+    samples = shutil.copytree(run, folder / "samples") / "tables"
+    asked = ("fabric", "evaluate", "samples", "--checkpoint", "model", "--out", "judged", "--resume")
+    read = read_samples(samples)
+    write_samples(samples, read)  # as resumed training does that adds nothing
+    assert dse(*asked).code == 0
+    write_samples(samples, replace(read, samples=read.samples * 2))
+    require_refusal(dse(*asked), "run.yaml: problem", "an input has changed since this run began")
+    write_samples(samples, read)
+    assert dse(*asked).code == 0
+    path = folder / "model" / CARD_FILE
+    path.write_text(json.dumps(json.loads(path.read_text())))
+    require_refusal(dse(*asked), "run.yaml: problem", "an input has changed since this run began")
+    shutil.rmtree(samples)
+    require_refusal(dse(*asked[:-1], "--out", "new"), "no such table")
+    assert not (folder / "new").exists()
 
 
 BAD_INPUTS = {

@@ -14,7 +14,7 @@ from policies.fabric.model.perceptrons import PerceptronsLearner
 from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.model.stack import MEMBERS, StackLearner
 from policies.fabric.model.trees import TreesLearner
-from policies.fabric.study.fits import Journalled, Remembered, fingerprint
+from policies.fabric.study.fits import Journalled, Remembered, fingerprint, journalled
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions
 from tests.policies.fabric.test_baselines import examples
 
@@ -64,6 +64,14 @@ def test_other_examples_and_other_learners_have_entries_of_their_own(path):
         Journalled("ridge", counted, journal).fit(every).predict(others[2])
     assert counted.fits == len(others) + 3
     assert len({fingerprint(each) for each in (every, *others)}) == len(others) + 1
+
+
+def test_learners_of_other_settings_have_entries_of_their_own(path):
+    every, counted = examples(count=60), Counted(RidgeLearner())
+    with Journal(path) as journal:
+        for settings in ({"epochs": 1}, {"epochs": 2}, {"epochs": 1}):
+            journalled({"ridge": counted}, settings, journal)["ridge"].fit(every).predict(every)
+    assert counted.fits == 2
 
 
 def test_what_is_predicted_does_not_depend_on_labels(path):

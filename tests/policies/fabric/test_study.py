@@ -10,11 +10,15 @@ pytest.importorskip("sklearn")
 
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
+from dse.run.progress import never_stop
 from hardware.fabrics import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, samples_in
 from policies.fabric.data.placers import RandomAnnealer
+from policies.fabric.data.tables import write_samples
+from policies.fabric.evaluate import evaluate
 from policies.fabric.model.ridge import RidgeLearner
+from policies.fabric.options import FabricEvaluation
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import Study
 
@@ -48,6 +52,18 @@ def learner():
 @pytest.fixture
 def study(samples, learner):
     return Study(Labelled(samples, FABRIC), {"ridge": learner})
+
+
+@pytest.mark.parametrize("other", [{"epochs": 9}, {"deny": ("units",)}])
+def test_no_prediction_of_a_model_of_other_settings_is_taken(samples, tmp_path, other):
+    write_samples(tmp_path / "tables", samples)
+    options = FabricEvaluation(samples=str(tmp_path), model=("ridge",))
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        counts = []
+        for each in (options, options, replace(options, **other)):
+            evaluate(each, 0, never_stop, journal)
+            counts.append(len(journal))
+    assert counts == [5, 5, 10]
 
 
 def test_a_kind_left_out_is_compared_with_the_model_that_has_learned_from_it(study, learner):
