@@ -51,10 +51,9 @@ _NEEDS_TOKEN = (
 _OBJECT_STORE_BYTES = 150 * 1024**2
 """Results are small; the default store would claim 30 % of the machine's memory."""
 
-
 _SPARED = ("start_api_server", "start_log_monitor", "start_monitor")
-"""What Ray starts for every instance: the dashboard's server (without a dashboard, too), a reader of logs for drivers
-that print them, and the autoscaler. A private instance has no use for them, and its start waits for the first."""
+"""Methods with which Ray starts processes that a private instance does not need: the dashboard's server (which starts
+even without a dashboard, and which ``ray.init`` waits for), the reader of logs and the autoscaler."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@
 Every row of the paper's Table 7 (batches of 64 in microbatches of 16, or in 16 microbatches; ``near`` device cuts,
 V100s as DAPPLE measured them). ``dqn`` is what ``dse parallel --method dqn`` does: ``dqn alone`` and the plan of equal
 computing. ``dqn, not improved`` is the training of both, whose plans and seconds count in each; ``dqn, paper`` is a
-training in the paper's form. ``policy`` is the best of 50 plans of the pretrained policy (the one that comes along, or
+training in the paper's form. As ``dqn`` is two trainings, so are random plans and annealing beside it two searches.
+``policy`` is the best of 50 plans of the pretrained policy (the one that comes along, or
 that of ``--checkpoint``), ``greedy`` the plan of equal computing, and ``inference``, what ``dse parallel --method
 inference`` does, the better of both. Random plans and annealing begin with as many plans as ``dqn, not improved``, or
 as ``policy, not improved``; those ``and greedy`` have the plan of equal computing, too, where annealing begins. The
@@ -24,6 +25,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +48,7 @@ from policies.parallel.pipeline.contenders import (
 from policies.parallel.pipeline.improvement import improve, improved
 from policies.parallel.pipeline.inference import Coarse, coarse
 from policies.parallel.pipeline.methods import SHIPPED
-from policies.parallel.pipeline.online import Best
+from policies.parallel.pipeline.online import SHORTEST, STARTS, Best
 from policies.parallel.pipeline.policy import INTERACTIONS, PIPELINE_POLICY, Policy
 from policies.parallel.pipeline.search import trained_as_published, trainings
 
@@ -57,6 +59,10 @@ TARGET = 0.02
 
 OBJECTIVES = {4: "length", 16: "length 16"}
 """By the microbatches of a batch of 64."""
+
+
+_Search = Callable[[Coarse, int, tuple[int, ...]], Best]
+"""So many plans of a problem, with a seed."""
 
 
 class Row(NamedTuple):
@@ -109,11 +115,12 @@ def rows(problem: PipelineProblem, policy: Policy, seeds: int, is_trained: bool)
     def row(name: str, search: Callable[[int], Best], count: int = seeds, spent_s: Sequence[float] = ()) -> Row:
         return measured(name, problem, optimum.length_s, search, count, spent_s)
 
-    def beside(plans: int, of: str) -> Iterator[Row]:
-        yield row(f"random, as {of}", lambda seed: random_plans(seen, plans, seed))
-        yield row(f"annealing, as {of}", lambda seed: annealed(seen, plans, seed))
-        yield row(f"random, not improved, as {of}", lambda seed: drawn_plans(seen, plans, seed))
-        yield row(f"annealing, not improved, as {of}", lambda seed: annealed_as_it_is(seen, plans, seed))
+    def beside(of: str, counts: Sequence[Sequence[int]], starts: int) -> Iterator[Row]:
+        """``counts``: of the plans of each search, by seed; ``starts``: how many plans of each are improved."""
+        for name, search in (("random", drawn_plans), ("annealing", annealed_as_it_is)):
+            searches = partial(_searches, search, seen, counts)
+            yield row(f"{name}, as {of}", lambda seed, searches=searches: improved(seen, searches(seed), starts))
+            yield row(f"{name}, not improved, as {of}", lambda seed, searches=searches: Best.of_all(searches(seed)))
 
     if is_trained:
         started = time.process_time()
@@ -129,20 +136,24 @@ def rows(problem: PipelineProblem, policy: Policy, seeds: int, is_trained: bool)
             spent_s.append(time.process_time() - started)
             return Best.of_all(made[seed])
 
-        dqn = row("dqn, not improved", training)
-        yield dqn
+        yield row("dqn, not improved", training)
         yield row("dqn alone", lambda seed: _improved(seen, *made[seed]), spent_s=spent_s)
         yield row("dqn", lambda seed: _improved(seen, *made[seed]).with_other(even(seen)), spent_s=spent_s)
         yield row("dqn, paper", lambda seed: trained_as_published(PipelineContext(problem, CUTTING, seed)))
-        yield from beside(round(dqn.evaluations), "dqn")
+        yield from beside("dqn", [[each.evaluations for each in both] for both in made], SHORTEST)
     if policy.machine_of(problem) is not None:
         yield row("inference", lambda seed: policy.answer(problem, CUTTING, seed))
         yield row("policy", lambda seed: _of_policy_alone(policy, problem, seed))
         yield row("policy, not improved", lambda seed: policy.plans(problem, CUTTING, seed)[1])
     yield row("random and greedy", lambda seed: random_plans(seen, INTERACTIONS, seed).with_other(even(seen)))
     yield row("annealing and greedy", lambda seed: _annealed_from_greedy(seen, seed))
-    yield from beside(INTERACTIONS, "policy")
+    yield from beside("policy", [[INTERACTIONS]] * seeds, STARTS)
     yield row("greedy", lambda _seed: even(seen), 1)
+
+
+def _searches(search: _Search, seen: Coarse, counts: Sequence[Sequence[int]], seed: int) -> list[Best]:
+    """With so many plans each, of random choices of their own, as they are."""
+    return [search(seen, count, (seed, number)) for number, count in enumerate(counts[seed])]
 
 
 def _annealed_from_greedy(seen: Coarse, seed: int) -> Best:

@@ -5,11 +5,13 @@ import sys
 import threading
 import time
 from concurrent import futures
+from contextlib import nullcontext
 from pathlib import Path
 
 import grpc
 import pytest
 import ray
+from ray._private.node import Node
 
 from actors import ray_executor as executors
 from actors.ray_executor import RayExecutor, WorkerKind, _greet
@@ -51,6 +53,26 @@ def test_results_come_in_order(ray_executor, count):
 def test_a_private_instance_is_the_processes_that_work(ray_executor):
     started = ray._private.worker.global_worker.node.all_processes
     assert set(started) - {"reaper"} == {"gcs_server", "raylet"}
+
+
+@pytest.mark.parametrize("fault", [None, RuntimeError("no room")])
+def test_ray_starts_all_of_its_own_again_after_a_private_instance(monkeypatch, fault):
+    """Whether that has started or not: the dashboard of this process's next Ray is not for it to switch off."""
+    starts, at_start = [getattr(Node, name) for name in executors._SPARED], []
+
+    def init(**_settings):
+        at_start.extend(getattr(Node, name) for name in executors._SPARED)
+        if fault:
+            raise fault
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    executor = RayExecutor(1)
+    with pytest.raises(RuntimeError) if fault else nullcontext():
+        executor.__enter__()
+    executor.__exit__(None, None, None)
+    assert not set(at_start) & set(starts)
+    assert [getattr(Node, name) for name in executors._SPARED] == starts
 
 
 def test_an_exception_of_the_function_reaches_the_caller(ray_executor):

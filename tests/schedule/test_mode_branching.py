@@ -13,7 +13,7 @@ from dse.schedule.problem import ScheduleOperator, ScheduleProblem
 from dse.schedule.search.layer import _MULTIPLIERS, _times
 from dse.schedule.search.mode_branching import ModeBranching, packed, root_bound
 from dse.schedule.search.reduce import NO_MODE, start_order
-from dse.schedule.search.segment import build_segment
+from dse.schedule.search.segment import build_segment, with_modes
 from dse.schedule.search.segment_search import SearchLimits, serial_schedule
 from dse.schedule.search.unit_problem import unit_problem
 from dse.schedule.solve import solve, solve_search
@@ -94,6 +94,15 @@ def test_bounds_of_segments_are_below_the_optimum(seed):
     assert (segment.potential.sum(axis=1) <= optimum * (1 + 1e-9)).all()
     assert root_bound(segment) <= optimum * (1 + 1e-9)
     assert segment.potential[1].sum() >= segment.potential[0].sum() * (1 - 1e-12)
+
+
+def test_the_bound_of_a_segment_counts_whole_operators():
+    """Five alike on four cores, none of them on all: two of them share a core, so that shares of cores are too few."""
+    operators = tuple(ScheduleOperator(f"op{i}", "tensor", 3.0, 3.0) for i in range(5))
+    segment, units = segment_of(ScheduleProblem("five", 4, 1, operators, ()))
+    on_single = with_modes(segment, segment.single, np.full_like(segment.all_cores, NO_MODE), _MULTIPLIERS)
+    assert on_single.potential.sum(axis=1).max() * units.unit_s < 5.9
+    assert root_bound(on_single) * units.unit_s == pytest.approx(6.0)
 
 
 @pytest.mark.parametrize("cores", [(2, 2), (4, 4), (4, 16), (8, 8)])

@@ -77,7 +77,10 @@ class ModeBranching:
         return best._replace(bound=min(best.makespan, max(best.bound, bound)), nodes=best.nodes + spent)
 
     def _is_worth(self, best: SearchResult, states: int) -> bool:
-        """Whether a next node may improve ``best``, and needs no more than ``states``."""
+        """Whether the open node of the lowest bound may lead to a better schedule, and is not too large for ``states``.
+
+        False, too, where no node is open, or as many as may be held.
+        """
         if not 0 < len(self._open) < _MAX_OPEN:
             return False
         return self._is_open(self._open[0].bound, best) and self._open[0].states <= max(states, _LEAF_STATES)

@@ -9,7 +9,9 @@ from dse.reproduce.automap.contest import METHODS, ContestTrial
 from dse.reproduce.automap.convergence import STEP, CurveTrial
 from dse.reproduce.automap.pipelines import PipelineTrial, problem_of
 from dse.reproduce.automap.study import Machine, Trial
-from policies.parallel.pipeline.online import SHORTEST
+from policies.parallel.pipeline import contenders
+from policies.parallel.pipeline import search as pipeline_search
+from policies.parallel.pipeline.online import SHORTEST, Best
 from policies.parallel.reproduction import learned
 
 OPERATORS = Trial(STEP, "count", Machine("8", "v100", "v100-ethernet"), 0)
@@ -44,6 +46,23 @@ def test_no_method_is_better_than_the_proven_pipeline_and_what_they_price_is_boo
         assert own["cpu_s"] >= before["cpu_s"] + greedy["cpu_s"]
     again = learned().contest(trial)
     assert found == {name: of | {"cpu_s": found[name]["cpu_s"]} for name, of in again.items()}
+
+
+@pytest.mark.parametrize("name", ["drawn_plans", "annealed_as_it_is"])
+def test_the_two_searches_that_stand_beside_two_trainings_make_different_plans(monkeypatch, name):
+    search, shortest = getattr(contenders, name), []
+
+    def watched(*arguments):
+        best = search(*arguments)
+        shortest.append(list(best.shortest))
+        return best
+
+    monkeypatch.setattr(contenders, name, watched)
+    # As many plans in both, so that only their seeds can tell them apart.
+    monkeypatch.setattr(pipeline_search, "trainings", lambda *_, **__: [Best(evaluations=50), Best(evaluations=50)])
+    learned().contest(ContestTrial(None, PIPELINES, "variables", 2, 1))
+    first, second = shortest
+    assert first != second
 
 
 @pytest.mark.parametrize("decided", ["variables", "inputs"])
