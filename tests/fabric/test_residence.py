@@ -76,6 +76,27 @@ def test_samples_stay_no_longer_and_units_are_enough(kind, seed, spare):
     assert spare or after == before
 
 
+@RELAXED
+@given(st.sampled_from(["mlp", "ffn", "mha"]), st.integers(0, 30), st.integers(1, 200))
+def test_the_operator_that_saves_most_slots_a_unit_is_split_first(kind, seed, spare):
+    residence = residence_of(block(kind, seed, "training"))
+    splittings = residence.demand.splittings
+    parts = parts_of(residence.demand, residence.demand.largest_target // 2)
+    longest = residence._longest(parts)
+    steps = {}
+    for number in longest.operators:
+        now, options = parts[number], splittings[number].options
+        following = [(many - now, slots) for many, slots in options if many > now][:1]
+        steps |= {
+            (number, now + units): (splittings[number].work_slots(now) - slots) / units
+            for units, slots in following
+            if units <= spare
+        }
+    step = residence._best_step(longest, parts, spare)
+    assert (step is None) == (not steps)
+    assert step is None or steps[step] == max(steps.values())
+
+
 def test_operators_are_split_further_only_where_buffers_are_too_shallow():
     graph = block_graph(Block("mlp", tokens=64, width=352, inner=352, depth=2, copies=2), "training")
     roomy, tight = expand(graph, LARGE, SLOTS), expand(graph, PLASTICINE, SLOTS, fill=0.8)

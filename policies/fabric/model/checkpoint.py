@@ -80,7 +80,7 @@ def load_for(folder: Path, labelled_by: Mapping[str, Any]) -> CostCheckpoint:
 
 def _require_trees(folder: Path, checkpoint: CostCheckpoint) -> None:
     trees = {each.name: checkpoint.tensors[f"trees.{each.name}"] for each in fields(Trees)}
-    fault = faulty_node(trees, len(FEATURES))
+    fault = faulty_node(trees, len(FEATURES) + len(CONTENTION))
     if fault is not None:
         name, value, rule = fault
         raise fail(folder / WEIGHTS_FILE, f"trees.{name}", value, rule)

@@ -40,7 +40,13 @@ class Trees:
     value: Floats
 
     def predict(self, examples: Examples) -> Floats:
-        """The expected targets, [S]; O(S · trees · depth)."""
+        """The expected targets, [S]; O(S · trees · depth).
+
+        Raises:
+            IndexError: the trees were fitted to more features than the examples have.
+        """
+        if self.feature.size and self.feature.max() >= examples.features.shape[1]:
+            raise IndexError(f"the trees ask for feature {self.feature.max()} of {examples.features.shape[1]}")
         features = examples.features.astype(np.float32)  # in which the trees were fitted
         sums = sum_of_leaves(features, self.feature, self.threshold, self.left, self.right, self.value)
         return np.asarray(self.start[0] + sums, dtype=np.float64)

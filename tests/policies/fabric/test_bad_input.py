@@ -21,6 +21,7 @@ from policies.fabric.data.placers import RandomAnnealer
 from policies.fabric.data.tables import read_samples, write_samples
 from policies.fabric.methods import SHIPPED
 from policies.fabric.model.checkpoint import COST, load_for
+from policies.fabric.model.contention import CONTENTION
 from policies.fabric.model.features import FEATURES
 from policies.fabric.model.tree_kernels import LEAF
 from policies.fabric.student_checkpoint import STUDENT
@@ -28,6 +29,9 @@ from policies.learning.checkpoint import CARD_FILE, WEIGHTS_FILE
 from tests.fabric.documents import FEED_FORWARD
 
 PLASTICINE = "plasticine-8x16"
+ALL = len(FEATURES) + len(CONTENTION)
+"""Features that a member of the stack may see."""
+
 PLACE = ("fabric", "place", "graph.json", "--cost", "learned", "--chains", 1, "--moves", 100, "--workers", 0, "--quiet")
 TRAIN = ("fabric", "train", "--workers", 0, "--quiet", "--out", "new")
 
@@ -127,7 +131,7 @@ def test_a_model_that_is_judged_as_it_is_takes_no_options_of_training(dse, folde
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("feature", len(FEATURES), f"must be a feature, less than {len(FEATURES)}"),
+        ("feature", ALL, f"must be a feature, less than {ALL}"),
         ("feature", -2, "must be a feature"),
         ("left", 0, "must be a node behind its parent"),
         ("right", 1000, "must be a node behind its parent"),

@@ -50,6 +50,14 @@ def test_noise_shrinks_the_weights():
     assert np.abs(free.weights[1:]).sum() < 0.5 * np.abs(least.weights[1:]).sum()
 
 
+def test_trees_refuse_examples_with_fewer_features_than_they_were_fitted_to():
+    trees = pytest.importorskip("policies.fabric.model.trees").TreesLearner(iterations=5).fit(examples())
+    seen = examples(seed=1)
+    fewer = Examples(seen.features[:, : trees.feature.max()], seen.target, seen.graph)
+    with pytest.raises(IndexError, match="ask for feature"):
+        trees.predict(fewer)
+
+
 def test_trees_learn_the_same_function():
     trees = pytest.importorskip("policies.fabric.model.trees")
     seen, unseen = examples(2400), examples(seed=1)
