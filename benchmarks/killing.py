@@ -120,9 +120,8 @@ class Run:
             deadline_s = time.monotonic() + PATIENCE_S
             while process.poll() is None and self.lines() < lines:
                 if time.monotonic() > deadline_s:
-                    raise RuntimeError(
-                        f"{self.lines()} of {lines} lines after {PATIENCE_S} s: {self._printed.read_text()}"
-                    )
+                    there = f"{self.lines()} of {lines} lines after {PATIENCE_S} s"
+                    raise RuntimeError(f"{there}: {self._printed.read_text()}")
                 time.sleep(0.05)
             time.sleep(delay_s)
             return None if process.poll() is not None else self._kill(process)
@@ -292,13 +291,10 @@ def node_killed(items, item_s, system):
             outcomes = [described(each) for each in executor.outcomes(function, more(), arrived=keep)]
     finally:
         cluster.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
     recovered_s = moment["recovered"] - moment["killed"]
-    return {
-        "outcomes": outcomes,
-        "arrived": [item for item, _ in arrived],
-        "recovered_s": recovered_s,
-        "heard": heard,
-    }
+    done = [item for item, _ in arrived]
+    return {"outcomes": outcomes, "arrived": done, "recovered_s": recovered_s, "heard": heard}
 
 
 class Killer:

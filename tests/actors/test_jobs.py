@@ -132,7 +132,8 @@ class Head:
     def state(self, name):
         """SUCCEEDED, FAILED, STOPPED, …; without the seconds that ``ray job status`` takes to start."""
         token = {"Authorization": f"Bearer {(self.folder / 'token').read_text()}"}
-        with urllib.request.urlopen(urllib.request.Request(f"{self.address}/api/jobs/{name}", headers=token)) as answer:
+        asked = urllib.request.Request(f"{self.address}/api/jobs/{name}", headers=token)
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
             return json.load(answer)["status"]
 
 
