@@ -115,22 +115,3 @@ def test_more_places_are_stayed_in_for_longer():
     assert one._longest(parts).slots == pytest.approx(6 * many._longest(parts).slots)
     slow = replace(LARGE, hop_slots=LARGE.hop_slots + 5)
     assert residence_of(block("mlp", 1, "training"), slow, 1)._longest(parts).slots > one._longest(parts).slots
-
-
-@RELAXED
-@given(st.sampled_from(["mlp", "ffn", "mha"]), st.integers(0, 30), st.integers(0, 100))
-def test_the_operator_is_split_whose_next_split_saves_most_slots_for_each_unit(kind, seed, left):
-    residence = residence_of(block(kind, seed, "training"))
-    demand = residence.demand
-    parts = parts_of(demand, demand.largest_target)
-    longest = residence._longest(parts)
-    saved = {}
-    for position in longest.operators:
-        splitting = demand.splittings[position]
-        further = [many for many, _ in splitting.options if many > parts[position]]
-        if further and further[0] - parts[position] <= left:
-            slots = splitting.work_slots(parts[position]) - splitting.work_slots(further[0])
-            saved[position, further[0]] = slots / (further[0] - parts[position])
-    step = residence._best_step(longest, parts, left)
-    assert (step is None) == (not saved)
-    assert step is None or saved[step] == max(saved.values())
