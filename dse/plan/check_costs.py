@@ -6,6 +6,7 @@ It shares no code with :mod:`dse.plan.evaluate`: it lists the operators of every
 from dataclasses import dataclass
 from typing import Any
 
+from dse.plan.check_ends import embedding_s, head_s
 from dse.plan.check_layers import Layer, RankCosts, hides
 from dse.plan.check_mesh import Axes, members
 from dse.plan.problem import PlanProblem
@@ -71,7 +72,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     for number, numbers in enumerate(stages):
         layers = [dense if layer < model.dense_layers else sparse for layer in numbers]
         used = [layer for layer in layers if layer is not None]
-        ends = [costs.embedding_s()] * (number == 0) + [costs.head_s()] * (number == p - 1)
+        ends = [embedding_s(costs)] * (number == 0) + [head_s(costs)] * (number == p - 1)
         forward = sum(layer.forward.total for layer in used) + sum(end[0] for end in ends)
         again = sum(layer.again for layer in used[::every])
         backward = sum(layer.backward.total for layer in used) + again + sum(end[1] for end in ends)
@@ -85,8 +86,8 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
             name: sum(getattr(layer.forward, name) + getattr(layer.backward, name) for layer in used)
             for name in ("linear", "attention", "vector", "tensor", "context", "expert")
         }
-        parts["linear"] += sum(costs.head_s()) if number == p - 1 else 0.0
-        parts["vector"] += sum(costs.embedding_s()) if number == 0 else 0.0
+        parts["linear"] += sum(head_s(costs)) if number == p - 1 else 0.0
+        parts["vector"] += sum(embedding_s(costs)) if number == 0 else 0.0
         parts["recompute"] = again
         parts["sharding"] = each
         parts["transfer"] = 0.0 if is_hidden else 2 * v * transfer

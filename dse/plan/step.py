@@ -11,9 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
+from dse.plan.end_work import EndWork
 from dse.plan.kernels import HALF_BYTES, Kernels, Lanes
 from dse.plan.layer_sums import LayerWork
-from dse.plan.layer_work import RankWork
 from dse.plan.plan_arrays import Floats, Integers, PlanArrays, layers_made_again
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
@@ -73,7 +73,7 @@ class Step:
 
     def __init__(self, problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> None:
         self.problem, self.plans = problem, plans
-        self.work = RankWork(problem, plans, kernels)
+        self.work = EndWork(problem, plans, kernels)
         self.stages = Stages(problem, plans)
         self.microbatches: Integers = -(-problem.global_batch // (plans.data * plans.microbatch))
 
