@@ -4,8 +4,8 @@ A node is one way to cut the devices, with an interval of the *slowest* time (th
 one of the *exposed* all-reduces. With both capped from above, all cuts of the points lie in windows, and a dynamic
 program gives the least time of the first microbatch; with M - 1 times the slowest and once the exposed time from below,
 this is a lower bound on the node. The program's plan is a candidate. A node is halved until its intervals are narrow,
-and then searched by labels (:func:`dse.parallel.pipeline.cut_kernels.shortest`). Best first: when the least bound is no
-shorter than the shortest plan, that is optimal.
+and then searched by labels (:func:`dse.parallel.pipeline.label_kernels.shortest`). Best first: when the least bound is
+no shorter than the shortest plan, that is optimal.
 
 A bound costs O(K · N), N points. Before any, device cuts have a bound of their own: in m stages with the most devices
 together, D_m of them, a batch that only computes needs (m + M - 1) / (M · D_m) of its time on one device, for the best
@@ -28,11 +28,11 @@ from dse.parallel.pipeline.cut_kernels import (
     exposed_bound,
     joined_in_time,
     last_fitting,
-    shortest,
     slowest_ring_s,
     tails,
     windows,
 )
+from dse.parallel.pipeline.label_kernels import shortest
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import Floats, Integers, PipelinePlan, PipelineProblem, Profile
 from hardware.network import Ring

@@ -1,0 +1,172 @@
+"""Kernels of :mod:`dse.parallel.pipeline.exact` that find the shortest plan by labels, with devices cut already.
+
+A label stands for the stages in front of a cut; those that another one dominates go.
+"""
+
+# ruff: noqa: ANN001, ANN201, ANN202
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+import numpy as np
+from numba import njit
+
+from dse.parallel.pipeline import cut_kernels
+from dse.parallel.pipeline.cut_kernels import stage_closing_s
+from hardware.compiled import compiled
+
+
+@njit(cache=False)
+def _kept(labels, count):
+    """Which of the first ``count`` labels no other one dominates, in the order of their first seconds."""
+    order = np.argsort(labels[0, :count], kind="mergesort")
+    kept = np.empty(count, dtype=np.int64)
+    size = 0
+    for place in range(count):
+        each, is_dominated = order[place], False
+        for other in kept[:size]:
+            if (
+                labels[1, other] <= labels[1, each]
+                and labels[2, other] <= labels[2, each]
+                and labels[3, other] >= labels[3, each]
+            ):
+                is_dominated = True
+                break
+        if not is_dominated:
+            kept[size] = each
+            size += 1
+    return kept[:size]
+
+
+@njit(cache=False)
+def _rest(case, stage):
+    """(the stage behind this one with fewest devices, its part of the least seconds of all work behind)."""
+    if stage + 1 == len(case.share):
+        return stage, 0.0
+    # On fewer devices the same work takes no more device seconds.
+    narrowest = stage + 1 + case.share[stage + 1 :].argmax()
+    return narrowest, 1 / (1 / case.share[stage + 1 :]).sum() / case.share[narrowest]
+
+
+@njit(cache=False)
+def _hideable_s(case, stage, end):
+    """Seconds of the longest all-reduce of the stages behind this one, if it ends at a cut."""
+    longest_s = 0.0
+    for later in range(stage + 1, len(case.share)):
+        longest_s = max(longest_s, stage_closing_s(case, later, end, case.work_s.shape[1] - 1))
+    return longest_s
+
+
+@njit(cache=False)
+def _longer(labels, numbers):
+    """Room for as many labels again, and for as many numbers."""
+    return (
+        np.concatenate((labels, np.empty_like(labels)), axis=1),
+        np.concatenate((numbers, np.empty_like(numbers))),
+    )
+
+
+@njit(cache=False)
+def _ending_at(case, stage, end, starts, caps_s, rest_s, label, first_label, buffer, origin):
+    """Labels of a stage that ends at a cut, from those of the stage in front: (how many, in, from which, labels made).
+
+    Args:
+        case: the points and devices.
+        stage: the number of the stage.
+        end: its last cut.
+        starts: the first cut at which it may begin, and that behind the last one.
+        caps_s: (what a plan must be shorter than, the least seconds of a first microbatch behind the cut).
+        rest_s: (the least time of the slowest stage behind, the longest all-reduce there).
+        label: those of the stage in front.
+        first_label: of each cut.
+        buffer: room for labels,
+        origin: and for the labels that they come from.
+    """
+    count = made = 0
+    send_s = case.send_s[stage, end]
+    for start in range(starts[0], starts[1]):
+        if first_label[start] == first_label[start + 1] or end > case.fits[stage, start]:
+            continue
+        if case.variables[start] == case.variables[end]:
+            break
+        time_s = case.work_s[stage, end] - case.work_s[stage, start]
+        joined_s = stage_closing_s(case, stage, start, end)
+        back_s = case.backward_s[stage, end] - case.backward_s[stage, start] + send_s
+        for each in range(first_label[start], first_label[start + 1]):
+            made += 1
+            first_s = label[0, each] + time_s + 2 * send_s
+            slowest_s = max(label[1, each], time_s, 2 * send_s, rest_s[0])
+            exposed_s = max(label[2, each], joined_s - label[3, each])
+            bound_s = first_s + caps_s[1] + (case.microbatches - 1) * slowest_s + exposed_s
+            if bound_s >= caps_s[0]:
+                continue
+            if count == len(origin):
+                buffer, origin = _longer(buffer, origin)
+            buffer[0, count], buffer[1, count], buffer[2, count] = first_s, slowest_s, exposed_s
+            buffer[3, count], origin[count] = min(label[3, each] + back_s, rest_s[1] - exposed_s), each
+            count += 1
+    return count, buffer, origin, made
+
+
+@njit(cache=False)
+def _extended(case, stage, cap_s, window, tail_s, limit_s, label, first_label):
+    """The labels of a stage from those in front of it: (labels, first of each cut, from which, ends, labels made)."""
+    points, work_s = case.work_s.shape[1] - 1, case.work_s[stage]
+    narrowest, rest_share = _rest(case, stage)
+    buffer, origin = np.empty((4, 1024)), np.empty(1024, dtype=np.int64)
+    grown, grown_from = np.empty((4, 1024)), np.empty(1024, dtype=np.int64)
+    next_first, ends = np.zeros(points + 2, dtype=np.int64), np.empty(1024, dtype=np.int64)
+    total = made = 0
+    low = window[0, stage]
+    for end in range(window[0, stage + 1], window[1, stage + 1] + 1):
+        next_first[end] = total
+        if tail_s[stage + 1, end] < np.inf and 2 * case.send_s[stage, end] <= cap_s:
+            slowest_s = (case.work_s[narrowest, points] - case.work_s[narrowest, end]) * rest_share
+            while low < end and work_s[end] - work_s[low] > cap_s:
+                low += 1
+            starts, caps_s = (low, min(window[1, stage], end - 1) + 1), (limit_s, tail_s[stage + 1, end])
+            rest_s = (slowest_s, _hideable_s(case, stage, end))
+            count, buffer, origin, tried = _ending_at(
+                case, stage, end, starts, caps_s, rest_s, label, first_label, buffer, origin
+            )
+            made += tried
+            for each in _kept(buffer, count):
+                if total == len(ends):
+                    ends = np.concatenate((ends, np.empty_like(ends)))
+                    grown, grown_from = _longer(grown, grown_from)
+                grown[:, total], grown_from[total], ends[total] = buffer[:, each], origin[each], end
+                total += 1
+        next_first[end + 1] = total
+    next_first[window[1, stage + 1] + 1 :] = total
+    return grown[:, :total].copy(), next_first, grown_from[:total].copy(), ends[:total].copy(), made
+
+
+@compiled(cut_kernels)
+def shortest(case, cap_s, window, tail_s, limit_s):
+    """The shortest plan under a cap that is shorter than ``limit_s``: (seconds, cuts, labels made).
+
+    Labels (first microbatch, slowest, exposed so far, time to hide all-reduces in) of stages in front of each cut, from
+    the first stage on. A label goes if another one of the same cut is as good in all four, or if even the shortest
+    rest cannot bring it below the limit. The seconds are infinite if there is no such plan.
+    """
+    stages, points = len(case.share), case.work_s.shape[1] - 1
+    cuts, made = np.full(stages + 1, -1, dtype=np.int64), 1
+    label = np.zeros((4, 1))  # first, slowest, exposed, drain
+    first_label = np.zeros(points + 2, dtype=np.int64)
+    first_label[1:] = 1
+    parents, ends = [np.full(1, -1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
+    for stage in range(stages):
+        label, first_label, origin, end, tried = _extended(
+            case, stage, cap_s, window, tail_s, limit_s, label, first_label
+        )
+        parents.append(origin)
+        ends.append(end)
+        made += tried
+    best, best_s = -1, np.inf
+    for each in range(label.shape[1]):
+        seconds = label[0, each] + (case.microbatches - 1) * label[1, each] + label[2, each]
+        if seconds < best_s:
+            best_s, best = seconds, each
+    for stage in range(stages, -1, -1):
+        if best >= 0:
+            cuts[stage] = ends[stage][best]
+            best = parents[stage][best]
+    return best_s, cuts, made
