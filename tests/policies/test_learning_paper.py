@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import learning_paper
+from benchmarks import learning_paper, learning_paper_tables
 from benchmarks.learning_paper import Budget, Maker, Pretraining, Study
 from dse.reproduce.mcm.study import Trials
 from dse.reproduce.mcm.tables import Trial
@@ -104,9 +104,9 @@ def test_means_of_hundreds_show_what_the_best_so_far_does_not():
     best = 1 / min(cost_s for _, cost_s in made.curve)
     assert all(0 < each < best for each in made.throughputs)
     trial = Trial("g", "analytical", "paper rl", 0, 300)
-    means = learning_paper.first_and_last({trial: (2.0, 9.0, 3.0)}, {"g": 0.5})
+    means = learning_paper_tables.first_and_last({trial: (2.0, 9.0, 3.0)}, {"g": 0.5})
     np.testing.assert_allclose(means, (1.0, 1.5))
-    assert learning_paper.first_and_last({trial: (0.0, 9.0)}, {"g": 0.5}) is None
+    assert learning_paper_tables.first_and_last({trial: (0.0, 9.0)}, {"g": 0.5}) is None
 
 
 def test_gains_are_paired_by_graph_and_seed():
@@ -122,11 +122,11 @@ def test_gains_are_paired_by_graph_and_seed():
             ("b", "random", 1, 1.0),
         )
     }
-    gains = learning_paper.paired(best, "paper rl", "random")
+    gains = learning_paper_tables.paired(best, "paper rl", "random")
     np.testing.assert_allclose([gains["a"], gains["b"]], [np.log(4), 0])
-    assert learning_paper.described(gains).startswith("+100.00 % [")
-    assert learning_paper.described(gains).endswith("better on 1, equal on 1, worse on 0 of 2 graphs")
-    assert learning_paper.described({"a": float(np.log(0.5))}).startswith("-50.00 %;")
+    assert learning_paper_tables.described(gains).startswith("+100.00 % [")
+    assert learning_paper_tables.described(gains).endswith("better on 1, equal on 1, worse on 0 of 2 graphs")
+    assert learning_paper_tables.described({"a": float(np.log(0.5))}).startswith("-50.00 %;")
 
 
 def test_the_study_is_the_papers_as_it_stands(monkeypatch):
@@ -165,12 +165,12 @@ def test_a_folder_without_a_study_or_with_another_one_is_refused(tmp_path, monke
 
 def test_missing_seconds_follow_from_the_sizes_of_finished_graphs(monkeypatch):
     sizes = {"a": 10, "b": 30, "c": 100}
-    monkeypatch.setattr(learning_paper, "operators", sizes.get)
+    monkeypatch.setattr(learning_paper_tables, "operators", sizes.get)
     units = [Trial(graph, "analytical", "paper rl", seed, 10) for graph in sizes for seed in (0, 1)]
-    assert learning_paper.missing_s(units, {}) is None
+    assert learning_paper_tables.missing_s(units, {}) is None
     values = {units[0]: {"cpu_s": 3.0}}
-    assert learning_paper.missing_s(units, values) == pytest.approx(5 * 3.0)
+    assert learning_paper_tables.missing_s(units, values) == pytest.approx(5 * 3.0)
     # 2 s and 0.1 s an operator.
     values |= {units[2]: {"cpu_s": 5.0}}
-    assert learning_paper.missing_s(units, values) == pytest.approx(3.0 + 5.0 + 2 * 12.0)
-    assert learning_paper.missing_s(units, {unit: {"cpu_s": 1.0} for unit in units}) == 0
+    assert learning_paper_tables.missing_s(units, values) == pytest.approx(3.0 + 5.0 + 2 * 12.0)
+    assert learning_paper_tables.missing_s(units, {unit: {"cpu_s": 1.0} for unit in units}) == 0
