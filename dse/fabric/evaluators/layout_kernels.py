@@ -282,6 +282,13 @@ def _list_flows(pin, flows, flow_first, cursor):
             cursor[unit] += 1
 
 
+@kernel
+def _list_records(pin, samples, first):
+    """Where the slots begin that are recorded of each pin, for so many samples."""
+    for number in range(len(pin)):
+        first[number + 1] = first[number] + samples * pin[number].flits
+
+
 @compiled(event_state)
 def lay_out(p, f, site, route_first, route_link, samples, fed_samples, recorded_samples):
     """The state in which the simulation of a legal placement begins.
@@ -319,8 +326,7 @@ def lay_out(p, f, site, route_first, route_link, samples, fed_samples, recorded_
     place = np.zeros(places, PLACE)
     ready = np.zeros(pins, np.int32)
     passed_first = np.zeros(pins + 1, np.int64)
-    for number in range(pins):
-        passed_first[number + 1] = passed_first[number] + recorded_samples * pin[number].flits
+    _list_records(pin, recorded_samples, passed_first)
     departs = np.zeros(samples, np.int32)
     remaining = np.full(samples, _departures(pin), np.int32)
     departed = np.zeros(1, np.int32)
