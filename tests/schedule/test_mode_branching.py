@@ -17,6 +17,7 @@ from dse.schedule.search.segment import build_segment, with_modes
 from dse.schedule.search.segment_search import SearchLimits, serial_schedule
 from dse.schedule.search.unit_problem import unit_problem
 from dse.schedule.solve import solve, solve_search
+from hardware.operations import CoreKind
 from tests.schedule.brute_force import optimum_s, random_problem
 from tests.schedule.layers import gpt3_backward, weight_gradients
 
@@ -24,9 +25,10 @@ from tests.schedule.layers import gpt3_backward, weight_gradients
 def alike(seed: int, operators: int = 6) -> ScheduleProblem:
     """A random problem with few different operators: two kinds, one latency each, edges that are rare."""
     rng = np.random.default_rng(seed)
-    latency = {kind: (float(rng.integers(2, 7)), float(rng.integers(1, 4))) for kind in ("tensor", "vector")}
-    kinds = rng.choice(list(latency), operators)
-    made = tuple(ScheduleOperator(f"op{i}", str(kind), *latency[str(kind)]) for i, kind in enumerate(kinds))  # type: ignore[arg-type]
+    kinds: tuple[CoreKind, ...] = ("tensor", "vector")
+    latencies = [(float(rng.integers(2, 7)), float(rng.integers(1, 4))) for _ in kinds]
+    drawn = rng.integers(len(kinds), size=operators)
+    made = tuple(ScheduleOperator(f"op{i}", kinds[kind], *latencies[kind]) for i, kind in enumerate(drawn))
     edges = tuple((i, j) for j in range(operators) for i in range(j) if rng.random() < 0.25)
     return ScheduleProblem(f"alike{seed}", *map(int, rng.integers(1, 3, 2)), made, edges)
 
