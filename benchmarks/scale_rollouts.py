@@ -5,16 +5,20 @@ included.
 
 Method, all in one run, for the partition policy (under both evaluators) and for the pipeline policy. The same
 iterations of the same seed are made in this process (0 runners, the serial baseline), and with 1, 2 and 4 runner
-actors; the weights after them must be the same. A first iteration, in which whoever makes episodes prepares its
-environments, is not timed. Medians of wall seconds are printed beside CPU seconds, because only the latter can be
-compared when the machine has other work: its load is printed, too, and then the model decides. With learners the
-weights are updated from the same episodes by 1 and 2 learner actors.
+actors, in turn within each iteration, because the speed of a core drifts by half within minutes on a virtual machine;
+the weights after them must be the same. A first iteration, in which whoever makes episodes prepares its environments,
+is not timed. Seconds are medians, wall beside CPU, and gains are medians over the iterations of what two rows took in
+the same iteration, with quartiles. Beside the gain of two runners stands what two processes that share nothing do
+together over one alone: cores of virtual machines may be halves of one. When the machine has other work, by its load
+before the run, the model decides. With learners the weights are updated from the same episodes by 1 and 2 learner
+actors.
 
 Model: the runners take W CPU seconds for the groups of an iteration, transport of episodes and weights included, and
 the trainer meanwhile D to plan and take them (both the least measured, since waiting costs, too). As each runner
-becomes free it gets groups, so that N of them take at most W / N + (1 - 1/N) times the longest group (Graham, 1966). An
-iteration takes max(W / N + (1 - 1/N) longest, D), and then L to learn, where every process has a core of its own, and
-on c cores no less than (W + D) / c. The columns of the model are for the former, the last line also for the cores here.
+becomes free it gets groups, so that N of them take at most W / N + (1 - 1/N) times the longest group (Graham, 1966; the
+longest over the mean is the median of the iterations). An iteration takes max(W / N + (1 - 1/N) longest, D), and then L
+to learn, where every process has a core of its own, and on c cores no less than (W + D) / c. The columns of the model
+are for the former, the last line also for the cores here.
 """
 
 import argparse
@@ -37,7 +41,7 @@ IDLE_LOAD = 0.25
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of an iteration, medians.
+    """Seconds of each iteration, shape (iterations,).
 
     Attributes:
         collect_s, update_s: wall.
@@ -47,12 +51,18 @@ class Costs:
         weights: after the last iteration.
     """
 
-    collect_s: float
-    update_s: float
-    trainer_cpu_s: float
-    runners_cpu_s: float
-    learning_cpu_s: float
+    collect_s: np.ndarray
+    update_s: np.ndarray
+    trainer_cpu_s: np.ndarray
+    runners_cpu_s: np.ndarray
+    learning_cpu_s: np.ndarray
     weights: dict
+
+
+def gains(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
+    """The median and the quartiles of how many times as fast each iteration is."""
+    low, middle, high = np.quantile(before / after, (0.25, 0.5, 0.75))
+    return middle, low, high
 
 
 def cpu_seconds(training) -> float:
@@ -69,27 +79,66 @@ def begun(task, runners=0, learners=0):
     return task.begin(SEED, never_stop, silent, TrainingActors(runners, learners))
 
 
-def measured(task, runners: int, iterations: int) -> Costs:
-    """Iterations with so many runners."""
-    training = begun(task, runners)
-    rows = []
-    for _ in range(iterations + 1):
-        before = (time.perf_counter(), time.process_time(), cpu_seconds(training))
-        begin_s = time.perf_counter()
-        episodes = training.collect()
-        collect_s = time.perf_counter() - begin_s
-        cpu_s, runners_s = time.process_time() - before[1], cpu_seconds(training) - before[2]
-        begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
-        training.learn(episodes)
-        learned_s = (time.perf_counter() - begin_s, time.process_time() - begin_cpu_s)
-        rows.append((collect_s, learned_s[0], cpu_s, runners_s, learned_s[1]))
-    weights = {name: np.array(value) for name, value in training.tensors().items()}
-    training.close()
-    return Costs(*(statistics.median(column) for column in zip(*rows[1:], strict=True)), weights)
+def iteration_seconds(training) -> tuple[float, float, float, float, float]:
+    """What one more iteration takes, in the order of :class:`Costs`."""
+    runners_s = cpu_seconds(training)
+    begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
+    episodes = training.collect()
+    collect_s, trainer_cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s
+    runners_cpu_s = cpu_seconds(training) - runners_s
+    begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
+    training.learn(episodes)
+    learned_s, learning_cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s
+    return collect_s, learned_s, trainer_cpu_s, runners_cpu_s, learning_cpu_s
 
 
-def group_seconds(task, iterations: int) -> list[float]:
-    """CPU seconds of each group in this process, an iteration after the first."""
+def measured(task, iterations: int) -> dict[int, Costs]:
+    """What iterations take by number of runners, in turn within each iteration."""
+    trainings = {runners: begun(task, runners) for runners in RUNNERS}
+    rows = [[iteration_seconds(training) for training in trainings.values()] for _ in range(iterations + 1)]
+    costs = {}
+    for column, (runners, training) in enumerate(trainings.items()):
+        weights = {name: np.array(value) for name, value in training.tensors().items()}
+        costs[runners] = Costs(*np.array([row[column] for row in rows[1:]]).T, weights)
+        training.close()
+    return costs
+
+
+class Separate:
+    """A process that makes episodes for itself alone."""
+
+    def __init__(self, task) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self.training = begun(task)
+        self.training.iterate()
+
+    def collect(self) -> None:
+        self.training.collect()
+
+
+def two_separate(task, iterations: int) -> tuple[float, float, float]:
+    """What two processes that share nothing do together over one of them alone, median and quartiles."""
+    import ray
+
+    actors = [ray.remote(num_cpus=1)(Separate).remote(task) for _ in range(2)]
+    seconds = []
+    for turn in range(iterations + 1):
+        row = []
+        for busy in ([actors[turn % 2]], actors):
+            begin_s = time.perf_counter()
+            ray.get([actor.collect.remote() for actor in busy])
+            row.append(time.perf_counter() - begin_s)
+        seconds.append(row)
+    for actor in actors:
+        ray.kill(actor)
+    alone, together = np.array(seconds[1:]).T
+    return gains(2 * alone, together)
+
+
+def longest_over_mean(task, iterations: int) -> float:
+    """The longest group of an iteration over the mean of its groups, in CPU seconds of this process: the median."""
     training = begun(task)
     times, make = [], training.runner.make
 
@@ -102,8 +151,8 @@ def group_seconds(task, iterations: int) -> list[float]:
     training.runner.make = timed
     for _ in range(iterations + 1):
         training.iterate()
-    groups = len(times) // (iterations + 1)
-    return times[groups:]
+    by_iteration = np.array(times).reshape(iterations + 1, -1)[1:]
+    return float(np.median(by_iteration.max(axis=1) / by_iteration.mean(axis=1)))
 
 
 def update_seconds(task, learners: int, iterations: int) -> float:
@@ -142,55 +191,74 @@ class Model:
         return max(in_turn_s, self.trainer_cpu_s, (self.runners_cpu_s + self.trainer_cpu_s) / cores)
 
 
-def show(console, title: str, task, groups: int, iterations: int, *, idle: bool) -> bool:
-    """The table of one task; whether the target is reached. ``idle``: the machine has no other work."""
-    own_s = group_seconds(task, iterations)
-    costs = {runners: measured(task, runners, iterations) for runners in RUNNERS}
-    serial, one = costs[0], costs[1]
-    for runners, each in costs.items():
-        for name, value in serial.weights.items():
-            assert np.array_equal(value, each.weights[name]), f"{runners} runners: other weights"
-    samples = task.samples_per_iteration
-    spread = max(own_s) / float(np.mean(own_s))
+def model_of(costs: dict[int, Costs], spread: float, groups: int) -> Model:
+    """The model, from the row with the least CPU seconds of each kind."""
+    runners_cpu_s, trainer_cpu_s = (
+        min(float(np.median(getattr(costs[runners], name))) for runners in RUNNERS[1:])
+        for name in ("runners_cpu_s", "trainer_cpu_s")
+    )
+    return Model(runners_cpu_s, trainer_cpu_s, spread * runners_cpu_s / groups, groups)
+
+
+def table_of(title: str, costs: dict[int, Costs], modelled: Model, samples: int) -> Table:
+    """Measured rows and modelled ones."""
     table = Table(title=title)
     names = ("runners", "episodes s", "learning s", "episodes/s", "x serial", "x one runner", "whole x serial")
     cpu_names = ("trainer CPU s", "runners CPU s", "learning CPU s")
     for name in (*names, *cpu_names, "model: episodes s", "x one runner", "whole x serial"):
         table.add_column(name, justify="right")
-    learning_s = serial.learning_cpu_s
-    spread_over = [costs[runners] for runners in RUNNERS[1:]]
-    runners_cpu_s, trainer_cpu_s = (
-        min(getattr(each, name) for each in spread_over) for name in ("runners_cpu_s", "trainer_cpu_s")
-    )
-    modelled = Model(runners_cpu_s, trainer_cpu_s, spread * runners_cpu_s / groups, groups)
-    model = {n: modelled.seconds(n) for n in (*RUNNERS[1:], *MODELLED)}
+    serial, one = costs[0], costs[1]
+    serial_cpu_s, learning_s = (float(np.median(each)) for each in (serial.trainer_cpu_s, serial.learning_cpu_s))
     for runners in (*RUNNERS, *MODELLED):
         cells = [str(runners)]
         if runners in costs:
             each = costs[runners]
-            whole = (serial.collect_s + serial.update_s) / (each.collect_s + each.update_s)
-            cells += [f"{each.collect_s:.3f}", f"{each.update_s:.3f}", f"{samples / each.collect_s:,.0f}"]
-            gains = (serial.collect_s / each.collect_s, one.collect_s / each.collect_s, whole)
-            cells += [f"{gain:.2f}" for gain in gains]
-            cells += [f"{each.trainer_cpu_s:.3f}", f"{each.runners_cpu_s:.3f}", f"{each.learning_cpu_s:.3f}"]
+            seconds = [float(np.median(column)) for column in (each.collect_s, each.update_s)]
+            whole = gains(serial.collect_s + serial.update_s, each.collect_s + each.update_s)
+            faster = (gains(serial.collect_s, each.collect_s), gains(one.collect_s, each.collect_s), whole)
+            cells += [f"{seconds[0]:.3f}", f"{seconds[1]:.3f}", f"{samples / seconds[0]:,.0f}"]
+            cells += [f"{gain[0]:.2f}" for gain in faster]
+            columns = (each.trainer_cpu_s, each.runners_cpu_s, each.learning_cpu_s)
+            cells += [f"{float(np.median(column)):.3f}" for column in columns]
         else:
             cells += [""] * 9
-        if runners in model:
-            whole = (serial.trainer_cpu_s + learning_s) / (model[runners] + learning_s)
-            cells += [f"{model[runners]:.3f}", f"{model[1] / model[runners]:.2f}", f"{whole:.2f}"]
+        if runners:
+            episodes_s = modelled.seconds(runners)
+            whole_gain = (serial_cpu_s + learning_s) / (episodes_s + learning_s)
+            cells += [f"{episodes_s:.3f}", f"{modelled.seconds(1) / episodes_s:.2f}", f"{whole_gain:.2f}"]
         table.add_row(*cells)
-    console.print(table)
+    return table
+
+
+def show(console, title: str, task, groups: int, iterations: int, *, idle: bool) -> bool:
+    """The table of one task; whether the target is reached. ``idle``: the machine has no other work."""
+    spread = longest_over_mean(task, iterations)
+    costs = measured(task, iterations)
+    for runners, each in costs.items():
+        for name, value in costs[0].weights.items():
+            assert np.array_equal(value, each.weights[name]), f"{runners} runners: other weights"
+    samples = task.samples_per_iteration
+    modelled = model_of(costs, spread, groups)
+    console.print(table_of(title, costs, modelled, samples))
+    in_actors = modelled.runners_cpu_s / float(np.median(costs[0].trainer_cpu_s))
     console.print(
         f"{groups} groups of {samples / groups:g} samples an iteration; the longest takes {spread:.2f} times the mean; "
-        f"all take {runners_cpu_s / serial.trainer_cpu_s:.2f} times the CPU seconds of this process in an actor"
+        f"all take {in_actors:.2f} times the CPU seconds of this process in an actor"
     )
     updates = ", ".join(f"{n}: {update_seconds(task, n, iterations):.3f}" for n in (0, *LEARNERS))
     console.print(f"learning, seconds of an iteration by number of learner actors: {updates}")
-    gain = one.collect_s / costs[2].collect_s
+    gain, low, high = gains(costs[1].collect_s, costs[2].collect_s)
     cores = os.cpu_count() or 1
     here = modelled.seconds(1, cores) / modelled.seconds(2, cores)
-    both = f"{model[1] / model[2]:.2f} modelled with a core for each, {here:.2f} on {cores} idle cores"
-    console.print(f"two runners over one: {gain:.2f} measured, {both}")
+    everywhere = modelled.seconds(1) / modelled.seconds(2)
+    console.print(
+        f"two runners over one: {gain:.2f} measured (quartiles {low:.2f} to {high:.2f} of {iterations} iterations), "
+        f"{everywhere:.2f} modelled with a core for each, {here:.2f} on {cores} idle cores"
+    )
+    limit, *quartiles = two_separate(task, iterations)
+    console.print(
+        f"two processes that share nothing over one: {limit:.2f} (quartiles {quartiles[0]:.2f} to {quartiles[1]:.2f})"
+    )
     judged = gain if idle else here
     verdict = "reached" if judged >= TARGET else f"missed by {TARGET - judged:.2f}"
     basis = "as measured" if idle else "as modelled, because other work on this machine distorts what is measured"
@@ -201,7 +269,7 @@ def show(console, title: str, task, groups: int, iterations: int, *, idle: bool)
 def main() -> None:
     """All tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--iterations", type=int, default=5, help="timed iterations of each row")
+    parser.add_argument("--iterations", type=int, default=20, help="timed iterations of each row")
     parser.add_argument("--graphs", type=int, default=16, help="training graphs of the partition policy")
     parser.add_argument("--only", choices=("analytical", "simulator", "pipeline"), help="one of the three tables")
     given = parser.parse_args()
@@ -227,7 +295,7 @@ def main() -> None:
     reached, loads, cores = [], os.getloadavg(), os.cpu_count() or 1
     idle = max(loads[:2]) < IDLE_LOAD * cores
     console.print(f"{cores} cores, load {'/'.join(f'{each:.1f}' for each in loads)} before this run's own work")
-    with RayExecutor(max(RUNNERS)):
+    with RayExecutor(sum(RUNNERS)):
         for name, table in tables.items():
             if given.only in (None, name):
                 reached.append(show(console, *table, given.iterations, idle=idle))
