@@ -19,6 +19,9 @@ _CUT = (*_PIPELINE, "all")
 MICROBATCHES = 16
 """Unless ``--microbatches`` is given."""
 
+MAX_MICROBATCHES = 8_192
+"""Times of a microbatch are counted so often, in integers of 64 bits."""
+
 MAX_MEMORY_GB = 2**30
 """Sums of bytes stay below the largest integer of 64 bits."""
 
@@ -54,6 +57,7 @@ class ParallelOptions(Options):
         Option(
             "In which a batch goes through the pipeline (default: 16; of a hybrid plan also 1, in one stage).",
             min=1,
+            max=MAX_MICROBATCHES,
             belongs_to=_STAGES,
         ),
     ] = None
