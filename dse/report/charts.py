@@ -124,6 +124,7 @@ def lanes_in_time(lanes: Sequence[str], spans: Sequence[Span], labels: Mapping[s
                 orientation="h",
                 name=label,
                 y=[row[span.lane] for span in shown],
+                width=_BAR,
                 base=[scale.of(span.start_s) for span in shown],
                 x=[scale.of(span.end_s - span.start_s) for span in shown],
                 marker={"color": PART_COLOURS[kind], "line": {"color": "white", "width": 0.5}},
@@ -134,7 +135,7 @@ def lanes_in_time(lanes: Sequence[str], spans: Sequence[Span], labels: Mapping[s
                 f"{scale.unit}<extra>{label}</extra>",
             )
         )
-    drawn.update_layout(barmode="overlay", showlegend=True, bargap=0.2)
+    drawn.update_layout(barmode="overlay", showlegend=True)
     drawn.update_xaxes(rangemode="tozero")
     drawn.update_yaxes(
         tickvals=list(range(len(used))), ticktext=[lanes[lane] for lane in used], range=[len(used) - 0.5, -0.5]
