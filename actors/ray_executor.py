@@ -125,6 +125,16 @@ class RayExecutor(Executor):
             return self
         # Unix socket paths are limited to about 100 characters, so the private session lives in a short folder.
         self._session = OwnedFolder("dse-", Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir()))
+        try:
+            self._start(self._session)
+        except BaseException:
+            # Without a context to leave, nobody else would end what has started or remove the folder.
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _start(self, session: OwnedFolder) -> None:
+        """Start a private Ray, whose files lie in ``session``."""
         kinds = self._kinds if self._extra is None else (*self._kinds, self._extra)
         with _spared():
             ray.init(
@@ -135,9 +145,8 @@ class RayExecutor(Executor):
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                _temp_dir=str(self._session.path),
+                _temp_dir=str(session.path),
             )
-        return self
 
     def _all_workers(self, address: str) -> int:
         """One for every CPU of the cluster that the actors of the work itself leave.

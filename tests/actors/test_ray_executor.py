@@ -75,6 +75,23 @@ def test_ray_starts_all_of_its_own_again_after_a_private_instance(monkeypatch, f
     assert [getattr(Node, name) for name in executors._SPARED] == starts
 
 
+def test_a_private_instance_that_does_not_start_leaves_nothing_behind(monkeypatch):
+    made = []
+
+    def init(_temp_dir, **_settings):
+        made.append(Path(_temp_dir))
+        assert made[0].is_dir()
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: made.append("shut down"))
+    with pytest.raises(RuntimeError, match="no room"), RayExecutor(1):
+        pytest.fail("the context was entered")
+    folder, *after = made
+    assert not folder.exists()
+    assert after == ["shut down"]
+
+
 def test_an_exception_of_the_function_reaches_the_caller(ray_executor):
     with pytest.raises(ValueError, match="13 is refused"):
         list(ray_executor.map(Square(), range(20)))

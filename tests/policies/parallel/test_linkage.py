@@ -17,6 +17,7 @@ from policies.parallel.linkage.dimensions import Dimensions, dimensions_of
 from policies.parallel.linkage.episodes import OPEN, SPLIT, WHOLE, DecisionEpisodes, DecisionSource
 from policies.parallel.linkage.methods import LinkageTraining
 from policies.parallel.linkage.search import Budget, trained
+from policies.parallel.training import QTraining
 from tests.parallel.problems import MLP, dump, mlp
 
 SHORT = Budget(rounds=8, stable=3, updates=4)
@@ -116,14 +117,51 @@ def test_back_tracing_opens_a_whole_group_and_leaves_no_deduction_without_its_pr
         assert any(each not in start for each in opened)
 
 
+@pytest.fixture
+def trainings(monkeypatch):
+    """Those that are begun; of each the scalars of its rounds, and what the policy's own plan has earned after each."""
+    begun = []
+
+    class Watched(QTraining):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.scalars_of_rounds, self.earned = [], []
+            begun.append(self)
+
+        def iterate(self):
+            iteration = super().iterate()
+            self.scalars_of_rounds.append(iteration.scalars)
+            return iteration
+
+        def sample(self, count, explore=True):
+            episodes = super().sample(count, explore=explore)
+            if not explore:
+                self.earned.append(sum(each.get_return() for each in episodes))
+            return episodes
+
+    monkeypatch.setattr(search, "QTraining", Watched)
+    return begun
+
+
 @pytest.mark.parametrize("state", ["decisions", "graph"])
-@pytest.mark.parametrize("step", [STEP, VGG])
-def test_operator_plans_split_as_much_as_the_exact_ones(step, state):
-    of = dimensions_of(step, "variables")
-    outcome = trained(of, "variables", state, seed=1, budget=SHORT)
-    assert outcome.second == linkage_plan(step, Prices(step)).value == most_split(of)
+def test_operator_plans_split_as_much_as_the_exact_ones(state):
+    of = dimensions_of(VGG, "variables")
+    outcome = trained(of, "variables", state, seed=1, budget=Budget(rounds=4, stable=4, updates=4))
+    assert outcome.second == linkage_plan(VGG, Prices(VGG)).value == most_split(of)
     assert outcome.first <= outcome.second
     assert outcome.conflicts < outcome.evaluations
+
+
+@pytest.mark.parametrize("state", ["decisions", "graph"])
+def test_the_policys_own_operator_plan_becomes_an_exact_one_by_learning(trainings, state):
+    of = dimensions_of(STEP, "variables")
+    budget = Budget(rounds=8, stable=8, updates=12)
+    outcome = trained(of, "variables", state, seed=1, budget=budget)
+    most = most_split(of)
+    assert outcome.first == outcome.second == linkage_plan(STEP, Prices(STEP)).value == most
+    (training,) = trainings
+    before, *_, after = training.earned[: budget.rounds]
+    assert before < after == pytest.approx(0.4 * most + 0.1 * (of.weights.sum() - most))
 
 
 @pytest.mark.parametrize(("step", "budget"), [(STEP, SHORT), (VGG, Budget())])
@@ -137,10 +175,16 @@ def test_data_plans_split_as_many_dimensions_of_inputs_as_can_be(step, budget):
     assert any(batch in each.split for each in outcome.plans if each.dimensions == most_split(of))
 
 
-def test_training_is_a_function_of_its_seed():
+def test_training_is_a_function_of_its_seed(trainings):
     of = dimensions_of(STEP, "variables")
-    budget = Budget(rounds=6, stable=6)
-    assert trained(of, "variables", seed=3, budget=budget) == trained(of, "variables", seed=3, budget=budget)
+    # Enough steps in the first round that every later one learns.
+    budget = Budget(rounds=2, stable=2, episodes=80, updates=2)
+    outcomes = [trained(of, "variables", seed=seed, budget=budget) for seed in (3, 3, 4)]
+    first, again, other = (training.scalars_of_rounds for training in trainings)
+    assert all("loss" in scalars for scalars in first[1:])
+    assert first == again
+    assert first != other
+    assert outcomes[0] == outcomes[1]
 
 
 def test_where_training_has_no_plan_the_answer_is_the_greedy_one(monkeypatch):
