@@ -9,6 +9,7 @@ import numpy as np
 
 import dse
 from dse.fabric.setting import tuned_for
+from dse.results.result import digest
 from dse.run.directory import JOURNAL_FILE
 from dse.run.executor import Executor
 from dse.run.journal import Journal
@@ -16,6 +17,7 @@ from dse.run.progress import ProgressCallback, StopSignal
 from dse.run.tables import FOLDER
 from hardware.fabrics import Fabric, fabric
 from hardware.operator_slots import operator_slots
+from policies.fabric.data.collection import provenance_of
 from policies.fabric.data.records import Samples
 from policies.fabric.data.rounds import Rounds
 from policies.fabric.data.tables import write_samples
@@ -29,8 +31,12 @@ from policies.fabric.study.accuracy import Accuracy, accuracy
 from policies.fabric.study.labelled import Labelled
 from policies.learning.checkpoint import BEST, Checkpoint
 
-VALIDATION_EVERY = 10
-"""One pair of graphs in so many is not learned from; a pair has a graph of the first and one of a later round."""
+VALIDATION_EVERY = 11
+"""One pair of graphs in so many is not learned from; a pair has a graph of the first and one of a later round.
+
+It shares no factor with the four pairs after which kinds of blocks repeat, nor with the default number of rounds, so
+that all kinds and rounds are among them.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,16 @@ class Trained:
     def document(self) -> dict[str, Any]:
         """The outcome as JSON types."""
         return asdict(self)
+
+
+def inputs_digest(options: FabricTraining) -> str:
+    """The digest of what labels depend on, as the files state it, wherever they are.
+
+    Raises:
+        InputError: an unknown fabric or table.
+    """
+    labelled_by = provenance_of(fabric(options.fabric), operator_slots(options.slots))
+    return digest([labelled_by[name] for name in LABELLED_BY])
 
 
 def train(
