@@ -47,7 +47,8 @@ class ParallelOptions(Options):
     stages: Annotated[
         int | None,
         Option(
-            "Stages of the pipeline (default: one for each server); of a hybrid plan at most so many.",
+            "Stages of the pipeline (default: one for each server, but at least 2; as many as the cuts of a profile "
+            "make); of a hybrid plan at most so many.",
             min=1,
             belongs_to=_STAGES,
         ),
