@@ -73,7 +73,8 @@ class FabricTraining(NetworkOptions):
     Annealers with random rules place random blocks, and the simulator labels the placements; in later rounds annealers
     follow a student of what was collected before. What is collected is kept in DIR and collected once: with --resume
     and a larger --graphs, only the rest is added. The model and its student are written to DIR/best, with the
-    accuracy on an eleventh of the graphs that they have not learned from. Needs the extra `learn`.
+    accuracy on an eleventh of the graphs that they have not learned from. Some of these are then placed, and the
+    simulator says whether that is better than under rules alone. Needs the extra `learn`.
     """
 
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"

@@ -1,4 +1,4 @@
-"""``dse fabric train``: samples are collected, tables written, and the cost model fitted and judged."""
+"""``dse fabric train``: samples are collected, tables written, and the cost model fitted, judged and tried out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +25,7 @@ from policies.fabric.model.checkpoint import COST, LABELLED_BY
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Model
 from policies.fabric.options import FabricTraining
+from policies.fabric.placing import Placing, placing
 from policies.fabric.student import StudentLearner, StudentSettings, student_examples
 from policies.fabric.student_checkpoint import TrainedStudent, save_student
 from policies.fabric.study.accuracy import Accuracy, accuracy
@@ -46,15 +47,19 @@ class Trained:
     Attributes:
         placements, graphs: that were learned from.
         validation: accuracy on the other graphs, of the model and of the members of its stack.
+        placing: of other graphs, by the student beside the rules that it corrects.
     """
 
     placements: int
     graphs: int
     validation: Mapping[str, Accuracy]
+    placing: Placing
 
     def document(self) -> dict[str, Any]:
         """The outcome as JSON types."""
-        return asdict(self)
+        document = asdict(self)
+        document["placing"]["verdict"] = self.placing.verdict
+        return document
 
 
 def inputs_digest(options: FabricTraining) -> str:
@@ -91,7 +96,10 @@ def train(
     progress("networks trained", settings.members, settings.members)
     validation = {name: _accuracy(each, labelled, ~is_seen) for name, each in _judged(model).items()}
     graphs = np.unique(examples.graph[is_seen]).tolist()
-    trained = Trained(int(is_seen.sum()), len(graphs), validation)
+    student = _taught(samples, graphs, labelled.fabric, seed)
+    unseen = [samples.graphs[number].pipeline for number in np.unique(examples.graph[~is_seen]).tolist()]
+    placed = placing(student, unseen, labelled.fabric, seed, stop, progress)
+    trained = Trained(int(is_seen.sum()), len(graphs), validation, placed)
     provenance = {
         "samples": {name: samples.provenance[name] for name in ("fabric", *LABELLED_BY)},
         "graphs": graphs,
@@ -100,7 +108,7 @@ def train(
         "dse": dse.__version__,
     }
     COST.save(folder / BEST, Checkpoint(settings, model.tensors(), provenance))
-    _save_student(folder / BEST, samples, graphs, labelled.fabric, seed, provenance)
+    save_student(folder / BEST, StudentSettings(), student, provenance)
     return trained
 
 
@@ -120,16 +128,13 @@ def _collected(
     return samples
 
 
-def _save_student(
-    folder: Path, samples: Samples, graphs: Sequence[int], fabric: Fabric, seed: int, provenance: Mapping[str, Any]
-) -> None:
-    """Teach a student the placements of these graphs, and write it into the checkpoint in ``folder``."""
+def _taught(samples: Samples, graphs: Sequence[int], fabric: Fabric, seed: int) -> TrainedStudent:
+    """A student of the placements of these graphs."""
     examples = student_examples(samples, fabric)
     examples = examples.at(np.isin(examples.graph, graphs))
-    settings = StudentSettings()
     rules = tuned_for(fabric).setting
-    student = StudentLearner(settings, seed).fit(examples, float(rules.weights.array.sum()))
-    save_student(folder, settings, TrainedStudent.of(student, rules, examples), provenance)
+    student = StudentLearner(StudentSettings(), seed).fit(examples, float(rules.weights.array.sum()))
+    return TrainedStudent.of(student, rules, examples)
 
 
 def _judged(model: Ensemble) -> Mapping[str, Model]:

@@ -14,6 +14,7 @@ from hardware.fabrics import fabric_spec
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.rounds import round_of
 from policies.fabric.model.ensemble import EnsembleLearner
+from policies.fabric.placing import Placing
 from policies.fabric.student import StudentLearner, StudentSettings
 from policies.fabric.train import VALIDATION_EVERY, Trained
 from tests.policies.fabric.quick import QUICK_STACK
@@ -48,7 +49,7 @@ def taught(monkeypatch):
 
     def train(options, *_):
         seen.append(options.fabric)
-        return Trained(0, 0, {})
+        return Trained(0, 0, {}, Placing(0, None))
 
     monkeypatch.setattr("policies.fabric.train.train", train)
     return seen
@@ -93,6 +94,7 @@ def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
     assert trained.code == 0, trained.err
     outcome = json.loads(trained.out)
     assert (outcome["placements"], outcome["graphs"]) == (20, 10)
+    assert "too few" in outcome["placing"]["verdict"]
     collected = (out / "journal.jsonl").read_bytes()
     assert all(f'"round-{number}/' in collected.decode() for number in range(4))
     assert (out / "best" / "student" / "card.json").is_file()
