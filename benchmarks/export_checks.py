@@ -231,6 +231,9 @@ def _settings(given: dict[str, Any], plan: TrainingPlan) -> dict[str, Any]:
     values |= {key: types_of[values[key]] for key in ("exp_avg_dtype", "exp_avg_sq_dtype") if key in values}
     if isinstance(values.get("recompute_modules"), str):
         values["recompute_modules"] = [values["recompute_modules"]]
+    if "window_size" in values:
+        left, right = (int(part) for part in values["window_size"].split(","))
+        values["window_size"] = (left, right)
     if "moe_layer_freq" in values:
         dense, sparse = (int(part.rpartition("*")[2]) for part in values["moe_layer_freq"].strip("()").split("+"))
         values["moe_layer_freq"] = [0] * dense + [1] * sparse

@@ -194,7 +194,8 @@ def _fault(model: type[BaseModel], item: Any, path: str | Path) -> Fault:
         known = _field_names(model, location[:-1])
         rule = f"unknown key; known: {', '.join(sorted(known))}" if known else "unknown key"
         return Fault(str(path), key, "", rule, nearest(location[-1], known))
-    value = "" if is_key or item["type"] == "missing" else shown(item["input"])
+    # A rule of the whole document has no value of its own to show.
+    value = "" if is_key or not location or item["type"] == "missing" else shown(item["input"])
     rule = _rule(item)
     suggestion = None
     if item["type"] == "literal_error":

@@ -3,9 +3,9 @@
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from hardware.documents import read_document
 from hardware.input_files import noting
@@ -32,9 +32,17 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class StrictModel(BaseModel):
-    """Frozen, and refuses unknown keys."""
+    """Frozen, and refuses unknown keys, and true or false where a number stands."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_boolean(cls, value: Any, info: ValidationInfo) -> Any:
+        """Pydantic reads true as 1."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation in (int, float):
+            raise ValueError("must be a number")
+        return value
 
 
 class Quantity(StrictModel):

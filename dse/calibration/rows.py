@@ -2,13 +2,13 @@
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
-from hardware.inputs import choose, fail
+from hardware.inputs import choose, fail, nearest
 from hardware.operations import Gemm, Vector, VectorKind
 
 KERNEL_NAMES: Mapping[str, VectorKind] = MappingProxyType(
@@ -78,19 +78,12 @@ def read_all_reduces(path: str | Path, participants: int) -> list[MeasuredAllRed
     ]
 
 
-def _csv_rows(path: str | Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
+def _csv_rows(path: str | Path, columns: tuple[str, ...]) -> list[tuple[int, dict[Any, Any]]]:
     """Line numbers and rows of a CSV file with at least these columns; InputError where it is not one."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise fail(
-                    path,
-                    missing[0],
-                    "",
-                    f"the column is missing (units are part of the name); needed: {', '.join(columns)}",
-                )
+            _require_columns(path, reader.fieldnames or (), columns)
             rows = [(reader.line_num, row) for row in reader]
     except OSError as error:
         raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
@@ -98,7 +91,20 @@ def _csv_rows(path: str | Path, columns: tuple[str, ...]) -> list[tuple[int, dic
         raise fail(path, "", "", f"is no CSV text: {error}") from error
     if not rows:
         raise fail(path, "", "", "must hold at least one row")
+    longer = next(((line, row[None]) for line, row in rows if None in row), None)
+    if longer is not None:
+        rule = f"must have a field for each of the {len(rows[0][1]) - (None in rows[0][1])} columns, and no more"
+        raise fail(path, f"line {longer[0]}", ",".join(longer[1]), rule)
     return rows
+
+
+def _require_columns(path: str | Path, present: Sequence[str], columns: tuple[str, ...]) -> None:
+    missing = next((column for column in columns if column not in present), None)
+    if missing is not None:
+        similar = nearest(missing, present)
+        instead = f"; the file has {similar}" if similar is not None else ""
+        rule = f"the column is missing (units are part of the name{instead}); needed: {', '.join(columns)}"
+        raise fail(path, missing, "", rule)
 
 
 def _all_reduce(path: str | Path, line: int, row: dict[str, str]) -> MeasuredAllReduce:

@@ -79,6 +79,7 @@ def calibrate_stack(
     others = any(rate.fitted and key not in fitted for key, rate in before.rates.items())
     document |= {
         "name": f"{before.name}-{Path(measurements).stem}",
+        "description": f"As {before.name}; {', '.join(sorted(fitted))} calibrated on {machine.chip.name} ({name}).",
         # rates that were fitted now name their chip themselves, so that this is of the others where there are any
         "fitted_on": list(before.fitted_on) if others else [machine.chip.name],
     }

@@ -13,7 +13,6 @@ from dse.cli.progress import progress
 from dse.cli.run import executor_for, in_process_options, mirrored, run_directory_of, run_options, settings_from
 from dse.cli.stopping import stop_signal
 from dse.cli.terminal import console, print_table
-from dse.results.result import digest
 from dse.run.directory import journal_of
 from dse.run.options import Options, option_fields
 from dse.run.progress import StoppedError
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from policies.fabric.study.study import Row
 
 _HEAD = ("RE", "placer RE", "rho", "placer rho", "within graphs")
-
-_NOT_ARGUMENTS = ("graphs", "form", "layers", "width", "members", "epochs", "deny")
-"""Options of training that may change when a run is resumed: samples are added, and the model is fitted again."""
 
 
 def _command(name: str, kind: type[Options], description: str, run: Callable[..., None], common: Any) -> click.Command:
@@ -44,10 +40,10 @@ def _train(**given: Any) -> None:
     if settings.out is None:
         raise fail(options.command(), "--out", "", "needs the directory of the run: --out DIR")
     options.require_inputs()
-    from policies.fabric.train import train
+    from policies.fabric.train import inputs_digest, train
 
-    arguments = {name: value for name, value in options.document().items() if name not in _NOT_ARGUMENTS}
-    run_directory_of(settings, options.COMMAND, arguments | {"seed": settings.seed}, digest(arguments))
+    arguments = options.run_document() | {"seed": settings.seed}
+    run_directory_of(settings, options.COMMAND, arguments, inputs_digest(options))
     with (
         mirrored(settings),
         progress(settings.quiet) as report,
@@ -66,6 +62,7 @@ def _train(**given: Any) -> None:
         print_table(("model", *_HEAD), rows, title=f"{graphs:,} placements of graphs that were not learned from")
         learned = f"{trained.placements:,} placements of {trained.graphs:,} graphs learned from"
         console().print(f"{learned}; {settings.out / 'best'}", soft_wrap=True)
+        console().print(trained.placing.verdict, soft_wrap=True, markup=False)
 
 
 def _evaluate(**given: Any) -> None:

@@ -27,6 +27,9 @@ MIN_USED = 0.4
 MIN_SLOTS, MAX_SLOTS = 30, 300
 """Slots of work of the slowest unit."""
 
+SEEDS_IN_A_ROW = len(get_args(BlockKind)) * len(get_args(GraphPass))
+"""After so many seeds kinds and passes repeat."""
+
 _MAX_DRAWS = 2000
 
 
@@ -52,7 +55,8 @@ class BlockCase:
 def block_case(seed: int, fabric: Fabric, slots: OperatorSlots) -> BlockCase:
     """The case of a seed on a fabric.
 
-    Of eight seeds in a row, each is of another kind of block or of the other pass. Fill, width, tokens, depth and
+    Of eight seeds in a row, each is of another kind of block or of the other pass; where a fabric cannot hold even the
+    smallest block of a kind in training, it is the forward pass of that kind. Fill, width, tokens, depth and
     copies are uniform (:func:`case_sizes`). As long as the block does not fit with buffers that are deep enough, it
     gets fewer copies, and then less depth. What does not fit even so, or breaks a limit of this module, is drawn again.
 
@@ -61,6 +65,8 @@ def block_case(seed: int, fabric: Fabric, slots: OperatorSlots) -> BlockCase:
     """
     kinds, passes = get_args(BlockKind), get_args(GraphPass)
     kind, graph_pass = kinds[seed % len(kinds)], passes[seed // len(kinds) % len(passes)]
+    if graph_pass == "training" and not _holds_smallest(kind, fabric, slots):
+        graph_pass = "forward"
     generator, sizes = np.random.default_rng(seed), case_sizes(fabric)
     for _ in range(_MAX_DRAWS):
         fill = float(generator.uniform(MIN_FILL, MAX_FILL))
@@ -68,8 +74,8 @@ def block_case(seed: int, fabric: Fabric, slots: OperatorSlots) -> BlockCase:
         case = _fitted(seed, drawn, graph_pass, fill, fabric, slots)
         if case is not None and _is_within_limits(case, fabric):
             return case
-    rule = f"no {kind} of {_MAX_DRAWS:,} drawn ones fits on the fabric and fills {MIN_USED:.0%} of it"
-    raise fail(fabric.name, "", "", rule)
+    candidates = f"{_MAX_DRAWS:,} drawn ones ({graph_pass})"
+    raise fail(fabric.name, "", "", f"no {kind} of {candidates} fits on the fabric and fills {MIN_USED:.0%} of it")
 
 
 def require_block_cases(fabric: Fabric, slots: OperatorSlots) -> None:
@@ -79,7 +85,7 @@ def require_block_cases(fabric: Fabric, slots: OperatorSlots) -> None:
     Raises:
         InputError: as :func:`block_case`.
     """
-    for seed in range(len(get_args(BlockKind)) * len(get_args(GraphPass))):
+    for seed in range(SEEDS_IN_A_ROW):
         block_case(seed, fabric, slots)
 
 
@@ -88,6 +94,12 @@ def case_sizes(fabric: Fabric) -> BlockSizes:
     tile, units = fabric.tile, sum(kind != "io" for kind in fabric.grid.site_kind)
     copies = (1, max(1, units // 32))
     return BlockSizes(tile, tokens=(tile, 8 * tile), width=(tile, 12 * tile), ratio=(1, 3), depth=(1, 4), copies=copies)
+
+
+def _holds_smallest(kind: BlockKind, fabric: Fabric, slots: OperatorSlots) -> bool:
+    """Whether a block of one tile each way fits in training on the largest share of the units that a case may use."""
+    smallest = Block(kind, tokens=fabric.tile, width=fabric.tile, inner=fabric.tile)
+    return _fitted(0, smallest, "training", MAX_FILL, fabric, slots) is not None
 
 
 def _fitted(

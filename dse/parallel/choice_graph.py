@@ -16,15 +16,16 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dse.algorithms.pairwise.problem import PairwiseProblem
+from dse.algorithms.pairwise.problem import FORBIDDEN, PairwiseProblem, TotalCostError
 from dse.parallel.lifetimes import Lifetime, held, lifetimes
 from dse.parallel.mesh import Layout
 from dse.parallel.plan import Plan, Transfer, is_hidden, transfers
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
-from dse.parallel.resharding import Fabric, paths_from
+from dse.parallel.resharding import PICO, Fabric, paths_from
 from dse.run.progress import StopSignal, ask, never_stop
 from dse.sharding.factors import Dims
+from hardware.inputs import fail
 
 Costs = npt.NDArray[np.int64]
 
@@ -44,6 +45,7 @@ class ChoiceGraph:
 
         Raises:
             StoppedError: ``stop``, asked before each edge, gave a reason.
+            InputError: the longest choices take more time together than can be counted.
         """
         arguments = range(len(self.layouts))
         costs = [self._cost_of_argument(number) for number in arguments]
@@ -56,15 +58,20 @@ class ChoiceGraph:
             ask(stop)
             edges.append((self._node_of(transfer.source), self._node_of(transfer.target)))
             edge_costs.append(self._exposed(transfer, transfer.times * self._resharding(transfer)))
-        return PairwiseProblem.build(
-            costs,
-            edges,
-            edge_costs,
-            usages,
-            self._intervals(),
-            self._problem.state_bytes,
-            self._problem.graph.name,
-        )
+        try:
+            return PairwiseProblem.build(
+                costs,
+                edges,
+                edge_costs,
+                usages,
+                self._intervals(),
+                self._problem.state_bytes,
+                self._problem.graph.name,
+            )
+        except TotalCostError as error:
+            longest, most = (round(each * PICO) for each in (error.total, FORBIDDEN))
+            rule = f"is too slow: all operations can take {longest:,} s together, but only {most:,} s can be counted"
+            raise fail("dse parallel", "--accelerator", self._problem.device.name, rule) from None
 
     def plan(self, choices: Sequence[int]) -> Plan:
         """The plan that one choice for each node is."""

@@ -19,6 +19,9 @@ _CUT = (*_PIPELINE, "all")
 MICROBATCHES = 16
 """Unless ``--microbatches`` is given."""
 
+MAX_MICROBATCHES = 8_192
+"""Times of a microbatch are counted so often, in integers of 64 bits."""
+
 MAX_MEMORY_GB = 2**30
 """Sums of bytes stay below the largest integer of 64 bits."""
 
@@ -44,7 +47,8 @@ class ParallelOptions(Options):
     stages: Annotated[
         int | None,
         Option(
-            "Stages of the pipeline (default: one for each server); of a hybrid plan at most so many.",
+            "Stages of the pipeline (default: one for each server, but at least 2; as many as the cuts of a profile "
+            "make); of a hybrid plan at most so many.",
             min=1,
             belongs_to=_STAGES,
         ),
@@ -54,6 +58,7 @@ class ParallelOptions(Options):
         Option(
             "In which a batch goes through the pipeline (default: 16; of a hybrid plan also 1, in one stage).",
             min=1,
+            max=MAX_MICROBATCHES,
             belongs_to=_STAGES,
         ),
     ] = None

@@ -21,7 +21,7 @@ from dse.parallel.choices import ALL_REDUCE, Choice, Layouts, choices_of, joined
 from dse.parallel.mesh import Mesh
 from dse.parallel.overlap import joined_late
 from dse.parallel.problem import Device, ParallelProblem
-from dse.parallel.resharding import PICO, Collective, Fabric
+from dse.parallel.resharding import Collective, Fabric, whole_picoseconds
 from dse.parallel.storage import Storage
 from dse.sharding.factors import Dims, Factor
 
@@ -159,13 +159,14 @@ def work_picoseconds(work: Work, choice: Choice, layouts: Layouts, mesh: Mesh, d
     return _picoseconds(work.flops / parts_of(choice, mesh), moved, device)
 
 
-def whole_picoseconds(work: Work, device: Device) -> int:
+def one_device_picoseconds(work: Work, device: Device) -> int:
     """The time of all of the work on one device, all repeats added."""
     return work.repeats * _picoseconds(work.flops, sum(work.operands) + sum(work.results), device)
 
 
 def _picoseconds(flops: float, moved: float, device: Device) -> int:
-    return round(max(flops / device.flops_per_s, moved / device.bytes_per_s) / PICO)
+    seconds = max(flops / device.flops_per_s, moved / device.bytes_per_s)
+    return whole_picoseconds(seconds, "--accelerator", device.name)
 
 
 def terms_of(

@@ -14,11 +14,32 @@ from typing import Literal, NamedTuple
 
 from dse.parallel.mesh import WHOLE, Layout, Mesh
 from dse.sharding.factors import Dims
+from hardware.inputs import fail
 from hardware.network import Network
 
 PICO = 1e-12
 
+MAX_S = 1_000
+"""One operation or collective takes less: int64 then holds the products and sums of their picoseconds."""
+
 CollectiveName = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
+
+
+def whole_picoseconds(seconds: float, key: str, spec: str) -> int:
+    """The time of one operation or collective in whole picoseconds.
+
+    Args:
+        seconds: that it takes.
+        key: the option that names what it takes them on, for the error.
+        spec: the name of that.
+
+    Raises:
+        InputError: :data:`MAX_S` or more, as rates in other units give.
+    """
+    if not seconds < MAX_S:
+        rule = f"is too slow: one operation takes {seconds:,.0f} s; are its rates per second?"
+        raise fail("dse parallel", key, spec, rule)
+    return round(seconds / PICO)
 
 
 class Collective(NamedTuple):
@@ -56,7 +77,8 @@ class Fabric(NamedTuple):
         innermost axis, an all-reduce along the others, and an all-gather along the innermost. All groups of the mesh
         run it at once, and share what links their node has.
         """
-        return round(self._seconds(collective.kind, collective.axes, collective.size_bytes) / PICO)
+        seconds = self._seconds(collective.kind, collective.axes, collective.size_bytes)
+        return whole_picoseconds(seconds, "--network", self.network.name)
 
     def _seconds(self, kind: CollectiveName, axes: tuple[int, ...], size_bytes: float) -> float:
         last = self.mesh.axes[axes[-1]]

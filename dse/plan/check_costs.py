@@ -4,7 +4,6 @@ It shares no code with :mod:`dse.plan.evaluate`: it lists the operators of every
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from dse.plan.check_ends import embedding_s, head_s
 from dse.plan.check_layers import Layer, RankCosts, hides
@@ -59,12 +58,14 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     costs, model, stack = RankCosts(problem, plan), problem.model, problem.stack
     dense = costs.layer(sparse=False) if model.dense_layers else None
     sparse = costs.layer(sparse=True) if model.dense_layers < model.layers else None
+    kinds = [layer for layer in (dense, sparse) if layer is not None]
     p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
     stream = 2 * costs.tokens * model.hidden
     joins = problem.system.network.spanning(min(problem.devices, costs.mesh.span))
     transfer = joins.transfer_s(stream / costs.t / stack.link.value) if p > 1 else 0.0
     if p > 1 and not plan.sequence_parallel:
         transfer += costs.on_tensor("all_gather", stream)
+    embedding, head = embedding_s(costs), head_s(costs)
     is_hidden = v > 1 and hides(plan.overlap_pipeline, stack.overlaps_pipeline.value)
     stages, every = stages_of(problem, plan), _every(plan)
     stages[-1] += [model.layers - 1] * model.prediction_layers  # which are like the last layer
@@ -72,7 +73,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     for number, numbers in enumerate(stages):
         layers = [dense if layer < model.dense_layers else sparse for layer in numbers]
         used = [layer for layer in layers if layer is not None]
-        ends = [embedding_s(costs)] * (number == 0) + [head_s(costs)] * (number == p - 1)
+        ends = [embedding] * (number == 0) + [head] * (number == p - 1)
         forward = sum(layer.forward.total for layer in used) + sum(end[0] for end in ends)
         again = sum(layer.again for layer in used[::every])
         backward = sum(layer.backward.total for layer in used) + again + sum(end[1] for end in ends)
@@ -86,8 +87,8 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
             name: sum(getattr(layer.forward, name) + getattr(layer.backward, name) for layer in used)
             for name in ("linear", "attention", "vector", "tensor", "context", "expert")
         }
-        parts["linear"] += sum(head_s(costs)) if number == p - 1 else 0.0
-        parts["vector"] += sum(embedding_s(costs)) if number == 0 else 0.0
+        parts["linear"] += sum(head) if number == p - 1 else 0.0
+        parts["vector"] += sum(embedding) if number == 0 else 0.0
         parts["recompute"] = again
         parts["sharding"] = each
         parts["transfer"] = 0.0 if is_hidden else 2 * v * transfer
@@ -97,7 +98,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
         data.append(once)
         own = _shared(costs, weights, experts, 1)
         updates.append(costs.rates.pass_s((14 + 2 * costs.state.moments) * own, own, 1, ("adam",)))
-        memories.append(_memory(costs, used, weights, experts, number))
+        memories.append(_memory(costs, used, kinds, weights, experts, number))
     busiest = next(stage for stage, load in enumerate(loads) if load >= max(loads) * (1 - 1e-12))
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
     time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if is_hidden else 0.0)
@@ -211,7 +212,10 @@ def _replicas(
             return exposed(forward, gather, 0) + each, exposed(backward, again, scatter + copied) - each
 
 
-def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: float, stage: int) -> dict[str, float]:
+def _memory(
+    costs: RankCosts, layers: list[Layer], kinds: list[Layer], weights: float, experts: float, stage: int
+) -> dict[str, float]:
+    """Bytes of a stage of ``layers``, by cause; ``kinds``: a layer of each kind that the model has."""
     plan, state, model = costs.plan, costs.state, costs.model
     p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
 
@@ -220,10 +224,10 @@ def _memory(costs: RankCosts, layers: list[Layer], weights: float, experts: floa
 
     chunks = p - stage if v == 1 else 2 * (p - stage - 1) + (v - 1) * p + 1
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
-    every, again = [costs.layer(sparse) for sparse in _kinds(model)], _every(plan)
+    again = _every(plan)
     working = max(layer.remade for layer in layers)
     if plan.zero == 3:
-        working += _gathered(costs, every, weights - sum(layer.weights for layer in layers), stage)
+        working += _gathered(costs, kinds, weights - sum(layer.weights for layer in layers), stage)
     if stage == p - 1:
         # Of a later token: embedding, the projection's two inputs, its result's norm and that norm's result.
         inputs = (4 if model.head == "masked_lm" else 2) + 5 * model.prediction_layers
@@ -251,15 +255,10 @@ def _groups(costs: RankCosts) -> int:
     return sum(size > 1 for size in sizes)
 
 
-def _gathered(costs: RankCosts, every: list[Layer], ends: float, stage: int) -> float:
+def _gathered(costs: RankCosts, kinds: list[Layer], ends: float, stage: int) -> float:
     """Bytes of weights that a rank has whole at once with ZeRO 3: of what it works on and of what comes next."""
-    layer = costs.state.gathered * max(each.weights + each.experts for each in every)
+    layer = costs.state.gathered * max(each.weights + each.experts for each in kinds)
     of_ends = max(2, costs.state.gathered)
     if costs.stack.keeps_ends_gathered.value:
         return 2 * layer + of_ends * ends * (1 + costs.stack.buffers_gathered.value)
     return layer + max(layer, *(of_ends * end for end in _ends(costs, stage, costs.plan.pipeline)), 0.0)
-
-
-def _kinds(model: Any) -> list[bool]:
-    """Whether layers have experts, of each kind that there is."""
-    return [*([False] if model.dense_layers else []), *([True] if model.dense_layers < model.layers else [])]

@@ -1,6 +1,6 @@
 """A transformer as a training plan sees it: sizes of attention, feed-forward and experts; parameters; FLOPs."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -70,6 +70,7 @@ class Transformer(StrictModel):
         normalisation: by which gain, or gain and offset.
         query_key_norm: whether queries and keys are normalised over a head's width.
         attention_biases, feed_forward_biases: of the linear layers.
+        query_key_value_biases: of the products that make queries, keys and values alone (Qwen2).
         attention_sinks: whether each head has a learned logit beside its scores (GPT-OSS).
         tied_embeddings: whether the output matrix is the token embedding.
         head: ``causal_lm``, or ``masked_lm``: tokens see all others, and a dense layer with activation and norm stands
@@ -104,6 +105,7 @@ class Transformer(StrictModel):
     query_key_norm: Flag = False
     attention_biases: Flag = False
     feed_forward_biases: Flag = False
+    query_key_value_biases: Flag = False
     attention_sinks: Flag = False
     tied_embeddings: Flag = False
     head: Literal["causal_lm", "masked_lm"] = "causal_lm"
@@ -136,6 +138,13 @@ class Transformer(StrictModel):
         if self.latent is not None and self.latent.rotary_width >= self.head_width:
             raise ValueError(f"latent.rotary_width must be below head_width, {self.head_width}, of which it is a part")
         return self
+
+    def document(self) -> dict[str, Any]:
+        """In JSON types; a key that came later is there only where it says something, so that digests last."""
+        document = self.model_dump(mode="json")
+        if not self.query_key_value_biases:
+            del document["query_key_value_biases"]
+        return document
 
     @property
     def key_heads(self) -> int:
@@ -236,7 +245,9 @@ class Transformer(StrictModel):
     def _small_of_attention(self) -> int:
         """Biases, sinks and norms of heads and ranks."""
         keys = self.key_heads * (self.key_width + self.context_width)
-        biases = self.heads * self.key_width + keys + self.hidden if self.attention_biases else 0
+        biased = self.attention_biases or self.query_key_value_biases
+        biases = self.heads * self.key_width + keys if biased else 0
+        biases += self.hidden if self.attention_biases else 0
         norms = 2 * self.key_width if self.query_key_norm else 0
         ranks = self.latent.query_rank + self.latent.key_value_rank if self.latent is not None else 0
         return biases + norms + ranks + (self.heads if self.attention_sinks else 0)
@@ -244,7 +255,8 @@ class Transformer(StrictModel):
     @property
     def _dense(self) -> int:
         matrices = (3 if self.gated else 2) * self.hidden * self.feed_forward
-        return matrices + (self.feed_forward + self.hidden if self.feed_forward_biases else 0)
+        biases = (2 if self.gated else 1) * self.feed_forward + self.hidden if self.feed_forward_biases else 0
+        return matrices + biases
 
     @property
     def _sparse(self) -> int:

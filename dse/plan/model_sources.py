@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any, TypeVar
+from typing import Any
 
 from dse.models.hyperparameters import Hyperparameters
 from dse.plan.model import SCHEMA, Transformer
+from dse.plan.transformers_configs import of_config
 from dse.sources.kinds import HyperparameterModel, ProblemFormat, ProblemInput, TransformersConfig
 from dse.sources.resolve import resolve
 from hardware.documents import read_document
@@ -83,122 +84,3 @@ def _of_hyperparameters(model: Hyperparameters, where: str) -> Transformer:
         embedding_norm=model.embedding_norm,
         dropout=model.dropout > 0,
     )
-
-
-Value = TypeVar("Value", int, bool, list[Any])
-_TYPES: dict[type, str] = {int: "a whole number", bool: "true or false", list: "a list"}
-
-
-def of_config(document: Any, name: str, where: str) -> Transformer:
-    """The transformer of a ``config.json``, by the keys that the released models have.
-
-    Raises:
-        InputError: a family that has other keys, or a key that is missing.
-    """
-    family = document.get("model_type") if isinstance(document, dict) else None
-    if not isinstance(family, str) or family not in _FAMILIES:
-        raise fail(where, "model_type", family, f"must be one of {', '.join(_FAMILIES)}")
-    sizes = _Config(document, where)
-    fields: dict[str, Any] = {
-        "name": name,
-        "source": f"config.json of {family}",
-        "layers": sizes["num_hidden_layers"],
-        "hidden": sizes["hidden_size"],
-        "heads": sizes["num_attention_heads"],
-        "kv_heads": sizes.get("num_key_value_heads", 0),
-        "head_width": sizes.get("head_dim", 0),
-        "feed_forward": sizes["intermediate_size"],
-        "vocabulary": sizes["vocab_size"],
-        "sequence": min(4096, sizes.get("max_position_embeddings", 4096)),
-        "tied_embeddings": sizes.get("tie_word_embeddings", False),
-        "attention_biases": sizes.get("attention_bias", False),
-        "prediction_layers": sizes.get("num_nextn_predict_layers", 0),
-    }
-    return validate(Transformer, fields | _FAMILIES[family](sizes), where)
-
-
-class _Config:
-    """A ``config.json`` of sizes and switches; null is as if left out. A fault names the key that the file has."""
-
-    def __init__(self, document: dict[str, Any], where: str) -> None:
-        self._document, self._where = document, where
-
-    def __getitem__(self, key: str) -> int:
-        if self._document.get(key) is None:
-            raise fail(self._where, key, "", "must be given")
-        return self.get(key, 0)
-
-    def get(self, key: str, usual: Value) -> Value:
-        """The value at ``key``, of the type of ``usual``, which stands for a missing one."""
-        value = self._document.get(key)
-        if value is None:
-            return usual
-        if type(value) is not type(usual):
-            raise fail(self._where, key, value, f"must be {_TYPES[type(usual)]}")
-        if isinstance(value, int) and value < 0:
-            raise fail(self._where, key, value, "must be at least 0")
-        return value
-
-
-def _llama(_: _Config) -> dict[str, Any]:
-    return {}
-
-
-def _mixtral(sizes: _Config) -> dict[str, Any]:
-    experts = {
-        "routed": sizes["num_local_experts"],
-        "active": sizes["num_experts_per_tok"],
-        "width": sizes["intermediate_size"],
-    }
-    return {"experts": experts, "feed_forward": 0}
-
-
-def _qwen3(sizes: _Config) -> dict[str, Any]:
-    experts = {
-        "routed": sizes["num_experts"],
-        "active": sizes["num_experts_per_tok"],
-        "width": sizes["moe_intermediate_size"],
-    }
-    return {"experts": experts, "query_key_norm": True}
-
-
-def _gpt_oss(sizes: _Config) -> dict[str, Any]:
-    kinds: list[Any] = sizes.get("layer_types", [])
-    windowed = sum(kind == "sliding_attention" for kind in kinds) / len(kinds) if kinds else 0.5
-    fields: dict[str, Any] = _mixtral(sizes)
-    fields["experts"]["biases"] = True
-    if windowed:
-        fields["window"] = {"tokens": sizes["sliding_window"], "share": windowed}
-    return fields | {"attention_biases": True, "attention_sinks": True}
-
-
-def _deepseek(sizes: _Config) -> dict[str, Any]:
-    experts = {
-        "routed": sizes["n_routed_experts"],
-        "active": sizes["num_experts_per_tok"],
-        "width": sizes["moe_intermediate_size"],
-        "shared": sizes.get("n_shared_experts", 0),
-        "dense_layers": sizes.get("first_k_dense_replace", 0),
-    }
-    latent = {
-        "query_rank": sizes.get("q_lora_rank", 0),
-        "key_value_rank": sizes["kv_lora_rank"],
-        "rotary_width": sizes["qk_rope_head_dim"],
-    }
-    widths = {
-        "head_width": sizes["qk_nope_head_dim"] + sizes["qk_rope_head_dim"],
-        "value_width": sizes["v_head_dim"],
-        "kv_heads": 0,
-    }
-    return {"experts": experts, "latent": latent, **widths}
-
-
-_FAMILIES = {
-    "llama": _llama,
-    "mistral": _llama,
-    "mixtral": _mixtral,
-    "qwen3_moe": _qwen3,
-    "gpt_oss": _gpt_oss,
-    "deepseek_v2": _deepseek,
-    "deepseek_v3": _deepseek,
-}

@@ -12,6 +12,9 @@ from dse.report.view import Chart, Heading, Paragraph, Part
 _MAX_PASSES = 1500
 """In the picture; the trace has more."""
 
+_MAX_PASSES_OF_A_STAGE = 240
+"""In the picture, on about 1,000 pixels."""
+
 _LABELS = {"forward": "forward", "backward": "backward, with what is made again"}
 
 
@@ -28,8 +31,13 @@ def pipeline_parts(problem: PlanProblem, plan: TrainingPlan, memory_names: Mappi
     from dse.report.charts import lanes_in_time, stacked_by_stage  # loads plotly
 
     parts: list[Part] = []
-    shown = pipeline_spans(problem, plan, _MAX_PASSES)
-    if shown is not None:
+    shown = pipeline_spans(problem, plan, min(_MAX_PASSES, _MAX_PASSES_OF_A_STAGE * plan.pipeline))
+    if shown is None:
+        parts += [
+            Heading("The pipeline in time"),
+            Paragraph("A round of its microbatches has too many passes for a picture.", small=True),
+        ]
+    else:
         which, spans = shown
         about = f"One replica: {which}, as they follow from each other, with {plan.interleave} chunks of each stage."
         parts += [
@@ -44,5 +52,5 @@ def pipeline_parts(problem: PlanProblem, plan: TrainingPlan, memory_names: Mappi
         *parts,
         Heading("Memory of each stage"),
         Paragraph("Of every rank of a stage; the line is the memory that an accelerator has.", small=True),
-        Chart(stacked_by_stage(amounts, "a rank", memory_scale(limit), limit)),
+        Chart(stacked_by_stage(amounts, "memory of a rank", memory_scale(limit), limit)),
     ]

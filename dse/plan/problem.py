@@ -77,7 +77,7 @@ class PlanProblem:
         chip = {field.name: getattr(self.system.chip, field.name) for field in fields(self.system.chip)}
         del chip["sustained"], chip["timed_on"]  # which are in the stack, where they stand for what it assumes
         document = {
-            "model": self.model.model_dump(mode="json"),
+            "model": self.model.document(),
             "chip": document_of(chip),
             "network": self.system.network.document(),
             "devices": self.devices,

@@ -346,7 +346,7 @@ def plan_card(problem: PlanProblem, plan: Mapping[str, Any], metrics: Mapping[st
     ends = plan["first_layers"], plan["last_layers"]
     layers = stage_layers(problem.model.layers, plan["pipeline"], *ends)[:_MAX_STAGES]
     boxes = [StageBox(count, f"{count} layers", plan["tensor"] * plan["context"]) for count in layers]
-    drawn = Plan(boxes, plan["data"], plan["tensor"]) if plan["pipeline"] <= _MAX_STAGES else None
+    drawn = Plan(boxes, plan["data"], plan["tensor"], plan["context"]) if plan["pipeline"] <= _MAX_STAGES else None
     times = [Share(*_named(_TIME_NAMES[name], seconds)) for name, seconds in metrics["time_s"].items()]
     memory = [Share(*_named(_MEMORY_NAMES[name], size)) for name, size in metrics["memory_bytes"].items()]
     return Card(

@@ -273,7 +273,7 @@ def _ends(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[F
     if (rest < others * chunks) if others or depth is None else rest != 0:
         key, count = next(reversed(given.items()))
         need = f"at least {others * chunks}" if others else "none"
-        those = "the other stages" if depth is None else f"the other {others} stages"
+        those = "the other stages" if depth is None else f"the other {others} stage{'' if others == 1 else 's'}"
         rule = f"must leave {need} of the {layers} layers to {those}"
         most = rest + count - others * chunks
         yield Fault(where, key, shown(count), rule, shown(most) if most >= chunks else None)

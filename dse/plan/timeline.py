@@ -14,6 +14,9 @@ from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
 from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
 
+MAX_PASSES_OF_A_ROUND = 10_000
+"""Up to which a round of microbatches is shown whole."""
+
 
 class Pass(NamedTuple):
     """A pass of one microbatch over one chunk of a stage."""
@@ -127,6 +130,8 @@ def pipeline_spans(
 ) -> tuple[str, list[Span]] | None:
     """Which microbatches are shown, in words, and their passes, a lane for each stage.
 
+    Interleaved stages take as many microbatches as stages in turn: such a round may have more than ``max_events``.
+
     Returns:
         None for one stage, or where not even a round of microbatches can be shown.
     """
@@ -135,6 +140,8 @@ def pipeline_spans(
     shown = min(total, max_events // (2 * stages * chunks))
     if chunks > 1:
         shown -= shown % stages
+        if shown == 0 and 2 * chunks * stages**2 <= MAX_PASSES_OF_A_ROUND:
+            shown = stages
     if stages == 1 or shown < 1:
         return None
     spans = [

@@ -147,6 +147,12 @@ SETTINGS = ("precision", *KEYS[KEYS.index("weights") :])
 CHOSEN_KEYS = tuple(key for key in KEYS if key not in SETTINGS)
 """Keys that are chosen where they are open."""
 
+_ABBREVIATIONS = {
+    "tp": "tensor", "sp": "sequence_parallel", "cp": "context", "ep": "expert", "dp": "data", "pp": "pipeline",
+    "vp": "interleave", "vpp": "interleave", "mbs": "microbatch",
+}  # fmt: skip
+"""Of other tools, offered where one stands for a key."""
+
 _TYPES = get_type_hints(TrainingPlan)
 _LARGEST = 2**24
 _LOWEST = {"zero": 0, "first_layers": 0, "last_layers": 0}
@@ -233,7 +239,8 @@ def _typed(read: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _fault(key: str, value: Any, where: str) -> Fault | None:
     if key not in KEYS:
-        return Fault(where, str(key), "", f"no key of a plan; known: {', '.join(KEYS)}", nearest(str(key), KEYS))
+        meant = _ABBREVIATIONS.get(str(key).lower()) or nearest(str(key), KEYS)
+        return Fault(where, str(key), "", f"no key of a plan; known: {', '.join(KEYS)}", meant)
     kind = _TYPES[key]
     word = _word(value)
     if kind is bool:

@@ -84,6 +84,7 @@ def _plan_text(plan: Plan) -> str:
         return f"{_count(len(plan.stages), plan.words[0])} in order"
     of_each = _count(sum(stage.accelerators for stage in plan.stages), "accelerator")
     sliced = f", tensor-parallel width {plan.tensor}" if plan.tensor > 1 else ""
+    sliced += f", context-parallel width {plan.context}" if plan.context > 1 else ""
     pipeline = f"{_count(len(plan.stages), 'stage')} on {of_each}{sliced}"
     return f"{_count(plan.data, 'pipeline')} of {pipeline}: {_count(plan.accelerators, 'accelerator')} in all"
 

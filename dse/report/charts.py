@@ -1,5 +1,6 @@
 """What the charts of all problems have in common: operators in time, lanes in time, and stages side by side."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +17,9 @@ _BAR = 0.75
 """Height of a bar, in rows."""
 
 _LANE_PIXELS = 26
+_MAX_OUTLINED = 100
+"""Spans of a lane up to which each has a white outline."""
+
 _STAGES_PIXELS = 320
 _MAX_TICKS = 32
 """Stages up to which each has its number below it."""
@@ -115,6 +119,8 @@ def lanes_in_time(lanes: Sequence[str], spans: Sequence[Span], labels: Mapping[s
     row = {lane: number for number, lane in enumerate(used)}
     scale = time_scale(max(span.end_s for span in spans))
     drawn = chart(f"time [{scale.unit}]", "", 130 + _LANE_PIXELS * len(used))
+    # Outlines of spans that are a few pixels long would leave nothing of their colours.
+    outline = 0.5 if max(Counter(span.lane for span in spans).values()) <= _MAX_OUTLINED else 0.0
     for kind, label in labels.items():
         shown = [span for span in spans if span.category == kind and span.lane in row]
         if not shown:
@@ -124,9 +130,10 @@ def lanes_in_time(lanes: Sequence[str], spans: Sequence[Span], labels: Mapping[s
                 orientation="h",
                 name=label,
                 y=[row[span.lane] for span in shown],
+                width=_BAR,
                 base=[scale.of(span.start_s) for span in shown],
                 x=[scale.of(span.end_s - span.start_s) for span in shown],
-                marker={"color": PART_COLOURS[kind], "line": {"color": "white", "width": 0.5}},
+                marker={"color": PART_COLOURS[kind], "line": {"color": "white", "width": outline}},
                 customdata=[
                     (span.name, time_scale(span.end_s - span.start_s).text(span.end_s - span.start_s)) for span in shown
                 ],
@@ -134,7 +141,7 @@ def lanes_in_time(lanes: Sequence[str], spans: Sequence[Span], labels: Mapping[s
                 f"{scale.unit}<extra>{label}</extra>",
             )
         )
-    drawn.update_layout(barmode="overlay", showlegend=True, bargap=0.2)
+    drawn.update_layout(barmode="overlay", showlegend=True)
     drawn.update_xaxes(rangemode="tozero")
     drawn.update_yaxes(
         tickvals=list(range(len(used))), ticktext=[lanes[lane] for lane in used], range=[len(used) - 0.5, -0.5]

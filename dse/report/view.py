@@ -127,6 +127,7 @@ class Plan:
         stages: of one pipeline, from the first to the last.
         data: how many pipelines run side by side.
         tensor: accelerators over which each layer is sliced.
+        context: accelerators over which the tokens of a sample are cut.
         words: what a stage and a layer are called, in the singular.
         first: the number of the first stage.
     """
@@ -134,6 +135,7 @@ class Plan:
     stages: Sequence[StageBox]
     data: int = 1
     tensor: int = 1
+    context: int = 1
     words: tuple[str, str] = ("stage", "layer")
     first: int = 1
 

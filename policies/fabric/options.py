@@ -1,6 +1,6 @@
 """The options of ``dse fabric train`` and ``dse fabric evaluate``. Nothing heavy is imported."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -58,6 +58,10 @@ class NetworkOptions(Options):
         )
 
 
+_MAY_CHANGE = ("graphs", *(field.name for field in fields(NetworkOptions)))
+"""Options of training that may change when a run is resumed: samples are added, and the model is fitted again."""
+
+
 @dataclass(frozen=True)
 class FabricTraining(NetworkOptions):
     """The options of ``dse fabric train``."""
@@ -69,7 +73,8 @@ class FabricTraining(NetworkOptions):
     Annealers with random rules place random blocks, and the simulator labels the placements; in later rounds annealers
     follow a student of what was collected before. What is collected is kept in DIR and collected once: with --resume
     and a larger --graphs, only the rest is added. The model and its student are written to DIR/best, with the
-    accuracy on a tenth of the graphs that they have not learned from. Needs the extra `learn`.
+    accuracy on an eleventh of the graphs that they have not learned from. Some of these are then placed, and the
+    simulator says whether that is better than under rules alone. Needs the extra `learn`.
     """
 
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
@@ -94,6 +99,20 @@ class FabricTraining(NetworkOptions):
         from hardware.operator_slots import operator_slots
 
         require_block_cases(fabric(self.fabric), operator_slots(self.slots))
+
+    def run_document(self) -> dict[str, Any]:
+        """What a run that is resumed must have in common with the one that began, beside the content of its files.
+
+        Fabric and table stand in it by their names, so that files may be moved.
+
+        Raises:
+            InputError: an unknown fabric or table.
+        """
+        from hardware.fabrics import fabric
+        from hardware.operator_slots import operator_slots
+
+        fixed = {name: value for name, value in self.document().items() if name not in _MAY_CHANGE}
+        return fixed | {"fabric": fabric(self.fabric).name, "slots": operator_slots(self.slots).name}
 
     def predicted_s(self) -> float:
         """Approximate seconds on one core."""

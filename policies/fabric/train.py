@@ -1,4 +1,4 @@
-"""``dse fabric train``: samples are collected, tables written, and the cost model fitted and judged."""
+"""``dse fabric train``: samples are collected, tables written, and the cost model fitted, judged and tried out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,6 +9,7 @@ import numpy as np
 
 import dse
 from dse.fabric.setting import tuned_for
+from dse.results.result import digest
 from dse.run.directory import JOURNAL_FILE
 from dse.run.executor import Executor
 from dse.run.journal import Journal
@@ -16,6 +17,7 @@ from dse.run.progress import ProgressCallback, StopSignal
 from dse.run.tables import FOLDER
 from hardware.fabrics import Fabric, fabric
 from hardware.operator_slots import operator_slots
+from policies.fabric.data.collection import provenance_of
 from policies.fabric.data.records import Samples
 from policies.fabric.data.rounds import Rounds
 from policies.fabric.data.tables import write_samples
@@ -23,14 +25,19 @@ from policies.fabric.model.checkpoint import COST, LABELLED_BY
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Model
 from policies.fabric.options import FabricTraining
+from policies.fabric.placing import Placing, placing
 from policies.fabric.student import StudentLearner, StudentSettings, student_examples
 from policies.fabric.student_checkpoint import TrainedStudent, save_student
 from policies.fabric.study.accuracy import Accuracy, accuracy
 from policies.fabric.study.labelled import Labelled
 from policies.learning.checkpoint import BEST, Checkpoint
 
-VALIDATION_EVERY = 10
-"""One pair of graphs in so many is not learned from; a pair has a graph of the first and one of a later round."""
+VALIDATION_EVERY = 11
+"""One pair of graphs in so many is not learned from; a pair has a graph of the first and one of a later round.
+
+It shares no factor with the four pairs after which kinds of blocks repeat, nor with the default number of rounds, so
+that all kinds and rounds are among them.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,15 +47,29 @@ class Trained:
     Attributes:
         placements, graphs: that were learned from.
         validation: accuracy on the other graphs, of the model and of the members of its stack.
+        placing: of other graphs, by the student beside the rules that it corrects.
     """
 
     placements: int
     graphs: int
     validation: Mapping[str, Accuracy]
+    placing: Placing
 
     def document(self) -> dict[str, Any]:
         """The outcome as JSON types."""
-        return asdict(self)
+        document = asdict(self)
+        document["placing"]["verdict"] = self.placing.verdict
+        return document
+
+
+def inputs_digest(options: FabricTraining) -> str:
+    """The digest of what labels depend on, as the files state it, wherever they are.
+
+    Raises:
+        InputError: an unknown fabric or table.
+    """
+    labelled_by = provenance_of(fabric(options.fabric), operator_slots(options.slots))
+    return digest([labelled_by[name] for name in LABELLED_BY])
 
 
 def train(
@@ -75,7 +96,10 @@ def train(
     progress("networks trained", settings.members, settings.members)
     validation = {name: _accuracy(each, labelled, ~is_seen) for name, each in _judged(model).items()}
     graphs = np.unique(examples.graph[is_seen]).tolist()
-    trained = Trained(int(is_seen.sum()), len(graphs), validation)
+    student = _taught(samples, graphs, labelled.fabric, seed)
+    unseen = [samples.graphs[number].pipeline for number in np.unique(examples.graph[~is_seen]).tolist()]
+    placed = placing(student, unseen, labelled.fabric, seed, stop, progress)
+    trained = Trained(int(is_seen.sum()), len(graphs), validation, placed)
     provenance = {
         "samples": {name: samples.provenance[name] for name in ("fabric", *LABELLED_BY)},
         "graphs": graphs,
@@ -84,7 +108,7 @@ def train(
         "dse": dse.__version__,
     }
     COST.save(folder / BEST, Checkpoint(settings, model.tensors(), provenance))
-    _save_student(folder / BEST, samples, graphs, labelled.fabric, seed, provenance)
+    save_student(folder / BEST, StudentSettings(), student, provenance)
     return trained
 
 
@@ -104,16 +128,13 @@ def _collected(
     return samples
 
 
-def _save_student(
-    folder: Path, samples: Samples, graphs: Sequence[int], fabric: Fabric, seed: int, provenance: Mapping[str, Any]
-) -> None:
-    """Teach a student the placements of these graphs, and write it into the checkpoint in ``folder``."""
+def _taught(samples: Samples, graphs: Sequence[int], fabric: Fabric, seed: int) -> TrainedStudent:
+    """A student of the placements of these graphs."""
     examples = student_examples(samples, fabric)
     examples = examples.at(np.isin(examples.graph, graphs))
-    settings = StudentSettings()
     rules = tuned_for(fabric).setting
-    student = StudentLearner(settings, seed).fit(examples, float(rules.weights.array.sum()))
-    save_student(folder, settings, TrainedStudent.of(student, rules, examples), provenance)
+    student = StudentLearner(StudentSettings(), seed).fit(examples, float(rules.weights.array.sum()))
+    return TrainedStudent.of(student, rules, examples)
 
 
 def _judged(model: Ensemble) -> Mapping[str, Model]:

@@ -185,6 +185,12 @@ KERNEL_HEADER = "op,m,n,k,measured_s\n"
 BROKEN_KERNELS = [
     ("", "op", "the column is missing"),
     ("op,m,n,measured_s\ngelu,8,1,1e-5\n", "k", "the column is missing"),
+    (
+        KERNEL_HEADER.replace("_s", "_ms") + "gelu,8,1,,1e-5\n",
+        "measured_s",
+        "units are part of the name; the file has me",
+    ),
+    (KERNEL_HEADER + "gelu,8,8,,1e-5\ngemm,1,024,8,8,1e-5\n", "line 3: 1e-5", "each of the 5 columns, and no more"),
     (KERNEL_HEADER, "", "at least one row"),
     (KERNEL_HEADER + "gem,8,8,8,1e-5\n", "line 2.op", "did you mean gemm"),
     (KERNEL_HEADER + ",8,8,8,1e-5\n", "line 2.op", "known:"),

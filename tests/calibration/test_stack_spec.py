@@ -48,6 +48,7 @@ def test_the_written_stack_is_one_that_plans_take(measured, tmp_path, dse):
     assert "Error of the total time" in outcome.output
     written = stack(str(out))
     assert written.fitted_on == ("h100-sxm",)
+    assert written.description == "As generic; link, matrix, memory calibrated on h100-sxm (measured.csv)."
     assert written.matrix.fitted == ("measured.csv",)
     assert "half of the 5 rows of gemm in measured.csv" in written.matrix.source
     asked = ("--on", "h100-sxm", "--accelerators", 8, "--global-batch", 16, "--plan", "tensor=8", "--quiet")

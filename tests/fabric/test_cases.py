@@ -1,10 +1,11 @@
 """Random cases: one for each seed, within the limits that they state."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from dse.fabric.cases import MAX_SLOTS, MIN_SLOTS, MIN_USED, block_case
+from dse.fabric.cases import MAX_SLOTS, MIN_SLOTS, MIN_USED, block_case, require_block_cases
 from hardware.fabrics import fabric
 from hardware.operator_slots import operator_slots
 
@@ -29,6 +30,15 @@ def test_eight_seeds_have_all_kinds_and_passes():
     assert len({(case.block.kind, case.graph_pass) for case in cases}) == 8
 
 
+def test_training_that_a_fabric_cannot_hold_is_the_forward_pass_of_the_same_kind():
+    small = replace(PLASTICINE, name="small", columns=8)
+    cases = [block_case(seed, small, SLOTS) for seed in range(8)]
+    drawn = Counter((case.block.kind, case.graph_pass) for case in cases)
+    assert drawn[("mha", "forward")] == 2
+    assert len(drawn) == 7
+    require_block_cases(small, SLOTS)
+
+
 def test_a_seed_gives_one_case():
     first, again = block_case(5, PLASTICINE, SLOTS), block_case(5, PLASTICINE, SLOTS)
     assert (first.block, first.fill, first.expansion.pipeline) == (again.block, again.fill, again.expansion.pipeline)
@@ -36,5 +46,5 @@ def test_a_seed_gives_one_case():
 
 
 def test_a_fabric_without_room_is_refused():
-    with pytest.raises(ValueError, match="tiny: no gemm of 2,000 drawn ones fits on the fabric"):
+    with pytest.raises(ValueError, match="tiny: no gemm of 2,000 drawn ones \\(forward\\) fits on the fabric"):
         block_case(0, replace(PLASTICINE, name="tiny", rows=1, columns=2), SLOTS)

@@ -281,7 +281,7 @@ def test_tuning_refuses_a_fabric_on_which_no_training_graph_fits(dse, folder, mo
     monkeypatch.setattr("dse.fabric.cases._MAX_DRAWS", 20)
     (folder / "fabric.json").write_text(json.dumps(fabric_document(rows=2, columns=2)))
     refused = dse("fabric", "tune", "--fabric", "fabric.json", "--out", "run", "--quiet")
-    require_refusal(refused, "small: no gemm of 20 drawn ones fits on the fabric")
+    require_refusal(refused, "small: no gemm of 20 drawn ones (forward) fits on the fabric")
     assert not (folder / "run").exists()
 
 

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from importlib import resources
 from itertools import combinations, product
 from math import prod
 from random import Random
@@ -20,17 +21,18 @@ from dse.parallel.choices import Cut
 from dse.parallel.contract import PROBLEM
 from dse.parallel.formats import Stated, plan_document, stated_from_document
 from dse.parallel.linkage_plans import least_state_bytes, linkage_plan
-from dse.parallel.mesh import WHOLE
+from dse.parallel.mesh import WHOLE, mesh_of
 from dse.parallel.options import ParallelOptions
 from dse.parallel.plan import Plan, hidden_of, picoseconds_of, sent_by, split_dimensions, state_bytes_of
 from dse.parallel.prices import Prices
+from dse.parallel.resharding import Collective, Fabric
 from dse.parallel.solve import solve
 from dse.results.result import PROOF_TOLERANCE, seal_of
 from dse.run.run import Run
 from hardware.inputs import InputError
 from hardware.network_specs import network
 from tests.parallel.problems import DUMPS as DUMPS_OF
-from tests.parallel.problems import MLP, dump, mlp
+from tests.parallel.problems import MLP, dump, mlp, mlp_text
 
 DUMPS = ["vgg-tiny.hlo", "dlrm-tiny.hlo", "rare.hlo"]
 MESHES = ["2", "data=2,model=2"]
@@ -376,3 +378,28 @@ def test_a_time_limit_leaves_the_best_plan_so_far_and_a_bound(dse, tmp_path):
     assert stopped["solution"]
     (tmp_path / "result.json").write_text(answer.out)
     assert dse("check", tmp_path / "result.json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("rate", "asked", "words"),
+    [
+        (1, (), "--accelerator: v100: is too slow: one operation takes 58,720,"),
+        (1, ("--method", "linkage"), "--accelerator: v100: is too slow: one operation takes 58,720,"),
+        (1e6, ("--strategy", "hybrid", "--mesh", "4", "--stages", "1", "--microbatches", "8192"),
+         "--accelerator: v100: is too slow: all operations can take"),
+    ],
+)  # fmt: skip
+def test_an_accelerator_in_other_units_is_one_line(dse, tmp_path, rate, asked, words):
+    (tmp_path / "step.hlo").write_text(mlp_text(64))
+    spec = resources.files("hardware").joinpath("specs/accelerators/v100.yaml").read_text()
+    (tmp_path / "slow.yaml").write_text(spec.replace("value: 0.9e+12", f"value: {rate}"))
+    answer = dse("parallel", tmp_path / "step.hlo", "--accelerator", tmp_path / "slow.yaml", "--mesh", "8", *asked)
+    assert answer.code == 2
+    assert len(answer.error_lines) == 1
+    assert words in answer.err
+
+
+def test_a_network_in_other_units_is_one_line():
+    slow = Fabric(mesh_of("8"), replace(network("ethernet-25g"), bytes_per_s=3.125))
+    with pytest.raises(InputError, match=r"--network: ethernet-25g: is too slow: one operation takes"):
+        slow.picoseconds(Collective("all_reduce", (0,), 4096))

@@ -26,14 +26,16 @@ MODELS = {
 
 def every_plan(posed):
     """All plans whatever of a few devices and of one ZeRO stage, of which the checker says which are legal."""
-    widths, sizes = range(1, 5), range(1, posed.global_batch + 1)
+    widths, sizes, modes = range(1, 5), range(1, posed.global_batch + 1), recomputations(posed)
     meshes = [mesh for mesh in product(widths, repeat=4) if mesh[0] * mesh[1] * mesh[2] * mesh[3] <= posed.devices]
     for (tensor, context, data, depth), cut, expert in product(meshes, (False, True), widths):
-        for chunks, size, mode in product((1, 2, 4), sizes, recomputations(posed)):
-            plan = TrainingPlan(tensor, cut, context, expert, data, depth, chunks, "1f1b", 1, size, mode, "bf16")
+        for chunks, size in product((1, 2, 4), sizes):
+            plan = TrainingPlan(tensor, cut, context, expert, data, depth, chunks, "1f1b", 1, size, "none", "bf16")
             for each in _with_ends(posed, plan):
+                # A rule about what is made again never allows what another one forbids.
                 if not illegal(posed, each):
-                    yield each
+                    again = (replace(each, recompute=mode) for mode in modes)
+                    yield from (every for every in again if not illegal(posed, every))
 
 
 def _with_ends(posed, plan):

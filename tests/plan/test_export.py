@@ -9,6 +9,7 @@ import yaml
 
 from dse.plan.check import illegal
 from dse.plan.export import REFUSALS_FILE, exports
+from dse.plan.model import Window
 from dse.plan.model_sources import transformer
 from dse.plan.stack import stack
 from dse.plan.training_plan import SETTINGS
@@ -461,3 +462,35 @@ def test_modules_are_named_to_megatron(recompute, precision, lines):
     mesh = {"data": 64, "expert": 64, "zero": 1, "recompute": recompute, "precision": precision}
     written = exports(posed, plan(**mesh))["megatron.args"].splitlines()
     assert {*lines} <= {*written}
+
+
+def test_megatron_gets_biases_windows_and_sinks_of_the_model():
+    mesh = {"data": 64, "expert": 8, "zero": 1}
+    written = exports(problem("gpt-oss-120b", devices=64, batch=64), plan(**mesh))["megatron.args"].splitlines()
+    assert {"--window-size 127,0", "--window-attn-skip-freq 2", "--softmax-type learnable"} <= {*written}
+    assert "--disable-bias-linear" not in written
+    dense = transformer("llama3-8b")
+    biased = dense.model_copy(update={"query_key_value_biases": True})
+    written = exports(problem(biased, devices=64, batch=64), plan(data=64))["megatron.args"].splitlines()
+    assert {"--disable-bias-linear", "--add-qkv-bias"} <= {*written}
+    windows = dense.model_copy(update={"window": Window(tokens=4096, share=1.0)})
+    written = exports(problem(windows, devices=64, batch=64), plan(data=64))["megatron.args"].splitlines()
+    assert "--window-size 4095,0" in written
+    assert not any("skip-freq" in line for line in written)
+
+
+@pytest.mark.parametrize(
+    ("changes", "mesh", "lacking"),
+    [
+        ({"attention_biases": True}, {"data": 64}, "biases of attention, its output included, alone"),
+        ({"feed_forward_biases": True}, {"data": 64}, "biases of some linear layers"),
+        ({"window": Window(tokens=4096, share=0.3)}, {"data": 64}, "windows of attention in these layers"),
+        ({"window": Window(tokens=4096, share=1.0)}, {"data": 32, "context": 2}, "context=2 with windows of attention"),
+        ({"attention_sinks": True}, {"data": 32, "context": 2}, "context=2 with sinks of attention"),
+    ],
+)
+def test_a_model_that_megatron_would_build_otherwise_is_refused(changes, mesh, lacking):
+    model = transformer("llama3-8b").model_copy(update=changes)
+    written = exports(problem(model, devices=64, batch=64), plan(**mesh))
+    assert "megatron.args" not in written
+    assert f"megatron.args: not written, since it cannot express {lacking}" in written[REFUSALS_FILE]

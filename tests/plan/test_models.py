@@ -3,7 +3,8 @@
 import pytest
 
 from dse.models.transformer import flops_per_sample, parameters
-from dse.plan.model_sources import list_transformers, of_config, transformer
+from dse.plan.model_sources import list_transformers, transformer
+from dse.plan.transformers_configs import of_config
 from dse.sources.workloads import model
 from hardware.inputs import InputError
 
@@ -97,7 +98,7 @@ def test_a_config_is_the_model_that_was_published():
         ({"tie_word_embeddings": 1}, "tie_word_embeddings: 1: must be true or false"),
         ({"num_hidden_layers": 0}, "layers: 0: must be greater than 0"),
         ({"num_nextn_predict_layers": True}, "num_nextn_predict_layers: true: must be a whole number"),
-        ({"num_nextn_predict_layers": 17}, "prediction_layers: 17: must be at most 16"),
+        ({"num_nextn_predict_layers": 17}, "num_nextn_predict_layers: 17: must be at most 16"),
     ],
 )
 def test_a_config_with_a_fault_is_refused_in_one_line(change, message):

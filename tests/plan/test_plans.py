@@ -29,6 +29,7 @@ BAD = {
     "replica": ("data=8,microbatch=16", "data · microbatch must divide the batch (64) (did you mean 8?)"),
     "experts": ("expert=2", "expert: 2: must divide the experts (1) (did you mean 1?)"),
     "key": ("tensr=2", "tensr: no key of a plan; known: tensor"),
+    "abbreviation": ("VPP=2", "cross_entropy (did you mean interleave?)"),
     "word": ("recompute=ful", "recompute: ful: must be none, selective, op, full, or full/K with K from 2 to 999"),
     "every": ("recompute=full/64", "recompute: full/64: must be every k-th layer with k up to the layers (32)"),
     "copies": ("data=4,zero_copies=8,tensor=2", "zero_copies: 8: must divide data (4) (did you mean 4?)"),
@@ -52,6 +53,10 @@ BAD = {
     "long end": (
         "pipeline=4,first_layers=30",
         "first_layers: 30: must leave at least 3 of the 32 layers to the other 3 stages (did you mean 29?)",
+    ),
+    "one other stage": (
+        "pipeline=2,first_layers=40",
+        "first_layers: 40: must leave at least 1 of the 32 layers to the other 1 stage (did you mean 31?)",
     ),
     "role": ("gradients=int8", "gradients: int8: must be one of stack, fp32, bf16, fp16, fp8"),
     "overlap": ("overlap_tensor=maybe", "overlap_tensor: maybe: must be one of stack, yes, no"),

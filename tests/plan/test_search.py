@@ -16,7 +16,7 @@ from dse.plan.search import enumeration
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.search.vocabulary import all_plans, families, member_counts, members, plans_of
 from dse.plan.stack import Recomputations, stack
-from dse.plan.training_plan import ORDERS, PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
+from dse.plan.training_plan import PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
 from hardware.network import TimedCollective
 from tests.plan.problems import GENERIC, problem, with_facts
 
@@ -35,7 +35,7 @@ GATHERS_ENDS = with_facts(stack("torchtitan-2024"), communicator_bytes=0)
 
 def every_plan(posed):
     """All plans whatever, of which the checker says which are legal."""
-    widths, flags = (1, 2, 4), (False, True)
+    widths, flags, recomputed = (1, 2, 4), (False, True), recomputations(posed)
     axes = product(
         widths, flags, widths, widths, widths, widths, (1, 2, 3, 4), ("1f1b", "gpipe"), range(4), (1, 2, 4, 8)
     )
@@ -43,11 +43,13 @@ def every_plan(posed):
         if values[0] * values[2] * values[4] * values[5] != posed.devices:
             continue
         copies = [each for each in (1, 2, 4) if values[4] % each == 0 and (values[8] or each == 1)]
-        orders = ORDERS if values[4] > 1 and values[5] > 1 else ORDERS[:1]
-        for recompute, count, order in product(recomputations(posed), copies, orders):
-            plan = TrainingPlan(*values, recompute, "bf16", count, order)
-            if order in (USUAL_ORDER, PIPELINE_INSIDE) and not illegal(posed, plan):
-                yield plan
+        orders = (USUAL_ORDER, PIPELINE_INSIDE) if values[4] > 1 and values[5] > 1 else (USUAL_ORDER,)
+        for count, order in product(copies, orders):
+            # A rule about what is made again never allows what another one forbids.
+            if illegal(posed, TrainingPlan(*values, "none", "bf16", count, order)):
+                continue
+            plans = (TrainingPlan(*values, recompute, "bf16", count, order) for recompute in recomputed)
+            yield from (plan for plan in plans if not illegal(posed, plan))
 
 
 @pytest.mark.parametrize(

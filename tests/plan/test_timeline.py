@@ -9,7 +9,7 @@ from dse.plan.check_costs import plan_costs
 from dse.plan.report import plan_charts
 from dse.plan.stack import stack
 from dse.plan.timeline import pipeline_trace, plan_timeline, timeline
-from dse.report.view import Chart
+from dse.report.view import Chart, Paragraph
 from tests.plan.problems import plan, problem
 
 SHAPES = [(1, 1, 3), (2, 1, 5), (4, 1, 8), (4, 1, 2), (4, 2, 8), (4, 4, 16), (8, 3, 8), (3, 2, 9)]
@@ -79,3 +79,24 @@ def test_a_page_draws_every_pass_and_the_memory_of_every_stage(software):
     highest = max(sum(heights) for heights in zip(*(bars.y for bars in memory.data), strict=True))
     assert highest == pytest.approx(costs.memory_bytes / posed.system.chip.hbm_bytes * memory.layout.shapes[0].y0)
     assert plan_charts(posed, plan(data=32).document()) == []
+
+
+def test_a_round_of_a_deep_interleaved_pipeline_is_drawn_whole():
+    """530B on Selene (Korthikanti et al. 2022, table 3): 35 stages of three chunks, 7,350 passes a round."""
+    posed = problem("megatron-529.6b", "a100-sxm", 280, 280, 2048)
+    each = plan(tensor=8, sequence_parallel=True, pipeline=35, interleave=3, recompute="selective")
+    passes = 2 * 35 * 3 * 35
+    assert len(pipeline_trace(posed, each)["traceEvents"]) == 1 + 2 * 35 + passes
+    in_time = next(part.figure for part in plan_charts(posed, each.document()) if isinstance(part, Chart))
+    assert sum(len(bars.x) for bars in in_time.data) == passes
+    # outlines would cover bars that are a few pixels wide
+    assert {bars.marker.line.width for bars in in_time.data} == {0}
+
+
+def test_a_page_says_where_a_pipeline_is_too_large_for_a_picture():
+    posed = problem("megatron-1008b", "a100-sxm", 1024, 128, 2048)
+    each = plan(tensor=8, sequence_parallel=True, data=2, pipeline=64, interleave=2, recompute="full")
+    assert pipeline_trace(posed, each) is None
+    parts = plan_charts(posed, each.document())
+    assert any("too many passes" in part.text for part in parts if isinstance(part, Paragraph))
+    assert sum(isinstance(part, Chart) for part in parts) == 1

@@ -24,6 +24,14 @@ NO_INTERVAL = (0, 0)
 """The interval of a node that never uses memory."""
 
 
+class TotalCostError(ValueError):
+    """The largest allowed costs add up to :data:`FORBIDDEN` or more."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(f"costs: the largest allowed ones must add up to less than 1e17, but add up to {total}")
+        self.total = total
+
+
 @dataclass(frozen=True, eq=False)
 class PairwiseProblem:
     """Minimise Σ_u costs[u][x_u] + Σ_{(u,v)} edge_costs[u,v][x_u, x_v] over choices x.
@@ -72,7 +80,8 @@ class PairwiseProblem:
             name: for people.
 
         Raises:
-            ValueError: a number breaks a rule of the class, or two lengths do not agree.
+            TotalCostError: the costs are too large in all.
+            ValueError: a number breaks another rule of the class, or two lengths do not agree.
         """
         node_costs = tuple(cost_array(each, f"costs[{node}]").ravel() for node, each in enumerate(costs))
         sizes = [len(each) for each in node_costs]
@@ -100,7 +109,7 @@ class PairwiseProblem:
         )
         total = sum(_largest_allowed(each) for each in (*problem.costs, *problem.edge_costs))
         if total >= FORBIDDEN:
-            raise ValueError(f"costs: the largest allowed ones must add up to less than 1e17, but add up to {total}")
+            raise TotalCostError(total)
         if sum(int(each.max()) for each in node_usages) >= MAX_TOTAL_USAGE:
             raise ValueError("usages: the largest ones must add up to less than 2**60")
         return problem

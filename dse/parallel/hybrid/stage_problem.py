@@ -49,7 +49,7 @@ from dse.parallel.pipeline.problem import StateName
 from dse.parallel.plan import Plan, Transfer, profile_of, sent_by
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
-from dse.parallel.resharding import PICO
+from dse.parallel.resharding import whole_picoseconds
 from dse.parallel.storage import Storage
 from dse.run.progress import StopSignal, ask, never_stop
 
@@ -221,7 +221,7 @@ def all_reduce_ps(problem: StageProblem, size_bytes: int) -> int:
     """The all-reduce of so many bytes over the replicas."""
     width = problem.mesh.devices
     seconds = problem.network.collective_s("all_reduce", size_bytes, problem.replicas, width, groups=width)
-    return round(seconds / PICO)
+    return whole_picoseconds(seconds, "--network", problem.network.name)
 
 
 def device_bytes(problem: StageProblem, prices: Prices, plan: Plan) -> int:

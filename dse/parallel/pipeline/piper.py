@@ -13,8 +13,8 @@ from dse.parallel.pipeline.problem import PipelineProblem
 from dse.parallel.pipeline.profiled_graph import MAX_FIGURE, ProfiledGraph, ProfiledNode
 from hardware.inputs import fail, validate
 
-KEYS = frozenset({"nodes", "edges", "bandwidth"})
-"""What such a document has."""
+KEYS = frozenset({"nodes", "edges"})
+"""What such a document has; of its machine nothing is read."""
 
 _BACKWARD = 2 / 3
 """Of the time of both passes, as products have it: the form does not tell them apart."""

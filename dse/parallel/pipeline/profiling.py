@@ -9,7 +9,7 @@ from dse.graph.step import StepGraph
 from dse.parallel.pipeline.backward import Backward, backward_of
 from dse.parallel.pipeline.forward import Forward, forward_of
 from dse.parallel.pipeline.problem import Integers, Profile, SharedWeights
-from dse.parallel.prices import whole_picoseconds, work_of
+from dse.parallel.prices import one_device_picoseconds, work_of
 from dse.parallel.problem import Device
 from dse.parallel.resharding import PICO
 from dse.parallel.storage import Storage
@@ -84,7 +84,7 @@ def _picoseconds(forward: Forward, storage: Storage, device: Device) -> dict[int
     sizes = [each.size_bytes for each in graph.values]
     return {
         unit: sum(
-            whole_picoseconds(
+            one_device_picoseconds(
                 work_of(graph.operations[number], graph.values, sizes, storage.read[number], storage.stored), device
             )
             for number in members

@@ -100,6 +100,8 @@ def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, fl
         if options.variables is not None:
             raise fail(_COMMAND, "--variables", options.variables, "belongs to steps; a profile has none by name")
         path = os.fsdecode(options.step)
+        if not any(node.weight_bytes for node in profiled.nodes):
+            raise fail(path, "", "", "must have a node with parameters: each stage must have one")
         factor = {"weights": 1.0, "gradients": 2.0, "optimizer": 4.0}[options.state]
         notes = ["A profile: times are those of the file; the optimizer's state is taken to be Adam's."]
         return (*source_of_graph(profiled, Path(path).stem, notes, path), factor, None)

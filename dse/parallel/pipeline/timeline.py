@@ -24,7 +24,7 @@ class Timeline:
     """Spans on lanes.
 
     Attributes:
-        lanes: their names: each stage, the cut behind it, and its all-reduce.
+        lanes: their names: each stage, its all-reduce, and the cut behind it, which the last one lacks.
         spans: in no order.
         microbatches: how many are shown, of all.
         end_s: when the last span ends.
@@ -78,10 +78,11 @@ class _Simulation:
             else:
                 self._sent(stage, kind, number, now_s)
         names = [
-            (f"stage {number}", f"{number} ↔ {number + 1}", f"all-reduce {number}")
+            (f"stage {number}", f"all-reduce {number}", f"{number} ↔ {number + 1}")
             for number in range(1, len(self._stages) + 1)
         ]
-        return Timeline(tuple(name for each in names for name in each), tuple(self._spans), self._count)
+        lanes = [name for each in names for name in each]
+        return Timeline(tuple(lanes[:-1]), tuple(self._spans), self._count)
 
     def _begin(self, stage: int, now_s: float) -> None:
         """Let a stage do what is next, if it is free and has what that takes."""
@@ -105,7 +106,7 @@ class _Simulation:
             self._send(stage - 1, kind, number, now_s)
         joined_s = self._stages[stage].all_reduce_s
         if not self._orders[stage] and joined_s > 0:
-            self._spans.append(Span(3 * stage + 2, "all-reduce", "synchronisation", now_s, now_s + joined_s))
+            self._spans.append(Span(3 * stage + 1, "all-reduce", "synchronisation", now_s, now_s + joined_s))
         self._begin(stage, now_s)
 
     def _send(self, cut: int, kind: str, number: int, now_s: float) -> None:
@@ -118,7 +119,7 @@ class _Simulation:
         kind, number = self._queues[cut].popleft()
         self._is_sending[cut] = True
         end_s = now_s + self._stages[cut].send_s
-        self._spans.append(Span(3 * cut + 1, f"{kind[0].upper()}{number + 1}", "transfer", now_s, end_s))
+        self._spans.append(Span(3 * cut + 2, f"{kind[0].upper()}{number + 1}", "transfer", now_s, end_s))
         self._push(end_s, "sent", cut, kind, number)
 
     def _sent(self, cut: int, kind: str, number: int, now_s: float) -> None:

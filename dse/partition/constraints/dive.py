@@ -37,7 +37,10 @@ Chips that stay empty are taken out at the end, and those above move down: nothi
 # ruff: noqa: ANN001, ANN201, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from dse.algorithms import bits, draws
 from dse.algorithms.bits import bit, interval, lowest, size
@@ -55,6 +58,40 @@ MAX_CLOSEST = 4096
 
 FALL_BACK, LINEAR = -2, -1
 """In place of the number of dead ends: a linear partition where no general one was found, or one that was wanted."""
+
+
+class Scratch(NamedTuple):
+    """Room for one partition after the other of N operators.
+
+    Attributes:
+        seed: of its draws, [1].
+        order: in which operators are visited, [N].
+        former: chips that they get where they can, [N].
+        renumbered: new numbers of chips, [64].
+    """
+
+    seed: npt.NDArray[np.uint64]
+    order: npt.NDArray[np.int64]
+    former: npt.NDArray[np.int32]
+    renumbered: npt.NDArray[np.int8]
+
+
+def new_scratch(count: int) -> Scratch:
+    """Room for partitions of ``count`` operators."""
+    former, renumbered = np.zeros(count, dtype=np.int32), np.zeros(64, dtype=np.int8)
+    return Scratch(np.zeros(1, dtype=np.uint64), np.zeros(count, dtype=np.int64), former, renumbered)
+
+
+class Drawn(NamedTuple):
+    """B partitions.
+
+    Attributes:
+        chips: of every operator, [B, N].
+        dead_ends: that each took, or :data:`LINEAR` or :data:`FALL_BACK`, [B].
+    """
+
+    chips: npt.NDArray[np.int8]
+    dead_ends: npt.NDArray[np.int32]
 
 
 @kernel
@@ -97,24 +134,28 @@ def _lowest_source(sources, wanted, seed):
 
 @kernel
 def _linear(state, graph, gap, bounds, first, order, weights, wanted, seed):
-    """A linear partition with the operator ``first`` on chip 0, as one without producers is in every one."""
+    """A linear partition with the operator ``first`` on chip 0, as one without producers is in every one.
+
+    Operators that can have the chips they want get these before the others get any.
+    """
     begin(state, bounds, len(state.arcs) - 1)
     for operator in range(len(order)):
         state.high[operator] = len(state.arcs) - 1
-    decide(state, graph, gap, True, first, np.int32(0))
-    for place in range(len(wanted)):
-        operator = order[place]
-        if state.chip[operator] < 0 and state.low[operator] <= wanted[operator] <= state.high[operator]:
-            decide(state, graph, gap, True, operator, np.int32(wanted[operator]))
-    for place in range(len(order)):
-        operator = order[place]
+    # One loop, and in it one call of ``decide``, which is compiled into every place that calls it.
+    for turn in range(-1, len(wanted) + len(order)):
+        operator = first if turn < 0 else order[turn % len(order)]
         if state.chip[operator] >= 0:
             continue
-        if len(wanted):
-            # What it wants is out of reach: the nearest that is not.
-            chip = np.int32(min(max(wanted[operator], state.low[operator]), state.high[operator]))
+        low, high = state.low[operator], state.high[operator]
+        if turn < 0:
+            chip = np.int32(0)
+        elif len(wanted):
+            # What it wants may be out of reach: in the end it gets the nearest that is not.
+            chip = np.int32(min(max(wanted[operator], low), high))
+            if turn < len(wanted) and chip != wanted[operator]:
+                continue
         else:
-            chip = _drawn(interval(state.low[operator], state.high[operator]), weights[operator], seed)
+            chip = _drawn(interval(low, high), weights[operator], seed)
         decide(state, graph, gap, True, operator, chip)
 
 
@@ -152,18 +193,9 @@ def _keep_wanted(state, graph, gap, order, wanted, former):
 
 
 @kernel
-def _jump(state, graph, gap, order, weights, former, seed):
-    """Decide about the operator at the dead end before those that left it no chip."""
-    place = state.at[DECIDED]
+def _move_forward(order, place, earlier):
+    """Move what has one ``place`` in an order to an ``earlier`` one."""
     operator = order[place]
-    former[operator] = -1
-    latest = int(draw(seed) * place)
-    while True:
-        chip = state.chip[state.decided[state.at[DECIDED] - 1]]
-        former[undo(state)] = chip
-        if state.at[DECIDED] <= latest and _settled(state, graph, gap, operator, weights, former, seed):
-            break
-    earlier = state.at[DECIDED] - 1
     while place > earlier:
         order[place] = order[place - 1]
         place -= 1
@@ -190,17 +222,29 @@ def _general(state, graph, bounds, order, weights, wanted, former, seed):
     begin(state, bounds, len(state.arcs) - 1)
     _keep_wanted(state, graph, graph.gap, order, wanted, former)
     dead_ends, chips = 0, len(state.arcs)
+    stuck, latest = -1, 0  # the place of the operator at a dead end, −1 for none, and the latest that it may move to
     while state.at[DECIDED] < len(order):
-        if _settled(state, graph, graph.gap, order[state.at[DECIDED]], weights, former, seed):
+        operator = order[state.at[DECIDED]] if stuck < 0 else order[stuck]
+        tries = stuck < 0 or state.at[DECIDED] <= latest
+        if tries and _settled(state, graph, graph.gap, operator, weights, former, seed):
+            if stuck >= 0:
+                # It stays before those that left it no chip.
+                _move_forward(order, stuck, state.at[DECIDED] - 1)
+                stuck = -1
             continue
-        dead_ends += 1
-        if len(wanted) or (dead_ends % DEAD_ENDS == 0 and chips <= 2):
-            return FALL_BACK
-        if dead_ends % DEAD_ENDS:
-            _jump(state, graph, graph.gap, order, weights, former, seed)
-            continue
-        chips = (chips + 1) // 2
-        _join_pairs(state, bounds, former, chips)
+        if stuck < 0:
+            dead_ends += 1
+            if len(wanted) or (dead_ends % DEAD_ENDS == 0 and chips <= 2):
+                return FALL_BACK
+            if dead_ends % DEAD_ENDS == 0:
+                chips = (chips + 1) // 2
+                _join_pairs(state, bounds, former, chips)
+                continue
+            stuck = state.at[DECIDED]
+            former[operator] = -1
+            latest = int(draw(seed) * stuck)
+        chip = state.chip[state.decided[state.at[DECIDED] - 1]]
+        former[undo(state)] = chip
     return dead_ends
 
 
@@ -250,14 +294,23 @@ def _kept_first(room, order):
 
 
 @kernel
-def _closest_linear(state, graph, one, bounds, reach, room, order, weights, wanted, seed):
-    """The closest linear partition of a candidate; whether it is that. What it keeps comes first in ``order``."""
+def _first(state, graph, reach, room, order, wanted, seed):
+    """The operator on chip 0 of a linear partition: with ``reach``, of the closest one, whose operators come first in
+    ``order`` from then on where they are kept.
+    """
+    if not len(reach):
+        return _lowest_source(graph.sources, wanted, seed)
     first = keep_closest(reach, graph.sources, wanted, len(state.arcs), room)
     _kept_first(room, order)
-    _linear(state, graph, one, bounds, first, order, weights, wanted, seed)
+    return first
+
+
+@kernel
+def _is_whole(room):
+    """Whether a closest linear partition keeps all operators."""
     whole = True
-    for operator in range(len(order)):
-        whole = whole and room.kept[operator]
+    for kept in room.kept:
+        whole = whole and kept
     return whole
 
 
@@ -275,26 +328,24 @@ def _changes(chip, wanted):
 
 
 @kernel
-def _extended(state, graph, bounds, room, order, weights, wanted, former, seed):
-    """Keep more of a candidate than the closest linear partition does, which ``state`` holds and which else stays."""
-    for operator in range(len(order)):
-        room.chip[operator] = former[operator] = state.chip[operator]
-    dead_ends = _general(state, graph, bounds, order, weights, wanted, former, seed)
+def _closer(state, room, wanted, dead_ends):
+    """What :func:`_general` made of a closest linear partition, or that one again where it was no closer or none."""
     if dead_ends >= 0 and _changes(state.chip, wanted) > _changes(room.chip, wanted):
         dead_ends = LINEAR
     if dead_ends < 0:
-        for operator in range(len(order)):
+        for operator in range(len(wanted)):
             state.chip[operator] = room.chip[operator]
     return dead_ends
 
 
 @compiled(bits, draws, chip_graph, decisions, closest)
-def partitions(state, graph, bounds, reach, room, orders, weights, wanted, seeds, linear_share):
+def partitions(state, graph, one, bounds, reach, room, orders, weights, wanted, seeds, linear_share, scratch, result):
     """Valid partitions, one for each seed.
 
     Args:
         state: room for the decisions about N operators on C chips.
         graph: a :class:`Structure`.
+        one: the gap of each of its edges in a linear partition, 1.
         bounds: the highest chip of every operator, [N].
         reach: of :func:`~dse.partition.constraints.closest.reach_of`, [N, N], or [0, 0]
             for the plain FIX.
@@ -304,34 +355,35 @@ def partitions(state, graph, bounds, reach, room, orders, weights, wanted, seeds
         wanted: chips to keep where possible, [B or 1, N] (FIX), or [1, 0] (SAMPLE).
         seeds: of the draws, [B].
         linear_share: of SAMPLE's partitions that are drawn from the linear ones on purpose; with 1, FIX is linear too.
-
-    Returns:
-        (chips of every operator, [B, N]; dead ends that each took, or :data:`LINEAR` or :data:`FALL_BACK`, [B]).
+        scratch: a :class:`Scratch`.
+        result: filled in.
     """
-    count, one = len(bounds), np.ones_like(graph.gap)
-    result, dead_ends = np.zeros((len(seeds), count), dtype=np.int8), np.zeros(len(seeds), dtype=np.int32)
-    seed, order, renumbered = np.zeros(1, dtype=np.uint64), np.arange(count), np.zeros(64, dtype=np.int8)
-    former = np.zeros(count, dtype=np.int32)
+    # Arrays are made by the caller: each kind of allocation is code of its own, a tenth of a second to compile.
+    count, chips, dead_ends = len(bounds), result.chips, result.dead_ends
+    seed, order, former = scratch.seed, scratch.order, scratch.former
     for number in range(len(seeds)):
         seed[0] = seeds[number]
         keep = wanted[min(number, len(wanted) - 1)]
-        if len(keep) and len(reach):
-            _order(orders, number, order, seed)
-            same = _closest_linear(state, graph, one, bounds, reach, room, order, weights, keep, seed)
-            dead_ends[number] = LINEAR
-            if not same and linear_share < 1.0:
-                dead_ends[number] = _extended(state, graph, bounds, room, order, weights, keep, former, seed)
-            _pack(state.chip, renumbered, result[number])
-            continue
-        if linear_share >= 1.0 or (len(keep) == 0 and draw(seed) < linear_share):
-            dead_ends[number] = LINEAR
-        else:
-            _order(orders, number, order, seed)
-            former[:] = -1
-            dead_ends[number] = _general(state, graph, bounds, order, weights, keep, former, seed)
-        if dead_ends[number] < 0:
-            _order(orders, number, order, seed)
-            first = _lowest_source(graph.sources, keep, seed)
-            _linear(state, graph, one, bounds, first, order, weights, keep, seed)
-        _pack(state.chip, renumbered, result[number])
-    return result, dead_ends
+        extends = len(keep) > 0 and len(reach) > 0
+        general = not (linear_share >= 1.0 or (len(keep) == 0 and draw(seed) < linear_share))
+        dead_ends[number] = LINEAR
+        # General partitions extend the closest linear one, or come before a linear one in place of those not found.
+        # Both kinds have one call, since they are compiled into every place that calls them.
+        for turn in range(2):
+            if extends == (turn == 0):
+                if dead_ends[number] < 0:
+                    _order(orders, number, order, seed)
+                    first = _first(state, graph, reach, room, order, keep, seed)
+                    _linear(state, graph, one, bounds, first, order, weights, keep, seed)
+                    general = general and not (extends and _is_whole(room))
+            elif general:
+                if not extends:
+                    _order(orders, number, order, seed)
+                for operator in range(count):
+                    former[operator] = state.chip[operator] if extends else -1
+                    if extends:
+                        room.chip[operator] = state.chip[operator]
+                dead_ends[number] = _general(state, graph, bounds, order, weights, keep, former, seed)
+                if extends:
+                    dead_ends[number] = _closer(state, room, keep, dead_ends[number])
+        _pack(state.chip, scratch.renumbered, chips[number])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dse.partition.constraints.closest import new_room, reach_of
 from dse.partition.constraints.decisions import new_state
-from dse.partition.constraints.dive import FALL_BACK, MAX_CLOSEST, partitions
+from dse.partition.constraints.dive import FALL_BACK, MAX_CLOSEST, Drawn, new_scratch, partitions
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import Chips, PartitionGraph, Words
 
@@ -106,10 +106,11 @@ class Sampler:
         wanted: npt.NDArray[np.int64],
         reach: npt.NDArray[np.uint8] = _UNKNOWN_REACH,
     ) -> Chips:
-        chips: Chips
-        chips, self.dead_ends = partitions(
+        drawn = Drawn(np.zeros((len(seeds), self.operators), np.int8), np.zeros(len(seeds), np.int32))
+        partitions(
             new_state(self.operators, self.chips),
             self.structure,
+            np.ones_like(self.structure.gap),
             self._bounds,
             reach,
             new_room(len(reach)),
@@ -118,8 +119,11 @@ class Sampler:
             wanted,
             np.ascontiguousarray(seeds, dtype=np.uint64),
             self._linear_share,
+            new_scratch(self.operators),
+            drawn,
         )
-        return chips
+        self.dead_ends = drawn.dead_ends
+        return drawn.chips
 
 
 def seeds_of(seed: int, first: int, count: int) -> Words:

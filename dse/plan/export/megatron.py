@@ -7,7 +7,7 @@ cut, and for another value, or none, with ``--use-megatron-fsdp``.
 from collections.abc import Iterator
 
 from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
-from dse.plan.model import Transformer
+from dse.plan.model import Transformer, Window
 from dse.plan.problem import PlanProblem
 from dse.plan.recomputation import modules_of
 from dse.plan.stages import chunk_layers, stage_layers
@@ -25,7 +25,8 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
         NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, recomputation of
             every second product, of unequal parts of chunks, or of every K layers with a layer that predicts later
             tokens (which Megatron-LM then leaves out), sequences that do not come in two parts for each rank of the
-            context axis, or precisions of state and overlaps that it ties to each other.
+            context axis, or precisions of state and overlaps that it ties to each other; or the model has biases or
+            windows of attention that Megatron-LM has no arguments for.
     """
     layers, chunks = problem.model.layers, plan.pipeline * plan.interleave * _every(plan)
     refuse(
@@ -48,6 +49,7 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
         ),
     )
     _refuse_settings(problem, plan)
+    _refuse_model(problem.model, plan)
     lines = [*_plan(problem, plan), *_model(problem.model), *_job(problem)]
     return "\n".join(lines) + "\n"
 
@@ -88,6 +90,31 @@ def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
             "overlap of weights without that of gradients",
         ),
     )
+
+
+def _refuse_model(model: Transformer, plan: TrainingPlan) -> None:
+    attention, networks = model.attention_biases, _biased_networks(model)
+    refuse(
+        (attention and True not in networks, "biases of attention, its output included, alone"),
+        (True in networks and (not attention or len(networks) > 1), "biases of some linear layers"),
+        (model.window is not None and _full_period(model.window) is None, "windows of attention in these layers"),
+        (model.window is not None and plan.context > 1, f"context={plan.context} with windows of attention"),
+        (model.attention_sinks and plan.context > 1, f"context={plan.context} with sinks of attention"),
+    )
+
+
+def _biased_networks(model: Transformer) -> set[bool]:
+    """Whether feed-forward networks have biases: both, where some have."""
+    dense = {model.feed_forward_biases} if model.dense_layers else set()
+    return dense | ({model.experts.biases} if model.experts is not None and model.has_expert_layers else set())
+
+
+def _full_period(window: Window) -> int | None:
+    """One of how many layers sees all tokens; 0 where none does, None where there is no such number."""
+    if window.share == 1:
+        return 0
+    period = round(1 / (1 - window.share))
+    return period if abs(window.share - (1 - 1 / period)) < 1e-9 else None
 
 
 def _precisions(plan: TrainingPlan) -> Iterator[str]:
@@ -209,8 +236,16 @@ def _model(model: Transformer) -> Iterator[str]:
         yield "--qk-layernorm"
     if not model.tied_embeddings:
         yield "--untie-embeddings-and-output-weights"
-    if not model.feed_forward_biases:
+    if not model.attention_biases:
         yield "--disable-bias-linear"
+    if model.query_key_value_biases and not model.attention_biases:
+        yield "--add-qkv-bias"
+    if model.window is not None:
+        yield f"--window-size {model.window.tokens - 1},0"
+        if period := _full_period(model.window):
+            yield f"--window-attn-skip-freq {period}"
+    if model.attention_sinks:
+        yield "--softmax-type learnable"
     if model.experts is not None:
         experts = model.experts
         yield f"--num-experts {experts.routed}"

@@ -109,7 +109,7 @@ def members(problem: PlanProblem, rows: Rows) -> Rows:
 
 def with_sharing(problem: PlanProblem, rows: Rows) -> Rows:
     """Families with one set of modules each, once for each way of sharing out, family by family."""
-    meshes, of_mesh = np.unique(rows[:, _MESH], axis=0, return_inverse=True)
+    meshes, of_mesh = _meshes(rows)
     sharings = [np.array(_sharings(problem, *map(int, mesh)), dtype=np.int64) for mesh in meshes]
     counts = np.array([len(each) for each in sharings])
     starts = np.cumsum(counts) - counts
@@ -121,9 +121,17 @@ def with_sharing(problem: PlanProblem, rows: Rows) -> Rows:
     return plans
 
 
+def _meshes(rows: Rows) -> tuple[Rows, NDArray[np.int64]]:
+    """The meshes of families, [M, 4], and which of them each has, [R]. Most rows have that of the row before."""
+    widths = rows[:, _MESH]
+    starts = np.concatenate(([0], np.flatnonzero((widths[1:] != widths[:-1]).any(axis=1)) + 1))[: len(rows)]
+    meshes, of_run = np.unique(widths[starts], axis=0, return_inverse=True)
+    return meshes, np.repeat(of_run, np.diff(starts, append=len(rows)))
+
+
 def sharing_counts(problem: PlanProblem, rows: Rows) -> NDArray[np.int64]:
     """Ways of sharing out that each family has."""
-    meshes, of_mesh = np.unique(rows[:, _MESH], axis=0, return_inverse=True)
+    meshes, of_mesh = _meshes(rows)
     counts = np.array([len(_sharings(problem, *map(int, mesh))) for mesh in meshes], dtype=np.int64)
     chosen: NDArray[np.int64] = counts[of_mesh]
     return chosen
@@ -174,6 +182,7 @@ def with_ends(row: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np
 
 def _family_rows(problem: PlanProblem, min_devices: int) -> Iterator[Rows]:
     fixed = dict(problem.fixed)
+    modes = _modes(problem, fixed)
     for tensor, context, depth in product(
         _open(fixed, "tensor", tensor_widths(problem)),
         _open(fixed, "context", context_widths(problem)),
@@ -183,7 +192,7 @@ def _family_rows(problem: PlanProblem, min_devices: int) -> Iterator[Rows]:
             for cut in _sequence_cuts(problem, fixed, tensor, context):
                 for expert in _open(fixed, "expert", expert_widths(problem, tensor * context * data)):
                     if _sharings(problem, tensor, context, expert, data):
-                        yield from _of_mesh(problem, fixed, _Mesh(tensor, cut, context, expert, data, depth))
+                        yield from _of_mesh(problem, fixed, modes, _Mesh(tensor, cut, context, expert, data, depth))
 
 
 def _replicas(problem: PlanProblem, ranks: int, min_devices: int) -> list[int]:
@@ -194,10 +203,14 @@ def _replicas(problem: PlanProblem, ranks: int, min_devices: int) -> list[int]:
     return [data for data in widths if ranks * data == problem.devices]
 
 
-def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], mesh: _Mesh) -> Iterator[Rows]:
-    sets = tried_sets(problem)
+def _modes(problem: PlanProblem, fixed: dict[str, Any]) -> list[int]:
+    """What families have for recomputation: of the sets that are tried, the empty one."""
+    others = tried_sets(problem)[1:]
     modes = [recompute_code(mode) for mode in _open(fixed, "recompute", recomputations(problem))]
-    modes = [mode for mode in modes if mode not in sets[1:]]
+    return [mode for mode in modes if mode not in others]
+
+
+def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], modes: list[int], mesh: _Mesh) -> Iterator[Rows]:
     schedules = [SCHEDULES.index(each) for each in _open(fixed, "schedule", ["1f1b"])]
     orders = [ORDERS.index(each) for each in _orders(fixed, mesh)]
     sizes = _open(fixed, "microbatch", _microbatches(problem, mesh.data))

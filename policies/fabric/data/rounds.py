@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from dse.fabric.cases import SEEDS_IN_A_ROW
 from dse.fabric.setting import tuned_for
 from dse.run.executor import Executor
 from dse.run.journal import Journal
@@ -17,8 +18,14 @@ from policies.fabric.student import StudentLearner, student_examples
 def round_of(graph: int, rounds: int) -> int:
     """The round in which a graph is placed: every other graph in the first one, and the rest in ``rounds`` further ones
     by turns.
+
+    Kinds of blocks and passes repeat with the number of the graph (:data:`dse.fabric.cases.SEEDS_IN_A_ROW`). Graphs of
+    the first round are even ones of one such row and odd ones of the next, so that all rounds place all kinds.
     """
-    return 0 if rounds == 0 or graph % 2 == 0 else 1 + graph // 2 % rounds
+    row, place = divmod(graph, SEEDS_IN_A_ROW)
+    if rounds == 0 or (row + place) % 2 == 0:
+        return 0
+    return 1 + (row // 2 + place) % rounds
 
 
 @dataclass(frozen=True)

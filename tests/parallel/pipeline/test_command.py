@@ -30,6 +30,7 @@ def step(tmp_path):
         (("--method", "linkage"), "--method: linkage: splits tensors"),
         (("--objective", "count"), "--objective: belongs to --strategy sharding"),
         (("--memory-gb", "1e12"), "--memory-gb"),
+        (("--microbatches", "99999999999999999999999"), "is not in the range 1<=x<=8192"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(dse, step, asked, rule):

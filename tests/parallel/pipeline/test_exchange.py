@@ -1,6 +1,7 @@
 """Profiles of PipeDream and Piper: written and read again, their plans beside ours, and what is wrong with files."""
 
 import json
+import re
 
 import pytest
 
@@ -153,3 +154,31 @@ def test_what_is_wrong_with_a_file_of_piper(tmp_path, change, rule):
 
 def test_a_step_is_no_profile(step):
     assert profiled_graph(str(step)) is None
+
+
+def test_a_profile_without_parameters_is_refused_by_its_name(tmp_path):
+    path = tmp_path / "graph.txt"
+    path.write_text(re.sub(r"parameter_size=[0-9.]+", "parameter_size=0.0", CHAIN))
+    with pytest.raises(InputError, match=r"graph\.txt: must have a node with parameters"):
+        posed(path)
+
+
+def test_stages_are_by_default_those_of_the_file(tmp_path):
+    path = tmp_path / "graph.txt"
+    path.write_text(
+        CHAIN.replace("-- stage_id=0\nnode4", "-- stage_id=1\nnode4").replace(
+            "3200.0 -- stage_id=1", "3200.0 -- stage_id=2"
+        )
+    )
+    assert posed(path, stages=None).problem.problem.stages == 3
+
+
+def test_a_document_of_piper_need_not_describe_a_machine(step, tmp_path):
+    path = tmp_path / "step.json"
+    own = posed(step, emit_piper=str(path))
+    answer(own, own.problem, Run())
+    document = json.loads(path.read_text())
+    for key in ("bandwidth", "maxDevices", "maxMemoryPerDevice"):
+        del document[key]
+    path.write_text(json.dumps(document))
+    assert posed(path).problem.problem.profile.points == own.problem.problem.profile.points

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.parallel.pipeline.charts import pipeline_in_time
 from dse.parallel.pipeline.length import StageTimes
 from dse.parallel.pipeline.timeline import pipeline_trace, timeline
 
@@ -38,6 +39,8 @@ def test_every_lane_does_one_thing_at_a_time_and_everything_once(times, microbat
             spans = [span for span in of.spans if span.lane == 3 * stage and span.category == kind]
             assert len(spans) == microbatches
             assert all(span.end_s - span.start_s == pytest.approx(duration_s, abs=1e-9) for span in spans)
+    lane_of = {"forward": "stage", "backward": "stage", "synchronisation": "all-reduce", "transfer": "↔"}
+    assert all(lane_of[span.category] in of.lanes[span.lane] for span in of.spans)
     slowest_s = max(each.forward_s + each.backward_s for each in times)
     assert of.end_s >= max(first_s(times), microbatches * slowest_s) * (1 - 1e-9)
 
@@ -61,3 +64,15 @@ def test_long_batches_are_shown_in_part():
     of = timeline([StageTimes(1.0, 2.0, 0.5, 1.0, 0.0), StageTimes(1.0, 2.0, 0.0, 1.0, 0.0)], 100_000)
     assert of.microbatches < 1000
     assert f"{of.microbatches} of 100000" in pipeline_trace("step", of, 100_000)["otherData"]["name"]
+
+
+def test_the_last_stage_sends_nothing_on():
+    times = [StageTimes(1.0, 2.0, 0.5, 1.0, 0.0), StageTimes(1.0, 2.0, 0.0, 1.0, 0.0)]
+    assert timeline(times, 2).lanes == ("stage 1", "all-reduce 1", "1 ↔ 2", "stage 2", "all-reduce 2")
+
+
+def test_no_bar_of_the_picture_reaches_into_the_next_lane():
+    times = [StageTimes(1.0, 2.0, 0.5, 1.0, 0.0), StageTimes(1.0, 2.0, 0.0, 1.0, 0.0)]
+    drawn = pipeline_in_time(timeline(times, 2))
+    assert len(drawn.data) == 4
+    assert all(0 < each.width < 1 for each in drawn.data)

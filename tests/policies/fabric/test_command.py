@@ -1,6 +1,7 @@
 """``dse fabric train`` and ``dse fabric evaluate`` from end to end, on very few graphs."""
 
 import json
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -8,10 +9,14 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
+from dse.fabric.cases import SEEDS_IN_A_ROW
+from hardware.fabrics import fabric_spec
+from hardware.operator_slots import operator_slots
 from policies.fabric.data.rounds import round_of
 from policies.fabric.model.ensemble import EnsembleLearner
+from policies.fabric.placing import Placing
 from policies.fabric.student import StudentLearner, StudentSettings
-from policies.fabric.train import VALIDATION_EVERY
+from policies.fabric.train import VALIDATION_EVERY, Trained
 from tests.policies.fabric.quick import QUICK_STACK
 
 SMALL = ("--epochs", 1, "--width", 4, "--layers", 1, "--members", 1)
@@ -19,11 +24,58 @@ TRAIN = ("fabric", "train", "--placements", 2, "--workers", 0, *SMALL)
 
 
 def test_half_of_the_graphs_and_of_those_held_out_are_placed_by_followers_of_a_model():
-    rounds = [round_of(graph, 3) for graph in range(120)]
-    assert [rounds.count(number) for number in range(4)] == [60, 20, 20, 20]
-    held_out = [round_of(graph, 3) for graph in range(120) if graph // 2 % VALIDATION_EVERY == 0]
-    assert [held_out.count(number) for number in range(4)] == [6, 2, 2, 2]
+    graphs = range(1_056)
+    rounds = [round_of(graph, 3) for graph in graphs]
+    assert [rounds.count(number) for number in range(4)] == [528, 176, 176, 176]
+    held_out = [round_of(graph, 3) for graph in graphs if graph // 2 % VALIDATION_EVERY == 0]
+    assert [held_out.count(number) for number in range(4)] == [48, 16, 16, 16]
     assert [round_of(graph, 0) for graph in range(4)] == [0, 0, 0, 0]
+
+
+def test_every_round_and_what_is_held_out_have_blocks_of_all_kinds_in_both_passes():
+    placed = Counter((round_of(graph, 3), graph % SEEDS_IN_A_ROW) for graph in range(480))
+    assert placed == {(number, kind): 10 if number else 30 for number in range(4) for kind in range(SEEDS_IN_A_ROW)}
+    held_out = [graph for graph in range(1_176) if graph // 2 % VALIDATION_EVERY == 0]
+    kinds = Counter(graph % SEEDS_IN_A_ROW for graph in held_out)
+    assert len(kinds) == SEEDS_IN_A_ROW
+    assert max(kinds.values()) - min(kinds.values()) <= 1
+    assert {(round_of(graph, 3) > 0, graph % 4) for graph in held_out} == {(x, y) for x in (0, 1) for y in range(4)}
+
+
+@pytest.fixture
+def taught(monkeypatch):
+    """The fabrics that training was asked for; it does nothing."""
+    seen = []
+
+    def train(options, *_):
+        seen.append(options.fabric)
+        return Trained(0, 0, {}, Placing(0, None))
+
+    monkeypatch.setattr("policies.fabric.train.train", train)
+    return seen
+
+
+def test_a_run_goes_on_with_files_that_were_moved_and_not_with_edited_ones(dse, tmp_path, taught):
+    document = fabric_spec("plasticine-8x16").model_dump(mode="json", exclude_none=True)
+    first, moved, edited = (tmp_path / name for name in ("first.json", "moved.json", "edited.json"))
+    first.write_text(json.dumps(document))
+    moved.write_text(json.dumps(document))
+    document["links"]["hop_slots"]["value"] += 1
+    edited.write_text(json.dumps(document))
+    slots = {
+        "name": "streaming",
+        "slots": {kind: {"value": 3.0, "source": "a test"} for kind in operator_slots().slots},
+    }
+    (tmp_path / "slots.json").write_text(json.dumps(slots))
+    asked = ("fabric", "train", "--quiet", "--workers", 0, "--out", tmp_path / "run")
+    assert dse(*asked, "--fabric", first).code == 0
+    assert dse(*asked, "--fabric", moved, "--resume").code == 0
+    assert dse(*asked, "--fabric", "plasticine-8x16", "--resume").code == 0
+    for given in (("--fabric", edited), ("--fabric", first, "--slots", tmp_path / "slots.json")):
+        refused = dse(*asked, *given, "--resume")
+        assert refused.code == 2, given
+        assert "an input has changed since this run began" in refused.err
+    assert taught == [str(first), str(moved), "plasticine-8x16"]
 
 
 @pytest.fixture
@@ -42,6 +94,7 @@ def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
     assert trained.code == 0, trained.err
     outcome = json.loads(trained.out)
     assert (outcome["placements"], outcome["graphs"]) == (20, 10)
+    assert "too few" in outcome["placing"]["verdict"]
     collected = (out / "journal.jsonl").read_bytes()
     assert all(f'"round-{number}/' in collected.decode() for number in range(4))
     assert (out / "best" / "student" / "card.json").is_file()

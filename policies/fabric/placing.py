@@ -1,0 +1,99 @@
+"""Whether a student places better than the rules that it corrects, on graphs that it has not learned from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.fabric.evaluators.measure import throughput
+from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.model import Pipeline
+from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
+from dse.run.progress import ProgressCallback, StopSignal, ask
+from hardware.fabrics import Fabric
+from policies.fabric.student_checkpoint import TrainedStudent
+from policies.fabric.study.accuracy import Interval
+from policies.fabric.study.intervals import MIN_GRAPHS
+
+MAX_GRAPHS = 40
+"""So that a comparison takes less than a minute."""
+
+STUDENT_MOVES, RULE_MOVES = 20_000, 30_000
+"""Of a chain. A move with the student takes about 1.4 times as long as one under tuned rules
+(`benchmarks.fabric_moves`)."""
+
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Placing:
+    """A chain that a student guides beside a longer one under rules alone, on the same graphs with the same seed.
+
+    Attributes:
+        graphs: that were placed; those beyond the student's range, which are left to the rules in use, are not.
+        gain: throughput over that under the rules, less 1, in the mean over graphs, with its 90 % interval over graphs
+            (bootstrap); None with fewer than :data:`~policies.fabric.study.intervals.MIN_GRAPHS`.
+    """
+
+    graphs: int
+    gain: Interval | None
+
+    @property
+    def verdict(self) -> str:
+        """What this says, in a sentence."""
+        if self.gain is None:
+            return f"Whether the learned cost places better is not known: {self.graphs} unseen graphs are too few."
+        low, high = self.gain.low, self.gain.high
+        says = "places better than" if low > 0 else "places worse than" if high < 0 else "cannot be told apart from"
+        size = f"{self.gain.value:+.1%} [{low:+.1%}, {high:+.1%}]"
+        return (
+            f"The learned cost {says} the rules at about equal time: throughput {size} on {self.graphs} unseen graphs."
+        )
+
+
+def placing(
+    trained: TrainedStudent,
+    pipelines: Iterable[Pipeline],
+    fabric: Fabric,
+    seed: int,
+    stop: StopSignal,
+    progress: ProgressCallback,
+) -> Placing:
+    """Place the first :data:`MAX_GRAPHS` of the graphs that are within the student's range.
+
+    Graphs that end in a deadlock under the rules are left out; a deadlock under the student is a throughput of 0.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+    """
+    within = [pipeline for pipeline in pipelines if not trained.out_of_range(pipeline, fabric)][:MAX_GRAPHS]
+    gains = []
+    for number, pipeline in enumerate(within):
+        ask(stop)
+        progress("unseen graphs placed", number, len(within))
+        gain = _gain(trained, pipeline, fabric, seed, stop)
+        if gain is not None:
+            gains.append(gain)
+    return Placing(len(gains), _interval(np.array(gains), seed) if len(gains) >= MIN_GRAPHS else None)
+
+
+def _gain(trained: TrainedStudent, pipeline: Pipeline, fabric: Fabric, seed: int, stop: StopSignal) -> float | None:
+    simulator, rules = Simulator(pipeline, fabric), trained.rules
+
+    def interval_slots(moves: int, guided: bool) -> float | None:
+        student = trained.student if guided else None
+        schedule = rules.schedule(AnnealSettings(moves))
+        annealing = Annealing(pipeline, fabric, rules.weights, schedule, stop, student)
+        return throughput(simulator, annealing(Chain(seed)).placement).interval_slots
+
+    under_rules = interval_slots(RULE_MOVES, guided=False)
+    if under_rules is None:
+        return None
+    under_student = interval_slots(STUDENT_MOVES, guided=True)
+    return -1.0 if under_student is None else under_rules / under_student - 1
+
+
+def _interval(gains: np.ndarray, seed: int) -> Interval:
+    drawn = np.random.default_rng(seed).choice(gains, size=(_RESAMPLES, len(gains))).mean(axis=1)
+    low, high = np.quantile(drawn, (0.05, 0.95))
+    return Interval(float(gains.mean()), float(low), float(high))

@@ -1,0 +1,106 @@
+"""A ``config.json`` against the model that transformers builds from it, and what of it is refused."""
+
+import json
+
+import pytest
+
+from dse.plan.transformers_configs import of_config
+from hardware.inputs import InputError
+
+BASE = {
+    "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2,
+    "intermediate_size": 160, "vocab_size": 256, "max_position_embeddings": 512,
+}  # fmt: skip
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 48}
+LATENT = {
+    "num_key_value_heads": 8, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 12,
+    "n_routed_experts": 8,
+}  # fmt: skip
+FAMILIES = {
+    "llama": {},
+    "llama, biases": {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    "mistral": {},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "phi3": {"pad_token_id": 0, "eos_token_id": 1},
+    "qwen2": {},
+    "qwen3": {"head_dim": 16},
+    "qwen3, biases and the usual width of heads": {"attention_bias": True},
+    "qwen3_moe": {**EXPERTS, "num_experts": 8, "head_dim": 16, "mlp_only_layers": [0, 1]},
+    "glm4_moe": {**EXPERTS, "n_routed_experts": 8, "n_shared_experts": 1, "first_k_dense_replace": 1, "head_dim": 16,
+                 "attention_bias": True, "use_qk_norm": True},
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "sliding_window": 128,
+                "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+    "deepseek_v2": {**EXPERTS, **LATENT, "n_shared_experts": 2, "first_k_dense_replace": 1, "q_lora_rank": None},
+    "deepseek_v3": {**EXPERTS, **LATENT, "n_shared_experts": 1, "first_k_dense_replace": 2, "q_lora_rank": 24},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_parameters_are_those_of_the_model_that_transformers_builds(name):
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    family, sizes = name.partition(",")[0], BASE | FAMILIES[name]
+    config = transformers.AutoConfig.for_model(family, **sizes)
+    with torch.device("meta"):
+        built = transformers.AutoModelForCausalLM.from_config(config)
+    expected = sum(each.numel() for each in built.parameters())
+    assert of_config(sizes | {"model_type": family}, "stated", "config.json").parameters == expected
+    # what transformers itself writes has every key, some of other names
+    assert of_config(json.loads(config.to_json_string()), "written", "config.json").parameters == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes", "window"),
+    [
+        ("mistral", {"sliding_window": 128}, (128, 1.0)),
+        ("mistral", {"sliding_window": None}, None),
+        ("mistral", {}, (4096, 1.0)),  # transformers' own default
+        ("phi3", {}, None),
+        ("qwen2", {"sliding_window": 128, "max_window_layers": 1}, None),
+        ("qwen2", {"sliding_window": 128, "max_window_layers": 1, "use_sliding_window": True}, (128, 0.75)),
+        ("qwen2", {"sliding_window": 128, "max_window_layers": 4, "use_sliding_window": True}, None),
+        ("qwen3", {"sliding_window": 128, "use_sliding_window": True,
+                   "layer_types": ["sliding_attention", "full_attention"] * 2}, (128, 0.5)),
+        ("gpt_oss", {"sliding_window": 128, "num_local_experts": 4, "num_experts_per_tok": 2}, (128, 0.5)),
+        ("gpt_oss", {"sliding_window": 128, "num_local_experts": 4, "num_experts_per_tok": 2,
+                     "layer_types": ["full_attention"] * 4}, None),
+    ],
+)  # fmt: skip
+def test_windows_are_those_of_the_family(family, sizes, window):
+    read = of_config(BASE | sizes | {"model_type": family}, "windows", "config.json").window
+    assert (read and (read.tokens, read.share)) == window
+
+
+def test_kimi_has_the_keys_of_deepseek():
+    sizes = BASE | EXPERTS | LATENT
+    read = [of_config(sizes | {"model_type": each}, "same", "config.json") for each in ("kimi_k2", "deepseek_v3")]
+    assert read[0].model_copy(update={"source": read[1].source}) == read[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "qwen4"}, r"model_type: qwen4: must be one of llama, .* \(did you mean qwen\w+\?\)$"),
+        ({"num_key_value_heads": 7}, r"num_key_value_heads: 7: must divide num_attention_heads \(8\) .*mean 8\?\)$"),
+        ({"num_attention_heads": 10}, r"num_attention_heads: 10: must divide hidden_size \(64\) where head_dim"),
+        ({"vocab_size": 10**9}, "vocab_size: 1000000000: must be at most 16777216$"),
+        ({"num_hidden_layers": 5000}, "num_hidden_layers: 5000: must be at most 1000$"),
+        ({"sliding_window": 10**9, "model_type": "mistral"}, "sliding_window: 1000000000: must be at most"),
+        ({"num_experts_per_tok": 9}, r"num_experts_per_tok: 9: must be at most num_experts, 8 \(did you mean 8\?\)$"),
+        ({"decoder_sparse_step": 2}, r"decoder_sparse_step: 2: must be 1: .*first \(did you mean 1\?\)$"),
+        ({"mlp_only_layers": [3]}, r"mlp_only_layers: \[3\]: must be the first layers"),
+        ({**LATENT, "model_type": "deepseek_v3", "moe_layer_freq": 2}, "moe_layer_freq: 2: must be 1"),
+    ],
+)
+def test_what_no_transformer_here_can_have_is_refused_by_the_files_own_key(change, message):
+    sizes = BASE | EXPERTS | {"model_type": "qwen3_moe", "num_experts": 8}
+    with pytest.raises(InputError, match="^config.json: " + message):
+        of_config(sizes | change, "broken", "config.json")
+
+
+def test_a_key_that_came_later_does_not_change_the_digest_of_models_without_it():
+    plain = of_config(BASE | {"model_type": "llama"}, "plain", "config.json")
+    biased = of_config(BASE | {"model_type": "qwen2"}, "biased", "config.json")
+    assert "query_key_value_biases" not in plain.document()
+    assert biased.document()["query_key_value_biases"] is True
