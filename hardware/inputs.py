@@ -29,6 +29,8 @@ SMALLEST = 1e-30
 
 _MAX_COMPARED_NAMES = 2_000
 _MAX_COMPARED_CHARACTERS = 120
+_MIN_BEGINNING = 3
+"""Characters of a name that is offered what it begins."""
 _LISTED_CHARACTERS = 500
 _LISTED_NAMES = 5
 
@@ -102,12 +104,18 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def _close(name: str, names: Iterable[str], count: int, cutoff: float) -> list[str]:
-    """Up to ``count`` of ``names`` that are most like ``name``, the nearest first; none where there are too many."""
+    """Up to ``count`` of ``names`` that are most like ``name``, the nearest first; none where there are too many.
+
+    Those that continue ``name`` are nearer than all others: ``h100`` means ``h100-sxm`` before ``v100``.
+    """
     lowered = {candidate.lower(): candidate for candidate in islice(names, _MAX_COMPARED_NAMES + 1)}
     if len(lowered) > _MAX_COMPARED_NAMES or len(name) > _MAX_COMPARED_CHARACTERS:
         return []
     candidates = [candidate for candidate in lowered if len(candidate) <= _MAX_COMPARED_CHARACTERS]
-    return [lowered[match] for match in difflib.get_close_matches(name.lower(), candidates, n=count, cutoff=cutoff)]
+    begun = name.lower()
+    longer = [each for each in candidates if len(begun) >= _MIN_BEGINNING and each.startswith(begun)]
+    close = [*sorted(longer, key=len), *difflib.get_close_matches(begun, candidates, n=count, cutoff=cutoff)]
+    return [lowered[match] for match in list(dict.fromkeys(close))[:count]]
 
 
 def choose(file: str, key: str, name: str, names: Iterable[str], what: str) -> str:

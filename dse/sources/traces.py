@@ -80,13 +80,13 @@ def traced(
         return canonical(trace_module(module, inputs, source.name, microbatch, mode=mode))
     request = {"source": source.where, "microbatch": microbatch, "sequence": sequence, "mode": mode}
     if isinstance(source, OnnxFile):
-        return _kept(request, lambda: _onnx(source, microbatch))
+        return _cached_or_made(request, lambda: _onnx(source, microbatch))
     if isinstance(source, TransformersConfig):
-        return _kept(request, lambda: _config(source, microbatch, sequence, mode))
+        return _cached_or_made(request, lambda: _config(source, microbatch, sequence, mode))
     sizes = {"microbatch": microbatch, "tensor_parallel": tensor_parallel}
     if sequence is not None:
         sizes["sequence"] = sequence
-    return _kept(request | sizes, lambda: _function(source, sizes, mode))
+    return _cached_or_made(request | sizes, lambda: _function(source, sizes, mode))
 
 
 def takes_sequence(source: Model) -> bool:
@@ -130,7 +130,7 @@ def _function(source: PythonFunction, sizes: dict[str, int], mode: Mode) -> Made
     return trace_function(source.path, source.function, source.name, sizes, mode)
 
 
-def _kept(request: dict[str, Any], make: Callable[[], Made]) -> Trace:
+def _cached_or_made(request: dict[str, Any], make: Callable[[], Made]) -> Trace:
     """The canonical trace from the user's cache, or made and stored there; its files are noted either way."""
     trace = cached(request)
     if trace is None:

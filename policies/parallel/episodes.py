@@ -42,7 +42,7 @@ class Scale:
     mean: float
     deviation: float
 
-    def told(self, rewards: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def scaled(self, rewards: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Rewards in this scale, at most :data:`FARTHEST` from 0."""
         return np.clip((rewards - self.mean) / self.deviation, -FARTHEST, FARTHEST)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from hardware.documents import bytes_of, parse_document, read_document, text_of
-from hardware.inputs import MAX_FAULTS, Fault, InputError, choose, shown, validate
+from hardware.inputs import MAX_FAULTS, Fault, InputError, choose, nearest, shown, validate
 
 
 class Inner(BaseModel):
@@ -102,6 +102,11 @@ def test_control_characters_are_refused_with_their_line(tmp_path):
     (tmp_path / "case.kgraph").write_text("first\r\n\tsecond\x00")
     with pytest.raises(InputError, match=r"case\.kgraph: line 2: text must not contain the character U\+0000"):
         text_of(tmp_path / "case.kgraph")
+
+
+def test_a_name_that_is_continued_is_nearer_than_one_that_is_like_it():
+    assert nearest("H100", ["v100", "h100-sxm-80gb", "h100-sxm"]) == "h100-sxm"
+    assert nearest("a", ["a100-80gb"]) is None
 
 
 def test_nearest_name_is_offered():

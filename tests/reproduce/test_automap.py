@@ -12,7 +12,7 @@ from dse.reproduce.automap.models import BUILT_IN, FAMILIES, family_of, step_of,
 from dse.reproduce.automap.published import PlanPaper, read_published
 from dse.reproduce.automap.study import (
     RULES,
-    Found,
+    CheckedPlan,
     Machine,
     Outcome,
     Study,
@@ -165,7 +165,7 @@ def test_sections_are_whole(tmp_path):
 
 
 def test_what_the_papers_plan_is_worth_is_what_it_takes():
-    ours, theirs = Found(1.0, True, 1.0, 0.0, 12, 0, {}), Found(2.0, False, 2.0, 0.0, 5, 0, {})
+    ours, theirs = CheckedPlan(1.0, True, 1.0, 0.0, 12, 0, {}), CheckedPlan(2.0, False, 2.0, 0.0, 5, 0, {})
     amounts = "the paper's plan splits 5 dimensions and takes 2 s a step, ours 12 dimensions and takes 1 s"
     assert worth_of_paper(Outcome(ours, theirs, 1.0)) == f"under these rules {amounts}"
     assert "as good as ours" in worth_of_paper(Outcome(ours, replace(theirs, value=1.0), 1.0))

@@ -124,14 +124,14 @@ def _least_cost_tree(
         least = dict.fromkeys(entered, 0.0)
         queue = [(0.0, cell) for cell in sorted(entered)]
         while queue:
-            reached, cell = heapq.heappop(queue)
+            length, cell = heapq.heappop(queue)
             if cell in waiting:
                 break
-            if reached > least[cell]:
+            if length > least[cell]:
                 continue
             for link, end in outgoing[cell]:
-                if end not in least or reached + cost[link] < least[end]:
-                    least[end], into[end] = reached + cost[link], link
+                if end not in least or length + cost[link] < least[end]:
+                    least[end], into[end] = length + cost[link], link
                     heapq.heappush(queue, (least[end], end))
         branch = []
         waiting.discard(cell)

@@ -65,9 +65,9 @@ class Tuning:
     def simulations(self) -> tuple[int, int]:
         """Simulations of the tasks that are told, and of all."""
         plan = self.plan
-        told = plan.graphs * ((self._mixture is not None) + len(self._finals))
+        finished = plan.graphs * ((self._mixture is not None) + len(self._finals))
         total = plan.graphs * (1 + plan.finalists) + plan.trials * plan.graphs_per_trial
-        return told + len(self._trials) * plan.graphs_per_trial, total
+        return finished + len(self._trials) * plan.graphs_per_trial, total
 
     def ask(self) -> Task | None:
         """The next task; None where it depends on tasks under way, there are enough of these, or all are told."""

@@ -26,7 +26,7 @@ _TAKEN_APART = (
 )  # fmt: skip
 """Operators of the core set that are taken apart as well."""
 
-_KEPT = ("embedding_dense_backward", "select_backward", "slice_backward", "stack")
+_UNCHANGED = ("embedding_dense_backward", "select_backward", "slice_backward", "stack")
 """Operators that have a counterpart in HLO as they are."""
 
 _RATE, _MOMENTUM, _FIRST, _SECOND, _EPSILON = 1e-3, 0.9, 0.9, 0.999, 1e-8
@@ -106,7 +106,7 @@ def _decompositions() -> dict[Any, Any]:
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     table = dict(core_aten_decompositions())
-    for name in _KEPT:
+    for name in _UNCHANGED:
         packet = getattr(torch.ops.aten, name)
         for overload in packet.overloads():
             table.pop(getattr(packet, overload), None)

@@ -192,7 +192,7 @@ class ChainSearch:
         for end in range(last, -1, -1):
             ask(self._stop)
             for state, parts in open_[end].items():
-                labels = self._kept(parts, tolerance_s if end < last else 0.0)
+                labels = self._undominated(parts, tolerance_s if end < last else 0.0)
                 numbers = grown.settle(labels)
                 if end > 0:
                     self._extend(open_, end, state, labels.times_s, numbers, grown)
@@ -209,7 +209,7 @@ class ChainSearch:
         steps_s: Floats = through_s + self._later * slowest_s + np.maximum(0.0, exposed_s)
         return steps_s
 
-    def _kept(self, parts: list[_Labels], tolerance_s: float) -> _Labels:
+    def _undominated(self, parts: list[_Labels], tolerance_s: float) -> _Labels:
         """Those labels that no other is at most as large as in all three, give or take the tolerance."""
         labels = _Labels(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)))
         order = np.lexsort(labels.times_s[::-1])

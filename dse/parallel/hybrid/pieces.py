@@ -194,8 +194,8 @@ def _most(count: int, blocks: Mapping[tuple[int, int], Mapping[Direction, int]],
     """The most that divisions into pieces and blocks add up to, for every run of pieces, [begin, end]."""
     most = np.zeros((count + 1, count + 1))
     for begin, end in sorted(blocks, key=lambda each: each[1]):
-        reached = most[: begin + 1, begin] + blocks[begin, end].get(direction, 0)
-        most[: begin + 1, end] = np.maximum(most[: begin + 1, end], reached)
+        extended = most[: begin + 1, begin] + blocks[begin, end].get(direction, 0)
+        most[: begin + 1, end] = np.maximum(most[: begin + 1, end], extended)
     return most
 
 

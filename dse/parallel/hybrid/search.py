@@ -147,12 +147,12 @@ class _Search:
         if pipelines is not None:
             self.pipelined = exact(pipelines)
 
-    def run(self, below_s: float, most_rounds: int) -> None:
+    def run(self, below_s: float, max_rounds: int) -> None:
         """Rounds of a bound, the stages of its chain, and the shortest chain of plans, if it is below a limit."""
         if below_s < self.best.step_s:
             self.best = Chain(below_s, below_s, ())
         rounds = 0
-        while rounds < most_rounds:
+        while rounds < max_rounds:
             lowest = self._lowest()
             is_one_stage = len(lowest.links) == 1 and self._one_stage_s is None
             if not is_one_stage and self.bound_s >= self.best.step_s * (1 - GAP):
@@ -177,11 +177,11 @@ class _Search:
         """The shortest chain of bounds, which lifts the bound on all plans."""
         slack = TOLERANCE * self.problem.base.stages
         # Where no chain is below the best plan by more than the tolerance, the plan is proven.
-        most_s = self.best.step_s * (1 + 1e-12) / (1 - slack)
-        lowest = self._within(self._optimistic, self.bound_s, most_s, COARSE)
-        if not self._without_pieces(lowest) and (lowest.links or not np.isinf(most_s)):
+        max_s = self.best.step_s * (1 + 1e-12) / (1 - slack)
+        lowest = self._within(self._optimistic, self.bound_s, max_s, COARSE)
+        if not self._without_pieces(lowest) and (lowest.links or not np.isinf(max_s)):
             # A chain as short as the coarse one is not dropped below this limit.
-            limit_s = min(most_s, lowest.step_s * (1 + PROOF_TOLERANCE) / (1 - slack))
+            limit_s = min(max_s, lowest.step_s * (1 + PROOF_TOLERANCE) / (1 - slack))
             lowest = self.chains.shortest(self._optimistic, limit_s, TOLERANCE * limit_s)
         one_stage_s = np.inf if self._one_stage_s is None else self._one_stage_s
         self.bound_s = max(self.bound_s, min(lowest.bound_s, one_stage_s, self.best.step_s))
@@ -254,16 +254,16 @@ class _Search:
         step_s = step_time(self.problem, plan).length_s
         return HybridAnswer(self.problem, plan, step_s, min(bound_s, step_s), solved)
 
-    def _within(self, points_of: PointsOf, least_s: float, most_s: float, tolerance: float) -> Chain:
+    def _within(self, points_of: PointsOf, least_s: float, max_s: float, tolerance: float) -> Chain:
         """The shortest chain, looked for under limits that rise until there is one below them.
 
         The tolerance of labels is a share of the limit.
         """
         factor = 1.02
         while factor <= _MAX_FACTOR:
-            limit_s = min(least_s * factor, most_s)
+            limit_s = min(least_s * factor, max_s)
             chain = self.chains.shortest(points_of, limit_s, tolerance * limit_s)
-            if chain.links or limit_s >= most_s:
+            if chain.links or limit_s >= max_s:
                 return chain
             factor *= 1.08 if factor < 4 else 10.0
         return Chain(np.inf, np.inf, ())

@@ -15,7 +15,7 @@ from hardware.compiled import compiled
 
 
 @njit(cache=False)
-def _kept(labels, count):
+def _undominated(labels, count):
     """Which of the first ``count`` labels no other one dominates, in the order of their first seconds."""
     order = np.argsort(labels[0, :count], kind="mergesort")
     kept = np.empty(count, dtype=np.int64)
@@ -128,7 +128,7 @@ def _extended(case, stage, cap_s, window, tail_s, limit_s, label, first_label):
                 case, stage, end, starts, caps_s, rest_s, label, first_label, buffer, origin
             )
             made += tried
-            for each in _kept(buffer, count):
+            for each in _undominated(buffer, count):
                 if total == len(ends):
                     ends = np.concatenate((ends, np.empty_like(ends)))
                     grown, grown_from = _longer(grown, grown_from)

@@ -31,7 +31,7 @@ def uneven_families(problem: PlanProblem, rows: Rows, below_s: float) -> Rows:
     made = []
     for each in may:
         depth, chunks = int(plans.pipeline[each]), int(plans.interleave[each])
-        first, last = _ends(problem.model.layers, depth, chunks, _most_layers(loads, limits, int(each)))
+        first, last = _ends(problem.model.layers, depth, chunks, _max_layers(loads, limits, int(each)))
         if "interleave" not in fixed:
             even = _largest(problem.model.layers, depth, first, last) % chunks == 0
             first, last = first[even], last[even]
@@ -46,7 +46,7 @@ def _having(rows: Rows, fixed: dict[str, int]) -> Rows:
     return rows
 
 
-def _most_layers(loads: StageLoads, limits_s: Floats, position: int) -> tuple[int, int, int]:
+def _max_layers(loads: StageLoads, limits_s: Floats, position: int) -> tuple[int, int, int]:
     """Layers that the first stage, the last one and each between may have at most."""
     limit_s, layer_s = float(limits_s[position]), float(loads.layer[position])
     ends = float(loads.embedding[position]), float(loads.head[position]), 0.0

@@ -113,10 +113,10 @@ def contest(study: Study, learned: Learned, rounds: int, seeds: int) -> Section:
     if not tables:
         reason = "none of --models has rows here, or --mesh has several axes"
         return Section("contest", TITLE, (), (reason,), skipped=reason)
-    reached = [max(each.behind("dqn")) <= TARGET for each in (*pipelines.values(), *operators.values())]
+    within = [max(each.behind("dqn")) <= TARGET for each in (*pipelines.values(), *operators.values())]
     notes = (
         f"Behind the proven plan, median / worst of {seeds} seed{'s' if seeds > 1 else ''}: longer, or fewer "
-        f"dimensions split. All seeds of dqn are within {percent(TARGET)} in {sum(reached)} of {len(reached)} rows.",
+        f"dimensions split. All seeds of dqn are within {percent(TARGET)} in {sum(within)} of {len(within)} rows.",
         f"dqn is what dse parallel --method dqn does, with {rounds} rounds of training (--rounds; pipelines of dse "
         "parallel have 200, operators 60): the better of what it has learned (dqn, not improved) and of the greedy "
         "plan. random and annealing begin with as many plans as the training with the same seed, and have the greedy "

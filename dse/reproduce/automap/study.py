@@ -90,7 +90,7 @@ class Trial(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckedPlan:
     """A plan that the checker has passed.
 
     Attributes:
@@ -122,8 +122,8 @@ class Outcome:
         seconds: to read the step and to plan it.
     """
 
-    best: Found | None
-    published: Found | None
+    best: CheckedPlan | None
+    published: CheckedPlan | None
     seconds: float
 
     @property
@@ -194,7 +194,7 @@ def planned(trial: Trial) -> dict[str, Any]:
         prices = Prices(problem)
         plan = data_parallel(problem, prices)
         seconds = perf_counter() - started
-        found = None if plan is None else _found(problem, prices, plan, None)
+        found = None if plan is None else _checked(problem, prices, plan, None)
         return {"best": found, "published": None, "seconds": seconds}
     problem = replace(problem, pins=pins_of(trial))
     best = _solved(problem, trial)
@@ -218,11 +218,11 @@ def _solved(problem: ParallelProblem, trial: Trial) -> dict[str, Any] | None:
         return None  # nothing keeps all pins without resharding
     if solution.plan is None:
         return None
-    return _found(problem, prices, solution.plan, solution.value == solution.bound)
+    return _checked(problem, prices, solution.plan, solution.value == solution.bound)
 
 
-def _found(problem: ParallelProblem, prices: Prices, plan: Plan, is_proven: bool | None) -> dict[str, Any]:
-    """The plan as :class:`Found` has it, after the independent check."""
+def _checked(problem: ParallelProblem, prices: Prices, plan: Plan, is_proven: bool | None) -> dict[str, Any]:
+    """The plan as :class:`CheckedPlan` has it, after the independent check."""
     of = account(problem, stated_from_document(problem, plan_document(problem, prices, plan), "solution"))
     if of.faults:
         raise FailedCheckError("; ".join(of.faults))
@@ -318,19 +318,19 @@ class Study:
 
 
 def _outcome(document: Mapping[str, Any]) -> Outcome:
-    best, published = (None if document[key] is None else Found(**document[key]) for key in ("best", "published"))
+    best, published = (None if document[key] is None else CheckedPlan(**document[key]) for key in ("best", "published"))
     return Outcome(best, published, document["seconds"])
 
 
-def split_text(found: Found, names: Sequence[str]) -> str:
+def split_text(plan: CheckedPlan, names: Sequence[str]) -> str:
     """The dimension that the arguments ``names`` are split along, -1 for whole; several if they are not alike."""
-    texts = dict.fromkeys("/".join(map(str, found.arguments[name])) for name in names)
+    texts = dict.fromkeys("/".join(map(str, plan.arguments[name])) for name in names)
     return " or ".join(sorted(texts))
 
 
-def is_as_published(found: Found, names: Sequence[str], dim: int) -> bool:
+def is_as_published(plan: CheckedPlan, names: Sequence[str], dim: int) -> bool:
     """Whether all of ``names`` are split along ``dim`` on one axis, the same, and nowhere else."""
-    layouts = [found.arguments[name] for name in names]
+    layouts = [plan.arguments[name] for name in names]
     split = [layout for layout in layouts if set(layout) - {WHOLE}]
     if dim == WHOLE:
         return not split

@@ -6,7 +6,7 @@ from dse.parallel.mesh import WHOLE
 from dse.report.units import memory_text, time_text
 from dse.reproduce.automap.models import BUILT_IN, FAMILIES, family_of, step_of, title_of, variables_of
 from dse.reproduce.automap.published import FamilyName, PublishedModel, read_published
-from dse.reproduce.automap.study import DATA_PARALLEL, RULES, Found, Outcome, Study, is_as_published, split_text
+from dse.reproduce.automap.study import DATA_PARALLEL, RULES, CheckedPlan, Outcome, Study, is_as_published, split_text
 from dse.reproduce.section import OTHER_MACHINE, Chart, Comparison, Row, Section, Series, Table
 from dse.results.result import percent
 
@@ -248,11 +248,11 @@ def data_parallel(study: Study) -> Section:
     return Section("table6", TITLES["table6"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
 
 
-def _worth(study: Study, found: Found | None, cheapest: Found | None) -> Row:
+def _worth(study: Study, plan: CheckedPlan | None, cheapest: CheckedPlan | None) -> Row:
     """The time of a step, whether it fits the memory of a device, and whether it is the least of all plans."""
-    if found is None:
+    if plan is None:
         return ("–",) * 3
     limit = study.memory_bytes
-    fits = "yes" if found.state_bytes <= limit else f"no: {memory_text(found.state_bytes, 3)} of {memory_text(limit)}"
-    is_cheapest = cheapest is not None and found.step_s <= cheapest.step_s
-    return time_text(found.step_s, 3), fits, "yes" if is_cheapest else "no"
+    fits = "yes" if plan.state_bytes <= limit else f"no: {memory_text(plan.state_bytes, 3)} of {memory_text(limit)}"
+    is_cheapest = cheapest is not None and plan.step_s <= cheapest.step_s
+    return time_text(plan.step_s, 3), fits, "yes" if is_cheapest else "no"

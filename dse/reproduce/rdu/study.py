@@ -222,18 +222,18 @@ class Study:
 
     def effort(self) -> Effort:
         """What the samples took."""
-        return self._kept("effort", Effort, self.laboratory.effort)
+        return self._journalled("effort", Effort, self.laboratory.effort)
 
     def accuracy(self, model: str) -> ModelAccuracy:
         """Of a cost model; the samples are collected first."""
         self.effort()
-        return self._kept(f"accuracy of {model}", ModelAccuracy, lambda: self.laboratory.accuracy(model))
+        return self._journalled(f"accuracy of {model}", ModelAccuracy, lambda: self.laboratory.accuracy(model))
 
     def error_ratio(self, model: str, rival: str) -> ErrorRatio:
         """Of two cost models; the samples are collected first."""
         self.effort()
         key = f"error of {model} over {rival}"
-        return self._kept(key, ErrorRatio, lambda: self.laboratory.error_ratio(model, rival))
+        return self._journalled(key, ErrorRatio, lambda: self.laboratory.error_ratio(model, rival))
 
     def placed(self) -> list[PlacedGraph]:
         """All graphs that are placed."""
@@ -241,7 +241,7 @@ class Study:
         graphs = []
         for number in range(self.budget.placed):
             key = f"placed graph {number}"
-            graphs.append(self._kept(key, PlacedGraph, partial(self.laboratory.placed, number)))
+            graphs.append(self._journalled(key, PlacedGraph, partial(self.laboratory.placed, number)))
             self.run.progress("graphs placed by every cost", number + 1, self.budget.placed)
         return graphs
 
@@ -251,7 +251,7 @@ class Study:
         laboratory, steps, total = self.laboratory, count(1), 1 + len(models) + len(costs)
 
         def measured(what: str, kind: type[Kind], measure: Callable[[], Mapping[str, Any]]) -> Kind:
-            entry = self._kept(f"layer {name}, {what}", kind, measure)
+            entry = self._journalled(f"layer {name}, {what}", kind, measure)
             self.run.progress(f"figures of {name}", next(steps), total)
             return entry
 
@@ -265,7 +265,7 @@ class Study:
         }
         return ModelLayer(size, accuracy, {cost: rate.samples_per_s for cost, rate in rates.items()})
 
-    def _kept(self, key: str, kind: type[Kind], measure: Callable[[], Mapping[str, Any]]) -> Kind:
+    def _journalled(self, key: str, kind: type[Kind], measure: Callable[[], Mapping[str, Any]]) -> Kind:
         journal = required_journal(self.run)
         if key not in journal:
             journal.append(key, measure())

@@ -177,8 +177,8 @@ def annotations(study: Study) -> Section:
     """Models that are not told how long operators work."""
     rows = []
     for model in ("ridge", "trees", "trees-all", "stack", "paper", "network"):
-        told, untold = study.accuracy(model).whole, study.accuracy(model + ", no slots").whole
-        rows.append((_WHAT[model], shown(told.error), shown(untold.error), _quotient(untold, told)))
+        with_slots, without = study.accuracy(model).whole, study.accuracy(model + ", no slots").whole
+        rows.append((_WHAT[model], shown(with_slots.error), shown(without.error), _quotient(without, with_slots)))
     notes = (
         "The abstract claims “no accuracy degradation after removing performance annotations”; there is no table.",
     )

@@ -24,7 +24,7 @@ State = Literal["decisions", "graph"]
 """What is seen: the paper's vector of decisions with the position, or the continuous state that it leaves to the
 future (7.2): features of every linkage group with what is known of it, for GraphSAGE over the conflicts."""
 
-_KEPT = 32
+_MAX_PLANS = 32
 
 Statuses = npt.NDArray[np.int8]
 
@@ -114,8 +114,8 @@ class DecisionSource:
         if split in self.plans:
             return
         self.plans[split] = Found(split, int(self.dimensions.weights[list(split)].sum()))
-        if len(self.plans) > _KEPT or split:
-            ordered = sorted(self.plans.items(), key=lambda item: -item[1].dimensions)[:_KEPT]
+        if len(self.plans) > _MAX_PLANS or split:
+            ordered = sorted(self.plans.items(), key=lambda item: -item[1].dimensions)[:_MAX_PLANS]
             self.plans = OrderedDict(ordered)
 
     def _whole(self, plan: Found) -> list[int]:

@@ -218,7 +218,7 @@ class InferenceEpisodes:
         if self._best is not None:
             self._best[row].take(cuts, device_cuts, found)
         earned = rewards(found, each.pricing.unit_s, self._reward_kind)
-        return float(self._scales[row].told(earned)[0])
+        return float(self._scales[row].scaled(earned)[0])
 
 
 class ProblemSource:

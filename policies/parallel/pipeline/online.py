@@ -212,4 +212,4 @@ class _Episodes:
         found = source.pricing.prices(cuts, device_cuts)
         source.best.take(cuts, device_cuts, found)
         earned = rewards(found, source.pricing.unit_s, source.reward)
-        return source.scale.told(earned), np.ones(count, dtype=bool)
+        return source.scale.scaled(earned), np.ones(count, dtype=bool)

@@ -45,7 +45,7 @@ def test_every_episode_ends_in_a_plan_whose_reward_is_that_of_its_length(seed, p
     unit_s = sum(problem.profile.forward_s + problem.backward_s) / problem.devices
     shortest_s = length(problem, source.best.plan).length_s
     assert source.best.length_s == pytest.approx(shortest_s)
-    earned = source.scale.told(np.array([(shortest_s / unit_s) ** -0.5]))
+    earned = source.scale.scaled(np.array([(shortest_s / unit_s) ** -0.5]))
     assert steps[-1][2].max() == pytest.approx(earned[0])
     assert not any(rewards.any() for _, _, rewards, _ in steps[:-1])
 
