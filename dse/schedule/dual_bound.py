@@ -164,8 +164,9 @@ def ascend(
     """
     count = len(single)
     shares, gain, longest, target = start.copy(), np.zeros(count), np.zeros((3, count)), np.zeros(count)
-    result[:] = start
     best = shares_value(single, all_cores, shares)
+    for i in range(count):
+        result[i] = start[i]
     smoothing = best / count
     for step in range(_STEPS):
         smoothing *= _SHRINKAGE
@@ -178,8 +179,10 @@ def ascend(
         value = shares_value(single, all_cores, shares)
         if value > best:
             best = value
-            result[:] = shares
-    result *= 1.0 - _ROUNDING
+            for i in range(count):
+                result[i] = shares[i]
+    for i in range(count):
+        result[i] *= 1.0 - _ROUNDING
 
 
 @compiled()

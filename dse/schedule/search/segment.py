@@ -79,23 +79,35 @@ def build_segment(
     paired: bool,
 ) -> Segment:
     """The :class:`Segment` of operators in topological order; ``paired`` keeps track of the pairs of cores."""
+    # Loops, not expressions of whole arrays: Numba takes seconds to compile what these need.
     count = len(kind)
     first, before = _as_lists(covers)
-    quick = np.minimum(single, all_cores)
-    tail = np.zeros(count, np.int64)
+    quick, tail = np.empty(count, np.int64), np.zeros(count, np.int64)
     for i in range(count - 1, -1, -1):
+        quick[i] = min(single[i], all_cores[i])
         for e in range(first[i], first[i + 1]):
             tail[before[e]] = max(tail[before[e]], tail[i] + quick[i])
-    uses = np.zeros((2, count), np.bool_)
+    uses, able = np.zeros((2, count), np.bool_), np.zeros(count, np.bool_)
     line, beside, width = np.full((2, count), -1), np.empty((2, count), np.int64), np.empty(2)
     for k in range(2):
-        uses[k] = core_users(kind, k)
-        lines = cover_by_chains(ancestor, uses[k] & (single < NO_MODE), line[k])
+        users = core_users(kind, k)
+        for i in range(count):
+            uses[k, i] = users[i]
+            able[i] = users[i] and single[i] < NO_MODE
+        lines = cover_by_chains(ancestor, able, line[k])
         width[k] = max(1, min(capacity[k], lines))
-        beside[k] = np.minimum(capacity[k], lines_beside(ancestor, line[k], uses[k]))
+        at_once = lines_beside(ancestor, line[k], users)
+        for i in range(count):
+            beside[k, i] = min(capacity[k], at_once[i])
     potential, rate = best_potentials(single, all_cores, first, before, uses, beside, width, multipliers)
     twin_first, twin_before = _as_lists(start_order(kind, single, all_cores, covers, ancestor))
-    by_tail = np.argsort(-tail, kind="mergesort")
+    by_tail = np.empty(count, np.int64)
+    for i in range(count):
+        place = i
+        while place > 0 and tail[by_tail[place - 1]] < tail[i]:
+            by_tail[place] = by_tail[place - 1]
+            place -= 1
+        by_tail[place] = i
     signature = np.empty(count, np.uint64)
     state = np.uint64(0x9E3779B97F4A7C15)
     for i in range(count):
@@ -113,14 +125,27 @@ def build_segment(
 def _as_lists(related: Bools) -> tuple[Ints, Ints]:
     """The positions true in each row, one row after the other, and where each row begins."""
     count = len(related)
-    first, members = np.zeros(count + 1, np.int64), np.empty(related.sum(), np.int64)
+    first = np.zeros(count + 1, np.int64)
     for i in range(count):
         first[i + 1] = first[i]
         for j in range(count):
+            first[i + 1] += related[i, j]
+    members, place = np.empty(first[count], np.int64), 0
+    for i in range(count):
+        for j in range(count):
             if related[i, j]:
-                members[first[i + 1]] = j
-                first[i + 1] += 1
+                members[place] = j
+                place += 1
     return first, members
+
+
+@njit(cache=False)
+def _as_floats(latencies: Ints) -> Floats:
+    """Latencies [O], infinite where there is no mode."""
+    floats = np.empty(len(latencies))
+    for i in range(len(latencies)):
+        floats[i] = np.inf if latencies[i] == NO_MODE else latencies[i]
+    return floats
 
 
 @njit(cache=False)
@@ -141,8 +166,7 @@ def best_potentials(
     many while operator i runs.
     """
     count = len(single)
-    on_one = np.where(single == NO_MODE, np.inf, single.astype(np.float64))
-    on_all = np.where(all_cores == NO_MODE, np.inf, all_cores.astype(np.float64))
+    on_one, on_all = _as_floats(single), _as_floats(all_cores)
     potential, rate = np.zeros((POTENTIALS, count)), np.zeros((POTENTIALS, count))
     share, longest, best = np.empty((4, count)), np.zeros(count), 0.0
     core_shares(uses, beside, cores, share)
@@ -169,7 +193,10 @@ def fix_modes(seg: Segment, limit: int) -> tuple[Ints, Ints, int]:
     single, all_cores = seg.single.copy(), seg.all_cores.copy()
     dropped = 0
     head = np.zeros(count, np.int64)
-    totals = seg.potential.sum(axis=1)
+    totals = np.zeros(POTENTIALS)
+    for g in range(POTENTIALS):
+        for i in range(count):
+            totals[g] += seg.potential[g, i]
     for i in range(count):
         for e in range(seg.first[i], seg.first[i + 1]):
             head[i] = max(head[i], head[seg.before[e]] + seg.quick[seg.before[e]])
