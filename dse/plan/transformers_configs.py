@@ -1,5 +1,6 @@
 """A ``config.json`` of Hugging Face transformers as a :class:`~dse.plan.model.Transformer`."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -14,6 +15,11 @@ _TYPES: dict[type, str] = {int: "a whole number", bool: "true or false", list: "
 def of_config(document: Any, name: str, where: str) -> Transformer:
     """The transformer of a ``config.json``, by the keys that the released models have.
 
+    Args:
+        document: what the file holds.
+        name: of the model; of a file or folder, what names may not have becomes a hyphen.
+        where: the file, for errors.
+
     Raises:
         InputError: a family that has other keys, a key that is missing, or layers that a transformer here cannot have.
     """
@@ -23,7 +29,7 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         raise fail(where, "model_type", family, f"must be one of {', '.join(_FAMILIES)}", similar)
     sizes = _Config(_USUAL.get(family, {}) | document, where)
     fields: dict[str, Any] = {
-        "name": name,
+        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-")[:80] or family,
         "source": f"config.json of {family}",
         **{field: sizes[key] for field, key in _NEEDED.items()},
         "kv_heads": _kv_heads(sizes),

@@ -102,6 +102,11 @@ def test_windows_are_those_of_the_family(family, sizes, window):
     assert (read and (read.tokens, read.share)) == window
 
 
+def test_folders_may_have_names_that_models_may_not():
+    named = [of_config(BASE | {"model_type": "llama"}, name, "").name for name in ("my model (7B)", ".cache", "模型")]
+    assert named == ["my-model-7B-", "cache", "llama"]
+
+
 def test_kimi_has_the_keys_of_deepseek():
     sizes = BASE | EXPERTS | LATENT
     read = [of_config(sizes | {"model_type": each}, "same", "config.json") for each in ("kimi_k2", "deepseek_v3")]
