@@ -3,7 +3,8 @@
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from types import NoneType
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -40,9 +41,25 @@ class StrictModel(BaseModel):
     @classmethod
     def _is_no_boolean(cls, value: Any, info: ValidationInfo) -> Any:
         """Pydantic reads true as 1."""
-        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation in (int, float):
-            raise ValueError("must be a number")
+        if _is_of_numbers(cls.model_fields[str(info.field_name)].annotation) and _has_boolean(value):
+            raise ValueError("must be a number" if isinstance(value, bool) else "must hold numbers, not true or false")
         return value
+
+
+def _is_of_numbers(annotation: Any) -> bool:
+    """Whether a field is a number, or a list or table of numbers; some may be left out."""
+    parts, origin = get_args(annotation), get_origin(annotation)
+    if origin in (Annotated, dict):
+        return _is_of_numbers(parts[0 if origin is Annotated else 1])
+    if parts:
+        return all(_is_of_numbers(part) for part in parts if part not in (Ellipsis, NoneType))
+    return annotation in (int, float)
+
+
+def _has_boolean(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return any(map(_has_boolean, value)) if isinstance(value, list | tuple) else isinstance(value, bool)
 
 
 class Quantity(StrictModel):

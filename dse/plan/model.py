@@ -8,8 +8,11 @@ from hardware.spec_fields import Count, StrictModel
 
 SCHEMA = "dse.transformer/1"
 
-Size = Annotated[int, Field(strict=True, gt=0, le=2**24)]
-Number = Annotated[int, Field(strict=True, ge=0, le=2**24)]
+MAX_SIZE = 2**24
+"""Of any width or number."""
+
+Size = Annotated[int, Field(strict=True, gt=0, le=MAX_SIZE)]
+Number = Annotated[int, Field(strict=True, ge=0, le=MAX_SIZE)]
 Flag = Annotated[bool, Field(strict=True)]
 
 
@@ -244,13 +247,19 @@ class Transformer(StrictModel):
     @property
     def _small_of_attention(self) -> int:
         """Biases, sinks and norms of heads and ranks."""
-        keys = self.key_heads * (self.key_width + self.context_width)
-        biased = self.attention_biases or self.query_key_value_biases
-        biases = self.heads * self.key_width + keys if biased else 0
+        biases = self._made_width if self.attention_biases or self.query_key_value_biases else 0
         biases += self.hidden if self.attention_biases else 0
         norms = 2 * self.key_width if self.query_key_norm else 0
         ranks = self.latent.query_rank + self.latent.key_value_rank if self.latent is not None else 0
         return biases + norms + ranks + (self.heads if self.attention_sinks else 0)
+
+    @property
+    def _made_width(self) -> int:
+        """Of the products of the residual stream that have biases in an attention with biases."""
+        if self.latent is not None:
+            # as DeepSeek's code has it: only the products that compress
+            return self.latent.query_rank + self.latent.key_value_rank + self.latent.rotary_width
+        return self.heads * self.key_width + self.key_heads * (self.key_width + self.context_width)
 
     @property
     def _dense(self) -> int:

@@ -1,10 +1,11 @@
 """A ``config.json`` of Hugging Face transformers as a :class:`~dse.plan.model.Transformer`."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dse.plan.model import Transformer
+from dse.plan.model import MAX_SIZE, Transformer
 from hardware.inputs import InputError, fail, nearest, validate
 
 Value = TypeVar("Value", int, bool, list[Any])
@@ -14,6 +15,11 @@ _TYPES: dict[type, str] = {int: "a whole number", bool: "true or false", list: "
 def of_config(document: Any, name: str, where: str) -> Transformer:
     """The transformer of a ``config.json``, by the keys that the released models have.
 
+    Args:
+        document: what the file holds.
+        name: of the model; of a file or folder, what names may not have becomes a hyphen.
+        where: the file, for errors.
+
     Raises:
         InputError: a family that has other keys, a key that is missing, or layers that a transformer here cannot have.
     """
@@ -21,20 +27,19 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
     if not isinstance(family, str) or family not in _FAMILIES:
         similar = nearest(family, _FAMILIES) if isinstance(family, str) else None
         raise fail(where, "model_type", family, f"must be one of {', '.join(_FAMILIES)}", similar)
-    sizes = _Config(document, where)
+    sizes = _Config(_USUAL.get(family, {}) | document, where)
     fields: dict[str, Any] = {
-        "name": name,
+        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-")[:80] or family,
         "source": f"config.json of {family}",
         **{field: sizes[key] for field, key in _NEEDED.items()},
         "kv_heads": _kv_heads(sizes),
-        "head_width": sizes.get("head_dim", 0),
-        "sequence": min(4096, sizes.get("max_position_embeddings", 4096)),
+        "head_width": sizes.get("head_dim", 0, lowest=1),
+        "sequence": min(4096, sizes.get("max_position_embeddings", 4096, lowest=1)),
         "tied_embeddings": sizes.get("tie_word_embeddings", False),
-        "attention_biases": sizes.get("attention_bias", False),
         "prediction_layers": sizes.get("num_nextn_predict_layers", 0),
     }
     fields |= _FAMILIES[family](sizes)
-    if not fields["head_width"] and fields["heads"] and fields["hidden"] % fields["heads"]:
+    if not fields["head_width"] and fields["hidden"] % fields["heads"]:
         rule = f"must divide hidden_size ({fields['hidden']}) where head_dim is left out"
         raise fail(where, _NEEDED["heads"], fields["heads"], rule)
     try:
@@ -50,14 +55,22 @@ _NEEDED = {
     "feed_forward": "intermediate_size",
     "vocabulary": "vocab_size",
 }
-_KEYS = _NEEDED | {
-    "kv_heads": "num_key_value_heads",
-    "head_width": "head_dim",
-    "sequence": "max_position_embeddings",
-    "prediction_layers": "num_nextn_predict_layers",
-    "window.tokens": "sliding_window",
+_KEYS = {"layers": "num_hidden_layers", "prediction_layers": "num_nextn_predict_layers"}
+"""By field of a transformer that may have a fault still, the key that it is read from."""
+
+_USUAL: dict[str, dict[str, Any]] = {
+    "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
+    "mixtral": {"num_key_value_heads": 8},
+    "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen3": {"num_key_value_heads": 32, "head_dim": 128, "sliding_window": 4096, "max_window_layers": 28},
+    "qwen3_moe": {"num_key_value_heads": 4, "sliding_window": 4096},
+    "glm4_moe": {"num_key_value_heads": 8, "n_shared_experts": 1, "first_k_dense_replace": 1},
+    "gpt_oss": {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128, "attention_bias": True},
+    "deepseek_v2": {"n_shared_experts": 2, "q_lora_rank": 1536},
+    "deepseek_v3": {"n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536},
+    "kimi_k2": {"n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536},
 }
-"""By field of a transformer, the key that it is read from."""
+"""What transformers takes where a file leaves a key out; null is another thing: no window, a head of keys each."""
 
 
 class _Config:
@@ -67,81 +80,92 @@ class _Config:
         self._document, self.where = document, where
 
     def __contains__(self, key: str) -> bool:
-        return key in self._document
+        return self._document.get(key) is not None
 
     def __getitem__(self, key: str) -> int:
-        if self._document.get(key) is None:
+        if key not in self:
             raise fail(self.where, key, "", "must be given")
-        return self.get(key, 0)
+        return self.get(key, 0, lowest=1)
 
-    def get(self, key: str, usual: Value) -> Value:
+    def get(self, key: str, usual: Value, lowest: int = 0) -> Value:
         """The value at ``key``, of the type of ``usual``, which stands for a missing one."""
         value = self._document.get(key)
         if value is None:
             return usual
         if type(value) is not type(usual):
             raise fail(self.where, key, value, f"must be {_TYPES[type(usual)]}")
-        if isinstance(value, int) and value < 0:
-            raise fail(self.where, key, value, "must be at least 0")
+        if type(value) is int and not lowest <= value <= MAX_SIZE:
+            rule = f"must be at most {MAX_SIZE}" if value > MAX_SIZE else f"must be at least {lowest}"
+            raise fail(self.where, key, value, rule)
         return value
 
 
 def _kv_heads(sizes: _Config) -> int:
-    heads, groups = sizes["num_attention_heads"], sizes.get("num_key_value_heads", 0)
+    heads, groups = sizes["num_attention_heads"], sizes.get("num_key_value_heads", 0, lowest=1)
     if groups and heads % groups:
         divisors = [each for each in range(1, min(heads, 2**16) + 1) if heads % each == 0]
-        closest = min(divisors, key=lambda each: abs(each - groups), default=None)
-        rule = f"must divide num_attention_heads ({heads})"
-        raise fail(sizes.where, "num_key_value_heads", groups, rule, None if closest is None else str(closest))
+        closest = min(divisors, key=lambda each: abs(each - groups))
+        raise fail(
+            sizes.where, "num_key_value_heads", groups, f"must divide num_attention_heads ({heads})", str(closest)
+        )
     return groups
 
 
 def _experts(sizes: _Config, routed: str, width: str) -> dict[str, Any]:
     """Equal experts; ``routed`` and ``width`` are the keys of their number and of the inner width of one."""
     number, active = sizes[routed], sizes["num_experts_per_tok"]
-    if active > number > 0:
+    if active > number:
         rule = f"must be at most {routed}, {number}"
         raise fail(sizes.where, "num_experts_per_tok", active, rule, str(number))
     return {"routed": number, "active": active, "width": sizes[width]}
 
 
-def _window(sizes: _Config, tokens: int, first: int = 0) -> dict[str, Any]:
-    """A window of so many tokens (0: none) in the layers that ``layer_types`` names, or in those from ``first`` on."""
-    kinds, layers = sizes.get("layer_types", []), max(1, sizes["num_hidden_layers"])
-    within = sum(kind == "sliding_attention" for kind in kinds) if kinds else max(0, layers - first)
-    return {"window": {"tokens": tokens, "share": within / (len(kinds) or layers)}} if tokens and within else {}
+def _window(sizes: _Config, tokens: int, usual: int) -> dict[str, Any]:
+    """A window of so many tokens (0: none) in the layers that ``layer_types`` names, or in the ``usual`` number."""
+    layers, kinds = sizes["num_hidden_layers"], sizes.get("layer_types", [])
+    if kinds and len(kinds) != layers:
+        rule = f"must have a kind for each of the {layers} layers (num_hidden_layers)"
+        raise fail(sizes.where, "layer_types", f"{len(kinds)} kinds", rule)
+    for layer, kind in enumerate(kinds):
+        if kind not in _KINDS:
+            raise fail(sizes.where, f"layer_types[{layer}]", kind, f"must be one of {', '.join(_KINDS)}")
+    within = kinds.count("sliding_attention") if kinds else usual
+    return {"window": {"tokens": tokens, "share": within / layers}} if tokens and within else {}
+
+
+_KINDS = ("full_attention", "sliding_attention")
 
 
 def _llama(sizes: _Config) -> dict[str, Any]:
-    return {"feed_forward_biases": sizes.get("mlp_bias", False)}
+    return {"attention_biases": _biased(sizes), "feed_forward_biases": sizes.get("mlp_bias", False)}
 
 
-def _mistral(sizes: _Config) -> dict[str, Any]:
-    # transformers' own default, which the first release relies on and later ones set to null
-    usual = 0 if "sliding_window" in sizes else 4096
-    return _window(sizes, sizes.get("sliding_window", usual))
+def _biased(sizes: _Config) -> bool:
+    """Whether attention has biases, in the families that read this; others never have, or always."""
+    return sizes.get("attention_bias", False)
 
 
-def _phi3(sizes: _Config) -> dict[str, Any]:
-    return _window(sizes, sizes.get("sliding_window", 0))
+def _in_all_layers(sizes: _Config) -> dict[str, Any]:
+    return _window(sizes, sizes.get("sliding_window", 0), sizes["num_hidden_layers"])
 
 
 def _mixtral(sizes: _Config) -> dict[str, Any]:
     experts = _experts(sizes, "num_local_experts", "intermediate_size")
-    return {"experts": experts, "feed_forward": 0, **_window(sizes, sizes.get("sliding_window", 0))}
+    return {"experts": experts, "feed_forward": 0, **_in_all_layers(sizes)}
 
 
 def _qwen_window(sizes: _Config, first: int) -> dict[str, Any]:
-    return _window(sizes, sizes.get("sliding_window", 4096) if sizes.get("use_sliding_window", False) else 0, first)
+    tokens = sizes.get("sliding_window", 0) if sizes.get("use_sliding_window", False) else 0
+    return _window(sizes, tokens, max(0, sizes["num_hidden_layers"] - first))
 
 
 def _qwen2(sizes: _Config) -> dict[str, Any]:
-    return {"query_key_value_biases": True, **_qwen_window(sizes, sizes.get("max_window_layers", 28))}
+    return {"query_key_value_biases": True, **_qwen_window(sizes, sizes.get("max_window_layers", 0))}
 
 
 def _qwen3(sizes: _Config) -> dict[str, Any]:
-    fields = {"head_width": sizes.get("head_dim", 128), "query_key_norm": True}
-    return fields | _qwen_window(sizes, sizes.get("max_window_layers", 28))
+    fields = {"attention_biases": _biased(sizes), "query_key_norm": True}
+    return fields | _qwen_window(sizes, sizes.get("max_window_layers", 0))
 
 
 def _qwen3_moe(sizes: _Config) -> dict[str, Any]:
@@ -153,15 +177,16 @@ def _qwen3_moe(sizes: _Config) -> dict[str, Any]:
         raise fail(sizes.where, "mlp_only_layers", dense, rule)
     routed = "num_local_experts" if "num_local_experts" in sizes else "num_experts"  # since transformers 5, and before
     experts = _experts(sizes, routed, "moe_intermediate_size") | {"dense_layers": len(dense)}
-    return {"experts": experts, "query_key_norm": True, **_qwen_window(sizes, 0)}
+    fields = {"experts": experts, "attention_biases": _biased(sizes), "query_key_norm": True}
+    return fields | _qwen_window(sizes, 0)
 
 
 def _gpt_oss(sizes: _Config) -> dict[str, Any]:
-    fields: dict[str, Any] = _mixtral(sizes)
-    fields["experts"]["biases"] = True
-    if "layer_types" not in sizes:
-        fields["window"] = {"tokens": sizes["sliding_window"], "share": 0.5}
-    return fields | {"attention_biases": True, "attention_sinks": True}
+    experts = _experts(sizes, "num_local_experts", "intermediate_size") | {"biases": True}
+    every_second = (sizes["num_hidden_layers"] + 1) // 2
+    window = _window(sizes, sizes.get("sliding_window", 0), every_second)
+    fields = {"experts": experts, "feed_forward": 0, "attention_biases": _biased(sizes), "attention_sinks": True}
+    return fields | window
 
 
 def _some_dense(sizes: _Config) -> dict[str, Any]:
@@ -175,8 +200,7 @@ def _some_dense(sizes: _Config) -> dict[str, Any]:
 
 
 def _glm4_moe(sizes: _Config) -> dict[str, Any]:
-    biased, normed = sizes.get("attention_bias", False), sizes.get("use_qk_norm", False)
-    own = {"attention_biases": False, "query_key_value_biases": biased, "query_key_norm": normed}
+    own = {"query_key_value_biases": _biased(sizes), "query_key_norm": sizes.get("use_qk_norm", False)}
     return _some_dense(sizes) | own
 
 
@@ -191,14 +215,14 @@ def _deepseek(sizes: _Config) -> dict[str, Any]:
         "value_width": sizes["v_head_dim"],
         "kv_heads": 0,
     }
-    return _some_dense(sizes) | {"latent": latent, **widths}
+    return _some_dense(sizes) | {"attention_biases": _biased(sizes), "latent": latent, **widths}
 
 
 _FAMILIES: dict[str, Callable[[_Config], dict[str, Any]]] = {
     "llama": _llama,
-    "mistral": _mistral,
+    "mistral": _in_all_layers,
     "mixtral": _mixtral,
-    "phi3": _phi3,
+    "phi3": _in_all_layers,
     "qwen2": _qwen2,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,

@@ -136,6 +136,7 @@ def of(value):
         ({"links__tracks": of(0.5)}, "links.tracks.value", "a whole number"),
         ({"links__tracks": of(True)}, "links.tracks.value", "must be a number"),
         ({"compute__flops": of(True)}, "compute.flops.value", "must be a number"),
+        ({"grid__absent": of([[0, True]])}, "grid.absent.value", "must hold numbers, not true or false"),
         ({"links__min_flow_flits": of(7)}, "links", "min_flow_flits <= max_flow_flits must hold, but got 7 and 6"),
         ({"links__switch_slots": of(-1)}, "links.switch_slots.value", "at least 0"),
         ({"ports__slots": of(0)}, "ports.slots.value", "at least 1"),

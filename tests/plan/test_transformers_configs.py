@@ -20,6 +20,7 @@ FAMILIES = {
     "llama": {},
     "llama, biases": {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
     "mistral": {},
+    "mistral, biases that it does not read": {"attention_bias": True},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "phi3": {"pad_token_id": 0, "eos_token_id": 1},
     "qwen2": {},
@@ -30,8 +31,10 @@ FAMILIES = {
                  "attention_bias": True, "use_qk_norm": True},
     "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "sliding_window": 128,
                 "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
-    "deepseek_v2": {**EXPERTS, **LATENT, "n_shared_experts": 2, "first_k_dense_replace": 1, "q_lora_rank": None},
+    "deepseek_v2": {**EXPERTS, **LATENT, "n_shared_experts": 2, "first_k_dense_replace": 1, "q_lora_rank": None,
+                    "attention_bias": True},
     "deepseek_v3": {**EXPERTS, **LATENT, "n_shared_experts": 1, "first_k_dense_replace": 2, "q_lora_rank": 24},
+    "deepseek_v3, biases": {**EXPERTS, **LATENT, "q_lora_rank": 24, "attention_bias": True},
 }  # fmt: skip
 
 
@@ -51,6 +54,30 @@ def test_parameters_are_those_of_the_model_that_transformers_builds(name):
 
 
 @pytest.mark.parametrize(
+    ("name", "key"),
+    [(name, key) for name, sizes in FAMILIES.items() for key in BASE | sizes if not key.endswith("token_id")],
+)
+def test_a_key_that_is_left_out_has_the_value_of_transformers_or_must_be_given(name, key):
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    family = name.partition(",")[0]
+    sizes = {
+        each: value for each, value in (BASE | {"num_attention_heads": 32} | FAMILIES[name]).items() if each != key
+    }
+    try:
+        read = of_config(sizes | {"model_type": family}, "short", "config.json")
+    except InputError as error:
+        refused = str(error)
+    else:
+        with torch.device("meta"):
+            built = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(family, **sizes))
+        assert read.parameters == sum(each.numel() for each in built.parameters())
+        return
+    assert refused == f"config.json: {key}: must be given"
+
+
+@pytest.mark.parametrize(
     ("family", "sizes", "window"),
     [
         ("mistral", {"sliding_window": 128}, (128, 1.0)),
@@ -62,7 +89,10 @@ def test_parameters_are_those_of_the_model_that_transformers_builds(name):
         ("qwen2", {"sliding_window": 128, "max_window_layers": 4, "use_sliding_window": True}, None),
         ("qwen3", {"sliding_window": 128, "use_sliding_window": True,
                    "layer_types": ["sliding_attention", "full_attention"] * 2}, (128, 0.5)),
+        ("qwen2", {"sliding_window": None, "max_window_layers": 1, "use_sliding_window": True}, None),
         ("gpt_oss", {"sliding_window": 128, "num_local_experts": 4, "num_experts_per_tok": 2}, (128, 0.5)),
+        ("gpt_oss", {"num_local_experts": 4, "num_experts_per_tok": 2, "layer_types": None}, (128, 0.5)),
+        ("gpt_oss", {"num_local_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 5}, (128, 0.6)),
         ("gpt_oss", {"sliding_window": 128, "num_local_experts": 4, "num_experts_per_tok": 2,
                      "layer_types": ["full_attention"] * 4}, None),
     ],
@@ -70,6 +100,11 @@ def test_parameters_are_those_of_the_model_that_transformers_builds(name):
 def test_windows_are_those_of_the_family(family, sizes, window):
     read = of_config(BASE | sizes | {"model_type": family}, "windows", "config.json").window
     assert (read and (read.tokens, read.share)) == window
+
+
+def test_folders_may_have_names_that_models_may_not():
+    named = [of_config(BASE | {"model_type": "llama"}, name, "").name for name in ("my model (7B)", ".cache", "模型")]
+    assert named == ["my-model-7B-", "cache", "llama"]
 
 
 def test_kimi_has_the_keys_of_deepseek():
@@ -91,8 +126,17 @@ def test_kimi_has_the_keys_of_deepseek():
         ({"decoder_sparse_step": 2}, r"decoder_sparse_step: 2: must be 1: .*first \(did you mean 1\?\)$"),
         ({"mlp_only_layers": [3]}, r"mlp_only_layers: \[3\]: must be the first layers"),
         ({**LATENT, "model_type": "deepseek_v3", "moe_layer_freq": 2}, "moe_layer_freq: 2: must be 1"),
+        ({"moe_intermediate_size": 10**9}, "moe_intermediate_size: 1000000000: must be at most 16777216$"),
+        ({"num_experts": 0}, "num_experts: 0: must be at least 1$"),
+        ({"intermediate_size": 0}, "intermediate_size: 0: must be at least 1$"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads: 0: must be at least 1$"),
+        ({**LATENT, "model_type": "deepseek_v3", "qk_nope_head_dim": 0}, "qk_nope_head_dim: 0: must be at least 1$"),
+        ({**LATENT, "model_type": "deepseek_v3", "v_head_dim": 0}, "v_head_dim: 0: must be at least 1$"),
+        ({"layer_types": ["full_attention"] * 3}, r"layer_types: 3 kinds: must have a kind for each of the 4 layers"),
+        ({"layer_types": ["full_attention", "linear_attention"] * 2},
+         r"layer_types\[1\]: linear_attention: must be one of full_attention, sliding_attention$"),
     ],
-)
+)  # fmt: skip
 def test_what_no_transformer_here_can_have_is_refused_by_the_files_own_key(change, message):
     sizes = BASE | EXPERTS | {"model_type": "qwen3_moe", "num_experts": 8}
     with pytest.raises(InputError, match="^config.json: " + message):

@@ -26,6 +26,6 @@ def profiled_graph(source: object) -> ProfiledGraph | None:
         return read_pipedream(text_of(path), path)
     if Path(path).suffix == ".json" and beginning.startswith("{"):
         document = read_document(path)
-        if isinstance(document, dict) and set(document) >= KEYS:
+        if isinstance(document, dict) and set(document) >= KEYS and "schema" not in document:  # which ours have
             return read_piper(document, path)
     return None

@@ -156,6 +156,12 @@ def test_a_step_is_no_profile(step):
     assert profiled_graph(str(step)) is None
 
 
+def test_a_graph_of_another_schema_is_no_profile_of_piper(tmp_path):
+    path = tmp_path / "graph.json"
+    path.write_text('{"schema": "dse.graph/1", "name": "graph", "nodes": [{"name": "a"}], "edges": []}')
+    assert profiled_graph(str(path)) is None
+
+
 def test_a_profile_without_parameters_is_refused_by_its_name(tmp_path):
     path = tmp_path / "graph.txt"
     path.write_text(re.sub(r"parameter_size=[0-9.]+", "parameter_size=0.0", CHAIN))
