@@ -22,7 +22,7 @@ from dse.parallel.mesh import Layout
 from dse.parallel.plan import Plan, Transfer, is_hidden, transfers
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
-from dse.parallel.resharding import PICO, Fabric, paths_from
+from dse.parallel.resharding import PICO, Fabric, paths_from, repeated_picoseconds
 from dse.run.progress import StopSignal, ask, never_stop
 from dse.sharding.factors import Dims
 from hardware.inputs import fail
@@ -57,7 +57,9 @@ class ChoiceGraph:
         for transfer in transfers(self._problem):
             ask(stop)
             edges.append((self._node_of(transfer.source), self._node_of(transfer.target)))
-            edge_costs.append(self._exposed(transfer, transfer.times * self._resharding(transfer)))
+            once, network = self._resharding(transfer), self._problem.fabric.network.name
+            repeated_picoseconds(transfer.times, int(once.max(initial=0)), "--network", network)
+            edge_costs.append(self._exposed(transfer, transfer.times * once))
         try:
             return PairwiseProblem.build(
                 costs,

@@ -21,7 +21,7 @@ from dse.parallel.choices import ALL_REDUCE, Choice, Layouts, choices_of, joined
 from dse.parallel.mesh import Mesh
 from dse.parallel.overlap import joined_late
 from dse.parallel.problem import Device, ParallelProblem
-from dse.parallel.resharding import Collective, Fabric, whole_picoseconds
+from dse.parallel.resharding import Collective, Fabric, repeated_picoseconds, whole_picoseconds
 from dse.parallel.storage import Storage
 from dse.sharding.factors import Dims, Factor
 
@@ -147,8 +147,10 @@ def _price(
 ) -> Priced:  # fmt: skip
     layouts = layouts_of(choice, factors, len(work.operands), len(results))
     collectives = tuple(terms_of(choice, factors, layouts, [size for _, size in results], fabric.mesh))
-    work_ps = work.repeats * work_picoseconds(work, choice, layouts, fabric.mesh, device)
-    joined_ps = work.repeats * sum(map(fabric.picoseconds, collectives))
+    once_ps = work_picoseconds(work, choice, layouts, fabric.mesh, device)
+    work_ps = repeated_picoseconds(work.repeats, once_ps, "--accelerator", device.name)
+    sent_ps = sum(map(fabric.picoseconds, collectives))
+    joined_ps = repeated_picoseconds(work.repeats, sent_ps, "--network", fabric.network.name)
     return Priced(choice, layouts, work_ps, collectives, joined_ps, min(work_ps, joined_ps) if is_late else 0)
 
 
@@ -161,7 +163,8 @@ def work_picoseconds(work: Work, choice: Choice, layouts: Layouts, mesh: Mesh, d
 
 def one_device_picoseconds(work: Work, device: Device) -> int:
     """The time of all of the work on one device, all repeats added."""
-    return work.repeats * _picoseconds(work.flops, sum(work.operands) + sum(work.results), device)
+    once_ps = _picoseconds(work.flops, sum(work.operands) + sum(work.results), device)
+    return repeated_picoseconds(work.repeats, once_ps, "--accelerator", device.name)
 
 
 def _picoseconds(flops: float, moved: float, device: Device) -> int:

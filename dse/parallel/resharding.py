@@ -42,6 +42,19 @@ def whole_picoseconds(seconds: float, key: str, spec: str) -> int:
     return round(seconds / PICO)
 
 
+def repeated_picoseconds(times: int, picoseconds: int, key: str, spec: str) -> int:
+    """The time of all runs of an operation or of its collectives, in a loop.
+
+    Raises:
+        InputError: :data:`MAX_S` or more together; ``key`` and ``spec`` as in :func:`whole_picoseconds`.
+    """
+    total = times * picoseconds
+    if total >= MAX_S / PICO:
+        rule = f"is too slow: {times:,} runs of one operation take {total * PICO:,.0f} s; are its rates per second?"
+        raise fail("dse parallel", key, spec, rule)
+    return total
+
+
 class Collective(NamedTuple):
     """One collective of a plan.
 

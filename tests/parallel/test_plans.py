@@ -399,6 +399,19 @@ def test_an_accelerator_in_other_units_is_one_line(dse, tmp_path, rate, asked, w
     assert words in answer.err
 
 
+@pytest.mark.parametrize("strategy", ["sharding", "pipeline", "hybrid"])
+def test_a_loop_of_more_time_than_can_be_counted_is_one_line(dse, tmp_path, strategy):
+    text = (DUMPS_OF / "rare.hlo").read_text().replace("constant(3)", "constant(2000000000)")
+    (tmp_path / "step.hlo").write_text(text)
+    spec = resources.files("hardware").joinpath("specs/accelerators/v100.yaml").read_text()
+    (tmp_path / "slow.yaml").write_text(spec.replace("value: 0.9e+12", "value: 1e6"))
+    asked = ("--accelerator", tmp_path / "slow.yaml", "--mesh", "4", "--strategy", strategy)
+    answer = dse("parallel", tmp_path / "step.hlo", *asked)
+    assert answer.code == 2
+    assert len(answer.error_lines) == 1
+    assert "--accelerator: v100: is too slow: 2,000,000,000 runs of one operation take 8,000 s" in answer.err
+
+
 def test_a_network_in_other_units_is_one_line():
     slow = Fabric(mesh_of("8"), replace(network("ethernet-25g"), bytes_per_s=3.125))
     with pytest.raises(InputError, match=r"--network: ethernet-25g: is too slow: one operation takes"):
