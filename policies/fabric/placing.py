@@ -42,7 +42,7 @@ class Placing:
     def verdict(self) -> str:
         """What this says, in a sentence."""
         if self.gain is None:
-            return f"Whether the learned cost places better is not known: {self.graphs} unseen graphs are too few."
+            return f"Whether the learned cost places better is not known: too few unseen graphs ({self.graphs})."
         low, high = self.gain.low, self.gain.high
         says = "places better than" if low > 0 else "places worse than" if high < 0 else "cannot be told apart from"
         size = f"{self.gain.value:+.1%} [{low:+.1%}, {high:+.1%}]"
@@ -69,9 +69,9 @@ def placing(
     within = [pipeline for pipeline in pipelines if not trained.out_of_range(pipeline, fabric)][:MAX_GRAPHS]
     gains = []
     for number, pipeline in enumerate(within):
-        ask(stop)
         progress("unseen graphs placed", number, len(within))
         gain = _gain(trained, pipeline, fabric, seed, stop)
+        ask(stop)  # a chain that is stopped ends early, and says nothing
         if gain is not None:
             gains.append(gain)
     return Placing(len(gains), _interval(np.array(gains), seed) if len(gains) >= MIN_GRAPHS else None)

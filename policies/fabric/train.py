@@ -86,9 +86,10 @@ def train(
         InputError: an unknown fabric or table, or a folder with samples of another fabric, table or simulator.
         StoppedError: ``stop`` gave a reason; what was collected is kept.
     """
-    samples = _collected(options, folder, seed, executor, progress, stop)
+    here = fabric(options.fabric)  # read once: its file may be edited or moved meanwhile
+    samples = _collected(options, here, folder, seed, executor, progress, stop)
     settings = options.network()
-    labelled = Labelled(samples, fabric(options.fabric), with_encodings=True, with_slots=settings.with_slots)
+    labelled = Labelled(samples, here, with_encodings=True, with_slots=settings.with_slots)
     examples = labelled.examples
     is_seen = examples.graph // 2 % VALIDATION_EVERY != 0
     progress("networks trained", 0, settings.members)
@@ -96,9 +97,9 @@ def train(
     progress("networks trained", settings.members, settings.members)
     validation = {name: _accuracy(each, labelled, ~is_seen) for name, each in _judged(model).items()}
     graphs = np.unique(examples.graph[is_seen]).tolist()
-    student = _taught(samples, graphs, labelled.fabric, seed)
+    student = _taught(samples, graphs, here, seed, stop)
     unseen = [samples.graphs[number].pipeline for number in np.unique(examples.graph[~is_seen]).tolist()]
-    placed = placing(student, unseen, labelled.fabric, seed, stop, progress)
+    placed = placing(student, unseen, here, seed, stop, progress)
     trained = Trained(int(is_seen.sum()), len(graphs), validation, placed)
     provenance = {
         "samples": {name: samples.provenance[name] for name in ("fabric", *LABELLED_BY)},
@@ -114,26 +115,26 @@ def train(
 
 def _collected(
     options: FabricTraining,
+    here: Fabric,
     folder: Path,
     seed: int,
     executor: Executor,
     progress: ProgressCallback,
     stop: StopSignal,
 ) -> Samples:
-    here, slots = fabric(options.fabric), operator_slots(options.slots)
-    rounds = Rounds(here, slots, options.graphs, options.placements, options.rounds, seed)
+    rounds = Rounds(here, operator_slots(options.slots), options.graphs, options.placements, options.rounds, seed)
     with Journal(folder / JOURNAL_FILE) as journal:
         samples = rounds.collect(journal, executor, progress, stop)
     write_samples(folder / FOLDER, samples)
     return samples
 
 
-def _taught(samples: Samples, graphs: Sequence[int], fabric: Fabric, seed: int) -> TrainedStudent:
+def _taught(samples: Samples, graphs: Sequence[int], fabric: Fabric, seed: int, stop: StopSignal) -> TrainedStudent:
     """A student of the placements of these graphs."""
     examples = student_examples(samples, fabric)
     examples = examples.at(np.isin(examples.graph, graphs))
     rules = tuned_for(fabric).setting
-    student = StudentLearner(StudentSettings(), seed).fit(examples, float(rules.weights.array.sum()))
+    student = StudentLearner(StudentSettings(), seed, stop).fit(examples, float(rules.weights.array.sum()))
     return TrainedStudent.of(student, rules, examples)
 
 

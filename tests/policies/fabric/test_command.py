@@ -10,13 +10,17 @@ pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
 from dse.fabric.cases import SEEDS_IN_A_ROW
+from dse.fabric.evaluators.fingerprint import simulator_fingerprint
+from dse.run.executor import InProcessExecutor
+from dse.run.progress import never_stop, silent
 from hardware.fabrics import fabric_spec
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.rounds import round_of
 from policies.fabric.model.ensemble import EnsembleLearner
+from policies.fabric.options import FabricTraining
 from policies.fabric.placing import Placing
 from policies.fabric.student import StudentLearner, StudentSettings
-from policies.fabric.train import VALIDATION_EVERY, Trained
+from policies.fabric.train import VALIDATION_EVERY, Trained, train
 from tests.policies.fabric.quick import QUICK_STACK
 
 SMALL = ("--epochs", 1, "--width", 4, "--layers", 1, "--members", 1)
@@ -85,6 +89,30 @@ def few_steps(monkeypatch):
     monkeypatch.setattr("policies.fabric.train.EnsembleLearner", partial(EnsembleLearner, stack=QUICK_STACK))
     monkeypatch.setattr("policies.fabric.train.StudentSettings", lambda: students)
     monkeypatch.setattr("policies.fabric.data.rounds.StudentLearner", partial(StudentLearner, students))
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_a_fabric_that_is_edited_after_its_samples_were_collected_does_not_change_the_model(tmp_path, monkeypatch):
+    document = fabric_spec("plasticine-8x16").model_dump(mode="json", exclude_none=True)
+    file, folder = tmp_path / "mine.json", tmp_path / "run"
+    file.write_text(json.dumps(document))
+    document["links"]["hop_slots"]["value"] += 1
+    options = FabricTraining(fabric=str(file), graphs=10, placements=1, rounds=0, epochs=1, width=4, layers=1)
+    seen = []
+
+    def placing(_student, _unseen, fabric, *_):
+        seen.append(simulator_fingerprint(fabric))
+        return Placing(0, None)
+
+    def edit(*_):
+        file.write_text(json.dumps(document))
+
+    monkeypatch.setattr("policies.fabric.train.placing", placing)
+    monkeypatch.setattr("policies.fabric.train.write_samples", edit)
+    folder.mkdir()
+    train(options, folder, 0, InProcessExecutor(), silent, never_stop)
+    card = json.loads((folder / "best" / "card.json").read_text())
+    assert seen == [card["provenance"]["samples"]["simulator"]]
 
 
 @pytest.mark.usefixtures("few_steps")

@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
 from dse.fabric.cases import block_case
-from dse.run.progress import never_stop, silent
+from dse.run.progress import StoppedError, never_stop, silent
 from hardware.fabrics import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric import placing as placing_module
@@ -79,7 +79,19 @@ def test_graphs_beyond_the_range_of_a_student_are_not_placed_and_few_say_nothing
     narrow = replace(student, low=student.high + 1.0, high=student.high + 2.0)
     assert placed(narrow, pipelines) == Placing(0, None)
     assert placed(student, pipelines[:4]).gain is None
-    assert "4 unseen graphs are too few" in placed(student, pipelines[:4]).verdict
+    assert "too few unseen graphs (4)" in placed(student, pipelines[:4]).verdict
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
+def test_nothing_is_said_of_chains_that_were_stopped(student, pipelines, last):
+    begun = []
+
+    def stop():
+        return "interrupted" if begun and (begun[-1] == len(pipelines) - 1 or not last) else None
+
+    with pytest.raises(StoppedError, match="interrupted"):
+        placing(student, pipelines, FABRIC, 0, stop, lambda _what, number, _of: begun.append(number))
+    assert begun[-1] == (len(pipelines) - 1 if last else 0)
 
 
 def test_the_verdict_goes_by_the_interval():
