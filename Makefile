@@ -9,8 +9,11 @@ run: $(VENV)/base
 	rm -rf runs/bert-large
 	$(BIN)/dse codesign bert-large --out runs/bert-large
 
+# One worker more than there are cores: some wait for processes and disks.
+WORKERS = $(shell $(BIN)/python -c "import os; print(min(os.cpu_count() + 1, 4))")
+
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .
