@@ -41,19 +41,21 @@ class StrictModel(BaseModel):
     @classmethod
     def _is_no_boolean(cls, value: Any, info: ValidationInfo) -> Any:
         """Pydantic reads true as 1."""
-        if _is_of_numbers(cls.model_fields[str(info.field_name)].annotation) and _has_boolean(value):
-            raise ValueError("must be a number" if isinstance(value, bool) else "must hold numbers, not true or false")
+        types = _types(cls.model_fields[str(info.field_name)].annotation)
+        if types <= {int, float} and _has_boolean(value):
+            number = "a whole number" if types == {int} else "a number"
+            raise ValueError(f"must be {number}" if isinstance(value, bool) else "must hold numbers, not true or false")
         return value
 
 
-def _is_of_numbers(annotation: Any) -> bool:
-    """Whether a field is a number, or a list or table of numbers; some may be left out."""
+def _types(annotation: Any) -> set[Any]:
+    """What a field, or its items where it is a list or table, may be, but for being left out."""
     parts, origin = get_args(annotation), get_origin(annotation)
     if origin in (Annotated, dict):
-        return _is_of_numbers(parts[0 if origin is Annotated else 1])
+        return _types(parts[0 if origin is Annotated else 1])
     if parts:
-        return all(_is_of_numbers(part) for part in parts if part not in (Ellipsis, NoneType))
-    return annotation in (int, float)
+        return {each for part in parts if part not in (Ellipsis, NoneType) for each in _types(part)}
+    return {annotation}
 
 
 def _has_boolean(value: Any) -> bool:

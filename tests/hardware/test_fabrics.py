@@ -134,7 +134,7 @@ def of(value):
         ({"memory__read_ports": of(0)}, "memory.read_ports.value", "at least 1"),
         ({"links__tracks": of(0)}, "links.tracks.value", "at least 1"),
         ({"links__tracks": of(0.5)}, "links.tracks.value", "a whole number"),
-        ({"links__tracks": of(True)}, "links.tracks.value", "must be a number"),
+        ({"links__tracks": of(True)}, "links.tracks.value", "must be a whole number"),
         ({"compute__flops": of(True)}, "compute.flops.value", "must be a number"),
         ({"grid__absent": of([[0, True]])}, "grid.absent.value", "must hold numbers, not true or false"),
         ({"links__min_flow_flits": of(7)}, "links", "min_flow_flits <= max_flow_flits must hold, but got 7 and 6"),

@@ -224,7 +224,7 @@ BROKEN = [
     ("tpuv4-phaze", "template.tensor_cores", 2.5, "template.tensor_cores", "a whole number"),
     ("tpuv4-phaze", "template.core_width", 2**17, "template.tensor_l2_bytes", "area tables cover memories of 1,024 to"),
     ("tpuv4-phaze", "template.tensor_l2_bytes", 512, "template.tensor_l2_bytes", "but this has 512"),
-    ("tpuv4-phaze", "template.tensor_l2_bytes", True, "template.tensor_l2_bytes", "must be a number"),
+    ("tpuv4-phaze", "template.tensor_l2_bytes", True, "template.tensor_l2_bytes", "must be a whole number"),
     ("tpuv4-phaze", "template.vector_l2_bytes", 2**28, "template.vector_l2_bytes", "but this has 268,435,456"),
     ("tpuv4-phaze", "template.core_depth", -128, "template.core_depth", "greater than 0"),
     ("tpuv4-phaze", "template.vector_cores", "two", "template.vector_cores", "a whole number"),

@@ -14,7 +14,7 @@ from hardware.network_specs import network
 from tests.parallel import fabric as slow
 
 KINDS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
-SIZE = 1 << 40
+SIZE = 1 << 32
 
 
 @st.composite
