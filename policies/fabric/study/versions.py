@@ -9,7 +9,7 @@ Old samples still teach, since features such as delays and waits are computed fo
 correct the old model by a regression of its error on the new samples does no better than to learn from these alone.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
