@@ -11,9 +11,9 @@ from dse.algorithms.pairwise.problem import FORBIDDEN, Ints, PairwiseProblem
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """Minimise Σ costs[u][x_u] + Σ edge_costs[u,v][x_u, x_v] within the limit of each memory row r.
+    """Minimise ``Σ costs[u][x_u] + Σ edge_costs[u,v][x_u, x_v]`` within the limit of each memory row r.
 
-    A choice of all nodes is within it if Σ_{u in members[r]} usages[u][x_u] <= limits[r].
+    A choice of all nodes is within it if ``Σ_{u in members[r]} usages[u][x_u] <= limits[r]``.
 
     All costs and usages are at least 0. So a sum that reaches :data:`~dse.algorithms.pairwise.problem.FORBIDDEN` may be
     replaced by it: no plan of lower cost contains it.
