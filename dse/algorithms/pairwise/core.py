@@ -40,7 +40,7 @@ class Core:
         return sum(each.size for each in (*self.costs, *self.edge_costs))
 
     @property
-    def least_cost(self) -> int:
+    def min_cost(self) -> int:
         """The sum of the least costs of all nodes and edges: no plan costs less."""
         return sum(int(each.min()) for each in (*self.costs, *self.edge_costs))
 

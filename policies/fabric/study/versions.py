@@ -56,15 +56,15 @@ def relabelled(samples: Samples, fabric: Fabric, stop: StopSignal = never_stop) 
         StoppedError: ``stop`` gave a reason.
     """
     simulators: dict[int, Simulator] = {}
-    kept: list[Sample] = []
+    relabelled_samples: list[Sample] = []
     for sample in samples.samples:
         if sample.graph not in simulators:
             ask(stop)
             simulators[sample.graph] = Simulator(samples.graphs[sample.graph].pipeline, fabric)
         interval_slots = throughput(simulators[sample.graph], sample.placement).interval_slots
         if interval_slots is not None:
-            kept.append(replace(sample, interval_slots=interval_slots))
-    return replace(samples, samples=tuple(kept))
+            relabelled_samples.append(replace(sample, interval_slots=interval_slots))
+    return replace(samples, samples=tuple(relabelled_samples))
 
 
 @dataclass(frozen=True, eq=False)
