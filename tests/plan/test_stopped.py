@@ -112,7 +112,7 @@ def test_a_run_that_is_stopped_before_a_plan_fits_says_so(monkeypatch):
     assert faults_of(result, posed) == []
 
 
-def test_a_run_with_a_fixed_part_searches_for_no_other_plans_where_one_fits(small_chunks):
+def test_a_run_with_a_fixed_part_searches_for_no_other_plans_where_one_fits():
     options = PlanOptions(model="llama3-8b", accelerators=16, global_batch=64, sequence=1024, plan="tensor=2")
     posed = PROBLEM.pose(options)
     result = PROBLEM.answer(posed, Run())
