@@ -62,6 +62,7 @@ def _train(**given: Any) -> None:
         print_table(("model", *_HEAD), rows, title=f"{graphs:,} placements of graphs that were not learned from")
         learned = f"{trained.placements:,} placements of {trained.graphs:,} graphs learned from"
         console().print(f"{learned}; {settings.out / 'best'}", soft_wrap=True)
+        assert trained.placing is not None
         console().print(trained.placing.verdict, soft_wrap=True, markup=False)
 
 
