@@ -75,14 +75,15 @@ class Trained:
         return cls(document["placements"], document["graphs"], validation, placing)
 
 
-def inputs_digest(options: FabricTraining) -> str:
-    """The digest of what labels depend on, as the files state it, wherever they are.
+def inputs_of(options: FabricTraining) -> Mapping[str, str]:
+    """Digests of what labels depend on, as the files state it, wherever they are.
 
     Raises:
         InputError: an unknown fabric or table.
     """
     labelled_by = provenance_of(fabric(options.fabric), operator_slots(options.slots))
-    return digest([labelled_by[name] for name in LABELLED_BY])
+    names = ("fabric_and_simulator", "slots")
+    return {name: labelled_by[key] for name, key in zip(names, LABELLED_BY, strict=True)}
 
 
 def train(

@@ -81,7 +81,8 @@ def test_a_run_goes_on_with_files_that_were_moved_and_not_with_edited_ones(dse, 
     for given in (("--fabric", edited), ("--fabric", first, "--slots", tmp_path / "slots.json")):
         refused = dse(*asked, *given, "--resume")
         assert refused.code == 2, given
-        assert "an input has changed since this run began" in refused.err
+        changed = "fabric_and_simulator" if given[1] == edited else "slots"
+        assert f"run.yaml: inputs.{changed}: this input has changed since this run began" in refused.err
     assert taught == [str(first), str(moved), "plasticine-8x16"]
 
 
