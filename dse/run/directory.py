@@ -120,8 +120,8 @@ class RunDirectory:
     def _changed_input(self, stored: Mapping[str, Any]) -> tuple[str, str]:
         """The input that has changed, if that can be said, and the rule it breaks."""
         before = stored.get("inputs")
-        for name, digest in self._inputs.items() if isinstance(before, dict) else ():
-            if before.get(name) != digest:
+        for name, digest in self._inputs.items():
+            if isinstance(before, dict) and before.get(name) != digest:
                 return f"inputs.{name}", "this input has changed since this run began; name a new directory"
         began, now = stored.get("git_revision"), _git_revision()
         if began is None or now is None or began == now:
