@@ -18,8 +18,9 @@ from hardware.fabrics import Fabric
 from policies.fabric.data.records import Sample, Samples
 from policies.fabric.model.examples import Examples, Learner, Model
 from policies.fabric.model.ridge import Ridge, RidgeLearner
-from policies.fabric.study.accuracy import accuracy, error_ratio
+from policies.fabric.study.accuracy import accuracy
 from policies.fabric.study.folds import folds_by_graph
+from policies.fabric.study.intervals import error_ratio
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import Row, Study
 
