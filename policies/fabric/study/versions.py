@@ -20,8 +20,9 @@ from dse.run.progress import StopSignal, ask, never_stop
 from hardware.fabrics import Fabric
 from policies.fabric.data.records import Sample, Samples
 from policies.fabric.model.examples import Examples, Learner, Model
-from policies.fabric.study.accuracy import accuracy, error_ratio
+from policies.fabric.study.accuracy import accuracy
 from policies.fabric.study.folds import folds_by_graph
+from policies.fabric.study.intervals import error_ratio
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import Row, Study
 
@@ -55,15 +56,15 @@ def relabelled(samples: Samples, fabric: Fabric, stop: StopSignal = never_stop) 
         StoppedError: ``stop`` gave a reason.
     """
     simulators: dict[int, Simulator] = {}
-    kept: list[Sample] = []
+    relabelled_samples: list[Sample] = []
     for sample in samples.samples:
         if sample.graph not in simulators:
             ask(stop)
             simulators[sample.graph] = Simulator(samples.graphs[sample.graph].pipeline, fabric)
         interval_slots = throughput(simulators[sample.graph], sample.placement).interval_slots
         if interval_slots is not None:
-            kept.append(replace(sample, interval_slots=interval_slots))
-    return replace(samples, samples=tuple(kept))
+            relabelled_samples.append(replace(sample, interval_slots=interval_slots))
+    return replace(samples, samples=tuple(relabelled_samples))
 
 
 def version_rows(study: Study) -> list[Row]:
