@@ -96,7 +96,7 @@ def journalled(learners: Mapping[str, Learner], journal: Journal | None) -> Mapp
     return {name: Journalled(f"{name}/{identity(learner)}", learner, journal) for name, learner in learners.items()}
 
 
-def identity(learner: LearnerOf[Any]) -> str:
+def identity(learner: object) -> str:
     """The digest of what decides what a learner makes of examples: all settings, its members', and the features.
 
     Of its code there is only the name of its class.
