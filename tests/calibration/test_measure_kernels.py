@@ -54,13 +54,10 @@ def test_a_largest_side_that_is_no_power_of_two_is_refused(measure, capsys, larg
 def test_all_reduces_between_processes_are_a_table_for_dse_calibrate(tmp_path):
     pytest.importorskip("torch")
     path = tmp_path / "links.csv"
-    job = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = ["-m", "benchmarks.measure_kernels", str(path)]
+    job = [sys.executable, "-m", "tests.calibration.two_ranks", str(path)]
     asked = ["--all-reduce", "--device", "cpu", "--largest-bytes", "8192"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [*job, *script, *asked], check=True, cwd=Path(__file__).parents[2], env=environment, capture_output=True
-    )
+    subprocess.run([*job, *asked], check=True, cwd=Path(__file__).parents[2], env=environment, capture_output=True)
     rows = read_rows(path)
     assert [(row.kind, row.size_bytes, row.participants) for row in rows] == [
         ("all_reduce", size, 2) for size in (1024, 2048, 4096, 8192)

@@ -45,6 +45,7 @@ def test_a_seed_gives_one_case():
     assert block_case(13, PLASTICINE, SLOTS).block != first.block
 
 
-def test_a_fabric_without_room_is_refused():
-    with pytest.raises(ValueError, match="tiny: no gemm of 2,000 drawn ones \\(forward\\) fits on the fabric"):
+def test_a_fabric_without_room_is_refused(monkeypatch):
+    monkeypatch.setattr("dse.fabric.cases._MAX_DRAWS", 50)
+    with pytest.raises(ValueError, match="tiny: no gemm of 50 drawn ones \\(forward\\) fits on the fabric"):
         block_case(0, replace(PLASTICINE, name="tiny", rows=1, columns=2), SLOTS)
