@@ -165,7 +165,7 @@ def _outcome_of(best: Path, fit: str) -> Trained | None:
 
     That of a run that was stopped has no placements.
     """
-    with suppress(InputError, KeyError, TypeError):
+    with suppress(InputError, AttributeError, KeyError, TypeError):  # a card may say anything
         cards = [COST.load(best).provenance, STUDENTS.load(best / STUDENT).provenance]
         if all(card.get("fit") == fit for card in cards):
             return Trained.from_document(cards[0]["outcome"])

@@ -1,4 +1,4 @@
-"""The cost model that comes along is for today's fabric, simulator and features, and as accurate as its card says."""
+"""The cost model in the package is for today's fabric, simulator and features, and as accurate as its card says."""
 
 import json
 
@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from dse.fabric.cases import block_case
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from hardware.fabrics import fabric
@@ -16,8 +17,9 @@ from policies.fabric.data.placers import RandomAnnealer
 from policies.fabric.methods import SHIPPED
 from policies.fabric.model.checkpoint import load_for
 from policies.fabric.model.ensemble import Ensemble
-from policies.fabric.student_checkpoint import load_student
+from policies.fabric.student_checkpoint import STUDENT, load_student
 from policies.fabric.study.labelled import Labelled
+from policies.fabric.train import VALIDATION_EVERY
 from policies.learning.checkpoint import CARD_FILE
 
 HELD_OUT = (22, 23, 44)
@@ -38,7 +40,22 @@ def test_the_shipped_model_predicts_graphs_that_it_has_not_seen(tmp_path):
 
 
 def test_the_shipped_student_is_for_the_graphs_that_the_model_is_for():
-    here = fabric("plasticine-8x16")
-    trained = load_student(SHIPPED, provenance_of(here, operator_slots()))
-    assert (trained.low < trained.high).any()
+    here, slots = fabric("plasticine-8x16"), operator_slots()
+    labelled_by = provenance_of(here, slots)
+    trained = load_student(SHIPPED, labelled_by)
     assert trained.student.weight > 0
+    model, student = (json.loads((SHIPPED / part / CARD_FILE).read_text())["provenance"] for part in ("", STUDENT))
+    for key in ("samples", "graphs", "seed", "outcome"):
+        assert student[key] == model[key]
+    for graph in HELD_OUT:
+        assert not trained.out_of_range(block_case(graph, here, slots).expansion.pipeline, here)
+
+
+def test_the_card_names_the_graphs_that_are_learned_from_and_counts_the_others():
+    provenance = json.loads((SHIPPED / CARD_FILE).read_text())["provenance"]
+    graphs, outcome = provenance["graphs"], provenance["outcome"]
+    everything = range(max(graphs) + 1)
+    assert graphs == [graph for graph in everything if graph // 2 % VALIDATION_EVERY]
+    assert outcome["graphs"] == len(graphs)
+    placements = outcome["placements"] // len(graphs)
+    assert outcome["validation"]["model"]["placements"] == placements * (len(everything) - len(graphs))
