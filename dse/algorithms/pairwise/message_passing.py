@@ -153,7 +153,8 @@ class _State:
         """What the decoded choices cost, without what is forbidden, and whether they are a plan."""
         arrays = self.arrays
         chosen = arrays.starts[:-1] + self.choices
-        self.loads = np.bincount(arrays.rows, self.usages[chosen][self.row_nodes], len(self.limits))
+        of_member = self.usages[chosen][self.row_nodes]
+        self.loads = np.bincount(arrays.rows, of_member, len(self.limits)).astype(np.float64, copy=False)
         rows, columns = self.choices[arrays.first], self.choices[arrays.second]
         pairs = arrays.pairs[arrays.pair_starts[:-1] + rows * self.second_sizes + columns]
         is_allowed = pairs < FORBIDDEN
