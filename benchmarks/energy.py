@@ -109,7 +109,7 @@ def speed() -> None:
     """The lower bound on energy over the whole space, beside the lower bound on time."""
     import numpy as np
 
-    from dse.codesign.evaluation.energy import least_energy_j
+    from dse.codesign.evaluation.energy import min_energy_j
     from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
     from hardware.energy_model import energy_model
@@ -122,7 +122,7 @@ def speed() -> None:
         every = np.arange(len(evaluator.machines))
         bounds = {
             "time": lambda evaluator=evaluator, every=every: evaluator.bound(every),
-            "energy": lambda evaluator=evaluator, every=every: least_energy_j(evaluator, every, energy_model()),
+            "energy": lambda evaluator=evaluator, every=every: min_energy_j(evaluator, every, energy_model()),
         }
         timings = []
         for label, bound in bounds.items():

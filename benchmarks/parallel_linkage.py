@@ -23,7 +23,7 @@ from dse.reproduce.automap.models import step_of
 from dse.sharding.hlo.table import step_factors
 from hardware.network_specs import network
 from hardware.specs import accelerator
-from policies.parallel.linkage.contenders import annealed, greedy, most_dimensions, random_decisions
+from policies.parallel.linkage.contenders import annealed, greedy, max_dimensions, random_decisions
 from policies.parallel.linkage.dimensions import Decided, Dimensions, dimensions_of
 from policies.parallel.linkage.search import trained
 
@@ -88,7 +88,7 @@ def exact(problem: ParallelProblem, of: Dimensions, decided: Decided) -> tuple[i
     if decided == "variables":
         value = linkage_plan(problem, Prices(problem)).value or 0
         return value, time.process_time() - started
-    return most_dimensions(of), time.process_time() - started
+    return max_dimensions(of), time.process_time() - started
 
 
 def main() -> None:

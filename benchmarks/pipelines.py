@@ -83,10 +83,10 @@ def main() -> None:
             if cutting == "equal" and asked.enumerate:
                 case = Cases(problem).case(server_cuts(problem))
                 begun = time.process_time()
-                least_s, cuts, plans = enumerated(case)
+                min_s, cuts, plans = enumerated(case)
                 seconds = time.process_time() - begun
-                same = np.isclose(least_s, answer.length_s, rtol=1e-9)
-                assert np.isclose(length(problem, PipelinePlan(cuts, server_cuts(problem))).length_s, least_s)
+                same = np.isclose(min_s, answer.length_s, rtol=1e-9)
+                assert np.isclose(length(problem, PipelinePlan(cuts, server_cuts(problem))).length_s, min_s)
                 verdict = "as long" if same else "NOT AS LONG"
                 print(f"    enumerated, {plans:,} plans: {verdict}, {seconds:.1f} s of CPU", flush=True)
 

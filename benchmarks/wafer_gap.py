@@ -36,7 +36,7 @@ def turned(widths):
     return np.where(heights <= len(rising), heights, NEVER)
 
 
-def least_width(leaves, height):
+def min_width(leaves, height):
     """The least width in tiles of all trees within ``height`` whose leaves, in order, are ``leaves``.
 
     ``leaves`` [N, extent + 1]: the least width of each for every height. They may be turned: ``turned`` leaves them as
@@ -67,7 +67,7 @@ def shortest_time(problem, known):
     while high - low > floor // CLOSE:
         middle = (low + high) // 2
         leaves = staircases(problem, table, middle).least[group].astype(np.int32)
-        if least_width(leaves, wafer.height_tiles) <= wafer.width_tiles:
+        if min_width(leaves, wafer.height_tiles) <= wafer.width_tiles:
             high = middle
         else:
             low = middle + 1

@@ -108,16 +108,13 @@ def search(product: Product, cores: Cores, best: Best) -> None:
         best.counts[BUS_WORDS, g] = np.inf
         best.limit_cycles[g] = np.inf
         best.min_cycles[g] = product.min_words[product.capacity_of[g, 0]] / cores.hbm_words_per_cycle
-    if cores.chip_wide:
-        level = min(1, cores.cores)  # A plain 1 has a type of its own to Numba, which would compile the search twice.
-        while level >= 1:
-            traffic = _search_level(product, cores, best, level)
-            level = next_level_up(level, cores.cores) if traffic < to_beat(best) else 0
-    else:
-        level = cores.cores
-        while level >= 1 and work / (float(level) * cores.width * cores.depth) < to_beat(best):
-            _search_level(product, cores, best, level)
+    level = min(1, cores.cores) if cores.chip_wide else cores.cores
+    while level >= 1 and (cores.chip_wide or work / (float(level) * cores.width * cores.depth) < to_beat(best)):
+        traffic = _search_level(product, cores, best, level)
+        if not cores.chip_wide:
             level = next_level_down(level)
+        else:
+            level = next_level_up(level, cores.cores) if traffic < to_beat(best) else 0
 
 
 @kernel(error_model="numpy")
@@ -144,7 +141,10 @@ def _search_level(product: Product, cores: Cores, best: Best, level: int) -> flo
         if cores.chip_wide:
             min_traffic = min(min_traffic, min_traffic_cycles(product, cores, split))
     while True:
-        index = int(np.argmin(bounds))
+        index = 0
+        for other in range(1, len(bounds)):
+            if bounds[other] < bounds[index]:
+                index = other
         if bounds[index] >= to_beat(best):
             return min_traffic
         split = split_over(product, cores, parts[index, 0], parts[index, 1], parts[index, 2])

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from hardware import buffer_tiles, core_mapping, core_splits
 from hardware.buffer_tiles import ANY, bus_words, min_bus_words, tile_position
-from hardware.compiled import compiled
+from hardware.compiled import compiled, kernel
 from hardware.core_mapping import Best, search
 from hardware.core_splits import Cores, Product, register_blocks
 from hardware.machines import Machines
@@ -108,7 +107,8 @@ def _best_mappings(
 ) -> Floats:
     """On-chip cycles, HBM bus words, buffer words and core words of each problem's best mapping, [4, O, C]."""
     rules = machines.rules
-    best: Floats = _search_all(
+    best: Floats = np.empty((4, len(problems), len(configurations.cores)))
+    _search_all(
         problems,
         configurations.cores,
         configurations.group_starts,
@@ -116,6 +116,7 @@ def _best_mappings(
         rules.core_bandwidth.rule == "chip",
         shared_bus,
         spares_hbm,
+        best,
     )
     return best
 
@@ -180,20 +181,30 @@ def _search_all(
     chip_wide: bool,
     shared_bus: bool,
     spares_hbm: bool,
-) -> Floats:
-    """On-chip cycles, bus words, buffer words and core words of every problem (see ``_problems``) on every
-    configuration, [4, O, C].
+    counts: Floats,
+) -> None:
+    """Fills ``counts`` [4, O, C] with on-chip cycles, bus words, buffer words and core words of every problem (see
+    ``_problems``) on every configuration.
 
     ``spares_hbm``: of equally fast mappings the one with the least bus words is sought, rather than any.
     """
-    counts = np.empty((4, len(problems), len(configurations)))
+    # Loops, not expressions of whole arrays: Numba takes seconds to compile what these need.
+    max_block_side = 1
+    for index in range(len(blocks)):
+        max_block_side = max(max_block_side, blocks[index, 0])
     for row in range(len(problems)):
         problem = problems[row]
         whole = (int(problem[0]), int(problem[1]), int(problem[2]))
         batch = int(problem[3])
-        tables, min_words, position = _tables(
-            whole, batch, problem[4:7], problem[7:9], configurations[:, 7], shared_bus
-        )
+        position = np.empty((len(configurations), tile_position(batch, batch) + 1), np.int64)
+        capacities = np.empty(position.size, np.int64)
+        number = _distinct_capacities(configurations[:, 7], capacities, position)
+        every = bus_words(whole, problem[4:7], problem[7:9], shared_bus)
+        tables = np.empty((number, 4, every.shape[0], every.shape[1], every.shape[2]))
+        min_words = np.empty(number)
+        for index in range(number):
+            min_bus_words(whole, every, capacities[index], tables[index])
+            min_words[index] = tables[index, ANY, 0, 0, 0]
         for group in range(len(group_starts) - 1):
             start = group_starts[group]
             stop = group_starts[group + 1]
@@ -209,33 +220,41 @@ def _search_all(
                 first[5],
                 first[6],
                 blocks,
-                blocks.max(),
+                max_block_side,
             )
-            entries = np.full((4, stop - start), np.inf)
-            if spares_hbm:
-                entries[3] = min_words[position[start:stop, 0]]
+            entries = np.empty((4, stop - start))
+            for g in range(stop - start):
+                entries[3, g] = min_words[position[start + g, 0]] if spares_hbm else np.inf
             best = Best(entries[0], entries[1], entries[2], entries[3], np.empty((4, stop - start)))
             search(product, cores, best)
-            counts[:, row, start:stop] = best.counts
-    return counts
+            for kind in range(4):
+                for g in range(stop - start):
+                    counts[kind, row, start + g] = best.counts[kind, g]
 
 
-@njit(error_model="numpy")
-def _tables(
-    whole: tuple[int, int, int], batch: int, words: Floats, extras: Floats, buffer_words: Floats, shared_bus: bool
-) -> tuple[Floats, Floats, Integers]:
-    """``min_bus_words`` for each capacity, its least entry, and the capacity of each configuration [C, bits]."""
-    bits = tile_position(batch, batch)
-    capacities = np.empty((len(buffer_words), bits + 1), np.int64)
-    for part_bits in range(bits + 1):
-        for row in range(len(buffer_words)):
-            capacities[row, part_bits] = int(buffer_words[row]) >> part_bits
-    distinct = np.unique(capacities.ravel())
-    position = np.searchsorted(distinct, capacities.ravel()).reshape(capacities.shape)
-    every = bus_words(whole, words, extras, shared_bus)
-    tables = np.empty((len(distinct), 4, every.shape[0], every.shape[1], every.shape[2]))
-    min_words = np.empty(len(distinct))
-    for index in range(len(distinct)):
-        min_bus_words(whole, every, distinct[index], tables[index])
-        min_words[index] = tables[index, ANY, 0, 0, 0]
-    return tables, min_words, position
+@kernel(error_model="numpy")
+def _distinct_capacities(buffer_words: Floats, capacities: Integers, position: Integers) -> int:
+    """How many different numbers of words 2^bits parts of a batch find in buffers of ``buffer_words`` [C].
+
+    They come first in ``capacities``, sorted; ``position`` [C, bits] is where each buffer's share is among them.
+    """
+    number = 0
+    for row in range(len(buffer_words)):
+        place = number
+        for bits in range(position.shape[1]):
+            words = int(buffer_words[row]) >> bits
+            while place > 0 and capacities[place - 1] > words:
+                place -= 1
+            if place == 0 or capacities[place - 1] < words:
+                for other in range(number, place, -1):
+                    capacities[other] = capacities[other - 1]
+                capacities[place] = words
+                place += 1
+                number += 1
+    for row in range(len(buffer_words)):
+        place = number - 1
+        for bits in range(position.shape[1]):
+            while capacities[place] > int(buffer_words[row]) >> bits:
+                place -= 1
+            position[row, bits] = place
+    return number

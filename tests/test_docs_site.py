@@ -1,8 +1,13 @@
 """The site of `make docs` has a place for every page."""
 
 import ast
+import io
+import re
+import runpy
+import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import yaml
 
@@ -30,6 +35,41 @@ def test_the_reference_covers_every_package_that_is_installed():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     included = project["tool"]["setuptools"]["packages"]["find"]["include"]
     assert sorted(constant("PACKAGES")) == sorted(pattern.rstrip("*") for pattern in included)
+
+
+def test_every_page_of_the_reference_is_a_module_of_a_package(monkeypatch):
+    written = {}
+
+    class Page(io.StringIO):
+        def __init__(self, name):
+            super().__init__()
+            self.name = name
+
+        def close(self):
+            written[self.name] = self.getvalue()
+            super().close()
+
+    def opened(name, mode):
+        return io.BytesIO() if mode == "wb" else Page(name)
+
+    monkeypatch.setitem(sys.modules, "mkdocs_gen_files", SimpleNamespace(open=opened))
+    runpy.run_path(str(PAGES))
+    names = re.findall(r"^::: (\S+)$", "".join(written.values()), flags=re.MULTILINE)
+    assert {"dse", "dse.problem", "hardware.cost_model", "policies.learning", "actors"} <= set(names)
+    folders = {"/".join(name.split(".")[:-1]) for name in names} - {""}
+    assert [folder for folder in sorted(folders) if not (ROOT / folder / "__init__.py").is_file()] == []
+
+
+def test_no_docstring_outside_code_reads_as_a_markdown_reference():
+    """``costs[u][x]`` in plain text is a link to ``x`` for Markdown; the strict build ends at it."""
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    wrong = []
+    for package in constant("PACKAGES"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            texts = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, owners)]
+            wrong += [f"{path}: {text}" for text in texts if "][" in re.sub(r"(`+).*?\1", "", text, flags=re.DOTALL)]
+    assert wrong == []
 
 
 def test_the_build_is_strict_and_its_scripts_are_there():

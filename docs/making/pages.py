@@ -23,10 +23,13 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def page_of(path: Path) -> str:
-    """The Markdown file ``path`` with links that lead somewhere on the site too."""
+    """The Markdown file ``path`` with links that lead somewhere on the site too.
+
+    GitHub's anchors have a hyphen for each space, the site's one for several.
+    """
 
     def moved(link: re.Match[str]) -> str:
-        target, anchor = (path.parent / link[1]).resolve().relative_to(ROOT), link[2] or ""
+        target, anchor = (path.parent / link[1]).resolve().relative_to(ROOT), re.sub("-+", "-", link[2] or "")
         name = target.as_posix()
         if name in TOP_LEVEL:
             return f"]({TOP_LEVEL[name]}{anchor})"
@@ -50,8 +53,13 @@ def notebook_page(path: Path) -> str:
 
 
 def modules(package: str) -> Iterator[tuple[str, ...]]:
-    """The public modules of ``package``, each as the words of its name, packages before what they hold."""
+    """The public modules of ``package``, each as the words of its name, packages before what they hold.
+
+    Files in a folder that is no package are templates for a user's own code.
+    """
     for path in sorted((ROOT / package).rglob("*.py"), key=lambda path: path.with_suffix("").parts):
+        if not (path.parent / "__init__.py").is_file():
+            continue
         words = path.relative_to(ROOT).with_suffix("").parts
         words = words[:-1] if words[-1] == "__init__" else words
         if not any(word.startswith("_") for word in words):

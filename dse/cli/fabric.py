@@ -13,6 +13,7 @@ from dse.cli.progress import progress
 from dse.cli.run import executor_for, in_process_options, mirrored, run_directory_of, run_options, settings_from
 from dse.cli.stopping import stop_signal
 from dse.cli.terminal import console, print_table
+from dse.results.result import digest
 from dse.run.directory import journal_of
 from dse.run.options import Options, option_fields
 from dse.run.progress import StoppedError
@@ -40,10 +41,11 @@ def _train(**given: Any) -> None:
     if settings.out is None:
         raise fail(options.command(), "--out", "", "needs the directory of the run: --out DIR")
     options.require_inputs()
-    from policies.fabric.train import inputs_digest, train
+    from policies.fabric.train import inputs_of, train
 
     arguments = options.run_document() | {"seed": settings.seed}
-    run_directory_of(settings, options.COMMAND, arguments, inputs_digest(options))
+    inputs = inputs_of(options)
+    run_directory_of(settings, options.COMMAND, arguments, digest(list(inputs.values())), inputs)
     with (
         mirrored(settings),
         progress(settings.quiet) as report,
@@ -62,6 +64,7 @@ def _train(**given: Any) -> None:
         print_table(("model", *_HEAD), rows, title=f"{graphs:,} placements of graphs that were not learned from")
         learned = f"{trained.placements:,} placements of {trained.graphs:,} graphs learned from"
         console().print(f"{learned}; {settings.out / 'best'}", soft_wrap=True)
+        assert trained.placing is not None
         console().print(trained.placing.verdict, soft_wrap=True, markup=False)
 
 
@@ -69,10 +72,11 @@ def _evaluate(**given: Any) -> None:
     settings = settings_from(given)
     options = FabricEvaluation(**given)
     ask_for_extra(options)
-    from policies.fabric.evaluate import evaluate, inputs_digest, row_document
+    from policies.fabric.evaluate import evaluate, inputs_of, row_document
 
     arguments = options.document() | {"seed": settings.seed}
-    directory = run_directory_of(settings, options.COMMAND, arguments, inputs_digest(options))
+    inputs = inputs_of(options)
+    directory = run_directory_of(settings, options.COMMAND, arguments, digest(list(inputs.values())), inputs)
     with (
         mirrored(settings),
         journal_of(directory) as journal,

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import click
@@ -164,10 +165,14 @@ def settings_from(options: dict[str, Any]) -> RunSettings:
 
 
 def run_directory_of(
-    settings: RunSettings, command: str, arguments: Mapping[str, Any], problem_digest: str
+    settings: RunSettings,
+    command: str,
+    arguments: Mapping[str, Any],
+    problem_digest: str,
+    inputs: Mapping[str, str | None] = MappingProxyType({}),
 ) -> RunDirectory | None:
     """The directory of ``--out``, fetched from its mirror where a run is resumed on another machine."""
-    return opened(settings.out, settings.resume, settings.mirror, command, arguments, problem_digest)
+    return opened(settings.out, settings.resume, settings.mirror, command, arguments, problem_digest, inputs)
 
 
 def mirrored(settings: RunSettings) -> AbstractContextManager[Any]:

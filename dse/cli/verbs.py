@@ -45,7 +45,7 @@ UPPER_VERBS: Mapping[str, Verbs] = MappingProxyType(
                     "dse.cli.fabric:train_command",
                 ),
                 "evaluate": UpperVerb(
-                    "Print how accurate cost models are on graphs that they have not learned from.",
+                    "Print how accurate cost models are on graphs that they were not trained on.",
                     "dse.cli.fabric:evaluate_command",
                 ),
                 "tune": UpperVerb(

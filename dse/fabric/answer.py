@@ -21,7 +21,7 @@ from dse.fabric.search.anneal import AnnealSettings
 from dse.fabric.search.expansion import Expansion
 from dse.fabric.search.sites import SITE_KINDS
 from dse.fabric.setting import tuned_for
-from dse.fabric.turns import least_batch_s, least_times, shares, turn_times
+from dse.fabric.turns import min_batch_s, min_times, shares, turn_times
 from dse.problem import Posed
 from dse.results.result import FailedCheckError, Result, result_of
 from dse.run.executor import Executor
@@ -110,7 +110,7 @@ def value_of(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> float:
 def bound_of(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> float:
     """Samples a second that no placement exceeds; of a graph that is cut, no placement of any cut."""
     if problem.turns:
-        return problem.batch / least_batch_s(problem)
+        return problem.batch / min_batch_s(problem)
     (piece,) = pieces
     return 1 / (piece.bound.slots * problem.fabric.slot_s)
 
@@ -177,7 +177,7 @@ def _dominating(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> int:
 
 
 def _cut_metrics(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> dict[str, Any]:
-    times, least = turn_times(problem, pieces), least_times(problem)
+    times, least = turn_times(problem, pieces), min_times(problem)
     runs: list[float | None] = [None] * len(least) if times is None else [time.run_s for time in times]
     turns = [
         {

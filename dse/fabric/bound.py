@@ -85,10 +85,10 @@ def _channel_bounds(pipeline: Pipeline, fabric: Fabric) -> Iterator[Bound]:
     slots = channel_slots(pipeline, fabric)
     units = np.flatnonzero(slots)
     if len(units):
-        yield Bound(least_busiest(slots[units].tolist(), fabric.channel_count), "off_chip", -1)
+        yield Bound(min_busiest(slots[units].tolist(), fabric.channel_count), "off_chip", -1)
 
 
-def least_busiest(loads: Sequence[int], servers: int) -> float:
+def min_busiest(loads: Sequence[int], servers: int) -> float:
     """A load that some server has at least, however ``loads`` are dealt out.
 
     The largest load is on one of them; one of them has the mean or more; and of the s + 1 largest loads two share a
@@ -118,7 +118,7 @@ def _link_bounds(pipeline: Pipeline, fabric: Fabric) -> Iterator[Bound]:
         if unit.kind in tracks:
             for flits in (into[number], out_of[number]):
                 if flits:
-                    yield Bound(least_busiest(flits, max(1, tracks[unit.kind])), "links", number)
+                    yield Bound(min_busiest(flits, max(1, tracks[unit.kind])), "links", number)
 
 
 def _links_at(fabric: Fabric, kind: UnitKind) -> int:

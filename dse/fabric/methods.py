@@ -255,7 +255,7 @@ def _placement_document(placement: Placement, cost: float) -> dict[str, Any]:
 
 
 def _chain_document(chain: Annealed) -> dict[str, Any]:
-    return {**_placement_document(chain.placement, chain.cost), "kept": chain.kept}
+    return {**_placement_document(chain.placement, chain.cost), "kept": chain.accepted}
 
 
 def _changed_document(change: Changed) -> dict[str, Any]:

@@ -32,12 +32,14 @@ class FabricOptions(Options):
     ] = DEFAULT_COST
     tuned: Annotated[
         str | None,
-        Option("Rules from `dse fabric tune` (default: those that come along, on their fabric).", metavar="FILE"),
+        Option(
+            "Rules from `dse fabric tune` (default: those in the package, if tuned on this fabric).", metavar="FILE"
+        ),
     ] = None
     checkpoint: Annotated[
         str | None,
         Option(
-            "Cost model from `dse fabric train` (default: the one that comes along, on its fabric).",
+            "Cost model from `dse fabric train` (default: the one in the package, if trained on this fabric).",
             metavar="DIR",
             belongs_to=("cost", LEARNED),
         ),
@@ -45,7 +47,8 @@ class FabricOptions(Options):
     caution: Annotated[
         float,
         Option(
-            "Spreads of the model's members that are added to the logarithm of what it expects, before ranking.",
+            "Penalty for uncertain predictions: so many times the spread of the model's members is added to the "
+            "logarithm of the predicted slots.",
             metavar="X",
             min=0.0,
             max=100.0,
@@ -55,7 +58,7 @@ class FabricOptions(Options):
     fill: Annotated[float, Option("Share of the compute and memory units that may be used.", min=0.01, max=1.0)] = 1.0
     cut: Annotated[
         CutMode,
-        Option("Cut a graph that does not fit into pieces that run in turn, or say which units are missing."),
+        Option("auto: cut a graph that does not fit into pieces that run in turn; never: say which units are missing."),
     ] = "auto"
     microbatch: Annotated[
         int | None, Option("Inputs in a sample of the fabric, for models (default: 1).", min=1, max=10**6)
@@ -74,8 +77,8 @@ class FabricOptions(Options):
     rounds: Annotated[
         int,
         Option(
-            "Rounds in which small changes of the fastest placement are simulated, as many as there are chains, under "
-            "--cost simulator, where moves are few for the number of units.",
+            "With --cost simulator, where --moves are few for the number of units: rounds of refinement, each of which "
+            "simulates as many small changes of the fastest placement as there are chains.",
             min=0,
             max=10_000,
         ),
@@ -83,7 +86,9 @@ class FabricOptions(Options):
     batch: Annotated[
         int,
         Option(
-            "Samples of a batch: for its latency, and for which each piece of a cut graph runs.", min=1, max=_MAX_BATCH
+            "Samples of a batch, whose latency is shown; each piece of a cut graph runs for all of them in turn.",
+            min=1,
+            max=_MAX_BATCH,
         ),
     ] = 16
 

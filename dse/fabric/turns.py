@@ -48,12 +48,12 @@ def turn_times(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> list[Tu
     return times
 
 
-def least_times(problem: FabricProblem) -> list[TurnTime]:
+def min_times(problem: FabricProblem) -> list[TurnTime]:
     """What each turn takes at least, however its piece is placed and routed.
 
     No placement of these pieces is faster than the sum: turns do not overlap, configuration and loads do not depend on
     the placement, and :func:`dse.fabric.batch_bound.batch_bound_slots` is a bound for each piece. Another cut could be
-    faster; :func:`least_batch_s` holds for every cut.
+    faster; :func:`min_batch_s` holds for every cut.
     """
     fabric = problem.fabric
     slots = [batch_bound_slots(piece.pipeline, fabric, problem.batch) for piece in problem.pieces]
@@ -64,7 +64,7 @@ def _time(fabric: Fabric, turn: Turn, run_s: float) -> TurnTime:
     return TurnTime(fabric.configuration_s, turn.load_slots * fabric.slot_s, run_s)
 
 
-def least_batch_s(problem: FabricProblem) -> float:
+def min_batch_s(problem: FabricProblem) -> float:
     """Seconds for a batch that no cut, no division of operators, no placement and no routes can do with less of.
 
     The fabric is configured once at least, and every weight is loaded once at least, over all channels at best, before
@@ -74,11 +74,11 @@ def least_batch_s(problem: FabricProblem) -> float:
     fabric, demand = problem.fabric, Demand(problem.graph, problem.fabric, problem.slots)
     units = available_units(fabric, problem.fill)["compute"]
     work_slots = sum(splitting.options[0][1] for splitting in demand.splittings if splitting)
-    load_slots = least_load_slots(demand)
+    load_slots = min_load_slots(demand)
     return fabric.configuration_s + (load_slots + problem.batch * work_slots / units) * fabric.slot_s
 
 
-def least_load_slots(demand: Demand) -> float:
+def min_load_slots(demand: Demand) -> float:
     """Slots in which all channels bring all weights, and bring and take all sums."""
     flits = sum(
         splitting.weight_flits * (2 if demand.adds_to_sum(position) else 1)

@@ -63,7 +63,7 @@ def linear(tape: Tape, name: str, source: Tensor, shape: LinearShape) -> Tensor:
         if tape.weight_gradients:
             product = Gemm(inputs, outputs, rows)
             of_weight = tape.record_backward(
-                f"{name}_weight_gradient", product, gradient, matrix, [source], is_kept_left=True
+                f"{name}_weight_gradient", product, gradient, matrix, [source], is_saved_left=True
             )
             tape.accumulate(of_weight)
             if shape.bias:
@@ -92,7 +92,7 @@ def product(tape: Tape, name: str, left: Tensor, right: Tensor, shape: Gemm) -> 
         if tape.weight_gradients:
             product = Gemm(k, n, m, batch)
             of_right = tape.record_backward(
-                f"{name}_right_gradient", product, gradient, product.output_elements, [left], is_kept_left=True
+                f"{name}_right_gradient", product, gradient, product.output_elements, [left], is_saved_left=True
             )
         tape.contribute(left, of_left)
         tape.contribute(right, of_right)
@@ -108,7 +108,7 @@ def _product_with_constant(tape: Tape, name: str, left: Tensor, right: Tensor, s
 
     def backward(gradient: Flows) -> None:
         tape.propagate(left, f"{name}_left_gradient", Gemm(m, k, n, batch), gradient, [right])
-        tape.propagate(right, f"{name}_right_gradient", Gemm(k, n, m, batch), gradient, [left], is_kept_left=True)
+        tape.propagate(right, f"{name}_right_gradient", Gemm(k, n, m, batch), gradient, [left], is_saved_left=True)
 
     return tape.record(name, shape, [left, right], shape.output_elements, backward)
 
@@ -129,12 +129,12 @@ def nonlinearity(tape: Tape, name: str, kind: Nonlinearity, source: Tensor, row:
 
     def backward(gradient: Flows) -> None:
         operation = Vector(backward_kind[kind], n, read_elements=2 * n, write_elements=n, row=row)
-        tape.propagate(source, f"{name}_backward", operation, gradient, [kept])
+        tape.propagate(source, f"{name}_backward", operation, gradient, [saved])
 
     result = tape.record(name, Vector(kind, n, n, n, row), [source], n, backward)
-    kept = result if kind in ("relu", "tanh", "sigmoid", "sqrt", "softmax") else source
+    saved = result if kind in ("relu", "tanh", "sigmoid", "sqrt", "softmax") else source
     if source.differentiable:
-        tape.keep(kept)
+        tape.keep(saved)
     return result
 
 
@@ -175,10 +175,10 @@ def dropout(tape: Tape, name: str, source: Tensor) -> Tensor:
 
     def backward(gradient: Flows) -> None:
         operation = Vector("dropout_backward", n, n + mask, n)
-        tape.propagate(source, f"{name}_backward", operation, gradient, [kept])
+        tape.propagate(source, f"{name}_backward", operation, gradient, [saved])
 
     result = tape.record(name, Vector("dropout", n, n, n + mask), [source], n, backward)
-    kept = tape.written_beside(result, "mask", mask)
+    saved = tape.written_beside(result, "mask", mask)
     return result
 
 
@@ -274,7 +274,7 @@ def cross_entropy(tape: Tape, name: str, logits: Tensor, row: int, participants:
 
     def backward(gradient: Flows) -> None:
         operation = Vector("cross_entropy_backward", n, probabilities, n, row)
-        tape.propagate(logits, f"{name}_backward", operation, gradient, [kept])
+        tape.propagate(logits, f"{name}_backward", operation, gradient, [saved])
 
     loss = tape.record(
         name,
@@ -283,7 +283,7 @@ def cross_entropy(tape: Tape, name: str, logits: Tensor, row: int, participants:
         tape.elements_of(n // row * LOGIT_BYTES),
         backward,
     )
-    kept = tape.written_beside(loss, "probabilities", probabilities)
+    saved = tape.written_beside(loss, "probabilities", probabilities)
     for number in ("maximum", "target", "sum"):
         loss = all_reduce(tape, f"{name}_{number}_all_reduce", loss, participants)
     return loss

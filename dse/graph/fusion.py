@@ -44,10 +44,10 @@ EPILOGUES: frozenset[VectorKind] = frozenset(
 """The vector work that a GEMM's result may pass through before it goes to memory."""
 
 
-def fuse(graph: OperatorGraph, kept: Set[str] = frozenset()) -> OperatorGraph:
+def fuse(graph: OperatorGraph, saved: Set[str] = frozenset()) -> OperatorGraph:
     """``graph`` with every fusible pair fused. A fused operator is named ``gemm+consumer`` and holds its members.
 
-    ``kept`` names operators whose output must reach memory, since the backward pass reads it. The epilogue of such a
+    ``saved`` names operators whose output must reach memory, since the backward pass reads it. The epilogue of such a
     GEMM writes the GEMM's result in addition to its own.
     """
     predecessors, successors = _neighbours(graph)
@@ -68,7 +68,7 @@ def fuse(graph: OperatorGraph, kept: Set[str] = frozenset()) -> OperatorGraph:
         position[node] = len(operators)
         if node in epilogue_of:
             position[epilogue_of[node]] = len(operators)
-            operators.append(_fused(operator, graph.operators[epilogue_of[node]], operator.name in kept))
+            operators.append(_fused(operator, graph.operators[epilogue_of[node]], operator.name in saved))
         else:
             operators.append(operator)
     joined = ((position[source], position[target]) for source, target in graph.edges)

@@ -96,7 +96,7 @@ class Layer:
 
     ``backward`` holds the data gradients, the weight gradients and what they need; ``update`` the optimizer step, run
     once a batch. ``weight_bytes`` are the bytes of the weights as used in compute (2 per parameter in 16 bits);
-    ``activation_bytes`` what the forward pass of one microbatch must keep for its backward pass, ``largest_kept`` the
+    ``activation_bytes`` what the forward pass of one microbatch must keep for its backward pass, ``largest_saved`` the
     largest tensor of that, None where nothing is kept. ``sliced`` is true when the layer is spread over the ``t``
     accelerators of a tensor-parallel group.
 
@@ -115,7 +115,7 @@ class Layer:
     sliced: bool
     frozen_parameters: int = 0
     frozen_bytes: int = 0
-    largest_kept: KeptActivation | None = None
+    largest_saved: KeptActivation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +165,9 @@ class ModelGraph:
         return tuple(position[id(layer)] for layer in self.layers)
 
     @property
-    def largest_kept(self) -> tuple[Layer, KeptActivation] | None:
+    def largest_saved(self) -> tuple[Layer, KeptActivation] | None:
         """The largest tensor that any layer keeps for its backward pass, with the layer; None where none is kept."""
-        candidates = [(layer, layer.largest_kept) for layer in self.distinct_layers if layer.largest_kept is not None]
+        candidates = [(layer, layer.largest_saved) for layer in self.distinct_layers if layer.largest_saved is not None]
         return max(candidates, key=lambda each: each[1].size_bytes, default=None)
 
     @property

@@ -42,16 +42,16 @@ class Recorded:
     Attributes:
         operator: the operator.
         reads: what flows to it from operators of its own pass, or from outside.
-        kept: of a backward operator, the forward tensors that it reads.
+        saved: of a backward operator, the forward tensors that it reads.
         resident_elements: the weights that it reads (all of them, whichever operator they are counted with).
-        is_kept_left: whether what it reads of ``kept`` is the left operand of its matrix product, before ``reads``.
+        is_saved_left: whether what it reads of ``saved`` is the left operand of its matrix product, before ``reads``.
     """
 
     operator: Operator
     reads: Flows
-    kept: tuple[Tensor, ...]
+    saved: tuple[Tensor, ...]
     resident_elements: int
-    is_kept_left: bool = False
+    is_saved_left: bool = False
 
     @property
     def predecessors(self) -> list[int]:
@@ -90,7 +90,7 @@ class Tape:
         self._sources: list[Tensor] = []
         self._gradients: dict[Tensor, list[Flows]] = {}
         self._detached: set[Tensor] = set()
-        self._kept_bytes: dict[Tensor, int] = {}
+        self._saved_bytes: dict[Tensor, int] = {}
         self._extra_bytes = 0
 
     def elements_of(self, size_bytes: int) -> int:
@@ -171,16 +171,16 @@ class Tape:
         writes: int,
         reads: Sequence[Tensor] = (),
         weights_read: int = 0,
-        is_kept_left: bool = False,
+        is_saved_left: bool = False,
     ) -> Flows:
         """One backward operator that reads the gradient ``after``; what flows from it, ``writes`` elements.
 
         ``reads`` are the forward tensors that it reads, ``weights_read`` the elements of weights. The left operand of a
-        matrix product is the gradient or, with ``is_kept_left``, the forward tensor: a weight's gradient is xᵀ · dy.
+        matrix product is the gradient or, with ``is_saved_left``, the forward tensor: a weight's gradient is xᵀ · dy.
         """
         position = len(self.backward)
         resident = weights_read + _resident_elements(reads)
-        self.backward.append(Recorded(Operator(name, operation), after, tuple(reads), resident, is_kept_left))
+        self.backward.append(Recorded(Operator(name, operation), after, tuple(reads), resident, is_saved_left))
         return (Flow(position, writes),) if writes else ()
 
     def contribute(self, tensor: Tensor, gradient: Flows) -> None:
@@ -196,11 +196,11 @@ class Tape:
         after: Flows,
         reads: Sequence[Tensor] = (),
         weights_read: int = 0,
-        is_kept_left: bool = False,
+        is_saved_left: bool = False,
     ) -> None:
         """One backward operator whose result is a term of the gradient of ``tensor``; none if it takes no gradient."""
         if tensor.differentiable:
-            gradient = self.record_backward(name, operation, after, tensor.elements, reads, weights_read, is_kept_left)
+            gradient = self.record_backward(name, operation, after, tensor.elements, reads, weights_read, is_saved_left)
             self.contribute(tensor, gradient)
 
     def accumulate(self, gradient: Flows) -> None:
@@ -211,27 +211,27 @@ class Tape:
         """Keep ``tensors`` for the backward pass, at the tape's element width."""
         for tensor in tensors:
             if not tensor.resident:
-                self._kept_bytes[tensor] = tensor.elements * self.element_bytes
+                self._saved_bytes[tensor] = tensor.elements * self.element_bytes
 
     def keep_bytes(self, size_bytes: int) -> None:
         """Keep ``size_bytes`` that are no tensor of the tape (a dropout mask, 32-bit logits)."""
         self._extra_bytes += size_bytes
 
     @property
-    def kept_bytes(self) -> int:
+    def saved_bytes(self) -> int:
         """What the forward pass must keep for the backward pass."""
-        return sum(self._kept_bytes.values()) + self._extra_bytes
+        return sum(self._saved_bytes.values()) + self._extra_bytes
 
     @property
-    def largest_kept(self) -> KeptActivation | None:
+    def largest_saved(self) -> KeptActivation | None:
         """The largest tensor that is kept, the first of equals; None where none is."""
-        largest = max(self._kept_bytes, key=lambda tensor: self._kept_bytes[tensor], default=None)
-        return None if largest is None else KeptActivation(largest.name, self._kept_bytes[largest])
+        largest = max(self._saved_bytes, key=lambda tensor: self._saved_bytes[tensor], default=None)
+        return None if largest is None else KeptActivation(largest.name, self._saved_bytes[largest])
 
     @property
-    def kept_operators(self) -> frozenset[str]:
+    def saved_operators(self) -> frozenset[str]:
         """Names of the forward operators whose output is kept."""
-        producers = {flow.operator for tensor in self._kept_bytes for flow in tensor.flows}
+        producers = {flow.operator for tensor in self._saved_bytes for flow in tensor.flows}
         return frozenset(self.forward[each].operator.name for each in producers if isinstance(each, int))
 
     @property

@@ -52,8 +52,8 @@ def elementwise(tape: Tape, name: str, rule: Elementwise, operands: Sequence[Ten
                 continue
             suffix = f"_{position}" if len(differentiable) > 1 else ""
             others = [other for number, other in enumerate(operands) if number != position]
-            kept = (others or [operand]) if rule.keeps_operands else []
-            _operand_gradient(tape, f"{name}{suffix}", rule, operand, elements, gradient, kept)
+            saved = (others or [operand]) if rule.keeps_operands else []
+            _operand_gradient(tape, f"{name}{suffix}", rule, operand, elements, gradient, saved)
 
     reads = sum(operand.elements for operand in operands)
     return tape.record(name, Vector(rule.forward, elements, reads, elements), operands, elements, backward)
@@ -66,11 +66,11 @@ def _operand_gradient(
     operand: Tensor,
     elements: int,
     gradient: Flows,
-    kept: Sequence[Tensor],
+    saved: Sequence[Tensor],
 ) -> None:
     if rule.backward is not None:
         operation = Vector(rule.backward, elements, (2 if rule.keeps_operands else 1) * elements, operand.elements)
-        tape.propagate(operand, f"{name}_backward", operation, gradient, kept)
+        tape.propagate(operand, f"{name}_backward", operation, gradient, saved)
     elif operand.elements == elements:
         tape.contribute(operand, gradient)
     else:
@@ -112,9 +112,9 @@ def with_weight(tape: Tape, name: str, kind: Literal["add", "multiply"], source:
         else:
             tape.propagate(source, f"{name}_data_gradient", operation, gradient, weights_read=elements)
         if tape.weight_gradients:
-            kept = [] if kind == "add" else [source]
-            sum_over_rows = Vector("bias_backward", n, n * (1 + len(kept)), elements, row=max(1, n // elements))
-            tape.accumulate(tape.record_backward(f"{name}_weight_gradient", sum_over_rows, gradient, elements, kept))
+            saved = [] if kind == "add" else [source]
+            sum_over_rows = Vector("bias_backward", n, n * (1 + len(saved)), elements, row=max(1, n // elements))
+            tape.accumulate(tape.record_backward(f"{name}_weight_gradient", sum_over_rows, gradient, elements, saved))
 
     return tape.record(name, operation, [source], n, backward, elements)
 
@@ -164,11 +164,11 @@ def pooling(tape: Tape, name: str, source: Tensor, elements: int, taps: int, kee
     def backward(gradient: Flows) -> None:
         steps = max(elements if keeps_indices else elements * taps, n)
         operation = Vector("pooling_backward", steps, elements + indices, n)
-        tape.propagate(source, f"{name}_backward", operation, gradient, kept)
+        tape.propagate(source, f"{name}_backward", operation, gradient, saved)
 
     work = Vector("pooling", elements * taps, n, elements + indices)
     result = tape.record(name, work, [source], elements, backward)
-    kept = [tape.written_beside(result, "indices", indices)] if keeps_indices else []
+    saved = [tape.written_beside(result, "indices", indices)] if keeps_indices else []
     return result
 
 
@@ -215,7 +215,7 @@ def convolution(
                 gradient,
                 shape.filters,
                 [source],
-                is_kept_left=shape.is_source_left,
+                is_saved_left=shape.is_source_left,
             )
             tape.accumulate(filters)
             if shape.bias:
@@ -237,7 +237,7 @@ def weighted_products(tape: Tape, name: str, source: Tensor, shape: Gemm, weight
         if tape.weight_gradients:
             product = Gemm(k, n, m, batch)
             of_weights = tape.record_backward(
-                f"{name}_weight_gradient", product, gradient, matrices, [source], is_kept_left=True
+                f"{name}_weight_gradient", product, gradient, matrices, [source], is_saved_left=True
             )
             tape.accumulate(of_weights)
 

@@ -22,7 +22,7 @@ def finished_layer(
     forward = tape.forward_graph()
     backward = tape.differentiate(*outputs)
     if recipe.fuse:
-        forward = fuse(forward, tape.kept_operators)
+        forward = fuse(forward, tape.saved_operators)
         backward = fuse(backward)
     step = Operator("optimizer_step", recipe.optimizer_step(tape.weights))
     return Layer(
@@ -32,7 +32,7 @@ def finished_layer(
         update=OperatorGraph((step,) if tape.weights else (), ()),
         parameters=tape.weights - tied_weights,
         weight_bytes=tape.weights * recipe.element_bytes,
-        activation_bytes=tape.kept_bytes,
+        activation_bytes=tape.saved_bytes,
         sliced=sliced,
-        largest_kept=tape.largest_kept,
+        largest_saved=tape.largest_saved,
     )

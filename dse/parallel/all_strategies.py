@@ -201,8 +201,8 @@ def _metrics(best: str, documents: Mapping[str, StrategyDocument], results: Mapp
 def _best(documents: Mapping[str, StrategyDocument]) -> str | None:
     """The strategy of the shortest step, of those equal but for rounding the first; None where none has a plan."""
     times = {name: each.step_s for name, each in documents.items() if each.step_s is not None}
-    least_s = min(times.values(), default=0.0) * (1 + ROUNDING)
-    return next((name for name, step_s in times.items() if step_s <= least_s), None)
+    min_s = min(times.values(), default=0.0) * (1 + ROUNDING)
+    return next((name for name, step_s in times.items() if step_s <= min_s), None)
 
 
 def _bound(documents: Mapping[str, StrategyDocument]) -> float | None:
@@ -245,18 +245,18 @@ def faults(result: Result, question: AllQuestion) -> list[str]:
         return ["a plan must be given"]
     if solution.best != best:
         return [f"solution.best must be {best}, but got {solution.best}"]
-    found = [
+    violations = [
         *(f"{name}: {each}" for name in again for each in _claims(again[name], metrics.strategies[name])),
         *differences("bound", result.bound, _bound(documents)),
         *differences("objective.value", result.objective.value, documents[best].step_s),
         *differences("metrics", result.metrics, _metrics(best, documents, again)),
     ]
-    if found:
-        return found
+    if violations:
+        return violations
     for name, posed in question.posed.items():
         of = STRATEGIES[name].faults(again[name], posed.options, posed.problem)
-        found += [f"{name}: {each}" for each in of]
-    return found
+        violations += [f"{name}: {each}" for each in of]
+    return violations
 
 
 def own_result(
@@ -293,15 +293,15 @@ def _claims(own: Result, stated: StrategyDocument) -> list[str]:
 
 def _faults_without_plan(result: Result, question: AllQuestion) -> list[str]:
     """Whether it is true that nothing fits."""
-    found = differences("metrics", result.metrics, {})
+    violations = differences("metrics", result.metrics, {})
     if result.status != "infeasible":
-        return found if result.status in ("unknown", "interrupted") else [*found, "a plan must be given"]
+        return violations if result.status in ("unknown", "interrupted") else [*violations, "a plan must be given"]
     results = {name: _asked_again(name, each, result.seed) for name, each in question.posed.items()}
     expected = _infeasibility(results)
     if expected is None:
-        return [*found, "status infeasible: but a plan fits"]
+        return [*violations, "status infeasible: but a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-    return found + differences("infeasibility", stated, expected.model_dump())
+    return violations + differences("infeasibility", stated, expected.model_dump())
 
 
 def _asked_again(name: str, posed: Posed[ParallelOptions, Any], seed: int) -> Result:

@@ -115,8 +115,8 @@ def tensor_parallel_groups(problem: ParallelProblem, decisions: Decisions, axis:
 
 
 def _groups(decisions: Decisions, value: int, dims: Sequence[int]) -> list[int]:
-    found = (decisions.linkage.group_of.get((value, dim)) for dim in dims)
-    return [group for group in found if group is not None]
+    groups = (decisions.linkage.group_of.get((value, dim)) for dim in dims)
+    return [group for group in groups if group is not None]
 
 
 class _Product(NamedTuple):
@@ -147,15 +147,15 @@ def _products(problem: ParallelProblem) -> list[_Product]:
     for number, operation in enumerate(graph.operations):
         if operation.opcode in _PASSES_ON and operation.operands[0] in weight:
             weight[operation.results[0]] = weight[operation.operands[0]]
-        found = None if graph.is_constant(number) else _weight_place(problem, number, weight)
+        place = None if graph.is_constant(number) else _weight_place(problem, number, weight)
         reaching = 0
         for value in operation.operands:
             reaching |= behind[value]
-        if found is not None and weight[operation.operands[found]] not in seen:
-            seen.add(weight[operation.operands[found]])
+        if place is not None and weight[operation.operands[place]] not in seen:
+            seen.add(weight[operation.operands[place]])
             feeding = [each for each in range(len(before)) if reaching >> each & 1]
             is_residual = any(before[each] & reaching for each in feeding)
-            walk.append(_product(problem, number, found, is_residual))
+            walk.append(_product(problem, number, place, is_residual))
             before.append(reaching | _union(before, feeding))
             reaching = 1 << len(before) - 1
         behind.update((value, reaching) for value in operation.results)

@@ -29,8 +29,8 @@ def tensors_by_split(problem: ParallelProblem, splits: Mapping[str, Sequence[Seq
     names, labels, parents, sizes, colours, texts = [], [], [], [], [], []
     colour_of: dict[str, str] = {_WHOLE: LINE}
     inner: dict[str, int] = {}
-    found = [_STEPS.findall(each.name) for each in problem.graph.trainable]
-    roots = {steps[0] if len(steps) > 1 else "" for steps in found}
+    steps_of = [_STEPS.findall(each.name) for each in problem.graph.trainable]
+    roots = {steps[0] if len(steps) > 1 else "" for steps in steps_of}
     root = 1 if len(roots - {""}) == len(roots) == 1 else 0  # what all names begin with says nothing
     for argument in problem.graph.trainable:
         value = problem.graph.values[argument.value]

@@ -293,15 +293,15 @@ def _plain(layout: Sequence[Sequence[int]]) -> Layout:
 def _before_products(graph: StepGraph) -> set[int]:
     """The values from which a product or a convolution follows, back from each of them."""
     maker = {value: operation for operation in graph.operations for value in operation.results}
-    found: set[int] = set()
+    before: set[int] = set()
     waiting = [value for each in graph.operations if each.opcode in ("dot", "convolution") for value in each.operands]
     while waiting:
         value = waiting.pop()
-        if value not in found:
-            found.add(value)
+        if value not in before:
+            before.add(value)
             if value in maker:
                 waiting += maker[value].operands
-    return found
+    return before
 
 
 def _forwards(operation: StepOperation) -> bool:

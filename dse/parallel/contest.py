@@ -82,17 +82,17 @@ def answer(posed: Posed["ParallelOptions", Any], problem: PairwiseProblem, run: 
     from dse.algorithms.pairwise.solve import Status, solve
 
     started = time.perf_counter()
-    found = solve(problem, seed=run.seed, stop=run.stop)
-    if found.choices is not None and (faults := _broken(problem, evaluate(problem, found.choices))):
+    solution = solve(problem, seed=run.seed, stop=run.stop)
+    if solution.choices is not None and (faults := _broken(problem, evaluate(problem, solution.choices))):
         raise FailedCheckError("; ".join(faults))
-    is_infeasible = found.status is Status.INFEASIBLE
+    is_infeasible = solution.status is Status.INFEASIBLE
     return result_of(
         "parallel",
         posed,
-        value=found.value,
-        bound=found.bound,
-        solution=None if found.choices is None else {"choices": list(found.choices)},
-        metrics=None if found.choices is None else _metrics(problem, found.choices),
+        value=solution.value,
+        bound=solution.bound,
+        solution=None if solution.choices is None else {"choices": list(solution.choices)},
+        metrics=None if solution.choices is None else _metrics(problem, solution.choices),
         infeasibility=_infeasibility(problem, run.seed) if is_infeasible else None,
         evaluations=1,
         seconds=time.perf_counter() - started,
@@ -192,13 +192,13 @@ def _metrics(problem: PairwiseProblem, choices: Sequence[int]) -> dict[str, Any]
 
 def _broken(problem: PairwiseProblem, of: Evaluation) -> list[str]:
     """The rules that choices break."""
-    found = [f"the choice of node {node} is forbidden" for node in of.forbidden_nodes]
+    violations = [f"the choice of node {node} is forbidden" for node in of.forbidden_nodes]
     for edge in of.forbidden_edges:
         u, v = problem.edges[edge].tolist()
-        found.append(f"the choices of nodes {u} and {v} are forbidden together")
+        violations.append(f"the choices of nodes {u} and {v} are forbidden together")
     if of.excess_usage:
-        found.append(f"the usage at time {of.peak_time} is {of.peak_usage}, {of.excess_usage} above the limit")
-    return found
+        violations.append(f"the usage at time {of.peak_time} is {of.peak_usage}, {of.excess_usage} above the limit")
+    return violations
 
 
 def _bound_faults(cost: int, bound: float | None, again: "Solution") -> list[str]:

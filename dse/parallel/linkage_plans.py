@@ -53,12 +53,12 @@ def linkage_plan(problem: ParallelProblem, prices: Prices, seed: int = 0, stop: 
     model = _Model(problem, prices)
     if problem.objective == "cost":
         return model.cheapest(seed, stop)
-    return model.most_split(seed, stop)
+    return model.max_split(seed, stop)
 
 
-def least_state_bytes(problem: ParallelProblem, prices: Prices, seed: int = 0) -> int | None:
+def min_state_bytes(problem: ParallelProblem, prices: Prices, seed: int = 0) -> int | None:
     """The least bytes that the arguments can take on a device without resharding; None where no plan keeps the pins."""
-    return _Model(replace(problem, state_bytes=None), prices).least_state(seed)
+    return _Model(replace(problem, state_bytes=None), prices).min_state(seed)
 
 
 class _Model:
@@ -87,7 +87,7 @@ class _Model:
         self._cp.minimize(self._sum(costs))
         return self._solved(seed, stop)
 
-    def most_split(self, seed: int, stop: StopSignal) -> LinkagePlan:
+    def max_split(self, seed: int, stop: StopSignal) -> LinkagePlan:
         """The plan that splits most dimensions of trained tensors; of those the cheapest."""
         costs, count = self._limited(), self._count()
         self._cp.maximize(count)
@@ -99,7 +99,7 @@ class _Model:
         second = self._solved(seed, stop)
         return LinkagePlan(second.plan or first.plan, first.value, first.bound)
 
-    def least_state(self, seed: int) -> int | None:
+    def min_state(self, seed: int) -> int | None:
         """The least bytes of all arguments on a device."""
         self._cp.minimize(self._sum(self._state()))
         solver, status = solved(self._cp, DETERMINISTIC_S, seed, linearization=2)

@@ -37,18 +37,21 @@ class ParallelOptions(Options):
         Strategy,
         Option(
             "sharding: tensors split over a mesh; pipeline: the forward part cut into stages; hybrid: "
-            "stages whose tensors are split; all: each of these, and the plan whose training step is shortest."
+            "stages whose tensors are split; all: the best of these, the plan with the shortest training step."
         ),
     ] = "sharding"
     mesh: Annotated[
         str,
-        Option("Devices, or axes from the outermost in: data=4,model=8; of a pipeline a number.", metavar="MESH"),
+        Option(
+            "Number of devices, or named axes from the outermost inwards (data=4,model=8); a pipeline takes a number.",
+            metavar="MESH",
+        ),
     ] = "8"
     stages: Annotated[
         int | None,
         Option(
-            "Stages of the pipeline (default: one for each server, but at least 2; as many as the cuts of a profile "
-            "make); of a hybrid plan at most so many.",
+            "Stages of the pipeline; a hybrid plan may have fewer (default: one for each server, at least 2; with a "
+            "profile that states its cuts, as many as they make).",
             min=1,
             belongs_to=_STAGES,
         ),
@@ -56,7 +59,7 @@ class ParallelOptions(Options):
     microbatches: Annotated[
         int | None,
         Option(
-            "In which a batch goes through the pipeline (default: 16; of a hybrid plan also 1, in one stage).",
+            "Microbatches of a batch in a pipeline (default: 16; a hybrid plan of one stage may also have 1).",
             min=1,
             max=MAX_MICROBATCHES,
             belongs_to=_STAGES,
@@ -65,9 +68,9 @@ class ParallelOptions(Options):
     device_cuts: Annotated[
         Literal["auto", "free", "near", "equal"],
         Option(
-            "Devices of the stages: any neighbouring ones (free), at most 3 more or fewer in front of each cut than in "
-            "equal stages (near, as the paper), or equally many; auto: the freest of these that leaves at most 50,000 "
-            "ways; with --method inference, as its policy was trained to.",
+            "Devices of the stages. free: any neighbouring ones; near: in front of each cut at most 3 more or fewer "
+            "than in equal stages, as in the paper; equal: the same number in each; auto: the freest of these with at "
+            "most 50,000 ways to cut, or with --method inference the one that its policy was trained with.",
             belongs_to=_CUT,
         ),
     ] = "auto"
@@ -91,15 +94,15 @@ class ParallelOptions(Options):
     method: Annotated[
         Method,
         Option(
-            "exact: proven, of sharding with resharding; linkage: without, as the paper; dqn: deep Q-learning on the "
-            "step, as the paper; inference: of a pipeline, the best of a pretrained policy's plans and that of "
-            "stages of equal computing, all improved cut by cut; auto: linkage for count, otherwise exact."
+            "exact: proven, tensors may be resharded; linkage: the best without resharding, as in the paper; dqn: deep "
+            "Q-learning on the step, as in the paper; inference: for pipelines, the best of a pretrained policy's "
+            "plans and of equal stages, all improved cut by cut; auto: linkage for --objective count, otherwise exact."
         ),
     ] = "auto"
     checkpoint: Annotated[
         str | None,
         Option(
-            "The policy of method inference, as made by `dse pretrain pipeline` (default: the one that comes along).",
+            "The policy of method inference, as made by `dse pretrain pipeline` (default: the one in the package).",
             metavar="DIR",
             belongs_to=("method", "inference"),
         ),
@@ -114,24 +117,27 @@ class ParallelOptions(Options):
     q_state: Annotated[
         Literal["decisions", "graph"],
         Option(
-            "What method dqn sees: the vector of decisions, as the paper, or the graph of linkage groups (GraphSAGE).",
+            "What method dqn sees. decisions: their vector, as in the paper; graph: that of linkage groups "
+            "(GraphSAGE).",
             belongs_to=_SHARDING,
         ),
     ] = "decisions"
-    accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "a100-80gb"
-    network: Annotated[str | None, Option("Between devices (default: the accelerator's own).", metavar="SPEC")] = None
+    accelerator: Annotated[str, Option("The accelerator that each device is.", metavar="SPEC")] = "a100-80gb"
+    network: Annotated[
+        str | None, Option("The network between devices (default: the accelerator's own).", metavar="SPEC")
+    ] = None
     memory_gb: Annotated[
         float | None,
         Option(
-            "GB a device has for the arguments of the step, of a pipeline for all that a stage keeps (default: the "
-            "accelerator's memory).",
+            "Memory of a device in GB, for the arguments of the step, or for all that a stage of a pipeline stores "
+            "(default: the accelerator's).",
             min=0.0,
         ),
     ] = None
     activations: Annotated[
         bool,
         Option(
-            "The memory must also hold what the step makes, as long as it is read (method exact).",
+            "The memory must also hold every intermediate tensor until its last use (method exact).",
             belongs_to=_SHARDING,
         ),
     ] = False
@@ -152,12 +158,12 @@ class ParallelOptions(Options):
     ] = ()
     variables: Annotated[
         str | None,
-        Option("The trained arguments, one name a line (default: as names and uses tell).", metavar="FILE"),
+        Option("The trained arguments, one name per line (default: recognised by name and use).", metavar="FILE"),
     ] = None
     why: Annotated[
         str | None,
         Option(
-            "Also what every other layout of this argument costs, or what forbids it.",
+            "Also show what every other layout of this argument costs, or what forbids it.",
             metavar="NAME",
             belongs_to=_SHARDING,
         ),
@@ -165,7 +171,7 @@ class ParallelOptions(Options):
     emit_iopddl: Annotated[
         str | None,
         Option(
-            "Write the problem of method exact, with its costs, as one of the IOPDDL contest (.json or .json.gz).",
+            "Write the problem of method exact, with its costs, in the format of the IOPDDL contest (.json, .json.gz).",
             metavar="FILE",
             is_output=True,
             belongs_to=_SHARDING,

@@ -106,18 +106,18 @@ def resharded(problem: ParallelProblem, transfer: Transfer, before: Layout, afte
 
 def sent_by(problem: ParallelProblem, prices: Prices, plan: Plan) -> list[Sent]:
     """Every collective of a plan, in the order of the step."""
-    found: list[Sent] = []
+    sent: list[Sent] = []
     for number, operation in enumerate(problem.graph.operations):
         if prices.priced[number]:
             priced = prices.priced[number][plan.choices[number]]
-            found += [
+            sent += [
                 Sent(each, "terms", operation.results[0], number, operation.repeats,
                      operation.repeats * problem.fabric.picoseconds(each))
                 for each in priced.collectives
             ]  # fmt: skip
     for transfer in transfers(problem):
-        found += resharded(problem, transfer, *ends_of(prices, plan, transfer))
-    return sorted(found, key=lambda each: each.operation if each.operation >= 0 else len(problem.graph.operations))
+        sent += resharded(problem, transfer, *ends_of(prices, plan, transfer))
+    return sorted(sent, key=lambda each: each.operation if each.operation >= 0 else len(problem.graph.operations))
 
 
 def summed(problem: ParallelProblem, sent: Sequence[Sent]) -> list[dict[str, Any]]:

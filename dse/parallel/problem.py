@@ -114,7 +114,7 @@ def carried_results(graph: StepGraph) -> dict[int, int]:
     replaced by the next result of its type and dimensions.
     """
     values = graph.values
-    found: dict[int, int] = {}
+    carried: dict[int, int] = {}
     start = 0
     for number, argument in enumerate(graph.arguments):
         if argument.role != "input":
@@ -122,9 +122,9 @@ def carried_results(graph: StepGraph) -> dict[int, int]:
             places = range(start, len(graph.results))
             match = next((place for place in places if _kind(values[graph.results[place]]) == of), None)
             if match is not None:
-                found[match] = number
+                carried[match] = number
                 start = match + 1
-    return found
+    return carried
 
 
 def _kind(value: StepValue) -> tuple[str, tuple[int, ...]]:

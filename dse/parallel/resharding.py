@@ -114,19 +114,19 @@ def resharding(fabric: Fabric, dims: Dims, size_bytes: int, before: Layout, afte
 @lru_cache(maxsize=200_000)
 def paths_from(fabric: Fabric, dims: Dims, size_bytes: int, before: Layout) -> dict[Layout, Path]:
     """The cheapest way from ``before`` to every other layout."""
-    found: dict[Layout, Path] = {}
+    paths: dict[Layout, Path] = {}
     waiting: list[tuple[int, int, Layout, tuple[Collective, ...]]] = [(0, 0, before, ())]
     while waiting:
         picoseconds, _, layout, collectives = heapq.heappop(waiting)
-        if layout in found:
+        if layout in paths:
             continue
-        found[layout] = Path(picoseconds, collectives)
+        paths[layout] = Path(picoseconds, collectives)
         for target, collective in steps(fabric.mesh, dims, size_bytes, layout):
-            if target not in found:
+            if target not in paths:
                 sent = () if collective is None else (collective,)
                 cost = picoseconds + sum(map(fabric.picoseconds, sent))
                 heapq.heappush(waiting, (cost, len(collectives) + len(sent), target, (*collectives, *sent)))
-    return found
+    return paths
 
 
 def steps(mesh: Mesh, dims: Dims, size_bytes: int, layout: Layout) -> Iterator[tuple[Layout, Collective | None]]:

@@ -215,7 +215,7 @@ def _why(problem: ParallelProblem, options: ParallelOptions, prices: Prices, run
 
     number = [argument.name for argument in problem.graph.arguments].index(name)
     rank = len(problem.graph.values[problem.graph.arguments[number].value].dims)
-    found = alternatives(problem, prices, number, _proving(options), run.seed, run.stop)
+    choices = alternatives(problem, prices, number, _proving(options), run.seed, run.stop)
     if run.stop() is not None:
         return {"unfinished": ["why"]}
     layouts = [
@@ -224,15 +224,15 @@ def _why(problem: ParallelProblem, options: ParallelOptions, prices: Prices, run
             "step_s": None if each.picoseconds is None else each.picoseconds * PICO,
             "reason": each.reason,
         }
-        for each in found
+        for each in choices
     ]
     return {"why": layouts, "unfinished": []}
 
 
 def _infeasibility(problem: ParallelProblem, solution: Solution) -> Infeasibility | None:
-    if solution.least_state_bytes is None or problem.state_bytes is None:
+    if solution.min_state_bytes is None or problem.state_bytes is None:
         return None
-    needed, limit = solution.least_state_bytes, problem.state_bytes
+    needed, limit = solution.min_state_bytes, problem.state_bytes
     what = "The step takes" if problem.activations else "The arguments of the step take"
     pinned = ", with these pins" if problem.pins else ""
     return Infeasibility(

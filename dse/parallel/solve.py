@@ -20,13 +20,13 @@ class Solution:
     Attributes:
         plan: the best one; None where there is none.
         value, bound: of the objective, picoseconds or split dimensions; None where unknown.
-        least_state_bytes: where nothing fits, what is needed at least on a device.
+        min_state_bytes: where nothing fits, what is needed at least on a device.
     """
 
     plan: Plan | None
     value: int | None
     bound: int | None
-    least_state_bytes: int | None = None
+    min_state_bytes: int | None = None
 
 
 ShardingMethod = Callable[[ParallelProblem, Prices, int, StopSignal], Solution]
@@ -44,9 +44,9 @@ def solve_learned(
     if name not in methods:
         raise fail("dse parallel", "--method", name, "must be one of auto, exact, linkage here")
     method: ShardingMethod = methods[name]
-    found = method(problem, prices, seed, stop)
+    solution = method(problem, prices, seed, stop)
     proof = solve(problem, prices, "linkage", seed, stop)
-    return proof if proof.plan is None and proof.bound is None else replace(found, bound=proof.bound)
+    return proof if proof.plan is None and proof.bound is None else replace(solution, bound=proof.bound)
 
 
 def solve(
@@ -62,32 +62,32 @@ def solve(
 
 
 def _without_resharding(problem: ParallelProblem, prices: Prices, seed: int, stop: StopSignal) -> Solution:
-    from dse.parallel.linkage_plans import least_state_bytes, linkage_plan
+    from dse.parallel.linkage_plans import linkage_plan, min_state_bytes
 
-    found = linkage_plan(problem, prices, seed, stop)
-    if found.plan is None and found.bound is None:
-        least = least_state_bytes(problem, prices, seed)
+    solution = linkage_plan(problem, prices, seed, stop)
+    if solution.plan is None and solution.bound is None:
+        least = min_state_bytes(problem, prices, seed)
         if least is None:
             names = ", ".join(problem.graph.arguments[number].name for number in problem.pins)
             reason = _conflict(problem) or "they need more memory or devices together than any plan leaves"
             rule = f"no plan without resharding keeps these pins: {reason} (--method exact would reshard)"
             raise fail("dse parallel", "--pin", names, rule)
         return Solution(None, None, None, least)
-    return Solution(found.plan, found.value, found.bound)
+    return Solution(solution.plan, solution.value, solution.bound)
 
 
-def _stopped(problem: ParallelProblem, prices: Prices, seed: int, bound: int, found: Solution | None) -> Solution:
-    """The best that there is where the search was stopped: ``found``, or a plan that needs none.
+def _stopped(problem: ParallelProblem, prices: Prices, seed: int, bound: int, solution: Solution | None) -> Solution:
+    """The best that there is where the search was stopped: ``solution``, or a plan that needs none.
 
-    The baselines come first, as the answer states them anyway. Where neither they nor ``found`` are legal,
+    The baselines come first, as the answer states them anyway. Where neither they nor ``solution`` are legal,
     the best plan without resharding is, which takes seconds.
     """
     from dse.parallel.baselines import baselines
     from dse.parallel.linkage_plans import linkage_plan
 
     plans = [plan for plan in baselines(problem, prices).values() if _is_legal(problem, prices, plan)]
-    if found is not None and found.plan is not None:
-        plans.append(found.plan)
+    if solution is not None and solution.plan is not None:
+        plans.append(solution.plan)
     if not plans:
         plan = linkage_plan(problem, prices, seed).plan
         plans = [plan] if plan is not None and _is_legal(problem, prices, plan) else []
@@ -108,7 +108,7 @@ def _is_legal(problem: ParallelProblem, prices: Prices, plan: Plan) -> bool:
     return not problem.activations or max(profile_of(problem, prices, plan), default=0) <= problem.state_bytes
 
 
-def _least_work(prices: Prices) -> int:
+def _min_work(prices: Prices) -> int:
     """The sum over all operations of what each takes at least, in picoseconds: no plan takes less."""
     return sum(min(each.picoseconds for each in priced) for priced in prices.priced if priced)
 
@@ -135,21 +135,21 @@ def _exact(problem: ParallelProblem, prices: Prices, seed: int, stop: StopSignal
     from dse.parallel.choice_graph import ChoiceGraph
 
     choices = ChoiceGraph(problem, prices)
-    least_work = _least_work(prices)
+    min_work = _min_work(prices)
     try:
         pairwise = choices.pairwise(stop)
     except StoppedError:
-        return _stopped(problem, prices, seed, least_work, None)
+        return _stopped(problem, prices, seed, min_work, None)
     if problem.state_bytes is not None:
         least = evaluate(pairwise, [int(usages.argmin()) for usages in pairwise.usages]).peak_usage
         if least > problem.state_bytes:
             return Solution(None, None, None, least)
-    found = solve_pairwise(pairwise, Limits(gap=PROOF_TOLERANCE), seed, stop)
-    if found.status is Status.INFEASIBLE and problem.state_bytes is not None:
+    choice = solve_pairwise(pairwise, Limits(gap=PROOF_TOLERANCE), seed, stop)
+    if choice.status is Status.INFEASIBLE and problem.state_bytes is not None:
         return Solution(None, None, None, problem.state_bytes + 1)
-    bound = max(found.bound or 0, least_work)
-    if found.choices is None:
+    bound = max(choice.bound or 0, min_work)
+    if choice.choices is None:
         return _stopped(problem, prices, seed, bound, None)
-    plan = choices.plan(found.choices)
+    plan = choices.plan(choice.choices)
     solution = Solution(plan, picoseconds_of(problem, prices, plan), bound)
     return solution if stop() is None else _stopped(problem, prices, seed, bound, solution)

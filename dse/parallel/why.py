@@ -44,7 +44,7 @@ def alternatives(
     argument has layouts.
     """
     value = problem.graph.arguments[number].value
-    found = []
+    alternatives = []
     for layout in problem.mesh.layouts(problem.graph.values[value].dims):
         if stop() is not None:
             break
@@ -55,11 +55,11 @@ def alternatives(
             plan = None
         if plan is None:
             obstacles = _obstacles(problem, value, layout) if method == "linkage" else ()
-            found.append(Alternative(layout, None, "; ".join(obstacles) or _NO_PLAN))
+            alternatives.append(Alternative(layout, None, "; ".join(obstacles) or _NO_PLAN))
         else:
-            found.append(Alternative(layout, picoseconds_of(pinned, prices, plan)))
-    found.sort(key=lambda each: inf if each.picoseconds is None else each.picoseconds)
-    return found + list(_undivided(problem, value))
+            alternatives.append(Alternative(layout, picoseconds_of(pinned, prices, plan)))
+    alternatives.sort(key=lambda each: inf if each.picoseconds is None else each.picoseconds)
+    return alternatives + list(_undivided(problem, value))
 
 
 _NO_PLAN = "no plan has it within the memory, beside the other pins"

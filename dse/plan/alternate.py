@@ -65,7 +65,7 @@ def remade(work: "RankWork", has_experts: bool, vector_s: Floats, blocks: float)
         again, bytes_left = again + experts.again_s, bytes_left + experts.bytes_left
     if work.problem.stack.attention.value == "fused":
         context = HALF_BYTES * work.tokens * work.heads * work.model.context_width
-        return Remade(again, bytes_left + context + work.kept_by_attention[1])
+        return Remade(again, bytes_left + context + work.saved_by_attention[1])
     return Remade(again + work.attention_core[0], bytes_left)
 
 

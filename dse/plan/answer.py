@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dse.plan.bound import least_step_s
+from dse.plan.bound import min_step_s
 from dse.plan.check import metrics_of, violations
 from dse.plan.check_costs import plan_costs
 from dse.plan.constraints import CONSTRAINTS, relaxed
@@ -141,7 +141,7 @@ def without_constraints(problem: PlanProblem, best: Priced, stop: StopSignal = n
 
 def _min_devices(problem: PlanProblem, step_s: float) -> int:
     """The fewest devices whose linear layers alone take less than ``step_s``."""
-    return max(1, math.ceil(problem.devices * least_step_s(problem) / step_s * (1 - _ROUNDING)))
+    return max(1, math.ceil(problem.devices * min_step_s(problem) / step_s * (1 - _ROUNDING)))
 
 
 def _faster_without(free: PlanProblem, min_devices: int, below_s: float, stop: StopSignal) -> Enumerated:

@@ -3,7 +3,7 @@
 from dse.plan.problem import PlanProblem
 
 
-def least_step_s(problem: PlanProblem) -> float:
+def min_step_s(problem: PlanProblem) -> float:
     """Seconds of the linear layers alone, spread evenly over all devices at the fastest sustained rate.
 
     No plan is faster. Each multiplication of a linear layer's three passes is done at least once, whatever is cut,

@@ -38,7 +38,7 @@ class Layer:
     forward: Pass = field(default_factory=Pass)
     backward: Pass = field(default_factory=Pass)
     again: float = 0.0
-    kept: float = 0.0
+    saved: float = 0.0
     remade: float = 0.0
     whole: float = 0.0
     weights: float = 0.0
@@ -265,25 +265,25 @@ class RankCosts:
             return forward, backward, 4 * self.tokens * self.heads
         return forward, backward, (5 if model.dropout else 2) * self.tokens * sequence * self.heads
 
-    def kept_bytes(self, sparse: bool) -> float:
+    def saved_bytes(self, sparse: bool) -> float:
         """Bytes that a layer keeps for its backward pass, but for attention's core."""
         model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
         inputs = min(self.size, 2.0)
-        kept = 2 * 2 * cut * h + (2 * cut * h if model.dropout else 0)
+        size_bytes = 2 * 2 * cut * h + (2 * cut * h if model.dropout else 0)
         whole = cut if self.gathers_again else tokens
-        kept += inputs * whole * h + inputs * tokens * self.heads * model.context_width
-        kept += self.queries_keys_values_bytes
+        size_bytes += inputs * whole * h + inputs * tokens * self.heads * model.context_width
+        size_bytes += self.queries_keys_values_bytes
         if model.latent is not None:
             latent = model.latent
-            kept += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
+            size_bytes += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
         each = (2 * 2 if model.gated else 2) + inputs
         if not sparse:
-            return kept + inputs * whole * h + each * tokens * self.columns
+            return size_bytes + inputs * whole * h + each * tokens * self.columns
         experts = model.experts
         assert experts is not None
-        kept += 2 * cut * h + cut * experts.active * (inputs * h + each * experts.width * self.padding)
-        kept += inputs * (whole - cut) * h if experts.shared else 0
-        return kept + each * tokens * self.shared_columns
+        size_bytes += 2 * cut * h + cut * experts.active * (inputs * h + each * experts.width * self.padding)
+        size_bytes += inputs * (whole - cut) * h if experts.shared else 0
+        return size_bytes + each * tokens * self.shared_columns
 
     def layer(self, sparse: bool) -> Layer:
         """A layer with or without experts."""
@@ -338,17 +338,17 @@ class RankCosts:
 
     def _make_again(self, result: Layer, sparse: bool, scores: float) -> None:
         """What backward passes make again of a layer, and what is in memory until then; ``scores``: of attention."""
-        plan, activations = self.plan, self.kept_bytes(sparse)
-        result.whole = result.kept = activations + scores
+        plan, activations = self.plan, self.saved_bytes(sparse)
+        result.whole = result.saved = activations + scores
         if plan.recompute == "none":
             return
         if plan.recompute.startswith("full"):
-            result.again, result.kept = result.forward.total, 2 * self.between * self.model.hidden
+            result.again, result.saved = result.forward.total, 2 * self.between * self.model.hidden
             result.sent_again = {name: sent[0] for name, sent in result.sent.items()}
             result.remade = result.whole
         elif plan.recompute == "op":
-            result.again, result.kept = alternate(self, sparse, result.forward.vector)
-            result.remade = max(0.0, result.whole - result.kept)
+            result.again, result.saved = alternate(self, sparse, result.forward.vector)
+            result.remade = max(0.0, result.whole - result.saved)
         else:
             self._make_modules_again(result, sparse, scores)
 
@@ -356,9 +356,9 @@ class RankCosts:
         names = self.plan.recompute.replace("selective", "core_attn").split("+")
         again = modules_again(self, sparse, names)
         result.again, result.remade = again.seconds, again.dropped
-        result.kept -= again.dropped
+        result.saved -= again.dropped
         result.sent_again = {"tensor": again.tensor, "expert": again.expert}
         if "core_attn" in names:
             result.again += result.forward.attention + result.forward.context
-            result.kept -= scores
+            result.saved -= scores
             result.sent_again["context"] = result.sent["context"][0]

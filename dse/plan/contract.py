@@ -14,7 +14,7 @@ from dse.plan.answer import (
     without_constraints,
     without_parts,
 )
-from dse.plan.bound import least_step_s
+from dse.plan.bound import min_step_s
 from dse.plan.check import violations
 from dse.plan.formats import PlanMetricsDocument, SolutionDocument, priced_document
 from dse.plan.options import PlanOptions, TrainingOptions, posed_problem
@@ -107,7 +107,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
             self.name,
             posed,
             value=value,
-            bound=value if is_whole else least_step_s(problem),
+            bound=value if is_whole else min_step_s(problem),
             status="interrupted" if answer.matching.stopped == "interrupted" else None,
             solution=None if best is None else {"plan": best.plan.document()},
             metrics=self._answered(posed, answer, stop),
@@ -146,7 +146,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         if not self.stoppable:
             return [f"status must not be {result.status} without a plan: the search always runs to its end"]
         return [
-            *differences("bound", result.bound, least_step_s(problem)),
+            *differences("bound", result.bound, min_step_s(problem)),
             *(f"metrics.{key} must not be given without a plan" for key in result.metrics),
         ]
 
@@ -175,7 +175,7 @@ def _stopped_faults(result: Result, problem: PlanProblem, claimed: Priced, best:
     """Of a run that was cut short: its bound is that of all plans, or the best step, where it had priced every plan."""
     value, bound = result.objective.value, result.bound
     is_best = value is not None and value <= best.step_s * (1 + 1e-9)
-    bounds = [least_step_s(problem), *([best.step_s] if is_best else [])]
+    bounds = [min_step_s(problem), *([best.step_s] if is_best else [])]
     faults = [] if any(not differences("bound", bound, each) for each in bounds) else [f"bound must be {bounds[0]!r}"]
     expected = _stopped_metrics(problem, claimed, str(result.metrics["stopped"]))
     return [*faults, *differences("metrics", result.metrics, expected)]

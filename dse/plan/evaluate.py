@@ -49,7 +49,7 @@ def memory_needed(problem: PlanProblem, plans: PlanArrays) -> Floats:
     return StepWithMemory(problem, plans, kernels_of(problem, plans.precision)).memory()[0]
 
 
-def least_costs(problem: PlanProblem, plans: PlanArrays) -> tuple[Floats, Floats]:
+def min_costs(problem: PlanProblem, plans: PlanArrays) -> tuple[Floats, Floats]:
     """Lower bounds on step time and memory, [P] each, of all plans that share out no more than ``plans`` do.
 
     Everything else is as in ``plans``. Collectives among replicas only add to a step; whoever shares out less keeps and

@@ -84,7 +84,7 @@ def communicators(plans: PlanArrays, has_experts: bool) -> Integers:
     return _several(plans.tensor, plans.context, plans.expert, plans.pipeline, *(each.members for each in every))
 
 
-def least_communicators(plans: PlanArrays, has_experts: bool) -> Integers:
+def min_communicators(plans: PlanArrays, has_experts: bool) -> Integers:
     """The fewest of any way of sharing out: replicas that do not share all with each other have copies of a part."""
     every = [weight_groups(plans), *([expert_groups(plans)] if has_experts else [])]
     replicas = (groups.sharing.members * groups.copies.members for groups in every)

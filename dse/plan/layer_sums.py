@@ -15,7 +15,7 @@ class LayerWork:
     """Seconds of one layer by cause and pass (``forward``, ``backward``), what it keeps, its parameters.
 
     ``tensor`` and ``context`` are what of these collectives is not hidden. ``recompute`` are the seconds of making the
-    layer again where that is done, ``kept_bytes`` the activations of a microbatch that it then keeps, ``remade_bytes``
+    layer again where that is done, ``saved_bytes`` the activations of a microbatch that it then keeps, ``remade_bytes``
     those that are there for a while when it is made again, ``whole_bytes`` those of a layer that is not. ``sent`` are
     the seconds of the collectives of each axis, hidden or not, by pass, and ``sent_again`` those of making the layer
     again. ``parameters`` are those of a rank that data-parallel replicas share, ``expert_parameters`` those of its
@@ -29,7 +29,7 @@ class LayerWork:
     context: tuple[Floats, Floats]
     expert: tuple[Floats, Floats]
     recompute: Floats
-    kept_bytes: Floats
+    saved_bytes: Floats
     remade_bytes: Floats
     whole_bytes: Floats
     sent: Mapping[str, tuple[Floats, Floats]]
@@ -99,13 +99,13 @@ class WorkSum:
     linear_back: list[Floats] = field(default_factory=list)
     vector: list[Floats] = field(default_factory=list)
     vector_back: list[Floats] = field(default_factory=list)
-    kept: list[Floats] = field(default_factory=list)
+    saved: list[Floats] = field(default_factory=list)
     repeated: list[Repeated] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
 
     def keep(self, size_bytes: Floats, dropped_by: int = 0) -> None:
         """Keep so many bytes; ``dropped_by`` are the modules that do not where they are made again."""
-        self.kept.append(size_bytes)
+        self.saved.append(size_bytes)
         self.drop(size_bytes, dropped_by)
 
     def drop(self, elements: Floats, modules: int, bytes_each: float = 1.0) -> None:

@@ -83,7 +83,7 @@ class RankWork(RankLinks):
 
     def gather_s(self, width: float) -> Floats:
         """Seconds to gather so many elements of each token over the tensor axis, for a product."""
-        element = self.kept_input if self.problem.stack.gathers_operands.value else HALF_BYTES
+        element = self.saved_input if self.problem.stack.gathers_operands.value else HALF_BYTES
         size = element / HALF_BYTES * (HALF_BYTES * self.tokens * width)
         return self.collective("all_gather", size, self.plans.tensor, self.plans.stride("tensor"))
 
@@ -142,7 +142,7 @@ class RankWork(RankLinks):
             work.vector_back.append(self.kernels.vector_s(backward * elements, *lanes))
 
     @property
-    def kept_input(self) -> float:
+    def saved_input(self) -> float:
         """Bytes of an element that a linear layer keeps of its input."""
         return min(self.element_bytes, HALF_BYTES)
 
@@ -156,7 +156,7 @@ class RankWork(RankLinks):
         model, tokens, cut = self.model, self.tokens, self.cut_tokens
         h, heads, keys = float(model.hidden), self.heads, self.keys
         query, value = heads * model.key_width, heads * model.context_width
-        work.keep(self.kept_input * self.input_tokens * h, LAYERNORM)
+        work.keep(self.saved_input * self.input_tokens * h, LAYERNORM)
         latent, normed, up = model.latent, Parts(otherwise=LAYERNORM), Parts(MLA_UP_PROJ)
         if latent is None:
             both = keys * (model.key_width + model.context_width)
@@ -177,7 +177,7 @@ class RankWork(RankLinks):
             weights = weights + h * shared + latent.key_value_rank * made
             work.keep(HALF_BYTES * cut * (rank + shared))
         self.product(work, tokens, h, value, low=True)
-        work.keep(self.kept_input * tokens * value)
+        work.keep(self.saved_input * tokens * value)
         total: Floats = weights + value * h
         return total
 
@@ -205,9 +205,9 @@ class RankWork(RankLinks):
             self.passes(work, ("silu", "multiply"), elements, (6.0, 10.0), parts=activated)
         else:
             self.passes(work, ("gelu",), elements, (4.0, 6.0), parts=activated)
-        work.kept.append((gate * HALF_BYTES + self.kept_input) * inner * every)
+        work.saved.append((gate * HALF_BYTES + self.saved_input) * inner * every)
         work.drop(elements, first.within, gate * HALF_BYTES)
-        work.drop(elements, activated.within, self.kept_input)
+        work.drop(elements, activated.within, self.saved_input)
         weights: Floats = (gate + 1.0) * h * inner
         return weights
 
@@ -237,7 +237,7 @@ class RankWork(RankLinks):
         return self.kernels.attention_s(AttentionShape(samples, queries, self.heads, self.keys))
 
     @cached_property
-    def kept_by_attention(self) -> tuple[Floats, Floats]:
+    def saved_by_attention(self) -> tuple[Floats, Floats]:
         """Bytes of queries, keys and values, and of what the core keeps beside them."""
         model = self.model
         own = (
@@ -270,8 +270,8 @@ class RankWork(RankLinks):
         """A layer with a plain feed-forward network."""
 
         def network(work: WorkSum) -> tuple[Floats, Floats]:
-            each = self.kept_input * self.model.hidden
-            work.kept.append(self.kept_input * self.input_tokens * self.model.hidden)
+            each = self.saved_input * self.model.hidden
+            work.saved.append(self.saved_input * self.input_tokens * self.model.hidden)
             work.drop(self.cut_tokens, LAYERNORM, each)
             if not self.problem.stack.gathers_again.value:
                 work.drop(self.tokens - self.cut_tokens, LAYERNORM | MLP, each)
@@ -299,11 +299,11 @@ class RankWork(RankLinks):
             one = self._feed_forward(work, width, each, np.ones_like(cut), inside, last, count=local)
             copies = np.where(self.problem.stack.sorts_tokens.value & (local > 1), 2.0, 1.0)
             self.passes(work, ("copy",), copies * h * routed, (8.0, 8.0), parts=inside)
-            work.keep(self.kept_input * routed * h, MOE)
+            work.keep(self.saved_input * routed * h, MOE)
             shared = np.zeros_like(cut)
             if experts.shared:
                 both = MOE | SHARED_EXPERTS
-                work.keep(self.kept_input * (self.input_tokens - cut) * h, both | LAYERNORM)
+                work.keep(self.saved_input * (self.input_tokens - cut) * h, both | LAYERNORM)
                 width = float(experts.shared * experts.width)
                 first, last = Parts(both, otherwise=LAYERNORM), Parts(both)
                 shared = self._feed_forward(work, width, self.tokens, self.tensor, first, last)
@@ -324,7 +324,7 @@ class RankWork(RankLinks):
         raw = self.block_collectives
         tensor = tuple(self.exposed_tensor(blocks * raw[side], beside[side]) for side in (0, 1))
         vector = total_of(work.vector), total_of(work.vector_back)
-        core, (own, scores) = self.attention_core, self.kept_by_attention
+        core, (own, scores) = self.attention_core, self.saved_by_attention
         rings = self._context()
         context = self._exposed_context(rings[0], core[0]), self._exposed_context(rings[1], core[1])
         compute = linear[0] + core[0] + vector[0], linear[1] + core[1] + vector[1]
@@ -345,8 +345,8 @@ class RankWork(RankLinks):
         }
         if self.model.latent is not None:
             work.drop(own, MLA_UP_PROJ)
-        kept = total_of(work.kept) + own
-        first = ForwardPass(forward, vector[0], core[0] + context[0], sent, kept, scores, blocks, has_experts)
+        saved = total_of(work.saved) + own
+        first = ForwardPass(forward, vector[0], core[0] + context[0], sent, saved, scores, blocks, has_experts)
         again, norms = made_again(self, work, first), 2.0 * self.model.hidden
         return LayerWork(
             linear=linear,
@@ -356,9 +356,9 @@ class RankWork(RankLinks):
             context=context,
             expert=exchange,
             recompute=again.seconds,
-            kept_bytes=again.kept_bytes,
+            saved_bytes=again.saved_bytes,
             remade_bytes=again.remade_bytes,
-            whole_bytes=kept + scores,
+            whole_bytes=saved + scores,
             sent=sent,
             sent_again=again.sent,
             parameters=weights + shared + norms,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class ForwardPass(NamedTuple):
     """A forward pass over a layer: seconds of all of it, of vector work, of attention's core with its exposed exchange.
 
-    ``sent`` are the seconds of the collectives of each axis, by pass; ``kept`` the bytes that it keeps, but for the
+    ``sent`` are the seconds of the collectives of each axis, by pass; ``saved`` the bytes that it keeps, but for the
     ``scores``, what the core of attention has beside queries, keys and values; ``blocks`` how many of attention and the
     feed-forward network are cut over the tensor axis.
     """
@@ -37,7 +37,7 @@ class ForwardPass(NamedTuple):
     vector: Floats
     core: Floats
     sent: Mapping[str, tuple[Floats, Floats]]
-    kept: Floats
+    saved: Floats
     scores: Floats
     blocks: float
     has_experts: bool
@@ -48,7 +48,7 @@ class MadeAgain(NamedTuple):
 
     seconds: Floats
     sent: Mapping[str, Floats]
-    kept_bytes: Floats
+    saved_bytes: Floats
     remade_bytes: Floats
 
 
@@ -58,26 +58,26 @@ def made_again(work: "RankWork", sums: WorkSum, first: ForwardPass) -> MadeAgain
     While a layer is made again, what it has dropped is in memory beside what it keeps: with ``full`` the whole layer,
     with modules what these drop, but for the scores of attention, as in Korthikanti et al. 2022.
     """
-    codes, whole_bytes = work.plans.recompute, first.kept + first.scores
+    codes, whole_bytes = work.plans.recompute, first.saved + first.scores
     stream = HALF_BYTES * work.cut_tokens * work.model.hidden
     core = codes == SELECTIVE
-    again, kept = np.where(core, first.core, first.seconds), np.where(core, first.kept, stream)
+    again, saved = np.where(core, first.core, first.seconds), np.where(core, first.saved, stream)
     remade_bytes = np.where(codes > ALTERNATE, whole_bytes, 0.0)
     # The core of attention and whole layers have the same exchange on the context axis.
     sent = {name: np.where(core & (name != "context"), 0.0, seconds) for name, (seconds, _) in first.sent.items()}
     if has_sets(codes):
         is_set = codes < ALTERNATE
         modules = _modules(work, sums, first, np.where(is_set, codes, 0))
-        again, kept = np.where(is_set, modules.seconds, again), np.where(is_set, modules.kept_bytes, kept)
+        again, saved = np.where(is_set, modules.seconds, again), np.where(is_set, modules.saved_bytes, saved)
         remade_bytes = np.where(is_set, modules.remade_bytes, remade_bytes)
         sent = {name: np.where(is_set, modules.sent[name], seconds) for name, seconds in sent.items()}
     alternates = codes == ALTERNATE
     if alternates.any():
         other = remade(work, first.has_experts, first.vector, first.blocks)
-        again, kept = np.where(alternates, other.again_s, again), np.where(alternates, other.bytes_left, kept)
+        again, saved = np.where(alternates, other.again_s, again), np.where(alternates, other.bytes_left, saved)
         sent = {name: np.where(alternates, 0.0, seconds) for name, seconds in sent.items()}
         remade_bytes = np.where(alternates, np.maximum(whole_bytes - other.bytes_left, 0.0), remade_bytes)
-    return MadeAgain(again, sent, kept, remade_bytes)
+    return MadeAgain(again, sent, saved, remade_bytes)
 
 
 def has_sets(codes: Integers) -> bool:
@@ -111,8 +111,8 @@ def _modules(work: "RankWork", sums: WorkSum, first: ForwardPass, sets: Integers
         compute = sum((each.seconds for each in sums.repeated if each.modules & MOE), start=nothing)
         idle = compute - (raw - exposed) if network else compute
         seconds = seconds + np.where((sets & MOE) > 0, work.exposed_exchange(idle, idle)[0], 0.0)
-    kept = np.where(core, first.kept, first.kept + first.scores) - remade_bytes
-    return MadeAgain(seconds, sent, kept, remade_bytes)
+    saved = np.where(core, first.saved, first.saved + first.scores) - remade_bytes
+    return MadeAgain(seconds, sent, saved, remade_bytes)
 
 
 def _network(work: "RankWork", has_experts: bool) -> int:

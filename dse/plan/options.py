@@ -40,10 +40,12 @@ class TrainingOptions(Options):
         int | None, Option("Tokens in a sample; the model's usual number by default.", min=1, max=2**24)
     ] = None
     precision: Annotated[
-        str | None, Option("Of the operands of linear layers; bf16 by default.", metavar="|".join(PRECISIONS))
+        str | None, Option("Precision of the operands of linear layers (default: bf16).", metavar="|".join(PRECISIONS))
     ] = None
     stack: Annotated[str, Option("The training framework: its memory, overlaps and sustained rates.")] = "generic"
-    plan: Annotated[str, Option("What is fixed of the plan; the rest is chosen.", metavar="FILE|KEY=VALUE,…")] = ""
+    plan: Annotated[str, Option("Parts of the plan to hold fixed; the rest is chosen.", metavar="FILE|KEY=VALUE,…")] = (
+        ""
+    )
 
 
 @dataclass(frozen=True)

@@ -129,9 +129,9 @@ def nearest_modules(word: str, model: "Transformer") -> str:
     """
     has, names = modules_in(model), modules_of(word)
     stands_for = {"moe": "mlp", "moe_act": "mlp", "shared_experts": "moe" if "moe" in has else "mlp", "mlp": "moe"}
-    kept = [name for name in names if name in has]
+    supported = [name for name in names if name in has]
     instead = [stands_for[name] for name in names if stands_for.get(name) in has]
-    return recompute_word(kept or instead[:1]) or "none"
+    return recompute_word(supported or instead[:1]) or "none"
 
 
 def modules_in(model: "Transformer") -> tuple[str, ...]:

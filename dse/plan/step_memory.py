@@ -4,7 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.plan.groups import communicators, least_communicators
+from dse.plan.groups import communicators, min_communicators
 from dse.plan.plan_arrays import SCHEDULES, Floats, Integers
 from dse.plan.step import Step
 
@@ -13,7 +13,7 @@ class StepWithMemory(Step):
     """Of plans, what every kind of stage needs of a device, and the fullest one of each plan."""
 
     @cached_property
-    def microbatches_kept(self) -> Floats:
+    def microbatches_in_flight(self) -> Floats:
         """Of which a stage keeps activations at most, counted in whole stages; [P, K].
 
         1F1B: p − i; interleaved, 2(p − i − 1) + (v − 1)p + 1 chunks of 1 / v (Narayanan et al., SC 2021); GPipe: all.
@@ -23,8 +23,8 @@ class StepWithMemory(Step):
         chunks = np.where(v > 1, 2 * (p - first - 1) + (v - 1) * p + 1, p - first)
         every = self.microbatches[:, None] * v
         all_first = (plans.schedule == SCHEDULES.index("gpipe"))[:, None]
-        kept: Floats = np.where(all_first, every, np.minimum(chunks, every)) / v
-        return kept
+        in_flight: Floats = np.where(all_first, every, np.minimum(chunks, every)) / v
+        return in_flight
 
     def made_again_bytes(self) -> Floats:
         """Activations of the one layer that a backward pass has made again, beside those that were kept; [P, K]."""
@@ -76,13 +76,13 @@ class StepWithMemory(Step):
         """
         software, stages = self.problem.software, self.stages
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
-        activations = np.maximum(whole, 0.0) + self.of_made_again("kept_bytes")
+        activations = np.maximum(whole, 0.0) + self.of_made_again("saved_bytes")
         buffers = self.problem.stack.communicator_bytes.value * self.communicators
         parts = {
             "weights": weights,
             "gradients": software.gradient_bytes * self.shared_out(2),
             "optimizer": software.optimizer_bytes * self.shared_out(1),
-            "activations": self.microbatches_kept * activations,
+            "activations": self.microbatches_in_flight * activations,
             "working": working,
         }
         if self.problem.stack.reserved is not None:
@@ -122,4 +122,4 @@ class LeastStep(StepWithMemory):
     @property
     def communicators(self) -> Integers:
         """The fewest."""
-        return least_communicators(self.plans, self.problem.model.experts is not None)
+        return min_communicators(self.plans, self.problem.model.experts is not None)

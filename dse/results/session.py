@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dse.problem import Methods, Posed, ProblemType, pose
@@ -132,7 +133,13 @@ def _refuse_outputs(options: Options) -> None:
 
 
 def opened(
-    out: Path | None, resume: bool, mirror: str | None, command: str, arguments: Mapping[str, Any], digest: str
+    out: Path | None,
+    resume: bool,
+    mirror: str | None,
+    command: str,
+    arguments: Mapping[str, Any],
+    digest: str,
+    inputs: Mapping[str, str | None] = MappingProxyType({}),
 ) -> RunDirectory | None:
     """The run directory ``out``, fetched from its mirror where a run is resumed on another machine; None for none.
 
@@ -142,10 +149,10 @@ def opened(
     if out is None:
         return None
     if mirror is None:
-        return RunDirectory(out, command, arguments, digest, resume)
+        return RunDirectory(out, command, arguments, digest, resume, inputs=inputs)
     if resume:
         fetch(out, mirror)
-    return RunDirectory(out, command, arguments, digest, resume, lambda: check(out, mirror))
+    return RunDirectory(out, command, arguments, digest, resume, lambda: check(out, mirror), inputs)
 
 
 def _solved(

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -23,6 +24,9 @@ RESULT_FILE = "result.json"
 JOURNAL_FILE = "journal.jsonl"
 REPORT_FILE = "report.html"
 TUNE_FOLDER = "tune"
+
+_COMMIT_DIGITS = 9
+"""Of a commit, as many as are printed."""
 
 
 def result_file(path: str | Path) -> Path:
@@ -55,6 +59,8 @@ class RunDirectory:
         problem_digest: the digest of the problem that they pose.
         resume: whether a run that was begun here may be continued (where none was, a new one begins).
         accept: a further condition, called before anything is written; raises InputError where it does not hold.
+        inputs: digests of the inputs by name, so that it can be said which has changed; they do not decide whether one
+            has.
 
     Raises:
         InputError: the directory holds a run of other arguments, of an input that has changed since, or of another
@@ -69,8 +75,10 @@ class RunDirectory:
         problem_digest: str,
         resume: bool,
         accept: Callable[[], None] = _accepted,
+        inputs: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
         self.path = path
+        self._inputs = dict(inputs)
         self._wanted = {
             "command": command,
             "arguments": dict(arguments),
@@ -102,15 +110,28 @@ class RunDirectory:
             )
             raise fail(self.path / RUN_FILE, "", "", rule)
         document = read_document(self.path / RUN_FILE)
-        stored = {key: document.get(key) for key in self._wanted} if isinstance(document, dict) else {}
-        if stored != self._wanted:
-            key, rule = _first_difference(stored, self._wanted)
+        stored = document if isinstance(document, dict) else {}
+        if any(stored.get(key) != value for key, value in self._wanted.items()):
+            key, rule = _first_difference(stored, self._wanted) or self._changed_input(stored)
             raise fail(self.path / RUN_FILE, key, "", rule)
         if not resume:
             raise fail(self.path, "", "", "already holds this run; --resume continues it")
 
+    def _changed_input(self, stored: Mapping[str, Any]) -> tuple[str, str]:
+        """The input that has changed, if that can be said, and the rule it breaks."""
+        before = stored.get("inputs")
+        for name, digest in self._inputs.items():
+            if isinstance(before, dict) and before.get(name) != digest:
+                return f"inputs.{name}", "this input has changed since this run began; name a new directory"
+        began, now = stored.get("git_revision"), _git_revision()
+        if began is None or now is None or began == now:
+            return "problem", "an input has changed since this run began; name a new directory"
+        commits = f"commit {began[:_COMMIT_DIGITS]} of dse began this run, and this is {now[:_COMMIT_DIGITS]}"
+        return "problem", f"{commits}: an input has changed, or is read otherwise; name a new directory"
+
     def _write_run_file(self) -> None:
-        content = self._wanted | {"versions": versions(), "git_revision": _git_revision()}
+        inputs = {"inputs": self._inputs} if self._inputs else {}
+        content = self._wanted | inputs | {"versions": versions(), "git_revision": _git_revision()}
         self.write(RUN_FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
     @contextmanager
@@ -186,20 +207,20 @@ def _is_blank(file: Path) -> bool:
     return file.is_file() and not file.read_bytes().strip(b"\0")
 
 
-def _first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, str]:
-    """The first key whose value differs, as a path, and the rule it breaks."""
+def _first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The first key whose value differs, as a path, and the rule it breaks; None where only the problem does."""
     other = "the directory holds a run of other arguments"
     if stored.get("command") != wanted["command"]:
         return "command", other
+    if stored.get("version") != wanted["version"]:
+        return "version", f"the directory holds a run of dse {stored.get('version')}, but this is {wanted['version']}"
     arguments = stored.get("arguments")
     if not isinstance(arguments, dict):
         return "arguments", other
     for key in [*wanted["arguments"], *arguments]:
         if arguments.get(key) != wanted["arguments"].get(key):
             return f"arguments.{key}", other
-    if stored.get("version") != wanted["version"]:
-        return "version", f"the directory holds a run of dse {stored.get('version')}, but this is {wanted['version']}"
-    return "problem", "an input has changed since this run began; name a new directory"
+    return None
 
 
 def _git_revision() -> str | None:

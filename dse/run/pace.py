@@ -18,6 +18,9 @@ class Pace:
     recent pace, since what is left is often the slow part; the time since items were last finished counts as a pace
     too, of as many items as were finished together then. The rate is that of the estimate.
 
+    Items that are finished as the phase begins took an unknown time, or none (they come from a journal): the pace is
+    that of the others.
+
     Attributes:
         began_s: when the phase began.
     """
@@ -25,12 +28,15 @@ class Pace:
     began_s: float
     _total: int | None = None
     _is_fixed: bool = True
+    _done_at_begin: int = 0
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def update(self, now_s: float, done: int, total: int) -> None:
         """Note that ``done`` of ``total`` items were finished at ``now_s``."""
         self._is_fixed = self._is_fixed and self._total in (None, total)
         self._total = total
+        if not self._recent and now_s <= self.began_s:
+            self._done_at_begin = done
         if not self._recent or self._recent[-1][1] != done:
             self._recent.append((now_s, done))
         while len(self._recent) > 2 and self._recent[1][0] < now_s - RECENT_S:
@@ -48,16 +54,16 @@ class Pace:
     def left_s(self, now_s: float) -> float | None:
         """Estimated seconds until the end; None where no estimate can be made, and at the end."""
         done, total = self._done, self._total
-        if not self._is_fixed or total is None or not MIN_ITEMS <= done < total:
+        if not self._is_fixed or total is None or not self._done_at_begin + MIN_ITEMS <= done < total:
             return None
         return (total - done) * self._item_s(now_s)
 
     def _item_s(self, now_s: float) -> float:
         """Seconds for one item at the slowest of the three paces; 0 where none is finished."""
-        if not self._done:
+        if self._done <= self._done_at_begin:
             return 0.0
         (first_s, first_done), (last_s, last_done) = self._recent[0], self._recent[-1]
-        overall_s = (now_s - self.began_s) / last_done
+        overall_s = (now_s - self.began_s) / (last_done - self._done_at_begin)
         recent_s = (last_s - first_s) / (last_done - first_done) if last_done > first_done else 0.0
         last_items = last_done - (self._recent[-2][1] if len(self._recent) > 1 else 0)
         return max(overall_s, recent_s, (now_s - last_s) / max(1, last_items))

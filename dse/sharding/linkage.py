@@ -100,12 +100,12 @@ class Linkage:
         of_value: dict[int, set[int]] = defaultdict(set)
         for (value, _), group in self.group_of.items():
             of_value[value].add(group)
-        found: dict[tuple[int, ...], int] = {}
+        value_of: dict[tuple[int, ...], int] = {}
         for value, groups in of_value.items():
-            found.setdefault(tuple(sorted(groups)), value)
+            value_of.setdefault(tuple(sorted(groups)), value)
         for value, factors in zip(self.made, self.factors, strict=True):
-            found.setdefault(tuple(sorted({group for group in factors if group is not None})), value)
-        return tuple(Meeting(groups, value) for groups, value in sorted(found.items()) if len(groups) > 1)
+            value_of.setdefault(tuple(sorted({group for group in factors if group is not None})), value)
+        return tuple(Meeting(groups, value) for groups, value in sorted(value_of.items()) if len(groups) > 1)
 
 
 def linkage(graph: StepGraph, file: str = "", ties: Iterable[tuple[int, int]] = ()) -> Linkage:
@@ -174,11 +174,11 @@ class _Linking:
             self._unknown[operation.opcode] += 1
             factors = ()
         linked: set[int] = set()
-        found: list[int | None] = []
+        dimensions: list[int | None] = []
         for factor in factors:
             places = [self._dimension(place) for place in self._linked(operation, factor)]
             linked.update(places)
-            found.append(next((each for each in places if self._sizes[each] > 1), None))
+            dimensions.append(next((each for each in places if self._sizes[each] > 1), None))
             self._join(places, factor.size)
             if factor.combiner and places:
                 self._reductions.append((places[0], Reduction(number, factor.combiner)))
@@ -187,7 +187,7 @@ class _Linking:
                 place = self._first[value] + dim
                 if size > 1 and place not in linked and not self._graph.values[value].constant:
                     self._obstacles.append((place, Obstacle(number, (value, dim))))
-        return tuple(found)
+        return tuple(dimensions)
 
     def _linked(self, operation: StepOperation, factor: Factor) -> Iterable[Place]:
         """(value, dimension) of every place of ``factor`` that is no constant's."""

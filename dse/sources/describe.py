@@ -77,7 +77,7 @@ LAYER_HEADERS = ("layer", "count", "operators", "parameters", "GFLOPs", "activat
 def describe_layers(workload: Workload) -> dict[str, Any]:
     """One model's distinct layers at microbatch 1, forward and backward, and what no cost is known for, as JSON types.
 
-    ``largest_kept`` is the largest tensor of ``activation_bytes`` (``operator``, ``bytes``), None where there is none.
+    ``largest_saved`` is the largest tensor of ``activation_bytes`` (``operator``, ``bytes``), None where there is none.
     ``parameters`` are trained, ``frozen_parameters`` are not. ``flops`` are those of tensor cores, forward and
     backward, of one layer; ``activation_bytes`` the activations that its backward pass needs.
     """
@@ -92,8 +92,8 @@ def describe_layers(workload: Workload) -> dict[str, Any]:
             "flops": layer.forward.flops + layer.backward.flops,
             "activation_bytes": layer.activation_bytes,
             "largest_kept": None
-            if layer.largest_kept is None
-            else {"operator": layer.largest_kept.operator, "bytes": layer.largest_kept.size_bytes},
+            if layer.largest_saved is None
+            else {"operator": layer.largest_saved.operator, "bytes": layer.largest_saved.size_bytes},
         }
         for index, layer in enumerate(graph.distinct_layers)
     ]
@@ -116,9 +116,9 @@ def note_on_scores(graph: ModelGraph) -> str | None:
 
     None where another activation is larger, or where they are less than :data:`_NOTED_SHARE` of what the layer keeps.
     """
-    if graph.largest_kept is None:
+    if graph.largest_saved is None:
         return None
-    layer, activation = graph.largest_kept
+    layer, activation = graph.largest_saved
     if "softmax" not in activation.operator or activation.size_bytes < _NOTED_SHARE * layer.activation_bytes:
         return None
     return (

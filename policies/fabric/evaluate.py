@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
-from dse.results.result import digest
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, silent
 from dse.run.tables import FOLDER
@@ -46,14 +45,14 @@ class _Trained:
         return self.model
 
 
-def inputs_digest(options: FabricEvaluation) -> str:
-    """The digest of the samples, and of the checkpoint if there is one: a run that they decide goes on with no others.
+def inputs_of(options: FabricEvaluation) -> Mapping[str, str | None]:
+    """Digests of the samples, and of the checkpoint if there is one: a run that they decide goes on with no others.
 
     Raises:
         InputError: no samples.
     """
     weights = None if options.checkpoint is None else weights_digest(Path(options.checkpoint))
-    return digest([samples_digest(Path(options.samples) / FOLDER), weights])
+    return {"samples": samples_digest(Path(options.samples) / FOLDER), "checkpoint": weights}
 
 
 def evaluate(

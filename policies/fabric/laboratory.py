@@ -33,9 +33,9 @@ from policies.fabric.model.features import FEATURES
 from policies.fabric.model.settings import PAPER, CostSettings
 from policies.fabric.model_trial import ModelTrial, PieceDone
 from policies.fabric.student import StudentLearner, student_examples
-from policies.fabric.study.accuracy import accuracy, error_ratio, placer_regime
+from policies.fabric.study.accuracy import accuracy, placer_regime
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions
-from policies.fabric.study.intervals import correlation_interval
+from policies.fabric.study.intervals import Interval, correlation_interval, error_ratio
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.learners import Plain
 
@@ -139,8 +139,10 @@ class FabricLaboratory:
         return {
             **_measured(unseen, predicted, np.ones(len(predicted), dtype=bool)),
             "placer_placements": int(placer.sum()),
-            "correlation_interval": correlation_interval(predicted, label, graph, seed),
-            "placer_correlation_interval": correlation_interval(predicted[placer], label[placer], graph[placer], seed),
+            "correlation_interval": _limits(correlation_interval(predicted, label, graph, seed)),
+            "placer_correlation_interval": _limits(
+                correlation_interval(predicted[placer], label[placer], graph[placer], seed)
+            ),
         }
 
     def layer_rate(self, name: str, cost: str) -> Mapping[str, Any]:
@@ -218,6 +220,11 @@ class FabricLaboratory:
             seconds = latency_s(simulator, placement)
             latency[name] = None if seconds is None else seconds / self.fabric.slot_s
         return {"kind": case.block.kind, "interval_slots": interval, "latency_slots": latency, "cpu_s": cpu_s}
+
+
+def _limits(interval: Interval | None) -> list[float] | None:
+    """Lower and upper limit as JSON types."""
+    return None if interval is None else [interval.low, interval.high]
 
 
 def _by_rule(rule: str, examples: Examples) -> Floats:

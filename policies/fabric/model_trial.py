@@ -13,7 +13,7 @@ from dse.fabric.problem import FabricProblem
 from dse.fabric.rules import RuleWeights
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.fabric.search.student import Student
-from dse.fabric.turns import least_times
+from dse.fabric.turns import min_times
 from dse.run.progress import StopSignal
 from hardware.fabrics import Fabric
 from policies.fabric.data.collection import Piece, labelled
@@ -51,7 +51,7 @@ class ModelTrial:
     @property
     def bound_per_s(self) -> float:
         """Samples a second that no placement of these pieces exceeds."""
-        return self.problem.batch / sum(time.total_s for time in least_times(self.problem))
+        return self.problem.batch / sum(time.total_s for time in min_times(self.problem))
 
     def samples(self, placements: int, piece_done: PieceDone = _ignored) -> Samples:
         """So many labelled placements of every piece; none in a deadlock."""

@@ -29,14 +29,14 @@ class NetworkOptions(Options):
     layers: Annotated[int, Option("Rounds of message passing.", min=1, max=64)] = 2
     width: Annotated[int, Option("Numbers that a node carries.", min=1, max=4096)] = 24
     members: Annotated[
-        int, Option("Networks that correct the stack; the form `paper` has one at least.", min=0, max=64)
+        int, Option("Networks that correct the stack; the form `paper` has at least one.", min=0, max=64)
     ] = 0
     epochs: Annotated[int, Option("Passes over the samples.", min=1, max=10_000)] = 25
     deny: Annotated[
         tuple[Denied, ...],
         Option(
-            "What the model is not told; may be given several times. slots: how long operators work on a unit; units: "
-            "what units are; edges: what nets, routes and links carry.",
+            "Features that are withheld from the model; may be given several times. slots: how long operators work on "
+            "a unit; units: what units are; edges: what nets, routes and links carry.",
         ),
     ] = ()
 
@@ -71,10 +71,10 @@ class FabricTraining(NetworkOptions):
     description: ClassVar[str] = """Collect labelled placements on a fabric, and train the cost model on them.
 
     Annealers with random rules place random blocks, and the simulator labels the placements; in later rounds annealers
-    follow a student of what was collected before. What is collected is kept in DIR and collected once: with --resume
-    and a larger --graphs, only the rest is added. The model and its student are written to DIR/best, with the
-    accuracy on an eleventh of the graphs that they have not learned from. Some of these are then placed, and the
-    simulator says whether that is better than under rules alone. Needs the extra `learn`.
+    follow a student that was trained on what was collected before. Samples are stored in DIR: with --resume and a
+    larger --graphs, only the missing ones are collected. The model and its student are written to DIR/best, with their
+    accuracy on the eleventh of the graphs that is held out. Some of these graphs are then placed, and the simulator
+    says whether that is better than under rules alone. Needs the extra `learn`.
     """
 
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
@@ -125,7 +125,7 @@ class FabricEvaluation(NetworkOptions):
 
     COMMAND: ClassVar[str] = "fabric evaluate"
 
-    description: ClassVar[str] = """Print how accurate cost models are on graphs that they have not learned from.
+    description: ClassVar[str] = """Print how accurate cost models are on graphs that they were not trained on.
 
     SAMPLES is the directory of `dse fabric train`. Models are trained again, in five folds by graph. With --checkpoint,
     a trained one is judged as it is, on the graphs of SAMPLES that its card does not name, in the table main. With
@@ -153,7 +153,8 @@ class FabricEvaluation(NetworkOptions):
         ),
     ] = ()
     checkpoint: Annotated[
-        str | None, Option("A trained model instead; options of training do not go with it.", metavar="DIR")
+        str | None,
+        Option("Judge this trained model instead; options of training cannot be combined with it.", metavar="DIR"),
     ] = None
     fabric: Annotated[str, Option("Fabric of the samples.", metavar="SPEC")] = "plasticine-8x16"
 

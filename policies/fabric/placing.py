@@ -1,7 +1,9 @@
 """Whether a student places better than the rules that it corrects, on graphs that it has not learned from."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +14,7 @@ from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.run.progress import ProgressCallback, StopSignal, ask
 from hardware.fabrics import Fabric
 from policies.fabric.student_checkpoint import TrainedStudent
-from policies.fabric.study.accuracy import Interval
-from policies.fabric.study.intervals import MIN_GRAPHS
+from policies.fabric.study.intervals import MIN_GRAPHS, Interval, mean_interval
 
 MAX_GRAPHS = 40
 """So that a comparison takes less than a minute."""
@@ -21,8 +22,6 @@ MAX_GRAPHS = 40
 STUDENT_MOVES, RULE_MOVES = 20_000, 30_000
 """Of a chain. A move with the student takes about 1.4 times as long as one under tuned rules
 (`benchmarks.fabric_moves`)."""
-
-_RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,12 @@ class Placing:
 
     graphs: int
     gain: Interval | None
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Placing":
+        """What :func:`dataclasses.asdict` wrote, with anything beside it."""
+        gain = document["gain"]
+        return cls(document["graphs"], None if gain is None else Interval(**gain))
 
     @property
     def verdict(self) -> str:
@@ -53,7 +58,7 @@ class Placing:
 
 def placing(
     trained: TrainedStudent,
-    pipelines: Iterable[Pipeline],
+    pipelines: Sequence[Pipeline],
     fabric: Fabric,
     seed: int,
     stop: StopSignal,
@@ -66,15 +71,15 @@ def placing(
     Raises:
         StoppedError: ``stop`` gave a reason.
     """
-    within = [pipeline for pipeline in pipelines if not trained.out_of_range(pipeline, fabric)][:MAX_GRAPHS]
+    within = (pipeline for pipeline in pipelines if not trained.out_of_range(pipeline, fabric))
     gains = []
-    for number, pipeline in enumerate(within):
-        progress("unseen graphs placed", number, len(within))
+    for number, pipeline in enumerate(islice(within, MAX_GRAPHS)):
+        progress("unseen graphs placed", number, min(len(pipelines), MAX_GRAPHS))
         gain = _gain(trained, pipeline, fabric, seed, stop)
         ask(stop)  # a chain that is stopped ends early, and says nothing
         if gain is not None:
             gains.append(gain)
-    return Placing(len(gains), _interval(np.array(gains), seed) if len(gains) >= MIN_GRAPHS else None)
+    return Placing(len(gains), mean_interval(np.array(gains), seed) if len(gains) >= MIN_GRAPHS else None)
 
 
 def _gain(trained: TrainedStudent, pipeline: Pipeline, fabric: Fabric, seed: int, stop: StopSignal) -> float | None:
@@ -91,9 +96,3 @@ def _gain(trained: TrainedStudent, pipeline: Pipeline, fabric: Fabric, seed: int
         return None
     under_student = interval_slots(STUDENT_MOVES, guided=True)
     return -1.0 if under_student is None else under_rules / under_student - 1
-
-
-def _interval(gains: np.ndarray, seed: int) -> Interval:
-    drawn = np.random.default_rng(seed).choice(gains, size=(_RESAMPLES, len(gains))).mean(axis=1)
-    low, high = np.quantile(drawn, (0.05, 0.95))
-    return Interval(float(gains.mean()), float(low), float(high))

@@ -1,11 +1,13 @@
 """``dse fabric train``: samples are collected, tables written, and the cost model fitted, judged and tried out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import dse
 from dse.fabric.setting import tuned_for
@@ -16,18 +18,20 @@ from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal
 from dse.run.tables import FOLDER
 from hardware.fabrics import Fabric, fabric
+from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import provenance_of
 from policies.fabric.data.records import Samples
 from policies.fabric.data.rounds import Rounds
-from policies.fabric.data.tables import write_samples
+from policies.fabric.data.tables import samples_digest, write_samples
 from policies.fabric.model.checkpoint import COST, LABELLED_BY
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Model
+from policies.fabric.model.settings import CostSettings
 from policies.fabric.options import FabricTraining
 from policies.fabric.placing import Placing, placing
 from policies.fabric.student import StudentLearner, StudentSettings, student_examples
-from policies.fabric.student_checkpoint import TrainedStudent, save_student
+from policies.fabric.student_checkpoint import STUDENT, STUDENTS, TrainedStudent, load_student, save_student
 from policies.fabric.study.accuracy import Accuracy, accuracy
 from policies.fabric.study.labelled import Labelled
 from policies.learning.checkpoint import BEST, Checkpoint
@@ -47,29 +51,39 @@ class Trained:
     Attributes:
         placements, graphs: that were learned from.
         validation: accuracy on the other graphs, of the model and of the members of its stack.
-        placing: of other graphs, by the student beside the rules that it corrects.
+        placing: of other graphs, by the student beside the rules that it corrects; None before they are placed.
     """
 
     placements: int
     graphs: int
     validation: Mapping[str, Accuracy]
-    placing: Placing
+    placing: Placing | None = None
 
     def document(self) -> dict[str, Any]:
         """The outcome as JSON types."""
         document = asdict(self)
-        document["placing"]["verdict"] = self.placing.verdict
+        if self.placing is not None:
+            document["placing"]["verdict"] = self.placing.verdict
         return document
 
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "Trained":
+        """The outcome that :meth:`document` wrote."""
+        validation = {name: Accuracy(**each) for name, each in document["validation"].items()}
+        placed = document["placing"]
+        placing = None if placed is None else Placing.from_document(placed)
+        return cls(document["placements"], document["graphs"], validation, placing)
 
-def inputs_digest(options: FabricTraining) -> str:
-    """The digest of what labels depend on, as the files state it, wherever they are.
+
+def inputs_of(options: FabricTraining) -> Mapping[str, str]:
+    """Digests of what labels depend on, as the files state it, wherever they are.
 
     Raises:
         InputError: an unknown fabric or table.
     """
     labelled_by = provenance_of(fabric(options.fabric), operator_slots(options.slots))
-    return digest([labelled_by[name] for name in LABELLED_BY])
+    names = ("fabric_and_simulator", "slots")
+    return {name: labelled_by[key] for name, key in zip(names, LABELLED_BY, strict=True)}
 
 
 def train(
@@ -82,35 +96,85 @@ def train(
 ) -> Trained:
     """Collect into ``folder`` what it has not yet, and fit a model to all of it.
 
+    The model is written as soon as it is fitted, so that a run that is stopped while unseen graphs are placed goes on
+    with placing them.
+
     Raises:
         InputError: an unknown fabric or table, or a folder with samples of another fabric, table or simulator.
-        StoppedError: ``stop`` gave a reason; what was collected is kept.
+        StoppedError: ``stop`` gave a reason; what was collected is kept, and so is a model that was fitted.
     """
     here = fabric(options.fabric)  # read once: its file may be edited or moved meanwhile
     samples = _collected(options, here, folder, seed, executor, progress, stop)
-    settings = options.network()
+    best, settings = folder / BEST, options.network()
+    fit = digest([samples_digest(folder / FOLDER), settings.document(), StudentSettings().document(), seed])
+    trained = _outcome_of(best, fit)
+    if trained is None:
+        trained = _fitted(samples, settings, here, best, seed, fit, progress, stop)
+    if trained.placing is None:
+        numbers = np.unique([sample.graph for sample in samples.samples])
+        unseen = [samples.graphs[number].pipeline for number in numbers[~_is_seen(numbers)].tolist()]
+        student = load_student(best, samples.provenance)
+        trained = replace(trained, placing=placing(student, unseen, here, seed, stop, progress))
+        _note(best, trained)
+    return trained
+
+
+def _is_seen(graph: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether graphs of these numbers are learned from."""
+    return np.asarray(graph // 2 % VALIDATION_EVERY != 0, dtype=np.bool_)
+
+
+def _fitted(
+    samples: Samples,
+    settings: CostSettings,
+    here: Fabric,
+    best: Path,
+    seed: int,
+    fit: str,
+    progress: ProgressCallback,
+    stop: StopSignal,
+) -> Trained:
+    """Fit and write model and student; ``fit`` is the digest of all that they depend on."""
     labelled = Labelled(samples, here, with_encodings=True, with_slots=settings.with_slots)
     examples = labelled.examples
-    is_seen = examples.graph // 2 % VALIDATION_EVERY != 0
+    is_seen = _is_seen(examples.graph)
     progress("networks trained", 0, settings.members)
     model = EnsembleLearner(settings, seed, stop).fit(examples.at(is_seen))
     progress("networks trained", settings.members, settings.members)
     validation = {name: _accuracy(each, labelled, ~is_seen) for name, each in _judged(model).items()}
     graphs = np.unique(examples.graph[is_seen]).tolist()
     student = _taught(samples, graphs, here, seed, stop)
-    unseen = [samples.graphs[number].pipeline for number in np.unique(examples.graph[~is_seen]).tolist()]
-    placed = placing(student, unseen, here, seed, stop, progress)
-    trained = Trained(int(is_seen.sum()), len(graphs), validation, placed)
+    trained = Trained(int(is_seen.sum()), len(graphs), validation)
     provenance = {
         "samples": {name: samples.provenance[name] for name in ("fabric", *LABELLED_BY)},
         "graphs": graphs,
         "seed": seed,
+        "fit": fit,
         "outcome": trained.document(),
         "dse": dse.__version__,
     }
-    COST.save(folder / BEST, Checkpoint(settings, model.tensors(), provenance))
-    save_student(folder / BEST, StudentSettings(), student, provenance)
+    save_student(best, StudentSettings(), student, provenance)
+    COST.save(best, Checkpoint(settings, model.tensors(), provenance))  # last: where it is, the student is
     return trained
+
+
+def _outcome_of(best: Path, fit: str) -> Trained | None:
+    """The outcome of the fit whose model and student are in ``best``; None where they are of another one, or not whole.
+
+    That of a run that was stopped has no placements.
+    """
+    with suppress(InputError, KeyError, TypeError):
+        cards = [COST.load(best).provenance, STUDENTS.load(best / STUDENT).provenance]
+        if all(card.get("fit") == fit for card in cards):
+            return Trained.from_document(cards[0]["outcome"])
+    return None
+
+
+def _note(best: Path, trained: Trained) -> None:
+    """Write the outcome into the cards of student and model."""
+    outcome = {"outcome": trained.document()}
+    STUDENTS.annotate(best / STUDENT, outcome)
+    COST.annotate(best, outcome)
 
 
 def _collected(

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -86,6 +86,15 @@ class CheckpointFormat(Generic[S]):
             "provenance": dict(checkpoint.provenance),
         }
         write_text(folder / CARD_FILE, json.dumps(card, indent=2) + "\n")
+
+    def annotate(self, folder: Path, provenance: Mapping[str, Any]) -> None:
+        """Add to what the card in ``folder`` says, or change it.
+
+        Raises:
+            InputError: as :meth:`load`.
+        """
+        checkpoint = self.load(folder)
+        self.save(folder, replace(checkpoint, provenance={**checkpoint.provenance, **provenance}))
 
     def load(self, folder: Path) -> Checkpoint[S]:
         """The checkpoint that :meth:`save` wrote.

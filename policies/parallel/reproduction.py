@@ -150,7 +150,7 @@ def _operator_contest(trial: ContestTrial) -> dict[str, Any]:
     given = (of, trial.decided, plans, trial.seed)
     enter_both("random", lambda: (contenders.random_decisions(*given), plans))
     enter_both("annealing", lambda: (contenders.annealed(*given), plans))
-    enter("exact", lambda: (contenders.most_dimensions(of), 0))
+    enter("exact", lambda: (contenders.max_dimensions(of), 0))
     return entries
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.codesign.evaluation.energy import least_energy_j, plan_energy
+from dse.codesign.evaluation.energy import min_energy_j, plan_energy
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.evaluation.graph_energy import layer_energies
 from dse.codesign.evaluation.pricing import price
@@ -131,7 +131,7 @@ def test_layer_energies_are_sums_over_operators(evaluator):
 
 def test_the_bound_is_below_every_plan(evaluator, plans):
     indices = np.arange(len(evaluator.machines))
-    bound = least_energy_j(evaluator, indices, MODEL)
+    bound = min_energy_j(evaluator, indices, MODEL)
     assert bound.shape == (len(indices),)
     assert plans
     for index, plan in plans:
@@ -144,7 +144,7 @@ def test_the_bound_is_below_every_plan(evaluator, plans):
 
 def test_the_bound_is_reached_by_one_pipeline_of_one_stage(evaluator):
     """Without recomputation, transfers or replicas nothing is left to add."""
-    bound = least_energy_j(evaluator, np.array([5]), MODEL)[0]
+    bound = min_energy_j(evaluator, np.array([5]), MODEL)[0]
     least = min(
         plan_energy(evaluator, 5, by_hand(False, tensor, 1, (), microbatch), MODEL).total_j
         - plan_energy(evaluator, 5, by_hand(False, tensor, 1, (), microbatch), MODEL).static_j
@@ -154,8 +154,8 @@ def test_the_bound_is_reached_by_one_pipeline_of_one_stage(evaluator):
 
 
 def test_the_bound_of_some_architectures_is_that_of_all(evaluator):
-    every = least_energy_j(evaluator, np.arange(12), MODEL)
-    assert least_energy_j(evaluator, np.array([7, 2]), MODEL) == pytest.approx(every[[7, 2]])
+    every = min_energy_j(evaluator, np.arange(12), MODEL)
+    assert min_energy_j(evaluator, np.array([7, 2]), MODEL) == pytest.approx(every[[7, 2]])
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
@@ -208,7 +208,7 @@ def test_what_confines_the_fastest_plan_holds_for_it(evaluator, confined_job, sc
     for row, hbm_bytes in enumerate(confined_job.hbm_bytes):
         plans = [evaluation.plans[row] for evaluation in everything]
         fastest_s = np.array([np.inf if plan is None else plan.placement.batch_s for plan in plans])
-        batch_s, least_j = confined.confine(indices, np.full(len(indices), np.inf), hbm_bytes, MODEL)
+        batch_s, min_j = confined.confine(indices, np.full(len(indices), np.inf), hbm_bytes, MODEL)
         known_s, known_j = confined.confine(indices, fastest_s, hbm_bytes, MODEL)
         for index, plan in enumerate(plans):
             if plan is None:
@@ -217,7 +217,7 @@ def test_what_confines_the_fastest_plan_holds_for_it(evaluator, confined_job, sc
             energy = plan_energy(confined, index, plan, MODEL)
             work_j = energy.dynamic_j + energy.network_j
             assert fastest_s[index] <= known_s[index] <= batch_s[index]
-            assert 0.5 * work_j <= least_j[index] <= known_j[index] <= work_j
+            assert 0.5 * work_j <= min_j[index] <= known_j[index] <= work_j
             slower.append(batch_s[index] / fastest_s[index])
     assert 1 + 1e-6 < max(slower) < 2
 

@@ -32,10 +32,10 @@ def brute_force(problem, machines):
     """
     asked = [problem.plan_problem(machines.one(index), max(problem.hbm_bytes)) for index in range(len(machines))]
     fronts = [enumerate_plans(each).front for each in asked]
-    return np.array([[least_step_s(front, size) for front in fronts] for size in problem.hbm_bytes])
+    return np.array([[min_step_s(front, size) for front in fronts] for size in problem.hbm_bytes])
 
 
-def least_step_s(front, hbm_bytes):
+def min_step_s(front, hbm_bytes):
     return min((each.step_s for each in front if each.memory_bytes <= hbm_bytes), default=np.inf)
 
 

@@ -135,7 +135,7 @@ def test_an_answer_is_legal_costs_what_it_says_and_is_better_than_its_start():
     assert best.cost == pytest.approx(rule_cost(pipeline, best.placement, PLASTICINE, MIXTURE), rel=1e-12)
     begun = rule_cost(pipeline, routed(pipeline, start, PLASTICINE, "congestion"), PLASTICINE, MIXTURE)
     assert best.cost < begun
-    assert (best.moves, 0 < best.kept < best.moves) == (20_000, True)
+    assert (best.moves, 0 < best.accepted < best.moves) == (20_000, True)
 
 
 class Backwards(InProcessExecutor):
@@ -152,7 +152,7 @@ def test_chains_give_the_same_whoever_runs_them():
     annealing = Annealing(pipeline, PLASTICINE, settings=AnnealSettings(moves=2_000))
     chains = [Chain(seed) for seed in range(4)]
     here, there = annealed(annealing, chains), annealed(annealing, chains, Backwards())
-    assert (here.cost, here.kept) == (there.cost, there.kept)
+    assert (here.cost, here.accepted) == (there.cost, there.accepted)
     assert here.placement.site.tolist() == there.placement.site.tolist()
     assert here.placement.route_link.tolist() == there.placement.route_link.tolist()
     assert here.cost == min(annealing(chain).cost for chain in chains)

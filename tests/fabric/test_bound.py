@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dse.fabric.bound import bound, bounds, least_busiest, own_bound, own_bounds
+from dse.fabric.bound import bound, bounds, min_busiest, own_bound, own_bounds
 from dse.fabric.evaluators.simulator import simulate
 from dse.fabric.model import Net, Pipeline, Sink, Unit
 from dse.fabric.search.routing import routed
@@ -160,4 +160,4 @@ def test_however_loads_are_dealt_out_a_server_has_that_much(loads, servers):
         max(sum(load for load, at in zip(loads, dealt, strict=True) if at == server) for server in range(servers))
         for dealt in np.ndindex(*[servers] * len(loads))
     )
-    assert least_busiest(loads, servers) <= busiest
+    assert min_busiest(loads, servers) <= busiest

@@ -20,7 +20,7 @@ from dse.fabric.formats import placements_from_document
 from dse.fabric.options import FabricOptions
 from dse.fabric.problem import FabricProblem, Turn
 from dse.fabric.report import verdict
-from dse.fabric.turns import least_times
+from dse.fabric.turns import min_times
 from dse.models.dataflow_blocks import Block, block_graph
 from hardware.fabrics import fabric
 from hardware.operator_slots import operator_slots
@@ -123,7 +123,7 @@ def test_an_answer_in_pieces_adds_up_and_passes_its_check(folder):
         )
     ]
     assert value_of(problem, pieces) == pytest.approx(answer.value)
-    for turn, least in zip(problem.turns, least_times(problem), strict=True):
+    for turn, least in zip(problem.turns, min_times(problem), strict=True):
         assert pieces[turn.piece].latency_s(problem.batch) >= least.run_s
 
 
@@ -148,7 +148,7 @@ def test_the_verdict_on_a_cut_has_both_gaps(folder):
 def test_the_bound_of_every_cut_is_below_that_of_one_cut():
     for batch in (1, 16, 1024):
         problem = problem_of_a_block(batch=batch)
-        assert bound_of(problem, []) >= batch / sum(time.total_s for time in least_times(problem))
+        assert bound_of(problem, []) >= batch / sum(time.total_s for time in min_times(problem))
 
 
 def test_never_cut_names_the_units_that_are_missing_and_offers_the_cut(dse, folder):

@@ -30,8 +30,8 @@ def test_a_tensor_is_kept_once_however_many_need_it():
     source = tape.source("x", 12)
     for name in ("a", "b", "c"):
         nn.linear(tape, name, source, nn.LinearShape(3, 3, 4, 5, bias=False))
-    assert tape.kept_bytes == 24
-    assert tape.kept_operators == frozenset()
+    assert tape.saved_bytes == 24
+    assert tape.saved_operators == frozenset()
 
 
 def test_gradients_of_one_tensor_are_summed_by_one_operator():
@@ -84,13 +84,13 @@ def test_nonlinearities_keep_what_their_gradient_reads(kind, kept):
     tape = Tape(2, weight_gradients=False)
     first = nn.scale(tape, "x", tape.source("input", 6))
     nn.nonlinearity(tape, "result", kind, first)
-    assert tape.kept_operators == {kept}
-    assert tape.kept_bytes == 12
+    assert tape.saved_operators == {kept}
+    assert tape.saved_bytes == 12
 
 
 def test_odd_mask_bytes_round_up_in_traffic_but_not_in_memory():
     tape = Tape(2, weight_gradients=False)
     result = nn.dropout(tape, "dropout", tape.source("x", 5))
     assert tape.forward_graph().operators[0].operation == Vector("dropout", 5, 5, 5 + 3)
-    assert tape.kept_bytes == 5
+    assert tape.saved_bytes == 5
     assert tape.differentiate(result).operators[0].operation == Vector("dropout_backward", 5, 5 + 3, 5)

@@ -52,8 +52,8 @@ def test_kept_elements_are_the_bytes_that_the_layer_keeps(m, microbatch, name):
     """
     assume(m.sequence > 1 or name != "head")
     graph, layer = graph_and_layer(m, name, microbatch, "training")
-    rounded = sum(graph.operators[edge.source].work.elements % 2 for edge in graph.kept if edge.tensor == "mask")
-    assert 2 * graph.kept_elements == layer.activation_bytes + rounded
+    rounded = sum(graph.operators[edge.source].work.elements % 2 for edge in graph.saved if edge.tensor == "mask")
+    assert 2 * graph.saved_elements == layer.activation_bytes + rounded
 
 
 @given(hyperparameters(), st.integers(1, 3), st.sampled_from(["embedding", "layer0", "head"]))

@@ -28,12 +28,12 @@ def llama(sequence):
 def test_attention_scores_are_noted_where_they_are_the_largest_activation():
     """At 131,072 tokens 32 heads have 2⁵ · 2³⁴ scores of two bytes: 1,024 GiB."""
     graph = llama(131_072).graph(1, 1, TrainingRecipe())
-    layer, kept = graph.largest_kept
+    layer, kept = graph.largest_saved
     assert (layer.kind, kept.size_bytes) == ("block", 2**40)
     assert kept.size_bytes < layer.activation_bytes
     assert "softmax alone has 1,024.0 GB" in note_on_scores(graph)
     short = llama(128).graph(1, 1, TrainingRecipe())
-    assert short.largest_kept[1].operator != "softmax"
+    assert short.largest_saved[1].operator != "softmax"
     assert note_on_scores(short) is None
 
 

@@ -18,7 +18,7 @@ from dse.parallel.hybrid.chain_kernels import undominated
 from dse.parallel.hybrid.check import StageChecker
 from dse.parallel.hybrid.cuts import candidate_cuts
 from dse.parallel.hybrid.frontier import DIRECTIONS, corners
-from dse.parallel.hybrid.memory import least_memory_bytes
+from dse.parallel.hybrid.memory import min_memory_bytes
 from dse.parallel.hybrid.pieces import Pieces
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
 from dse.parallel.hybrid.search import _Search, solve
@@ -179,7 +179,7 @@ def test_pieces_take_no_more_than_the_stage_that_they_make_up():
         value = direction[0] * of.passes_ps + direction[1] * of.closing_ps
         assert 0 < bounds[direction] <= found.bound_ps + 1e-6 * value
         assert found.bound_ps <= value
-        assert pieces.least_bytes(4, 2, 0, last, 1) <= of.device_bytes
+        assert pieces.min_bytes(4, 2, 0, last, 1) <= of.device_bytes
 
 
 TIED = """HloModule tied
@@ -223,19 +223,19 @@ def test_pieces_and_blocks_take_no_more_than_any_stage_that_has_them(text):
     search, count = _Search(problem, 0, never_stop), problem.base.microbatches
     search.pieces = pieces
     search._with_pieces = {(4, 2)}
-    least_s = search._pieces_s(4)
+    min_s = search._pieces_s(4)
     for begin, end in itertools.combinations(range(last + 1), 2):
         stage = problem.stage_problem(problem.steps.stage(range(ends[begin], ends[end])), 4, 2, 1)
         prices = Prices(stage)
         bounds = pieces.bounds(4, 2, begin, end)
         for point in search.equal.points(begin, end, 4, 0):
-            assert 0 < least_s[begin:end].sum() <= point.passes_s
+            assert 0 < min_s[begin:end].sum() <= point.passes_s
         for direction in ((1, 1), (1, 4), (1, 0)):
             of = figures(stage, prices, solve_stage(stage, prices, direction).plan)
             assert 0 < bounds[direction] <= direction[0] * of.passes_ps + direction[1] * of.closing_ps
             assert 0 < pieces.forward_ps(4, 2, begin, end) <= of.forward_ps
             assert 0 < sum(pieces.passes_ps(4, 2)[begin:end]) <= of.passes_ps
-            assert least_s[begin:end].sum() <= of.passes_ps * PICO / count
+            assert min_s[begin:end].sum() <= of.passes_ps * PICO / count
 
 
 def test_the_bound_of_a_stage_is_lifted_once_it_is_solved():
@@ -382,7 +382,7 @@ def test_pipelines_that_are_cut_anywhere_are_plans_too():
     assert not any(answer.plan.shardings)
     assert faults(problem, answer.plan, of) == []
     assert "neither servers nor a part" in " ".join(faults(chains, answer.plan, of))
-    needed = least_memory_bytes(problem)
+    needed = min_memory_bytes(problem)
     assert solve(replace(problem, base=replace(problem.base, memory_bytes=needed - 1))).plan is None
 
 

@@ -85,7 +85,7 @@ def test_a_limit_at_every_operation_is_kept_at_the_least_cost(mesh, share):
     reduction = reduce(core_of(ChoiceGraph(limited, prices).pairwise()))
     if reduction is None:
         assert found.plan is None
-        assert found.least_state_bytes > limit
+        assert found.min_state_bytes > limit
         return
     answer = mip(reduction.core, 10_000)
     assert (answer.status is MipStatus.INFEASIBLE) == (found.plan is None)

@@ -20,7 +20,7 @@ from dse.parallel.choice_graph import ChoiceGraph
 from dse.parallel.choices import Cut
 from dse.parallel.contract import PROBLEM
 from dse.parallel.formats import Stated, plan_document, stated_from_document
-from dse.parallel.linkage_plans import least_state_bytes, linkage_plan
+from dse.parallel.linkage_plans import linkage_plan, min_state_bytes
 from dse.parallel.mesh import WHOLE, mesh_of
 from dse.parallel.options import ParallelOptions
 from dse.parallel.plan import Plan, hidden_of, picoseconds_of, sent_by, split_dimensions, state_bytes_of
@@ -153,7 +153,7 @@ def test_linkage_plans_are_those_of_enumeration(mesh, share):
             assert split_dimensions(asked, found.plan.arguments) == best
             assert cost == min(each[0] for each in fitting if each[1] == best)
     least = min(each[2] for each in enumerated(problem, prices))
-    assert least_state_bytes(problem, prices) == least
+    assert min_state_bytes(problem, prices) == least
     none = mlp(mesh, state_bytes=least - 1)
     assert linkage_plan(none, Prices(none)).plan is None
 

@@ -281,6 +281,6 @@ def test_extreme_latencies_and_sizes_are_solved(latency_s, output_bytes, edges):
         *np.full((2, count), np.nan),
     )
     problem = PartitionProblem(graph, 4, LINK_BYTES_PER_S)
-    least_s = min(cost_s(problem, chip) for chip in valid_partitions(problem))
+    min_s = min(cost_s(problem, chip) for chip in valid_partitions(problem))
     found = neighbourhood_search(context_of(problem))
-    assert found.cost_s == pytest.approx(least_s)
+    assert found.cost_s == pytest.approx(min_s)

@@ -133,10 +133,10 @@ def test_refinement_alone_reaches_the_best_of_small_problems():
     reached = 0
     for seed in range(10):
         problem = random_problem(seed)
-        least_s = min(cost_s(problem, chip) for chip in valid_partitions(problem))
+        min_s = min(cost_s(problem, chip) for chip in valid_partitions(problem))
         one_chip = np.zeros((1, len(problem.graph)), dtype=np.int8)
         found = refine_from(context_of(problem, seed=seed, samples=600), one_chip)
-        reached += found.cost_s <= least_s * (1 + 1e-9)
+        reached += found.cost_s <= min_s * (1 + 1e-9)
     assert reached >= 8
 
 

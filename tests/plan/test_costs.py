@@ -11,8 +11,8 @@ import pytest
 from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs, stages_of
 from dse.plan.check_mesh import Mesh
-from dse.plan.evaluate import evaluate, kernels_of, least_costs
-from dse.plan.groups import expert_groups, least_communicators
+from dse.plan.evaluate import evaluate, kernels_of, min_costs
+from dse.plan.groups import expert_groups, min_communicators
 from dse.plan.model import Transformer
 from dse.plan.model_sources import transformer
 from dse.plan.plan_arrays import PlanArrays
@@ -628,9 +628,9 @@ def test_a_rank_has_buffers_for_each_group_that_it_is_in(model, values, groups):
 def test_no_way_of_sharing_out_has_fewer_groups_than_the_bound(model):
     posed = problem(model, devices=16, batch=32, software=with_facts(communicator_bytes=1e9))
     every = all_plans(posed)
-    whole, least = evaluate(posed, every), least_costs(posed, every)
+    whole, least = evaluate(posed, every), min_costs(posed, every)
     assert (least[1] <= whole.memory_bytes * (1 + 1e-12)).all()
-    bounds = least_communicators(every, posed.model.experts is not None) * 1e9
+    bounds = min_communicators(every, posed.model.experts is not None) * 1e9
     axes = (every.tensor, every.context, every.expert, every.pipeline)
     keys = list(zip(*(widths.tolist() for widths in axes), strict=True))
     counts = {}
@@ -644,7 +644,7 @@ def test_no_way_of_sharing_out_has_fewer_groups_than_the_bound(model):
 def test_memory_is_bounded_for_plans_that_share_out_less_and_have_fewer_groups(zero, copies):
     """Two copies of two replicas are in two groups; four copies of one, and replicas that share nothing, in one."""
     posed = problem("llama3-8b", devices=4, batch=4, software=with_facts(communicator_bytes=1e12))
-    bound = least_costs(posed, PlanArrays.of([plan(data=4, zero=3, zero_copies=2)]))[1][0]
+    bound = min_costs(posed, PlanArrays.of([plan(data=4, zero=3, zero_copies=2)]))[1][0]
     other = evaluate(posed, PlanArrays.of([plan(data=4, zero=zero, zero_copies=copies)]))
     assert other.memory["communication"][0] == 1e12
     assert bound <= other.memory_bytes[0]

@@ -106,16 +106,16 @@ def test_proofs_hold_whatever_the_collectives_of_one_kind_cost(dear, monkeypatch
 def search_is_exact(posed):
     """Bounds of families are below all of their plans, and what is found is the best of every plan priced alone."""
     rows = np.concatenate([*families(posed, 1 << 20)])
-    least_s, least_bytes = enumeration.family_bounds(posed, rows)
+    min_s, min_bytes = enumeration.family_bounds(posed, rows)
     every = evaluate(posed, plans_of(posed, members(posed, rows)))
     own = np.repeat(np.arange(len(rows)), member_counts(posed, rows))
-    assert np.all(every.step_s >= least_s[own])
-    assert np.all(every.memory_bytes >= least_bytes[own])
+    assert np.all(every.step_s >= min_s[own])
+    assert np.all(every.memory_bytes >= min_bytes[own])
     # Without buffers of collectives a plan of each family needs no more than the bound, but for fused attention's core,
     # which is made again in the bound, and in no member that makes other modules again, too.
     lightest = np.minimum.reduceat(every.memory_bytes, np.flatnonzero(np.diff(own, prepend=-1)))
     assert lightest == pytest.approx(
-        least_bytes, rel=1e-3 if posed.stack.recomputations == GENERIC.recomputations else 1e-12
+        min_bytes, rel=1e-3 if posed.stack.recomputations == GENERIC.recomputations else 1e-12
     )
     found = enumerate_plans(posed)
     assert found.count == len(own) > found.priced

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dse.plan import answer as plan_answer
-from dse.plan.bound import least_step_s
+from dse.plan.bound import min_step_s
 from dse.plan.contract import PROBLEM
 from dse.plan.evaluate import evaluate
 from dse.plan.options import PlanOptions
@@ -155,4 +155,4 @@ def test_no_plan_whatever_is_faster_than_the_bound(model, devices, precision, na
     """Plans with experts are several times slower than the bound, and three times as many on twice the devices."""
     batch = 2 * devices
     posed = problem(model, devices=devices, batch=batch, sequence=1024, precision=precision, software=stack(name))
-    assert evaluate(posed, all_plans(posed)).step_s.min() >= least_step_s(posed)
+    assert evaluate(posed, all_plans(posed)).step_s.min() >= min_step_s(posed)

@@ -161,8 +161,8 @@ def test_the_anchor_is_first_the_prior_and_then_the_best_partition():
     assert cost_s(asked, second.anchor.tolist()) == pytest.approx(first.costs.min())
     np.testing.assert_array_equal(second.repaired[0], second.anchor)
     third = corrected(seeds_of(2, 0, 6))
-    least_s = min(first.costs.min(), third.costs.min())
-    assert cost_s(asked, runner.anchors[0].chips.tolist()) == pytest.approx(least_s)
+    min_s = min(first.costs.min(), third.costs.min())
+    assert cost_s(asked, runner.anchors[0].chips.tolist()) == pytest.approx(min_s)
     other = training_of(context(problem(), 20), settings).runner
     other.set_state(runner.get_state())
     np.testing.assert_array_equal(other.anchors[0].chips, runner.anchors[0].chips)

@@ -318,8 +318,8 @@ def test_a_policy_that_refines_trains_from_good_partitions_and_bad_ones():
     runner = replace(TASK, settings=settings, training=("alexnet",)).begin(0, never_stop, silent).runner
     (graph,) = runner.store.graphs
     assert graph.start is not None
-    least_s = min(graph.evaluator.costs(starts_of(SearchContext(graph.problem, graph.evaluator, InProcessExecutor()))))
-    assert graph.evaluator.costs(np.array([graph.start], dtype=np.int8))[0] == least_s
+    min_s = min(graph.evaluator.costs(starts_of(SearchContext(graph.problem, graph.evaluator, InProcessExecutor()))))
+    assert graph.evaluator.costs(np.array([graph.start], dtype=np.int8))[0] == min_s
     first = [tuple(runner._first_anchor(graph).tolist()) for _ in range(40)]
     assert 8 < first.count(graph.start) < 32
     # Partitioning a graph, what simple methods find is known anyway.

@@ -46,5 +46,13 @@ def test_the_rate_and_the_remaining_time_agree_for_items_that_finish_together(no
     assert (pace.rate(now_s), pace.left_s(now_s)) == (rate, left_s)
 
 
+def test_items_that_are_finished_when_the_phase_begins_say_nothing_of_its_pace():
+    pace = paced([(0.0, 4096)], 59_748)
+    assert (pace.rate(0.0), pace.left_s(0.0)) == ("", None)
+    assert (pace.rate(5.0), pace.left_s(5.0)) == ("", None)
+    pace.update(8.0, 8192, 59_748)
+    assert (pace.rate(8.0), pace.left_s(8.0)) == ("512/s", (59_748 - 8192) / 512)
+
+
 def test_durations_have_units_of_their_size():
     assert [duration_text(each) for each in (0.2, 40, 200, 9000)] == ["1 s", "40 s", "3 min", "2.5 h"]

@@ -42,6 +42,29 @@ def test_a_changed_input_or_another_version_is_refused(tmp_path, monkeypatch):
         RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=True)
 
 
+def test_the_input_that_has_changed_is_named_and_decides_nothing(tmp_path):
+    inputs = {"samples": "sha256:a", "checkpoint": None}
+    RunDirectory(tmp_path, "evaluate", {}, DIGEST, resume=False, inputs=inputs)
+    RunDirectory(tmp_path, "evaluate", {}, DIGEST, resume=True, inputs={"samples": "sha256:b"})
+    with pytest.raises(InputError, match=r"inputs\.checkpoint: this input has changed since this run began"):
+        RunDirectory(tmp_path, "evaluate", {}, "sha256:2", resume=True, inputs=inputs | {"checkpoint": "sha256:c"})
+
+
+@pytest.mark.parametrize("key", ["version", "git_revision"])
+def test_a_run_of_another_version_is_not_said_to_have_other_inputs(tmp_path, monkeypatch, key):
+    monkeypatch.setattr("dse.run.directory._git_revision", lambda: "abcdef0123456789")
+    RunDirectory(tmp_path, "place", {"moves": 1}, DIGEST, resume=False)
+    document = yaml.safe_load((tmp_path / "run.yaml").read_text())
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(document | {key: "0.0.1-of-long-ago"}))
+    arguments = {"moves": 1} if key == "git_revision" else {"moves": 1, "rounds": 2}  # an option that is new
+    words = {
+        "version": "version: the directory holds a run of dse 0.0.1-of-long-ago, but this is",
+        "git_revision": "problem: commit 0.0.1-of- of dse began this run, and this is abcdef012: an input has",
+    }
+    with pytest.raises(InputError, match=words[key]):
+        RunDirectory(tmp_path, "place", arguments, "sha256:2", resume=True)
+
+
 def test_what_a_killed_process_left_before_its_run_began_is_no_obstacle(tmp_path):
     (tmp_path / ".run.yaml.4711").write_text("command: torn")
     directory = RunDirectory(tmp_path, "x", {}, "sha256:0", resume=True)

@@ -55,7 +55,7 @@ def test_a_layer_of_a_built_in_model():
     s, h = 512, 1024
     assert forward.flops == 24 * s * h**2 + 4 * s**2 * h
     assert training.flops == 3 * forward.flops
-    assert training.kept_elements * 2 == 34 * s * h + 5 * 16 * s**2  # Korthikanti et al. 2022, equation 1
+    assert training.saved_elements * 2 == 34 * s * h + 5 * 16 * s**2  # Korthikanti et al. 2022, equation 1
     assert graph_of("bert-large:layer3", microbatch=2).flops == 2 * forward.flops
     assert "dropout" not in {operator.kind for operator in forward.operators}
 
@@ -75,7 +75,7 @@ def test_layers_of_a_module_in_a_file(graph_pass):
     factor = 3 if graph_pass == "training" else 1
     assert one.flops == factor * 2 * 6 * 8 * 32 * 2
     assert two.flops == 2 * one.flops
-    assert two.kept_elements == 2 * one.kept_elements
+    assert two.saved_elements == 2 * one.saved_elements
     images = 2 * 6 * 4 * 8  # the first layer has no gradient of its input
     assert whole.flops == 3 * one.flops + factor * (images + 2 * 6 * 8 * 2) - (images if factor == 3 else 0)
 
@@ -233,7 +233,7 @@ def test_flops_and_kept_activations_are_those_of_autograd(joint, function):
     training = graph_of((module, inputs), "training", microbatch=2)
     assert graph_of((module, inputs), microbatch=2).flops == forward
     assert training.flops == both
-    assert training.kept_elements == kept
+    assert training.saved_elements == kept
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
@@ -262,7 +262,7 @@ def test_every_section_has_the_work_and_the_kept_bytes_of_its_layer(name, tmp_pa
         graph = graph_of("module.py:model", "training", section, microbatch=2)
         assert graph.flops == layer.forward.flops + layer.backward.flops
         twice = 2 * 16 * 18 if (name, section) == ("lstm", "section1") else 0
-        assert 2 * (graph.kept_elements + twice) == layer.activation_bytes
+        assert 2 * (graph.saved_elements + twice) == layer.activation_bytes
         assert len(graph.operators) >= len(layer.forward) + len(layer.backward)
 
 

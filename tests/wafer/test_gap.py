@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.wafer_gap import least_width, shortest_time, turned
+from benchmarks.wafer_gap import min_width, shortest_time, turned
 from dse.wafer.search.row_dp import depth_first_order
 from dse.wafer.shapes import NEVER, shape_table, staircases
 from tests.wafer.small import blocks_text, problem_from
@@ -40,7 +40,7 @@ sizes = st.lists(st.tuples(st.integers(1, SIDES), st.integers(1, SIDES)), min_si
 @given(st.lists(sizes, min_size=1, max_size=4), st.integers(1, SIDES))
 def test_no_tree_is_narrower(leaves, height):
     narrowest = min((width for width, tall in rectangles(leaves) if tall <= height), default=NEVER)
-    least = least_width(np.stack([widths_of(each) for each in leaves]), height)
+    least = min_width(np.stack([widths_of(each) for each in leaves]), height)
     assert least == narrowest if narrowest <= SIDES else least > SIDES
 
 
@@ -64,7 +64,7 @@ def test_the_shortest_time_has_a_tree_and_shorter_ones_have_none(table):
 
     def fits(time):
         leaves = staircases(PROBLEM, table, table.ticks_of(time)).least[group].astype(np.int32)
-        return least_width(leaves, PROBLEM.wafer.height_tiles) <= PROBLEM.wafer.width_tiles
+        return min_width(leaves, PROBLEM.wafer.height_tiles) <= PROBLEM.wafer.width_tiles
 
     assert fits(shortest)
     assert not fits(shortest - floor / 1000)

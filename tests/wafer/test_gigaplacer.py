@@ -27,7 +27,7 @@ from dse.wafer.search.gigaplacer.judgment import (
 from dse.wafer.search.gigaplacer.method import ALPHA, STRATEGIES, answered, gigaplacer
 from dse.wafer.search.gigaplacer.rows import Cut, nothing_chosen, placed_rows, placement_of
 from dse.wafer.search.gigaplacer.sizing import pruned_pairs, ticks_per_time
-from dse.wafer.search.gigaplacer.time_search import area_weight, estimated_time, least_time
+from dse.wafer.search.gigaplacer.time_search import area_weight, estimated_time, min_time
 from tests.wafer.brute_force import min_cost
 from tests.wafer.small import blocks, chain, conv_line, graph_text, problem_from
 from tests.wafer.test_brute_force import random_tiny_problem
@@ -226,7 +226,7 @@ def test_the_least_time_is_achieved_and_less_is_not(residual, judge):
         asked[limit] = judge(instance, limit)
         return asked[limit]
 
-    cut = least_time(residual, instance, recorded, estimated_time(residual), never_stop)
+    cut = min_time(residual, instance, recorded, estimated_time(residual), never_stop)
     assert min(limit for limit, each in asked.items() if each is not None) == cut.limit
     assert cut.limit == 1 or judge(instance, cut.limit - 1) is None
 
@@ -234,8 +234,8 @@ def test_the_least_time_is_achieved_and_less_is_not(residual, judge):
 @pytest.mark.parametrize("factor", [Fraction(1, 10**6), Fraction(10**6)])
 def test_the_window_moves_to_where_the_time_is(residual, factor):
     instance = instance_of(residual)
-    least = least_time(residual, instance, one_row, estimated_time(residual), never_stop)
-    assert least_time(residual, instance, one_row, estimated_time(residual) * factor, never_stop) == least
+    least = min_time(residual, instance, one_row, estimated_time(residual), never_stop)
+    assert min_time(residual, instance, one_row, estimated_time(residual) * factor, never_stop) == least
 
 
 @pytest.mark.parametrize("judge", [one_row, some_rows(3), row_and_strips])
@@ -279,7 +279,7 @@ def test_adapters_never_become_more_nor_the_time_longer(judge):
     fewer = 0
     for problem in (weighted(blocks(7)), weighted(paper_problem("H")), weighted(paper_problem("E"))):
         instance = instance_of(problem)
-        least = least_time(problem, instance, judge, estimated_time(problem), never_stop)
+        least = min_time(problem, instance, judge, estimated_time(problem), never_stop)
         for factor in (1, 2):
             cut = judge(instance, least.limit * factor)
             before = placed_rows(instance.sizes, instance.order, cut)
@@ -299,7 +299,7 @@ def test_the_papers_rows_are_made_again():
     """Case H as printed: time 43008, distance 887 and 12 adapters, by one row at the least time times a power of α."""
     problem = paper_problem("H")
     instance = instance_of(problem)
-    least = least_time(problem, instance, one_row, estimated_time(problem), never_stop)
+    least = min_time(problem, instance, one_row, estimated_time(problem), never_stop)
     totals = {}
     for power in range(12):
         cut = one_row(instance, int(least.limit * ALPHA**power))
@@ -375,7 +375,7 @@ def test_no_time_above_the_longest_possible_one_is_asked_for(residual):
     def never(_instance, limit):
         asked.append(limit)
 
-    assert least_time(residual, instance_of(residual), never, Fraction(1, 10**6), never_stop) is None
+    assert min_time(residual, instance_of(residual), never, Fraction(1, 10**6), never_stop) is None
     slowest_of_all = PlacedKernel(1, 1, (1,), (1,), 0, 0, "R0")
     longest = max(kernel_time(kernel, slowest_of_all) for kernel in residual.kernels) * ticks_per_time(residual)
     assert asked == sorted(set(asked))

@@ -90,11 +90,11 @@ class Certificate:
 
     def excluding(self, cutoff: int) -> Core:
         """The core with everything forbidden that is in no plan of a cost below ``cutoff``."""
-        least_nodes, least_pairs, total = self._least
+        min_nodes, min_pairs, total = self._least
         slack = (cutoff - 1) * self.scale - total  # what a plan below the cutoff may lose at most
-        losses = [each - least for each, least in zip(self.nodes, least_nodes, strict=True)]
+        losses = [each - least for each, least in zip(self.nodes, min_nodes, strict=True)]
         spread = [loss.copy() for loss in losses]
-        for (u, v), pairs, least in zip(self.core.edges.tolist(), self.pairs, least_pairs, strict=True):
+        for (u, v), pairs, least in zip(self.core.edges.tolist(), self.pairs, min_pairs, strict=True):
             spread[u] = np.minimum(spread[u] + pairs.min(axis=1) - least, _EXCLUDED)
             spread[v] = np.minimum(spread[v] + pairs.min(axis=0) - least, _EXCLUDED)
         costs = tuple(
@@ -103,7 +103,7 @@ class Certificate:
         edge_costs = tuple(
             np.where(pairs - least + losses[u][:, None] + losses[v] > slack, FORBIDDEN, each)
             for each, (u, v), pairs, least in zip(
-                self.core.edge_costs, self.core.edges.tolist(), self.pairs, least_pairs, strict=True
+                self.core.edge_costs, self.core.edges.tolist(), self.pairs, min_pairs, strict=True
             )
         )
         return replace(self.core, costs=costs, edge_costs=edge_costs)

@@ -11,9 +11,9 @@ from dse.algorithms.pairwise.problem import FORBIDDEN, Ints, PairwiseProblem
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """Minimise Σ costs[u][x_u] + Σ edge_costs[u,v][x_u, x_v] within the limit of each memory row r.
+    """Minimise ``Σ costs[u][x_u] + Σ edge_costs[u,v][x_u, x_v]`` within the limit of each memory row r.
 
-    A choice of all nodes is within it if Σ_{u in members[r]} usages[u][x_u] <= limits[r].
+    A choice of all nodes is within it if ``Σ_{u in members[r]} usages[u][x_u] <= limits[r]``.
 
     All costs and usages are at least 0. So a sum that reaches :data:`~dse.algorithms.pairwise.problem.FORBIDDEN` may be
     replaced by it: no plan of lower cost contains it.
@@ -40,7 +40,7 @@ class Core:
         return sum(each.size for each in (*self.costs, *self.edge_costs))
 
     @property
-    def least_cost(self) -> int:
+    def min_cost(self) -> int:
         """The sum of the least costs of all nodes and edges: no plan costs less."""
         return sum(int(each.min()) for each in (*self.costs, *self.edge_costs))
 

@@ -34,9 +34,9 @@ class TotalCostError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class PairwiseProblem:
-    """Minimise Σ_u costs[u][x_u] + Σ_{(u,v)} edge_costs[u,v][x_u, x_v] over choices x.
+    """Minimise ``Σ_u costs[u][x_u] + Σ_{(u,v)} edge_costs[u,v][x_u, x_v]`` over choices x.
 
-    At every time t the usages of the nodes that are live, Σ usages[u][x_u] over u with start <= t < end, must not
+    At every time t the usages of the nodes that are live, ``Σ usages[u][x_u]`` over u with start <= t < end, must not
     exceed ``usage_limit``. Made by :meth:`build`, which checks it.
 
     Attributes:

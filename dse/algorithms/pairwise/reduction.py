@@ -140,18 +140,18 @@ class _Reducer:
         del self.adjacent[u][v], self.adjacent[v][u]
         self.queue[v] = None
 
-    def _keep(self, node: int, is_kept: np.typing.NDArray[np.bool_]) -> None:
+    def _keep(self, node: int, mask: np.typing.NDArray[np.bool_]) -> None:
         """Drop the other choices of ``node``."""
-        if is_kept.all():
+        if mask.all():
             return
-        if not is_kept.any():
+        if not mask.any():
             raise _NoPlanError
-        self.costs[node] = self.costs[node][is_kept]
-        self.usages[node] = self.usages[node][is_kept]
-        self.labels[node] = self.labels[node][is_kept]
+        self.costs[node] = self.costs[node][mask]
+        self.usages[node] = self.usages[node][mask]
+        self.labels[node] = self.labels[node][mask]
         for neighbour, matrix in self.adjacent[node].items():
-            kept = matrix[is_kept]
-            self.adjacent[node][neighbour], self.adjacent[neighbour][node] = kept, kept.T
+            remaining = matrix[mask]
+            self.adjacent[node][neighbour], self.adjacent[neighbour][node] = remaining, remaining.T
             self.queue[neighbour] = None
         self.queue[node] = None
 

@@ -24,10 +24,10 @@ def undominated(costs, usages, beside, starts, forbidden):
         forbidden: the cost that forbids.
     """
     count = len(costs)
-    is_kept = np.ones(count, np.bool_)
+    is_undominated = np.ones(count, np.bool_)
     for worse in range(count):
         for better in range(count):
-            if better == worse or not is_kept[better] or usages[better] > usages[worse]:
+            if better == worse or not is_undominated[better] or usages[better] > usages[worse]:
                 continue
             excess = costs[better] - costs[worse]
             for neighbour in range(len(starts) - 1):
@@ -42,9 +42,9 @@ def undominated(costs, usages, beside, starts, forbidden):
                             break
                 excess += largest
             if excess <= 0:
-                is_kept[worse] = False
+                is_undominated[worse] = False
                 break
-    return is_kept
+    return is_undominated
 
 
 @compiled()

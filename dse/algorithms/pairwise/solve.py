@@ -61,10 +61,10 @@ def solve(
     rows = np.zeros(len(core.members), bool)
     bound = 0
     for round_ in range(_ROUNDS + 1):
-        found = _solve_core(core.with_rows(rows), limits or Limits(), seed, stop, cutoff)
-        if found is None:
+        core_solution = _solve_core(core.with_rows(rows), limits or Limits(), seed, stop, cutoff)
+        if core_solution is None:
             return Solution(None, None, None, Status.INFEASIBLE)
-        choices, proven = found
+        choices, proven = core_solution
         bound = max(bound, proven)
         if choices is None:
             return Solution(None, None, bound, Status.UNKNOWN)
@@ -98,14 +98,14 @@ def _solve_core(core: Core, limits: Limits, seed: int, stop: StopSignal, cutoff:
     choices: Ints | None = np.zeros(len(reduction.core.costs), np.int64)
     bound = reduction.constant
     parts = [(nodes, reduction.core.part(nodes)) for nodes in reduction.core.components()]
-    least = bound + sum(part.least_cost for _, part in parts)
+    least = bound + sum(part.min_cost for _, part in parts)
     for nodes, part in parts:
         # What the other parts cost at least leaves this one the rest of the cutoff.
-        own = cutoff if cutoff >= FORBIDDEN else cutoff - (least - part.least_cost)
+        own = cutoff if cutoff >= FORBIDDEN else cutoff - (least - part.min_cost)
         search = Search(part, limits, seed, stop, own)
-        if own > part.least_cost:
+        if own > part.min_cost:
             search.run()
-        proven = max(search.bound, part.least_cost)
+        proven = max(search.bound, part.min_cost)
         if proven >= FORBIDDEN:
             return None
         bound += proven

@@ -44,8 +44,8 @@ def front_faults(problem: CodesignProblem, machines: Machines, stated: dict[str,
         faults.append(f"{WHERE}: no architecture may be listed twice")
     if faults:
         return faults
-    kept = machines.take(np.array(places, dtype=np.int64))
-    return _order(places, stated["points"]) + _Points(problem, kept, stated).faults()
+    front_machines = machines.take(np.array(places, dtype=np.int64))
+    return _order(places, stated["points"]) + _Points(problem, front_machines, stated).faults()
 
 
 def _claims(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]) -> list[str]:

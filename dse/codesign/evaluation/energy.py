@@ -106,7 +106,7 @@ def plan_energy(evaluator: Evaluator, index: int, plan: TrainingPlan, model: Ene
     )
 
 
-def least_energy_j(evaluator: Evaluator, indices: Indices, model: EnergyModel) -> Joules:
+def min_energy_j(evaluator: Evaluator, indices: Indices, model: EnergyModel) -> Joules:
     """Lower bounds on what any plan spends on a batch beside static power, [len(indices)].
 
     A plan trains one of the graphs, so the least over graphs of :func:`graph_energy_j` is a bound. It does not use

@@ -178,15 +178,15 @@ class Evaluator:
         priced = dict(zip(self.graphs, price(list(self.graphs.values()), machines, self.job.network), strict=True))
         serial = {key: graph.serial() for key, graph in priced.items()}
         batch_s = np.minimum(batch_s, self.placements.attained_s(serial, hbm_bytes)) * (1 + _ROUNDING)
-        least_j = np.full(len(indices), np.inf)
+        min_j = np.full(len(indices), np.inf)
         for key, graph in priced.items():
             latencies = graph.optimistic()
             for recompute in (False, True):
                 choice = self.choice(key, hbm_bytes, recompute)
                 bound_s = self.placements.bounds_by_pipelines(choice, latencies, batch_s)
                 work_j = self.placements.work_by_pipelines(key, recompute, machines, energy)
-                np.minimum(least_j, np.where(bound_s <= batch_s, work_j, np.inf).min(axis=0), out=least_j)
-        return np.stack([batch_s, least_j * (1 - _ROUNDING)])
+                np.minimum(min_j, np.where(bound_s <= batch_s, work_j, np.inf).min(axis=0), out=min_j)
+        return np.stack([batch_s, min_j * (1 - _ROUNDING)])
 
     def evaluate(self, index: int, nodes: int = DEFAULT_LIMITS.nodes) -> Evaluation:
         """The optimum on one architecture: :meth:`evaluate_many` of one."""
@@ -221,7 +221,7 @@ class Evaluator:
         """Lower bounds on the joules of a batch under the fastest plan, [H, len(indices)], given ``plans``."""
         assert self.energy is not None
         batch_s = np.array([[np.inf if plan is None else plan.placement.batch_s for plan in row] for row in plans])
-        return states.least_j(self.machines.take(indices), self.energy, batch_s)
+        return states.min_j(self.machines.take(indices), self.energy, batch_s)
 
     def _states(self, indices: Indices, limits: SearchLimits) -> GraphStates:
         machines = self.machines.take(indices)

@@ -84,7 +84,7 @@ class GraphStates:
             by_size.append(plans)
         return by_size, limits
 
-    def least_j(self, machines: Machines, model: EnergyModel, batch_s: Bounds) -> Bounds:
+    def min_j(self, machines: Machines, model: EnergyModel, batch_s: Bounds) -> Bounds:
         """Lower bounds on the joules of a batch under the fastest plan, [H, A].
 
         The fastest plan has a graph, recomputes or not, and has some number of pipelines. Of each such choice the batch
@@ -92,7 +92,7 @@ class GraphStates:
         choice whose bound on the time exceeds ``batch_s`` [H, A], the time of a plan that exists, is not the fastest.
         """
         job = self._job
-        least_j = np.full(batch_s.shape, np.inf)
+        min_j = np.full(batch_s.shape, np.inf)
         for number, key in enumerate(self._keys):
             for recompute in (False, True):
                 work_j = self._placements.work_by_pipelines(key, recompute, machines, model)
@@ -101,8 +101,8 @@ class GraphStates:
                     bound_s = self._placements.bounds_by_pipelines(choice, self._least[number], batch_s[row])
                     idle_w = job.accelerators * static_w(machines, hbm_bytes, model)
                     total_j = np.where(bound_s <= batch_s[row], work_j + idle_w * bound_s, np.inf)
-                    np.minimum(least_j[row], total_j.min(axis=0), out=least_j[row])
-        return least_j * (1 - _ROUNDING)
+                    np.minimum(min_j[row], total_j.min(axis=0), out=min_j[row])
+        return min_j * (1 - _ROUNDING)
 
     def _improve(self, row: int, plans: list[TrainingPlan | None]) -> Bounds:
         """Replaces ``plans`` by better ones at HBM size ``row`` where there are any; the batch times, [A]."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dse.codesign.evaluation.energy import least_energy_j, plan_energy
+from dse.codesign.evaluation.energy import min_energy_j, plan_energy
 from dse.codesign.evaluation.evaluator import Bound, Bounds, Evaluate, Evaluator, Indices, Task
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
 from dse.run.progress import StopSignal, never_stop
@@ -114,7 +114,7 @@ class JobEvaluators:
             case "per-mm2":
                 return np.asarray(samples / batch_s / self._die_mm2[indices])
             case "per-watt":
-                return np.asarray(samples / (self.least_j(job)[indices] + self._idle_w(job)[:, indices] * batch_s))
+                return np.asarray(samples / (self.min_j(job)[indices] + self._idle_w(job)[:, indices] * batch_s))
             case _:
                 return np.asarray(samples / batch_s)
 
@@ -143,12 +143,12 @@ class JobEvaluators:
             0.0 if plan is None else 1 / plan_energy(self.evaluators[job], index, plan, self.energy).joules_per_sample
         )
 
-    def least_j(self, job: int) -> Floats:
+    def min_j(self, job: int) -> Floats:
         """What any plan of the job spends on a batch at least, besides static power, [A]; worked out once."""
         if job not in self._least:
             evaluator = self.evaluators[job]
             pieces = [
-                least_energy_j(evaluator, part, self.energy)
+                min_energy_j(evaluator, part, self.energy)
                 for part in slices(np.arange(len(self.machines)), _BOUND_SLICE)
             ]
             self._least[job] = np.concatenate(pieces) * (1 - _ROUNDING)

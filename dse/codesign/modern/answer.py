@@ -52,8 +52,8 @@ class ModernAnswer:
         return None if self.at_size is None else self.at_size.best
 
 
-def _is_whole(found: ModernAnswer | str) -> bool:
-    return not isinstance(found, str) and found.outcome.stopped is None
+def _is_whole(searched: ModernAnswer | str) -> bool:
+    return not isinstance(searched, str) and searched.outcome.stopped is None
 
 
 _SEARCHED: Remembered[ModernAnswer | str] = Remembered(4, _is_whole)
@@ -91,12 +91,12 @@ def _search(posed: ModernPosed, run: Run) -> ModernAnswer | str:
 def solve(posed: ModernPosed, run: Run) -> Result:
     """The checked result of a search."""
     started = time.perf_counter()
-    found = search(posed, run)
-    if isinstance(found, str):
-        return _unanswered(posed, run, found, started)
-    problem, outcome = posed.problem.problem, found.outcome
-    proof = infeasibility(posed, found)
-    if found.at_size is None or found.best is None:
+    searched = search(posed, run)
+    if isinstance(searched, str):
+        return _unanswered(posed, run, searched, started)
+    problem, outcome = posed.problem.problem, searched.outcome
+    proof = infeasibility(posed, searched)
+    if searched.at_size is None or searched.best is None:
         if proof is None:
             assert outcome.stopped is not None
             return _unanswered(posed, run, outcome.stopped, started)
@@ -108,13 +108,13 @@ def solve(posed: ModernPosed, run: Run) -> Result:
             seed=run.seed,
             method=METHOD,
         )
-    solution = solution_of(posed, found.best, found.at_size.hbm_bytes)
-    costs = _checked_costs(posed, found.best, found.at_size.hbm_bytes)
+    solution = solution_of(posed, searched.best, searched.at_size.hbm_bytes)
+    costs = _checked_costs(posed, searched.best, searched.at_size.hbm_bytes)
     value = problem.global_batch / costs.step_s
-    metrics = answer_metrics(posed, solution, costs, found.candidates.plans.count, outcome.stopped)
+    metrics = answer_metrics(posed, solution, costs, searched.candidates.plans.count, outcome.stopped)
     if outcome.stopped is None:
         metrics |= search_metrics(posed, outcome)
-        metrics |= metrics_beside(posed, found.best.architecture, run.stop, run.progress)
+        metrics |= metrics_beside(posed, searched.best.architecture, run.stop, run.progress)
     else:
         metrics["unfinished"] = wanted_beside(posed)
     cut_short = bool(metrics["unfinished"]) and run.stop() == "interrupted"
@@ -122,7 +122,7 @@ def solve(posed: ModernPosed, run: Run) -> Result:
         "codesign",
         posed,
         value=value,
-        bound=value if outcome.stopped is None else problem.global_batch / found.at_size.bound_s,
+        bound=value if outcome.stopped is None else problem.global_batch / searched.at_size.bound_s,
         status=_status("interrupted" if cut_short else outcome.stopped),
         solution=solution,
         metrics=metrics,
@@ -265,11 +265,11 @@ def baseline_answers(posed: ModernPosed, stop: StopSignal = never_stop) -> list[
 
 
 def _baselines(posed: ModernPosed, stop: StopSignal) -> list[dict[str, Any]]:
-    found = search(posed, Run(stop=stop))
-    if isinstance(found, str):
-        raise StoppedError(found)
+    searched = search(posed, Run(stop=stop))
+    if isinstance(searched, str):
+        raise StoppedError(searched)
     problem, machines = posed.problem.problem, posed.problem.machines
-    candidates = found.candidates
+    candidates = searched.candidates
     papers = candidates.part(_papers_plans(candidates))
     rows = []
     if papers.plans.count:  # --plan may hold fixed what the paper's plans lack
@@ -314,9 +314,9 @@ def _row(name: str, problem: ModernProblem, machines: Machines, outcome: ModernO
     }
 
 
-def infeasibility(posed: ModernPosed, found: ModernAnswer) -> Infeasibility | None:
+def infeasibility(posed: ModernPosed, searched: ModernAnswer) -> Infeasibility | None:
     """The proof that no plan fits: the one that needs the least memory needs too much; None where one fits."""
-    problem, candidates, limit = posed.problem.problem, found.candidates, max(posed.problem.problem.hbm_bytes)
+    problem, candidates, limit = posed.problem.problem, searched.candidates, max(posed.problem.problem.hbm_bytes)
     row = int(np.argmin(candidates.memory_bytes))
     if candidates.memory_bytes[row] <= limit:
         return None

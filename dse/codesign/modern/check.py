@@ -70,13 +70,13 @@ def faults(result: Result, posed: ModernPosed) -> list[str]:
     if result.status != "optimal" and not (result.status == "interrupted" and expected["unfinished"]):
         return [f"status must be optimal, but got {result.status}: the search was not stopped"]
     fastest = enumerated(asked).best
-    found = [] if fastest is None else differences("solution: step", costs.step_s, fastest.step_s)
+    step_faults = [] if fastest is None else differences("solution: step", costs.step_s, fastest.step_s)
     best = again.outcome.sizes[hbm_bytes].best
     assert best is not None, "a plan fits at this size"
     expected_architecture = architecture_solution(posed.problem.machines, best.architecture)
     sizes = [] if again.at_size is None else differences("hbm_gb", hbm_bytes, again.at_size.hbm_bytes)
     return [
-        *found,
+        *step_faults,
         *sizes,
         *differences("objective.value", value, problem.global_batch / best.step_s),
         *differences("bound", result.bound, problem.global_batch / best.step_s),

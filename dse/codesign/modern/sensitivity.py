@@ -92,27 +92,27 @@ def _row(problem: ModernProblem, machines: Machines, architecture: int, stop: St
         "hbm_gb": gib_from_bytes(at_size.hbm_bytes),
         "architecture": architecture_solution(machines, best.architecture),
         "plan": best.plan.document(),
-        "regret": _regret(_least_step_s(outcome), _least_step_s(own)),
+        "regret": _regret(_min_step_s(outcome), _min_step_s(own)),
     }
 
 
-def _least_step_s(outcome: ModernOutcome) -> float:
+def _min_step_s(outcome: ModernOutcome) -> float:
     """The fastest step over all HBM sizes; infinite where nothing fits."""
     return min((each.best.step_s for each in outcome.sizes.values() if each.best is not None), default=math.inf)
 
 
-def _regret(least_s: float, own_s: float) -> float | None:
-    """How much slower a step of ``own_s`` is than the fastest, ``least_s``, as a share; None where it is infinite.
+def _regret(min_s: float, own_s: float) -> float | None:
+    """How much slower a step of ``own_s`` is than the fastest, ``min_s``, as a share; None where it is infinite.
 
     Raises:
         FailedCheckError: it is faster by more than rounding (a fault of this program).
     """
     if math.isinf(own_s):
         return None
-    regret = 1.0 - least_s / own_s
+    regret = 1.0 - min_s / own_s
     if regret < -PROOF_TOLERANCE:
         raise FailedCheckError(
-            f"no step can be faster than the optimum {least_s!r} s, but one architecture has {own_s!r} s"
+            f"no step can be faster than the optimum {min_s!r} s, but one architecture has {own_s!r} s"
         )
     return max(0.0, regret)
 

@@ -7,7 +7,7 @@ models (arithmetic, same weights: each model runs for its share of the time) of 
 while it trains the model. Points equal in all three are all listed.
 
 Proof. Let x_m be the throughput of model m and e_m a lower bound on the joules that a batch of B samples costs besides
-static power, whatever the plan (:func:`~dse.codesign.evaluation.energy.least_energy_j`). On K accelerators::
+static power, whatever the plan (:func:`~dse.codesign.evaluation.energy.min_energy_j`). On K accelerators::
 
     power = static + Σ_m w_m · joules_m · x_m / (B · K) ≥ static + Σ_m w_m · c_m · x_m,   c_m = e_m / (B · K)
 
@@ -178,19 +178,16 @@ class _Front:
             done += len(indices)
             self._context.progress("Pareto front: bounding architectures", done, len(jobs) * count)
         self._most = self._objective.score(most)
-        least_j = np.stack([self._evaluators.least_j(number) for number in range(len(jobs))])
-        self._rise_j = self._rises_j(least_j)
+        min_j = np.stack([self._evaluators.min_j(number) for number in range(len(jobs))])
+        self._rise_j = self._rises_j(min_j)
 
-    def _rises_j(self, least_j: Floats) -> Floats:
+    def _rises_j(self, min_j: Floats) -> Floats:
         """Watts by which the power of an accelerator rises at least for a unit of the score, [n].
 
-        ``least_j`` [M, n]: what a batch of each job spends at least, besides static power.
+        ``min_j`` [M, n]: what a batch of each job spends at least, besides static power.
         """
         rises = np.stack(
-            [
-                each / (job.global_batch * job.accelerators)
-                for each, job in zip(least_j, self._problem.jobs, strict=True)
-            ]
+            [each / (job.global_batch * job.accelerators) for each, job in zip(min_j, self._problem.jobs, strict=True)]
         )
         geometric = self._objective.mean == "geometric"
         return np.asarray((self._objective.score(rises) if geometric else rises.min(axis=0)) * (1 - _ROUNDING))

@@ -95,13 +95,13 @@ class Annealed:
         placement: legal.
         cost: of it, by the rules' weights and the student.
         moves: that were tried.
-        kept: that were kept.
+        accepted: that were kept.
     """
 
     placement: Placement
     cost: float
     moves: int
-    kept: int
+    accepted: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ class Annealing:
         seed = generator.integers(2**63, size=1, dtype=np.uint64)
         hot = self.settings.initial_temperature * anneal_kernels.uphill(self.case, state, seed, _SAMPLED_MOVES)
         best = Best(state.site.copy(), np.empty_like(state.route[:, 0]), np.zeros(len(state.used), np.int32))
-        lowest, made, kept = np.inf, 0, 0
+        lowest, made, accepted = np.inf, 0, 0
         for begin, end in self._slices():
             shares = np.array([begin, end]) / self.settings.moves
             temperatures = hot * self.settings.final_temperature**shares
@@ -150,11 +150,11 @@ class Annealing:
             lowest, more = anneal_kernels.anneal(
                 self.case, state, best, lowest, seed, moves, temperatures, reaches, self.settings.attraction
             )
-            made, kept = end, kept + more
+            made, accepted = end, accepted + more
             if self.stop() is not None:
                 break
         routes = [route[:length].tolist() for route, length in zip(best.route, best.length, strict=True)]
-        return Annealed(Placement.of(best.site.tolist(), routes), float(lowest), made, int(kept))
+        return Annealed(Placement.of(best.site.tolist(), routes), float(lowest), made, int(accepted))
 
     def _slices(self) -> Iterator[tuple[int, int]]:
         edges = [*range(0, self.settings.moves, _SLICE), self.settings.moves]

@@ -116,7 +116,7 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
     """
     find_sums(case, state)
     cost = cost_of(case, state)
-    kept, is_saved = 0, cost >= lowest_cost
+    accepted, is_saved = 0, cost >= lowest_cost
     temperature, reach = temperatures[0], reaches[0]
     cooling = (temperatures[1] / temperatures[0]) ** (1.0 / moves) if temperatures[0] > 0 else 1.0
     shrinking = (reaches[1] / reaches[0]) ** (1.0 / moves)
@@ -139,14 +139,14 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
                 is_saved = True
                 try_move(case, state, unit, target, limit)
             cost = new_cost
-            kept += state.extent[NETS] > 0
+            accepted += state.extent[NETS] > 0
             if cost < lowest_cost:
                 lowest_cost, is_saved = cost, False
         temperature *= cooling
         reach *= shrinking
     if not is_saved:
         _save(state, best)
-    return lowest_cost, kept
+    return lowest_cost, accepted
 
 
 @compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels, move_kernels)

@@ -165,15 +165,15 @@ class _Cutter:
         alone = piece_graph(self._undivided, [position], self.graph.operators[position].name)
         key = (signature(alone), can_divide(self.graph, position))
         if key not in self.least:
-            self.least[key] = self._least_of(position, alone)
+            self.least[key] = self._min_of(position, alone)
         return self.least[key]
 
-    def _least_of(self, position: int, alone: DataflowGraph) -> Ways:
+    def _min_of(self, position: int, alone: DataflowGraph) -> Ways:
         tile = self.machine.fabric.tile
-        least_s = self._least_work_s(alone)
+        min_s = self._min_work_s(alone)
         best, best_s, part = None, float("inf"), alone
         for ways in self._ways(position):
-            if ways.parts * self.machine.fabric.configuration_s + least_s >= best_s:
+            if ways.parts * self.machine.fabric.configuration_s + min_s >= best_s:
                 break
             part = piece_graph(divided(alone, {0: ways}, tile), [0], alone.name)
             made = None if _exceeds(part, self.machine) else _estimated(part, self.machine, self.known)
@@ -185,7 +185,7 @@ class _Cutter:
             raise self._missing(part)
         return best
 
-    def _least_work_s(self, alone: DataflowGraph) -> float:
+    def _min_work_s(self, alone: DataflowGraph) -> float:
         """Seconds in which all compute units do an operator's work for the batch, however it is divided, at least."""
         machine = self.machine
         (splitting, *_) = Demand(alone, machine.fabric, machine.slots, machine.options).splittings
@@ -222,8 +222,8 @@ def _best_cut(
     least = Demand(whole.graph, machine.fabric, machine.slots, machine.options)
     for end in range(1, len(order) + 1):
         possible = _possible_pieces(least, order, end, machine, batch)
-        for least_s, first in sorted((best[first] + least_s, first) for first, least_s in possible):
-            if least_s >= best[end]:
+        for min_s, first in sorted((best[first] + min_s, first) for first, min_s in possible):
+            if min_s >= best[end]:
                 break
             made = _estimated(piece_graph(whole, order[first:end], whole.graph.name), machine, known)
             if made is not None and best[first] + made.time_s(batch, machine.fabric) < best[end]:

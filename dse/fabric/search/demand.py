@@ -266,7 +266,7 @@ class Demand:
 
     def sizing(self, available: Mapping[SiteKind, int]) -> Sizing | None:
         """The target and depth with the shortest estimated period for which the units are enough; None: none are."""
-        quickest = self._least_target(DOUBLE_BUFFER, available)
+        quickest = self._min_target(DOUBLE_BUFFER, available)
         if quickest is None:
             return None
         best = (self.period_slots(quickest, DOUBLE_BUFFER), quickest, DOUBLE_BUFFER)
@@ -274,17 +274,17 @@ class Demand:
             if self.period_slots(quickest, depth) >= best[0]:
                 break
             useful = best[0] * depth // self.max_depth  # the largest target with a period that is not longer
-            target = self._least_target(depth, available, useful)
+            target = self._min_target(depth, available, useful)
             if target is not None:
                 best = min(best, (self.period_slots(target, depth), target, depth))
         period, target, depth = best
-        return Sizing(target, period, depth, self._least_sharing(target, depth, available))
+        return Sizing(target, period, depth, self._min_sharing(target, depth, available))
 
     def _fits(self, target: int, depth: int, shared_flits: int, available: Mapping[SiteKind, int]) -> bool:
         needed = self.needed(target, depth, shared_flits)
         return all(needed[kind] <= available[kind] for kind in SITE_KINDS)
 
-    def _least_target(self, depth: int, available: Mapping[SiteKind, int], limit: int | None = None) -> int | None:
+    def _min_target(self, depth: int, available: Mapping[SiteKind, int], limit: int | None = None) -> int | None:
         """The least target with which the units are enough when operators share those of weights; None: with none.
 
         ``limit``: targets above it are of no use.
@@ -298,7 +298,7 @@ class Demand:
             low, high = (low, middle) if self._fits(middle, depth, self.unit_flits, available) else (middle + 1, high)
         return high
 
-    def _least_sharing(self, target: int, depth: int, available: Mapping[SiteKind, int]) -> int:
+    def _min_sharing(self, target: int, depth: int, available: Mapping[SiteKind, int]) -> int:
         """Flits of the smallest shared units of weights, in powers of 2, with which the units are enough.
 
         Whoever shares a unit has farther to go for its weights, so units that are left over are not shared.

@@ -176,7 +176,7 @@ def _rules(case, state):
 
 
 @kernel
-def _least_cost(case, state):
+def _min_cost(case, state):
     """The least that the cost can be with terms that are no less."""
     cost = _rules(case, state)
     if case.student.weight > 0.0:
@@ -258,7 +258,7 @@ def try_move(case, state, unit, target, max_cost):
         which = 1 - state.used[net]
         _route(case, state, net, which)
         _put_on(case, state, net, which)
-        if _least_cost(case, state) > max_cost:
+        if _min_cost(case, state) > max_cost:
             return np.inf
     update_sums(case, state)
     _switch(case, state)
@@ -266,7 +266,7 @@ def try_move(case, state, unit, target, max_cost):
     raise_to_touched(case, state, LOAD, state.extent[LINKS])
     raise_to_touched(case, state, BY_SPEED, state.extent[LINKS])
     raise_to_touched(case, state, BY_SHARING, state.extent[LINKS])
-    if _least_cost(case, state) > max_cost:
+    if _min_cost(case, state) > max_cost:
         return np.inf
     raise_to_all(case, state, LOAD)
     raise_to_all(case, state, BY_SPEED)

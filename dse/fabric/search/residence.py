@@ -117,9 +117,9 @@ class Residence:
         graph = self.demand.graph
         behind = {}
         for source in {tensor.source for tensor in self.places}:
-            reached = {source}
+            reachable = {source}
             for position in graph.topological_order:
-                if any(edge.source in reached for edge in graph.incoming[position]):
-                    reached.add(position)
-            behind[source] = tuple(each for each in graph.topological_order if each in reached and each != source)
+                if any(edge.source in reachable for edge in graph.incoming[position]):
+                    reachable.add(position)
+            behind[source] = tuple(each for each in graph.topological_order if each in reachable and each != source)
         return behind

@@ -95,7 +95,7 @@ def rerouted(pipeline: Pipeline, placement: Placement, fabric: Fabric, rounds: i
             load[routes[number]] -= net.flits
             added = net.flits * (2.0 * load + net.flits)
             ends = {int(cell[sink.unit]) for sink in net.sinks}
-            route = _least_cost_tree(fabric, outgoing, int(cell[net.source]), ends, added.tolist())
+            route = _cheapest_tree(fabric, outgoing, int(cell[net.source]), ends, added.tolist())
             if added[route].sum() < added[routes[number]].sum():
                 routes[number], is_better = route, True
             load[routes[number]] += net.flits
@@ -112,7 +112,7 @@ def _outgoing(fabric: Fabric) -> list[list[tuple[int, int]]]:
     return outgoing
 
 
-def _least_cost_tree(
+def _cheapest_tree(
     fabric: Fabric, outgoing: Sequence[Sequence[tuple[int, int]]], source: int, ends: set[int], cost: Sequence[float]
 ) -> list[int]:
     """Links of a tree that reaches ``ends``: the cheapest way from the tree to any of them (Dijkstra), and again."""

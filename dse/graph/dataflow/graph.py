@@ -93,7 +93,7 @@ class DataflowGraph:
         return tuple(map(tuple, edges))
 
     @cached_property
-    def kept(self) -> tuple[DataflowEdge, ...]:
+    def saved(self) -> tuple[DataflowEdge, ...]:
         """The edges that carry kept activations: from the forward to the backward pass."""
         return tuple(
             edge
@@ -102,9 +102,9 @@ class DataflowGraph:
         )
 
     @property
-    def kept_elements(self) -> int:
+    def saved_elements(self) -> int:
         """Elements of the kept tensors, each counted once however many operators read it."""
-        return sum({(edge.source, edge.tensor): edge.elements for edge in self.kept}.values())
+        return sum({(edge.source, edge.tensor): edge.elements for edge in self.saved}.values())
 
     @property
     def is_training(self) -> bool:

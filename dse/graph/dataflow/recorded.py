@@ -84,8 +84,8 @@ class _Draft:
         node, operator = (is_backward, position), recorded.operator
         work = _work(operator.name, operator.operation)
         self._add(node, DataflowOperator(operator.name, work, recorded.resident_elements, is_backward))
-        operands = [(recorded.reads, is_backward), *((tensor.flows, False) for tensor in recorded.kept)]
-        for flows, is_of_backward in reversed(operands) if recorded.is_kept_left else operands:
+        operands = [(recorded.reads, is_backward), *((tensor.flows, False) for tensor in recorded.saved)]
+        for flows, is_of_backward in reversed(operands) if recorded.is_saved_left else operands:
             self.join(flows, is_of_backward, node)
         if isinstance(work, Pass) and work.kind == "embedding_backward":  # adds to its table
             self.ends.append(node)

@@ -195,7 +195,7 @@ class _Reader:
     def _arguments(self, line: str) -> tuple[Value, ...]:
         starts = list(_ARGUMENT.finditer(line))
         ends = [*(match.start() for match in starts), len(line)][1:]
-        found = []
+        arguments = []
         for match, end in zip(starts, ends, strict=True):
             text = line[match.end() : end]
             located = re.search(r" loc\((.*)\)", text.partition(") ->")[0])
@@ -203,8 +203,8 @@ class _Reader:
             if kind is None:
                 raise self._fault(text, _TYPE_RULE)
             label = self._label(located.group(1)) if located else ""
-            found.append(Value(match.group(1), self._counted(kind), label))
-        return tuple(found)
+            arguments.append(Value(match.group(1), self._counted(kind), label))
+        return tuple(arguments)
 
     def _types(
         self, opcode: str, inside: str, line: str, has_results: bool

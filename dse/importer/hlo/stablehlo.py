@@ -236,11 +236,11 @@ class _Translation:
         if prod(source.dims) == prod(target.dims) and dims == tuple(sorted(dims)):
             opcode = "reshape"
         else:
-            kept = [place for place, dim in enumerate(dims) if source.dims[place] == target.dims[dim]]
-            if len(kept) < len(dims):
-                squeezed = ArrayShape(source.dtype, tuple(source.dims[place] for place in kept))
+            matching = [place for place, dim in enumerate(dims) if source.dims[place] == target.dims[dim]]
+            if len(matching) < len(dims):
+                squeezed = ArrayShape(source.dtype, tuple(source.dims[place] for place in matching))
                 operand = block.add(each.name, "reshape", squeezed, [operand], text, each.place)
-            text = f", dimensions={listed([dims[place] for place in kept])}{text}"
+            text = f", dimensions={listed([dims[place] for place in matching])}{text}"
         block.values[each.name] = block.add(each.name, opcode, target, [operand], text, each.place), target
 
     def _finish(self, block: _Block, each: Operation, opcode: str, operands: Sequence[str], text: str) -> None:

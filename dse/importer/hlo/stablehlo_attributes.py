@@ -71,8 +71,8 @@ def integers(text: str, *keys: str) -> tuple[int, ...] | None:
     """The numbers that stand under one of ``keys``; None where none of them is there."""
     for key in keys:
         if match := re.search(rf"(?<!\w){key} = {_INTEGERS}", text):
-            found = next((part for part in match.groups() if part is not None), "")
-            return tuple(map(int, re.findall(NUMBER, found)))
+            listed = next((part for part in match.groups() if part is not None), "")
+            return tuple(map(int, re.findall(NUMBER, listed)))
     return None
 
 
@@ -86,8 +86,8 @@ def _ranges(text: str) -> list[tuple[int, int, int]]:
     """(start, limit, stride) of each dimension: ``[0:8, 0:4:2]``, or three lists."""
     if "limit_indices" in text:
         return triples(text, _SLICE)
-    found = re.findall(rf"({NUMBER}):({NUMBER})(?::({NUMBER}))?", text)
-    return [(int(start), int(limit), int(stride or 1)) for start, limit, stride in found]
+    ranges = re.findall(rf"({NUMBER}):({NUMBER})(?::({NUMBER}))?", text)
+    return [(int(start), int(limit), int(stride or 1)) for start, limit, stride in ranges]
 
 
 def _dot(kind: str, text: str, ranks: Sequence[int]) -> Iterator[tuple[str, str]]:

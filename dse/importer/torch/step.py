@@ -178,11 +178,11 @@ def _named(torch: Any, module: "torch.nn.Module", data: Any) -> dict[str, "torch
     known = list(inspect.signature(module.forward).parameters)
     names = {place: known[place] if place < len(known) else str(place) for place in range(len(positional))}
     given = {names[place]: each for place, each in enumerate(positional)}
-    found = list(named_tensors(torch, {**given, **named})) + [
+    tensors = list(named_tensors(torch, {**given, **named})) + [
         (f"targets{path and '.'}{path}", tensor) for path, tensor in named_tensors(torch, targets)
     ]
     unique: dict[str, torch.Tensor] = {}
-    for name, tensor in found:
+    for name, tensor in tensors:
         key = name if name not in unique else f"{name}.{len(unique)}"
         unique[key] = tensor
     return unique

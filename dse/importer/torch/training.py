@@ -69,11 +69,11 @@ def traced_step(
     from torch.fx.experimental.proxy_tensor import make_fx
 
     trained = {name: each.detach() for name, each in module.named_parameters() if each.requires_grad}
-    kept = {name: each.detach() for name, each in module.named_parameters() if not each.requires_grad}
-    kept |= {name: each.detach() for name, each in module.named_buffers()}
+    held = {name: each.detach() for name, each in module.named_parameters() if not each.requires_grad}
+    held |= {name: each.detach() for name, each in module.named_buffers()}
     moments = _moments(trained, optimizer)
     groups: list[tuple[Role, Mapping[str, torch.Tensor]]] = [
-        ("parameter", trained), ("state", kept), ("state", moments), ("input", named),
+        ("parameter", trained), ("state", held), ("state", moments), ("input", named),
     ]  # fmt: skip
     arguments = tuple((name, role, tensor) for role, group in groups for name, tensor in group.items())
 

@@ -38,14 +38,14 @@ class _Block:
     def split_heads(self, source: int) -> int:
         """[batch, sequence, hidden] to [batch, heads, sequence, head width]: five nodes."""
         split = (self.batch, self.sequence, self.heads, self.head_width)
-        shape = self.trace.new_shape(self.stream, split, source, kept=2)
+        shape = self.trace.new_shape(self.stream, split, source, leading_dims=2)
         return self.trace.view(self._by_head(), self.trace.view(split, source, shape))
 
     def merge_heads(self, source: int) -> int:
         """The inverse, with a copy: six nodes."""
         split = (self.batch, self.sequence, self.heads, self.head_width)
         copied = self.trace.view(split, self.trace.view(split, source))
-        shape = self.trace.new_shape(split, self.stream, copied, kept=2)
+        shape = self.trace.new_shape(split, self.stream, copied, leading_dims=2)
         return self.trace.view(self.stream, copied, shape)
 
     def raw_scores(self, query: int, key: int) -> int:
@@ -107,7 +107,7 @@ class _Gpt2Block(_Block):
         """``Conv1D``: an ``addmm`` over all tokens between two changes of shape, nine nodes."""
         trace, tokens = self.trace, self.batch * self.sequence
         target = (self.batch, self.sequence, outputs)
-        shape = trace.new_shape((self.batch, self.sequence, inputs), target, source, kept=2)
+        shape = trace.new_shape((self.batch, self.sequence, inputs), target, source, leading_dims=2)
         rows = trace.view((tokens, inputs), source, trace.number(source))
         bias, weight = trace.parameter(outputs), trace.parameter(inputs, outputs)
         product = trace.node("addmm", (tokens, outputs), rows, bias, weight, inner=inputs)

@@ -92,7 +92,7 @@ class _Block:
         bias = trace.parameter(3 * self.part)
         mixed = trace.node("add", joined, self._product(shared, self.hidden, 3 * self.part), bias)
         split = (self.sequence, self.batch, self.heads, 3 * self.head_width)
-        shape = trace.new_shape(joined, split, mixed, kept=2)
+        shape = trace.new_shape(joined, split, mixed, leading_dims=2)
         mixed = trace.view(split, mixed, *(trace.number(shape) for _ in range(4)))
         last = trace.arithmetic("subtract", trace.number(mixed))
         width = trace.arithmetic("divide", trace.number(trace.node("index", split, mixed), last))
@@ -126,7 +126,7 @@ class _Block:
         split = (self.sequence, self.batch, self.heads, self.head_width)
         context = trace.view(split, trace.view(split, context))
         merged = (self.sequence, self.batch, self.part)
-        shape = trace.new_shape(split, merged, context, kept=2)
+        shape = trace.new_shape(split, merged, context, leading_dims=2)
         return trace.view(merged, context, *(trace.number(shape) for _ in range(3)))
 
     def _target(self, logits: int, labels: int, vocabulary: int) -> int:

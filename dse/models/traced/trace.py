@@ -116,8 +116,8 @@ class Trace:
         """A weight that is fetched by a node of its own."""
         return self.node("index", shape, weights=prod(shape))
 
-    def new_shape(self, shape: Sequence[int], target: Sequence[int], source: int | None, kept: int) -> int:
+    def new_shape(self, shape: Sequence[int], target: Sequence[int], source: int | None, leading_dims: int) -> int:
         """``tensor.size()[:kept] + (…)``: three nodes, of which the sum of tuples counts as an addition."""
         size = self.node("index", shape, source)
-        leading = self.node("index", shape[:kept], size)
-        return self.node("add", target, leading, elements=prod(shape[:kept]))
+        leading = self.node("index", shape[:leading_dims], size)
+        return self.node("add", target, leading, elements=prod(shape[:leading_dims]))

@@ -93,15 +93,15 @@ def _used(problem: ParallelProblem, prices: Prices, plan: Plan, held: Placements
         if each.role == "parameter"
     }
     tables = {each.operands[0] for each in graph.operations if each.opcode == "gather"}
-    found: Placements = {}
+    first_layout: Placements = {}
     for label, value, layout in _taken(problem, prices, plan):
         name = parameters[value][0] if value in parameters else ""
-        if name and name not in found and name.rpartition(".")[0] == label:
-            found[name] = layout if value not in tables else _on_one_axis(layout)
+        if name and name not in first_layout and name.rpartition(".")[0] == label:
+            first_layout[name] = layout if value not in tables else _on_one_axis(layout)
     return {
         name: layout
         for name, own in parameters.values()
-        if name in held and (layout := found.get(name, own)) != held[name]
+        if name in held and (layout := first_layout.get(name, own)) != held[name]
     }
 
 
@@ -126,12 +126,12 @@ def _fully_sharded(
         if any(layout[axis] != WHOLE for layout in taken.get(module, {}).values()):
             sizes = gathered.setdefault(module, {}).setdefault(axis, {})
             sizes[each.name] = problem.graph.values[each.value].size_bytes
-    found: dict[str, tuple[str, bool]] = {}
+    sharded: dict[str, tuple[str, bool]] = {}
     for by_axis in gathered.values():
         axis = max(by_axis, key=lambda each: sum(by_axis[each].values()))
         is_gathered_again = any(laid[name][axis] != WHOLE for name in by_axis[axis])
-        found |= dict.fromkeys(by_axis[axis], (axes[axis].name, is_gathered_again))
-    return found
+        sharded |= dict.fromkeys(by_axis[axis], (axes[axis].name, is_gathered_again))
+    return sharded
 
 
 def _on_one_axis(layout: Layout) -> Layout:
@@ -173,7 +173,7 @@ def _styles(problem: ParallelProblem, laid: Placements, taken: Pins, left: Pins)
         for value in operation.operands:
             if weights.get(value) == operation.label and operation.opcode in ("dot", "gather", "broadcast"):
                 kinds.setdefault(operation.label, operation.opcode)
-    found: dict[str, str] = {}
+    styles: dict[str, str] = {}
     for path, kind in kinds.items():
         rank = max(left.get(path, {0: ()}))
         split, bias = laid[f"{path}.weight"][0], laid.get(f"{path}.bias")
@@ -182,11 +182,11 @@ def _styles(problem: ParallelProblem, laid: Placements, taken: Pins, left: Pins)
             continue
         name = _style(kind, rank, split, bias, before[0])
         if name == "SequenceParallel" and after == before:
-            found[path] = f"{name}(sequence_dim={before[0]})"
+            styles[path] = f"{name}(sequence_dim={before[0]})"
         elif name and name != "SequenceParallel":
             layouts = f"input_layouts={_placement(before[0])}, output_layouts={_placement(after[0])}"
-            found[path] = f"{name}({layouts}, use_local_output=False)"
-    return found
+            styles[path] = f"{name}({layouts}, use_local_output=False)"
+    return styles
 
 
 def _style(kind: str, rank: int, split: int, bias: Layout | None, before: int) -> str:

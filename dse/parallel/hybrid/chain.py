@@ -172,7 +172,7 @@ class ChainSearch:
         self._ahead.clear()
 
     @cached_property
-    def least_s(self) -> float:
+    def min_s(self) -> float:
         """No chain is shorter: all devices busy all the time."""
         base = self._problem.base
         return max(0.0, float(self._work_s[-1]) - self._slack_s) / base.devices * base.microbatches
@@ -276,8 +276,8 @@ class ChainSearch:
         slowest_s = np.maximum(times_s[1], np.maximum(passes_s, 2 * send_s))
         exposed_s = np.maximum(closing_s, times_s[2] - backward_s - send_s)
         # Each stage in front adds as much to ``through`` as it can take off ``exposed``, or more.
-        least_s = through_s + np.maximum(exposed_s, ahead_s) + self._later * np.maximum(slowest_s, slowest_ahead_s)
-        points, labels = np.nonzero(least_s < limit_s)
+        min_s = through_s + np.maximum(exposed_s, ahead_s) + self._later * np.maximum(slowest_s, slowest_ahead_s)
+        points, labels = np.nonzero(min_s < limit_s)
         if len(points) == 0:
             return None
         times = np.array([each[points, labels] for each in (through_s, slowest_s, exposed_s)])

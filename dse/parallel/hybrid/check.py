@@ -52,8 +52,8 @@ class StageChecker:
         if problem.recompute:
             backward += forward
         reduced = self._reduced_ps(problem, stated)
-        kept_bytes = of.peak_bytes if problem.activations else self._bytes(problem, stated, of.layouts)
-        return StageFigures(forward, backward, joined, reduced, update, kept_bytes)
+        saved_bytes = of.peak_bytes if problem.activations else self._bytes(problem, stated, of.layouts)
+        return StageFigures(forward, backward, joined, reduced, update, saved_bytes)
 
     def _shards(self, problem: StageProblem, layout: tuple[int, ...]) -> int:
         shards = 1
@@ -92,7 +92,7 @@ class StageChecker:
                 total += size // shards
         flying = 1 if problem.recompute else problem.in_flight
         made = {value for operation in problem.graph.operations for value in operation.results}
-        for value, is_kept in enumerate(step.kept):
-            if is_kept and value in made:
+        for value, is_saved in enumerate(step.saved):
+            if is_saved and value in made:
                 total += flying * (values[value].size_bytes // share // self._shards(problem, layouts[value]))
         return total

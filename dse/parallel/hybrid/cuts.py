@@ -49,15 +49,15 @@ def candidate_cuts(profile: Profile, steps: Stages, limit: int) -> tuple[int, ..
 def _valleys(profile: Profile, work: Floats, reach: float) -> list[int]:
     """The cuts that no other within ``reach`` sends less than, as far from both ends."""
     sent, last = profile.cut_bytes, profile.points
-    found = []
+    valleys = []
     for cut in range(1, last):
         if not reach <= work[cut] <= work[-1] - reach:
             continue
         begin = max(1, int(np.searchsorted(work, work[cut] - reach)))
         end = min(last, int(np.searchsorted(work, work[cut] + reach, side="right")))
         if sent[cut] <= sent[begin:end].min():
-            found.append(cut)
-    return found
+            valleys.append(cut)
+    return valleys
 
 
 def _appearance(profile: Profile, steps: Stages, cut: int) -> Hashable:

@@ -33,7 +33,7 @@ class EqualShares:
         pieces_s: Floats = np.diff(forward_s + backward_s)
         return pieces_s
 
-    def least_s(self, begin: int, end: int, width: int, mesh: int) -> tuple[float, float]:
+    def min_s(self, begin: int, end: int, width: int, mesh: int) -> tuple[float, float]:
         """Passes of a batch and closing of a sharded stage at least: its work, and its trained tensors all-reduced.
 
         These are split over a replica; fewer bytes at once never take longer than the same in several arrays.

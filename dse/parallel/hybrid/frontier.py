@@ -34,29 +34,29 @@ class Corner(NamedTuple):
 
 def corners(bounds: Mapping[Direction, float]) -> tuple[Corner, ...]:
     """Corners below the envelope of these bounds, by rising passes."""
-    least_p, least_c = bounds[1, 0], bounds[0, 1]
+    min_p, min_c = bounds[1, 0], bounds[0, 1]
     lines = [(alpha, beta, bound) for (alpha, beta), bound in bounds.items() if alpha and beta]
 
     def closing(passes: float) -> float:
-        return max(least_c, *((bound - alpha * passes) / beta for alpha, beta, bound in lines))
+        return max(min_c, *((bound - alpha * passes) / beta for alpha, beta, bound in lines))
 
-    ends = {least_p}
+    ends = {min_p}
     for alpha, beta, bound in lines:
-        ends.add((bound - beta * least_c) / alpha)  # where the line meets the least closing
+        ends.add((bound - beta * min_c) / alpha)  # where the line meets the least closing
         for other_alpha, other_beta, other in lines:
             slope = alpha / beta - other_alpha / other_beta
             if slope > 0:
                 ends.add((bound / beta - other / other_beta) / slope)
-    last = max(least_p, *((bound - beta * least_c) / alpha for alpha, beta, bound in lines))
-    places = sorted(each for each in ends if least_p <= each <= last)
+    last = max(min_p, *((bound - beta * min_c) / alpha for alpha, beta, bound in lines))
+    places = sorted(each for each in ends if min_p <= each <= last)
     step = FINE * min(bound / alpha for alpha, _, bound in lines)
-    found = []
+    envelope = []
     for left, right in pairwise(places):
         height = closing(left) - closing(right)
         parts = min(PARTS, max(1, int(min(right - left, height) / step)))
         width = (right - left) / parts
-        found += [Corner(left + width * part, closing(left + width * (part + 1))) for part in range(parts)]
-    return (*found, Corner(places[-1], closing(places[-1])))
+        envelope += [Corner(left + width * part, closing(left + width * (part + 1))) for part in range(parts)]
+    return (*envelope, Corner(places[-1], closing(places[-1])))
 
 
 def tightest(bounds: Mapping[Direction, float], passes_ps: float, closing_ps: float) -> Direction:

@@ -7,22 +7,22 @@ import numpy as np
 from dse.parallel.hybrid.chain import ChainSearch, Point
 from dse.parallel.hybrid.pieces import Pieces
 from dse.parallel.hybrid.problem import HybridProblem
-from dse.parallel.hybrid.stage_problem import least_bytes as least_of_stage
-from dse.parallel.pipeline.memory import least_memory_bytes as least_memory_of_pipelines
+from dse.parallel.hybrid.stage_problem import min_bytes as min_bytes_of_stage
+from dse.parallel.pipeline.memory import min_memory_bytes as min_bytes_of_pipelines
 from dse.parallel.prices import Prices
 from dse.run.progress import never_stop
 
 
-def least_memory_bytes(problem: HybridProblem) -> int:
+def min_memory_bytes(problem: HybridProblem) -> int:
     """Fewer bytes than this on a device are not enough for any plan: bisection over what stages keep at least."""
     pipelines = problem.pipelines()
-    least_bytes = _least_of_chains(problem)
+    min_bytes = _min_bytes_of_chains(problem)
     if pipelines is None:
-        return least_bytes
-    return min(least_bytes, least_memory_of_pipelines(problem.base, pipelines.device_cuts()))
+        return min_bytes
+    return min(min_bytes, min_bytes_of_pipelines(problem.base, pipelines.device_cuts()))
 
 
-def _least_of_chains(problem: HybridProblem) -> int:
+def _min_bytes_of_chains(problem: HybridProblem) -> int:
     unlimited = replace(problem, base=replace(problem.base, memory_bytes=None))
     chains, pieces = ChainSearch(unlimited, never_stop), Pieces(unlimited, 0, never_stop)
     ends = (0, *problem.cuts, problem.steps.points)
@@ -40,8 +40,8 @@ def _least_of_chains(problem: HybridProblem) -> int:
         if problem.shards_whole_steps and width == base.devices:
             step = problem.steps.stage(points)
             whole = [problem.stage_problem(step, width, mesh, 1) for mesh in meshes]
-            return min([equal, *(least_of_stage(each, Prices(each)) for each in whole)])
-        return min([equal, *(pieces.least_bytes(width, mesh, begin, end, in_flight) for mesh in meshes)])
+            return min([equal, *(min_bytes_of_stage(each, Prices(each)) for each in whole)])
+        return min([equal, *(pieces.min_bytes(width, mesh, begin, end, in_flight) for mesh in meshes)])
 
     known: dict[tuple[int, int, int, int], float] = {}
 

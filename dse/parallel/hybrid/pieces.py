@@ -17,7 +17,7 @@ import numpy as np
 
 from dse.parallel.hybrid.frontier import DIRECTIONS
 from dse.parallel.hybrid.problem import HybridProblem
-from dse.parallel.hybrid.stage_problem import Direction, StageProblem, least_bytes, least_forward_ps, solve_stage
+from dse.parallel.hybrid.stage_problem import Direction, StageProblem, min_bytes, min_forward_ps, solve_stage
 from dse.parallel.hybrid.stage_step import StageStep
 from dse.parallel.pipeline.problem import Floats
 from dse.parallel.prices import Prices
@@ -34,7 +34,7 @@ def signature(step: StageStep) -> str:
     ]
     arguments = [(each.value, each.role) for each in graph.arguments]
     times = (step.of_batch, step.once, step.divided, step.runs_once, step.summed, step.forward)
-    flags = (step.in_memory, step.kept, step.again, step.copies)
+    flags = (step.in_memory, step.saved, step.again, step.copies)
     more = (step.arrives, step.entering, sorted(step.carried.items()), graph.results)
     return hashlib.sha256(repr((values, operations, arguments, times, flags, more)).encode()).hexdigest()
 
@@ -117,7 +117,7 @@ class Pieces:
             for name, step in zip(self._signatures, self._steps, strict=True):
                 if name not in known:
                     problem = _unlimited(self._problem.stage_problem(step, width, mesh, 1, is_piece=True))
-                    known[name] = least_forward_ps(problem, Prices(problem), self._seed, self._stop)
+                    known[name] = min_forward_ps(problem, Prices(problem), self._seed, self._stop)
                     self.solved += 1
             self._forward[width, mesh] = _prefix([known[name] for name in self._signatures])
         sums = self._forward[width, mesh]
@@ -151,7 +151,7 @@ class Pieces:
             self._whole[begin, end] = signature(self._problem.steps.stage(range(self._ends[begin], self._ends[end])))
         return self._whole[begin, end]
 
-    def least_bytes(self, width: int, mesh: int, begin: int, end: int, in_flight: int) -> float:
+    def min_bytes(self, width: int, mesh: int, begin: int, end: int, in_flight: int) -> float:
         """What each device of such a stage keeps at least."""
         if (width, mesh) not in self._bytes:
             one, two = (self._of_all(width, mesh, in_flight) for in_flight in (1, 2))
@@ -164,7 +164,7 @@ class Pieces:
         for name, step in zip(self._signatures, self._steps, strict=True):
             if name not in known:
                 problem = self._problem.stage_problem(step, width, mesh, in_flight, is_piece=True)
-                known[name] = least_bytes(problem, Prices(problem))
+                known[name] = min_bytes(problem, Prices(problem))
         return _prefix([known[name] for name in self._signatures])
 
     def _each(

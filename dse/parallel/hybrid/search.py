@@ -132,7 +132,7 @@ class _Search:
         self._points: dict[tuple[int, int], dict[_Key, tuple[Point, ...]]] = defaultdict(dict)
         self._one_stage_s: float | None = None
         self.best = Chain(np.inf, np.inf, ())
-        self.bound_s = self.chains.least_s
+        self.bound_s = self.chains.min_s
         self.pipelined = Pipelined(None, np.inf, np.inf if problem.device_cutting is None else 0.0, 0)
 
     @property
@@ -142,7 +142,7 @@ class _Search:
 
     def start(self) -> None:
         """The shortest chain of stages of equal shares, and the shortest pipeline."""
-        self.best = self._within(self._plans, self.chains.least_s, np.inf, 0.0)
+        self.best = self._within(self._plans, self.chains.min_s, np.inf, 0.0)
         pipelines = self.problem.pipelines(self.seed, self.stop)
         if pipelines is not None:
             self.pipelined = exact(pipelines)
@@ -200,9 +200,9 @@ class _Search:
             if (width, mesh) in self._with_pieces:
                 rows.append(np.array(self.pieces.passes_ps(width, mesh)) * PICO / count)
             else:
-                rows.append(np.array([self.equal.least_s(each, each + 1, width, mesh)[0] / count for each in pieces]))
-        least_s: Floats = np.min(rows, axis=0) * (1 - PROOF_TOLERANCE)
-        return least_s
+                rows.append(np.array([self.equal.min_s(each, each + 1, width, mesh)[0] / count for each in pieces]))
+        min_s: Floats = np.min(rows, axis=0) * (1 - PROOF_TOLERANCE)
+        return min_s
 
     def _improve(self) -> None:
         """Take the shortest chain of plans, if it is better."""
@@ -214,23 +214,23 @@ class _Search:
         width, one_stage_s = self.problem.base.devices, np.inf
         for mesh in self.problem.meshes(width)[1:]:
             key = _Key(0, len(self.problem.cuts) + 1, width, mesh, 0)
-            least_s = self._one_stage_least_s(key)
+            min_s = self._one_stage_min_s(key)
             if (width, mesh) in self._with_pieces:
-                least_s = max(least_s, self._bounds(key).get((1, 1), 0.0) * PICO)
-            if least_s < self.best.step_s:
+                min_s = max(min_s, self._bounds(key).get((1, 1), 0.0) * PICO)
+            if min_s < self.best.step_s:
                 free = self._posed(key)
                 exact = SolvedStage(replace(free.problem, state_bytes=self.problem.base.memory_bytes), free.prices)
                 below_ps = FORBIDDEN if np.isinf(self.best.step_s) else round(self.best.step_s / PICO) + 1
                 exact.solve([(1, 1)], self.seed, self.stop, PROOF_TOLERANCE, below_ps)
                 self.solved.setdefault(key, [free]).append(exact)
-                least_s = max(least_s, exact.bounds.get((1, 1), np.inf) * PICO)
+                min_s = max(min_s, exact.bounds.get((1, 1), np.inf) * PICO)
                 self._improve()
-            one_stage_s = min(one_stage_s, least_s)
+            one_stage_s = min(one_stage_s, min_s)
         self._one_stage_s = one_stage_s
 
-    def _one_stage_least_s(self, key: _Key) -> float:
+    def _one_stage_min_s(self, key: _Key) -> float:
         """What a plan of one stage takes at least."""
-        passes_s, closing_s = self.equal.least_s(key.begin, key.end, key.width, key.mesh)
+        passes_s, closing_s = self.equal.min_s(key.begin, key.end, key.width, key.mesh)
         return passes_s if self.problem.shards_whole_steps else passes_s + closing_s
 
     def answer(self) -> HybridAnswer:
@@ -254,14 +254,14 @@ class _Search:
         step_s = step_time(self.problem, plan).length_s
         return HybridAnswer(self.problem, plan, step_s, min(bound_s, step_s), solved)
 
-    def _within(self, points_of: PointsOf, least_s: float, max_s: float, tolerance: float) -> Chain:
+    def _within(self, points_of: PointsOf, min_s: float, max_s: float, tolerance: float) -> Chain:
         """The shortest chain, looked for under limits that rise until there is one below them.
 
         The tolerance of labels is a share of the limit.
         """
         factor = 1.02
         while factor <= _MAX_FACTOR:
-            limit_s = min(least_s * factor, max_s)
+            limit_s = min(min_s * factor, max_s)
             chain = self.chains.shortest(points_of, limit_s, tolerance * limit_s)
             if chain.links or limit_s >= max_s:
                 return chain
@@ -286,15 +286,15 @@ class _Search:
             return []
         points = self.equal.points(begin, end, width, behind)
         if is_one_stage and self.problem.shards_whole_steps:
-            return [*points, Point(self.equal.least_s(begin, end, width, 1)[0] / count, 0.0, 0.0, None)]
+            return [*points, Point(self.equal.min_s(begin, end, width, 1)[0] / count, 0.0, 0.0, None)]
         for mesh in self.problem.meshes(width)[1:]:
             key = _Key(begin, end, width, mesh, behind)
             if (width, mesh) not in self._with_pieces:
-                points.append(self._point(key, *self.equal.least_s(begin, end, width, mesh), self._forward_s(key)))
+                points.append(self._point(key, *self.equal.min_s(begin, end, width, mesh), self._forward_s(key)))
                 continue
             known = self._points[width, mesh]
             if key not in known:
-                if sum(self.equal.least_s(begin, end, width, mesh)) > limit_s:
+                if sum(self.equal.min_s(begin, end, width, mesh)) > limit_s:
                     continue
                 known[key] = tuple(self._corners(key))
             points += known[key]
@@ -304,7 +304,7 @@ class _Search:
         begin, end, width, mesh, _ = key
         solved = self.solved.get(key, [])
         limit = self.problem.base.memory_bytes
-        if limit is not None and self.pieces.least_bytes(width, mesh, begin, end, self._in_flight(key)) > limit:
+        if limit is not None and self.pieces.min_bytes(width, mesh, begin, end, self._in_flight(key)) > limit:
             return
         if any(each.is_impossible for each in solved):
             return
@@ -330,8 +330,8 @@ class _Search:
         count = self.problem.base.microbatches
         forward_s = self.equal.forward_s(key.begin, key.end, key.width) - self.problem.rounding_s / count
         if (key.width, key.mesh) in self._with_pieces:
-            least_s = self.pieces.forward_ps(key.width, key.mesh, key.begin, key.end) * PICO / count
-            forward_s = max(forward_s, least_s)
+            min_s = self.pieces.forward_ps(key.width, key.mesh, key.begin, key.end) * PICO / count
+            forward_s = max(forward_s, min_s)
         return forward_s
 
     def _refine(self, key: _Key, point: Point) -> bool:

@@ -265,13 +265,13 @@ class StageChoices(ChoiceGraph):
         """The bytes that the forward part leaves of an operation's results, [its choices]."""
         stage = self._stage
         results = stage.graph.operations[operation].results
-        kept = [place for place, value in enumerate(results) if stage.step.kept[value]]
+        saved = [place for place, value in enumerate(results) if stage.step.saved[value]]
         return np.array(
             [
                 stage.held_in_flight
                 * sum(
                     stage.share_bytes(results[place]) // stage.mesh.shards(priced.layouts.results[place])
-                    for place in kept
+                    for place in saved
                 )
                 for priced in self._prices.priced[operation]
             ],
@@ -287,7 +287,7 @@ class StageChoices(ChoiceGraph):
     def _intervals(self) -> list[Lifetime]:
         return super()._intervals() if self._stage.activations else [(0, 1)] * (len(self.layouts) + len(self._node))
 
-    def least_bytes(self) -> int:
+    def min_bytes(self) -> int:
         """No plan takes fewer bytes of a device: those of the smallest choices of all nodes, at any time."""
         arguments = [int(self._memory_of_argument(number).min()) for number in range(len(self.layouts))]
         least = [*arguments, *(int(self._memory(operation).min()) for operation in self._node)]
@@ -374,7 +374,7 @@ def solve_stage(
     return StageSolution(plan, answer.bound)
 
 
-def least_forward_ps(problem: StageProblem, prices: Prices, seed: int = 0, stop: StopSignal = never_stop) -> int:
+def min_forward_ps(problem: StageProblem, prices: Prices, seed: int = 0, stop: StopSignal = never_stop) -> int:
     """No plan of the stage has a shorter forward pass of a batch.
 
     Raises:
@@ -385,6 +385,6 @@ def least_forward_ps(problem: StageProblem, prices: Prices, seed: int = 0, stop:
     return (answer.bound or 0) // (2 if problem.recompute else 1)
 
 
-def least_bytes(problem: StageProblem, prices: Prices) -> int:
+def min_bytes(problem: StageProblem, prices: Prices) -> int:
     """The fewest bytes that a device keeps under any plan."""
-    return StageChoices(problem, prices, (1, 1)).least_bytes()
+    return StageChoices(problem, prices, (1, 1)).min_bytes()

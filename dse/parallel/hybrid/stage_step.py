@@ -33,7 +33,7 @@ class StageStep:
             :class:`~dse.parallel.pipeline.microbatching.Microbatching` of the whole step.
         forward: of each operation, whether it is part of the forward pass.
         in_memory: of each value, whether the whole step has it in memory.
-        kept: of each value, whether the forward part leaves it in memory for the backward pass.
+        saved: of each value, whether the forward part leaves it in memory for the backward pass.
         again: of each operation, whether a stage in front of this one has it too: it follows from arguments alone.
         copies: of each argument, whether a stage in front of this one has it too.
         arrives: the numbers of arguments that other stages make.
@@ -50,7 +50,7 @@ class StageStep:
     summed: tuple[bool, ...]
     forward: tuple[bool, ...]
     in_memory: tuple[bool, ...]
-    kept: tuple[bool, ...]
+    saved: tuple[bool, ...]
     again: tuple[bool, ...]
     copies: tuple[bool, ...]
     arrives: tuple[int, ...]
@@ -182,7 +182,7 @@ class Stages:
             tuple(times.summed[number] for number in numbers),
             tuple(self._role[number] == "forward" for number in numbers),
             tuple(self._stored[value] for value in values),
-            tuple(value in self.backward.kept and self._stored[value] for value in values),
+            tuple(value in self.backward.saved and self._stored[value] for value in values),
             tuple(self._first_place[self._unit_of[n]] < points.start if n in self._unit_of else False for n in numbers),
             tuple(self._first_taken.get(each.value, points.start) < points.start for each in arguments),
             tuple(places),
@@ -197,27 +197,27 @@ class Stages:
     @cached_property
     def _first_place(self) -> dict[int, int]:
         """Of each unit, the point that it belongs to; of one of arguments alone, the first that needs it."""
-        units, found = self.forward.units, dict(self._place)
+        units, first_place = self.forward.units, dict(self._place)
         results = set(self.graph.results)
         for unit in reversed(units.members):
             if unit in self._free and results.intersection(self._made(unit)):
-                found[unit] = 0
-            for value in units.taken[unit] if unit in found else ():
+                first_place[unit] = 0
+            for value in units.taken[unit] if unit in first_place else ():
                 maker = units.maker[value]
                 if maker in self._free and maker is not None:
-                    found[maker] = min(found.get(maker, found[unit]), found[unit])
-        return found
+                    first_place[maker] = min(first_place.get(maker, first_place[unit]), first_place[unit])
+        return first_place
 
     @cached_property
     def _first_taken(self) -> dict[int, int]:
         """The first point that needs each argument."""
         units = self.forward.units
-        found: dict[int, int] = {}
+        first_taken: dict[int, int] = {}
         for unit, place in self._first_place.items():
             for value in units.taken[unit]:
                 if units.maker[value] is None:
-                    found[value] = min(found.get(value, place), place)
-        return found
+                    first_taken[value] = min(first_taken.get(value, place), place)
+        return first_taken
 
     def _made(self, unit: int) -> Iterator[int]:
         for number in self.forward.units.members[unit]:
@@ -266,13 +266,13 @@ class Stages:
     def _takers(self) -> dict[int, tuple[int, int]]:
         """Of each value that a unit with a place makes, the first and the last place at which it is taken."""
         units = self.forward.units
-        found: dict[int, tuple[int, int]] = {}
+        takers: dict[int, tuple[int, int]] = {}
         for unit, place in self._place.items():
             for value in units.taken[unit]:
                 if units.maker[value] in self._place:
-                    first, last = found.get(value, (place, place))
-                    found[value] = min(first, place), max(last, place)
-        return found
+                    first, last = takers.get(value, (place, place))
+                    takers[value] = min(first, place), max(last, place)
+        return takers
 
     @cached_property
     def _role(self) -> dict[int, str]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dse.parallel.hybrid.check import StageChecker
 from dse.parallel.hybrid.cuts import candidate_cuts
 from dse.parallel.hybrid.formats import metrics, solution_document, stage_of, stated_of, stated_sharding
-from dse.parallel.hybrid.memory import least_memory_bytes
+from dse.parallel.hybrid.memory import min_memory_bytes
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
 from dse.parallel.hybrid.search import solve_several
 from dse.parallel.hybrid.stage_step import Stages
@@ -230,7 +230,7 @@ def _infeasibility(question: HybridQuestion) -> Infeasibility:
     """How many bytes are lacking at least."""
     base = question.problems[0].base
     limit = base.memory_bytes or 0
-    needed = max(limit + 1, min(map(least_memory_bytes, question.problems)))
+    needed = max(limit + 1, min(map(min_memory_bytes, question.problems)))
     return Infeasibility(
         resource="memory_bytes",
         demand=needed,

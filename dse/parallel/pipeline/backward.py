@@ -22,12 +22,12 @@ class Backward:
     Attributes:
         place: the point that each unit of the backward pass belongs to, by unit.
         update: the units that update trained tensors and state.
-        kept: values of the forward part that the backward pass reads.
+        saved: values of the forward part that the backward pass reads.
     """
 
     place: Mapping[int, int]
     update: frozenset[int]
-    kept: frozenset[int]
+    saved: frozenset[int]
 
 
 def backward_of(forward: Forward) -> Backward:
@@ -37,13 +37,13 @@ def backward_of(forward: Forward) -> Backward:
     update = _update(forward, outside)
     place: dict[int, int] = {}
     roots: dict[int, tuple[int, ...]] = dict(forward.readers)
-    kept: set[int] = set()
+    saved: set[int] = set()
     for unit in outside:
         if unit in update:
             continue
         taken = units.taken[unit]
         made = [value for value in taken if value in forward.made_at]
-        kept.update(made)
+        saved.update(made)
         gradients = [
             place[maker]
             for value in taken
@@ -61,7 +61,7 @@ def backward_of(forward: Forward) -> Backward:
             latest = min(gradients)
             takers = [(forward.made_at[value], *forward.taken_at[value]) for value in made]
             place[unit] = min(_last(points, latest) for points in (*takers, *read, (latest,)))
-    return Backward(place, frozenset(update), frozenset(kept))
+    return Backward(place, frozenset(update), frozenset(saved))
 
 
 def _last(points: Sequence[int], latest: int) -> int:
@@ -78,13 +78,13 @@ def _update(forward: Forward, outside: Sequence[int]) -> set[int]:
     for unit in outside:
         for value in units.taken[unit]:
             takers.setdefault(value, []).append(unit)
-    found: set[int] = set()
+    update: set[int] = set()
     for unit in reversed(outside):
         numbers = units.members[unit]
         if len(numbers) > 1 or graph.operations[numbers[0]].opcode not in FUSED:
             continue
         made = graph.operations[numbers[0]].results
         readers = [reader for value in made for reader in takers.get(value, ())]
-        if found.issuperset(readers) and (readers or results.intersection(made)):
-            found.add(unit)
-    return found
+        if update.issuperset(readers) and (readers or results.intersection(made)):
+            update.add(unit)
+    return update

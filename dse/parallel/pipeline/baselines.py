@@ -21,17 +21,17 @@ def baselines(question: PipelineQuestion) -> dict[str, tuple[PipelineProblem, Pi
     the profile, with the devices that are best for its cuts.
     """
     unlimited = replace(question.problem, memory_bytes=None)
-    found = {DATA_PARALLEL: (replace(unlimited, stages=1), PipelinePlan((), ()))}
+    baselines = {DATA_PARALLEL: (replace(unlimited, stages=1), PipelinePlan((), ()))}
     plan = even_plan(unlimited)
     if not faults(unlimited, plan):
-        found[EVEN] = (unlimited, plan)
+        baselines[EVEN] = (unlimited, plan)
     given = question.source.given
     if given is not None and len(given) == unlimited.stages - 1:
         places = [range(cut, cut + 1) for cut in given]
         best = solve(unlimited, question.context().device_cuts(), places=places).plan
         if best is not None:
-            found[GIVEN] = (unlimited, best)
-    return found
+            baselines[GIVEN] = (unlimited, best)
+    return baselines
 
 
 def even_plan(problem: PipelineProblem) -> PipelinePlan:

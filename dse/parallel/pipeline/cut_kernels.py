@@ -247,13 +247,13 @@ def exposed_bound(case, window):
     A stage has at least the weights between the last place of its first cut and the first place of its last one, and
     the stages in front of it hide at most what they do with all points in front of the last place of its first cut.
     """
-    least_s, sent_s = 0.0, 0.0
+    min_s, sent_s = 0.0, 0.0
     for stage in range(len(case.share)):
         start, end = window[1, stage], window[0, stage + 1]
         if end > start:
             hidden_s = sent_s
             if stage > 0:
                 hidden_s += case.backward_s[case.share[:stage].argmax(), start]
-            least_s = max(least_s, stage_closing_s(case, stage, start, end) - hidden_s)
+            min_s = max(min_s, stage_closing_s(case, stage, start, end) - hidden_s)
         sent_s += case.send_s[stage, window[0, stage + 1] : window[1, stage + 1] + 1].max()
-    return least_s
+    return min_s

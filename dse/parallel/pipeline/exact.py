@@ -146,7 +146,7 @@ class _Search:
         self._whole_s = float(sum(each.sum() for each in problem.passes_s(1)))
         inner = profile.cut_bytes[1:-1]
         self._sent_bytes = float(inner.min()) / problem.microbatches if len(inner) else 0.0
-        self._least_send_s = lru_cache(maxsize=None)(self._send_s)
+        self._min_send_s = lru_cache(maxsize=None)(self._send_s)
 
     @property
     def limit_s(self) -> float:
@@ -164,9 +164,7 @@ class _Search:
         wide = np.cumsum(sorted((b - a for a, b in itertools.pairwise(edges)), reverse=True))
         stages = np.arange(1, len(wide) + 1)
         computed_s = float(((stages + self.problem.microbatches - 1) / wide).min()) * self._whole_s
-        return computed_s + 2 * sum(
-            self._least_send_s(*each) for each in zip(edges, edges[1:], edges[2:], strict=False)
-        )
+        return computed_s + 2 * sum(self._min_send_s(*each) for each in zip(edges, edges[1:], edges[2:], strict=False))
 
     def _send_s(self, start: int, cut: int, end: int) -> float:
         return self.problem.network.stage_transfer_s(self._sent_bytes, range(start, cut), range(cut, end))
@@ -216,12 +214,12 @@ class _Search:
         What a plan shorter than the shortest one can take lowers the upper ends, which lifts the bound in turn.
         """
         later, low_s = case.microbatches - 1, slowest_s[0]
-        least_s, first_s = exposed_s[0], float(case.work_s[:, -1].min())
+        min_s, first_s = exposed_s[0], float(case.work_s[:, -1].min())
         high_s = highest_s = np.inf
         while True:
-            capped_s = min(slowest_s[1], (self.limit_s - first_s - least_s) / later if later else np.inf)
+            capped_s = min(slowest_s[1], (self.limit_s - first_s - min_s) / later if later else np.inf)
             exposed_cap_s = min(exposed_s[1], self.limit_s - first_s - later * low_s)
-            if capped_s < low_s or exposed_cap_s < least_s:
+            if capped_s < low_s or exposed_cap_s < min_s:
                 return
             if capped_s >= _GAIN * high_s and exposed_cap_s >= _GAIN * highest_s:  # equal where nothing is exposed
                 break
@@ -234,9 +232,9 @@ class _Search:
                 return
             self.consider(_followed(ends, node.device_cuts))
             first_s = max(first_s, float(tail_s[0, 0]))
-            least_s = max(least_s, exposed_bound(case, window))
-        bound_s = max(node.bound_s, first_s + later * low_s + least_s)
-        intervals = (low_s, high_s), (least_s, highest_s)
+            min_s = max(min_s, exposed_bound(case, window))
+        bound_s = max(node.bound_s, first_s + later * low_s + min_s)
+        intervals = (low_s, high_s), (min_s, highest_s)
         self.add(_Node(bound_s, next(self._numbers), node.device_cuts, *intervals))
 
     def search(self, node: _Node, case: Case) -> None:

@@ -57,14 +57,14 @@ class Units:
 
     def behind(self, value: int) -> set[int]:
         """The units that ``value`` depends on."""
-        found: set[int] = set()
+        units: set[int] = set()
         waiting = [value]
         while waiting:
             maker = self.maker[waiting.pop()]
-            if maker is not None and maker not in found:
-                found.add(maker)
+            if maker is not None and maker not in units:
+                units.add(maker)
                 waiting += self.taken[maker]
-        return found
+        return units
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +101,12 @@ class Forward:
     @cached_property
     def taken_at(self) -> Mapping[int, tuple[int, ...]]:
         """The points that take each value that points make, rising."""
-        found: dict[int, list[int]] = {value: [] for value in self.made_at}
+        takers: dict[int, list[int]] = {value: [] for value in self.made_at}
         for place, unit in enumerate(self.points):
             for value in self.units.taken[unit]:
-                if value in found:
-                    found[value].append(place)
-        return {value: tuple(places) for value, places in found.items()}
+                if value in takers:
+                    takers[value].append(place)
+        return {value: tuple(places) for value, places in takers.items()}
 
 
 def forward_of(graph: StepGraph, file: str = "") -> Forward:
@@ -142,7 +142,7 @@ def _loss(graph: StepGraph, units: Units, file: str) -> int:
         and graph.values[value].dtype.startswith(("f", "bf"))
         and not graph.values[value].constant
     }
-    candidates = [value for value, is_told in numbers.items() if is_told] or list(numbers)
+    candidates = [value for value, is_reported in numbers.items() if is_reported] or list(numbers)
     trained = {argument.value for argument in graph.trainable}
     ranked = []
     for value in candidates:
@@ -163,11 +163,11 @@ def _depends(units: Units, forward: set[int]) -> dict[int, int]:
     depends: dict[int, int] = {}
     for unit in units.members:
         if unit in forward:
-            found = 0
+            sources = 0
             for value in units.taken[unit]:
                 maker = units.maker[value]
-                found |= of.get(value, 0) if maker is None else depends[maker]
-            depends[unit] = found
+                sources |= of.get(value, 0) if maker is None else depends[maker]
+            depends[unit] = sources
     return depends
 
 
@@ -185,16 +185,16 @@ def _ordered(units: Units, points: Sequence[int]) -> list[int]:
 def _readers(units: Units, ordered: Sequence[int], prepared: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """The points that need each argument and each result of prepared units, directly or through prepared ones."""
     makers = {*prepared, None}
-    found: dict[int, set[int]] = {}
+    readers: dict[int, set[int]] = {}
     for place, unit in enumerate(ordered):
         for value in units.taken[unit]:
             if units.maker[value] in makers:
-                found.setdefault(value, set()).add(place)
+                readers.setdefault(value, set()).add(place)
     for unit in reversed(prepared):
-        places = set[int]().union(*(found.get(value, ()) for value in _results(units, unit)))
+        places = set[int]().union(*(readers.get(value, ()) for value in _results(units, unit)))
         for value in units.taken[unit]:
-            found.setdefault(value, set()).update(places)
-    return {value: tuple(sorted(places)) for value, places in found.items()}
+            readers.setdefault(value, set()).update(places)
+    return {value: tuple(sorted(places)) for value, places in readers.items()}
 
 
 def _results(units: Units, unit: int) -> list[int]:

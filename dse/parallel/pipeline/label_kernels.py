@@ -18,11 +18,11 @@ from hardware.compiled import compiled
 def _undominated(labels, count):
     """Which of the first ``count`` labels no other one dominates, in the order of their first seconds."""
     order = np.argsort(labels[0, :count], kind="mergesort")
-    kept = np.empty(count, dtype=np.int64)
+    undominated = np.empty(count, dtype=np.int64)
     size = 0
     for place in range(count):
         each, is_dominated = order[place], False
-        for other in kept[:size]:
+        for other in undominated[:size]:
             if (
                 labels[1, other] <= labels[1, each]
                 and labels[2, other] <= labels[2, each]
@@ -31,9 +31,9 @@ def _undominated(labels, count):
                 is_dominated = True
                 break
         if not is_dominated:
-            kept[size] = each
+            undominated[size] = each
             size += 1
-    return kept[:size]
+    return undominated[:size]
 
 
 @njit(cache=False)

@@ -85,14 +85,14 @@ def faults(problem: PipelineProblem, plan: PipelinePlan) -> list[str]:
         bounds = (0, *cuts, end)
         if any(one >= other for one, other in itertools.pairwise(bounds)):
             return [f"{name} must rise from 1 to {end - 1}, but are {', '.join(map(str, cuts))}"]
-    found = []
+    violations = []
     for number, ((points, _), times) in enumerate(zip(plan.ranges(problem), _stages(problem, plan), strict=True)):
         if not problem.profile.variables[points.start : points.stop].any():
-            found.append(f"stage {number} has no variable, but must have one")
+            violations.append(f"stage {number} has no variable, but must have one")
         if problem.memory_bytes is not None and times.device_bytes > problem.memory_bytes:
             needed = f"{times.device_bytes:,.0f} bytes on a device, of {problem.memory_bytes:,}"
-            found.append(f"stage {number} needs {needed}")
-    return found
+            violations.append(f"stage {number} needs {needed}")
+    return violations
 
 
 def _stages(problem: PipelineProblem, plan: PipelinePlan) -> tuple[StageTimes, ...]:

@@ -10,15 +10,15 @@ from dse.parallel.pipeline.exact import Cases, DeviceCuts
 from dse.parallel.pipeline.problem import PipelineProblem
 
 
-def least_memory_bytes(problem: PipelineProblem, device_cuts: Iterable[DeviceCuts]) -> int:
+def min_memory_bytes(problem: PipelineProblem, device_cuts: Iterable[DeviceCuts]) -> int:
     """The fewest bytes of a device with which some plan has no faults, of those that cut devices in one of the ways.
 
     Bisection for the first way; of each further one only where it fits in less than that.
     """
     profile = problem.profile
-    kept = int(profile.stash_bytes.sum() + profile.cut_bytes.max()) * problem.stages
+    activation_bytes = int(profile.stash_bytes.sum() + profile.cut_bytes.max()) * problem.stages
     shared = sum(each.weight_bytes for each in profile.shared)
-    least = int(problem.state_factor * (profile.weight_bytes.sum() + shared)) + kept + 1
+    least = int(problem.state_factor * (profile.weight_bytes.sum() + shared)) + activation_bytes + 1
     limited = _Limited(problem)
     for cuts in device_cuts:
         if limited.fits(least - 1, cuts):

@@ -29,7 +29,7 @@ class _Document(BaseModel):
 class _Choice(_Document):
     time: _Number = Field(alias="timePerSample")
     weights: _Number = Field(alias="parameterSize")
-    kept: _Number = Field(default=0.0, alias="memoryUsageA")
+    activation_bytes: _Number = Field(default=0.0, alias="memoryUsageA")
 
 
 class _Node(_Document):
@@ -77,7 +77,7 @@ def read_piper(document: Any, path: str) -> ProfiledGraph:
                 time_s * (1 - _BACKWARD),
                 time_s * _BACKWARD,
                 round(first.weights),
-                round(first.kept * count),
+                round(first.activation_bytes * count),
             )
         )
     for number, edge in enumerate(file.edges):

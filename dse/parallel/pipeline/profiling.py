@@ -106,7 +106,7 @@ def _cut_bytes(graph: StepGraph, forward: Forward) -> Integers:
 def _stash_bytes(graph: StepGraph, forward: Forward, backward: Backward, storage: Storage) -> Integers:
     """What the points make, is in memory, and is read by the backward pass, [N]."""
     stash = np.zeros(len(forward.points), dtype=np.int64)
-    for value in backward.kept:
+    for value in backward.saved:
         if storage.stored[value]:
             stash[forward.made_at[value]] += graph.values[value].size_bytes
     return stash

@@ -17,7 +17,7 @@ from dse.parallel.pipeline.exchange import profiled_graph
 from dse.parallel.pipeline.formats import PipelineMetrics, metrics, plan_of, solution_document
 from dse.parallel.pipeline.length import faults as plan_faults
 from dse.parallel.pipeline.length import length
-from dse.parallel.pipeline.memory import least_memory_bytes
+from dse.parallel.pipeline.memory import min_memory_bytes
 from dse.parallel.pipeline.methods import METHODS, PipelineMethod
 from dse.parallel.pipeline.pipedream import pipedream_text
 from dse.parallel.pipeline.piper import piper_text
@@ -151,22 +151,22 @@ def answer(posed: PipelinePosed, question: PipelineQuestion, run: Run) -> Result
     started = time.perf_counter()
     _emit(posed.options, question)
     name = method_of(posed.options)
-    found = _answered(_method(name, run), question, run)
+    best = _answered(_method(name, run), question, run)
     problem = question.problem
-    if found.plan is not None:
-        violations = plan_faults(problem, found.plan)
-        if violations or length(problem, found.plan).length_s != found.length_s:
-            raise FailedCheckError("; ".join(violations) or f"a plan is not {found.length_s} s long")
-    is_infeasible = found.plan is None and math.isinf(found.bound_s)
+    if best.plan is not None:
+        violations = plan_faults(problem, best.plan)
+        if violations or length(problem, best.plan).length_s != best.length_s:
+            raise FailedCheckError("; ".join(violations) or f"a plan is not {best.length_s} s long")
+    is_infeasible = best.plan is None and math.isinf(best.bound_s)
     return result_of(
         "parallel",
         posed,
-        value=None if found.plan is None else found.length_s,
-        bound=None if is_infeasible else found.bound_s,
-        solution=None if found.plan is None else solution_document(question, found.plan),
-        metrics=None if found.plan is None else metrics(question, found.plan),
+        value=None if best.plan is None else best.length_s,
+        bound=None if is_infeasible else best.bound_s,
+        solution=None if best.plan is None else solution_document(question, best.plan),
+        metrics=None if best.plan is None else metrics(question, best.plan),
         infeasibility=_infeasibility(question) if is_infeasible else None,
-        evaluations=found.nodes,
+        evaluations=best.nodes,
         seconds=time.perf_counter() - started,
         seed=run.seed,
         method=name,
@@ -192,11 +192,11 @@ def _method(name: str, run: Run) -> PipelineMethod:
 def _answered(method: PipelineMethod, question: PipelineQuestion, run: Run) -> Answer:
     """What the method finds; where it proves nothing, with the bound of the exact search."""
     context = question.context(run.seed, run.stop)
-    found = method(context)
-    if found.bound_s > 0:
-        return found
-    proof = solve(question.problem, context.device_cuts(), run.stop, found.plan)
-    return replace(found, bound_s=proof.bound_s)
+    best = method(context)
+    if best.bound_s > 0:
+        return best
+    proof = solve(question.problem, context.device_cuts(), run.stop, best.plan)
+    return replace(best, bound_s=proof.bound_s)
 
 
 def faults(result: Result, question: PipelineQuestion) -> list[str]:
@@ -219,14 +219,14 @@ def faults(result: Result, question: PipelineQuestion) -> list[str]:
         cuts = ", ".join(map(str, plan.device_cuts))
         return [f"devices must not be cut at {cuts} with --device-cuts {question.device_cutting}"]
     value = length(problem, plan).length_s
-    found = []
+    violations = []
     claimed = result.objective.value
     if claimed is None or not math.isclose(claimed, value, rel_tol=PROOF_TOLERANCE):
-        found.append(f"objective.value must be {value}, but got {claimed}")
+        violations.append(f"objective.value must be {value}, but got {claimed}")
     proof = _proven(question, plan)
     if result.bound is not None and result.bound > proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
-        found.append(f"bound {result.bound} is more than can be proven")
-    return found + differences("metrics", result.metrics, metrics(question, plan))
+        violations.append(f"bound {result.bound} is more than can be proven")
+    return violations + differences("metrics", result.metrics, metrics(question, plan))
 
 
 def _proven(question: PipelineQuestion, start: PipelinePlan | None) -> Answer:
@@ -238,7 +238,7 @@ def _proven(question: PipelineQuestion, start: PipelinePlan | None) -> Answer:
 def _infeasibility(question: PipelineQuestion) -> Infeasibility:
     """How many bytes the plan that needs the fewest lacks."""
     problem = question.problem
-    needed = least_memory_bytes(problem, question.context().device_cuts())
+    needed = min_memory_bytes(problem, question.context().device_cuts())
     limit = problem.memory_bytes or 0
     return Infeasibility(
         resource="memory_bytes",

@@ -42,7 +42,7 @@ class Room(NamedTuple):
     """Room to look for a closest linear partition of N operators; kernels make no arrays.
 
     Attributes:
-        kept: the operators that it keeps, [N].
+        unmoved: the operators that it keeps, [N].
         able, chosen: operators that may be kept, and those of one attempt, [N].
         above, seen: pairs and what a phase has visited, [N, ⌈N / 64⌉] and [⌈N / 64⌉] words.
         partner, owner: the matching, from below and from above, −1 for none, [N].
@@ -50,7 +50,7 @@ class Room(NamedTuple):
         order, chip: copies of an order and a partition, [N].
     """
 
-    kept: npt.NDArray[np.bool_]
+    unmoved: npt.NDArray[np.bool_]
     able: npt.NDArray[np.bool_]
     chosen: npt.NDArray[np.bool_]
     above: npt.NDArray[np.uint64]
@@ -68,9 +68,9 @@ def new_room(count: int) -> Room:
     flags, numbers, words = np.zeros((3, count), dtype=np.bool_), np.zeros((5, count), dtype=np.int32), -(-count // 64)
     above, seen = np.zeros((count, words), dtype=np.uint64), np.zeros(words, dtype=np.uint64)
     order = np.zeros(count, dtype=np.int64)
-    kept, able, chosen = flags
+    unmoved, able, chosen = flags
     partner, owner, parent, stack, chip = numbers
-    return Room(kept, able, chosen, above, seen, partner, owner, parent, stack, order, chip)
+    return Room(unmoved, able, chosen, above, seen, partner, owner, parent, stack, order, chip)
 
 
 @compiled(bits)
@@ -154,9 +154,9 @@ def _augmented(room, start):
 
 
 @kernel
-def _antichain(room, kept):
+def _antichain(room, antichain):
     """Fill in a largest set of operators, of those that are able, none of which is above another; its size."""
-    count = len(kept)
+    count = len(antichain)
     for operator in range(count):
         room.partner[operator] = room.owner[operator] = -1
     longer = True
@@ -170,8 +170,8 @@ def _antichain(room, kept):
     room.seen[:] = 0
     size = 0
     for operator in range(count):
-        kept[operator] = room.able[operator] and room.partner[operator] < 0
-        if kept[operator]:
+        antichain[operator] = room.able[operator] and room.partner[operator] < 0
+        if antichain[operator]:
             room.stack[size] = operator
             size += 1
     while size > 0:
@@ -183,25 +183,25 @@ def _antichain(room, kept):
             while left != np.uint64(0):
                 other = room.owner[64 * word + lowest(left)]
                 left &= left - np.uint64(1)
-                if other >= 0 and not kept[other]:
-                    kept[other] = True
+                if other >= 0 and not antichain[other]:
+                    antichain[other] = True
                     room.stack[size] = other
                     size += 1
     total = 0
     for operator in range(count):
-        if kept[operator] and room.seen[operator >> 6] & bit(operator & 63):
-            kept[operator] = False
-        if kept[operator]:
+        if antichain[operator] and room.seen[operator >> 6] & bit(operator & 63):
+            antichain[operator] = False
+        if antichain[operator]:
             total += 1
     return total
 
 
 @kernel
-def _can_begin(reach, wanted, kept, source):
-    """Whether ``source`` can be on chip 0 beside what is ``kept``."""
+def _can_begin(reach, wanted, unmoved, source):
+    """Whether ``source`` can be on chip 0 beside what is ``unmoved``."""
     possible = True
     for operator in range(len(wanted)):
-        possible = possible and not (kept[operator] and wanted[operator] > reach[source, operator])
+        possible = possible and not (unmoved[operator] and wanted[operator] > reach[source, operator])
     return possible
 
 
@@ -220,9 +220,9 @@ def keep_closest(reach, sources, wanted, chips, room):
     for operator in range(count):
         able[operator] = 0 <= wanted[operator] < chips
     _pairs(reach, wanted, room)
-    _antichain(room, room.kept)
+    _antichain(room, room.unmoved)
     for source in sources:
-        if _can_begin(reach, wanted, room.kept, source):
+        if _can_begin(reach, wanted, room.unmoved, source):
             return source
     best, first = -1, sources[0]
     for number in range(min(len(sources), _SOURCES)):
@@ -235,5 +235,5 @@ def keep_closest(reach, sources, wanted, chips, room):
         if total > best:
             best, first = total, source
             for operator in range(count):
-                room.kept[operator] = room.chosen[operator]
+                room.unmoved[operator] = room.chosen[operator]
     return first

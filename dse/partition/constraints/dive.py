@@ -281,14 +281,14 @@ def _order(orders, number, order, seed):
 
 
 @kernel
-def _kept_first(room, order):
+def _unmoved_first(room, order):
     """Move the operators that are kept to the front, each part in the order it has."""
     for place in range(len(order)):
         room.order[place] = order[place]
     place = 0
     for want in (True, False):
         for operator in room.order:
-            if room.kept[operator] == want:
+            if room.unmoved[operator] == want:
                 order[place] = operator
                 place += 1
 
@@ -301,7 +301,7 @@ def _first(state, graph, reach, room, order, wanted, seed):
     if not len(reach):
         return _lowest_source(graph.sources, wanted, seed)
     first = keep_closest(reach, graph.sources, wanted, len(state.arcs), room)
-    _kept_first(room, order)
+    _unmoved_first(room, order)
     return first
 
 
@@ -309,8 +309,8 @@ def _first(state, graph, reach, room, order, wanted, seed):
 def _is_whole(room):
     """Whether a closest linear partition keeps all operators."""
     whole = True
-    for kept in room.kept:
-        whole = whole and kept
+    for unmoved in room.unmoved:
+        whole = whole and unmoved
     return whole
 
 

@@ -117,9 +117,9 @@ class _GraphWriter:
 
     def _whole(self, step: Step, label: str, pieces: tuple[Piece, ...]) -> int:
         read = list(unwritten(pieces))
-        kept_bytes = sum(piece.kept_elements for piece in pieces) * self.element_bytes
-        held, output = self._held(read) + kept_bytes, self._output(step)
-        moved: float = sum(self._read_bytes(index) for index in read) + kept_bytes + output
+        parameter_bytes = sum(piece.parameter_elements for piece in pieces) * self.element_bytes
+        held, output = self._held(read) + parameter_bytes, self._output(step)
+        moved: float = sum(self._read_bytes(index) for index in read) + parameter_bytes + output
         if len(pieces) == 1:
             moved = self._moved(step, pieces[0], [self._read_bytes(index) for index in read], output)
         flops = sum(piece.flops for piece in pieces)
@@ -131,13 +131,15 @@ class _GraphWriter:
         for piece in pieces:
             outside = [source for source in piece.reads if source >= 0]
             inside = [-1 - source for source in piece.reads if source < 0]
-            kept_bytes = piece.kept_elements * self.element_bytes
+            parameter_bytes = piece.parameter_elements * self.element_bytes
             output = self._output(step) if piece is pieces[-1] else piece.elements * self.element_bytes
             read = [*map(self._read_bytes, dict.fromkeys(outside)), *(sizes[part] for part in dict.fromkeys(inside))]
-            moved = self._moved(step, piece, [*read, kept_bytes], output)
+            moved = self._moved(step, piece, [*read, parameter_bytes], output)
             producers = [*self._producers(outside), *(numbers[part] for part in inside)]
             name = self._unique(f"{label}/{piece.label}")
-            numbers.append(self._add(name, producers, output, self._held(outside) + kept_bytes, piece.flops, moved))
+            numbers.append(
+                self._add(name, producers, output, self._held(outside) + parameter_bytes, piece.flops, moved)
+            )
             sizes.append(output)
         return numbers[-1]
 

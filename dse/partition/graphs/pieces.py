@@ -28,7 +28,7 @@ class Piece:
         reads: its operands.
         elements: elements that it writes.
         flops: floating-point operations.
-        kept_elements: weights that it reads beyond those among ``reads`` (what a normalisation has learned).
+        parameter_elements: weights that it reads beyond those among ``reads`` (what a normalisation has learned).
         looks: whether it only picks from its operands or reads them otherwise: it reads what it writes, no more.
         moves: whether it moves anything at all (a reshape does not).
     """
@@ -37,7 +37,7 @@ class Piece:
     reads: tuple[Source, ...]
     elements: int
     flops: int = 0
-    kept_elements: int = 0
+    parameter_elements: int = 0
     looks: bool = False
     moves: bool = True
 
@@ -75,7 +75,7 @@ class _Writer:
 
     def learned(self, label: str, source: Source, channels: int) -> Source:
         """An elementwise operation with one number a channel that was learned and is no value of the trace."""
-        self.pieces.append(Piece("broadcast", (), self.size(source), kept_elements=channels))
+        self.pieces.append(Piece("broadcast", (), self.size(source), parameter_elements=channels))
         return self.write(label, (source, -len(self.pieces)), self.size(source))
 
     def mean(self, source: Source, groups: int) -> Source:

@@ -2,7 +2,7 @@
 
 Plans that differ in what replicas share out and in which modules are made again alone are a family. A family has a
 lower bound on the step and the memory of its members: with collectives among replicas that take no time, and everything
-shared out (:func:`dse.plan.evaluate.least_costs`), a step in which no module is made again, and the memory where all
+shared out (:func:`dse.plan.evaluate.min_costs`), a step in which no module is made again, and the memory where all
 that are tried are. Of a family that may have a better plan, the parts with one set of modules each have such bounds of
 their own, and their plans have their own memory. Each is ruled out where a plan that fits is faster than its bound and
 needs no more memory, so that the best plan, the front of step and memory and the least memory are those of all plans.
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.plan.constraints import EQUAL_STAGES
-from dse.plan.evaluate import evaluate, least_costs, memory_needed
+from dse.plan.evaluate import evaluate, memory_needed, min_costs
 from dse.plan.plan_arrays import Floats, PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.search.uneven import uneven_families
@@ -162,11 +162,11 @@ def _bounded(problem: PlanProblem, min_devices: int, below_s: float) -> Iterator
 
 def family_bounds(problem: PlanProblem, rows: Rows) -> tuple[Floats, Floats]:
     """On the step and the memory of the members of families, [rows] each."""
-    step_s, memory_bytes = least_costs(problem, plans_of(problem, rows))
+    step_s, memory_bytes = min_costs(problem, plans_of(problem, rows))
     several = has_sets(problem, rows)
     if several.any():
         lightest = plans_of(problem, with_all_modules(problem, rows[several]))
-        memory_bytes[several] = least_costs(problem, lightest)[1] * (1 - _ROUNDING)
+        memory_bytes[several] = min_costs(problem, lightest)[1] * (1 - _ROUNDING)
     return step_s, memory_bytes
 
 
@@ -175,9 +175,9 @@ def _promising_sets(problem: PlanProblem, known: _Incumbents, rows: Rows, step_s
     if not has_sets(problem, rows).any():
         return rows, step_s
     each = with_sets(problem, rows)
-    least_s, least_bytes = least_costs(problem, plans_of(problem, each))
-    may = known.open(least_s, least_bytes)
-    return each[may], least_s[may]
+    min_s, min_bytes = min_costs(problem, plans_of(problem, each))
+    may = known.open(min_s, min_bytes)
+    return each[may], min_s[may]
 
 
 def _promising_members(problem: PlanProblem, known: _Incumbents, rows: Rows, step_s: Floats) -> Rows:

@@ -95,18 +95,18 @@ def _pipelines_text(study: Study, step: str) -> str:
 
 def _memory(study: Study, said: PublishedClaims) -> _Made | None:
     """How many devices the variables of a step need at least, evenly split."""
-    steps = [step for step in study.pipelined if _paper_name(step) in said.least_devices]
+    steps = [step for step in study.pipelined if _paper_name(step) in said.min_devices]
     if not steps:
         return None
     memory_bytes, rows, comparisons = study.memory_bytes, list[Row](), list[Comparison]()
     for step in steps:
-        graph, printed = step_of(step), said.least_devices[_paper_name(step)]
+        graph, printed = step_of(step), said.min_devices[_paper_name(step)]
         sizes = dict.fromkeys(("parameter", "state"), 0)
         for argument in graph.arguments:
             if argument.role in sizes:
                 sizes[argument.role] += graph.values[argument.value].size_bytes
-        weights, kept = sizes["parameter"], sum(sizes.values())
-        devices = [ceil(each / memory_bytes) for each in (weights, kept)]
+        weights, all_bytes = sizes["parameter"], sum(sizes.values())
+        devices = [ceil(each / memory_bytes) for each in (weights, all_bytes)]
         rows.append((title_of(step), f"{printed} or more", memory_text(weights), *map(str, devices)))
         for what, ours in zip(("the weights", "weights and moments"), devices, strict=True):
             quantity = f"devices that {what} need at least"

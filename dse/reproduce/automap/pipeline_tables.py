@@ -162,8 +162,8 @@ def _excess_of_paper(study: Study, step: str, objective: str, best: FoundPipelin
     return f"cut at the paper's boundaries, the same for all models, the pipeline takes {longer} longer"
 
 
-def _boundaries(found: FoundPipeline, points: int) -> list[int]:
-    return [round(share * points) for share in found.shares]
+def _boundaries(pipeline: FoundPipeline, points: int) -> list[int]:
+    return [round(share * points) for share in pipeline.shares]
 
 
 def all_reduces(study: Study) -> Section:

@@ -19,7 +19,7 @@ from dse.graph.step import StepGraph
 from dse.parallel.inputs import device_of
 from dse.parallel.pipeline.exact import server_cuts, solve
 from dse.parallel.pipeline.length import Length, length
-from dse.parallel.pipeline.memory import least_memory_bytes
+from dse.parallel.pipeline.memory import min_memory_bytes
 from dse.parallel.pipeline.methods import PipelineContext, exact
 from dse.parallel.pipeline.problem import DeviceCutting, PipelinePlan, PipelineProblem, Profile, StateName
 from dse.parallel.pipeline.profiling import profile_of
@@ -228,7 +228,7 @@ def needed_bytes(trial: MemoryTrial) -> int:
         state_factor=state_factor_of(graph, trial.state),
         recompute=trial.activations == "recomputed",
     )
-    return least_memory_bytes(problem, [server_cuts(problem)])
+    return min_memory_bytes(problem, [server_cuts(problem)])
 
 
 def stages_as_cut(step: str, machine: tuple[str, str]) -> list[Length]:

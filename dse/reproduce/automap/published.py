@@ -107,13 +107,13 @@ class PublishedClaims(StrictModel):
 
     Attributes:
         space_bits: binary logarithm of the number of operator plans, by model.
-        least_devices: that the variables of a model need at least.
+        min_devices: that the variables of a model need at least.
         cut_between_servers: models whose pipelines are all cut between servers.
     """
 
     source: Source
     space_bits: dict[str, PositiveInteger]
-    least_devices: dict[str, PositiveInteger]
+    min_devices: dict[str, PositiveInteger]
     cut_between_servers: tuple[str, ...]
 
 

@@ -194,19 +194,19 @@ def planned(trial: Trial) -> dict[str, Any]:
         prices = Prices(problem)
         plan = data_parallel(problem, prices)
         seconds = perf_counter() - started
-        found = None if plan is None else _checked(problem, prices, plan, None)
-        return {"best": found, "published": None, "seconds": seconds}
+        checked = None if plan is None else _checked(problem, prices, plan, None)
+        return {"best": checked, "published": None, "seconds": seconds}
     problem = replace(problem, pins=pins_of(trial))
     best = _solved(problem, trial)
     seconds = perf_counter() - started
     completed = []
     for axis in range(len(problem.mesh.axes)):
         pins = published_pins(trial.step, problem.mesh, axis)
-        found = None if pins is None else _solved(replace(problem, pins={**problem.pins, **pins}), trial)
-        if found is not None:
-            completed.append(found)
+        solved = None if pins is None else _solved(replace(problem, pins={**problem.pins, **pins}), trial)
+        if solved is not None:
+            completed.append(solved)
     sign = -1 if problem.objective == "count" else 1
-    published = min(completed, key=lambda found: sign * found["value"], default=None)
+    published = min(completed, key=lambda solved: sign * solved["value"], default=None)
     return {"best": best, "published": published, "seconds": seconds}
 
 
@@ -291,11 +291,11 @@ class Study:
         values, failed = finished(self.run, "pipelines", pipelined, keys)
         if failed:
             raise RuntimeError("; ".join(failed.values()))
-        found: dict[tuple[str, Configuration], dict[str, PipelineOutcome]] = {}
+        outcomes: dict[tuple[str, Configuration], dict[str, PipelineOutcome]] = {}
         for trial in trials:
-            of = found.setdefault((trial.step, trial.configuration), {})
+            of = outcomes.setdefault((trial.step, trial.configuration), {})
             of[trial.objective] = outcome_of(values[trial])
-        return found
+        return outcomes
 
     def memory(self, step: str) -> dict[tuple[str, str, str], int]:
         """The least bytes of a device, by (configuration, what is kept of trained tensors, of activations)."""

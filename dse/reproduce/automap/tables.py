@@ -133,8 +133,8 @@ def _chart(outcomes: Mapping[tuple[str, str], Outcome]) -> Chart:
     steps = list(dict.fromkeys(step for step, _ in outcomes))
 
     def bars(step: str, whose: str) -> Series:
-        found = [getattr(outcomes[step, rules], whose) for rules in RULES]
-        y = tuple(None if each is None else 1e3 * each.step_s for each in found)
+        plans = [getattr(outcomes[step, rules], whose) for rules in RULES]
+        y = tuple(None if each is None else 1e3 * each.step_s for each in plans)
         label = "ours" if whose == "best" else "the paper's plan"
         return Series(f"{title_of(step)}, {label}", tuple(RULES), y)
 
@@ -164,9 +164,9 @@ def counts(study: Study) -> Section:
         rows.append((title_of(step), _size(step), *theirs, *splits, f"{max(each.seconds for each in ours):.1f} s"))
         for rules, each in zip(chosen, ours, strict=True):
             reason = _unlike(step, rules)
-            found = None if each.best is None else float(each.best.split_dimensions)
+            dimensions = None if each.best is None else float(each.best.split_dimensions)
             target = None if printed is None else float(printed.found)
-            comparisons.append(Comparison(title_of(step), rules, "split dimensions", "", found, target, reason))
+            comparisons.append(Comparison(title_of(step), rules, "split dimensions", "", dimensions, target, reason))
             seconds = None if printed is None else printed.seconds
             comparisons.append(
                 Comparison(title_of(step), rules, "time to plan", "s", each.seconds, seconds, OTHER_MACHINE)
@@ -223,14 +223,14 @@ def data_parallel(study: Study) -> Section:
     rows, comparisons = list[Row](), list[Comparison]()
     for step in study.steps:
         outcome, cheapest = outcomes[step, DATA_PARALLEL], outcomes[step, "cost"].best
-        found, published = outcome.best, _published(step)
+        best, published = outcome.best, _published(step)
         printed = None if published is None else published.data_parallel
         inputs = [argument.name for argument in step_of(step).arguments if argument.role == "input"]
-        split = [] if found is None else [name for name in inputs if set(found.arguments[name]) != {WHOLE}]
-        dims = ", ".join(f"{name}={split_text(found, [name])}" for name in split) if found is not None else "–"
+        split = [] if best is None else [name for name in inputs if set(best.arguments[name]) != {WHOLE}]
+        dims = ", ".join(f"{name}={split_text(best, [name])}" for name in split) if best is not None else "–"
         theirs = "–" if printed is None else f"{printed.split} of {printed.candidates} in {printed.seconds:g} s"
         ours = f"{len(split)} of {len(inputs)} in {outcome.seconds:.1f} s"
-        rows.append((title_of(step), theirs, ours, dims, *_worth(study, found, cheapest)))
+        rows.append((title_of(step), theirs, ours, dims, *_worth(study, best, cheapest)))
         target = None if printed is None else float(printed.split)
         reason = "" if printed is None or printed.candidates == len(inputs) else "the paper's step has other inputs"
         line = Comparison(title_of(step), DATA_PARALLEL, "inputs split", "", float(len(split)), target, reason)

@@ -134,12 +134,12 @@ def _figures(hyper: Hyperparameters, published: Table4) -> Iterator[Figure]:
     yield Figure("layers", "", published.layers, layers, layers, "the model")
     flops = (block.forward.flops + block.backward.flops) / GIGA
     elements = (_vector_elements(block.forward) + _vector_elements(block.backward)) / GIGA
-    kept = sum(layer.activation_bytes for layer in whole.layers) / MEGA
+    saved = sum(layer.activation_bytes for layer in whole.layers) / MEGA
     both = "block, forward + backward, microbatch 1"
     plain = (
         (len(block.forward), "operators that compute, block, forward"),
         (block.weight_bytes / MEGA, "block, 10⁶ bytes"),
-        (kept, "kept for the backward pass, model, microbatch 1, 10⁶ bytes"),
+        (saved, "kept for the backward pass, model, microbatch 1, 10⁶ bytes"),
         (flops, both),
         (elements, f"elements, {both}"),
     )

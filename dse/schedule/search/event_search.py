@@ -57,11 +57,11 @@ COUNTED_CORE = -1
 class SearchResult(NamedTuple):
     """``makespan`` of the best schedule (the given limit where none is shorter), its ``bound`` and its operators.
 
-    ``start`` and ``core`` [O] describe the schedule if ``found``; ``core`` is a core or pair, COUNTED_CORE or
+    ``start`` and ``core`` [O] describe the schedule if ``has_schedule``; ``core`` is a core or pair, COUNTED_CORE or
     ON_ALL_CORES. ``nodes`` counts the states generated.
     """
 
-    found: bool
+    has_schedule: bool
     makespan: int
     bound: int
     start: Ints

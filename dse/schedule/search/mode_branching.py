@@ -110,7 +110,7 @@ class ModeBranching:
     def _schedule(self, leaf: _Node, best: SearchResult) -> tuple[SearchResult, int, list[_Node]]:
         """The same where all modes are fixed; one that stays open is left to be searched further."""
         result = search(leaf.segment, best.makespan, leaf.bound, leaf.states, self._width)
-        if result.found and result.makespan < best.makespan:
+        if result.has_schedule and result.makespan < best.makespan:
             best = SearchResult(True, result.makespan, best.bound, result.start, result.core, best.nodes)
         left = []
         if self._is_open(result.bound, best):

@@ -191,7 +191,7 @@ def _without_all_cores(best: SearchResult, segment: Segment, multipliers: Floats
 def _improved(best: SearchResult, candidate: SearchResult, segment: Segment, backwards: bool) -> SearchResult:
     """The better schedule with the better bound; a schedule of the reversed segment is turned round."""
     bound, nodes = max(best.bound, candidate.bound), best.nodes + candidate.nodes
-    if not candidate.found or candidate.makespan >= best.makespan:
+    if not candidate.has_schedule or candidate.makespan >= best.makespan:
         return best._replace(bound=min(bound, best.makespan), nodes=nodes)
     start, core = candidate.start, candidate.core
     if backwards:

@@ -90,7 +90,7 @@ def step_factors(graph: StepGraph, file: str = "") -> tuple[tuple[Factor, ...] |
     Raises:
         InputError: an operation whose shapes or attributes break the rule of its opcode.
     """
-    found: list[tuple[Factor, ...] | None] = []
+    table: list[tuple[Factor, ...] | None] = []
     for number, operation in enumerate(graph.operations):
         try:
             factors = factors_of(shapes_of(operation, graph.values))
@@ -102,8 +102,8 @@ def step_factors(graph: StepGraph, file: str = "") -> tuple[tuple[Factor, ...] |
                 else "must have the operands, dimensions and attributes of its opcode"
             )
             raise _fault(graph, number, rule, file) from error
-        found.append(() if graph.is_constant(number) else factors)
-    return tuple(found)
+        table.append(() if graph.is_constant(number) else factors)
+    return tuple(table)
 
 
 def _fault(graph: StepGraph, number: int, rule: str, file: str) -> InputError:

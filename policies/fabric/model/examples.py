@@ -51,6 +51,16 @@ class Examples:
         contention = self.contention[places] if self.contention.size else self.contention
         return Examples(self.features[places], self.target[places], self.graph[places], encodings, contention)
 
+    def followed_by(self, others: "Examples") -> "Examples":
+        """These and others with the same features; a graph with the same number is the same graph."""
+        return Examples(
+            np.vstack((self.features, others.features)),
+            np.concatenate((self.target, others.target)),
+            np.concatenate((self.graph, others.graph)),
+            self.encodings + others.encodings,
+            np.vstack((self.contention, others.contention)),
+        )
+
 
 def parts_by_graph(graph: Integers, parts: int) -> list[npt.NDArray[np.bool_]]:
     """Masks of examples by their graphs in turn; at most as many as there are graphs, and none of a single graph."""

@@ -81,24 +81,3 @@ def accuracy(predicted: Floats, label: Floats, graph: Integers, wirelength: Floa
         within=within_graphs(predicted, label, graph),
         placements=len(label),
     )
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A value with an interval of confidence."""
-
-    value: float
-    low: float
-    high: float
-
-
-def error_ratio(
-    predicted: Floats, rival: Floats, label: Floats, graph: Integers, seed: int = 0, resamples: int = 2000
-) -> Interval:
-    """RE of ``predicted`` over that of ``rival``, with its 90 % interval over graphs (bootstrap of graphs)."""
-    numbers, place = np.unique(graph, return_inverse=True)
-    sums = [np.bincount(place, relative_errors(each, label)) for each in (predicted, rival)]
-    drawn = np.random.default_rng(seed).integers(len(numbers), size=(resamples, len(numbers)))
-    ratios = sums[0][drawn].sum(axis=1) / sums[1][drawn].sum(axis=1)
-    low, high = np.quantile(ratios, (0.05, 0.95))
-    return Interval(float(sums[0].sum() / sums[1].sum()), float(low), float(high))

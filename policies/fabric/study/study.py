@@ -14,8 +14,9 @@ import numpy.typing as npt
 from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop, silent
 from policies.fabric.model.examples import Learner
 from policies.fabric.model.features import FEATURES
-from policies.fabric.study.accuracy import Accuracy, Interval, accuracy, error_ratio
+from policies.fabric.study.accuracy import Accuracy, accuracy
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions, random_folds
+from policies.fabric.study.intervals import Interval, error_ratio
 from policies.fabric.study.labelled import Labelled
 
 Floats = npt.NDArray[np.float64]

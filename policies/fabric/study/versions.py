@@ -1,12 +1,15 @@
 """Another version of the compiler and its switches: the same placements run otherwise, and a model of old labels errs.
 
-The old model has learned from all graphs but those held out. Under the new version it is used as it is (*before*), has
-its error corrected by what a fifth of these graphs show (*transferred*), or is fitted anew to all of them
-(*retrained*); *a fifth alone* is a model that has only seen that fifth. All are judged on the graphs that are held out.
+The old model has learned from all graphs but those held out. Under the new version it is used as it is (*before*), is
+fitted once more to its old samples together with new ones of a fifth of these graphs (*transferred*), or to new ones of
+all of them (*retrained*); *a fifth alone* is a model that has only seen that fifth. All are judged on the graphs that
+are held out.
+
+Old samples still teach, since features such as delays and waits are computed for the version that a sample is of. To
+correct the old model by a regression of its error on the new samples does no better than to learn from these alone.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +20,9 @@ from dse.run.progress import StopSignal, ask, never_stop
 from hardware.fabrics import Fabric
 from policies.fabric.data.records import Sample, Samples
 from policies.fabric.model.examples import Examples, Learner, Model
-from policies.fabric.model.ridge import Ridge, RidgeLearner
-from policies.fabric.study.accuracy import accuracy, error_ratio
+from policies.fabric.study.accuracy import accuracy
 from policies.fabric.study.folds import folds_by_graph
+from policies.fabric.study.intervals import error_ratio
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import Row, Study
 
@@ -29,9 +32,6 @@ NEW_SHARE = 0.2
 """Of the graphs, placements of which are simulated under the new version before a model is transferred."""
 
 TABLE = "another version"
-
-PENALTIES = (1.0, 10.0, 100.0, 1000.0)
-"""Of corrections: from those of ridge regression up, since corrections are small and samples of them few."""
 
 
 def next_version(fabric: Fabric) -> Fabric:
@@ -56,45 +56,15 @@ def relabelled(samples: Samples, fabric: Fabric, stop: StopSignal = never_stop) 
         StoppedError: ``stop`` gave a reason.
     """
     simulators: dict[int, Simulator] = {}
-    kept: list[Sample] = []
+    relabelled_samples: list[Sample] = []
     for sample in samples.samples:
         if sample.graph not in simulators:
             ask(stop)
             simulators[sample.graph] = Simulator(samples.graphs[sample.graph].pipeline, fabric)
         interval_slots = throughput(simulators[sample.graph], sample.placement).interval_slots
         if interval_slots is not None:
-            kept.append(replace(sample, interval_slots=interval_slots))
-    return replace(samples, samples=tuple(kept))
-
-
-@dataclass(frozen=True, eq=False)
-class Corrected:
-    """A model of old labels with a regression of its error under new ones."""
-
-    old: Model
-    correction: Ridge
-
-    def predict(self, examples: Examples) -> Floats:
-        """The expected targets, [S]."""
-        return self.old.predict(examples) + self.correction.predict(examples)
-
-
-@dataclass(frozen=True)
-class CorrectionLearner:
-    """Transfers a model to new labels: ridge regression, on the hand features, of what it gets wrong.
-
-    Attributes:
-        old: the model.
-        penalties: among which the examples choose.
-    """
-
-    old: Model
-    penalties: Sequence[float] = PENALTIES
-
-    def fit(self, examples: Examples) -> Corrected:
-        """The model, corrected by what these examples show."""
-        error = examples.target - self.old.predict(examples)
-        return Corrected(self.old, RidgeLearner(self.penalties).fit(replace(examples, target=error)))
+            relabelled_samples.append(replace(sample, interval_slots=interval_slots))
+    return replace(samples, samples=tuple(relabelled_samples))
 
 
 def version_rows(study: Study) -> list[Row]:
@@ -146,7 +116,7 @@ def _targets(
     models: dict[str, Model] = {
         "before": before,
         "a fifth alone": learner.fit(new.at(few)),
-        "transferred": CorrectionLearner(before).fit(new.at(few)),
+        "transferred": learner.fit(old.at(~held_out).followed_by(new.at(few))),
         "retrained": learner.fit(new.at(~held_out)),
     }
     unseen = new.at(held_out)

@@ -7,10 +7,10 @@ import numpy as np
 from dse.results.result import FailedCheckError
 from policies.parallel.episodes import Masks
 from policies.parallel.linkage.dimensions import Decided, Dimensions, Integers
-from policies.parallel.linkage.episodes import OPEN, DecisionSource, Found
+from policies.parallel.linkage.episodes import OPEN, DecisionSource, SplitPlan
 
 
-def most_dimensions(of: Dimensions) -> int:
+def max_dimensions(of: Dimensions) -> int:
     """The most dimensions that can be split without a conflict, proven by CP-SAT.
 
     Raises:
@@ -48,10 +48,10 @@ def greedy(of: Dimensions, _decided: Decided, _episodes: int, _seed: int) -> int
     return greedy_plan(of).dimensions
 
 
-def greedy_plan(of: Dimensions) -> Found:
+def greedy_plan(of: Dimensions) -> SplitPlan:
     """Groups in their order, each split unless a split one excludes it."""
     split = _split(of, of.first.argsort(), np.ones(len(of.numbers), dtype=bool))
-    return Found(tuple(sorted(split)), int(of.weights[split].sum()))
+    return SplitPlan(tuple(sorted(split)), int(of.weights[split].sum()))
 
 
 def annealed(of: Dimensions, _decided: Decided, episodes: int, seed: int) -> int:

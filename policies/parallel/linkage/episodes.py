@@ -30,7 +30,7 @@ Statuses = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True)
-class Found:
+class SplitPlan:
     """A plan without conflicts.
 
     Attributes:
@@ -67,13 +67,13 @@ class DecisionSource:
         else:
             self.layout = Layout(len(NODE_FEATURES) + 4, groups, 1, self.actions)
         self.features = self.layout.size
-        self.start: Found | None = None
-        self.plans: OrderedDict[tuple[int, ...], Found] = OrderedDict()
+        self.start: SplitPlan | None = None
+        self.plans: OrderedDict[tuple[int, ...], SplitPlan] = OrderedDict()
         self.evaluations = 0
         self.conflicts = 0
 
     @property
-    def best(self) -> Found | None:
+    def best(self) -> SplitPlan | None:
         """The plan that splits most; of equal ones the first."""
         return next(iter(self.plans.values()), None)
 
@@ -102,9 +102,9 @@ class DecisionSource:
             return statuses
         whole = np.array([each for each in self._whole(self.start) if dimensions.splittable[each]])
         traced = int(draw.choice(whole))
-        kept = [each for each in self.start.split if not dimensions.excludes[each, traced]]
-        statuses[kept] = SPLIT
-        statuses[dimensions.excludes[kept].any(axis=0)] = WHOLE
+        split = [each for each in self.start.split if not dimensions.excludes[each, traced]]
+        statuses[split] = SPLIT
+        statuses[dimensions.excludes[split].any(axis=0)] = WHOLE
         return statuses
 
     def take(self, statuses: Statuses) -> None:
@@ -113,12 +113,12 @@ class DecisionSource:
         split = tuple(np.flatnonzero(statuses == SPLIT).tolist())
         if split in self.plans:
             return
-        self.plans[split] = Found(split, int(self.dimensions.weights[list(split)].sum()))
+        self.plans[split] = SplitPlan(split, int(self.dimensions.weights[list(split)].sum()))
         if len(self.plans) > _MAX_PLANS or split:
             ordered = sorted(self.plans.items(), key=lambda item: -item[1].dimensions)[:_MAX_PLANS]
             self.plans = OrderedDict(ordered)
 
-    def _whole(self, plan: Found) -> list[int]:
+    def _whole(self, plan: SplitPlan) -> list[int]:
         return [each for each in range(len(self.dimensions.numbers)) if each not in plan.split]
 
 

@@ -18,7 +18,7 @@ from policies.parallel.extra import ask_for_extra
 
 if TYPE_CHECKING:
     from policies.parallel.linkage.dimensions import Decided, Dimensions
-    from policies.parallel.linkage.episodes import Found
+    from policies.parallel.linkage.episodes import SplitPlan
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class LinkageTraining:
         dimensions = dimensions_of(problem, self.decided)
         outcome = trained(dimensions, self.decided, self.state, seed, stop=stop)
         plans = sorted({*outcome.plans, greedy_plan(dimensions)}, key=lambda each: (-each.dimensions, each.split))
-        made = [(found, plan_of(problem, prices, dimensions, found)) for found in plans]
+        made = [(each, plan_of(problem, prices, dimensions, each)) for each in plans]
         legal = [each for each in made if _fits(problem, each[1])]
         if not legal:
             return Solution(None, None, None)
@@ -62,13 +62,13 @@ class LinkageTraining:
         return Solution(plan, legal[0][0].dimensions if problem.objective == "count" else cost_ps, None)
 
 
-def plan_of(problem: ParallelProblem, prices: Prices, dimensions: "Dimensions", found: "Found") -> Plan:
+def plan_of(problem: ParallelProblem, prices: Prices, dimensions: "Dimensions", decided: "SplitPlan") -> Plan:
     """A plan without conflicts as the engine's."""
     from policies.parallel.linkage.dimensions import axis_of
 
     axis = axis_of(problem.mesh)
     assert axis is not None
-    return Decisions(problem, prices).plan({(dimensions.numbers[group], axis) for group in found.split})
+    return Decisions(problem, prices).plan({(dimensions.numbers[group], axis) for group in decided.split})
 
 
 def learned_methods(decided: "Decided", state: Literal["decisions", "graph"]) -> Mapping[str, ShardingMethod]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dse.run.progress import StopSignal, never_stop
 from policies.parallel.linkage.dimensions import Decided, Dimensions
-from policies.parallel.linkage.episodes import DecisionSource, Found, State
+from policies.parallel.linkage.episodes import DecisionSource, SplitPlan, State
 from policies.parallel.settings import QSettings
 from policies.parallel.training import QTraining
 
@@ -46,7 +46,7 @@ class Outcome:
         conflicts: of these.
     """
 
-    plans: tuple[Found, ...]
+    plans: tuple[SplitPlan, ...]
     first: int | None
     second: int | None
     evaluations: int
@@ -64,7 +64,7 @@ def trained(
     """The plans of both stages; a step with nothing to decide has one without any split."""
     source = DecisionSource(dimensions, decided == "variables", state, seed)
     if not len(dimensions.numbers):
-        return Outcome((Found((), 0),), 0, 0, 0, 0)
+        return Outcome((SplitPlan((), 0),), 0, 0, 0, 0)
     given = budget or Budget()
     settings = settings_of(source, decided, given)
     training = QTraining(settings, source, seed)

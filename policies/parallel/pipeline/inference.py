@@ -167,33 +167,33 @@ class InferenceEpisodes:
 
     def _masks(self) -> Masks:
         turn, is_device = divmod(self._made, 2)
-        found = np.zeros((len(self._problems), LAYOUT.places), dtype=bool)
+        masks = np.zeros((len(self._problems), LAYOUT.places), dtype=bool)
         for row, each in enumerate(self._problems):
             if turn < self._stages[row] - 1:
-                found[row] = self._devices_mask(row, each, turn) if is_device else self._pivots_mask(row, each, turn)
-        return found
+                masks[row] = self._devices_mask(row, each, turn) if is_device else self._pivots_mask(row, each, turn)
+        return masks
 
     def _pivots_mask(self, row: int, each: Coarse, turn: int) -> Masks:
         """Behind the pivot before, a trained tensor on both sides, and as many more as stages follow."""
-        found = np.zeros(LAYOUT.places, dtype=bool)
+        mask = np.zeros(LAYOUT.places, dtype=bool)
         before = each.variables[self._pivots[row, turn - 1]] if turn else 0.0
         levels = np.unique(each.variables[(each.variables > before) & (each.variables < each.all_variables)])
         later = int(self._stages[row]) - 2 - turn
         if len(levels) > later:
             highest = levels[len(levels) - 1 - later]
-            found[: len(each.cuts)] = (each.variables > before) & (each.variables <= highest)
-        return found
+            mask[: len(each.cuts)] = (each.variables > before) & (each.variables <= highest)
+        return mask
 
     def _devices_mask(self, row: int, each: Coarse, turn: int) -> Masks:
         """At most the paper's radius from the centre's, unless they are cut freely."""
         stages, devices = int(self._stages[row]), int(self._devices[row])
-        found = np.zeros(LAYOUT.places, dtype=bool)
+        mask = np.zeros(LAYOUT.places, dtype=bool)
         center = devices * (turn + 1) / stages
         radius = each.radius
-        least = (int(self._device_cuts[row, turn - 1]) if turn else 0) + 1
-        low, high = max(least, int(np.ceil(center - radius))), min(devices - (stages - 1 - turn), int(center + radius))
-        found[low : high + 1] = True
-        return found
+        lowest = (int(self._device_cuts[row, turn - 1]) if turn else 0) + 1
+        low, high = max(lowest, int(np.ceil(center - radius))), min(devices - (stages - 1 - turn), int(center + radius))
+        mask[low : high + 1] = True
+        return mask
 
     def step(self, actions: Actions) -> tuple[Floats, Masks]:
         """Choose a pivot, or the devices in front of it."""
@@ -214,10 +214,10 @@ class InferenceEpisodes:
         each = self._problems[row]
         cuts = each.cuts[self._pivots[row : row + 1, : self._stages[row] - 1]]
         device_cuts = self._device_cuts[row : row + 1, : self._stages[row] - 1]
-        found = each.pricing.prices(cuts, device_cuts)
+        prices = each.pricing.prices(cuts, device_cuts)
         if self._best is not None:
-            self._best[row].take(cuts, device_cuts, found)
-        earned = rewards(found, each.pricing.unit_s, self._reward_kind)
+            self._best[row].take(cuts, device_cuts, prices)
+        earned = rewards(prices, each.pricing.unit_s, self._reward_kind)
         return float(self._scales[row].scaled(earned)[0])
 
 

@@ -76,10 +76,10 @@ class Best:
         """Plans from here on are not among the shortest."""
         return self.shortest[-1][0] if len(self.shortest) == SHORTEST else np.inf
 
-    def take(self, cuts: Integers, device_cuts: Integers, found: Floats) -> None:
+    def take(self, cuts: Integers, device_cuts: Integers, prices: Floats) -> None:
         """Plans [B, K - 1] with their prices [B, 5]."""
         self.evaluations += len(cuts)
-        lengths = np.where(found[:, FITS] > 0, found[:, LENGTH], np.inf)
+        lengths = np.where(prices[:, FITS] > 0, prices[:, LENGTH], np.inf)
         (places,) = np.nonzero(lengths < self._limit_s)
         for place in places[lengths[places].argsort(kind="stable")[:SHORTEST]].tolist():
             self.add(plan_of(cuts[place], device_cuts[place]), float(lengths[place]))
@@ -97,17 +97,17 @@ class Best:
         return both
 
 
-def rewards(found: Floats, unit_s: float, reward: Reward) -> Floats:
+def rewards(prices: Floats, unit_s: float, reward: Reward) -> Floats:
     """1/√L (3.4) or 1/L (4.4); of plans that do not fit −1/√L. L in units of a batch with all devices busy.
 
     Args:
-        found: prices, [B, 5].
+        prices: prices, [B, 5].
         unit_s: :attr:`Pricing.unit_s`.
         reward: which.
     """
-    length = found[:, LENGTH] / unit_s
+    length = prices[:, LENGTH] / unit_s
     good = 1 / np.sqrt(length) if reward == "root" else 1 / length
-    return np.where(found[:, FITS] > 0, good, -1 / np.sqrt(length))
+    return np.where(prices[:, FITS] > 0, good, -1 / np.sqrt(length))
 
 
 class PipelineTrainingSource:
@@ -158,16 +158,16 @@ class PipelineTrainingSource:
         return self._seen[chosen]
 
     def _channels(self, chosen: tuple[int, ...]) -> Floats:
-        found = np.zeros((3, self.actions))
+        channels = np.zeros((3, self.actions))
         legal = np.flatnonzero(self.mask(chosen))
         plans = np.empty((len(legal), len(chosen) + 1), dtype=np.int64)
         plans[:, :-1], plans[:, -1] = chosen, legal
         prices = self.pricing.prices(self.candidates.cuts[plans], self.device_cuts(plans))
         unit_s = self.pricing.unit_s
-        found[0, legal] = np.sqrt(prices[:, ALL_REDUCE] / unit_s)
-        found[1, legal] = np.sqrt(prices[:, SEND] * self.pricing.problem.microbatches / unit_s)
-        found[2, legal] = prices[:, BALANCE]
-        return found
+        channels[0, legal] = np.sqrt(prices[:, ALL_REDUCE] / unit_s)
+        channels[1, legal] = np.sqrt(prices[:, SEND] * self.pricing.problem.microbatches / unit_s)
+        channels[2, legal] = prices[:, BALANCE]
+        return channels
 
     def mask(self, chosen: tuple[int, ...]) -> Masks:
         """Which candidates may be the next cut, [P]."""
@@ -209,7 +209,7 @@ class _Episodes:
         if self._chosen.shape[1] < source.steps:
             return np.zeros(count), np.zeros(count, dtype=bool)
         cuts, device_cuts = source.candidates.cuts[self._chosen], source.device_cuts(self._chosen)
-        found = source.pricing.prices(cuts, device_cuts)
-        source.best.take(cuts, device_cuts, found)
-        earned = rewards(found, source.pricing.unit_s, source.reward)
+        prices = source.pricing.prices(cuts, device_cuts)
+        source.best.take(cuts, device_cuts, prices)
+        earned = rewards(prices, source.pricing.unit_s, source.reward)
         return source.scale.scaled(earned), np.ones(count, dtype=bool)

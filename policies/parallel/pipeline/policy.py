@@ -60,11 +60,11 @@ class PolicySettings(QSettings):
         if cutting not in get_args(DeviceCutting) or not isinstance(machines, list):
             raise ValueError("must have machines and cutting")
         try:
-            found = tuple(Machine(**each) for each in machines)
+            known = tuple(Machine(**each) for each in machines)
         except TypeError as error:
             raise ValueError(f"machines: must have the keys of this version: {error}") from error
         own = {each.name: getattr(learning, each.name) for each in fields(QSettings)}
-        return cls(**own, machines=found, cutting=cutting)
+        return cls(**own, machines=known, cutting=cutting)
 
 
 def _tensor_types(settings: PolicySettings) -> dict[str, TensorType]:

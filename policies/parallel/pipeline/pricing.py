@@ -107,7 +107,7 @@ class Pricing:
         """
         points, edges = _ended(cuts, self.problem.profile.points), _ended(device_cuts, self.problem.devices)
         reduce, send = self.lines.rows(edges)
-        found: Floats = prices(
+        priced: Floats = prices(
             self._arrays,
             points,
             edges,
@@ -118,7 +118,7 @@ class Pricing:
             self.problem.microbatches,
             self._memory,
         )
-        return found
+        return priced
 
 
 def prefix(values: Floats | Integers) -> Floats:

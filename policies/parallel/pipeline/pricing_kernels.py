@@ -33,7 +33,7 @@ def prices(profile, cuts, edges, reduce_rows, send_rows, reduce_rings, send_ring
     work, backward, stash, weights, cut_bytes, shared_bytes, first_reader, next_reader = profile
     limit_bytes, state_factor, recompute = memory
     plans, stages = len(cuts), cuts.shape[1] - 1
-    found = np.empty((plans, 5))
+    priced = np.empty((plans, 5))
     for plan in range(plans):
         first_s = slowest_s = exposed_s = drain_s = 0.0
         longest_reduce_s = longest_send_s = longest_s = 0.0
@@ -61,11 +61,11 @@ def prices(profile, cuts, edges, reduce_rows, send_rows, reduce_rings, send_ring
             shortest_s, longest_s = min(shortest_s, work_s), max(longest_s, work_s)
             if limit_bytes > 0:
                 flying = min(microbatches, stages - stage)
-                kept = stash[end] - stash[start]
-                kept = kept + flying * cut_bytes[start] if recompute > 0 else kept * flying
-                if size_bytes * state_factor + kept * share > limit_bytes:
+                stash_bytes = stash[end] - stash[start]
+                stash_bytes = stash_bytes + flying * cut_bytes[start] if recompute > 0 else stash_bytes * flying
+                if size_bytes * state_factor + stash_bytes * share > limit_bytes:
                     fits = 0.0
-        found[plan, 0] = first_s + (microbatches - 1) * slowest_s + exposed_s
-        found[plan, 1], found[plan, 2], found[plan, 3] = fits, longest_reduce_s, longest_send_s
-        found[plan, 4] = shortest_s / longest_s if longest_s > 0 else 1.0
-    return found
+        priced[plan, 0] = first_s + (microbatches - 1) * slowest_s + exposed_s
+        priced[plan, 1], priced[plan, 2], priced[plan, 3] = fits, longest_reduce_s, longest_send_s
+        priced[plan, 4] = shortest_s / longest_s if longest_s > 0 else 1.0
+    return priced

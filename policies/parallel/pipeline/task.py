@@ -80,7 +80,7 @@ class PipelineTask(LearningTask[PolicySettings]):
             StoppedError: ``stop`` gave a reason.
         """
         policy = Policy(checkpoint)
-        found: dict[str, dict[str, float]] = {"greedy": {}, "explored": {}}
+        scores: dict[str, dict[str, float]] = {"greedy": {}, "explored": {}}
         for name, (number, place) in self._validation():
             ask(stop)
             machine = self.settings.machines[number]
@@ -88,8 +88,8 @@ class PipelineTask(LearningTask[PolicySettings]):
             shortest_s = _shortest_s(self.settings, number, place)
             for score, interactions in (("greedy", 1), ("explored", INTERACTIONS)):
                 _, best = policy.plans(problem, self.settings.cutting, seed, interactions)
-                found[score][name] = shortest_s / best.length_s if math.isfinite(best.length_s) else 0.0
-        return found
+                scores[score][name] = shortest_s / best.length_s if math.isfinite(best.length_s) else 0.0
+        return scores
 
     def _validation(self) -> list[tuple[str, tuple[int, int]]]:
         machines = enumerate(self.settings.machines)

@@ -57,7 +57,7 @@ def test_a_stopped_reduction_has_the_same_optimum(seed, memory, share, asked):
     assert (rest is None) == (best is None)
     if best is not None:
         assert core.cost(reduction.expand(rest[1])) == rest[0] + reduction.constant == best[0]
-        assert reduction.core.least_cost <= rest[0]
+        assert reduction.core.min_cost <= rest[0]
 
 
 def test_reduction_is_much_smaller_somewhere():

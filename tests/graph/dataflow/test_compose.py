@@ -41,7 +41,7 @@ def test_gradients_run_against_the_chain():
     whole = chained("whole", [("a", step), ("b", step)])
     assert ("b.input_gradient_sum", "a.norm_backward", 12, "") in whole.named_edges
     assert ("a.norm", "b.up_weight_gradient", 12, "") in whole.named_edges
-    assert whole.kept_elements == 2 * step.kept_elements
+    assert whole.saved_elements == 2 * step.saved_elements
     ports = {each.name for each in whole.operators if each.kind in ("input", "output")}
     assert ports == {"a.input", "b.output", "b.output_gradient", "a.input_gradient"}
 

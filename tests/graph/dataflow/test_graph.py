@@ -23,15 +23,15 @@ def test_flops_weights_and_order():
     assert [edge.elements for edge in graph.incoming[4]] == [12, 12]
     assert [graph.operators[edge.target].name for edge in graph.outgoing[0]] == ["up", "residual"]
     assert not graph.is_training
-    assert graph.kept_elements == 0
+    assert graph.saved_elements == 0
 
 
 def test_a_kept_tensor_counts_once_and_a_mask_beside_it():
     readers = tuple(DataflowOperator(f"back{each}", Pass("add", 6), 6, is_backward=True) for each in range(2))
     edges = (*EDGES, DataflowEdge(1, 3, 6), DataflowEdge(1, 4, 6), DataflowEdge(1, 4, 3, "mask"))
     graph = DataflowGraph("kept", (*CHAIN, *readers), edges)
-    assert len(graph.kept) == 3
-    assert graph.kept_elements == 6 + 3
+    assert len(graph.saved) == 3
+    assert graph.saved_elements == 6 + 3
 
 
 BROKEN = {

@@ -44,7 +44,7 @@ def test_kept_activations_go_to_the_operators_that_read_them():
     """gelu and layer_norm read their operand, a linear layer's weight gradient its own, an addition nothing."""
     training = differentiated(graph_of(FEED_FORWARD))
     names = [operator.name for operator in training.operators]
-    kept = {(names[edge.source], names[edge.target], edge.elements) for edge in training.kept}
+    kept = {(names[edge.source], names[edge.target], edge.elements) for edge in training.saved}
     assert kept == {
         ("input", "up_weight_gradient", 12),
         ("up", "gelu_backward", 24),
@@ -84,7 +84,7 @@ def test_the_forward_graph_of_a_layer_trains_with_the_work_of_the_layer(m, micro
     forward, training = (layers_graph("x", m, ["layer0"], microbatch, each) for each in ("forward", "training"))
     derived = differentiated(forward)
     assert derived.flops == training.flops == 3 * forward.flops
-    assert derived.kept_elements == training.kept_elements
+    assert derived.saved_elements == training.saved_elements
     assert derived.weights == training.weights
     assert len(derived.operators) == len(training.operators)
 
@@ -106,14 +106,14 @@ def _small(*operators, edges):
 def test_each_kind_of_one_operand_keeps_what_its_gradient_reads(kind, kept):
     operator = {"name": "op", "kind": kind, "elements": 6, "row": 3}
     training = differentiated(graph_of(_small(operator, edges=[["x", "op", 6], ["op", "y", 6]])))
-    assert [training.operators[edge.source].name for edge in training.kept] == ([kept] if kept else [])
+    assert [training.operators[edge.source].name for edge in training.saved] == ([kept] if kept else [])
 
 
 @pytest.mark.parametrize(("kind", "kept"), [("add", 0), ("multiply", 12), ("divide", 12), ("select", 0)])
 def test_each_kind_of_two_operands_keeps_what_its_gradients_read(kind, kept):
     operators = [{"name": "half", "kind": "scale", "elements": 6}, {"name": "op", "kind": kind, "elements": 6}]
     edges = [["x", "half", 6], ["x", "op", 6], ["half", "op", 6], ["op", "y", 6]]
-    assert differentiated(graph_of(_small(*operators, edges=edges))).kept_elements == kept
+    assert differentiated(graph_of(_small(*operators, edges=edges))).saved_elements == kept
 
 
 def test_a_reduction_and_a_lookup_and_a_learned_token_have_gradients_too():
@@ -156,7 +156,7 @@ def test_one_edge_to_a_product_stands_for_both_operands():
     document = _small(*operators, edges=[["x", "op", 6], ["op", "z", 4], ["x", "y", 6]])
     training = differentiated(graph_of(document))
     assert training.flops == 3 * 2 * 2 * 3 * 2
-    assert training.kept_elements == 6
+    assert training.saved_elements == 6
 
 
 REFUSED = [

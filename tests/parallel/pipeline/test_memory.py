@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 
 from dse.parallel.pipeline.exact import every, solve
 from dse.parallel.pipeline.length import length
-from dse.parallel.pipeline.memory import least_memory_bytes
+from dse.parallel.pipeline.memory import min_memory_bytes
 from dse.parallel.pipeline.problem import PipelineProblem, Profile
 from hardware.network_specs import network
 from tests.parallel.pipeline.cases import plans, problems
@@ -20,7 +20,7 @@ def test_the_least_memory_is_that_of_enumeration(problem):
     splits = list(itertools.islice(every(problem.devices, problem.stages), 8))
     needed = [max(each.device_bytes for each in length(problem, plan).stages) for plan in plans(problem, splits)]
     assume(needed)
-    least = least_memory_bytes(problem, splits)
+    least = min_memory_bytes(problem, splits)
     assert least == math.ceil(min(needed)) or abs(least - min(needed)) <= 1
     assert solve(replace(problem, memory_bytes=least + 1), splits).plan is not None
     assert solve(replace(problem, memory_bytes=least - 1), splits).plan is None
@@ -40,4 +40,4 @@ def test_memory_that_fits_no_plan_is_not_called_the_least_where_inputs_are_kept(
     problem = PipelineProblem(profile, network("dapple"), devices=4, stages=3, microbatches=1, recompute=True)
     splits = list(every(4, 3))
     needed = [max(each.device_bytes for each in length(problem, plan).stages) for plan in plans(problem, splits)]
-    assert abs(least_memory_bytes(problem, splits) - min(needed)) <= 1
+    assert abs(min_memory_bytes(problem, splits) - min(needed)) <= 1

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.ridge import RidgeLearner
-from policies.fabric.study.accuracy import accuracy, error_ratio, placer_regime, spearman, within_graphs
+from policies.fabric.study.accuracy import accuracy, placer_regime, spearman, within_graphs
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions, random_folds
+from policies.fabric.study.intervals import error_ratio
 
 
 def examples(count=600, features=4, noise=0.0, seed=0):

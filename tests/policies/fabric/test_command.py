@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,14 +13,16 @@ pytest.importorskip("sklearn")
 from dse.fabric.cases import SEEDS_IN_A_ROW
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
 from dse.run.executor import InProcessExecutor
-from dse.run.progress import never_stop, silent
+from dse.run.progress import StoppedError, never_stop, silent
 from hardware.fabrics import fabric_spec
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.rounds import round_of
+from policies.fabric.data.tables import write_samples
 from policies.fabric.model.ensemble import EnsembleLearner
 from policies.fabric.options import FabricTraining
 from policies.fabric.placing import Placing
 from policies.fabric.student import StudentLearner, StudentSettings
+from policies.fabric.study.intervals import Interval
 from policies.fabric.train import VALIDATION_EVERY, Trained, train
 from tests.policies.fabric.quick import QUICK_STACK
 
@@ -78,7 +81,8 @@ def test_a_run_goes_on_with_files_that_were_moved_and_not_with_edited_ones(dse, 
     for given in (("--fabric", edited), ("--fabric", first, "--slots", tmp_path / "slots.json")):
         refused = dse(*asked, *given, "--resume")
         assert refused.code == 2, given
-        assert "an input has changed since this run began" in refused.err
+        changed = "fabric_and_simulator" if given[1] == edited else "slots"
+        assert f"run.yaml: inputs.{changed}: this input has changed since this run began" in refused.err
     assert taught == [str(first), str(moved), "plasticine-8x16"]
 
 
@@ -104,7 +108,8 @@ def test_a_fabric_that_is_edited_after_its_samples_were_collected_does_not_chang
         seen.append(simulator_fingerprint(fabric))
         return Placing(0, None)
 
-    def edit(*_):
+    def edit(*arguments):
+        write_samples(*arguments)
         file.write_text(json.dumps(document))
 
     monkeypatch.setattr("policies.fabric.train.placing", placing)
@@ -113,6 +118,53 @@ def test_a_fabric_that_is_edited_after_its_samples_were_collected_does_not_chang
     train(options, folder, 0, InProcessExecutor(), silent, never_stop)
     card = json.loads((folder / "best" / "card.json").read_text())
     assert seen == [card["provenance"]["samples"]["simulator"]]
+
+
+@pytest.mark.usefixtures("few_steps")
+def test_a_run_that_is_stopped_while_it_places_has_its_model_and_goes_on_with_placing(tmp_path, monkeypatch):
+    options = FabricTraining(graphs=10, placements=1, rounds=0, members=0)
+    placed = Placing(7, Interval(0.5, 0.25, 0.75))
+    seen = []
+
+    def run(*outcomes, options=options, seed=0):
+        """Training whose placements of unseen graphs come to these outcomes in turn."""
+        left = iter(outcomes)
+
+        def placing(student, unseen, *_):
+            seen.append((student.student.weight, student.student.first.tolist(), [each.units for each in unseen]))
+            outcome = next(left)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        monkeypatch.setattr("policies.fabric.train.placing", placing)
+        return train(options, tmp_path, seed, InProcessExecutor(), silent, never_stop)
+
+    with pytest.raises(StoppedError):
+        run(StoppedError("time limit"))
+    files = ("weights.safetensors", "student/weights.safetensors")
+    weights = [(tmp_path / "best" / name).read_bytes() for name in files]
+    assert json.loads((tmp_path / "best" / "card.json").read_text())["provenance"]["outcome"]["placing"] is None
+
+    fitted = []
+    monkeypatch.setattr("policies.fabric.train._judged", lambda model: fitted.append(model) or {})
+    whole = run(placed)
+    assert whole.placing == placed
+    assert whole.validation["model"].placements == 2
+    assert run() == whole  # what is finished is returned at once
+    assert seen[0] == seen[1]
+    assert len(seen[0][2]) == 2
+    assert weights == [(tmp_path / "best" / name).read_bytes() for name in files]
+    for card in ("card.json", "student/card.json"):
+        provenance = json.loads((tmp_path / "best" / card).read_text())["provenance"]
+        assert provenance["outcome"] == json.loads(json.dumps(whole.document()))
+    assert not fitted
+    run(placed, options=replace(options, graphs=11))
+    run(placed, options=replace(options, graphs=11, deny=("slots",)))
+    assert len(fitted) == 2
+    (tmp_path / "best" / "student" / "weights.safetensors").write_bytes(b"torn")
+    run(placed, options=replace(options, graphs=11, deny=("slots",)))
+    assert len(fitted) == 3
 
 
 @pytest.mark.usefixtures("few_steps")

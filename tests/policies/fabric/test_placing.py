@@ -16,7 +16,7 @@ from policies.fabric.data.collection import provenance_of
 from policies.fabric.methods import SHIPPED
 from policies.fabric.placing import Placing, placing
 from policies.fabric.student_checkpoint import load_student
-from policies.fabric.study.accuracy import Interval
+from policies.fabric.study.intervals import Interval
 
 FABRIC, SLOTS = fabric("plasticine-8x16"), operator_slots()
 
@@ -80,6 +80,21 @@ def test_graphs_beyond_the_range_of_a_student_are_not_placed_and_few_say_nothing
     assert placed(narrow, pipelines) == Placing(0, None)
     assert placed(student, pipelines[:4]).gain is None
     assert "too few unseen graphs (4)" in placed(student, pipelines[:4]).verdict
+
+
+def test_the_range_of_a_graph_is_looked_at_when_its_turn_comes(student, pipelines, slots_of, monkeypatch):
+    """With thousands of unseen graphs, those that are not placed cost nothing."""
+    monkeypatch.setattr("policies.fabric.placing.MAX_GRAPHS", 2)
+    slots_of[False], slots_of[True], seen = [100.0] * 2, [100.0] * 2, []
+
+    class Watched(type(student)):
+        def out_of_range(self, pipeline, fabric):
+            seen.append(pipelines.index(pipeline))
+            return super().out_of_range(pipeline, fabric)
+
+    watched = Watched(student.student, student.rules, student.low, student.high)
+    assert placed(watched, pipelines).graphs == 2
+    assert seen == [0, 1]
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["first", "last"])

@@ -9,11 +9,10 @@ from hardware.fabrics import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, samples_in
 from policies.fabric.data.placers import RandomAnnealer
-from policies.fabric.model.examples import Examples
 from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import Study
-from policies.fabric.study.versions import CorrectionLearner, next_version, relabelled, version_rows
+from policies.fabric.study.versions import next_version, relabelled, version_rows
 
 FABRIC = fabric("plasticine-8x16")
 
@@ -52,28 +51,26 @@ def test_placements_that_no_longer_run_are_left_out(samples, monkeypatch):
     assert set(intervals(kept)) == {7.0}
 
 
-def test_a_correction_is_learned_from_what_the_old_model_gets_wrong():
-    """The change is linear in a feature, but the old relation is none that a regression finds in 40 examples."""
+def test_a_transferred_model_learns_from_old_samples_of_all_graphs_and_new_ones_of_a_few(samples):
+    labelled = Labelled(samples, FABRIC)
+    new = Labelled(relabelled(samples, next_version(FABRIC)), next_version(FABRIC))
+    learned = []
 
-    class Old:
-        def predict(self, examples):
-            return np.sin(9 * examples.features[:, 0])
+    class Recorder:
+        def fit(self, examples):
+            learned.append(examples)
+            return RidgeLearner().fit(examples)
 
-    random = np.random.default_rng(0)
-
-    def examples(count):
-        features = random.uniform(-2, 2, (count, 3))
-        change = 0.2 - 0.3 * features[:, 1]
-        return Examples(features, Old().predict(Examples(features, change, change)) + change, np.arange(count) // 4)
-
-    few, unseen = examples(40), examples(200)
-
-    def error(model):
-        return np.abs(model.predict(unseen) - unseen.target).mean()
-
-    transferred = error(CorrectionLearner(Old()).fit(few))
-    assert transferred < 0.03
-    assert transferred < 0.1 * min(error(Old()), error(RidgeLearner().fit(few)))
+    version_rows(Study(labelled, {"recorder": Recorder()}))
+    before, few, both, everything = learned
+    size = len(before)
+    assert (both.features[:size] == before.features).all()
+    assert (both.features[size:] == few.features).all()
+    assert (both.target == np.concatenate((before.target, few.target))).all()
+    assert (both.graph == np.concatenate((before.graph, few.graph))).all()
+    assert np.isin(before.target, labelled.examples.target).all()
+    assert np.isin(few.target, new.examples.target).all()
+    assert len(few) < len(everything) == size
 
 
 def test_rows_are_of_the_held_out_fold_and_of_the_labels_that_each_way_has_seen(samples):

@@ -42,7 +42,7 @@ def dimensions(draw):
     )
 
 
-def most_split(of):
+def max_split(of):
     """The most dimensions that groups can split together, by enumeration."""
     groups = np.flatnonzero(of.splittable).tolist()
     sets = [each for count in range(len(groups) + 1) for each in combinations(groups, count)]
@@ -79,7 +79,7 @@ def test_plans_have_no_conflict_and_rewards_count_what_was_decided(of, linked, s
             is_conflict = (statuses == OPEN).any()
             assert earned.sum() == pytest.approx(0.4 * known[SPLIT] + 0.1 * known[WHOLE] - is_conflict)
     for found in source.plans.values():
-        assert found.dimensions == of.weights[list(found.split)].sum() <= most_split(of)
+        assert found.dimensions == of.weights[list(found.split)].sum() <= max_split(of)
 
 
 @given(st.integers(0, 1000), st.booleans())
@@ -147,7 +147,7 @@ def trainings(monkeypatch):
 def test_operator_plans_split_as_much_as_the_exact_ones(state):
     of = dimensions_of(VGG, "variables")
     outcome = trained(of, "variables", state, seed=1, budget=Budget(rounds=4, stable=4, updates=4))
-    assert outcome.second == linkage_plan(VGG, Prices(VGG)).value == most_split(of)
+    assert outcome.second == linkage_plan(VGG, Prices(VGG)).value == max_split(of)
     assert outcome.first <= outcome.second
     assert outcome.conflicts < outcome.evaluations
 
@@ -157,7 +157,7 @@ def test_the_policys_own_operator_plan_becomes_an_exact_one_by_learning(training
     of = dimensions_of(STEP, "variables")
     budget = Budget(rounds=8, stable=8, updates=12)
     outcome = trained(of, "variables", state, seed=1, budget=budget)
-    most = most_split(of)
+    most = max_split(of)
     assert outcome.first == outcome.second == linkage_plan(STEP, Prices(STEP)).value == most
     (training,) = trainings
     before, *_, after = training.earned[: budget.rounds]
@@ -168,11 +168,11 @@ def test_the_policys_own_operator_plan_becomes_an_exact_one_by_learning(training
 def test_data_plans_split_as_many_dimensions_of_inputs_as_can_be(step, budget):
     of = dimensions_of(step, "inputs")
     outcome = trained(of, "inputs", seed=1, budget=budget)
-    assert outcome.plans[0].dimensions == most_split(of)
+    assert outcome.plans[0].dimensions == max_split(of)
     # Inputs alone are decided, and that of the batch is one of the best plans.
     assert {value for value, _ in of.places} == {each.value for each in step.graph.arguments if each.role == "input"}
     batch = int(of.group[[dim for _, dim in of.places].index(0)])
-    assert any(batch in each.split for each in outcome.plans if each.dimensions == most_split(of))
+    assert any(batch in each.split for each in outcome.plans if each.dimensions == max_split(of))
 
 
 def test_training_is_a_function_of_its_seed(trainings):
@@ -202,7 +202,7 @@ def test_the_greedy_plan_has_no_conflict_and_no_group_could_be_added(step, decid
     split = list(plan.split)
     assert not of.excludes[np.ix_(split, split)].any()
     assert of.splittable[split].all()
-    assert plan.dimensions == of.weights[split].sum() <= most_split(of)
+    assert plan.dimensions == of.weights[split].sum() <= max_split(of)
     others = np.flatnonzero(of.splittable & ~of.excludes[split].any(axis=0))
     assert set(others.tolist()) <= set(split)
 

@@ -190,10 +190,10 @@ class StepBuilder:
         )  # fmt: skip
         place = [{dim: at for at, dim in enumerate((*paired[0], *free[0]))}, {}]
         place[1] = {dim: at for at, dim in enumerate(free[1], len(place[0]))}
-        kept = [(0, each) for each in range(batch)]
-        kept += [(0, each) for each in range(batch, len(left.groups)) if each != inner[0]]
-        kept += [(1, each) for each in range(batch, len(right.groups)) if each != inner[1]]
-        groups = [tuple(place[side][dim] for dim in (left, right)[side].groups[each]) for side, each in kept]
+        result_dims = [(0, each) for each in range(batch)]
+        result_dims += [(0, each) for each in range(batch, len(left.groups)) if each != inner[0]]
+        result_dims += [(1, each) for each in range(batch, len(right.groups)) if each != inner[1]]
+        groups = [tuple(place[side][dim] for dim in (left, right)[side].groups[each]) for side, each in result_dims]
         return View(made.value, tuple(groups))
 
     def _sizes(self, view: View, place: int) -> list[int]:

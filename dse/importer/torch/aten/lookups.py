@@ -41,8 +41,8 @@ def index_put(call: Call) -> View:
     """Values written or added at places along one dimension."""
     along, indices = _single(call)
     build, updates = call.build, call.tensor("values")
-    found = build.shape(indices)
-    shape = (*call.shape[:along], *found, *call.shape[along + 1 :])
+    rows = build.shape(indices)
+    shape = (*call.shape[:along], *rows, *call.shape[along + 1 :])
     if build.shape(updates) != shape:
         raise NotTranslatedError
     combiner = "add" if call.given["accumulate"] else "other"
@@ -94,10 +94,10 @@ def _alike(source: Dims, indices: Dims, along: int) -> tuple[int, ...]:
 def _single(call: Call) -> tuple[int, View]:
     """The one dimension that is indexed, and by what."""
     given: Sequence[View | None] = call.given["indices"]
-    found = [(dim, each) for dim, each in enumerate(given) if each is not None]
-    if len(found) != 1 or call.build.dtype(found[0][1]) == "pred":
+    indexed = [(dim, each) for dim, each in enumerate(given) if each is not None]
+    if len(indexed) != 1 or call.build.dtype(indexed[0][1]) == "pred":
         raise NotTranslatedError
-    return found[0]
+    return indexed[0]
 
 
 def _rows(call: Call, table: View, indices: View, along: int) -> View:

@@ -108,8 +108,8 @@ def translated(
             build.named(node.name, "")
             known[node] = _constant(build, node)
     (output,) = (node for node in graph.nodes if node.op == "output")
-    found: list[View] = list(fx.node.map_arg(list(output.args[0]), known.__getitem__))
-    return found
+    results: list[View] = list(fx.node.map_arg(list(output.args[0]), known.__getitem__))
+    return results
 
 
 def _constant(build: StepBuilder, node: Any) -> View:

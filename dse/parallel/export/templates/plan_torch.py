@@ -282,10 +282,10 @@ def _attention(args, kwargs):
     def part(each):
         whole = each if isinstance(each, DTensor) else DTensor.from_local(each, on, (R(),) * len(AXES))
         ones = rank - each.ndim  # dimensions that are not there, or broadcast
-        kept = tuple(
+        placements = tuple(
             S(to.dim - ones) if to != R() and to.dim >= ones and each.shape[to.dim - ones] > 1 else R() for to in layout
         )
-        return whole.redistribute(placements=kept).to_local()
+        return whole.redistribute(placements=placements).to_local()
 
     args, kwargs = tree_map_only(torch.Tensor, part, (args, kwargs))
     output = functional.scaled_dot_product_attention(*args, **kwargs)

@@ -25,7 +25,7 @@ from dse.wafer.search.gigaplacer import rows as placed
 from dse.wafer.search.gigaplacer import sizing
 from dse.wafer.search.gigaplacer.instance import Instance, adapters, common_c, slowest
 from dse.wafer.search.gigaplacer.rows import Rows, copied, pack
-from dse.wafer.search.gigaplacer.sizing import INPUTS, MEMORY, least_c, least_k
+from dse.wafer.search.gigaplacer.sizing import INPUTS, MEMORY, min_c, min_k
 from dse.wafer.shapes import NEVER
 from hardware.compiled import compiled, kernel
 
@@ -39,12 +39,12 @@ def fewer_adapters(instance: Instance, rows: Rows) -> Rows:
 
 
 @kernel
-def _least_c(sizes, rows, number, h, w, limit):
+def _min_c(sizes, rows, number, h, w, limit):
     """The least c with which an upright kernel keeps its k; :data:`NEVER` where none is enough."""
     c = 0
     for place in range(sizes.convolutions[sizes.group[number]]):
         formal = sizes.formal[sizes.group[number], place]
-        c = max(c, least_c(formal, h, w, rows.k[number, place], limit, sizes.wafer[MEMORY]))
+        c = max(c, min_c(formal, h, w, rows.k[number, place], limit, sizes.wafer[MEMORY]))
     return c
 
 
@@ -60,7 +60,7 @@ def _sized(sizes, rows, number, row_height, h, w, wanted_c, limit, c, k):
         if h > formal[sizing.HEIGHT] or w > formal[sizing.WIDTH]:
             return False
         c[place] = min(wanted_c, formal[INPUTS])
-        least = least_k(formal, h, w, c[place], limit, sizes.wafer[MEMORY])
+        least = min_k(formal, h, w, c[place], limit, sizes.wafer[MEMORY])
         k[place] = least if is_turned else rows.k[number, place]
         if least > k[place] or least >= NEVER:
             return False
@@ -90,7 +90,7 @@ def _following_c(sizes, rows, number, h, w, limit):
     """The c that follows from (h, w): upright the least, turned the largest."""
     if rows.turned[number]:
         return rows.wide[number] // (h * w) - 1
-    return _least_c(sizes, rows, number, h, w, limit)
+    return _min_c(sizes, rows, number, h, w, limit)
 
 
 @kernel

@@ -33,7 +33,7 @@ from dse.wafer.search.gigaplacer.judgment import (
     strips_and_row,
 )
 from dse.wafer.search.gigaplacer.rows import Cut, placed_rows, placement_of
-from dse.wafer.search.gigaplacer.time_search import estimated_time, least_time, longest_time
+from dse.wafer.search.gigaplacer.time_search import estimated_time, longest_time, min_time
 from dse.wafer.shapes import shape_table
 
 ALPHA, ALPHAS = Fraction(102, 100), 80
@@ -102,7 +102,7 @@ def answered(context: SearchContext) -> Answer:
 
 def _cuts(context: SearchContext, instance: Instance, judge: Judgment, estimate: Fraction) -> Iterator[Cut]:
     """The cut of least time, and of algorithm 2 those of the times above it."""
-    least = least_time(context.problem, instance, judge, estimate, context.stop)
+    least = min_time(context.problem, instance, judge, estimate, context.stop)
     if least is None:
         ask(context.stop)
         return

@@ -102,7 +102,7 @@ def length(sizes, group, h, w, is_turned, height, limit, c, k):
 
 
 @kernel
-def least_width(sizes, chosen, group, height, limit):
+def min_width(sizes, chosen, group, height, limit):
     """The least length of a row of ``height`` tiles that a kernel of a group takes; notes how."""
     if chosen.width[group, height] != UNKNOWN:
         return chosen.width[group, height]
@@ -126,7 +126,7 @@ def _fits(sizes, chosen, order, begin, end, height, limit):
     """Whether the kernels of a row of ``height`` tiles are no longer than the wafer is wide."""
     left = sizes.wafer[ACROSS]
     for place in range(begin, end):
-        left -= least_width(sizes, chosen, sizes.group[order[place]], height, limit)
+        left -= min_width(sizes, chosen, sizes.group[order[place]], height, limit)
         if left < 0:
             return False
     return True
@@ -173,7 +173,7 @@ def placed_rows(sizes: Sizes, order: Ints, cut: Cut) -> Rows:
 def size_kernel(sizes, chosen, rows, number, height, limit):
     """Size a kernel for a row of ``height`` tiles."""
     group = sizes.group[number]
-    least_width(sizes, chosen, group, height, limit)
+    min_width(sizes, chosen, group, height, limit)
     h, w, is_turned = chosen.h[group, height], chosen.w[group, height], chosen.turned[group, height]
     wide = length(sizes, group, h, w, is_turned, height, limit, rows.c[number], rows.k[number])
     high = 0

@@ -110,7 +110,7 @@ def image_steps(formal, h, w):
 
 
 @kernel
-def least_k(formal, h, w, c, limit, memory):
+def min_k(formal, h, w, c, limit, memory):
     """The least k of a convolution with (h, w, c) by equations (8) and (9); :data:`NEVER` where no k is enough."""
     inputs, outputs, window = formal[INPUTS], formal[OUTPUTS], formal[WINDOW]
     rounds = limit // (image_steps(formal, h, w) * -(-inputs // c))
@@ -122,7 +122,7 @@ def least_k(formal, h, w, c, limit, memory):
 
 
 @kernel
-def least_c(formal, h, w, k, limit, memory):
+def min_c(formal, h, w, k, limit, memory):
     """The least c of a convolution with (h, w, k) by equations (11) and (12); :data:`NEVER` where no c is enough."""
     inputs, outputs, window = formal[INPUTS], formal[OUTPUTS], formal[WINDOW]
     rounds = limit // (image_steps(formal, h, w) * -(-outputs // k))
@@ -151,7 +151,7 @@ def upright(sizes, group, h, w, height, limit, c, k):
     for place in range(sizes.convolutions[group]):
         formal = sizes.formal[group, place]
         c[place] = min(largest_c, formal[INPUTS])
-        k[place] = least_k(formal, h, w, c[place], limit, sizes.wafer[MEMORY])
+        k[place] = min_k(formal, h, w, c[place], limit, sizes.wafer[MEMORY])
         if k[place] == NEVER:
             return NEVER
         total += k[place]
@@ -174,7 +174,7 @@ def turned(sizes, group, h, w, width, limit, c, k):
         if k[place] < 1:
             return NEVER
         total += k[place]
-        largest_c = max(largest_c, least_c(formal, h, w, k[place], limit, sizes.wafer[MEMORY]))
+        largest_c = max(largest_c, min_c(formal, h, w, k[place], limit, sizes.wafer[MEMORY]))
     if largest_c >= NEVER or 3 * total > width:
         return NEVER
     for place in range(sizes.convolutions[group]):

@@ -80,7 +80,7 @@ def longest_time(problem: WaferProblem) -> int:
     return int(slowest * ticks_per_time(problem))
 
 
-def least_time(
+def min_time(
     problem: WaferProblem, instance: Instance, judge: Judgment, estimate: Fraction, stop: StopSignal
 ) -> Cut | None:
     """The cut at the least time limit that ``judge`` achieves, as far as achieving is monotonic in the time.
