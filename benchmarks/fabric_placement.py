@@ -161,6 +161,14 @@ class Graph:
         return {"share": self.share(placement), "used_s": used_s, "moves": max(MIN_MOVES, moves)}
 
 
+def within_fill(graphs, fabric_name, max_fill):
+    """The graphs that may use at most this share of the units; all may where it is 1."""
+    if max_fill >= 1:
+        return graphs
+    grid, slots = fabric(fabric_name), operator_slots()
+    return [seed for seed in graphs if block_case(seed, grid, slots).fill <= max_fill]
+
+
 def measure(bench, journal, seeds, budgets, count):
     """Run what the journal does not have yet, budget by budget, so that tables can be shown early."""
     for name, method in bench.methods.items():
@@ -240,6 +248,7 @@ def main():
     parser.add_argument("--fabric", default="plasticine-8x16")
     parser.add_argument("--first-graph", type=int, default=90_000)
     parser.add_argument("--graphs", type=int, default=60)
+    parser.add_argument("--max-fill", type=float, default=1.0, help="leave out graphs that may use more of the units")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budgets", default="0.3,1,3,10", help="CPU seconds, separated by commas")
     parser.add_argument("--tuned", help="tuned rules (default: those that come along)")
@@ -248,7 +257,7 @@ def main():
     parser.add_argument("--table", action="store_true", help="print what the journal has, and measure nothing")
     given = parser.parse_args()
     budgets, names = [float(each) for each in given.budgets.split(",")], given.methods.split(";")
-    graphs = range(given.first_graph, given.first_graph + given.graphs)
+    graphs = within_fill(range(given.first_graph, given.first_graph + given.graphs), given.fabric, given.max_fill)
     with Journal(given.journal) as journal:
         if not given.table:
             bench = Bench(given.fabric, given.tuned, given.checkpoint, names)

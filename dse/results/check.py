@@ -23,7 +23,7 @@ from dse.run.directory import RESULT_FILE, RUN_FILE
 from dse.run.options import Options, is_object, option_fields
 from hardware.documents import parse_document, read_document, text_of
 from hardware.input_files import InputFile, carried
-from hardware.inputs import InputError, choose, fail, validate
+from hardware.inputs import Fault, InputError, choose, fail, validate
 
 
 def check_result(path: Path, given: str | None = None) -> list[str]:
@@ -137,13 +137,19 @@ def _own_faults(result: Result, posed: Posed[Any, Any], shared: list[str], where
             _validated(model, part, f"{where}: {key}")
     try:
         return problem.faults(result, posed)
-    except InputError:
+    except InputError as error:
         if shared:
             return []
-        raise
+        raise InputError([_renamed(fault, where) for fault in error.faults]) from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
         # Checkers read figures by their names; one that is of another type is a fault of the result, whatever breaks.
         return [f"solution or metrics are malformed: {type(error).__name__}: {' '.join(str(error).split())}"]
+
+
+def _renamed(fault: Fault, where: str) -> Fault:
+    """A fault of what checkers call the result, which do not know its file."""
+    part = fault.file.removeprefix("result")
+    return fault if part == fault.file else replace(fault, file=f"{where}{part}")
 
 
 def _shared_faults(result: Result, posed: Posed[Any, Any]) -> list[str]:

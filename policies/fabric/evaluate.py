@@ -82,7 +82,7 @@ def evaluate(
         raise fail(options.command(), "--table", "annotations", "compares with and without slots: --deny slots must go")
     learners = _learners(options, settings, seed, stop)
     labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), settings.with_slots)
-    learners = journalled(learners, {**settings.document(), "seed": seed}, journal)
+    learners = journalled(learners, journal)
     study = Study(labelled, learners, seed=seed, stop=stop, progress=progress)
     return [row for name in options.table or ("main",) for row in _TABLES[name](study)]
 

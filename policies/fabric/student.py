@@ -5,7 +5,7 @@ Placements are described by :class:`dse.fabric.search.describe.Describer`; what 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -148,7 +148,7 @@ class StudentLearner:
 
     settings: StudentSettings = StudentSettings()
     seed: int = 0
-    stop: StopSignal = never_stop
+    stop: StopSignal = field(default=never_stop, compare=False)
 
     def fit(self, examples: StudentExamples, weight: float = 1.0) -> Student:
         """The student that the examples teach, of this weight in the cost.

@@ -33,6 +33,7 @@ from policies.fabric.placing import Placing, placing
 from policies.fabric.student import StudentLearner, StudentSettings, student_examples
 from policies.fabric.student_checkpoint import STUDENT, STUDENTS, TrainedStudent, load_student, save_student
 from policies.fabric.study.accuracy import Accuracy, accuracy
+from policies.fabric.study.fits import identity
 from policies.fabric.study.labelled import Labelled
 from policies.learning.checkpoint import BEST, Checkpoint
 
@@ -106,15 +107,16 @@ def train(
     here = fabric(options.fabric)  # read once: its file may be edited or moved meanwhile
     samples = _collected(options, here, folder, seed, executor, progress, stop)
     best, settings = folder / BEST, options.network()
-    fit = digest([samples_digest(folder / FOLDER), settings.document(), StudentSettings().document(), seed])
+    model, student = EnsembleLearner(settings, seed, stop), StudentLearner(StudentSettings(), seed, stop)
+    fit = digest([samples_digest(folder / FOLDER), identity(model), identity(student)])
     trained = _outcome_of(best, fit)
     if trained is None:
         trained = _fitted(samples, settings, here, best, seed, fit, progress, stop)
     if trained.placing is None:
         numbers = np.unique([sample.graph for sample in samples.samples])
         unseen = [samples.graphs[number].pipeline for number in numbers[~_is_seen(numbers)].tolist()]
-        student = load_student(best, samples.provenance)
-        trained = replace(trained, placing=placing(student, unseen, here, seed, stop, progress))
+        placer = load_student(best, samples.provenance)
+        trained = replace(trained, placing=placing(placer, unseen, here, seed, stop, progress))
         _note(best, trained)
     return trained
 

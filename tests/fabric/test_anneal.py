@@ -167,12 +167,16 @@ def test_a_stop_ends_a_chain_with_a_legal_placement():
     assert best.moves < settings.moves
 
 
+LACKING = {"compute": 1, "memory": 3, "io": 0}, {"compute": 1, "memory": 2, "io": 0}
+
+
 def test_units_without_sites_are_counted_by_kind():
     units = [Unit("in", INPUT), *(Unit(f"c{n}", COMPUTE, work_slots=1) for n in range(8)), Unit("out", OUTPUT)]
     nets = [Net(0, tuple(Sink(n) for n in range(1, 9)), 1), *(Net(n, (Sink(9),), 1) for n in range(1, 9))]
     with pytest.raises(SitesMissingError, match=r"2 compute units are missing \(8 needed, 6 available\)") as raised:
         Annealing(Pipeline(tuple(units), tuple(nets)), SMALL)
     assert raised.value.missing == {"compute": 2}
+    assert "1 memory unit is missing (3 needed, 2 available)" in str(SitesMissingError("x", "y", *LACKING))
 
 
 def test_more_nets_than_loads_of_32_bits_can_sum_are_refused():

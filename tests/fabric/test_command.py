@@ -110,7 +110,7 @@ def test_a_graph_that_does_not_fit_is_infeasible_with_the_units_that_are_missing
     proof = json.loads(answered.out)["infeasibility"]
     missing = proof["where"]["missing"]
     assert missing[proof["resource"].split()[0]] == proof["demand"] - proof["limit"] > 0
-    assert "units are missing" in proof["explanation"]
+    assert "missing (" in proof["explanation"]
     shown = dse(*PLACE, "--cut", "never")
     assert shown.code == 1
     assert "--cut auto tries to run it in pieces" in " ".join(shown.out.split())
@@ -155,6 +155,19 @@ def test_the_simulator_as_judge_is_never_slower_than_the_rules_on_the_same_chain
         answered = dse(*PLACE, "--cost", cost, "--json", "--quiet")
         values[cost] = json.loads(answered.out)["objective"]["value"]
     assert values["simulator"] >= values["rules"]
+
+
+def test_a_check_that_refuses_routes_names_the_file(dse, folder):
+    assert dse(*PLACE, "--out", "run", "--quiet").code == 0
+    file = folder / "run" / "result.json"
+    result = json.loads(file.read_text())
+    routes = result["solution"]["routes"]
+    routes[next(iter(routes))].append([])
+    file.write_text(json.dumps(result))
+    refused = dse("check", "run/result.json")
+    assert refused.code == 2
+    assert len(refused.error_lines) == 1
+    assert refused.err.startswith("error: run/result.json: solution: routes.")
 
 
 def changed(document, path, value):

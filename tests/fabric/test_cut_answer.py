@@ -156,7 +156,7 @@ def test_never_cut_names_the_units_that_are_missing_and_offers_the_cut(dse, fold
     refused = dse("fabric", "place", *arguments, "--json", "--quiet")
     assert refused.code == 1
     proof = json.loads(refused.out)["infeasibility"]
-    assert "units are missing" in proof["explanation"]
+    assert " missing (" in proof["explanation"]
     assert proof["levers"][0].startswith("--cut auto")
 
 

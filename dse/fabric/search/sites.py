@@ -31,7 +31,8 @@ class SitesMissingError(ValueError):
         self.needed, self.available = dict(needed), dict(available)
         self.missing = {kind: needed[kind] - available[kind] for kind in SITE_KINDS if needed[kind] > available[kind]}
         parts = [
-            f"{many} {kind} units are missing ({needed[kind]} needed, {available[kind]} available)"
+            f"{many} {kind} unit{' is' if many == 1 else 's are'} missing "
+            f"({needed[kind]} needed, {available[kind]} available)"
             for kind, many in self.missing.items()
         ]
         super().__init__(f"{what} does not fit on {fabric}: {', '.join(parts)}")

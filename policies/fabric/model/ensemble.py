@@ -97,7 +97,7 @@ class EnsembleLearner:
 
     settings: CostSettings
     seed: int = 0
-    stop: StopSignal = never_stop
+    stop: StopSignal = field(default=never_stop, compare=False)
     stack: StackLearner = field(default_factory=StackLearner)
 
     def fit(self, examples: Examples) -> Ensemble:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dse.results.result import digest
 from dse.run.journal import Journal
+from policies.fabric.model.checkpoint import COST
 from policies.fabric.model.examples import Examples, Learner, LearnerOf, Model
 
 Floats = npt.NDArray[np.float64]
@@ -85,14 +86,38 @@ class JournalledModel:
         return predicted
 
 
-def journalled(learners: Mapping[str, Learner], settings: Any, journal: Journal | None) -> Mapping[str, Learner]:
+def journalled(learners: Mapping[str, Learner], journal: Journal | None) -> Mapping[str, Learner]:
     """The learners, by name, with a journal; as they are without one.
 
-    ``settings``: what decides the learners beside their names, as JSON types; other settings have entries of their own.
+    Learners of other settings, and those that see other features, have entries of their own (:func:`identity`).
     """
     if journal is None:
         return learners
-    return {name: Journalled(f"{name}/{digest(settings)}", learner, journal) for name, learner in learners.items()}
+    return {name: Journalled(f"{name}/{identity(learner)}", learner, journal) for name, learner in learners.items()}
+
+
+def identity(learner: object) -> str:
+    """The digest of what decides what a learner makes of examples: all settings, its members', and the features.
+
+    Of its code there is only the name of its class.
+    """
+    return digest({"learner": _stated(learner), "features": COST.features})
+
+
+def _stated(value: Any) -> Any:
+    """A learner or a setting as JSON types; fields that make no difference to equality, such as a stop signal, are out.
+
+    Raises:
+        TypeError: a field that cannot be stated.
+    """
+    if is_dataclass(value):
+        own = {each.name: _stated(getattr(value, each.name)) for each in fields(value) if each.init and each.compare}
+        return {"class": type(value).__name__, **own}
+    if isinstance(value, list | tuple):
+        return [_stated(each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{type(value).__name__} decides nothing that can be stated")
 
 
 @dataclass(frozen=True, eq=False)

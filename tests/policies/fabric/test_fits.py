@@ -1,6 +1,7 @@
 """Fits of a study are paid for once: predictions in a journal, and members of several models in memory."""
 
 from dataclasses import replace
+from threading import Event
 
 import numpy as np
 import pytest
@@ -9,13 +10,18 @@ pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
 from dse.run.journal import Journal
+from dse.run.progress import never_stop
 from hardware.inputs import InputError
+from policies.fabric.model.checkpoint import COST
+from policies.fabric.model.ensemble import EnsembleLearner
 from policies.fabric.model.perceptrons import PerceptronsLearner
 from policies.fabric.model.ridge import RidgeLearner
+from policies.fabric.model.settings import CostSettings
 from policies.fabric.model.stack import MEMBERS, StackLearner
 from policies.fabric.model.trees import TreesLearner
-from policies.fabric.study.fits import Journalled, Remembered, fingerprint, journalled
+from policies.fabric.study.fits import Journalled, Remembered, fingerprint, identity, journalled
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions
+from policies.fabric.study.learners import Plain
 from tests.policies.fabric.test_baselines import examples
 
 
@@ -66,12 +72,40 @@ def test_other_examples_and_other_learners_have_entries_of_their_own(path):
     assert len({fingerprint(each) for each in (every, *others)}) == len(others) + 1
 
 
+def learners(seed=0, settings=None, stop=never_stop, **changes):
+    plain = Plain(seed)
+    stack = replace(plain.stack, perceptrons=Remembered(PerceptronsLearner(seed=seed, **changes)))
+    return {**plain.learners, "stack": stack, "network": EnsembleLearner(settings or CostSettings(), seed, stop, stack)}
+
+
+def test_what_is_journalled_of_a_learner_goes_by_all_of_its_settings_and_by_the_features(monkeypatch):
+    first = {name: identity(learner) for name, learner in learners().items()}
+    assert len(set(first.values())) == len(first)
+    assert {name: identity(each) for name, each in learners(stop=lambda: "time limit").items()} == first
+
+    def changed(**changes):
+        return {name for name, each in learners(**changes).items() if identity(each) != first[name]}
+
+    assert changed(seed=1) == {"trees", "trees-all", "perceptrons", "stack", "network"}
+    assert changed(width=50) == {"stack", "network"}
+    assert changed(settings=CostSettings(epochs=3)) == {"network"}
+    assert identity(RidgeLearner(penalties=(1.0,))) != first["ridge"]
+    monkeypatch.setattr("policies.fabric.study.fits.COST", replace(COST, features=COST.features[1:]))
+    assert changed() == set(first)
+
+
+def test_a_learner_that_holds_what_cannot_be_stated_is_refused():
+    with pytest.raises(TypeError, match="Event decides nothing"):
+        identity(TreesLearner(seed=Event()))
+
+
 def test_learners_of_other_settings_have_entries_of_their_own(path):
-    every, counted = examples(count=60), Counted(RidgeLearner())
+    every = examples(count=60)
     with Journal(path) as journal:
-        for settings in ({"epochs": 1}, {"epochs": 2}, {"epochs": 1}):
-            journalled({"ridge": counted}, settings, journal)["ridge"].fit(every).predict(every)
-    assert counted.fits == 2
+        for penalties in ((1.0,), (2.0,), (1.0,)):
+            model = journalled({"ridge": RidgeLearner(penalties)}, journal)["ridge"].fit(every)
+            np.testing.assert_array_equal(model.predict(every), RidgeLearner(penalties).fit(every).predict(every))
+        assert len(journal) == 2
 
 
 def test_what_is_predicted_does_not_depend_on_labels(path):
