@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.placement.uniform_tables import UniformTables
-from hardware.compiled import compiled
+from hardware.compiled import compiled, kernel
 
 
 def uniform_optimum(
@@ -56,7 +56,7 @@ def uniform_optimum(
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 
-@compiled()
+@kernel
 def _load(forward, backward, arrival, departure, repeats):
     """Load of a stage of a chain from its sums and its two transfers."""
     if repeats:
@@ -64,7 +64,7 @@ def _load(forward, backward, arrival, departure, repeats):
     return arrival + forward + departure + backward
 
 
-@compiled()
+@kernel
 def _plan(plans, arrangement, stages):
     """One row of the plans as numbers."""
     return (
@@ -74,7 +74,7 @@ def _plan(plans, arrangement, stages):
     )  # fmt: skip
 
 
-@compiled()
+@kernel
 def _batch_s(load, first_bytes, stages, plan, choices):
     """Seconds a batch takes with the best number of pipelines, without the update (convex over the hull's vertices)."""
     best = np.inf
@@ -86,21 +86,21 @@ def _batch_s(load, first_bytes, stages, plan, choices):
     return best
 
 
-@compiled()
+@kernel
 def _run_load(layers, kind):
     """Load of a stage of ``layers`` equal layers; kind: (end forward, end backward, forward, backward, arrival, …)."""
     end_forward, end_backward, forward, backward, arrival, departure, repeats = kind
     return _load(end_forward + layers * forward, end_backward + layers * backward, arrival, departure, repeats)
 
 
-@compiled()
+@kernel
 def _closes(c, needed, last_capacity, low, high, middle, last, held):
     """Whether, with c layers in each stage between, the last stage is no longer the one that limits."""
     left = max(1, needed - (held[high, c] - held[low, c]))
     return left <= last_capacity and _run_load(left, last) <= _run_load(c, middle)
 
 
-@compiled()
+@kernel
 def _rest_load(needed, rest, held):
     """Least load with which the run's stages after its first hold ``needed`` layers: ``between`` ones and the last.
 
@@ -122,7 +122,7 @@ def _rest_load(needed, rest, held):
     return best
 
 
-@compiled()
+@kernel
 def _share_load(plan, ends_pipeline, forward, backward, recompute):
     """What the stages of the run must at least reach; the pipeline's last stage, if among them, may repeat nothing."""
     once = forward + backward
@@ -133,7 +133,7 @@ def _share_load(plan, ends_pipeline, forward, backward, recompute):
     return min(repeated, plan[5] * once) if ends_pipeline and not last_recomputes else repeated
 
 
-@compiled()
+@kernel
 def _arranged_bound(floor, kinds, length, run_stages, own_prefix, weights, stages, plan, choices):
     """Bound of a plan whose run fills several stages, by equal shares of work and transfers.
 
@@ -168,7 +168,7 @@ def _arranged_bound(floor, kinds, length, run_stages, own_prefix, weights, stage
     return bound_s + end_update
 
 
-@compiled()
+@kernel
 def _arrange(prefix, suffix, stages, length, floor, times, weights, transfers, recompute, best_s, plan, choices, held):
     """Least batch_s of one arrangement of ``stages`` stages, or ``best_s`` if that is less.
 
@@ -214,18 +214,19 @@ def _arrange(prefix, suffix, stages, length, floor, times, weights, transfers, r
     return _best_first(length, floor, first, rest, prefix == 1, weights, stages, best_s, plan, choices, held)
 
 
-@compiled()
+@kernel
 def _best_first(length, floor, first, rest, own_prefix, weights, stages, best_s, plan, choices, held):
     """Least batch_s over the number of layers in the run's first stage, or ``best_s`` if that is less."""
     between, max_first = rest[0], plan[0]
     end_bytes, end_update, layer_bytes, layer_update, _, _ = weights
     a = min(max((length + between + 1) // (between + 2), 1), max_first)
-    load = max(floor, _rest_load(length - a, rest, held))
-    while a < max_first and _run_load(a, first) < load:
-        a += 1
-        load = max(floor, _rest_load(length - a, rest, held))
-    shared = 0.0 if own_prefix else 1.0
+    shared, growing = 0.0 if own_prefix else 1.0, True
     while a >= 1:
+        load = max(floor, _rest_load(length - a, rest, held))
+        growing = growing and a < max_first and _run_load(a, first) < load
+        if growing:
+            a += 1
+            continue
         whole = max(load, _run_load(a, first))
         update = end_update + shared * a * layer_update
         batch_s = _batch_s(whole, end_bytes + shared * a * layer_bytes, stages, plan, choices) + update
@@ -235,7 +236,6 @@ def _best_first(length, floor, first, rest, own_prefix, weights, stages, best_s,
         if _run_load(a, first) <= load and (own_prefix or shorter_s >= best_s):
             break
         a -= 1
-        load = max(floor, _rest_load(length - a, rest, held))
     return best_s
 
 
@@ -275,7 +275,7 @@ def _uniform_optima(
     return optima
 
 
-@compiled()
+@kernel
 def _bounds_by_stages(times, weights, length, transfers, recompute, limit_s, plans, choices, bounds_s):
     """Fills min_s[s], a quick lower bound for s stages; returns the s of the least (0: none is below the limit)."""
     layer, layer_back, head, head_back, tail, tail_back = times

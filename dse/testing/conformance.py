@@ -171,8 +171,12 @@ def _tear(journal: Path) -> None:
             file.write(b'{"key": "to')
 
 
-def infeasible_is_explained(problem: ProblemType[Any, Any], options: Options) -> None:
-    """A problem without an answer says which resource is short, by how much, and what would help."""
+def infeasible_is_explained(problem: ProblemType[Any, Any], options: Options) -> Result:
+    """A problem without an answer says which resource is short, by how much, and what would help.
+
+    Returns:
+        Its result.
+    """
     posed = pose(problem, options)
     result = problem.answer(posed, Run())
     assert result.status == "infeasible", result.status
@@ -181,6 +185,7 @@ def infeasible_is_explained(problem: ProblemType[Any, Any], options: Options) ->
     assert all((proof.resource, proof.unit, proof.explanation, proof.levers)), proof
     assert faults_of(result, posed) == []
     assert proof.explanation in problem.view(result, posed, Tables()).verdict
+    return result
 
 
 def is_shown(problem: ProblemType[Any, Any], options: Options, folder: Path, answered: Answer | None = None) -> None:

@@ -87,7 +87,7 @@ def test_the_optimum_is_that_of_brute_force_and_no_bound_is_above_a_best_plan(tm
 
 
 def test_larger_memory_and_more_of_the_vocabulary_are_never_slower(tmp_path):
-    options = modern_options(tmp_path, area_budget="3.42", global_batch=16)
+    options = modern_options(tmp_path, area_budget="3.42", accelerators=4, global_batch=8)
     result = PROBLEM.answer(pose(PROBLEM, options), Run())
     optima = [each["throughput_per_s"] for each in result.metrics["optimum_by_hbm"].values()]
     assert optima == sorted(optima)
@@ -112,16 +112,16 @@ def test_the_answer_names_its_memory_where_more_is_faster_and_only_baselines_tha
 
 def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer(tmp_path):
     problem = modern_options(tmp_path, area_budget=None, accelerators=4, global_batch=8, hbm_gb="1").modern_problem()
-    chosen = np.random.default_rng(2).choice(len(problem.machines()), 10, replace=False)
+    chosen = np.random.default_rng(2).choice(len(problem.machines()), 5, replace=False)
     machines = problem.machines().take(np.sort(chosen))
-    after = after_changes(problem, machines, 7, never_stop)
+    after = after_changes(problem, machines, 3, never_stop)
     assert {*after} == {*CHANGES}
     before = brute_force(problem, machines)[0] / problem.global_batch
     for label, change in CHANGES.items():
         changed, there = change(problem, machines)
         (steps,) = brute_force(changed, there)
         assert changed.global_batch / after[label]["throughput_per_s"] == pytest.approx(steps.min(), rel=1e-12)
-        assert after[label]["regret"] == pytest.approx(1 - steps.min() / steps[7], rel=1e-9)
+        assert after[label]["regret"] == pytest.approx(1 - steps.min() / steps[3], rel=1e-9)
         assert np.all(steps / changed.global_batch <= before * (1 + 1e-12))
     assert len({each["throughput_per_s"] for each in after.values()}) > 2
 
@@ -159,7 +159,8 @@ def test_a_step_that_is_faster_than_the_optimum_is_a_fault_of_the_program():
 def sensitive(tmp_path_factory):
     """A problem with changes, posed; what is remembered of it is not worked out again unless it is forgotten."""
     folder = tmp_path_factory.mktemp("sensitive")
-    options = modern_options(folder, area_budget="3.386", global_batch=16, hbm_gb="1", sensitivity=True)
+    small = {"accelerators": 4, "global_batch": 8, "hbm_gb": "1"}
+    options = modern_options(folder, area_budget="3.386", sensitivity=True, **small)
     return pose(PROBLEM, options)
 
 
@@ -263,7 +264,7 @@ def test_a_fixed_accelerator_has_its_own_best_plan(tmp_path):
 
 
 def test_the_check_finds_a_slower_plan_and_a_slower_architecture(tmp_path):
-    options = modern_options(tmp_path, area_budget="3.386", global_batch=16)
+    options = modern_options(tmp_path, area_budget="3.386", accelerators=4, global_batch=8)
     posed = pose(PROBLEM, options)
     result = PROBLEM.answer(posed, Run())
     assert faults_of(result, posed) == []

@@ -14,7 +14,6 @@ pytest.importorskip("torch")
 ROOT = Path(__file__).parents[2]
 STEPS = ROOT / "tests" / "importer" / "torch" / "steps.py"
 PLANS = [
-    ("perceptron", "4", "exact", 4e-6),
     ("perceptron", "data=2,model=2", "exact", 4e-6),
     ("transformer", "data=2,model=2", "linkage", 2e-5),
     ("packed", "4", "exact", 1.2e-5),

@@ -84,7 +84,7 @@ def test_no_plan_whatever_beats_the_best(model, fixed, software, devices):
 def test_no_plan_is_below_the_bound_of_its_family_and_the_front_is_that_of_all_plans(
     model, software, devices, monkeypatch
 ):
-    monkeypatch.setattr(enumeration, "_CHUNK", 64)
+    monkeypatch.setattr(enumeration, "_CHUNK", 256)
     search_is_exact(problem(model, devices=devices, batch=2 * devices, sequence=512, software=software))
 
 
@@ -94,7 +94,7 @@ KINDS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 @pytest.mark.parametrize("dear", [*KINDS, None])
 def test_proofs_hold_whatever_the_collectives_of_one_kind_cost(dear, monkeypatch):
     """Among eight and between twos of them, far from what the other kinds cost; last as they were timed on NVLink5."""
-    monkeypatch.setattr(enumeration, "_CHUNK", 64)
+    monkeypatch.setattr(enumeration, "_CHUNK", 512)
     posed = problem(MODELS["experts"], "b200", devices=16, batch=32, sequence=512)
     network = posed.system.network
     if dear is not None:

@@ -99,6 +99,8 @@ class _State:
         self.nodes = arrays.costs.astype(np.float64)
         self.pairs = np.where(arrays.pairs < FORBIDDEN, arrays.pairs.astype(np.float64), np.inf)
         sizes = np.diff(arrays.starts)
+        self.second_sizes = sizes[arrays.second]
+        self.row_nodes = np.repeat(np.arange(len(core.costs)), np.diff(arrays.row_starts))
         self.first_starts = np.cumsum([0, *sizes[arrays.first]])
         self.second_starts = np.cumsum([0, *sizes[arrays.second]])
         self.first = np.zeros(self.first_starts[-1])
@@ -138,11 +140,7 @@ class _State:
             return False
         moved = np.maximum(self.multipliers + gap / norm * excess, 0.0) - self.multipliers
         self.multipliers += moved
-        by_node = np.bincount(
-            np.repeat(np.arange(len(self.choices)), np.diff(self.arrays.row_starts)),
-            (moved / self.limits)[self.arrays.rows],
-            len(self.choices),
-        )
+        by_node = np.bincount(self.row_nodes, (moved / self.limits)[self.arrays.rows], len(self.choices))
         self.nodes += np.repeat(by_node, np.diff(self.arrays.starts)) * self.usages
         return True
 
@@ -154,11 +152,11 @@ class _State:
     def _judge(self) -> None:
         """What the decoded choices cost, without what is forbidden, and whether they are a plan."""
         arrays = self.arrays
-        chosen = arrays.usages[arrays.starts[:-1] + self.choices].astype(np.float64)
-        of_member = np.repeat(chosen, np.diff(arrays.row_starts))
-        self.loads = np.bincount(arrays.rows, of_member, len(self.limits)).astype(np.float64)
-        width = np.diff(arrays.starts)[arrays.second]
-        pairs = arrays.pairs[arrays.pair_starts[:-1] + self.choices[arrays.first] * width + self.choices[arrays.second]]
+        chosen = arrays.starts[:-1] + self.choices
+        of_member = self.usages[chosen][self.row_nodes]
+        self.loads = np.bincount(arrays.rows, of_member, len(self.limits)).astype(np.float64, copy=False)
+        rows, columns = self.choices[arrays.first], self.choices[arrays.second]
+        pairs = arrays.pairs[arrays.pair_starts[:-1] + rows * self.second_sizes + columns]
         is_allowed = pairs < FORBIDDEN
-        self.cost = float(arrays.costs[arrays.starts[:-1] + self.choices].sum() + pairs[is_allowed].sum())
+        self.cost = float(arrays.costs[chosen].sum() + pairs[is_allowed].sum())
         self.is_plan = bool(is_allowed.all() and (self.loads <= arrays.limits).all())

@@ -207,7 +207,7 @@ def _can_begin(reach, wanted, unmoved, source):
 
 @kernel
 def keep_closest(reach, sources, wanted, chips, room):
-    """Fill in ``room.kept``: which operators a closest linear partition keeps; the one that is on chip 0 in it.
+    """Fill in ``room.unmoved``: which operators a closest linear partition keeps; the one that is on chip 0 in it.
 
     Args:
         reach: of :func:`reach_of`, [N, N].

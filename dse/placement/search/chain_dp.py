@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.placement.search.chain_structure import ChainStructure
-from hardware.compiled import compiled
+from hardware.compiled import compiled, kernel
 
 _SLACK = 1e-12
 """Relative accuracy of a sum of doubles; bounds are weakened by it, so that rounding never prunes an optimum."""
@@ -99,11 +99,10 @@ def width_optimum(
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 
-@compiled()
-def _stage_loads(forward_s, backward_s, recompute, last_recomputes, arrival_s, departure_s):
-    """loads[i, j] = load of stage [i, j); the last stage is the one with j = n."""
+@kernel
+def _stage_loads(forward_s, backward_s, recompute, last_recomputes, arrival_s, departure_s, loads):
+    """Fills loads[i, j], the load of stage [i, j); the last stage is the one with j = n."""
     count = len(forward_s)
-    loads = np.empty((count, count + 1))
     for begin in range(count):
         finish = 0.0
         for layer in range(begin, count):
@@ -124,10 +123,9 @@ def _stage_loads(forward_s, backward_s, recompute, last_recomputes, arrival_s, d
                 loads[layer, end] += max(finish, forward_work + backward_work)
             else:
                 loads[layer, end] += finish
-    return loads
 
 
-@compiled()
+@kernel
 def _best_cut(begin, first_end, last_end, loads, work, rest, rest_min, limit):
     """Earliest end in first_end … last_end of the least max(load of [begin, end), rest[end]) that is below limit.
 
@@ -159,7 +157,7 @@ def _best_cut(begin, first_end, last_end, loads, work, rest, rest_min, limit):
     return best, best_end
 
 
-@compiled()
+@kernel
 def _extend(stages, value, cut, rest_mins, loads, work, last_end, plain_end, plain_stages, limit):
     """Fills value[stages] and cut[stages] from value[stages − 1]: one more stage in front of every suffix."""
     count = loads.shape[0]
@@ -168,21 +166,21 @@ def _extend(stages, value, cut, rest_mins, loads, work, last_end, plain_end, pla
             best, best_end = limit, 0
             stop = min(last_end[stages, begin], count - stages + 1)
             plain_stop = min(plain_end[begin], stop)
-            if plain > 0 and plain_stop > begin:
-                rest, rest_min = value[stages - 1, plain - 1], rest_mins[plain - 1]
-                best, best_end = _best_cut(begin, begin + 1, plain_stop, loads, work, rest, rest_min, best)
-            start = max(begin + 1, plain_end[begin] + 1)
-            if start <= stop:
-                rest, rest_min = value[stages - 1, plain], rest_mins[plain]
-                candidate, candidate_end = _best_cut(begin, start, stop, loads, work, rest, rest_min, best)
-                if candidate_end > 0:
-                    best, best_end = candidate, candidate_end
+            for part in range(2):  # ends of plain first stages, then of others
+                row = plain - 1 + part
+                start = begin + 1 if part == 0 else max(begin + 1, plain_end[begin] + 1)
+                last = plain_stop if part == 0 else stop
+                if row >= 0 and start <= last:
+                    rest, rest_min = value[stages - 1, row], rest_mins[row]
+                    candidate, candidate_end = _best_cut(begin, start, last, loads, work, rest, rest_min, best)
+                    if candidate_end > 0:
+                        best, best_end = candidate, candidate_end
             if best_end > 0:
                 value[stages, plain, begin] = best
                 cut[stages, plain, begin] = best_end
 
 
-@compiled()
+@kernel
 def _best_first_stage(
     stages, plain, value, loads, work, last_end, plain_end, prefix_bytes, prefix_update_s, choices, best_s
 ):
@@ -220,27 +218,17 @@ def _best_first_stage(
     return best_s, best_data, best_end
 
 
-@compiled()
-def _prefix_sums(values):
-    sums = np.zeros(len(values) + 1)
-    for position in range(len(values)):
-        sums[position + 1] = sums[position] + values[position]
-    return sums
-
-
-@compiled()
-def _bounds_ahead(layer_work, fewest_passes):
-    """For every s: no placement of s or more stages takes less than min_s[s], or makes fewer passes than passes[s].
+@kernel
+def _bounds_ahead(total, longest, fewest_passes, bounds_s, passes):
+    """For every s: no placement of s or more stages takes less than bounds_s[s], or makes fewer passes than passes[s].
 
     A largest load is at least the longest layer and an equal share of all work.
     """
-    total, longest = layer_work.sum(), layer_work.max()
-    bounds_s = np.full(len(fewest_passes) + 1, np.inf)
-    passes = np.full(len(fewest_passes) + 1, np.inf)
+    bounds_s[0], passes[0] = np.inf, np.inf
+    bounds_s[len(fewest_passes)], passes[len(fewest_passes)] = np.inf, np.inf
     for stages in range(len(fewest_passes) - 1, 0, -1):
         passes[stages] = min(passes[stages + 1], fewest_passes[stages])
         bounds_s[stages] = min(bounds_s[stages + 1], max(total / stages, longest) * fewest_passes[stages])
-    return bounds_s, passes
 
 
 @compiled()
@@ -267,25 +255,38 @@ def _solve(
     """Returns (batch_s, d, number of stages, beginnings of the stages); 0 stages where nothing beats cutoff_s."""
     count = len(forward_s)
     stage_limit = len(fewest_passes) - 1
-    once = (forward_s + backward_s) * (1.0 - slack)
-    repeated = once + forward_s * (1.0 - slack)
-    last_layer_work = repeated if last_recomputes else once  # no stage does less for a layer than the last one
-    bounds_s, passes = _bounds_ahead(last_layer_work, fewest_passes)
+    # Loops, not expressions of whole arrays: Numba takes seconds to compile what these need.
+    sums, longest = np.zeros((4, count + 1)), 0.0  # of work, of the least work of a layer, of weights and of updates
+    for layer in range(count):
+        once = (forward_s[layer] + backward_s[layer]) * (1.0 - slack)
+        repeated = once + forward_s[layer] * (1.0 - slack)
+        least = repeated if last_recomputes else once  # no stage does less for a layer than the last one
+        sums[0, layer + 1] = sums[0, layer] + (repeated if recompute else once)
+        sums[1, layer + 1] = sums[1, layer] + least
+        sums[2, layer + 1] = sums[2, layer] + weight_bytes[layer]
+        sums[3, layer + 1] = sums[3, layer] + update_s[layer]
+        longest = max(longest, least)
+    work, least_work, prefix_bytes, prefix_update_s = sums[0], sums[1], sums[2], sums[3]
+    bounds_s, passes = np.empty(stage_limit + 2), np.empty(stage_limit + 2)
+    _bounds_ahead(least_work[count], longest, fewest_passes, bounds_s, passes)
     beginnings = np.zeros(stage_limit + 1, dtype=np.int64)
     best_s, best_data, best_stages, best_plain, best_end = cutoff_s, 0, 0, 0, 0
     if bounds_s[1] >= best_s:
         return best_s, best_data, best_stages, beginnings
     choices = (choice_offset, choice_data, choice_rounds, choice_sync_s_per_byte)
-    loads = _stage_loads(forward_s, backward_s, recompute, last_recomputes, arrival_s, departure_s)
-    work = _prefix_sums(repeated if recompute else once)
-    prefix_bytes, prefix_update_s = _prefix_sums(weight_bytes), _prefix_sums(update_s)
-    value = np.full((stage_limit + 1, plain_stages + 1, count + 1), np.inf)
-    cut = np.zeros((stage_limit + 1, plain_stages + 1, count + 1), dtype=np.int64)
+    loads = np.empty((count, count + 1))
+    _stage_loads(forward_s, backward_s, recompute, last_recomputes, arrival_s, departure_s, loads)
+    value = np.empty((stage_limit + 1, plain_stages + 1, count + 1))
+    for stages in range(stage_limit + 1):
+        for plain in range(plain_stages + 1):
+            for begin in range(count + 1):
+                value[stages, plain, begin] = np.inf
+    cut = np.zeros(value.shape, dtype=np.int64)
     rest_mins = np.empty((plain_stages + 1, count + 1))
     for stages in range(1, stage_limit + 1):
         if bounds_s[stages] >= best_s:
             break
-        bound = _prefix_sums(last_layer_work) if stages == 1 else work
+        bound = least_work if stages == 1 else work
         for plain in range(min(plain_stages, stages), -1, -1):
             candidate_s, candidate_data, candidate_end = _best_first_stage(
                 stages, plain, value, loads, bound, last_end, plain_end, prefix_bytes, prefix_update_s, choices, best_s
@@ -307,7 +308,7 @@ def _solve(
     return best_s, best_data, best_stages, beginnings
 
 
-@compiled()
+@kernel
 def _begin(value, cut, loads, last_end, plain_end, plain_stages, limit):
     """Fills value[1]: the last stage alone."""
     count = loads.shape[0]
@@ -318,7 +319,7 @@ def _begin(value, cut, loads, last_end, plain_end, plain_stages, limit):
             cut[1, plain, begin] = count
 
 
-@compiled()
+@kernel
 def _trace(stages, plain, first_end, cut, plain_end, beginnings):
     """Writes where each stage begins, following the cuts from the end of the first stage."""
     begin, end = 0, first_end

@@ -13,7 +13,7 @@ from numba import njit
 
 from dse.placement.search import stage_groups
 from dse.placement.search.stage_groups import layer_needs, load_bounds, may_fit, min_load
-from hardware.compiled import compiled
+from hardware.compiled import compiled, kernel
 
 # Kernels carry no annotations: numba infers the types of every call.
 # ruff: noqa: ANN001, ANN201, ANN202
@@ -39,6 +39,15 @@ def _stage_of(member, small, large, local):
     return stage
 
 
+@njit
+def _doubled(values):
+    """``values`` with as many again behind them, of any value."""
+    doubled = np.empty(2 * len(values), dtype=values.dtype)
+    for place in range(len(values)):
+        doubled[place] = values[place]
+    return doubled
+
+
 @compiled(stage_groups, error_model="numpy")
 def stage_pairs(member, graph, rules, width, limit_s):
     """(offset, target, least) of all pairs whose stage may fit memory and have a load below ``limit_s``."""
@@ -62,7 +71,7 @@ def stage_pairs(member, graph, rules, width, limit_s):
             if forward + behind >= limit_s:
                 continue
             if count == len(target):
-                target, bound = np.append(target, target), np.append(bound, bound)
+                target, bound = _doubled(target), _doubled(bound)
             target[count], bound[count] = large, forward + behind
             count += 1
         offset[small + 1] = count
@@ -77,8 +86,10 @@ def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
     fixed = (False, recompute, one_by_one, state_factor, hbm_bytes)
     now, peaks = layer_needs(stage, local, graph, (*fixed, stashed))
     then, _ = layer_needs(stage, local, graph, (*fixed, stashed + growth))
-    depth = stage_limit
-    for group in range(group_of.max() + 1):
+    depth, groups = stage_limit, 0
+    for place in range(len(stage)):
+        groups = max(groups, group_of[place] + 1)
+    for group in range(groups):
         need, peak, more = 0.0, 0.0, 0.0
         for place in range(len(stage)):
             if group_of[place] == group:
@@ -106,12 +117,13 @@ def solve_downsets(
     offset, target, bound = pairs
     recompute, last_recomputes, one_by_one, state_factor, hbm_bytes, stashes, growth = rules
     stage_limit = value.shape[0] - 1
-    known = np.full((len(target), width + 1), np.inf)  # loads found so far, and up to which depth they hold
+    known = np.empty((len(target), width + 1))  # loads found so far, and up to which depth they hold
     known_to = np.zeros((len(target), width + 1), dtype=np.int64)
     local = np.empty(member.shape[1], dtype=np.int64)
     best = (incumbent_s, 0.0, 0, 0, 0, 0, 0)
     complete, left = True, steps[1]
-    value[0, len(member) - 1, :] = 0.0
+    for accelerators in range(value.shape[2]):
+        value[0, len(member) - 1, accelerators] = 0.0
     for stages in range(1, stage_limit + 1):
         stashed = stashes + growth * (stages - 1)
         repeats = recompute if stages > 1 else last_recomputes
@@ -123,7 +135,9 @@ def solve_downsets(
                 if bound[pair] >= limit_s or rest[-1] >= limit_s:
                     continue
                 stage = _stage_of(member, small, target[pair], local)
-                size = slots[stage].max()
+                size = slots[stage[0]]
+                for layer in stage:
+                    size = max(size, slots[layer])
                 for groups in range(1, min(width, len(stage)) + 1):
                     if groups * size >= len(rest):
                         break
@@ -152,7 +166,7 @@ def solve_downsets(
     return best, complete
 
 
-@njit
+@kernel
 def _relax(load, rest, used, limit_s, place, value, cut):
     """Improves the values of one downset by a stage in front of ``rest``."""
     for accelerators in range(used, len(rest)):
@@ -162,7 +176,7 @@ def _relax(load, rest, used, limit_s, place, value, cut):
             cut[accelerators, 0], cut[accelerators, 1] = place
 
 
-@njit
+@kernel
 def _first(best, load, rest, used, place, first_costs, choices):
     """The better of ``best`` and the placements that begin with this stage."""
     stages, pair, groups, end = place

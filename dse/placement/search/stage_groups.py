@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from dse.placement.problem import LayerGraph
-from hardware.compiled import compiled
+from hardware.compiled import compiled, kernel
 
 Offsets = NDArray[np.int64]
 Amounts = NDArray[np.float64]
@@ -46,12 +46,19 @@ def graph_arrays(graph: LayerGraph, network_bytes_per_s: float) -> GraphArrays:
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 
-@njit
-def _pass_s(stage, local, group_of, latency_s, edges, begin_s, transfers, reverse):
-    """Finish of every layer in one pass; ``edges`` is (offset, end, amount) of what a layer waits for."""
+# Loops, not expressions of whole arrays: Numba takes seconds to compile what these need.
+
+
+@kernel
+def _pass_s(stage, local, group_of, layers, part, edges, begin_s, transfers, reverse, free, finish):
+    """Fills ``finish`` of every layer in one pass, and returns the last; ``edges`` is what a layer waits for.
+
+    Its latency is ``layers[v, part]``; ``edges`` is (offset, end, amount). ``free`` is scratch of one entry a layer.
+    """
     offset, ends, amounts = edges
-    finish = np.empty(len(stage))
-    free = np.full(len(stage), begin_s)
+    latest = begin_s
+    for group in range(len(stage)):
+        free[group] = begin_s
     for step in range(len(stage)):
         place = len(stage) - 1 - step if reverse else step
         layer = stage[place]
@@ -62,38 +69,49 @@ def _pass_s(stage, local, group_of, latency_s, edges, begin_s, transfers, revers
                 start = max(start, finish[other])
             elif transfers:
                 start = max(start, amounts[edge, 0])
-        finish[place] = free[group_of[place]] = start + latency_s[layer]
-    return finish
+        finish[place] = free[group_of[place]] = start + layers[layer, part]
+        latest = max(latest, finish[place])
+    return latest
+
+
+@njit
+def _passes_s(stage, local, group_of, graph, repeats, forward_share, backward_share):
+    """(forward, backward with its repetition) of the stage on the groups ``group_of``: no less than the shares."""
+    inward, outward = (graph[1], graph[2], graph[3]), (graph[4], graph[5], graph[6])
+    free, finish = np.empty(len(stage)), np.empty(len(stage))
+    forward, begin, behind = 0.0, 0.0, 0.0
+    for turn in range(3):  # forward, forward once more, backward
+        if turn == 1 and not repeats:
+            continue
+        edges = outward if turn == 2 else inward
+        part = 1 if turn == 2 else 0
+        latest = _pass_s(stage, local, group_of, graph[0], part, edges, begin, turn != 1, turn == 2, free, finish)
+        if turn == 0:
+            forward = max(latest, forward_share)
+        elif turn == 1:
+            begin = max(latest, forward_share)
+        else:
+            behind = max(latest, begin + backward_share)
+    return forward, behind
 
 
 @njit
 def assigned_load(stage, local, group_of, graph, repeats):
     """Load of the stage with its layers on the groups ``group_of``."""
-    layers, in_offset, in_end, in_amount, out_offset, out_end, out_amount = graph
-    inward, outward = (in_offset, in_end, in_amount), (out_offset, out_end, out_amount)
-    forward_s, backward_s = layers[:, 0], layers[:, 1]
-    load = _pass_s(stage, local, group_of, forward_s, inward, 0.0, True, False).max()
-    begin = 0.0
-    if repeats:
-        begin = _pass_s(stage, local, group_of, forward_s, inward, 0.0, False, False).max()
-    return load + _pass_s(stage, local, group_of, backward_s, outward, begin, True, True).max()
+    forward, behind = _passes_s(stage, local, group_of, graph, repeats, 0.0, 0.0)
+    return forward + behind
 
 
 @njit
 def load_bounds(stage, local, graph, groups, repeats):
     """Lower bounds of (forward part, backward part with its repetition) on ``groups`` groups."""
-    layers, in_offset, in_end, in_amount, out_offset, out_end, out_amount = graph
-    inward, outward = (in_offset, in_end, in_amount), (out_offset, out_end, out_amount)
-    forward_s, backward_s = layers[:, 0], layers[:, 1]
-    forward_share = forward_s[stage].sum() / groups
-    backward_share = backward_s[stage].sum() / groups
-    apart = np.arange(len(stage))
-    forward = max(_pass_s(stage, local, apart, forward_s, inward, 0.0, True, False).max(), forward_share)
-    begin = 0.0
-    if repeats:
-        begin = max(_pass_s(stage, local, apart, forward_s, inward, 0.0, False, False).max(), forward_share)
-    path = _pass_s(stage, local, apart, backward_s, outward, begin, True, True).max()
-    return forward, max(path, begin + backward_share)
+    apart = np.empty(len(stage), dtype=np.int64)
+    forward_s, backward_s = 0.0, 0.0
+    for place in range(len(stage)):
+        apart[place] = place
+        forward_s += graph[0][stage[place], 0]
+        backward_s += graph[0][stage[place], 1]
+    return _passes_s(stage, local, apart, graph, repeats, forward_s / groups, backward_s / groups)
 
 
 @njit
@@ -105,7 +123,7 @@ def layer_needs(stage, local, graph, rules):
     """
     layers, in_offset, in_end, in_amount = graph[0], graph[1], graph[2], graph[3]
     _, recompute, one_by_one, state_factor, _, stashed = rules
-    needs, peaks = np.empty(len(stage)), np.zeros(len(stage))
+    needs, peaks = np.empty(len(stage)), np.empty(len(stage))
     for place in range(len(stage)):
         layer = stage[place]
         stash = layers[layer, 3]
@@ -115,19 +133,24 @@ def layer_needs(stage, local, graph, rules):
                 if one_by_one or local[in_end[edge]] < 0:
                     stash += in_amount[edge, 1]
         needs[place] = state_factor * layers[layer, 2] + stashed * stash
-        if one_by_one:
-            peaks[place] = layers[layer, 3]
-        else:
+        peaks[place] = layers[layer, 3] if one_by_one else 0.0
+        if not one_by_one:
             needs[place] += layers[layer, 3]
     return needs, peaks
 
 
-@njit
+@kernel
 def may_fit(needs, peaks, groups, hbm_bytes):
     """Whether the layers may fit the groups: by their sum, each alone, and by how many of the smallest one would."""
-    if needs.sum() + peaks.max() > groups * hbm_bytes or (needs + peaks).max() > hbm_bytes:
+    total, peak, largest, smallest = 0.0, 0.0, 0.0, np.inf
+    for place in range(len(needs)):
+        total += needs[place]
+        peak = max(peak, peaks[place])
+        largest = max(largest, needs[place] + peaks[place])
+        smallest = min(smallest, needs[place])
+    if total + peak > groups * hbm_bytes or largest > hbm_bytes:
         return False
-    return needs.min() <= 0.0 or groups * np.floor(hbm_bytes / needs.min()) >= len(needs)
+    return smallest <= 0.0 or groups * np.floor(hbm_bytes / smallest) >= len(needs)
 
 
 @compiled()
@@ -142,7 +165,7 @@ def min_load(stage, local, graph, groups, rules, limit_s, slack, steps):
     best_of = np.zeros(len(stage), dtype=np.int64)
     best, lower, used = np.inf, np.inf, 0
     if groups == 1:
-        if needs.sum() + peaks.max() <= hbm_bytes:
+        if _fits_one(needs, peaks, hbm_bytes):
             best = lower = assigned_load(stage, local, best_of, graph, repeats)
     elif may_fit(needs, peaks, groups, hbm_bytes):
         forward, behind = load_bounds(stage, local, graph, groups, repeats)
@@ -151,7 +174,8 @@ def min_load(stage, local, graph, groups, rules, limit_s, slack, steps):
             listed, fits = _list_schedule(stage, local, graph, groups, needs, peaks, hbm_bytes)
             if fits:
                 best = assigned_load(stage, local, listed, graph, repeats)
-                best_of[:] = listed
+                for place in range(len(stage)):
+                    best_of[place] = listed[place]
             if best > lower * (1.0 + slack):
                 below_s = min(best, limit_s)
                 load, used = _search(
@@ -178,7 +202,17 @@ def min_load(stage, local, graph, groups, rules, limit_s, slack, steps):
     return best, (lower if lower < limit_s else np.inf), best_of, used
 
 
-@njit
+@kernel
+def _fits_one(needs, peaks, hbm_bytes):
+    """Whether the layers fit a single group."""
+    total, peak = 0.0, 0.0
+    for place in range(len(needs)):
+        total += needs[place]
+        peak = max(peak, peaks[place])
+    return total + peak <= hbm_bytes
+
+
+@kernel
 def _ready_s(layer, local, finish, graph):
     """When the inputs of a layer are there, in the forward pass."""
     in_offset, in_end, in_amount = graph[1], graph[2], graph[3]
@@ -226,19 +260,25 @@ def _search(
     """
     layers, count = graph[0], len(stage)
     outward = (graph[4], graph[5], graph[6])
-    tail = _pass_s(stage, local, np.arange(count), layers[:, 0], outward, 0.0, False, True) - layers[stage, 0]
-    group_of = np.full(count, -1, dtype=np.int64)
-    used = np.zeros(count + 1, dtype=np.int64)  # groups used by the layers before
+    group_of, used = np.empty(count, dtype=np.int64), np.zeros(count + 1, dtype=np.int64)  # groups of layers before
     free_before, filled_before, peak_before = np.zeros(count), np.zeros(count), np.zeros(count)  # to undo
-    longest = np.full(count + 1, forward)
+    longest, tail = np.empty(count + 1), np.empty(count)
     free, filled, peak, finish = np.zeros(groups), np.zeros(groups), np.zeros(groups), np.zeros(count)
+    for place in range(count):
+        group_of[place] = place
+    _pass_s(stage, local, group_of, layers, 0, outward, 0.0, False, True, free_before, tail)
+    longest[0] = forward
+    for place in range(count):
+        group_of[place] = -1
+        tail[place] -= layers[stage[place], 0]
     best, place, taken = np.inf, 0, 0
     while place >= 0:
         if place == count:
             load = assigned_load(stage, local, group_of, graph, repeats)
             if load < below_s:
                 best = below_s = load
-                best_of[:] = group_of
+                for each in range(count):
+                    best_of[each] = group_of[each]
                 if best <= (forward + behind) * (1.0 + slack):
                     break
             place -= 1

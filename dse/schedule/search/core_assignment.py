@@ -8,7 +8,7 @@ import numpy as np
 
 from dse.schedule.search.reduce import Ints
 from dse.schedule.search.segment import Codes
-from hardware.compiled import compiled
+from hardware.compiled import compiled, kernel
 
 
 @compiled()
@@ -18,13 +18,22 @@ def assign_cores(kind: Codes, start: Ints, finish: Ints, core: Ints, capacity: I
     Backtracking over operators in the order of their start. A single one prefers a core without a partner, then the
     free half of a pair that is half in use, then a free pair; of equally busy cores only the first is tried.
     """
-    order = np.array([i for i in np.argsort(start, kind="mergesort") if core[i] == -1], dtype=np.int64)
+    # Loops, not expressions of whole arrays: Numba takes seconds to compile what these need.
+    order, count = np.empty(len(core), np.int64), 0
+    for i in range(len(core)):
+        if core[i] == -1:
+            place = count
+            while place > 0 and start[order[place - 1]] > start[i]:
+                order[place] = order[place - 1]
+                place -= 1
+            order[place] = i
+            count += 1
     widest = max(capacity[0], capacity[1])
-    options = np.empty((len(order), widest), np.int64)
-    options_count, tried = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
-    busy_until = np.zeros((2, widest), np.int64)
+    options = np.empty((count, widest), np.int64)
+    options_count, tried = np.empty(count, np.int64), np.empty(count, np.int64)
+    busy_until = np.empty((2, widest), np.int64)
     position, entering, steps = 0, True, 0
-    while position < len(order):
+    while position < count:
         steps += 1
         op = order[position]
         if steps > step_limit:
@@ -42,16 +51,19 @@ def assign_cores(kind: Codes, start: Ints, finish: Ints, core: Ints, capacity: I
             position, entering = position - 1, False
             if position < 0:
                 return False
-    if position == len(order):
+    if position == count:
         return True
-    core[order] = -1
+    for place in range(count):
+        core[order[place]] = -1
     return False
 
 
-@compiled()
+@kernel
 def _free_halves(kind: Codes, start: Ints, finish: Ints, core: Ints, placed: Ints, time: int, busy_until: Ints) -> None:
     """Fills ``busy_until`` [2, cores] with the finish of what runs on each core at ``time`` (0 where it is free)."""
-    busy_until[:] = 0
+    for k in range(2):
+        for x in range(busy_until.shape[1]):
+            busy_until[k, x] = 0
     for i in placed:
         if finish[i] > time and start[i] <= time:
             for k in range(2):
@@ -59,7 +71,7 @@ def _free_halves(kind: Codes, start: Ints, finish: Ints, core: Ints, placed: Int
                     busy_until[k, core[i]] = finish[i]
 
 
-@compiled()
+@kernel
 def _options(kind: int, time: int, capacity: Ints, busy_until: Ints, options: Ints) -> int:
     """Writes the distinct free cores for an operator of ``kind`` in order of preference; returns their number."""
     pairs = min(capacity[0], capacity[1])

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 from policies.fabric.model.examples import Examples
@@ -77,6 +76,9 @@ class TreesLearner:
 
     def fit(self, examples: Examples) -> Trees:
         """The trees that the examples teach."""
+        # Only those who fit trees wait for scikit-learn: it takes a second.
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
         regressor = HistGradientBoostingRegressor(
             max_iter=self.iterations,
             learning_rate=self.learning_rate,

@@ -68,14 +68,15 @@ def test_trees_learn_the_same_function():
 
 def test_trees_as_arrays_predict_what_scikit_learn_predicts(monkeypatch):
     trees = pytest.importorskip("policies.fabric.model.trees")
+    ensemble = pytest.importorskip("sklearn.ensemble")
     fitted = []
 
-    class Spied(trees.HistGradientBoostingRegressor):
+    class Spied(ensemble.HistGradientBoostingRegressor):
         def fit(self, *given):
             fitted.append(self)
             return super().fit(*given)
 
-    monkeypatch.setattr(trees, "HistGradientBoostingRegressor", Spied)
+    monkeypatch.setattr(ensemble, "HistGradientBoostingRegressor", Spied)
     seen = examples(noise=0.3)
     seen.features[:] = np.round(seen.features, 1)  # many examples lie at a threshold
     arrays = trees.TreesLearner(iterations=50).fit(seen)

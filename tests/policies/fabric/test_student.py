@@ -209,10 +209,10 @@ def test_a_search_follows_the_student_and_puts_first_what_the_ensemble_ranks_fir
 
 def test_learned_costs_conform(graph_file, checkpoint, tmp_path):
     problem, options = FromAbove(), options_for(graph_file, checkpoint)
-    conformance.same_seed_same_answer(problem, options)
-    conformance.stopped_anywhere_is_legal(problem, options, moments=(2,))
-    conformance.killed_and_resumed(problem, options, tmp_path, moments=(2,))
     result = conformance.solved(problem, options)
+    conformance.same_seed_same_answer(problem, options, first=result)
+    conformance.stopped_anywhere_is_legal(problem, options, moments=(2,))
+    conformance.killed_and_resumed(problem, options, tmp_path, moments=(2,), whole=result)
     assert (result.method, result.metrics["notes"]) == ("learned", [])
 
 
