@@ -162,16 +162,22 @@ def expand(seg: Segment, pool: Pool, work: Work, node: int) -> None:
     for i in range(count):
         if work.ready[i] < 0 or not twin_started(seg, work, i):
             continue
-        if work.single_start[i] >= 0 and not work.status[i] & DELAYED:
-            start = work.single_start[i]
-            if start < alone_until and (second_end if i == first_op else first_end) > start:
-                if seg.paired:
-                    start_on_each_core(seg, pool, work, node, i, alone_until)
-                else:
-                    start_on_one(seg, pool, work, node, i, start, np.int64(COUNTED_CORE))
-        on_all = seg.all_cores[i] < NO_MODE and not work.status[i] & SINGLE_ONLY
-        if on_all and whole_block and (second_end if i == first_op else first_end) > idle:
-            start_on_all(seg, pool, work, node, i, idle)
+        others_end, start = second_end if i == first_op else first_end, work.single_start[i]
+        on_one = start >= 0 and not work.status[i] & DELAYED and start < min(alone_until, others_end)
+        on_all = whole_block and idle < others_end and seg.all_cores[i] < NO_MODE and not work.status[i] & SINGLE_ONLY
+        singles = single_places(seg, i) if on_one else 0
+        # Children of all places are finished in one place, since a kernel is inlined wherever it is called.
+        for place in range(singles + on_all):
+            core, begin, time, legal = ON_ALL_CORES, idle, idle + seg.all_cores[i], True
+            if place == singles:
+                put_on_all(work, i)
+            else:
+                core = place if seg.paired else COUNTED_CORE
+                begin = start_on_core(seg, work, i, core, pool.time[node]) if seg.paired else start
+                time = begin
+                legal = 0 <= begin < alone_until and put_on_one(seg, pool, work, node, i, begin, core)
+            if legal:
+                finish_child(seg, pool, work, node, i, begin, time, core)
 
 
 @kernel
@@ -187,37 +193,36 @@ def block_helps(seg: Segment, pool: Pool, node: int, end: int) -> bool:
 
 
 @kernel
-def start_on_each_core(seg: Segment, pool: Pool, work: Work, node: int, op: int, alone_until: int) -> None:
-    """Children of ``node`` that start ``op`` on each core or pair of its kind; of equally busy ones only the first."""
-    time, kind = pool.time[node], np.int64(seg.kind[op])
-    tensor, vector = np.int64(0), np.int64(1)
-    pairs = min(seg.capacity[0], seg.capacity[1])
-    cores = pairs if kind == 2 else seg.capacity[kind]
-    for core in range(cores):
-        free_0 = core_free_time(seg, work, tensor, core, time)
-        free_1 = core_free_time(seg, work, vector, core, time)
-        repeated = False
-        for other in range(core):
-            if (other < pairs) == (core < pairs):
-                repeated |= free_0 == core_free_time(seg, work, tensor, other, time) and free_1 == core_free_time(
-                    seg, work, vector, other, time
-                )
-        start = max(work.ready[op], core_free_time(seg, work, kind, core, time))
-        if not repeated and start < alone_until:
-            start_on_one(seg, pool, work, node, op, start, core)
+def single_places(seg: Segment, op: int) -> int:
+    """The cores or pairs that ``op`` may be given where the state knows them, 1 where cores are only counted."""
+    if not seg.paired:
+        return 1
+    kind = seg.kind[op]
+    return int(min(seg.capacity[0], seg.capacity[1]) if kind == 2 else seg.capacity[kind])
 
 
 @kernel
-def start_on_one(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int, core: Integer) -> None:
-    """The child of ``node`` in which ``op`` starts on one core (or pair) at ``start``."""
+def start_on_core(seg: Segment, work: Work, op: int, core: int, time: int) -> int:
+    """When ``op`` can start on ``core`` (or pair) of its kind; -1 if one of a lower number is as busy."""
+    pairs = min(seg.capacity[0], seg.capacity[1])
+    for other in range(core):
+        equal = (other < pairs) == (core < pairs)
+        for kind in range(2):
+            equal &= core_free_time(seg, work, kind, core, time) == core_free_time(seg, work, kind, other, time)
+        if equal:
+            return -1
+    return int(max(work.ready[op], core_free_time(seg, work, np.int64(seg.kind[op]), core, time)))
+
+
+@kernel
+def put_on_one(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int, core: int) -> bool:
+    """Makes the child of ``node`` in which ``op`` starts on one core (or pair) at ``start``; False if it is no use."""
     for i in range(len(seg.kind)):
         work.child_status[i], work.child_finish[i], work.child_core[i] = work.status[i], work.finish[i], work.core[i]
     work.child_status[op], work.child_finish[op], work.child_core[op] = STARTED, start + seg.single[op], core
     if (node == 0 or pool.mode[node] == ON_ALL_CORES) and not keep_off_all(seg, work, op):
-        return
-    if not seg.paired and not mark_delays(seg, work, op, start):
-        return
-    finish_child(seg, pool, work, node, op, start, start, core)
+        return False
+    return seg.paired or mark_delays(seg, work, op, start)
 
 
 @kernel
@@ -256,13 +261,12 @@ def mark_delays(seg: Segment, work: Work, op: int, start: int) -> bool:
 
 
 @kernel
-def start_on_all(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int) -> None:
-    """The child of ``node`` in which ``op`` runs on all cores from ``start``, when everything else has finished."""
-    for i in range(len(seg.kind)):
+def put_on_all(work: Work, op: int) -> None:
+    """Makes the child in which ``op`` runs on all cores, when everything else has finished."""
+    for i in range(len(work.status)):
         work.child_status[i] = work.status[i] & ~DELAYED
         work.child_finish[i] = 0
     work.child_status[op] = STARTED
-    finish_child(seg, pool, work, node, op, start, start + seg.all_cores[op], np.int64(ON_ALL_CORES))
 
 
 @kernel

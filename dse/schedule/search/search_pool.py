@@ -124,10 +124,11 @@ def enter(pool: Pool, node: Integer) -> bool:
     other = pool.table[slot]
     while other >= 0:
         if not pool.dead[other] and pool.signature[other] == pool.signature[node]:
-            if _dominates(pool, other, node):
-                return False
-            if _dominates(pool, node, other):
-                pool.dead[other] = True
+            for turn in range(2):
+                if _dominates(pool, other if turn == 0 else node, node if turn == 0 else other):
+                    if turn == 0:
+                        return False
+                    pool.dead[other] = True
         other = pool.chain[other]
     pool.chain[node], pool.table[slot] = pool.table[slot], node
     pool.dead[node] = False

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.schedule.search.reduce import NO_MODE, Integer, Ints
-from dse.schedule.search.segment import STARTED, Codes, Segment
+from dse.schedule.search.segment import STARTED, Codes, Segment, release_times
 from hardware.compiled import compiled, kernel
 
 
@@ -55,8 +55,7 @@ def twin_started(seg: Segment, work: Work, op: int) -> bool:
 @kernel
 def candidates(seg: Segment, work: Work, time: int) -> None:
     """Fills ``ready`` (-1 until all predecessors started) and ``single_start`` (-1: one core is no option)."""
-    tensor, vector = np.int64(0), np.int64(1)
-    free_0, free_1 = free_time(seg, work, tensor, time), free_time(seg, work, vector, time)
+    free_0, free_1 = release_times(seg, time, work.finish)
     free_pair = free_pair_time(seg, work, time) if seg.paired else time
     for i in range(len(seg.kind)):
         work.ready[i], work.single_start[i] = -1, -1
@@ -77,17 +76,6 @@ def candidates(seg: Segment, work: Work, time: int) -> None:
             if seg.kind[i] == 2:
                 ready = max(ready, free_pair)
             work.single_start[i] = ready
-
-
-@kernel
-def free_time(seg: Segment, work: Work, k: Integer, time: int) -> int:
-    """When a core of kind k is free, at ``time`` or later."""
-    busy, soonest = 0, NO_MODE
-    for i in range(len(seg.kind)):
-        if work.finish[i] > time and seg.uses[k, i]:
-            busy += 1
-            soonest = min(soonest, work.finish[i])
-    return time if busy < seg.capacity[k] else soonest
 
 
 @kernel

@@ -284,8 +284,7 @@ def path_bound(seg: Segment, time: Integer, status: Codes, finish: Ints, earlies
 
     A single core is free when one of its kind is, all cores are when everything that runs has finished.
     """
-    tensor, vector = np.int64(0), np.int64(1)
-    free_0, free_1 = core_release(seg, tensor, time, status, finish), core_release(seg, vector, time, status, finish)
+    free_0, free_1 = release_times(seg, time, finish)
     path, idle = int(time), int(time)
     for i in range(len(status)):
         if status[i] == STARTED:
@@ -314,14 +313,22 @@ def path_bound(seg: Segment, time: Integer, status: Codes, finish: Ints, earlies
 
 
 @kernel
-def core_release(seg: Segment, k: Integer, time: Integer, status: Codes, finish: Ints) -> int:
-    """When a core of kind k is next free, at ``time`` or later."""
-    busy, soonest = 0, NO_MODE
-    for i in range(len(status)):
-        if status[i] == STARTED and finish[i] > time and seg.uses[k, i]:
-            busy += 1
-            soonest = min(soonest, finish[i])
-    return int(time) if busy < seg.capacity[k] else soonest
+def release_times(seg: Segment, time: Integer, finish: Ints) -> tuple[int, int]:
+    """When a tensor core and a vector core are next free, at ``time`` or later."""
+    busy_0, busy_1, soonest_0, soonest_1 = 0, 0, NO_MODE, NO_MODE
+    for i in range(len(finish)):
+        if finish[i] <= time:
+            continue
+        if seg.uses[0, i]:
+            busy_0 += 1
+            soonest_0 = min(soonest_0, finish[i])
+        if seg.uses[1, i]:
+            busy_1 += 1
+            soonest_1 = min(soonest_1, finish[i])
+    return (
+        int(time) if busy_0 < seg.capacity[0] else soonest_0,
+        int(time) if busy_1 < seg.capacity[1] else soonest_1,
+    )
 
 
 @kernel
