@@ -230,7 +230,7 @@ def _prefix_sums(values):
 
 @compiled()
 def _bounds_ahead(layer_work, fewest_passes):
-    """For every s: no placement of s or more stages takes less than min_s[s], or makes fewer passes than passes[s].
+    """For every s: no placement of s or more stages takes less than bounds_s[s], or makes fewer passes than passes[s].
 
     A largest load is at least the longest layer and an equal share of all work.
     """

@@ -1,4 +1,4 @@
-"""The cost model that comes along is for today's fabric, simulator and features, and as accurate as its card says."""
+"""The cost model in the package is for today's fabric, simulator and features, and as accurate as its card says."""
 
 import json
 
