@@ -126,14 +126,14 @@ def fitted_rates(rows: Sequence[Run]) -> dict[str, float]:
     """The rates with the least squared logarithmic error on ``rows``: by a grid that is made finer around its best."""
     names = ("matrix", "memory") if len(rows) > 1 else ("matrix",)
     centre, reach = dict.fromkeys(names, (LOWEST + HIGHEST) / 2), (HIGHEST - LOWEST) / 2
-    for _ in range(7):
+    for _ in range(4):
         axes = [
-            sorted({min(HIGHEST, max(LOWEST, centre[name] + reach * step / 3)) for step in range(-3, 4)})
+            sorted({min(HIGHEST, max(LOWEST, centre[name] + reach * step / 6)) for step in range(-6, 7)})
             for name in names
         ]
         points = [(x,) for x in axes[0]] if len(axes) == 1 else [(x, y) for x in axes[0] for y in axes[1]]
         best = min(points, key=lambda point: _misfit(rows, dict(zip(names, point, strict=True))))
-        centre, reach = dict(zip(names, best, strict=True)), reach / 2.5
+        centre, reach = dict(zip(names, best, strict=True)), reach / 5
     return {name: round(rate, 3) for name, rate in centre.items()}
 
 

@@ -47,8 +47,8 @@ class FabricOptions(Options):
     caution: Annotated[
         float,
         Option(
-            "Penalty for uncertain predictions: so many times the spread of the model's members is added to the "
-            "logarithm of the predicted slots.",
+            "Penalty for uncertain predictions: X times the spread of the model's members is added to the logarithm "
+            "of the predicted slots.",
             metavar="X",
             min=0.0,
             max=100.0,

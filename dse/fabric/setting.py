@@ -130,7 +130,7 @@ def read_tuned(path: str | Path) -> TunedSetting:
 
 
 SHIPPED = "tuned.yaml"
-"""The tuned setting that comes along, beside this module."""
+"""The tuned setting of the package, beside this module."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def tuned_for(fabric: Fabric, path: str | None = None) -> ChosenRules:
     tuned = _shipped()
     if tuned.simulator == fingerprint:
         return ChosenRules(tuned.setting.setting())
-    note = f"The rules that come along were tuned on {tuned.fabric}, not on {fabric.name}: untuned ones were used."
+    note = f"The rules in the package were tuned on {tuned.fabric}, not on {fabric.name}: untuned ones were used."
     return ChosenRules(Setting.untuned(), note)
 
 

@@ -277,7 +277,7 @@ def _uniform_optima(
 
 @kernel
 def _bounds_by_stages(times, weights, length, transfers, recompute, limit_s, plans, choices, bounds_s):
-    """Fills min_s[s], a quick lower bound for s stages; returns the s of the least (0: none is below the limit)."""
+    """Fills bounds_s[s], a quick lower bound for s stages; returns the s of the least (0: none is below the limit)."""
     layer, layer_back, head, head_back, tail, tail_back = times
     total = head + head_back + tail + tail_back + length * (layer + layer_back)
     longest = max(layer + layer_back, head + head_back, tail + tail_back)

@@ -233,12 +233,12 @@ def _memory(
         inputs = (4 if model.head == "masked_lm" else 2) + 5 * model.prediction_layers
         held = (4 if costs.fuses_loss else 12 if costs.t == 1 else 16) + 4 * model.prediction_layers
         working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
-    saved = sum(layer.whole - layer.saved for layer in layers[::again])
+    dropped = sum(layer.whole - layer.saved for layer in layers[::again])
     tensors = {
         "weights": state.weights * share(3),
         "gradients": state.gradients * share(2),
         "optimizer": state.optimizer * share(1),
-        "activations": chunks / v * (sum(layer.whole for layer in layers) - saved),
+        "activations": chunks / v * (sum(layer.whole for layer in layers) - dropped),
         "working": working,
     }
     known = costs.stack.reserved

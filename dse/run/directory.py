@@ -124,7 +124,7 @@ class RunDirectory:
             if isinstance(before, dict) and before.get(name) != digest:
                 return f"inputs.{name}", "this input has changed since this run began; name a new directory"
         began, now = stored.get("git_revision"), _git_revision()
-        if began is None or now is None or began == now:
+        if not isinstance(began, str) or now is None or began == now:
             return "problem", "an input has changed since this run began; name a new directory"
         commits = f"commit {began[:_COMMIT_DIGITS]} of dse began this run, and this is {now[:_COMMIT_DIGITS]}"
         return "problem", f"{commits}: an input has changed, or is read otherwise; name a new directory"

@@ -77,7 +77,7 @@ LAYER_HEADERS = ("layer", "count", "operators", "parameters", "GFLOPs", "activat
 def describe_layers(workload: Workload) -> dict[str, Any]:
     """One model's distinct layers at microbatch 1, forward and backward, and what no cost is known for, as JSON types.
 
-    ``largest_saved`` is the largest tensor of ``activation_bytes`` (``operator``, ``bytes``), None where there is none.
+    ``largest_kept`` is the largest tensor of ``activation_bytes`` (``operator``, ``bytes``), None where there is none.
     ``parameters`` are trained, ``frozen_parameters`` are not. ``flops`` are those of tensor cores, forward and
     backward, of one layer; ``activation_bytes`` the activations that its backward pass needs.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from policies.fabric.student_checkpoint import TrainedStudent
 
 SHIPPED = Path(__file__).parent / "shipped"
-"""The checkpoint that comes along."""
+"""The checkpoint in the package."""
 
 _PLACE = "dse fabric place"
 
@@ -60,7 +60,7 @@ class ByLearnedCost:
         return self._placed(context, trained, ensemble)
 
     def _learned(self) -> "tuple[TrainedStudent, Ensemble] | str":
-        """Student and ensemble; a sentence where none come along for this fabric."""
+        """Student and ensemble; a sentence where the package has none for this fabric."""
         from policies.fabric.data.collection import provenance_of
         from policies.fabric.model.checkpoint import load_for
         from policies.fabric.model.ensemble import Ensemble
@@ -75,7 +75,7 @@ class ByLearnedCost:
         except InputError:
             if self.folder is not None:
                 raise
-            return f"No learned cost comes along for {here.name}: the rules were used."
+            return f"The package has no learned cost for {here.name}: the rules were used."
         return trained, Ensemble.of(checkpoint.settings, checkpoint.tensors)
 
     def _placed(self, context: SearchContext, trained: "TrainedStudent", ensemble: "Ensemble") -> list[Candidate]:

@@ -65,6 +65,16 @@ def test_a_run_of_another_version_is_not_said_to_have_other_inputs(tmp_path, mon
         RunDirectory(tmp_path, "place", arguments, "sha256:2", resume=True)
 
 
+@pytest.mark.parametrize("commit", [7, ["a"], {}, None])
+def test_a_commit_that_is_no_text_is_not_printed(tmp_path, monkeypatch, commit):
+    monkeypatch.setattr("dse.run.directory._git_revision", lambda: "abcdef0123456789")
+    RunDirectory(tmp_path, "place", {}, DIGEST, resume=False)
+    document = yaml.safe_load((tmp_path / "run.yaml").read_text())
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(document | {"git_revision": commit}))
+    with pytest.raises(InputError, match="problem: an input has changed since this run began"):
+        RunDirectory(tmp_path, "place", {}, "sha256:2", resume=True)
+
+
 def test_what_a_killed_process_left_before_its_run_began_is_no_obstacle(tmp_path):
     (tmp_path / ".run.yaml.4711").write_text("command: torn")
     directory = RunDirectory(tmp_path, "x", {}, "sha256:0", resume=True)

@@ -95,7 +95,7 @@ class Annealed:
         placement: legal.
         cost: of it, by the rules' weights and the student.
         moves: that were tried.
-        accepted: that were kept.
+        accepted: those of them that were accepted.
     """
 
     placement: Placement

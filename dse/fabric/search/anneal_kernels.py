@@ -109,7 +109,7 @@ def _save(state, best):
 
 @compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels, move_kernels)
 def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, attraction):
-    """Anneal for a number of moves: (lowest cost met, moves that were kept); ``best`` holds the one with that cost.
+    """Anneal for a number of moves: (lowest cost met, moves that were accepted); ``best`` holds the one with that cost.
 
     Temperature and reach go geometrically from the first to the last of ``temperatures`` and ``reaches``, [2].
     ``lowest_cost`` is that of ``best``.

@@ -165,10 +165,10 @@ class _Cutter:
         alone = piece_graph(self._undivided, [position], self.graph.operators[position].name)
         key = (signature(alone), can_divide(self.graph, position))
         if key not in self.least:
-            self.least[key] = self._min_of(position, alone)
+            self.least[key] = self._cheapest_ways(position, alone)
         return self.least[key]
 
-    def _min_of(self, position: int, alone: DataflowGraph) -> Ways:
+    def _cheapest_ways(self, position: int, alone: DataflowGraph) -> Ways:
         tile = self.machine.fabric.tile
         min_s = self._min_work_s(alone)
         best, best_s, part = None, float("inf"), alone

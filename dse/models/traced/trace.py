@@ -117,7 +117,7 @@ class Trace:
         return self.node("index", shape, weights=prod(shape))
 
     def new_shape(self, shape: Sequence[int], target: Sequence[int], source: int | None, leading_dims: int) -> int:
-        """``tensor.size()[:kept] + (…)``: three nodes, of which the sum of tuples counts as an addition."""
+        """``tensor.size()[:leading_dims] + (…)``: three nodes, of which the sum of tuples counts as an addition."""
         size = self.node("index", shape, source)
         leading = self.node("index", shape[:leading_dims], size)
         return self.node("add", target, leading, elements=prod(shape[:leading_dims]))

@@ -131,8 +131,8 @@ def forward_of(graph: StepGraph, file: str = "") -> Forward:
 def _loss(graph: StepGraph, units: Units, file: str) -> int:
     """The number that depends on most trained tensors; of several, that of fewest operations.
 
-    Numbers that the next step takes are none, unless there are no others. What is told of gradients (their norm)
-    depends on more operations than the loss.
+    Numbers that the next step takes are left out, unless there are no others. A reported norm of the gradients depends
+    on more operations than the loss.
     """
     carried = carried_results(graph)
     numbers = {

@@ -42,7 +42,7 @@ class Room(NamedTuple):
     """Room to look for a closest linear partition of N operators; kernels make no arrays.
 
     Attributes:
-        unmoved: the operators that it keeps, [N].
+        unmoved: the operators that stay on their wanted chips, [N].
         able, chosen: operators that may be kept, and those of one attempt, [N].
         above, seen: pairs and what a phase has visited, [N, ⌈N / 64⌉] and [⌈N / 64⌉] words.
         partner, owner: the matching, from below and from above, −1 for none, [N].

@@ -62,13 +62,13 @@ class LinkageTraining:
         return Solution(plan, legal[0][0].dimensions if problem.objective == "count" else cost_ps, None)
 
 
-def plan_of(problem: ParallelProblem, prices: Prices, dimensions: "Dimensions", decided: "SplitPlan") -> Plan:
+def plan_of(problem: ParallelProblem, prices: Prices, dimensions: "Dimensions", split_plan: "SplitPlan") -> Plan:
     """A plan without conflicts as the engine's."""
     from policies.parallel.linkage.dimensions import axis_of
 
     axis = axis_of(problem.mesh)
     assert axis is not None
-    return Decisions(problem, prices).plan({(dimensions.numbers[group], axis) for group in decided.split})
+    return Decisions(problem, prices).plan({(dimensions.numbers[group], axis) for group in split_plan.split})
 
 
 def learned_methods(decided: "Decided", state: Literal["decisions", "graph"]) -> Mapping[str, ShardingMethod]:

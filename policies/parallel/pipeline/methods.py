@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from policies.parallel.pipeline.online import Best
 
 SHIPPED = Path(__file__).parent / "shipped"
-"""The policy that comes along."""
+"""The policy in the package."""
 
 _COMMAND = "dse parallel"
 
@@ -49,7 +49,7 @@ class OnlineInference:
     """A policy that was pretrained on generated problems (paper, 3.5).
 
     Attributes:
-        folder: of a checkpoint or of a pretraining run; None: the policy that comes along.
+        folder: of a checkpoint or of a pretraining run; None: the policy in the package.
     """
 
     folder: Path | None = None
@@ -79,7 +79,7 @@ class OnlineInference:
     def _refusal(self, rule: str) -> InputError:
         """Of a question that the policy was not trained for."""
         if self.folder is None:
-            return fail(_COMMAND, "--method", "inference", f"the policy that comes along {rule}")
+            return fail(_COMMAND, "--method", "inference", f"the policy in the package {rule}")
         return fail(_COMMAND, "--checkpoint", self.folder.name, rule)
 
 
@@ -91,7 +91,7 @@ def answer_of(best: "Best", context: PipelineContext) -> Answer:
 
 
 def weights_digest(folder: str | None) -> str:
-    """What the card of a policy says of its weights; of the one that comes along if None.
+    """What the card of a policy says of its weights; of the one in the package if None.
 
     Raises:
         InputError: there is no card, or the extra ``learn`` is not installed.
@@ -131,5 +131,5 @@ def _card(folder: str | None) -> dict[str, Any]:
 
 
 def learned_methods(checkpoint: Path | None = None) -> Mapping[str, PipelineMethod]:
-    """The learned methods by name; ``inference`` with the policy in ``checkpoint``, or that which comes along."""
+    """The learned methods by name; ``inference`` with the policy in ``checkpoint``, or the one in the package."""
     return MappingProxyType({"dqn": OnlineTraining(), "inference": OnlineInference(checkpoint)})

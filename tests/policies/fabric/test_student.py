@@ -228,7 +228,7 @@ def test_the_command_places_by_a_checkpoint_and_names_what_it_cannot_use(dse, gr
     elsewhere = ("--fabric", "sn10", "--cost", "learned", "--json")
     left = dse(*command, *elsewhere)
     assert left.code == 0, left.err
-    assert "No learned cost comes along for sn10" in left.err
+    assert "The package has no learned cost for sn10" in left.err
     refused = dse(*command, *elsewhere, "--checkpoint", checkpoint)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
     assert "provenance.samples.simulator" in refused.err

@@ -1,4 +1,4 @@
-"""The policy that comes along is for today's features and machines, and as good as its card says."""
+"""The policy in the package is for today's features and machines, and as good as its card says."""
 
 import json
 import shutil
@@ -92,7 +92,7 @@ def test_another_topology_is_refused_in_one_line(dse, asked, rule):
     refused = dse(*ASKED, *INFERENCE, *asked)
     assert refused.code == 2
     (line,) = refused.error_lines
-    start = "error: dse parallel: --method: inference: the policy that comes along was trained for other machines than"
+    start = "error: dse parallel: --method: inference: the policy in the package was trained for other machines than"
     assert line == f"{start} {rule} on this network: {'; '.join(map(str, CONFIGS))}"
 
 
@@ -101,7 +101,7 @@ def test_another_way_to_cut_devices_is_refused_in_one_line(dse, cutting):
     refused = dse(*ASKED, *INFERENCE, "--mesh", "16", "--device-cuts", cutting)
     assert refused.code == 2
     (line,) = refused.error_lines
-    rule = f"the policy that comes along was trained for --device-cuts near, but here it is {cutting}"
+    rule = f"the policy in the package was trained for --device-cuts near, but here it is {cutting}"
     assert line == f"error: dse parallel: --method: inference: {rule}"
 
 
@@ -124,7 +124,7 @@ def test_a_card_without_machines_is_refused_in_one_line(dse, tmp_path, settings)
 
 
 def _policy(tmp_path, altered):
-    """A copy of the policy that comes along, its card altered."""
+    """A copy of the policy in the package, its card altered."""
     folder = tmp_path / "policy"
     shutil.copytree(SHIPPED, folder)
     card = json.loads((folder / CARD_FILE).read_text())

@@ -41,8 +41,8 @@ def index_put(call: Call) -> View:
     """Values written or added at places along one dimension."""
     along, indices = _single(call)
     build, updates = call.build, call.tensor("values")
-    rows = build.shape(indices)
-    shape = (*call.shape[:along], *rows, *call.shape[along + 1 :])
+    index_dims = build.shape(indices)
+    shape = (*call.shape[:along], *index_dims, *call.shape[along + 1 :])
     if build.shape(updates) != shape:
         raise NotTranslatedError
     combiner = "add" if call.given["accumulate"] else "other"
