@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
-from dse.run.progress import StopSignal, ask, never_stop
+from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop, silent
 from hardware.fabrics import Fabric
 from policies.fabric.data.records import Sample, Samples
 from policies.fabric.model.examples import Examples, Learner, Model
@@ -49,7 +49,9 @@ def next_version(fabric: Fabric) -> Fabric:
     )
 
 
-def relabelled(samples: Samples, fabric: Fabric, stop: StopSignal = never_stop) -> Samples:
+def relabelled(
+    samples: Samples, fabric: Fabric, stop: StopSignal = never_stop, progress: ProgressCallback = silent
+) -> Samples:
     """The same placements, labelled on ``fabric``; those in a deadlock there are left out.
 
     Raises:
@@ -57,13 +59,15 @@ def relabelled(samples: Samples, fabric: Fabric, stop: StopSignal = never_stop) 
     """
     simulators: dict[int, Simulator] = {}
     relabelled_samples: list[Sample] = []
-    for sample in samples.samples:
+    for number, sample in enumerate(samples.samples):
         if sample.graph not in simulators:
             ask(stop)
+            progress("placements simulated under the next version", number, len(samples.samples))
             simulators[sample.graph] = Simulator(samples.graphs[sample.graph].pipeline, fabric)
         interval_slots = throughput(simulators[sample.graph], sample.placement).interval_slots
         if interval_slots is not None:
             relabelled_samples.append(replace(sample, interval_slots=interval_slots))
+    progress("placements simulated under the next version", len(samples.samples), len(samples.samples))
     return replace(samples, samples=tuple(relabelled_samples))
 
 
@@ -95,7 +99,7 @@ def _both_versions(study: Study) -> tuple[Labelled, Labelled]:
     """The same placements under both versions; only those that run under both."""
     labelled = study.labelled
     fabric = next_version(labelled.fabric)
-    samples = relabelled(labelled.samples, fabric, study.stop)
+    samples = relabelled(labelled.samples, fabric, study.stop, study.progress)
     runs = {(each.graph, each.round, each.seed) for each in samples.samples}
     common = tuple(each for each in labelled.samples.samples if (each.graph, each.round, each.seed) in runs)
     old = replace(labelled, samples=replace(labelled.samples, samples=common))

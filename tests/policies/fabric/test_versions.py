@@ -37,6 +37,12 @@ def test_labels_change_with_the_version_alone(samples):
     assert np.mean(intervals(new)) > np.mean(intervals(samples))  # longer delays and less room
 
 
+def test_simulations_of_the_new_version_are_counted_graph_by_graph(samples):
+    seen = []
+    relabelled(samples, FABRIC, progress=lambda phase, done, total: seen.append((done, total)))
+    assert seen == [(done, 10) for done in (0, 2, 4, 6, 8, 10)]
+
+
 def test_placements_that_no_longer_run_are_left_out(samples, monkeypatch):
     from policies.fabric.study import versions
 
