@@ -231,6 +231,36 @@ def _bounds_ahead(total, longest, fewest_passes, bounds_s, passes):
         bounds_s[stages] = min(bounds_s[stages + 1], max(total / stages, longest) * fewest_passes[stages])
 
 
+@kernel
+def _sum_layers(forward_s, backward_s, update_s, weight_bytes, recompute, last_recomputes, slack, sums):
+    """Fills sums[:, n], of the first n layers: work, the least work of each, weights and updates; returns the longest
+    of the least.
+
+    A loop, not expressions of whole arrays: Numba takes seconds to compile what these need.
+    """
+    longest = 0.0
+    for layer in range(len(forward_s)):
+        once = (forward_s[layer] + backward_s[layer]) * (1.0 - slack)
+        repeated = once + forward_s[layer] * (1.0 - slack)
+        least = repeated if last_recomputes else once  # no stage does less for a layer than the last one
+        sums[0, layer + 1] = sums[0, layer] + (repeated if recompute else once)
+        sums[1, layer + 1] = sums[1, layer] + least
+        sums[2, layer + 1] = sums[2, layer] + weight_bytes[layer]
+        sums[3, layer + 1] = sums[3, layer] + update_s[layer]
+        longest = max(longest, least)
+    return longest
+
+
+@kernel
+def _smallest_so_far(values, smallest):
+    """Fills smallest[p, n] with the least of values[p, : n + 1]."""
+    for row in range(values.shape[0]):
+        least = np.inf
+        for place in range(values.shape[1]):
+            least = min(least, values[row, place])
+            smallest[row, place] = least
+
+
 @compiled()
 def _solve(
     forward_s,
@@ -255,17 +285,8 @@ def _solve(
     """Returns (batch_s, d, number of stages, beginnings of the stages); 0 stages where nothing beats cutoff_s."""
     count = len(forward_s)
     stage_limit = len(fewest_passes) - 1
-    # Loops, not expressions of whole arrays: Numba takes seconds to compile what these need.
-    sums, longest = np.zeros((4, count + 1)), 0.0  # of work, of the least work of a layer, of weights and of updates
-    for layer in range(count):
-        once = (forward_s[layer] + backward_s[layer]) * (1.0 - slack)
-        repeated = once + forward_s[layer] * (1.0 - slack)
-        least = repeated if last_recomputes else once  # no stage does less for a layer than the last one
-        sums[0, layer + 1] = sums[0, layer] + (repeated if recompute else once)
-        sums[1, layer + 1] = sums[1, layer] + least
-        sums[2, layer + 1] = sums[2, layer] + weight_bytes[layer]
-        sums[3, layer + 1] = sums[3, layer] + update_s[layer]
-        longest = max(longest, least)
+    sums = np.zeros((4, count + 1))
+    longest = _sum_layers(forward_s, backward_s, update_s, weight_bytes, recompute, last_recomputes, slack, sums)
     work, least_work, prefix_bytes, prefix_update_s = sums[0], sums[1], sums[2], sums[3]
     bounds_s, passes = np.empty(stage_limit + 2), np.empty(stage_limit + 2)
     _bounds_ahead(least_work[count], longest, fewest_passes, bounds_s, passes)
@@ -299,11 +320,7 @@ def _solve(
             _begin(value, cut, loads, last_end, plain_end, plain_stages, limit)
         else:
             _extend(stages, value, cut, rest_mins, loads, work, last_end, plain_end, plain_stages, limit)
-        for plain in range(plain_stages + 1):
-            rest_min = np.inf
-            for begin in range(count + 1):
-                rest_min = min(rest_min, value[stages, plain, begin])
-                rest_mins[plain, begin] = rest_min
+        _smallest_so_far(value[stages], rest_mins)
     _trace(best_stages, best_plain, best_end, cut, plain_end, beginnings)
     return best_s, best_data, best_stages, beginnings
 
