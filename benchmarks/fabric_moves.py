@@ -6,7 +6,7 @@ several repeats.
 
 The case is a random MLP, spread over the grid of plasticine-8x16. A move is a unit's, with its nets routed and the rule
 brought up to date; most are refused and taken back. "All again" routes all nets and computes all rules with the same
-compiled code. The student is that of the learned cost that comes along, or of --checkpoint; beside it stand the tuned
+compiled code. The student is that of the learned cost in the package, or of --checkpoint; beside it stand the tuned
 rules that it corrects.
 
 Candidates are placements of the same case by short chains. The checkpoint's own model judges them, and the same stack
@@ -119,7 +119,7 @@ def judged_rows(checkpoint, grid, pipeline):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--moves", type=int, default=200_000)
-    parser.add_argument("--checkpoint", help="of the learned cost (default: the one that comes along)")
+    parser.add_argument("--checkpoint", help="of the learned cost (default: the one in the package)")
     given = parser.parse_args()
     moves, grid = given.moves, fabric("plasticine-8x16")
     pipeline = expand(block_graph(random_block("mlp", 0, SIZES), "forward"), grid, operator_slots()).pipeline

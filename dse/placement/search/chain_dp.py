@@ -166,7 +166,7 @@ def _extend(stages, value, cut, rest_mins, loads, work, last_end, plain_end, pla
             best, best_end = limit, 0
             stop = min(last_end[stages, begin], count - stages + 1)
             plain_stop = min(plain_end[begin], stop)
-            for part in range(2):  # ends of plain first stages, then of others
+            for part in range(2):  # ends of plain first stages, then of others; one call, which is compiled once
                 row = plain - 1 + part
                 start = begin + 1 if part == 0 else max(begin + 1, plain_end[begin] + 1)
                 last = plain_stop if part == 0 else stop

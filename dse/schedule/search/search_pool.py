@@ -124,6 +124,7 @@ def enter(pool: Pool, node: Integer) -> bool:
     other = pool.table[slot]
     while other >= 0:
         if not pool.dead[other] and pool.signature[other] == pool.signature[node]:
+            # One call in a loop, since a kernel is compiled once more wherever it is called.
             for turn in range(2):
                 if _dominates(pool, other if turn == 0 else node, node if turn == 0 else other):
                     if turn == 0:
