@@ -2,6 +2,7 @@
 Xie et al. (sections 4 and 5).
 
     python -m benchmarks.learning_paper --journal DIR [--workers 2]      # goes on wherever it was stopped
+    python -m benchmarks.learning_paper --journal DIR --table 3          # BERT alone, with the pretraining
     python -m benchmarks.learning_paper --journal DIR --show             # prints what is finished, and makes nothing
 
 The form is ``policies.partition.settings.PAPER``: 8 × 128 GraphSAGE, one likelihood ratio for the whole assignment,
@@ -55,6 +56,8 @@ from policies.partition.task import PartitionTask
 
 CRITERION = "fine_tuned"
 POLICY_FOLDER = "policy"
+TABLES = ("2", "3")
+"""Of the paper: the test graphs, and BERT."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +127,14 @@ class Study:
         budget: how much of everything.
         graphs: of Table 2; the test graphs of the split as a rule.
         large: of Table 3; empty: without it.
+        tables: whose units are made now.
     """
 
     folder: Path
     budget: Budget = Budget()
     graphs: tuple[str, ...] = ()
     large: str = BERT
+    tables: tuple[str, ...] = TABLES
 
     @property
     def policy(self) -> Path:
@@ -151,13 +156,17 @@ class Study:
 
     def batches(self) -> Iterator[list[Trial | Pretraining]]:
         """Units that may run side by side. What begins with the checkpoint comes after it."""
-        seeds = range(self.budget.seeds)
-        yield list(self.trials(BASELINES, seeds))
-        first = self.trials([PAPER_SCRATCH], seeds[:1])
-        yield [*first, Pretraining(str(self.policy), self.budget), *self.trials([PAPER_SCRATCH], seeds[1:2])]
-        for seed in seeds:
-            yield list(self.trials([PAPER_SCRATCH, *TRANSFERRED], [seed]))
-        yield list(self.trials([*BASELINES, PAPER_SCRATCH, *TRANSFERRED], seeds, large=True))
+        seeds, pretraining = range(self.budget.seeds), Pretraining(str(self.policy), self.budget)
+        if "2" in self.tables:
+            yield list(self.trials(BASELINES, seeds))
+            first = self.trials([PAPER_SCRATCH], seeds[:1])
+            yield [*first, pretraining, *self.trials([PAPER_SCRATCH], seeds[1:2])]
+            for seed in seeds:
+                yield list(self.trials([PAPER_SCRATCH, *TRANSFERRED], [seed]))
+        if "3" in self.tables:
+            yield [*self.trials(BASELINES, seeds, large=True), pretraining]
+            for seed in seeds:
+                yield list(self.trials([PAPER_SCRATCH, *TRANSFERRED], [seed], large=True))
 
     def keys(self, units: Iterable[Trial | Pretraining]) -> dict[Trial | Pretraining, str]:
         """Of units in the journal; of what begins with a checkpoint, with the digest of its weights."""
@@ -267,12 +276,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=whole.seeds)
     parser.add_argument("--training-samples", type=int, default=whole.training)
     parser.add_argument("--checkpoints", type=int, default=whole.checkpoints)
+    parser.add_argument("--table", choices=TABLES, help="make only what this table needs: 2 (test graphs) or 3 (BERT)")
     parser.add_argument("--graphs", default="", help="in place of the test graphs, separated by commas")
     given = parser.parse_args()
     ask_for_extra("benchmarks.learning_paper", "--journal", str(given.journal))
     budget = Budget(given.samples, given.bert_samples, given.seeds, given.training_samples, given.checkpoints)
     graphs = tuple(filter(None, given.graphs.split(",")))
-    study = Study(given.journal, budget, graphs, BERT if given.bert_samples else "")
+    large = BERT if given.bert_samples else ""
+    study = Study(given.journal, budget, graphs, large, (given.table,) if given.table else TABLES)
     if given.show and not (study.folder / JOURNAL_FILE).exists():
         parser.error(f"argument --journal: {study.folder}: holds no study yet")
     arguments = study.arguments()
