@@ -8,7 +8,9 @@ seed and the same budget, leaves more than 1 % from the bound.
 - ``student``: one chain under rules that the student corrects.
 - ``learned``: chains that follow the student, and the one that the cost model expects to be fastest.
 - ``tuned, judged`` and ``learned, judged``: of several chains, the one that the simulator finds to be fastest; its time
-  counts.
+  counts. This is what `dse fabric place --cost simulator` and `--cost learned+simulator` do with so many moves.
+- ``tuned, refined`` and ``learned, refined``: the same, and then rounds in which small changes are simulated, as
+  `--cost simulator` has them where moves are few.
 
 The CPU time of a move, of the start of a chain, and of judging is measured once for each graph, for all methods in
 turn, and sets the moves. "CPU s" says what was really used, also by whoever judges; the last simulation, which gives
@@ -32,29 +34,36 @@ from dse.fabric.bound import bound
 from dse.fabric.cases import block_case
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
+from dse.fabric.methods import Candidate, SearchContext, judged, refined
+from dse.fabric.options import FabricOptions
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.fabric.setting import Setting, tuned_for
 from dse.results.result import digest
+from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
+from dse.run.progress import never_stop, silent
 from hardware.fabrics import fabric
 from hardware.operator_slots import operator_slots
 
 PILOT_SEED = 10**6
 WITHIN = 0.99
 SHORT, LONG = 4_000, 12_000
-METHODS = ("mixture", "tuned", "student", "learned", "tuned, judged", "learned, judged")
+REFINED = ("tuned, refined", "learned, refined")
+METHODS = ("mixture", "tuned", "student", "learned", "tuned, judged", "learned, judged", *REFINED)
 JUDGED_CHAINS = 4
 MIN_MOVES = 500
+ROUNDS = FabricOptions.rounds
 
 
 @dataclass(frozen=True)
 class Method:
-    """How placements are found: a setting, who corrects it, how many chains, and who judges them."""
+    """How placements are found: a setting, who corrects it, how many chains, who judges them, and rounds of changes."""
 
     setting: Setting
     student: object = None
     chains: int = 1
     judge: str = ""
+    rounds: int = 0
 
 
 class Bench:
@@ -62,11 +71,13 @@ class Bench:
 
     def __init__(self, fabric_name, tuned, checkpoint, names):
         self.grid = fabric(fabric_name)
-        tuned = tuned_for(self.grid, tuned)
-        if tuned.note:
-            raise SystemExit(tuned.note)
-        self.methods = {"mixture": Method(Setting.untuned()), "tuned": Method(tuned.setting)}
-        self.methods["tuned, judged"] = Method(tuned.setting, chains=JUDGED_CHAINS, judge="simulator")
+        self.tuned = tuned_for(self.grid, tuned)
+        if self.tuned.note:
+            raise SystemExit(self.tuned.note)
+        rules = self.tuned.setting
+        self.methods = {"mixture": Method(Setting.untuned()), "tuned": Method(rules)}
+        self.methods["tuned, judged"] = Method(rules, chains=JUDGED_CHAINS, judge="simulator")
+        self.methods["tuned, refined"] = Method(rules, chains=JUDGED_CHAINS, judge="simulator", rounds=ROUNDS)
         self.ensemble = None
         if not set(names) <= set(self.methods):
             self._load(checkpoint, "learned" in names)
@@ -89,6 +100,7 @@ class Bench:
         self.methods["student"] = Method(*student)
         self.methods["learned"] = Method(*student, chains=JUDGED_CHAINS, judge="ensemble")
         self.methods["learned, judged"] = Method(*student, chains=JUDGED_CHAINS, judge="simulator")
+        self.methods["learned, refined"] = Method(*student, chains=JUDGED_CHAINS, judge="simulator", rounds=ROUNDS)
 
     def graph(self, seed):
         """A graph that is placed."""
@@ -118,17 +130,34 @@ class Graph:
         ]
         return [annealing(Chain(chain)) for annealing, chain in zip(annealings, chains, strict=True)]
 
-    def chosen(self, method, annealed):
-        """The placement that a method chooses."""
+    def chosen(self, method, annealed, seed):
+        """The placement that a method chooses, or makes of it."""
         placements = [each.placement for each in annealed]
         if method.judge == "simulator":
-            slots = [throughput(Simulator(self.pipeline, self.grid), each).interval_slots for each in placements]
-            return placements[int(np.argmin([np.inf if each is None else each for each in slots]))]
+            found = [Candidate(number, each.placement, each.cost, 0) for number, each in enumerate(annealed)]
+            context = self._context(method, seed)
+            candidates = judged(context, found)
+            return (refined(context, candidates) if method.rounds else candidates)[0].placement
         if method.judge == "ensemble":
             from policies.fabric.model.cost import LearnedCost
 
             return placements[LearnedCost(self.bench.ensemble, self.pipeline, self.grid).ranked(placements)[0]]
         return min(annealed, key=lambda each: each.cost).placement
+
+    def _context(self, method, seed):
+        return SearchContext(
+            pipeline=self.pipeline,
+            fabric=self.grid,
+            settings=AnnealSettings(),
+            rounds=method.rounds,
+            tuned=self.bench.tuned,
+            chains=method.chains,
+            seed=(seed,),
+            label="graph",
+            executor=InProcessExecutor(),
+            progress=silent,
+            stop=never_stop,
+        )
 
     def share(self, placement):
         """Share of the bound; 0 in a deadlock."""
@@ -146,7 +175,7 @@ class Graph:
             annealed = self.chains(method, moves, 0)
             seconds.append((time.process_time() - start) / method.chains)
         start = time.process_time()
-        self.chosen(method, annealed)
+        self.chosen(method, annealed, 0)
         choosing_s = time.process_time() - start
         move_s = max((seconds[1] - seconds[0]) / (LONG - SHORT), 0.1 * seconds[1] / LONG)
         return [move_s, max(0.0, seconds[0] - SHORT * move_s), choosing_s]
@@ -156,7 +185,7 @@ class Graph:
         method, (move_s, start_s, choosing_s) = self.bench.methods[name], speeds[name]
         moves = int(((budget_s - choosing_s) / method.chains - start_s) / move_s)
         start = time.process_time()
-        placement = self.chosen(method, self.chains(method, max(MIN_MOVES, moves), seed))
+        placement = self.chosen(method, self.chains(method, max(MIN_MOVES, moves), seed), seed)
         used_s = time.process_time() - start
         return {"share": self.share(placement), "used_s": used_s, "moves": max(MIN_MOVES, moves)}
 
@@ -198,7 +227,8 @@ def identity_of(method):
     """A digest of a method's rules and student."""
     layers = {} if method.student is None else {name: each.tolist() for name, each in method.student.layers.items()}
     weight = None if method.student is None else method.student.weight
-    return digest([method.setting.document(), method.chains, method.judge, layers, weight])
+    rounds = [method.rounds] if method.rounds else []
+    return digest([method.setting.document(), method.chains, method.judge, layers, weight, *rounds])
 
 
 def _lacks_speeds(bench, journal, seed):

@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dse.problem import Methods
 from dse.run.directory import TUNE_FOLDER
 from dse.run.executor import Executor, InProcessExecutor
+
+if TYPE_CHECKING:
+    from policies.fabric.methods import LearnedFor
 
 OptionsT = TypeVar("OptionsT")
 
@@ -57,13 +60,29 @@ def _parallel_defaults(options: Any) -> Any:
 
 
 def _fabric_document(options: Any) -> str | None:
-    from dse.fabric.methods import LEARNED
+    from dse.fabric.methods import LEARNED, LEARNED_SIMULATED
 
-    if options.cost != LEARNED:
+    if options.cost not in (LEARNED, LEARNED_SIMULATED):
         return None
     from policies.fabric.methods import weights_digest
 
-    return weights_digest(None if options.checkpoint is None else Path(options.checkpoint))
+    return weights_digest(None if options.checkpoint is None else Path(options.checkpoint), options.cost)
+
+
+def _fabric_defaults(options: Any) -> Any:
+    """Chains follow a student where there is one for the fabric, and no rules are named to follow instead."""
+    from dse.fabric.methods import AUTO, LEARNED_SIMULATED
+
+    if options.cost != AUTO or options.tuned is not None:
+        return options
+    return options if _learned_for(options).student() is None else replace(options, cost=LEARNED_SIMULATED)
+
+
+def _learned_for(options: Any) -> "LearnedFor":
+    from policies.fabric.methods import LearnedFor
+
+    checkpoint = None if options.checkpoint is None else Path(options.checkpoint)
+    return LearnedFor(checkpoint, options.fabric, options.slots)
 
 
 def _partition(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
@@ -77,19 +96,10 @@ def _partition(options: Any, _executor: Executor, _directory: Path | None) -> Me
 
 
 def _fabric(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
-    """The learned cost, where it is asked for."""
-    from dse.fabric.methods import LEARNED
-
-    if options.cost != LEARNED:
-        return {}
+    """The learned costs."""
     from policies.fabric.methods import learned_costs
 
-    return learned_costs(
-        None if options.checkpoint is None else Path(options.checkpoint),
-        options.fabric,
-        options.slots,
-        options.caution,
-    )
+    return learned_costs(_learned_for(options), options.caution)
 
 
 def _codesign(_options: Any, executor: Executor, directory: Path | None) -> Methods:
@@ -122,4 +132,6 @@ _DOCUMENTS: Mapping[str, Callable[[Any], str | None]] = MappingProxyType(
     {"partition": _partition_document, "fabric": _fabric_document, "parallel": _parallel_document}
 )
 
-_DEFAULTS: Mapping[str, Callable[[Any], Any]] = MappingProxyType({"parallel": _parallel_defaults})
+_DEFAULTS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {"parallel": _parallel_defaults, "fabric": _fabric_defaults}
+)

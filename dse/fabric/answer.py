@@ -58,13 +58,14 @@ def answer(posed: FabricPosed, run: Run) -> Result:
     """
     started = time.perf_counter()
     problem, options = posed.problem, posed.options
+    method = options.chosen_cost
     if problem.misfit is not None:
         seconds = time.perf_counter() - started
         proof = infeasibility(problem.misfit, problem.cut)
-        return result_of("fabric", posed, infeasibility=proof, seed=run.seed, method=options.cost, seconds=seconds)
+        return result_of("fabric", posed, infeasibility=proof, seed=run.seed, method=method, seconds=seconds)
     costs = {**COSTS, **run.methods}
-    choose(options.command(), "--cost", options.cost, costs, "cost")
-    search = costs[options.cost]
+    choose(options.command(), "--cost", method, costs, "cost")
+    search = costs[method]
     with run.executor as executor:
         placed = [_placed(number, problem, options, search, run, executor) for number in range(len(problem.pieces))]
     has_ended = all(each.has_ended for each in placed) and run.stop() is None
@@ -89,7 +90,7 @@ def answer(posed: FabricPosed, run: Run) -> Result:
         evaluations=sum(candidate.moves for each in placed for candidate in each.candidates),
         seconds=time.perf_counter() - started,
         seed=run.seed,
-        method=options.cost,
+        method=method,
     )
     stopped = bool(unfinished) and run.stop() == "interrupted"
     return result.model_copy(update={"status": "interrupted"}) if stopped else result

@@ -351,13 +351,17 @@ def _fastest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda each: np.inf if each.interval_slots is None else each.interval_slots)
 
 
-REFINED_COST = "simulator"
-"""The cost whose search has rounds of refinement."""
+SIMULATOR = "simulator"
+"""The cost that stands in for one from above where there is none for the fabric."""
 
-COSTS: Mapping[str, Search] = MappingProxyType({"rules": by_rules, "tuned": by_tuned, REFINED_COST: by_simulator})
+COSTS: Mapping[str, Search] = MappingProxyType({"rules": by_rules, "tuned": by_tuned, SIMULATOR: by_simulator})
 """Searches by the name of their cost."""
 
-LEARNED = "learned"
-"""The cost that comes from a floor above."""
+LEARNED, LEARNED_SIMULATED = "learned", "learned+simulator"
+"""The costs that come from a floor above."""
 
-DEFAULT_COST = REFINED_COST
+REFINED_COSTS = (SIMULATOR, LEARNED_SIMULATED)
+"""The costs whose searches have rounds of refinement where moves are few."""
+
+AUTO = "auto"
+"""Instead of the name of a cost: :data:`LEARNED_SIMULATED` where there is a student for the fabric."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from dse.fabric.methods import COSTS, DEFAULT_COST, LEARNED
+from dse.fabric.methods import AUTO, COSTS, LEARNED, LEARNED_SIMULATED, SIMULATOR
 from dse.fabric.problem import CutMode, FabricProblem
 from dse.fabric.search.routing import Routing
 from dse.fabric.setting import tuned_for
@@ -15,6 +15,7 @@ from hardware.inputs import InputError, choose, fail
 from hardware.operator_slots import operator_slots
 
 _MAX_BATCH = 4096
+_COSTS = (*COSTS, LEARNED, LEARNED_SIMULATED)
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,12 @@ class FabricOptions(Options):
     pass_: Annotated[GraphPass, Option("The forward pass alone, or a training step.")] = "forward"
     cost: Annotated[
         str,
-        Option(f"What placements are judged by during the search: {', '.join((*COSTS, LEARNED))}.", metavar="NAME"),
-    ] = DEFAULT_COST
+        Option(
+            f"What placements are judged by during the search: {', '.join(_COSTS)}; {AUTO}: {LEARNED_SIMULATED} if "
+            f"there is a model for this fabric, otherwise {SIMULATOR}.",
+            metavar="NAME",
+        ),
+    ] = AUTO
     tuned: Annotated[
         str | None,
         Option(
@@ -41,7 +46,7 @@ class FabricOptions(Options):
         Option(
             "Cost model from `dse fabric train` (default: the one in the package, if trained on this fabric).",
             metavar="DIR",
-            belongs_to=("cost", LEARNED),
+            belongs_to=("cost", AUTO, LEARNED_SIMULATED, LEARNED),
         ),
     ] = None
     caution: Annotated[
@@ -77,8 +82,8 @@ class FabricOptions(Options):
     rounds: Annotated[
         int,
         Option(
-            "With --cost simulator, where --moves are few for the number of units: rounds of refinement, each of which "
-            "simulates as many small changes of the fastest placement as there are chains.",
+            f"With --cost {SIMULATOR} or {LEARNED_SIMULATED}, where --moves are few for the number of units: rounds of "
+            "refinement, each of which simulates as many small changes of the fastest placement as there are chains.",
             min=0,
             max=10_000,
         ),
@@ -92,8 +97,13 @@ class FabricOptions(Options):
         ),
     ] = 16
 
+    @property
+    def chosen_cost(self) -> str:
+        """The cost by name. The floors above put their own in the place of :data:`AUTO` before a problem is posed."""
+        return SIMULATOR if self.cost == AUTO else self.cost
 
-_TUNED_COSTS = ("tuned", "simulator")
+
+_TUNED_COSTS = ("tuned", SIMULATOR)
 
 
 def problem_of(options: FabricOptions) -> FabricProblem:
@@ -103,7 +113,7 @@ def problem_of(options: FabricOptions) -> FabricProblem:
         InputError: a graph, fabric or table that is malformed; an operator without an entry in the table; a fabric of
             whose units none has the capacity for a flit.
     """
-    choose(options.command(), "--cost", options.cost, (*COSTS, LEARNED), "cost")
+    choose(options.command(), "--cost", options.cost, (*_COSTS, AUTO), "cost")
     chosen = fabric(options.fabric)
     _require_tuned(options, chosen)
     table = operator_slots(options.slots)
@@ -121,7 +131,10 @@ def _require_tuned(options: FabricOptions, fabric: Fabric) -> None:
     """Refuse a file of tuned rules that cannot be used."""
     if options.tuned is None:
         return
-    if options.cost not in _TUNED_COSTS:
+    if options.chosen_cost not in _TUNED_COSTS:
         rule = f"belongs to --cost {' or '.join(_TUNED_COSTS)}, but --cost is {options.cost}"
         raise fail(options.command(), "--tuned", options.tuned, rule)
+    if options.checkpoint is not None:
+        rule = "tuned rules and a checkpoint are for different costs: leave one out"
+        raise fail(options.command(), "--checkpoint", options.checkpoint, rule)
     tuned_for(fabric, options.tuned)

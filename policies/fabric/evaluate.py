@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
+from dse.fabric.methods import LEARNED
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, silent
 from dse.run.tables import FOLDER
@@ -15,8 +16,9 @@ from hardware.fabrics import fabric
 from hardware.inputs import fail
 from policies.fabric.data.records import Samples
 from policies.fabric.data.tables import read_samples, samples_digest
+from policies.fabric.labelled_by import LABELLED_BY
 from policies.fabric.methods import weights_digest
-from policies.fabric.model.checkpoint import LABELLED_BY, load_for
+from policies.fabric.model.checkpoint import load_for
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Examples, Learner, Model
 from policies.fabric.model.settings import PAPER, CostSettings
@@ -51,7 +53,7 @@ def inputs_of(options: FabricEvaluation) -> Mapping[str, str | None]:
     Raises:
         InputError: no samples.
     """
-    weights = None if options.checkpoint is None else weights_digest(Path(options.checkpoint))
+    weights = None if options.checkpoint is None else weights_digest(Path(options.checkpoint), LEARNED)
     return {"samples": samples_digest(Path(options.samples) / FOLDER), "checkpoint": weights}
 
 

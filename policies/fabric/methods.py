@@ -1,13 +1,22 @@
-"""The learned cost of ``dse fabric place``, for the roof to add to those of the engine. Nothing heavy is imported."""
+"""The learned costs of ``dse fabric place``, for the roof to add to those of the engine. Nothing heavy is imported."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dse.fabric.methods import LEARNED, Candidate, Search, SearchContext, by_tuned
+from dse.fabric.methods import (
+    LEARNED,
+    LEARNED_SIMULATED,
+    Candidate,
+    Search,
+    SearchContext,
+    by_simulator,
+    by_tuned,
+    judged,
+)
 from dse.fabric.search.anneal import Annealing
 from hardware.fabrics import fabric
 from hardware.inputs import InputError
@@ -25,92 +34,157 @@ _PLACE = "dse fabric place"
 
 
 @dataclass(frozen=True)
-class ByLearnedCost:
-    """Anneals chains under rules that a student corrects, and chooses the placement that the cost model
-    expects to be fastest; the simulator is not asked. What is out of its range is left to the tuned rules.
+class LearnedFor:
+    """A checkpoint, and the fabric that it is to be used on.
 
     Attributes:
         folder: of a checkpoint, or of the run of `dse fabric train` that it is the best of; None: the one that comes
             along, where it is for the fabric at hand.
         fabric, slots: names or files of the fabric and the table of operator slots at hand.
-        caution: spreads of the ensemble that are added to the logarithm of the expected slots.
     """
 
     folder: Path | None
     fabric: str
     slots: str
+
+    def student(self) -> "TrainedStudent | None":
+        """The student; None where the package has none for this fabric. Needs no torch.
+
+        Raises:
+            InputError: ``folder`` holds none for this fabric.
+        """
+        from policies.fabric.data.collection import provenance_of
+        from policies.fabric.student_checkpoint import load_student
+
+        labelled_by = provenance_of(fabric(self.fabric), operator_slots(self.slots))
+        if self.folder is not None:
+            return load_student(self.folder, labelled_by)
+        try:
+            return load_student(SHIPPED, labelled_by)
+        except InputError:
+            return None
+
+    def student_for(self, context: SearchContext) -> "TrainedStudent | str":
+        """The student; a sentence where there is none, or where the graph is out of its range.
+
+        Raises:
+            InputError: ``folder`` holds none for this fabric.
+        """
+        trained = self.student()
+        if trained is None:
+            return f"The package has no learned cost for {fabric(self.fabric).name}: the rules were used."
+        beyond = trained.out_of_range(context.pipeline, context.fabric)
+        if beyond:
+            return f"The learned cost has seen no graph like this ({', '.join(beyond)}): the rules were used."
+        return trained
+
+    def ensemble(self) -> "Ensemble":
+        """The cost model.
+
+        Raises:
+            InputError: the checkpoint holds none for this fabric.
+        """
+        from policies.fabric.data.collection import provenance_of
+        from policies.fabric.model.checkpoint import load_for
+        from policies.fabric.model.ensemble import Ensemble
+
+        labelled_by = provenance_of(fabric(self.fabric), operator_slots(self.slots))
+        checkpoint = load_for(SHIPPED if self.folder is None else self.folder, labelled_by)
+        return Ensemble.of(checkpoint.settings, checkpoint.tensors)
+
+
+@dataclass(frozen=True)
+class ByLearnedCost:
+    """Anneals chains under rules that a student corrects, and chooses the placement that the cost model
+    expects to be fastest; the simulator is not asked. What is out of its range is left to the tuned rules.
+
+    Attributes:
+        learned: student and cost model.
+        caution: spreads of the ensemble that are added to the logarithm of the expected slots.
+    """
+
+    learned: LearnedFor
     caution: float = 0.0
 
     def __call__(self, context: SearchContext) -> list[Candidate]:
         """The chains' placements, the one that is expected to be fastest first.
 
         Raises:
-            InputError: the extra ``learn`` is not installed, or ``folder`` holds no checkpoint for this fabric.
+            InputError: the extra ``learn`` is not installed, or there is no checkpoint for this fabric in the folder.
         """
         ask_for_extra_of(_PLACE, "--cost", LEARNED)
-        learned = self._learned()
-        if isinstance(learned, str):
-            return _left_to_rules(context, learned)
-        trained, ensemble = learned
-        beyond = trained.out_of_range(context.pipeline, context.fabric)
-        if beyond:
-            return _left_to_rules(
-                context, f"The learned cost has seen no graph like this ({', '.join(beyond)}): the rules were used."
-            )
-        return self._placed(context, trained, ensemble)
-
-    def _learned(self) -> "tuple[TrainedStudent, Ensemble] | str":
-        """Student and ensemble; a sentence where the package has none for this fabric."""
-        from policies.fabric.data.collection import provenance_of
-        from policies.fabric.model.checkpoint import load_for
-        from policies.fabric.model.ensemble import Ensemble
-        from policies.fabric.student_checkpoint import load_student
-
-        here = fabric(self.fabric)
-        labelled_by = provenance_of(here, operator_slots(self.slots))
-        folder = SHIPPED if self.folder is None else self.folder
-        try:
-            checkpoint = load_for(folder, labelled_by)
-            trained = load_student(folder, labelled_by)
-        except InputError:
-            if self.folder is not None:
-                raise
-            return f"The package has no learned cost for {here.name}: the rules were used."
-        return trained, Ensemble.of(checkpoint.settings, checkpoint.tensors)
-
-    def _placed(self, context: SearchContext, trained: "TrainedStudent", ensemble: "Ensemble") -> list[Candidate]:
         from policies.fabric.model.cost import LearnedCost
 
-        settings = trained.rules.schedule(context.settings)
-        annealing = Annealing(
-            context.pipeline, context.fabric, trained.rules.weights, settings, context.stop, trained.student
-        )
-        candidates = context.annealed(annealing)
+        trained = self.learned.student_for(context)
+        if isinstance(trained, str):
+            return _noted(by_tuned(context), trained)
+        ensemble = self.learned.ensemble()
+        candidates = _followed(context, trained)
         cost = LearnedCost(ensemble, context.pipeline, context.fabric, self.caution)
         return [candidates[number] for number in cost.ranked([each.placement for each in candidates])]
 
 
-def _left_to_rules(context: SearchContext, note: str) -> list[Candidate]:
-    return [replace(each, note=f"{note} {each.note}".strip()) for each in by_tuned(context)]
+@dataclass(frozen=True)
+class ByStudentAndSimulator:
+    """Anneals chains under rules that a student corrects, and chooses the placement that the simulator finds fastest.
+    Where moves are few, or a graph is out of its range, it does what ``--cost simulator`` does.
+
+    Attributes:
+        learned: the student.
+    """
+
+    learned: LearnedFor
+
+    def __call__(self, context: SearchContext) -> list[Candidate]:
+        """The chains' placements, the fastest first.
+
+        Raises:
+            InputError: there is no checkpoint for this fabric in the folder.
+        """
+        trained = self.learned.student_for(context)
+        if isinstance(trained, str):
+            return _noted(by_simulator(context), trained)
+        if context.has_few_moves:
+            return by_simulator(context)
+        return judged(context, _followed(context, trained))
 
 
-def learned_costs(checkpoint: Path | None, fabric: str, slots: str, caution: float = 0.0) -> Mapping[str, Search]:
-    """The learned costs by name, for a fabric and a table of operator slots, with the weights in ``checkpoint``."""
-    return MappingProxyType({LEARNED: ByLearnedCost(checkpoint, fabric, slots, caution)})
+def _followed(context: SearchContext, trained: "TrainedStudent") -> list[Candidate]:
+    """The placements of chains that follow a student, the one that it expects to be fastest first."""
+    rules = trained.rules
+    settings = rules.schedule(context.settings)
+    annealing = Annealing(context.pipeline, context.fabric, rules.weights, settings, context.stop, trained.student)
+    return context.annealed(annealing)
 
 
-def weights_digest(checkpoint: Path | None) -> str:
-    """A digest of the cards of student and cost model, which have digests of the weights; of the shipped ones if None.
+def _noted(candidates: Sequence[Candidate], note: str) -> list[Candidate]:
+    return [replace(each, note=f"{note} {each.note}".strip()) for each in candidates]
+
+
+def learned_costs(learned: LearnedFor, caution: float = 0.0) -> Mapping[str, Search]:
+    """The learned costs by name."""
+    return MappingProxyType(
+        {LEARNED: ByLearnedCost(learned, caution), LEARNED_SIMULATED: ByStudentAndSimulator(learned)}
+    )
+
+
+def weights_digest(checkpoint: Path | None, cost: str) -> str:
+    """A digest of what ``cost`` uses of a checkpoint, of the one in the package if None.
+
+    The student's card has a digest of its weights and the rules that it corrects. What the cost model's card says of
+    placements is no part of it.
 
     Raises:
-        InputError: the extra ``learn`` is not installed.
+        InputError: the extra ``learn``, which ``cost`` needs, is not installed.
     """
-    ask_for_extra_of(_PLACE, "--checkpoint", str(checkpoint or ""))
+    if cost == LEARNED:
+        ask_for_extra_of(_PLACE, "--cost", LEARNED)
     from policies.fabric.student_checkpoint import STUDENT
-    from policies.learning.checkpoint import CARD_FILE, chosen_folder
+    from policies.learning.checkpoint import CARD_FILE, WEIGHTS_FILE, chosen_folder
 
     folder = chosen_folder(SHIPPED if checkpoint is None else checkpoint)
+    files = (folder / STUDENT / CARD_FILE, *([folder / WEIGHTS_FILE] if cost == LEARNED else []))
     digest = hashlib.sha256()
-    for card in (folder / CARD_FILE, folder / STUDENT / CARD_FILE):
-        digest.update(card.read_bytes() if card.is_file() else b"none")
+    for file in files:
+        digest.update(hashlib.sha256(file.read_bytes() if file.is_file() else b"none").digest())
     return f"sha256:{digest.hexdigest()}"

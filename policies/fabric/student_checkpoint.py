@@ -1,12 +1,13 @@
 """Checkpoints of students, with the rules that they correct and the range of graphs that they have seen.
 
-A student lies in a folder of its own in the checkpoint of the cost model that re-ranks what it finds.
+A student lies in a folder of its own in the checkpoint of the cost model that re-ranks what it finds. It is read
+without torch.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +18,12 @@ from dse.fabric.search.student import CONSTANTS, FEATURES, LAYERS, Student, Stud
 from dse.fabric.setting import Setting, WrittenSetting
 from hardware.fabrics import Fabric
 from hardware.inputs import fail
-from policies.fabric.model.checkpoint import require_labelled_by
-from policies.fabric.student import StudentExamples, StudentSettings
+from policies.fabric.labelled_by import require_labelled_by
+from policies.fabric.student_settings import StudentSettings
 from policies.learning.checkpoint import CARD_FILE, Checkpoint, CheckpointFormat, TensorType, chosen_folder
+
+if TYPE_CHECKING:
+    from policies.fabric.student import StudentExamples
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,7 +51,7 @@ class TrainedStudent:
     high: Floats
 
     @classmethod
-    def of(cls, student: Student, rules: Setting, examples: StudentExamples) -> "TrainedStudent":
+    def of(cls, student: Student, rules: Setting, examples: "StudentExamples") -> "TrainedStudent":
         """A student that has learned from these examples."""
         constant = examples.features[:, : len(CONSTANTS)]
         return cls(student, rules, constant.min(axis=0), constant.max(axis=0))

@@ -24,14 +24,16 @@ from policies.fabric.data.collection import provenance_of
 from policies.fabric.data.records import Samples
 from policies.fabric.data.rounds import Rounds
 from policies.fabric.data.tables import samples_digest, write_samples
-from policies.fabric.model.checkpoint import COST, LABELLED_BY
+from policies.fabric.labelled_by import LABELLED_BY
+from policies.fabric.model.checkpoint import COST
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Model
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.options import FabricTraining
 from policies.fabric.placing import Placing, placing
-from policies.fabric.student import StudentLearner, StudentSettings, student_examples
+from policies.fabric.student import StudentLearner, student_examples
 from policies.fabric.student_checkpoint import STUDENT, STUDENTS, TrainedStudent, load_student, save_student
+from policies.fabric.student_settings import StudentSettings
 from policies.fabric.study.accuracy import Accuracy, accuracy
 from policies.fabric.study.fits import identity
 from policies.fabric.study.labelled import Labelled

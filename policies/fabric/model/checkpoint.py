@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from hardware.inputs import fail
+from policies.fabric.labelled_by import require_labelled_by
 from policies.fabric.model.contention import CONTENTION
 from policies.fabric.model.encoding import LINK_FEATURES, NET_FEATURES, ROUTE_FEATURES, UNIT_FEATURES
 from policies.fabric.model.features import FEATURES
@@ -16,18 +17,7 @@ from policies.fabric.model.perceptrons import PerceptronsLearner
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.model.stack import MEMBERS
 from policies.fabric.model.trees import Trees, TreesLearner, faulty_node
-from policies.learning.checkpoint import (
-    CARD_FILE,
-    WEIGHTS_FILE,
-    Checkpoint,
-    CheckpointFormat,
-    TensorType,
-    chosen_folder,
-)
-
-LABELLED_BY = ("simulator", "operator_slots")
-"""What of the samples' provenance a model holds for: the simulator with the fabric's constants, and the table of
-operator slots."""
+from policies.learning.checkpoint import WEIGHTS_FILE, Checkpoint, CheckpointFormat, TensorType, chosen_folder
 
 
 def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
@@ -84,20 +74,3 @@ def _require_trees(folder: Path, checkpoint: CostCheckpoint) -> None:
     if fault is not None:
         name, value, rule = fault
         raise fail(folder / WEIGHTS_FILE, f"trees.{name}", value, rule)
-
-
-def require_labelled_by(folder: Path, provenance: Mapping[str, Any], labelled_by: Mapping[str, Any]) -> None:
-    """Refuse what was learned, as the card in ``folder`` says, on labels of another provenance.
-
-    Raises:
-        InputError: another fabric, simulator or table of operator slots.
-    """
-    stated = provenance.get("samples")
-    learned_from = stated if isinstance(stated, dict) else {}
-    for name in LABELLED_BY:
-        if learned_from.get(name) != labelled_by[name]:
-            rule = (
-                f"learned on {learned_from.get('fabric')}, but must be {labelled_by[name]} here; "
-                "train a cost model for this fabric (dse fabric train)"
-            )
-            raise fail(folder / CARD_FILE, f"provenance.samples.{name}", learned_from.get(name), rule)

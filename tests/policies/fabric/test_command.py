@@ -21,7 +21,8 @@ from policies.fabric.data.tables import write_samples
 from policies.fabric.model.ensemble import EnsembleLearner
 from policies.fabric.options import FabricTraining
 from policies.fabric.placing import Placing
-from policies.fabric.student import StudentLearner, StudentSettings
+from policies.fabric.student import StudentLearner
+from policies.fabric.student_settings import StudentSettings
 from policies.fabric.study.intervals import Interval
 from policies.fabric.train import VALIDATION_EVERY, Trained, train
 from tests.policies.fabric.quick import QUICK_STACK

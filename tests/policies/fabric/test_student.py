@@ -29,15 +29,16 @@ from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, provenance_of, samples_in
 from policies.fabric.data.placers import RandomAnnealer, StudentAnnealer
-from policies.fabric.methods import weights_digest
 from policies.fabric.model.checkpoint import COST, load_for
 from policies.fabric.model.cost import LearnedCost
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.settings import CostSettings
-from policies.fabric.student import StudentExamples, StudentLearner, StudentSettings, student_examples
-from policies.fabric.student_checkpoint import STUDENT, TrainedStudent, load_student, save_student
+from policies.fabric.student import StudentExamples, StudentLearner, student_examples
+from policies.fabric.student_checkpoint import TrainedStudent, load_student, save_student
+from policies.fabric.student_settings import StudentSettings
 from policies.fabric.study.labelled import Labelled
-from policies.learning.checkpoint import CARD_FILE, Checkpoint
+from policies.learning.checkpoint import Checkpoint
+from tests.policies.fabric.from_above import FromAbove
 from tests.policies.fabric.quick import QUICK_STACK
 
 FABRIC = fabric("plasticine-8x16")
@@ -176,14 +177,6 @@ def options_for(graph_file, checkpoint, **others):
     return FabricType.Options(str(file), fabric="plasticine-8x16", **asked)
 
 
-class FromAbove(FabricType):
-    """The problem with the costs of the floors above, as the roof puts them together."""
-
-    def answer(self, posed, run):
-        methods = upper_methods("fabric", posed.options, InProcessExecutor(), None)
-        return super().answer(posed, replace(run, methods=methods))
-
-
 @pytest.mark.parametrize("caution", [0.0, 100.0])
 def test_a_search_follows_the_student_and_puts_first_what_the_ensemble_ranks_first(
     graph_file, checkpoint, trained, caution
@@ -245,15 +238,3 @@ def test_what_is_out_of_range_is_left_to_the_tuned_rules_and_said(graph_file, ch
         f"The learned cost has seen no graph like this ({', '.join(CONSTANTS)}): the rules were used."
     ]
     assert left.solution == ruled.solution
-
-
-def test_other_weights_are_another_run(checkpoint, tmp_path):
-    before = weights_digest(checkpoint)
-    assert before == weights_digest(checkpoint) != weights_digest(tmp_path)
-    card = checkpoint / STUDENT / CARD_FILE
-    text = card.read_text()
-    try:
-        card.write_text(text.replace('"sha256": "', '"sha256": "0'))
-        assert weights_digest(checkpoint) != before
-    finally:
-        card.write_text(text)
