@@ -92,7 +92,7 @@ def save_student(
     """Write a student into the checkpoint in ``folder``.
 
     ``provenance`` says among others under ``samples`` what their labels depend on
-    (:data:`policies.fabric.model.checkpoint.LABELLED_BY`).
+    (:data:`policies.fabric.labelled_by.LABELLED_BY`).
     """
     tensors = {**trained.student.layers, "weight": np.array([trained.student.weight])}
     tensors |= {"low": trained.low, "high": trained.high}
