@@ -1,11 +1,11 @@
 """The learned costs of ``dse fabric place``, for the roof to add to those of the engine. Nothing heavy is imported."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dse.fabric.methods import (
     LEARNED,
@@ -32,6 +32,8 @@ SHIPPED = Path(__file__).parent / "shipped"
 
 _PLACE = "dse fabric place"
 
+Loaded = TypeVar("Loaded")
+
 
 @dataclass(frozen=True)
 class LearnedFor:
@@ -53,22 +55,27 @@ class LearnedFor:
         Raises:
             InputError: ``folder`` holds none for this fabric.
         """
-        from policies.fabric.data.collection import provenance_of
         from policies.fabric.student_checkpoint import load_student
 
-        labelled_by = provenance_of(fabric(self.fabric), operator_slots(self.slots))
-        if self.folder is not None:
-            return load_student(self.folder, labelled_by)
-        try:
-            return load_student(SHIPPED, labelled_by)
-        except InputError:
-            return None
+        return self._loaded(load_student)
+
+    def ensemble(self) -> "Ensemble | None":
+        """The cost model; None where the package has none for this fabric.
+
+        Raises:
+            InputError: ``folder`` holds none for this fabric.
+        """
+        from policies.fabric.model.checkpoint import load_for
+        from policies.fabric.model.ensemble import Ensemble
+
+        checkpoint = self._loaded(load_for)
+        return None if checkpoint is None else Ensemble.of(checkpoint.settings, checkpoint.tensors)
 
     def student_for(self, context: SearchContext) -> "TrainedStudent | str":
         """The student; a sentence where there is none, or where the graph is out of its range.
 
         Raises:
-            InputError: ``folder`` holds none for this fabric.
+            InputError: as :meth:`student`.
         """
         trained = self.student()
         if trained is None:
@@ -78,19 +85,16 @@ class LearnedFor:
             return f"The learned cost has seen no graph like this ({', '.join(beyond)}): the rules were used."
         return trained
 
-    def ensemble(self) -> "Ensemble":
-        """The cost model.
-
-        Raises:
-            InputError: the checkpoint holds none for this fabric.
-        """
+    def _loaded(self, load: Callable[[Path, Mapping[str, Any]], Loaded]) -> Loaded | None:
         from policies.fabric.data.collection import provenance_of
-        from policies.fabric.model.checkpoint import load_for
-        from policies.fabric.model.ensemble import Ensemble
 
         labelled_by = provenance_of(fabric(self.fabric), operator_slots(self.slots))
-        checkpoint = load_for(SHIPPED if self.folder is None else self.folder, labelled_by)
-        return Ensemble.of(checkpoint.settings, checkpoint.tensors)
+        if self.folder is not None:
+            return load(self.folder, labelled_by)
+        try:
+            return load(SHIPPED, labelled_by)
+        except InputError:
+            return None
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,12 @@ class ByLearnedCost:
         ask_for_extra_of(_PLACE, "--cost", LEARNED)
         from policies.fabric.model.cost import LearnedCost
 
+        # Before its range is asked for: a checkpoint that cannot be used is refused for every graph.
+        ensemble = self.learned.ensemble()
         trained = self.learned.student_for(context)
         if isinstance(trained, str):
             return _noted(by_tuned(context), trained)
-        ensemble = self.learned.ensemble()
+        assert ensemble is not None
         candidates = _followed(context, trained)
         cost = LearnedCost(ensemble, context.pipeline, context.fabric, self.caution)
         return [candidates[number] for number in cost.ranked([each.placement for each in candidates])]

@@ -176,8 +176,7 @@ def test_a_run_does_not_go_on_with_samples_or_weights_that_have_changed(dse, fol
     require_refusal(dse(*asked), "run.yaml: inputs.samples: this input has changed since this run began")
     write_samples(samples, read)
     assert dse(*asked).code == 0
-    path = folder / "model" / CARD_FILE
-    path.write_text(json.dumps(json.loads(path.read_text())))
+    (folder / "model" / WEIGHTS_FILE).write_bytes(b"others")
     require_refusal(dse(*asked), "run.yaml: inputs.checkpoint: this input has changed since this run began")
     shutil.rmtree(samples)
     require_refusal(dse(*asked[:-1], "--out", "new"), "no such table")
