@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from dse.fabric.bound import bound
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.model import Integers, Pipeline, Placement, placement_faults
@@ -296,15 +297,16 @@ def refined(context: SearchContext, candidates: Sequence[Candidate]) -> list[Can
     """The candidates and what becomes of the fastest one in some rounds, the fastest first.
 
     In each round as many changes of it as there are chains are simulated briefly, and the best one stays if it is
-    faster (:mod:`dse.fabric.refining`). Rounds of the journal are not repeated.
+    faster (:mod:`dse.fabric.refining`), until it is as fast as the bound. Rounds of the journal are not repeated.
     """
     changing = Changing(nearby_of(context))
     if candidates[0].chain < 0:
         return list(candidates)
     first = best = Changed(candidates[0].placement, candidates[0].cost, 0, changing.slots(candidates[0].placement))
     start, tried = Start(changing, best.placement), 0
+    min_slots = bound(context.pipeline, context.fabric).slots
     for number in range(context.rounds):
-        if context.stop() is not None:
+        if best.slots <= min_slots or context.stop() is not None:
             break
         faster = context.changed(changing, start, number)
         if faster is None:

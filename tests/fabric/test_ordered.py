@@ -6,6 +6,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from dse.fabric.bound import bound
 from dse.fabric.cases import block_case
 from dse.fabric.evaluators.measure import BRIEF_FIRST, BRIEF_SAMPLES, throughput
 from dse.fabric.evaluators.simulator import Simulator
@@ -165,6 +166,24 @@ def test_a_round_moves_units_that_are_waited_for(large, monkeypatch):
     assert 3 in moved
 
 
+def test_what_is_as_fast_as_the_bound_is_not_refined(monkeypatch):
+    pipeline = block_case(11, PLASTICINE, operator_slots()).expansion.pipeline
+    context = replace(context_of(pipeline, PLASTICINE, 3000), rounds=2)
+    calls = []
+    monkeypatch.setattr(SearchContext, "changed", lambda *_: calls.append(1))
+    candidates = judged(context, by_rules(context))
+    assert candidates[0].interval_slots == bound(pipeline, PLASTICINE).slots
+    assert refined(context, candidates) == candidates
+    assert not calls
+    refined(context, judged(context, [Candidate(0, random_placement(pipeline), 1.0, 300)]))
+    assert calls
+
+
+def random_placement(pipeline):
+    site = random_sites(pipeline, PLASTICINE, np.random.default_rng(0))
+    return routed(pipeline, site, PLASTICINE, "xy")
+
+
 def test_rounds_are_left_out_where_moves_are_many_or_after_a_stop(large):
     many = replace(context_of(large, PLASTICINE, len(large.units) ** 2), rounds=2)
     assert len(by_simulator(many)) == many.chains
@@ -193,7 +212,8 @@ def test_a_slower_change_is_refused(large, monkeypatch):
     context = replace(context_of(large, PLASTICINE, 300), rounds=3)
     sites = [random_sites(large, PLASTICINE, np.random.default_rng(seed)) for seed in range(4)]
     begin, *places = [routed(large, site, PLASTICINE, "xy") for site in sites]
-    changes = [Changed(place, 1.0, 1, slots) for place, slots in zip(places, (2e-3, 3e-3, 1e-3), strict=True)]
+    slots = bound(large, PLASTICINE).slots + np.array([2e-3, 3e-3, 1e-3])
+    changes = [Changed(place, 1.0, 1, each) for place, each in zip(places, slots.tolist(), strict=True)]
     first, _, last = changes
     starts, coming = [], iter(changes)
 
