@@ -8,9 +8,9 @@ seed and the same budget, leaves more than 1 % from the bound.
 - ``student``: one chain under rules that the student corrects.
 - ``learned``: chains that follow the student, and the one that the cost model expects to be fastest.
 - ``tuned, judged`` and ``learned, judged``: of several chains, the one that the simulator finds to be fastest; its time
-  counts. This is what `dse fabric place --cost simulator` and `--cost learned+simulator` do with so many moves.
-- ``tuned, refined`` and ``learned, refined``: the same, and then rounds in which small changes are simulated, as
-  `--cost simulator` has them where moves are few.
+  counts.
+- ``tuned, refined`` and ``learned, refined``: the same, and then rounds in which small changes of it are simulated:
+  `dse fabric place --cost simulator` and `--cost learned+simulator`.
 
 The CPU time of a move, of the start of a chain, and of judging is measured once for each graph, for all methods in
 turn, and sets the moves. "CPU s" says what was really used, also by whoever judges; the last simulation, which gives

@@ -7,7 +7,7 @@ from dse.fabric.check import placement_faults_of, simulation_faults
 from dse.fabric.cut_check import cut_faults
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import MetricsDocument, SolutionDocument, placements_from_document, turn_documents
-from dse.fabric.methods import REFINED_COSTS, has_few_moves
+from dse.fabric.methods import REFINED_COSTS
 from dse.fabric.misfit import infeasibility
 from dse.fabric.options import FabricOptions, problem_of
 from dse.fabric.problem import FabricProblem
@@ -57,7 +57,7 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
         for piece in posed.problem.pieces:
             units = len(piece.pipeline.units)
             seconds += options.chains * options.moves * units * _MOVE_OF_A_UNIT_S
-            if options.chosen_cost in REFINED_COSTS and has_few_moves(piece.pipeline, options.moves):
+            if options.chosen_cost in REFINED_COSTS:
                 seconds += options.chains * options.rounds * units * _CHANGE_OF_A_UNIT_S
         return seconds
 

@@ -99,7 +99,7 @@ class SearchContext:
         pipeline: what is placed.
         fabric: where.
         settings: of each chain of annealing, with the schedule that was not tuned.
-        rounds: of refinement, where moves are few and the simulator judges.
+        rounds: of refinement, where the simulator judges.
         tuned: the tuned rules with their schedule, or what stands in for them.
         chains: how many.
         seed: of all random choices: the run's and the number of the piece. A round of refinement spawns its own.
@@ -280,11 +280,8 @@ def by_tuned(context: SearchContext) -> list[Candidate]:
 
 
 def by_simulator(context: SearchContext) -> list[Candidate]:
-    """Anneal under the tuned rules, simulate the placement of each chain, and choose the fastest; where moves are few,
-    refine it.
-    """
-    candidates = judged(context, by_tuned(context))
-    return refined(context, candidates) if context.has_few_moves else candidates
+    """Anneal under the tuned rules, simulate the placement of each chain, and refine the fastest."""
+    return refined(context, judged(context, by_tuned(context)))
 
 
 def nearby_of(context: SearchContext) -> Nearby:
@@ -363,7 +360,7 @@ LEARNED, LEARNED_SIMULATED = "learned", "learned+simulator"
 """The costs that come from a floor above."""
 
 REFINED_COSTS = (SIMULATOR, LEARNED_SIMULATED)
-"""The costs whose searches have rounds of refinement where moves are few."""
+"""The costs whose searches have rounds of refinement."""
 
 AUTO = "auto"
 """Instead of the name of a cost: :data:`LEARNED_SIMULATED` where there is a student for the fabric."""

@@ -82,8 +82,8 @@ class FabricOptions(Options):
     rounds: Annotated[
         int,
         Option(
-            f"With --cost {SIMULATOR} or {LEARNED_SIMULATED}, where --moves are few for the number of units: rounds of "
-            "refinement, each of which simulates as many small changes of the fastest placement as there are chains.",
+            f"With --cost {SIMULATOR} or {LEARNED_SIMULATED}: rounds of refinement after the chains, each of which "
+            "simulates as many small changes of the fastest placement as there are chains.",
             min=0,
             max=10_000,
         ),

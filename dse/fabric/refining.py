@@ -1,9 +1,9 @@
-"""Refinement of the placement that the simulator found fastest, on fabrics too large to anneal from random sites.
+"""Refinement of the placement that the simulator found fastest.
 
-There, placements that rules find equally good differ by far in speed, as flows wait for each other in ways that no rule
-sees. So a few units are moved at a time, all other routes stay, and the simulator decides. A dozen samples suffice: the
-pipeline is full when the first one leaves it. The simulator also says which units the stream waits for; these are moved
-more often than others.
+Placements that rules find equally good differ in speed, on large fabrics by far, as flows wait for each other in ways
+that no rule sees. So a few units are moved at a time, all other routes stay, and the simulator decides. A dozen samples
+suffice: the pipeline is full when the first one leaves it. The simulator also says which units the stream waits for;
+these are moved more often than others.
 """
 
 from collections.abc import Sequence

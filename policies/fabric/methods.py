@@ -16,6 +16,7 @@ from dse.fabric.methods import (
     by_simulator,
     by_tuned,
     judged,
+    refined,
 )
 from dse.fabric.search.anneal import Annealing
 from hardware.fabrics import fabric
@@ -132,7 +133,7 @@ class ByLearnedCost:
 
 @dataclass(frozen=True)
 class ByStudentAndSimulator:
-    """Anneals chains under rules that a student corrects, and chooses the placement that the simulator finds fastest.
+    """Anneals chains under rules that a student corrects, and refines the placement that the simulator finds fastest.
     Where moves are few, or a graph is out of its range, it does what ``--cost simulator`` does.
 
     Attributes:
@@ -152,7 +153,7 @@ class ByStudentAndSimulator:
             return _noted(by_simulator(context), trained)
         if context.has_few_moves:
             return by_simulator(context)
-        return judged(context, _followed(context, trained))
+        return refined(context, judged(context, _followed(context, trained)))
 
 
 def _followed(context: SearchContext, trained: "TrainedStudent") -> list[Candidate]:

@@ -184,9 +184,7 @@ def random_placement(pipeline):
     return routed(pipeline, site, PLASTICINE, "xy")
 
 
-def test_rounds_are_left_out_where_moves_are_many_or_after_a_stop(large):
-    many = replace(context_of(large, PLASTICINE, len(large.units) ** 2), rounds=2)
-    assert len(by_simulator(many)) == many.chains
+def test_rounds_are_left_out_after_a_stop(large):
     stopped = replace(context_of(large, PLASTICINE, 500), rounds=2, stop=lambda: "interrupted")
     assert {each.chain for each in by_simulator(stopped)} <= {-1, 0, 1}
 

@@ -17,6 +17,7 @@ from dse.fabric.contract import FabricType
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.methods import SearchContext, by_simulator
+from dse.fabric.model import placement_faults
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.fabric.setting import tuned_for
 from dse.graph.dataflow.formats import graph_document
@@ -87,7 +88,7 @@ def narrow_checkpoint(folder):
 
 
 def test_its_chains_follow_the_student_and_the_simulator_puts_the_fastest_first(graph_file):
-    candidates = search_of(graph_file)(context_of(MANY))
+    candidates = search_of(graph_file)(context_of(MANY, rounds=0))
     trained = LearnedFor(None, "plasticine-8x16", "streaming").student()
     settings = trained.rules.schedule(AnnealSettings(moves=MANY))
     annealing = Annealing(PIPELINE, FABRIC, trained.rules.weights, settings, student=trained.student)
@@ -97,6 +98,14 @@ def test_its_chains_follow_the_student_and_the_simulator_puts_the_fastest_first(
     assert [each.interval_slots for each in candidates] == sorted(slots)
     for each in candidates:
         assert each.placement.site.tolist() == chains[each.chain].placement.site.tolist()
+
+
+def test_the_fastest_is_refined(graph_file):
+    search = search_of(graph_file)
+    unrefined, refined = (search(context_of(MANY, rounds=rounds)) for rounds in (0, 16))
+    assert refined[0].interval_slots < unrefined[0].interval_slots
+    assert (len(unrefined), refined[0].chain) == (3, 3)
+    assert placement_faults(PIPELINE, refined[0].placement, FABRIC) == []
 
 
 def test_where_moves_are_few_it_does_what_the_simulators_cost_does(graph_file):
