@@ -8,7 +8,7 @@ import pytest
 
 from dse.codesign.evaluation.pricing import price
 from dse.codesign.options import CodesignOptions
-from dse.reproduce.phaze.mapper import ENERGIES_PJ, cycles, cycles_at
+from dse.reproduce.phaze.mapper import ENERGIES_PJ, cycles
 from dse.reproduce.phaze.mapper_prices import mapper_price
 from dse.reproduce.phaze.mapper_tiles import (
     TENSORS,
@@ -32,7 +32,7 @@ SMALL = (12, 8, 30)
 @pytest.mark.parametrize("product", SUNSTONE_CYCLES)
 def test_known_cycles_are_given_exactly_whatever_the_energies(product, energies_pj):
     for (cores, side), known in zip(SUNSTONE_CORES, SUNSTONE_CYCLES[product], strict=True):
-        assert cycles_at(product, cores, side, BUFFER_BYTES, energies_pj) == known
+        assert cycles(product, cores, side, side, BUFFER_BYTES, energies_pj) == known
 
 
 @pytest.mark.parametrize("product", [(1024, 1600, 6400), (131, 77, 64), (50257, 1024, 3)])

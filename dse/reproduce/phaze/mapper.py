@@ -86,15 +86,16 @@ class _Traffic:
 
 
 @lru_cache(maxsize=1 << 16)
-def cycles(product: Sizes, cores: int, width: int, depth: int, buffer_bytes: int) -> float:
+def cycles(
+    product: Sizes,
+    cores: int,
+    width: int,
+    depth: int,
+    buffer_bytes: int,
+    energies_pj: tuple[float, ...] = ENERGIES_PJ,
+) -> float:
     """Of ``product`` (rows, inputs, outputs) on ``cores`` arrays of ``width`` × ``depth``; infinite if none maps."""
-    chosen = _Search(product, ENERGIES_PJ).best(cores, width, depth, buffer_bytes)
-    return math.inf if chosen is None else chosen.cycles
-
-
-def cycles_at(product: Sizes, cores: int, side: int, buffer_bytes: int, energies_pj: Sequence[float]) -> float:
-    """As :func:`cycles` on square arrays, with other energies."""
-    chosen = _Search(product, tuple(energies_pj)).best(cores, side, side, buffer_bytes)
+    chosen = _Search(product, energies_pj).best(cores, width, depth, buffer_bytes)
     return math.inf if chosen is None else chosen.cycles
 
 

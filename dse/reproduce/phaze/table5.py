@@ -86,10 +86,10 @@ def _traced(context: Context, models: Sequence[str], way: str) -> tuple[Table, l
         assert published is not None
         cells: list[str] = []
         achieved = traced_utilisations(context, model, way)
-        mapped = traced_utilisations(context, model, MAPPED)
+        mapped = traced_utilisations(context, model, MAPPED) if way == TRACED else {}
         for name, key in _TRACED_COLUMNS.items():
             ours, paper = achieved[name], float(getattr(published, key))
-            doubled, of_mapper = _doubled(ours), _doubled(mapped[name])
+            doubled, of_mapper = _doubled(ours), _doubled(mapped.get(name))
             cells += [shown(ours), shown(paper), times(ratio(ours, paper)), times(ratio(doubled, paper))]
             cause = traced_cause(name, doubled, of_mapper, paper)
             comparisons += [
@@ -107,7 +107,7 @@ def _doubled(utilisation: float | None) -> float | None:
 def traced_cause(name: str, doubled: float | None, of_mapper: float | None, paper: float) -> str:
     """Why a utilisation with traced layers differs: by what is left when ours is ``doubled``.
 
-    ``of_mapper`` is the doubled one with the cycles of the paper's mapper.
+    ``of_mapper`` is the doubled one with the cycles of the paper's mapper, where those are not its own.
     """
     left, left_of_mapper = ratio(doubled, paper), ratio(of_mapper, paper)
     if left is None:
