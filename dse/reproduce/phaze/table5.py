@@ -17,6 +17,9 @@ from dse.reproduce.section import Comparison, Row, Section, Table, not_measured,
 _COLUMNS = {EXPERT: "tpuv4_expert", SOLVER: "tpuv4_solver", COMMON: "common"}
 _TRACED_COLUMNS = {EXPERT: "tpuv4_expert", SOLVER: "tpuv4_solver", PAPERS_COMMON: "common"}
 
+_SHORT = {TRACED: "traced", MAPPED: "Sunstone"}
+"""What a table calls its way of pricing, so that its columns fit a terminal."""
+
 _NEAR = 1.5
 """Two utilisations are near when they differ by less."""
 
@@ -97,7 +100,7 @@ def _traced(context: Context, models: Sequence[str], way: str) -> tuple[Table, l
                 Comparison(model, way, f"utilisation doubled, {name}", "%", doubled, paper, _DOUBLED),
             ]
         rows.append((model, *cells))
-    return Table((way, *TRACED_HEADERS), tuple(rows)), comparisons
+    return Table((_SHORT[way], *TRACED_HEADERS), tuple(rows)), comparisons
 
 
 def _doubled(utilisation: float | None) -> float | None:
