@@ -3,7 +3,8 @@
 1. Samples: with random orders and uniform weights on every graph at 8 and 36 chips, and on one of more than 10,000
    operators, each passed by the checker; the share that falls back to linear partitions (target: 5 %), the share that
    is linear, quartiles of the chips used, and the median processor time of one call for one sample (SAMPLE, and FIX of
-   a random candidate) and its target. The three largest graphs have fewer samples.
+   a random candidate) and its target. The three largest graphs have fewer samples, as have the 16 test graphs of
+   ``dse reproduce mcm``, at 36 chips.
 2. Shares: the best of 600 samples, the median of five seeds, with all samples general, half of them, and all linear.
 3. Candidates: what FIX and its closest form change of the partition by shares of the work (*diagonal*), of that with
    noise (deviation half a chip), and of random candidates, the median cost of what comes out and the time, at 36 chips.
@@ -36,12 +37,14 @@ from dse.partition.problem import PartitionProblem
 from dse.partition.search.context import SearchContext
 from dse.reproduce.mcm.bert import paper_bert
 from dse.run.executor import InProcessExecutor
+from dse.sources.catalogue import split
 from hardware.packages import package
 
 LINK_BYTES_PER_S = 20e9
 SMALL, BERT, CHIPS, SAMPLES, TIMED = ("lstm10x2", "lstm20x4", "unet", "resnet50", "inception"), "bert24", 36, 2_000, 100
 MS, LARGE_MS, FALL_BACKS = 3.0, 10.0, 0.05
 LARGE, LARGE_SAMPLES, CANDIDATES = "gpt-1008b-primitive", 200, 50
+TEST_SAMPLES = 500
 SHARES, SEEDS = (0.0, 0.5, 1.0), 5
 BASELINES = ("random", "greedy", "hill-climb")
 PROVEN = 1e-9
@@ -60,12 +63,13 @@ def median_ms(call):
 def samples():
     """Validity, fall-backs and time of samples; whether all are as they should be."""
     print(
-        f"{'graph':<19} {'operators':>9} {'chips':>5} {'samples':>8} {'invalid':>8} {'fall-backs':>10} {'linear':>8} "
+        f"{'graph':<22} {'operators':>9} {'chips':>5} {'samples':>8} {'invalid':>8} {'fall-backs':>10} {'linear':>8} "
         f"{'chips used':>10} {'SAMPLE':>10} {'FIX':>10} {'target':>6}"
     )
     met = [
         sampled(name, read_graph(GRAPHS / f"{name}.json"), chips, SAMPLES, MS) for name in SMALL for chips in (8, CHIPS)
     ]
+    met += [sampled(name, prepare(graph_of(name)).graph, CHIPS, TEST_SAMPLES, MS) for name in split()["test"]]
     met.append(sampled(BERT, read_graph(GRAPHS / f"{BERT}.json"), CHIPS, LARGE_SAMPLES, LARGE_MS))
     met.append(sampled("bert of mcm", paper_bert(), CHIPS, LARGE_SAMPLES, LARGE_MS))
     met.append(sampled(LARGE, prepare(graph_of(LARGE)).graph, CHIPS, LARGE_SAMPLES, LARGE_MS))
@@ -86,7 +90,7 @@ def sampled(name, graph, available, count, target_ms):
     sample_ms = median_ms(lambda number: sampler.sample(seeds_of(1, number, 1)))
     fix_ms = median_ms(lambda number: sampler.fix(wanted[number : number + 1], seeds_of(1, number, 1)))
     print(
-        f"{name:<19} {len(graph):>9,} {available:>5} {count:>8,} {invalid:>8} {100 * fall_backs:>8.1f} % "
+        f"{name:<22} {len(graph):>9,} {available:>5} {count:>8,} {invalid:>8} {100 * fall_backs:>8.1f} % "
         f"{100 * linear:>6.1f} % {used:>10} {sample_ms:>7.3f} ms {fix_ms:>7.3f} ms {target_ms:>6g}",
         flush=True,
     )

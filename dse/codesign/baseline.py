@@ -11,7 +11,7 @@ from itertools import pairwise, product
 from typing import Any
 
 from dse.codesign.evaluation.evaluator import Evaluator
-from dse.codesign.evaluation.pricing import scheduled_latencies
+from dse.codesign.evaluation.pricing import Pricing, price, scheduled_latencies
 from dse.codesign.formats import plan_summary
 from dse.codesign.problem import HBM_TOLERANCE, TrainingJob, TrainingPlan
 from dse.models.hyperparameters import ExpertPlacement
@@ -30,14 +30,15 @@ Plans = tuple[TrainingPlan | None, ...]
 """A plan for each HBM size of the problem, None where nothing fits."""
 
 
-def baselines(job: TrainingJob, reference: str | None = None) -> list[dict[str, Any]]:
+def baselines(job: TrainingJob, reference: str | None = None, pricing: Pricing = price) -> list[dict[str, Any]]:
     """The comparison's rows as JSON types, the one with our placement last.
 
     Each has name, placement (``expert``: the paper's; ``own``), area and its process, model FLOPs utilisation and plan
-    (None where nothing fits). ``reference`` names the accelerator; the cost model's when None.
+    (None where nothing fits). ``reference`` names the accelerator; the cost model's when None. ``pricing`` gives
+    operators their latencies.
     """
     chosen = accelerator(reference or job.cost_model.reference.name, job.cost_model)
-    evaluator = Evaluator(job, chosen.machines)
+    evaluator = Evaluator(job, chosen.machines, pricing=pricing)
     rows: list[tuple[str, Plans]] = []
     if job.workload.expert_placement is not None:
         rows.append(("expert", expert_plans(evaluator, job.workload.expert_placement)))
@@ -71,7 +72,7 @@ def expert_plans(evaluator: Evaluator, expert: ExpertPlacement) -> Plans:
     for key, graph in evaluator.graphs.items():
         if key[1] != expert.tensor:
             continue
-        makespan, _ = scheduled_latencies(graph, machine, job.network, DEFAULT_LIMITS)
+        makespan, _ = scheduled_latencies(graph, machine, job.network, DEFAULT_LIMITS, evaluator.pricing)
         for hbm_bytes, recompute in product(job.hbm_bytes, (False, True)):
             choice = evaluator.choice(key, hbm_bytes, recompute)
             placement = _even_split(evaluator.placement_problem(choice, makespan), expert)

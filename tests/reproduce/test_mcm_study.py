@@ -10,7 +10,7 @@ from dse.partition.options import PartitionOptions
 from dse.partition.search.context import SearchResult
 from dse.reproduce.mcm import study as mcm_study
 from dse.reproduce.mcm.study import Study, StudyBudget, Trials
-from dse.reproduce.mcm.tables import Shares, Trial, at, claimed, running, samples_to, section_of
+from dse.reproduce.mcm.tables import LEARNED, Shares, Trial, at, claimed, running, samples_to, section_of
 from dse.run.journal import Journal
 from dse.run.run import Run
 from tests.partition.small import random_graph
@@ -93,6 +93,17 @@ def test_a_section_has_every_method_and_finished_trials_are_not_made_again(graph
         assert best["portfolio"] == 1
         monkeypatch.setattr(Trials, "__call__", lambda *_: pytest.fail("a trial was made again"))
         assert study.section("table2") == section
+
+
+def test_the_papers_samples_are_whole_and_the_form_that_they_stand_beside_is_named():
+    curves = {Trial("g", "analytical", method, 0, 10): ((1, 1.0),) for method in ("greedy", "random", LEARNED)}
+    section = section_of("table2", curves, (), ("g",), ("greedy", "random", LEARNED), "scope", 10)
+    cells = {row[0]: row[-1] for row in section.tables[0].rows}
+    assert cells == {"greedy": "–", "random": "305 / 915 / 3,612", LEARNED: "330 / 676 / 1,496"}
+    (note,) = [note for note in section.notes if "the paper's own is in the ablation" in note]
+    assert LEARNED in note
+    without = section_of("table2", curves, (), ("g",), ("greedy", "random"), "scope", 10)
+    assert not [note for note in without.notes if "the paper's own is in the ablation" in note]
 
 
 def test_a_method_that_fails_is_reported_and_left_out(graph, tmp_path):

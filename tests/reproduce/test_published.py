@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
+from dse.reproduce.phaze.baselines import spec_name
 from dse.reproduce.phaze.context import position
 from dse.reproduce.phaze.published import PublishedPaper, read_published
-from dse.reproduce.phaze.spotlight import spec_name
 from dse.sources.workloads import list_models, model
 from hardware.inputs import InputError, validate
 from hardware.space import architecture_space

@@ -10,7 +10,7 @@ import yaml
 
 from dse.reproduce.driver import Job, reproduce
 from dse.reproduce.gigaplacer import study as studies
-from dse.reproduce.gigaplacer.cases import are_all, cases_of, chosen_problems
+from dse.reproduce.gigaplacer.cases import Case, are_all, cases_of, chosen_problems
 from dse.reproduce.gigaplacer.figures import rows_of
 from dse.reproduce.gigaplacer.parts import PAPER as GIGAPLACER
 from dse.reproduce.gigaplacer.parts import PARTS, GigaplacerOptions
@@ -28,7 +28,7 @@ from dse.reproduce.gigaplacer.study import (
     Outcome,
     Study,
 )
-from dse.reproduce.gigaplacer.table1 import TABLES, case_lines, means
+from dse.reproduce.gigaplacer.table1 import TABLES, case_lines, means, over_winner
 from dse.reproduce.output import DOCUMENT_FILE, write
 from dse.reproduce.paper import Posed
 from dse.results.result import FailedCheckError
@@ -396,6 +396,26 @@ def test_means_of_the_paper_are_those_of_all_its_cases(study):
     assert are_all(cases_of(replace(study, problems=everything)))
     del everything["T"]
     assert not are_all(cases_of(replace(study, problems=everything)))
+
+
+def test_what_the_paper_says_of_the_winner_is_counted_for_ours_too(study):
+    problems = {name: replace(study.problems["a"], name=name) for name in PAPER.cases}
+    cases = {name: Case(problem, name, PAPER.cases[name]) for name, problem in problems.items()}
+
+    def counted(factor):
+        outcomes = {
+            name: Outcome(cost=Cost(0, 0, 0, case.published.gigaplacer.total * factor)) for name, case in cases.items()
+        }
+        return [(each.ours, each.paper) for each in over_winner(cases, outcomes)]
+
+    same = counted(1.0)
+    assert all(ours == theirs for ours, theirs in same)
+    cheaper, largest, mean = (ours for ours, _ in same)
+    assert (cheaper, largest) == (16, pytest.approx(6.89, abs=5e-3))
+    assert mean == pytest.approx(2.09, abs=0.3)
+    assert [ours for ours, _ in counted(0.5)] > [ours for ours, _ in same]
+    assert counted(0.5)[0] == (20, 16)
+    assert list(over_winner(cases, {name: Outcome() for name in cases})) == []
 
 
 def test_a_chain_has_a_problem_of_its_own():

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dse.codesign.evaluation.graph_states import GraphStates
 from dse.codesign.evaluation.job_placements import Choice, GraphKey, JobPlacements
-from dse.codesign.evaluation.pricing import LayerLatencies, price
+from dse.codesign.evaluation.pricing import LayerLatencies, Pricing, price
 from dse.codesign.problem import Evaluation, TrainingJob, TrainingPlan
 from dse.graph.operator_graph import ModelGraph
 from dse.placement.problem import PlacementProblem
@@ -90,19 +90,27 @@ class Evaluator:
     It is called with a task, so that one object serves a map of any of the three levels and keeps its graphs. ``stop``
     is asked between the graphs of an evaluation, which ends with a :class:`~dse.run.progress.StoppedError` where it
     gives a reason; pickled evaluators are never stopped. With an ``energy`` model it also bounds the joules of a batch.
+    ``pricing`` gives operators their latencies.
     """
 
     def __init__(
-        self, job: TrainingJob, machines: Machines, stop: StopSignal = never_stop, energy: EnergyModel | None = None
+        self,
+        job: TrainingJob,
+        machines: Machines,
+        stop: StopSignal = never_stop,
+        energy: EnergyModel | None = None,
+        pricing: Pricing = price,
     ) -> None:
         self.job = job
         self.machines = machines
         self.energy = energy
+        self.pricing = pricing
         self._stop = stop
 
     def __getstate__(self) -> dict[str, object]:
         # Workers rebuild the graphs from the job: cheaper than sending them.
-        return {"job": self.job, "machines": self.machines, "energy": self.energy, "_stop": never_stop}
+        state = {"job": self.job, "machines": self.machines, "energy": self.energy, "pricing": self.pricing}
+        return {**state, "_stop": never_stop}
 
     def __call__(self, task: Task) -> Any:
         """The answer to ``task``."""
@@ -145,7 +153,7 @@ class Evaluator:
         machines = self.machines.take(indices)
         least: Bounds | None = None
         for key, graph in self.graphs.items():
-            (priced,) = price([graph], machines, self.job.network)
+            (priced,) = self.pricing([graph], machines, self.job.network)
             least = self.placements.bound(key, priced.optimistic(), least)
         assert least is not None
         return least
@@ -175,7 +183,9 @@ class Evaluator:
             on the batch time is no more than that.
         """
         machines = self.machines.take(indices)
-        priced = dict(zip(self.graphs, price(list(self.graphs.values()), machines, self.job.network), strict=True))
+        priced = dict(
+            zip(self.graphs, self.pricing(list(self.graphs.values()), machines, self.job.network), strict=True)
+        )
         serial = {key: graph.serial() for key, graph in priced.items()}
         batch_s = np.minimum(batch_s, self.placements.attained_s(serial, hbm_bytes)) * (1 + _ROUNDING)
         min_j = np.full(len(indices), np.inf)
@@ -225,7 +235,7 @@ class Evaluator:
 
     def _states(self, indices: Indices, limits: SearchLimits) -> GraphStates:
         machines = self.machines.take(indices)
-        priced = price(list(self.graphs.values()), machines, self.job.network)
+        priced = self.pricing(list(self.graphs.values()), machines, self.job.network)
         return GraphStates(self.job, self.placements, dict(zip(self.graphs, priced, strict=True)), limits, self._stop)
 
     def fits(self) -> bool:

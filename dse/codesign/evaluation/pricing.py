@@ -4,7 +4,7 @@ Every latency table is float64[D, A]: D distinct layers of one model graph, A ar
 distinct core configurations), bounding and scheduling O(operators² × architectures) at worst.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,11 +109,15 @@ def price(graphs: Sequence[ModelGraph], machines: Machines, network: Network) ->
     ]
 
 
+Pricing = Callable[[Sequence[ModelGraph], Machines, Network], list[PricedGraph]]
+"""How operators get their latencies: :func:`price`, or the prices of another tool."""
+
+
 def scheduled_latencies(
-    graph: ModelGraph, machines: Machines, network: Network, limits: SearchLimits
+    graph: ModelGraph, machines: Machines, network: Network, limits: SearchLimits, pricing: Pricing = price
 ) -> tuple[LayerLatencies, LayerLatencies]:
     """:meth:`PricedGraph.scheduled` of one graph on all ``machines``."""
-    return price([graph], machines, network)[0].scheduled(np.arange(len(machines)), limits)
+    return pricing([graph], machines, network)[0].scheduled(np.arange(len(machines)), limits)
 
 
 def _parts(graph: ModelGraph) -> tuple[OperatorGraph, ...]:

@@ -211,6 +211,11 @@ def section_of(
     never = [graph for graph in runs if not _can_run(curves, graph, GREEDY, samples)]
     if never:
         notes.append(f"greedy finds nothing that can run for {', '.join(never)}: not in what is over greedy's")
+    if part in _PAPER and LEARNED in shares:
+        notes.append(
+            f"the paper's samples of learning stand beside {LEARNED}, another form without a prior; the paper's own is "
+            "in the ablation, and python -m benchmarks.learning_paper trains it as the paper does"
+        )
     if "dp" in methods:
         notes.append(
             "the reference evaluator is free where simulated partitions are counted; under it, the answer of dp and "
@@ -285,7 +290,7 @@ def method_table(part: str, shares: Mapping[str, Shares], looked_at: Sequence[in
         cells += [_count(of_method.samples_to(level)) for level in LEVELS]
         if is_published:
             cells.append(" / ".join(_count(of_method.samples_over_greedy(level)) for level in PAPER_LEVELS[part]))
-            cells.append(" / ".join(shown(value) for value in _published(part, method)) or "–")
+            cells.append(" / ".join(map(_whole, _published(part, method))) or "–")
         rows.append((method, *cells))
     levels = "/".join(f"{level:g}" for level in PAPER_LEVELS.get(part, ()))
     headers = (
@@ -312,6 +317,10 @@ def _comparisons(part: str, shares: Mapping[str, Shares]) -> Iterator[Comparison
         for level, samples in zip(levels, _published(part, method), strict=False):
             ours = _mean_count(of_method.samples_over_greedy(level))
             yield Comparison(method, "", f"samples to {level:g} times greedy", "", ours, samples, UNLIKE)
+
+
+def _whole(samples: int | None) -> str:
+    return "–" if samples is None else f"{samples:,}"
 
 
 def _mean_count(samples: Sequence[int | None]) -> float | None:

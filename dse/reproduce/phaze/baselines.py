@@ -5,8 +5,7 @@ from typing import Any
 
 from dse.codesign.baseline import PAPERS_REFERENCE
 from dse.codesign.evaluation.evaluator import Evaluator
-from dse.reproduce.phaze.context import TRACED, Answered, Context, plan_at, position
-from dse.reproduce.phaze.spotlight import spec_name
+from dse.reproduce.phaze.context import Answered, Context, plan_at, position
 from hardware.units import bytes_from_gib
 
 EXPERT, SOLVER, COMMON, OWN = "TPUv4 + expert", "TPUv4 + our placement", "common", "per model"
@@ -18,6 +17,12 @@ EXPERTS_CHOICES = (
     "the expert has the best microbatch, HBM and recomputation here, as ours has; the paper does not say which it took"
 )
 """Why ratios to the expert differ from the paper's."""
+
+
+def spec_name(model: str) -> str:
+    """The accelerator spec of Spotlight's machine for ``model``."""
+    return f"spotlight-{model}"
+
 
 Strategy = tuple[float | None, float | None]
 """(samples/s, model FLOPs utilisation in per cent); None where nothing fits or the search had no answer."""
@@ -38,20 +43,31 @@ def strategies(context: Context, model: str, cost_model: str) -> dict[str, Strat
     }
 
 
-def traced_utilisations(context: Context, model: str) -> dict[str, float | None]:
-    """Model FLOPs utilisation in per cent with traced layers, on TPUv4 and on the paper's common machine."""
-    tpuv4 = context.baselines(model, TRACED, PAPERS_REFERENCE)
-    problem = context.options((model,), TRACED).problem()
-    machines, common = problem.machines(), context.paper.common
-    index = position(machines, common.accelerator, common.accelerator.global_buffer_mb)
-    assert index is not None, "the paper's machines are points of the space"
-    plan = plan_at(context.evaluate(model, TRACED, index), bytes_from_gib(common.hbm_gb))
-    utilised = None if plan is None else 100 * Evaluator(problem.jobs[0], machines).utilisation(index, plan)
+def traced_utilisations(context: Context, model: str, way: str) -> dict[str, float | None]:
+    """Model FLOPs utilisation in per cent with traced layers, on TPUv4 and on the paper's common machine.
+
+    ``way`` is :data:`~dse.reproduce.phaze.context.TRACED` or :data:`~dse.reproduce.phaze.context.MAPPED`.
+    """
+    tpuv4 = context.baselines(model, way, PAPERS_REFERENCE)
     return {
         EXPERT: _baseline(tpuv4.get("expert"))[1],
         SOLVER: _baseline(tpuv4.get("own"))[1],
-        PAPERS_COMMON: utilised,
+        PAPERS_COMMON: on_papers_common(context, model, way)[1],
     }
+
+
+def on_papers_common(context: Context, model: str, way: str) -> Strategy:
+    """What the paper's common machine reaches with our placement at the paper's HBM size."""
+    problem = context.options((model,), way).problem()
+    machines, common = problem.machines(), context.paper.common
+    index = position(machines, common.accelerator, common.accelerator.global_buffer_mb)
+    assert index is not None, "the paper's machines are points of the space"
+    plan = plan_at(context.evaluate(model, way, index), bytes_from_gib(common.hbm_gb))
+    if plan is None:
+        return None, None
+    (job,) = problem.jobs
+    utilised = Evaluator(job, machines).utilisation(index, plan)
+    return plan.throughput_per_s(job.global_batch), 100 * utilised
 
 
 def _baseline(entry: Mapping[str, Any] | None) -> Strategy:

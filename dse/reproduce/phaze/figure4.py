@@ -15,7 +15,7 @@ from dse.reproduce.phaze.baselines import (
 )
 from dse.reproduce.phaze.context import Context
 from dse.reproduce.phaze.published import Table5
-from dse.reproduce.phaze.spotlight import NOTES, SHAPE_AND_LANES, causes
+from dse.reproduce.phaze.spotlight import NOTES, SHAPE_AND_LANES, causes, with_mapper
 from dse.reproduce.section import (
     Chart,
     Comparison,
@@ -96,10 +96,12 @@ def figure4(context: Context) -> Section:
         (mean.cost_model, mean.quantity, times(mean.ours), times(mean.paper), times(mean.ratio)) for mean in means
     ]
     of_causes, changed = causes(context, common_per_s)
-    tables = (Table(HEADERS, tuple(rows)), Table(MEAN_HEADERS, tuple(of_means)), of_causes)
+    of_mapper, mapped = with_mapper(context)
+    tables = [Table(HEADERS, tuple(rows)), Table(MEAN_HEADERS, tuple(of_means)), of_causes]
+    tables += [] if of_mapper is None else [of_mapper]
     charts = tuple(_chart(context, cost_model, ratios) for cost_model in context.cost_models)
     title = "Figure 4: throughput over TPUv4 with expert placement"
-    return Section("fig4", title, tables, _NOTES, (*comparisons, *means, *changed), charts)
+    return Section("fig4", title, tuple(tables), _NOTES, (*comparisons, *means, *changed, *mapped), charts)
 
 
 def _over_expert(context: Context, model: str, cost_model: str) -> dict[str, float | None]:

@@ -5,13 +5,14 @@ Spotlight (Sakhuja et al., HPCA 2023) proposes one tensor core and one vector co
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from dse.codesign.evaluation.evaluator import Evaluator
-from dse.reproduce.phaze.context import Context
+from dse.reproduce.phaze.baselines import on_papers_common, spec_name
+from dse.reproduce.phaze.context import MAPPED, TRACED, Context
 from dse.reproduce.phaze.published import Cores
 from dse.reproduce.section import Comparison, Row, Table, geometric_mean, ratio, times
 from hardware.machines import Machines
@@ -19,8 +20,12 @@ from hardware.specs import accelerator
 
 AS_PRINTED, SQUARE, LANES, BOTH = "as printed", "square array", "lanes of the paper's common machine", "both"
 
-SHAPE_AND_LANES = "shape and lanes of Spotlight's machines: the last table of the part takes it apart"
+SHAPE_AND_LANES = "shape and lanes of Spotlight's machines: the last tables of the part take it apart"
 """Why our mean over Spotlight is not the paper's."""
+
+_TRACED_ONES = "ours is over the models with traced layers, on the paper's machines"
+
+MAPPER_HEADERS = ("layers and cycles", "the paper's common machine over Spotlight's", "geometric mean", "least", "most")
 
 HEADERS = ("cost model", "our common machine over Spotlight's", "geometric mean", "least", "most")
 
@@ -29,16 +34,12 @@ NOTES = (
     "elements as the printed one, “lanes” the vector cores of the paper's common machine.",
     "Shape: under phaze-2024 all cores together get 64 words a cycle, and an array of 8192 × 2 does at most 8 products "
     "for each word that it streams (128 × 128: 170), 512 a cycle with 16,384 elements. The paper's mapper (Sunstone) "
-    "may lay several dimensions of a product along one side, and so use such an array like a square one; here one "
-    "dimension lies along each side.",
+    "lays several dimensions of a product along one side, and so uses such an array like a square one; here one "
+    "dimension lies along each side. The last table has its cycles for all machines, with layers as the published tool "
+    "traces them.",
     "Lanes: one vector core of 64 or 16 lanes does at most a quarter of what the 2 × 128 lanes of the paper's TPUv4 "
     "do. The paper does not print its bars of single models, so that neither cause can be checked model by model.",
 )
-
-
-def spec_name(model: str) -> str:
-    """The accelerator spec of Spotlight's machine for ``model``."""
-    return f"spotlight-{model}"
 
 
 def causes(context: Context, common: dict[tuple[str, str], float | None]) -> tuple[Table, list[Comparison]]:
@@ -64,8 +65,32 @@ def causes(context: Context, common: dict[tuple[str, str], float | None]) -> tup
     return Table(HEADERS, tuple(rows)), comparisons
 
 
-def _variants_per_s(context: Context, model: str, cost_model: str) -> Iterator[tuple[str, float | None]]:
-    """Samples/s of each variant of Spotlight's machine with our placement; None where no plan fits any HBM size."""
+def with_mapper(context: Context) -> tuple[Table | None, list[Comparison]]:
+    """The paper's common machine over Spotlight's, by our cycles and by those of the paper's mapper; None if untraced.
+
+    Layers are those that the published tool traces, of all models that have them.
+    """
+    models = [model for model in context.models if TRACED in context.ways(model)]
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
+    for way, variant in ((TRACED, AS_PRINTED), (MAPPED, AS_PRINTED), (MAPPED, LANES)) if models else ():
+        known = []
+        for model in models:
+            per_s = dict(_variants_per_s(context, model, way, (variant,)))[variant]
+            over = ratio(on_papers_common(context, model, way)[0], per_s)
+            known += [] if over is None else [over]
+        mean = geometric_mean(known)
+        rows.append((way, variant, times(mean), *(times(f(known, default=None)) for f in (min, max))))
+        paper = context.paper.speedups.common_over_spotlight_solver
+        quantity = f"the paper's common machine / Spotlight, {variant}"
+        comparisons.append(Comparison("geometric mean", way, quantity, "", mean, paper, _TRACED_ONES))
+    return (Table(MAPPER_HEADERS, tuple(rows)) if rows else None), comparisons
+
+
+def _variants_per_s(
+    context: Context, model: str, cost_model: str, chosen: Sequence[str] = (AS_PRINTED, SQUARE, LANES, BOTH)
+) -> Iterator[tuple[str, float | None]]:
+    """Samples/s of ``chosen`` variants of Spotlight's machine, placed by us; None where no plan fits any HBM size."""
     (job,) = context.options((model,), cost_model).problem().jobs
     machine = accelerator(spec_name(model), job.cost_model).machines
     lanes = context.paper.common.accelerator
@@ -76,8 +101,8 @@ def _variants_per_s(context: Context, model: str, cost_model: str) -> Iterator[t
         LANES: _with_lanes(machine, lanes),
         BOTH: _with_lanes(square, lanes),
     }
-    for variant, changed in variants.items():
-        plans = Evaluator(job, changed).evaluate(0).plans
+    for variant in chosen:
+        plans = Evaluator(job, variants[variant], pricing=context.pricing(cost_model)).evaluate(0).plans
         per_s = [plan.throughput_per_s(job.global_batch) for plan in plans if plan is not None]
         yield variant, max(per_s, default=None)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from dse.codesign.baseline import PAPERS_REFERENCE
 from dse.reproduce.phaze.baselines import (
     COMMON,
     EXPERT,
@@ -12,12 +11,14 @@ from dse.reproduce.phaze.baselines import (
     strategies,
     traced_utilisations,
 )
-from dse.reproduce.phaze.context import TRACED, Context
+from dse.reproduce.phaze.context import MAPPED, TRACED, Context
 from dse.reproduce.section import Comparison, Row, Section, Table, not_measured, ratio, shown, times
-from hardware.specs import accelerator
 
 _COLUMNS = {EXPERT: "tpuv4_expert", SOLVER: "tpuv4_solver", COMMON: "common"}
 _TRACED_COLUMNS = {EXPERT: "tpuv4_expert", SOLVER: "tpuv4_solver", PAPERS_COMMON: "common"}
+
+_SHORT = {TRACED: "traced", MAPPED: "Sunstone"}
+"""What a table calls its way of pricing, so that its columns fit a terminal."""
 
 _NEAR = 1.5
 """Two utilisations are near when they differ by less."""
@@ -28,7 +29,6 @@ _OPERATIONS = 2
 HEADERS = ("model", "cost model", *(text for name in _COLUMNS for text in (f"{name}, %", "paper, %", "ours / paper")))
 
 TRACED_HEADERS = (
-    "model",
     *(text for name in _TRACED_COLUMNS for text in (f"{name}, %", "paper, %", "ours / paper", "doubled / paper")),
 )
 
@@ -42,7 +42,8 @@ _NOTES = (
     "phaze-2024 leaves out the weight-gradient products that model FLOPs count, so its utilisation can pass 100 %.",
 )
 _TRACED_NOTES = (
-    "Traced: layers as the published tool traces them (table4).",
+    "Traced: layers as the published tool traces them (table4). Sunstone: products have the cycles of the paper's "
+    "mapper, which an implementation of our own gives (dse/reproduce/phaze/mapper.py); all else is the same.",
     "Doubled: ours times two, which is the utilisation of a peak that counts a multiply-accumulate once. That the "
     "paper has such a peak is inferred from its figures (docs/reproduce.md) and contradicts the formula that it cites; "
     "only ours / paper compares what the paper defines.",
@@ -68,59 +69,59 @@ def table5(context: Context) -> Section:
                     Comparison(model, cost_model, f"utilisation, {name}", "%", ours, paper, reason, cause)
                 )
             rows.append((model if cost_model == context.cost_models[0] else "", cost_model, *cells))
-    traced_rows, traced = _traced(context)
-    tables = (Table(HEADERS, tuple(rows)), *([Table(TRACED_HEADERS, traced_rows)] if traced_rows else []))
-    comparisons += traced
+    tables = [Table(HEADERS, tuple(rows))]
+    models = [each for each in context.models if TRACED in context.ways(each) and context.paper.models[each].table_5]
+    for way in (TRACED, MAPPED) if models else ():
+        table, traced = _traced(context, models, way)
+        tables.append(table)
+        comparisons += traced
     title = "Table 5: model FLOPs utilisation"
-    notes = [*_within(comparisons), *_NOTES]
-    if traced_rows:
-        notes += _TRACED_NOTES
-    return Section("table5", title, tables, tuple(notes), tuple(comparisons))
+    notes = [*_within(comparisons), *_NOTES, *(_TRACED_NOTES if models else ())]
+    return Section("table5", title, tuple(tables), tuple(notes), tuple(comparisons))
 
 
-def _traced(context: Context) -> tuple[tuple[Row, ...], list[Comparison]]:
-    """Rows and comparisons with traced layers, for every model that has them."""
+def _traced(context: Context, models: Sequence[str], way: str) -> tuple[Table, list[Comparison]]:
+    """Utilisations with traced layers, by our cycles or by those of the paper's mapper, of ``models``."""
     rows: list[Row] = []
     comparisons: list[Comparison] = []
-    for model in context.models:
+    for model in models:
         published = context.paper.models[model].table_5
-        if published is None or TRACED not in context.ways(model):
-            continue
+        assert published is not None
         cells: list[str] = []
-        achieved = traced_utilisations(context, model)
+        achieved = traced_utilisations(context, model, way)
+        mapped = traced_utilisations(context, model, MAPPED) if way == TRACED else {}
         for name, key in _TRACED_COLUMNS.items():
             ours, paper = achieved[name], float(getattr(published, key))
-            doubled = None if ours is None else _OPERATIONS * ours
+            doubled, of_mapper = _doubled(ours), _doubled(mapped.get(name))
             cells += [shown(ours), shown(paper), times(ratio(ours, paper)), times(ratio(doubled, paper))]
-            cause = traced_cause(context, name, doubled, paper)
+            cause = traced_cause(name, doubled, of_mapper, paper)
             comparisons += [
-                Comparison(model, TRACED, f"utilisation, {name}", "%", ours, paper, cause=cause),
-                Comparison(model, TRACED, f"utilisation doubled, {name}", "%", doubled, paper, _DOUBLED),
+                Comparison(model, way, f"utilisation, {name}", "%", ours, paper, cause=cause),
+                Comparison(model, way, f"utilisation doubled, {name}", "%", doubled, paper, _DOUBLED),
             ]
         rows.append((model, *cells))
-    return tuple(rows), comparisons
+    return Table((_SHORT[way], *TRACED_HEADERS), tuple(rows)), comparisons
 
 
-def traced_cause(context: Context, name: str, doubled: float | None, paper: float) -> str:
-    """Why a utilisation with traced layers differs: by what is left of it when ours is ``doubled``."""
-    left = ratio(doubled, paper)
+def _doubled(utilisation: float | None) -> float | None:
+    return None if utilisation is None else _OPERATIONS * utilisation
+
+
+def traced_cause(name: str, doubled: float | None, of_mapper: float | None, paper: float) -> str:
+    """Why a utilisation with traced layers differs: by what is left when ours is ``doubled``.
+
+    ``of_mapper`` is the doubled one with the cycles of the paper's mapper, where those are not its own.
+    """
+    left, left_of_mapper = ratio(doubled, paper), ratio(of_mapper, paper)
     if left is None:
         return ""
+    mapper = "" if left_of_mapper is None else f", {left_of_mapper:.2f} times with the cycles of the paper's mapper"
     readings = ["the paper's peak counts a multiply-accumulate once"]
     if name == EXPERT and left > _NEAR:
         readings.append(EXPERTS_CHOICES)
     elif not 1 / _NEAR <= left <= _NEAR:
-        readings.append(f"the cycles of the paper's mapper on {_arrays(context, name)} are not at hand")
-    return f"ours doubled is {left:.2f} times the paper's; {not_measured(*readings)}"
-
-
-def _arrays(context: Context, name: str) -> str:
-    """The tensor cores of the machine of a traced column, for people."""
-    if name == PAPERS_COMMON:
-        common = context.paper.common.accelerator
-        return f"{common.tensor_cores} cores of {common.width} × {common.depth}"
-    tpuv4 = accelerator(PAPERS_REFERENCE).machines
-    return f"{tpuv4.tensor_cores[0]} cores of {tpuv4.core_width[0]} × {tpuv4.core_depth[0]}"
+        readings.append("the rest is not known")
+    return f"ours doubled is {left:.2f} times the paper's{mapper}; {not_measured(*readings)}"
 
 
 def _within(comparisons: Sequence[Comparison]) -> Iterator[str]:
