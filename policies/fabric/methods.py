@@ -22,7 +22,7 @@ from dse.fabric.methods import (
 from dse.fabric.search.anneal import Annealing
 from hardware.documents import read_document
 from hardware.fabrics import fabric
-from hardware.inputs import InputError, fail
+from hardware.inputs import fail
 from hardware.operator_slots import operator_slots
 from policies.fabric.options import ask_for_extra_of
 
@@ -144,12 +144,20 @@ class LearnedFor:
         from policies.fabric.data.collection import provenance_of
 
         labelled_by = provenance_of(fabric(self.fabric), operator_slots(self.slots))
-        if self.folder is not None:
-            return load(self.folder, labelled_by)
-        try:
-            return load(SHIPPED, labelled_by)
-        except InputError:
+        if self.folder is None and not _is_shipped_for(labelled_by):
             return None
+        return load(SHIPPED if self.folder is None else self.folder, labelled_by)
+
+
+def _is_shipped_for(labelled_by: Mapping[str, Any]) -> bool:
+    """Whether the checkpoint in the package holds for these labels, or is damaged, which whoever loads it says."""
+    from policies.fabric.labelled_by import is_labelled_by
+    from policies.fabric.student_checkpoint import STUDENT
+    from policies.learning.checkpoint import CARD_FILE
+
+    card = read_document(SHIPPED / STUDENT / CARD_FILE)
+    provenance = card.get("provenance") if isinstance(card, dict) else None
+    return not isinstance(provenance, dict) or is_labelled_by(provenance, labelled_by)
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from dse.testing import conformance
 from hardware.fabrics import fabric
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
+from policies.fabric import methods
 from policies.fabric.methods import SHIPPED, LearnedFor, weights_digest
 from policies.fabric.student_checkpoint import STUDENT
-from policies.learning.checkpoint import CARD_FILE
+from policies.learning.checkpoint import CARD_FILE, WEIGHTS_FILE
 from tests.policies.fabric.from_above import FromAbove
 
 NAME = "learned+simulator"
@@ -76,7 +77,7 @@ def narrow_checkpoint(folder):
     from safetensors.numpy import load_file
 
     from policies.fabric.student_checkpoint import STUDENTS
-    from policies.learning.checkpoint import WEIGHTS_FILE, Checkpoint
+    from policies.learning.checkpoint import Checkpoint
 
     shutil.copytree(SHIPPED, folder)
     tensors = load_file(folder / STUDENT / WEIGHTS_FILE)
@@ -192,6 +193,17 @@ def test_a_card_that_does_not_say_how_its_student_places_is_refused(graph_file, 
     file.write_text(json.dumps(card))
     with pytest.raises(InputError, match=r"placed/student/card\.json: provenance\.outcome\.placing: "):
         with_upper_defaults("fabric", options_for(graph_file, checkpoint=str(folder)))
+
+
+@pytest.mark.parametrize("file", [CARD_FILE, WEIGHTS_FILE])
+def test_a_damaged_student_in_the_package_is_said_and_not_passed_over(graph_file, tmp_path, monkeypatch, file):
+    shutil.copytree(SHIPPED, tmp_path / "shipped")
+    (tmp_path / "shipped" / STUDENT / file).write_bytes(b"{")
+    monkeypatch.setattr(methods, "SHIPPED", tmp_path / "shipped")
+    for cost in ("auto", NAME):
+        asked = options_for(graph_file, cost=cost)
+        with pytest.raises(InputError, match=rf"shipped/student/{file}: "):
+            conformance.solved(FromAbove(), with_upper_defaults("fabric", asked))
 
 
 def test_a_checkpoint_for_another_fabric_is_refused(graph_file):
