@@ -70,12 +70,21 @@ def _fabric_document(options: Any) -> str | None:
 
 
 def _fabric_defaults(options: Any) -> Any:
-    """Chains follow a student where there is one for the fabric, and no rules are named to follow instead."""
-    from dse.fabric.methods import AUTO, LEARNED_SIMULATED
+    """Chains follow a student where there is one for the fabric that did not place worse than the rules at the end of
+    its training, and where no rules are named to follow instead.
+    """
+    from dse.fabric.methods import LEARNED_SIMULATED
 
-    if options.cost != AUTO or options.tuned is not None:
+    if not _is_free(options) or _learned_for(options).unfit() is not None:
         return options
-    return options if _learned_for(options).student() is None else replace(options, cost=LEARNED_SIMULATED)
+    return replace(options, cost=LEARNED_SIMULATED)
+
+
+def _is_free(options: Any) -> bool:
+    """Whether neither a cost nor rules are named."""
+    from dse.fabric.methods import AUTO
+
+    return bool(options.cost == AUTO and options.tuned is None)
 
 
 def _learned_for(options: Any) -> "LearnedFor":
@@ -96,10 +105,12 @@ def _partition(options: Any, _executor: Executor, _directory: Path | None) -> Me
 
 
 def _fabric(options: Any, _executor: Executor, _directory: Path | None) -> Methods:
-    """The learned costs."""
-    from policies.fabric.methods import learned_costs
+    """The learned costs; and the simulator's, where it says why no student was followed."""
+    from policies.fabric.methods import default_costs, learned_costs
 
-    return learned_costs(_learned_for(options), options.caution)
+    learned = _learned_for(options)
+    costs = learned_costs(learned, options.caution)
+    return {**costs, **default_costs(learned)} if _is_free(options) else costs
 
 
 def _codesign(_options: Any, executor: Executor, directory: Path | None) -> Methods:

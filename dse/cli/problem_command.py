@@ -102,7 +102,7 @@ def _refuse_idle(problem: ProblemType[Any, Any]) -> None:
         if chosen not in values:
             flag = name.replace("_", "-")
             rule = f"belongs to --{flag} {' or '.join(values)}, but --{flag} is {chosen}"
-            raise fail(f"dse {problem.name}", field.flag, "", rule)
+            raise fail(problem.Options.command(), field.flag, "", rule)
 
 
 def _print(answered: Answer, settings: RunSettings) -> None:

@@ -71,7 +71,6 @@ def answer(posed: FabricPosed, run: Run) -> Result:
     has_ended = all(each.has_ended for each in placed) and run.stop() is None
     unfinished = [] if has_ended else [CHAINS]
     run.tables.put(CANDIDATES, _candidates_table(problem, placed))
-    notes = list(dict.fromkeys(each.candidates[0].note for each in placed if each.candidates[0].note))
     figures = [each.figures for each in placed]
     faults = placement_faults_of(problem, [each.placement for each in figures])
     if faults:
@@ -86,7 +85,7 @@ def answer(posed: FabricPosed, run: Run) -> Result:
         value=value_of(problem, figures),
         bound=bound_of(problem, figures),
         solution=solution_document(problem, tuple(each.placement for each in figures)),
-        metrics=metrics | {"unfinished": unfinished, "notes": notes},
+        metrics=metrics | {"unfinished": unfinished, "notes": _notes(placed)},
         evaluations=sum(candidate.moves for each in placed for candidate in each.candidates),
         seconds=time.perf_counter() - started,
         seed=run.seed,
@@ -94,6 +93,18 @@ def answer(posed: FabricPosed, run: Run) -> Result:
     )
     stopped = bool(unfinished) and run.stop() == "interrupted"
     return result.model_copy(update={"status": "interrupted"}) if stopped else result
+
+
+def _notes(placed: Sequence[_Placed]) -> list[str]:
+    """Where another cost was used than the one asked for, with the pieces if that does not hold for all."""
+    pieces: dict[str, list[str]] = {}
+    for number, each in enumerate(placed, start=1):
+        if each.candidates[0].note:
+            pieces.setdefault(each.candidates[0].note, []).append(str(number))
+    return [
+        note if len(numbers) == len(placed) else f"Piece{'s' * (len(numbers) > 1)} {', '.join(numbers)}: {note}"
+        for note, numbers in pieces.items()
+    ]
 
 
 def value_of(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> float:

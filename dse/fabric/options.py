@@ -31,7 +31,7 @@ class FabricOptions(Options):
         str,
         Option(
             f"What placements are judged by during the search: {', '.join(_COSTS)}; {AUTO}: {LEARNED_SIMULATED} if "
-            f"there is a model for this fabric, otherwise {SIMULATOR}.",
+            f"there is a model for this fabric that does not place worse, otherwise and with --tuned {SIMULATOR}.",
             metavar="NAME",
         ),
     ] = AUTO
@@ -44,7 +44,7 @@ class FabricOptions(Options):
     checkpoint: Annotated[
         str | None,
         Option(
-            "Cost model from `dse fabric train` (default: the one in the package, if trained on this fabric).",
+            "Learned costs from `dse fabric train` (default: those in the package, if trained on this fabric).",
             metavar="DIR",
             belongs_to=("cost", AUTO, LEARNED_SIMULATED, LEARNED),
         ),

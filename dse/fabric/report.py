@@ -57,6 +57,7 @@ class _Shown:
         piece: the graph spread over units.
         placed: with its placement.
         metrics: as in the result.
+        cost: by which placements were judged.
     """
 
     number: int
@@ -64,6 +65,7 @@ class _Shown:
     piece: Expansion
     placed: PlacedPiece
     metrics: Mapping[str, Any]
+    cost: str
 
     @property
     def title(self) -> str:
@@ -124,7 +126,7 @@ def view(problem: FabricProblem, result: Result, tables: Tables) -> View:
         return View(title, verdict(result))
     placements = placements_from_document(problem, result.solution, "result: solution")
     shown = [
-        _Shown(number, problem, piece, PlacedPiece(piece.pipeline, placement, problem.fabric), metrics)
+        _Shown(number, problem, piece, PlacedPiece(piece.pipeline, placement, problem.fabric), metrics, result.method)
         for number, (piece, placement, metrics) in enumerate(
             zip(problem.pieces, placements, result.metrics["pieces"], strict=True), start=1
         )
@@ -215,6 +217,7 @@ def _figures_table(shown: _Shown) -> Table:
         ("between samples, simulated", slots),
         ("as the rules predict", f"{rules['expert']:,.1f} (expert), {rules['route']:,.1f} (route) slots"),
     ]
+    rows.append(("placements judged by", shown.cost))
     link = metrics["busiest_link"]
     if link is not None:
         cells = " to ".join(_cell_text(cell, shown.problem.fabric.columns) for cell in link["cells"])

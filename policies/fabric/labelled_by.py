@@ -12,14 +12,24 @@ LABELLED_BY = ("simulator", "operator_slots")
 operator slots."""
 
 
+def is_labelled_by(provenance: Mapping[str, Any], labelled_by: Mapping[str, Any]) -> bool:
+    """Whether what was learned, as its card says, is of labels of this provenance."""
+    learned_from = _learned_from(provenance)
+    return all(learned_from.get(name) == labelled_by[name] for name in LABELLED_BY)
+
+
+def _learned_from(provenance: Mapping[str, Any]) -> Mapping[str, Any]:
+    stated = provenance.get("samples")
+    return stated if isinstance(stated, dict) else {}
+
+
 def require_labelled_by(folder: Path, provenance: Mapping[str, Any], labelled_by: Mapping[str, Any]) -> None:
     """Refuse what was learned, as the card in ``folder`` says, on labels of another provenance.
 
     Raises:
         InputError: another fabric, simulator or table of operator slots.
     """
-    stated = provenance.get("samples")
-    learned_from = stated if isinstance(stated, dict) else {}
+    learned_from = _learned_from(provenance)
     for name in LABELLED_BY:
         if learned_from.get(name) != labelled_by[name]:
             rule = (

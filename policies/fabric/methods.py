@@ -1,6 +1,7 @@
 """The learned costs of ``dse fabric place``, for the roof to add to those of the engine. Nothing heavy is imported."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dse.fabric.methods import (
     LEARNED,
     LEARNED_SIMULATED,
+    SIMULATOR,
     Candidate,
     Search,
     SearchContext,
@@ -19,19 +21,36 @@ from dse.fabric.methods import (
     refined,
 )
 from dse.fabric.search.anneal import Annealing
+from hardware.documents import read_document
 from hardware.fabrics import fabric
-from hardware.inputs import InputError
+from hardware.inputs import fail
 from hardware.operator_slots import operator_slots
 from policies.fabric.options import ask_for_extra_of
 
 if TYPE_CHECKING:
     from policies.fabric.model.ensemble import Ensemble
+    from policies.fabric.placing import Placing
     from policies.fabric.student_checkpoint import TrainedStudent
 
 SHIPPED = Path(__file__).parent / "shipped"
 """The checkpoint in the package."""
 
 _PLACE = "dse fabric place"
+
+_FEATURES: Mapping[str, str] = MappingProxyType(
+    {
+        "base": "slots of the slowest unit",
+        "ideal": "work of compute units beside those slots",
+        "bound": "bound beside those slots",
+        "ports": "load of memory units beside those slots",
+        "units": "number of units",
+        "nets": "number of nets",
+        "stages": "stages on the longest path",
+    }
+)
+"""What the features of a graph are that the student's range is of (:data:`dse.fabric.search.student.CONSTANTS`)."""
+
+_FEW_MOVES = "Moves are few for the number of units: the rules were used, not the learned cost."
 
 Loaded = TypeVar("Loaded")
 
@@ -81,21 +100,65 @@ class LearnedFor:
         trained = self.student()
         if trained is None:
             return f"The package has no learned cost for {fabric(self.fabric).name}: the rules were used."
-        beyond = trained.out_of_range(context.pipeline, context.fabric)
+        beyond = [_FEATURES[name] for name in trained.out_of_range(context.pipeline, context.fabric)]
         if beyond:
             return f"The learned cost has seen no graph like this ({', '.join(beyond)}): the rules were used."
         return trained
+
+    def placing(self) -> "Placing | None":
+        """How the student placed unseen graphs at the end of its training; None where its card does not say so.
+
+        Raises:
+            InputError: the card says something else there.
+        """
+        from policies.fabric.placing import Placing
+        from policies.fabric.student_checkpoint import STUDENT
+        from policies.learning.checkpoint import CARD_FILE, chosen_folder
+
+        file = chosen_folder(SHIPPED if self.folder is None else self.folder) / STUDENT / CARD_FILE
+        outcome = read_document(file)["provenance"].get("outcome")
+        placed = outcome.get("placing") if isinstance(outcome, dict) else None
+        try:
+            return None if placed is None else Placing.from_document(placed)
+        except (KeyError, TypeError, ValueError) as error:
+            rule = "must be what dse fabric train writes: graphs, and gain with value, low and high"
+            raise fail(file, "provenance.outcome.placing", placed, rule) from error
+
+    def unfit(self) -> str | None:
+        """Why chains do not follow the student unless that is asked for; None where they do.
+
+        Empty where there is no student for this fabric; otherwise a sentence.
+
+        Raises:
+            InputError: as :meth:`student` and :meth:`placing`.
+        """
+        if self.student() is None:
+            return ""
+        placed = self.placing()
+        if placed is None or not placed.is_worse:
+            return None
+        return (
+            f"{placed.verdict} So chains followed the rules; with --cost {LEARNED_SIMULATED} they follow the student."
+        )
 
     def _loaded(self, load: Callable[[Path, Mapping[str, Any]], Loaded]) -> Loaded | None:
         from policies.fabric.data.collection import provenance_of
 
         labelled_by = provenance_of(fabric(self.fabric), operator_slots(self.slots))
-        if self.folder is not None:
-            return load(self.folder, labelled_by)
-        try:
-            return load(SHIPPED, labelled_by)
-        except InputError:
+        if self.folder is None and not _is_shipped_for(labelled_by):
             return None
+        return load(SHIPPED if self.folder is None else self.folder, labelled_by)
+
+
+def _is_shipped_for(labelled_by: Mapping[str, Any]) -> bool:
+    """Whether the checkpoint in the package holds for these labels, or is damaged, which whoever loads it says."""
+    from policies.fabric.labelled_by import is_labelled_by
+    from policies.fabric.student_checkpoint import STUDENT
+    from policies.learning.checkpoint import CARD_FILE
+
+    card = read_document(SHIPPED / STUDENT / CARD_FILE)
+    provenance = card.get("provenance") if isinstance(card, dict) else None
+    return not isinstance(provenance, dict) or is_labelled_by(provenance, labelled_by)
 
 
 @dataclass(frozen=True)
@@ -152,7 +215,7 @@ class ByStudentAndSimulator:
         if isinstance(trained, str):
             return _noted(by_simulator(context), trained)
         if context.has_few_moves:
-            return by_simulator(context)
+            return _noted(by_simulator(context), _FEW_MOVES)
         return refined(context, judged(context, _followed(context, trained)))
 
 
@@ -168,6 +231,31 @@ def _noted(candidates: Sequence[Candidate], note: str) -> list[Candidate]:
     return [replace(each, note=f"{note} {each.note}".strip()) for each in candidates]
 
 
+@dataclass(frozen=True)
+class BySimulatorInstead:
+    """What ``--cost simulator`` does, where the default has passed over a student.
+
+    Attributes:
+        why: a sentence.
+    """
+
+    why: str
+
+    def __call__(self, context: SearchContext) -> list[Candidate]:
+        """The chains' placements, the fastest first."""
+        return _noted(by_simulator(context), self.why)
+
+
+def default_costs(learned: LearnedFor) -> Mapping[str, Search]:
+    """What stands in for costs of the engine where none is asked for by name, and no rules are.
+
+    Raises:
+        InputError: as :meth:`LearnedFor.unfit`.
+    """
+    why = learned.unfit()
+    return MappingProxyType({SIMULATOR: BySimulatorInstead(why)} if why else {})
+
+
 def learned_costs(learned: LearnedFor, caution: float = 0.0) -> Mapping[str, Search]:
     """The learned costs by name."""
     return MappingProxyType(
@@ -178,8 +266,7 @@ def learned_costs(learned: LearnedFor, caution: float = 0.0) -> Mapping[str, Sea
 def weights_digest(checkpoint: Path | None, cost: str) -> str:
     """A digest of what ``cost`` uses of a checkpoint, of the one in the package if None.
 
-    The student's card has a digest of its weights and the rules that it corrects. What the cost model's card says of
-    placements is no part of it.
+    What the cards say of training and of placements is no part of it.
 
     Raises:
         InputError: the extra ``learn``, which ``cost`` needs, is not installed.
@@ -190,8 +277,26 @@ def weights_digest(checkpoint: Path | None, cost: str) -> str:
     from policies.learning.checkpoint import CARD_FILE, WEIGHTS_FILE, chosen_folder
 
     folder = chosen_folder(SHIPPED if checkpoint is None else checkpoint)
-    files = (folder / STUDENT / CARD_FILE, *([folder / WEIGHTS_FILE] if cost == LEARNED else []))
+    parts = [_deciding(folder / STUDENT / CARD_FILE)]
+    if cost == LEARNED:
+        parts += [_deciding(folder / CARD_FILE), _content(folder / WEIGHTS_FILE)]
     digest = hashlib.sha256()
-    for file in files:
-        digest.update(hashlib.sha256(file.read_bytes() if file.is_file() else b"none").digest())
+    for part in parts:
+        digest.update(hashlib.sha256(part).digest())
     return f"sha256:{digest.hexdigest()}"
+
+
+def _content(file: Path) -> bytes:
+    return file.read_bytes() if file.is_file() else b"none"
+
+
+def _deciding(card: Path) -> bytes:
+    """What of a card decides what its model does; all of one that is damaged."""
+    content = _content(card)
+    try:
+        document = json.loads(content)
+        of_model = {key: document[key] for key in ("schema", "settings", "features", "sha256")}
+        of_model["rules"] = document["provenance"].get("rules")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return content
+    return json.dumps(of_model, sort_keys=True).encode()

@@ -41,7 +41,13 @@ class Placing:
     def from_document(cls, document: Mapping[str, Any]) -> "Placing":
         """What :func:`dataclasses.asdict` wrote, with anything beside it."""
         gain = document["gain"]
-        return cls(document["graphs"], None if gain is None else Interval(**gain))
+        ends = None if gain is None else {name: float(gain[name]) for name in ("value", "low", "high")}
+        return cls(document["graphs"], None if ends is None else Interval(**ends))
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the student places worse, with the whole interval."""
+        return self.gain is not None and self.gain.high < 0
 
     @property
     def verdict(self) -> str:

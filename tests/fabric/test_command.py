@@ -1,6 +1,7 @@
 """``dse fabric place`` as a user calls it: answers, exit codes, one line for each fault."""
 
 import json
+import re
 
 import pytest
 
@@ -52,6 +53,7 @@ def test_what_the_stream_waits_for_is_printed_stands_in_the_page_and_is_checked(
     answered = dse(*PLACE, "--out", "run")
     assert answered.code == 0, answered.err
     assert "What the stream waits for" in answered.out
+    assert re.search(r"placements judged by +simulator\b", answered.out)
     assert "What the stream waits for" in (folder / "run" / "report.html").read_text()
     result = json.loads((folder / "run" / "result.json").read_text())
     (piece,) = result["metrics"]["pieces"]

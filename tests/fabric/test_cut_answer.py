@@ -17,11 +17,13 @@ from dse.fabric.cut_check import cut_faults
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import placements_from_document
+from dse.fabric.methods import by_rules
 from dse.fabric.options import FabricOptions
 from dse.fabric.problem import FabricProblem, Turn
 from dse.fabric.report import verdict
 from dse.fabric.turns import min_times
 from dse.models.dataflow_blocks import Block, block_graph
+from dse.run.run import Run
 from hardware.fabrics import fabric
 from hardware.operator_slots import operator_slots
 from tests.fabric.cases import SMALL_FABRICS, placed, random_pipeline
@@ -125,6 +127,32 @@ def test_an_answer_in_pieces_adds_up_and_passes_its_check(folder):
     assert value_of(problem, pieces) == pytest.approx(answer.value)
     for turn, least in zip(problem.turns, min_times(problem), strict=True):
         assert pieces[turn.piece].latency_s(problem.batch) >= least.run_s
+
+
+def noted(label, notes):
+    """The untuned rules, which say something of the piece of this label."""
+
+    def search(context):
+        return [replace(each, note=notes.get(context.label, "")) for each in by_rules(context)]
+
+    return {label: search}
+
+
+@pytest.mark.parametrize(
+    ("notes", "said"),
+    [
+        ({}, []),
+        ({1: "One."}, ["Piece 1: One."]),
+        ({1: "One.", 2: "One."}, ["One."]),
+        ({1: "One.", 2: "Other."}, ["Piece 1: One.", "Piece 2: Other."]),
+    ],
+)
+def test_notes_name_the_pieces_that_they_hold_for(folder, notes, said):
+    posed = PROBLEM.pose(FabricOptions("graph.json", fabric="fabric.json", cost="rules", chains=1, moves=10))
+    assert len(posed.problem.pieces) == 2
+    labelled = {f"piece {number}": note for number, note in notes.items()}
+    result = PROBLEM.answer(posed, Run(methods=noted("rules", labelled)))
+    assert result.metrics["notes"] == said
 
 
 def test_relief_is_simulated_for_the_piece_that_takes_most_of_the_time(folder, monkeypatch):

@@ -27,9 +27,10 @@ from dse.testing import conformance
 from hardware.fabrics import fabric
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
+from policies.fabric import methods
 from policies.fabric.methods import SHIPPED, LearnedFor, weights_digest
 from policies.fabric.student_checkpoint import STUDENT
-from policies.learning.checkpoint import CARD_FILE
+from policies.learning.checkpoint import CARD_FILE, WEIGHTS_FILE
 from tests.policies.fabric.from_above import FromAbove
 
 NAME = "learned+simulator"
@@ -77,7 +78,7 @@ def narrow_checkpoint(folder):
     from safetensors.numpy import load_file
 
     from policies.fabric.student_checkpoint import STUDENTS
-    from policies.learning.checkpoint import WEIGHTS_FILE, Checkpoint
+    from policies.learning.checkpoint import Checkpoint
 
     shutil.copytree(SHIPPED, folder)
     tensors = load_file(folder / STUDENT / WEIGHTS_FILE)
@@ -116,6 +117,8 @@ def test_where_moves_are_few_it_does_what_the_simulators_cost_does(graph_file):
         (each.cost, each.interval_slots) for each in expected
     ]
     assert max(each.chain for each in candidates) == context.chains  # what rounds of refinement have made
+    said = {each.note for each in candidates}
+    assert said == {"Moves are few for the number of units: the rules were used, not the learned cost."}
 
 
 def test_graphs_out_of_range_are_left_to_tuned_rules_and_the_simulator_and_that_is_said(graph_file, tmp_path):
@@ -124,7 +127,7 @@ def test_graphs_out_of_range_are_left_to_tuned_rules_and_the_simulator_and_that_
     left = conformance.solved(FromAbove(), options_for(graph_file, cost=NAME, checkpoint=narrow, **asked))
     ruled = conformance.solved(FromAbove(), options_for(graph_file, cost="simulator", **asked))
     (note,) = left.metrics["notes"]
-    assert note.startswith("The learned cost has seen no graph like this (")
+    assert note.startswith("The learned cost has seen no graph like this (slots of the slowest unit, ")
     assert (left.solution, left.method) == (ruled.solution, NAME)
 
 
@@ -155,6 +158,63 @@ def test_chains_follow_a_student_where_there_is_one_for_the_fabric(graph_file, a
     assert FabricType().pose(options).problem.fabric.name == asked.get("fabric", FABRIC.name)
 
 
+def placed_by_its_training(folder, low, high):
+    """The checkpoint of the package, with a gain of its student over the rules in its card."""
+    shutil.copytree(SHIPPED, folder)
+    file = folder / STUDENT / CARD_FILE
+    card = json.loads(file.read_text())
+    gain = {"value": (low + high) / 2, "low": low, "high": high}
+    card["provenance"]["outcome"]["placing"] = {"graphs": 40, "gain": gain}
+    file.write_text(json.dumps(card))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "method"), [(-0.05, -0.01, "simulator"), (-0.05, 0.01, NAME), (0.01, 0.05, NAME)]
+)
+def test_a_student_that_places_worse_than_the_rules_is_not_followed_unless_asked_for(
+    graph_file, tmp_path, low, high, method
+):
+    checkpoint = str(placed_by_its_training(tmp_path / "placed", low, high))
+    asked = {"checkpoint": checkpoint, "chains": 1}
+    options = with_upper_defaults("fabric", options_for(graph_file, **asked))
+    assert options.chosen_cost == method
+    result = conformance.solved(FromAbove(), options)
+    assert result.method == method
+    notes = [
+        "The learned cost places worse than the rules at about equal time: throughput -3.0% [-5.0%, -1.0%] on 40 "
+        "unseen graphs. So chains followed the rules; with --cost learned+simulator they follow the student."
+    ]
+    assert result.metrics["notes"] == (notes if method == "simulator" else [])
+    named = with_upper_defaults("fabric", options_for(graph_file, cost=NAME, **asked))
+    assert named.chosen_cost == NAME
+
+
+@pytest.mark.parametrize(
+    "placing",
+    [3, {"gain": 1}, {"graphs": 40, "gain": {"value": 1}}, {"graphs": 9, "gain": {"value": 1, "low": 1, "high": "a"}}],
+)
+def test_a_card_that_does_not_say_how_its_student_places_is_refused(graph_file, tmp_path, placing):
+    folder = placed_by_its_training(tmp_path / "placed", 0.0, 0.0)
+    file = folder / STUDENT / CARD_FILE
+    card = json.loads(file.read_text())
+    card["provenance"]["outcome"]["placing"] = placing
+    file.write_text(json.dumps(card))
+    with pytest.raises(InputError, match=r"placed/student/card\.json: provenance\.outcome\.placing: "):
+        with_upper_defaults("fabric", options_for(graph_file, checkpoint=str(folder)))
+
+
+@pytest.mark.parametrize("file", [CARD_FILE, WEIGHTS_FILE])
+def test_a_damaged_student_in_the_package_is_said_and_not_passed_over(graph_file, tmp_path, monkeypatch, file):
+    shutil.copytree(SHIPPED, tmp_path / "shipped")
+    (tmp_path / "shipped" / STUDENT / file).write_bytes(b"{")
+    monkeypatch.setattr(methods, "SHIPPED", tmp_path / "shipped")
+    for cost in ("auto", NAME):
+        asked = options_for(graph_file, cost=cost)
+        with pytest.raises(InputError, match=rf"shipped/student/{file}: "):
+            conformance.solved(FromAbove(), with_upper_defaults("fabric", asked))
+
+
 def test_a_checkpoint_for_another_fabric_is_refused(graph_file):
     with pytest.raises(InputError, match=r"provenance\.samples\.simulator"):
         with_upper_defaults("fabric", options_for(graph_file, fabric="sn10", checkpoint=str(SHIPPED)))
@@ -165,6 +225,9 @@ def test_tuned_rules_and_a_checkpoint_do_not_go_together(dse, graph_file):
     refused = dse(*place, "--checkpoint", SHIPPED)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
     assert "leave one out" in refused.err
+    refused = dse(*place[:-2], "--caution", 1)
+    assert (refused.code, len(refused.error_lines)) == (2, 1)
+    assert refused.err.startswith("error: dse fabric place: --caution: belongs to --cost learned, ")
     refused = dse(*place, "--cost", NAME)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
     assert f"belongs to --cost tuned or simulator, but --cost is {NAME}" in refused.err
@@ -179,8 +242,11 @@ def test_a_run_is_another_one_if_what_its_cost_uses_of_a_checkpoint_is_another(g
     assert upper_document("fabric", asked) == before[NAME]
     assert upper_document("fabric", replace(asked, cost="simulator", checkpoint=None)) is None
 
-    card = tmp_path / "checkpoint" / CARD_FILE
-    card.write_text(card.read_text().replace("{", '{"note": "on how it places",', 1))
+    # What `dse fabric train` adds to both cards when it has placed graphs.
+    for card in (tmp_path / "checkpoint" / CARD_FILE, tmp_path / "checkpoint" / STUDENT / CARD_FILE):
+        document = json.loads(card.read_text())
+        document["provenance"]["outcome"]["placing"] = {"graphs": 0, "gain": None}
+        card.write_text(json.dumps(document))
     assert {cost: weights_digest(tmp_path / "checkpoint", cost) for cost in both} == before
     (tmp_path / "checkpoint" / "weights.safetensors").write_bytes(b"others")
     assert [weights_digest(tmp_path / "checkpoint", cost) == before[cost] for cost in both] == [False, True]
