@@ -99,27 +99,46 @@ def stopped_anywhere_is_legal(
     """Stopped when it asks for the n-th time, a run has an answer that passes the check, or says that it has none.
 
     At the first moment, where least was done, it is stopped for either reason; at the others for one of them in turn.
+    A run that ends before it has asked so often is the last one: at later moments it would be the same.
+
+    Args:
+        problem: what is asked.
+        options: which instance of it.
+        moments: at which of its questions it is stopped, ascending.
     """
     posed = pose(problem, options)
     reasons = ("interrupted", "time limit")
     stops = [*product(moments[:1], reasons), *zip(moments[1:], cycle(reasons), strict=False)]
     for moment, reason in stops:
-        result = problem.answer(posed, Run(stop=_stop_at(moment, reason)))
+        stop = _StopAt(moment, reason)
+        result = problem.answer(posed, Run(stop=stop))
         faults = faults_of(result, posed)
         assert faults == [], f"stopped at its question {moment} ({reason}): {faults}"
         if result.objective.value is None:
             assert result.status in ("unknown", "interrupted", "infeasible"), result.status
+        if stop.questions < moment:
+            return
 
 
-def _stop_at(moment: int, reason: str) -> Any:
-    questions = 0
+class _StopAt:
+    """Stops a run at one of its questions, and at all that follow.
 
-    def stop() -> str | None:
-        nonlocal questions
-        questions += 1
-        return reason if questions >= moment else None
+    Args:
+        moment: which question, from 1.
+        reason: what the run is told.
 
-    return stop
+    Attributes:
+        questions: that were asked.
+    """
+
+    def __init__(self, moment: int, reason: str) -> None:
+        self.questions = 0
+        self._moment, self._reason = moment, reason
+
+    def __call__(self) -> str | None:
+        """The reason from that question on."""
+        self.questions += 1
+        return self._reason if self.questions >= self._moment else None
 
 
 def killed_and_resumed(

@@ -199,3 +199,37 @@ def test_a_time_limit_that_proves_what_it_cannot_is_found_out(items, monkeypatch
     monkeypatch.setattr(type(kind), "answer", impossible)
     with pytest.raises(AssertionError, match=r"stopped at its question 1 \(time limit\)"):
         conformance.stopped_anywhere_is_legal(kind, chosen)
+
+
+@pytest.fixture
+def stops(monkeypatch):
+    """The stop signals that runs are given, in turn."""
+    given = []
+
+    class Recorded(conformance._StopAt):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            given.append(self)
+
+    monkeypatch.setattr(conformance, "_StopAt", Recorded)
+    return given
+
+
+def test_runs_are_stopped_at_later_moments_until_one_ends_before_its_moment(items, stops):
+    conformance.stopped_anywhere_is_legal(problem_type("toy"), options(items), moments=(1, 5, 1000, 2000))
+    assert len(stops) == 4  # at the first moment for two reasons, and not at the last
+    assert 5 < stops[-1].questions < 1000
+
+
+def test_an_answer_that_is_illegal_where_a_run_is_stopped_late_is_found_out(items, stops, monkeypatch):
+    kind = type(problem_type("toy"))
+    answer = kind.answer
+
+    def broken(kind, posed, run):
+        result = answer(kind, posed, run)
+        late = run.stop() == "time limit" and stops[-1].questions >= 5
+        return result.model_copy(update={"status": "infeasible"}) if late else result
+
+    monkeypatch.setattr(kind, "answer", broken)
+    with pytest.raises(AssertionError, match="stopped at its question 5"):
+        conformance.stopped_anywhere_is_legal(problem_type("toy"), options(items))
