@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from torch_geometric.nn import SAGEConv
 
 from dse.partition.problem import PartitionGraph, PartitionProblem
 from policies.partition.features import FEATURES
@@ -203,6 +202,8 @@ def gradients_of(value, inputs):
 
 @pytest.mark.parametrize("edges", [[(0, 1), (0, 2), (1, 3), (2, 3), (0, 3)], [(2, 0), (2, 0), (2, 1)], []])
 def test_a_layer_is_two_sage_convolutions_with_their_gradients(edges):
+    from torch_geometric.nn import SAGEConv
+
     torch.manual_seed(0)
     (layer,) = PartitionNetwork(LearningSettings(layers=1, width=8, prior="none")).layers
     both, back = SAGEConv(8, 8), SAGEConv(8, 8, root_weight=False, bias=False)
@@ -225,6 +226,8 @@ def test_a_layer_is_two_sage_convolutions_with_their_gradients(edges):
 
 @pytest.mark.parametrize("width", [8, 64, 128])
 def test_a_layer_begins_with_the_weights_of_two_sage_convolutions(width):
+    from torch_geometric.nn import SAGEConv
+
     torch.manual_seed(3)
     own = [SageWeights(width, own=True), SageWeights(width, own=False), torch.rand(1)]
     torch.manual_seed(3)
