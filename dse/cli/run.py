@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import click
 
 from dse.cli.executors import executor_of
 from dse.cli.methods import upper_document, upper_methods
+from dse.cli.number_types import DecimalNumber, WholeNumber
 from dse.cli.progress import said_if_slow
 from dse.problem import ProblemType
 from dse.results.session import Session, opened
@@ -22,6 +23,7 @@ from dse.run.journal import Journal
 from dse.run.mirror import Mirror
 from dse.run.progress import Notice, ProgressCallback, StopSignal, silent_notice
 from hardware.inputs import fail
+from hardware.number_text import whole_number_of
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -49,8 +51,9 @@ class RunSettings:
 def _workers(context: click.Context, parameter: click.Parameter, value: str) -> int | None:
     if value == "auto":
         return None
-    if value.isdigit():
-        return int(value)
+    with suppress(ValueError):
+        if (workers := whole_number_of(value)) >= 0:
+            return workers
     raise click.BadParameter(f"{value}: must be 0, 1, 2, … or auto", context, parameter)
 
 
@@ -73,7 +76,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "seed": click.option(
         "--seed",
-        type=click.IntRange(min=0, max=2**63 - 1),
+        type=WholeNumber(min=0, max=2**63 - 1),
         default=0,
         show_default=True,
         metavar="N",
@@ -92,14 +95,14 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "item_timeout": click.option(
         "--item-timeout",
-        type=float,
+        type=DecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Abandon an evaluation after S seconds on a worker, compilation excluded (default: no limit).",
     ),
     "time_limit": click.option(
         "--time-limit",
-        type=float,
+        type=DecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Stop after S seconds with the best answer so far.",
@@ -119,7 +122,7 @@ _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
     "address": click.option("--address", metavar="ADDR", help="Has no effect, for the same reason."),
     "time_limit": click.option(
         "--time-limit",
-        type=float,
+        type=DecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Has no effect: the work has a limit of its own, counted in steps.",

@@ -160,7 +160,7 @@ def test_a_run_directory_holds_the_run_and_resumes(dse, chain, tmp_path):
         (["codesign", "bert-large", "--microbatch", "3"], "must divide"),
         (["codesign", "bert-large", "--microbatch", "1.5"], "whole numbers"),
         (["codesign", "bert-large", "--microbatch", "a"], "numbers separated by commas"),
-        (["codesign", "bert-large", "--hbm-gb", "nan"], "positive and finite"),
+        (["codesign", "bert-large", "--hbm-gb", "nan"], "numbers separated by commas"),
         (["codesign", "bert-large", "--hbm-gb", ""], "numbers separated by commas"),
         (["codesign", "bert-large", "--tensor-parallel", "16"], "has widths"),
         (["codesign", "bert-large", "--accelerators", "0"], "--accelerators"),
