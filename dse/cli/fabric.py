@@ -130,7 +130,7 @@ def _ratio(row: "Row") -> str:
 
 
 def _in_process(function: Callable[..., None]) -> Callable[..., None]:
-    return in_process_options(function, is_stoppable=True)
+    return in_process_options(function, is_stoppable=True, has_journal=True)
 
 
 train_command = _command("train", FabricTraining, FabricTraining.description, _train, run_options)

@@ -112,6 +112,11 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
+    "resume": click.option(
+        "--resume",
+        is_flag=True,
+        help="Return the answer of the finished run in --out DIR; one that was stopped begins again.",
+    ),
     "workers": click.option(
         "--workers",
         callback=_workers,
@@ -128,7 +133,7 @@ _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
         help="Has no effect: the work has a limit of its own, counted in steps.",
     ),
 }
-"""The common options, for commands on which they have no effect."""
+"""The common options, for commands on which they have no effect, or less than on others."""
 
 
 def run_options(function: Decorated) -> Decorated:
@@ -136,10 +141,11 @@ def run_options(function: Decorated) -> Decorated:
     return _with(function, _OPTIONS)
 
 
-def in_process_options(function: Decorated, is_stoppable: bool) -> Decorated:
+def in_process_options(function: Decorated, is_stoppable: bool, has_journal: bool = False) -> Decorated:
     """Add the common options to a command that never uses Ray; help says which have no effect."""
+    as_usual = {"time_limit": is_stoppable, "resume": has_journal}
     common = {name: option for name, option in _OPTIONS.items() if name != "item_timeout"}
-    idle = {name: option for name, option in _IN_PROCESS.items() if not (is_stoppable and name == "time_limit")}
+    idle = {name: option for name, option in _IN_PROCESS.items() if not as_usual.get(name, False)}
     return _with(function, {**common, **idle})
 
 

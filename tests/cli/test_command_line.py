@@ -224,6 +224,24 @@ def test_placement_cases_have_their_expected_status_and_value(dse):
             assert document["objective"]["value"] == pytest.approx(expected["batch_s"], rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("place",), "Return the answer of the finished run in --out DIR; one that was stopped begins again."),
+        (("schedule",), "Return the answer of the finished run in --out DIR; one that was stopped begins again."),
+        (("parallel",), "Return the answer of the finished run in --out DIR; one that was stopped begins again."),
+        (("plan",), "Return the answer of the finished run in --out DIR; one that was stopped begins again."),
+        (("predict",), "Return the answer of the finished run in --out DIR; one that was stopped begins again."),
+        (("partition",), "Continue the run in --out DIR."),
+        (("fabric", "place"), "Continue the run in --out DIR."),
+        (("fabric", "evaluate"), "Continue the run in --out DIR."),
+    ],
+)
+def test_help_says_what_resume_does_where_nothing_is_journalled(dse, command, says):
+    shown = " ".join(dse(*command, "--help").out.split())
+    assert f"--resume {says}" in shown
+
+
 @pytest.mark.parametrize("command", ["place", "schedule"])
 def test_options_without_effect_are_accepted_and_say_so(dse, chain, layer, command):
     source = chain if command == "place" else layer

@@ -147,7 +147,7 @@ def test_a_fabric_that_is_edited_after_its_samples_were_collected_does_not_chang
 
 @pytest.mark.usefixtures("few_steps")
 def test_a_run_that_is_stopped_while_it_places_has_its_model_and_goes_on_with_placing(tmp_path, monkeypatch):
-    options = FabricTraining(graphs=10, placements=1, rounds=0, members=0)
+    options, heard = FabricTraining(graphs=10, placements=1, rounds=0, members=0), []
     placed = Placing(7, Interval(0.5, 0.25, 0.75))
     seen = []
 
@@ -163,7 +163,7 @@ def test_a_run_that_is_stopped_while_it_places_has_its_model_and_goes_on_with_pl
             return outcome
 
         monkeypatch.setattr("policies.fabric.train.placing", placing)
-        return train(options, tmp_path, seed, InProcessExecutor(), silent, never_stop)
+        return train(options, tmp_path, seed, InProcessExecutor(), lambda *each: heard.append(each), never_stop)
 
     with pytest.raises(StoppedError):
         run(StoppedError("time limit"))
@@ -175,6 +175,8 @@ def test_a_run_that_is_stopped_while_it_places_has_its_model_and_goes_on_with_pl
     monkeypatch.setattr("policies.fabric.train._judged", lambda model: fitted.append(model) or {})
     whole = run(placed)
     assert whole.placing == placed
+    assert ("models fitted", 1, 1) in heard
+    assert all(total > 0 for _, _, total in heard)
     assert whole.validation["model"].placements == 2
     assert run() == whole  # what is finished is returned at once
     assert seen[0] == seen[1]
