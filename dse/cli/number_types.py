@@ -12,12 +12,7 @@ class WholeNumber(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number; usage error where ``value`` is none, or outside the range."""
-        if isinstance(value, str):
-            try:
-                value = whole_number_of(value)
-            except ValueError:
-                self.fail(f"{value}: must be a whole number, in plain digits", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(_ANY_WHOLE.convert(value, param, ctx), param, ctx)
 
 
 class DecimalNumber(click.FloatRange):
@@ -25,9 +20,30 @@ class DecimalNumber(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number; usage error where ``value`` is none, or outside the range."""
-        if isinstance(value, str):
-            try:
-                value = number_of(value)
-            except ValueError:
-                self.fail(f"{value}: must be a number, in plain digits", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(_ANY_DECIMAL.convert(value, param, ctx), param, ctx)
+
+
+class AnyWholeNumber(click.types.IntParamType):
+    """A whole number."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; usage error where ``value`` is none."""
+        try:
+            return whole_number_of(value) if isinstance(value, str) else value
+        except ValueError:
+            self.fail(f"{value}: must be a whole number, in plain digits", param, ctx)
+
+
+class AnyDecimalNumber(click.types.FloatParamType):
+    """A number."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; usage error where ``value`` is none."""
+        try:
+            return number_of(value) if isinstance(value, str) else value
+        except ValueError:
+            self.fail(f"{value}: must be a number, in plain digits", param, ctx)
+
+
+_ANY_WHOLE = AnyWholeNumber()
+_ANY_DECIMAL = AnyDecimalNumber()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 import click
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
-from dse.cli.number_types import WholeNumber
+from dse.cli.number_types import AnyWholeNumber, WholeNumber
 from dse.cli.progress import progress
 from dse.cli.run import (
     RunSettings,
@@ -105,7 +105,8 @@ def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any
         given |= {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
     else:
         low, high = (None if limit is None else int(limit) for limit in (option.min, option.max))
-        given |= {"type": WholeNumber(low, high), "default": default, "metavar": option.metavar or "N"}
+        kind = AnyWholeNumber() if low is high is None else WholeNumber(low, high)
+        given |= {"type": kind, "default": default, "metavar": option.metavar or "N"}
     return click.option(f"--{name.replace('_', '-')}", name, **given)
 
 

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from rich.markup import escape
 
 from dse.cli.methods import with_upper_defaults
-from dse.cli.number_types import DecimalNumber, WholeNumber
+from dse.cli.number_types import AnyDecimalNumber, AnyWholeNumber, DecimalNumber, WholeNumber
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, in_process_options, run_options, session_of, settings_from
 from dse.cli.stopping import stopping
@@ -75,6 +75,8 @@ def _type_of(field: OptionField) -> tuple[Any, bool]:
     low, high = field.option.min, field.option.max
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind)), many
+    if kind in (int, float) and low is high is None:
+        return (AnyWholeNumber() if kind is int else AnyDecimalNumber()), many
     if kind is int:
         return WholeNumber(None if low is None else int(low), None if high is None else int(high)), many
     if kind is float:

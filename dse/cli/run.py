@@ -13,7 +13,7 @@ import click
 
 from dse.cli.executors import executor_of
 from dse.cli.methods import upper_document, upper_methods
-from dse.cli.number_types import DecimalNumber, WholeNumber
+from dse.cli.number_types import AnyDecimalNumber, WholeNumber
 from dse.cli.progress import said_if_slow
 from dse.problem import ProblemType
 from dse.results.session import Session, opened
@@ -95,14 +95,14 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "item_timeout": click.option(
         "--item-timeout",
-        type=DecimalNumber(),
+        type=AnyDecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Abandon an evaluation after S seconds on a worker, compilation excluded (default: no limit).",
     ),
     "time_limit": click.option(
         "--time-limit",
-        type=DecimalNumber(),
+        type=AnyDecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Stop after S seconds with the best answer so far.",
@@ -127,7 +127,7 @@ _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
     "address": click.option("--address", metavar="ADDR", help="Has no effect, for the same reason."),
     "time_limit": click.option(
         "--time-limit",
-        type=DecimalNumber(),
+        type=AnyDecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Has no effect: the work has a limit of its own, counted in steps.",

@@ -74,3 +74,8 @@ def test_numbers_on_the_command_line_are_plain_digits(dse, tmp_path, monkeypatch
     assert refused.err.startswith("error: ")
     assert arguments[-1].rpartition("=")[2] in refused.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["codesign", "wafer", "parallel", "plan", "partition"])
+def test_help_shows_a_range_only_where_there_is_one(dse, command):
+    assert "None" not in dse(command, "--help").out
