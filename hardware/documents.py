@@ -197,6 +197,18 @@ def _scalar_constructor(construct: Callable[..., Any], what: str) -> Callable[[y
     return constructed
 
 
+def _in_plain_digits(construct: Callable[..., Any]) -> Callable[..., Any]:
+    """``construct`` for a number that is written as JSON writes one: YAML 1.1 reads ``1_0`` as 10 and ``010`` as 8."""
+
+    def constructed(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+        text = str(node.value).lstrip("+-")
+        if set(text) & set("_:") or (len(text) > 1 and text[0] == "0" and text[1] not in ".eE"):
+            raise ValueError(text)
+        return construct(loader, node)
+
+    return constructed
+
+
 def _restrict(loader: type[_PlainLoader]) -> None:
     """Leave ``loader`` the constructors of JSON's values, and no implicit dates."""
     tag = "tag:yaml.org,2002:"
@@ -205,8 +217,11 @@ def _restrict(loader: type[_PlainLoader]) -> None:
         for key, constructor in loader.yaml_constructors.items()
         if key is None or key.removeprefix(tag) in ("null", "str", "seq", "map")
     }
-    for kind, what in (("bool", "boolean"), ("int", "whole number"), ("float", "number")):
-        loader.add_constructor(tag + kind, _scalar_constructor(yaml.SafeLoader.yaml_constructors[tag + kind], what))
+    constructors = {kind: yaml.SafeLoader.yaml_constructors[tag + kind] for kind in ("bool", "int", "float")}
+    loader.add_constructor(tag + "bool", _scalar_constructor(constructors["bool"], "boolean"))
+    for kind, number in (("int", "whole number"), ("float", "number")):
+        what = f"{number} in plain digits"
+        loader.add_constructor(tag + kind, _scalar_constructor(_in_plain_digits(constructors[kind]), what))
     loader.yaml_implicit_resolvers = {
         first: [(name, pattern) for name, pattern in resolvers if name != f"{tag}timestamp"]
         for first, resolvers in loader.yaml_implicit_resolvers.items()

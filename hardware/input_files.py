@@ -70,15 +70,45 @@ def content_of(path: str | Path, max_bytes: int = -1) -> bytes:
     Raises:
         OSError: it cannot be read.
     """
-    file = _carried.get().get(str(path))
-    if file is not None and file.text is not None:
-        content = file.text.encode()
+    text = _carried_text(path)
+    if text is not None:
+        content = text.encode()
     else:
-        moved = file is not None and not os.path.exists(path)
-        with Path(file.path if file is not None and moved else path).open("rb") as stream:
+        with located(path).open("rb") as stream:
             content = stream.read(max_bytes)
     note(path, content, is_text=True)
     return content
+
+
+def _carried_text(path: str | Path) -> str | None:
+    """The text that is carried for a file, by its name or by where it was."""
+    files = _carried.get()
+    named = files.get(str(path))
+    if named is not None and named.text is not None:
+        return named.text
+    return next((each.text for each in files.values() if each.path == str(path) and each.text is not None), None)
+
+
+def located(path: str | Path) -> Path:
+    """Where a file is, absolute: where it was noted while notes of it are carried, unless it is no longer there."""
+    file = _carried.get().get(str(path))
+    if file is None:
+        return Path(path).resolve()
+    if not file.path:  # a document of Python, which has only a name
+        return Path(path)
+    noted = Path(file.path)
+    # In a directory tree that was moved as a whole, the name may still lead to it.
+    return noted if file.text is not None or noted.exists() or not os.path.exists(path) else Path(path).resolve()
+
+
+def bytes_of(path: str | Path) -> bytes:
+    """The content of a file, or what is carried of it, without a note.
+
+    Raises:
+        OSError: it cannot be read, and its text is not carried.
+    """
+    text = _carried_text(path)
+    return located(path).read_bytes() if text is None else text.encode()
 
 
 def note(path: str | Path, content: bytes, is_text: bool = False) -> None:

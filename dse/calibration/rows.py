@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from hardware.inputs import choose, fail, nearest
+from hardware.number_text import number_of
 from hardware.operations import Gemm, Vector, VectorKind
 
 KERNEL_NAMES: Mapping[str, VectorKind] = MappingProxyType(
@@ -131,7 +132,7 @@ def _kernel(path: str | Path, line: int, row: dict[str, str]) -> MeasuredKernel:
 def _number(path: str | Path, line: int, row: dict[str, str], column: str) -> float:
     text = row[column] or ""
     try:
-        value = float(text)
+        value = number_of(text.strip())
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):

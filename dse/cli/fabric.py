@@ -61,7 +61,7 @@ def _train(**given: Any) -> None:
     elif not settings.quiet:
         rows = [(name, *_figures(each)) for name, each in trained.validation.items()]
         graphs = next(iter(trained.validation.values())).placements
-        print_table(("model", *_HEAD), rows, title=f"{graphs:,} placements of graphs that were not learned from")
+        print_table(("model", *_HEAD), rows, title=f"{graphs:,} placements of graphs held out from training")
         learned = f"{trained.placements:,} placements of {trained.graphs:,} graphs learned from"
         console().print(f"{learned}; {settings.out / 'best'}", soft_wrap=True)
         assert trained.placing is not None
@@ -74,7 +74,7 @@ def _evaluate(**given: Any) -> None:
     ask_for_extra(options)
     from policies.fabric.evaluate import evaluate, inputs_of, row_document
 
-    arguments = options.document() | {"seed": settings.seed}
+    arguments = options.run_document() | {"seed": settings.seed}
     inputs = inputs_of(options)
     directory = run_directory_of(settings, options.COMMAND, arguments, digest(list(inputs.values())), inputs)
     with (
@@ -130,7 +130,7 @@ def _ratio(row: "Row") -> str:
 
 
 def _in_process(function: Callable[..., None]) -> Callable[..., None]:
-    return in_process_options(function, is_stoppable=True)
+    return in_process_options(function, is_stoppable=True, has_journal=True)
 
 
 train_command = _command("train", FabricTraining, FabricTraining.description, _train, run_options)

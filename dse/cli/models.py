@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import click
 
+from dse.cli.number_types import WholeNumber
 from dse.cli.terminal import console, print_table
 from dse.plan.model_sources import list_transformers
 from dse.sources import describe
@@ -16,7 +17,7 @@ from dse.sources import workloads as library
 @click.option("--json", "as_json", is_flag=True, help="Print only the list, as JSON, on stdout.")
 @click.option(
     "--sequence",
-    type=click.IntRange(1, 10**7),
+    type=WholeNumber(1, 10**7),
     metavar="N",
     help="Tokens per sample, for a config.json of transformers.",
 )

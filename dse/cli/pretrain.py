@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 import click
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
+from dse.cli.number_types import AnyWholeNumber, WholeNumber
 from dse.cli.progress import progress
 from dse.cli.run import (
     RunSettings,
@@ -30,6 +31,7 @@ from dse.run.executor import InProcessExecutor
 from dse.run.options import Option
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from hardware.inputs import choose, fail
+from hardware.number_text import number_of, whole_number_of
 from policies.learners import LEARNERS
 from policies.learning.actors import NO_ACTORS, TrainingActors
 from policies.learning.options import COMMAND, PretrainingOptions, check_gpus
@@ -103,18 +105,18 @@ def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any
         given |= {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
     else:
         low, high = (None if limit is None else int(limit) for limit in (option.min, option.max))
-        given |= {"type": click.IntRange(low, high), "default": default, "metavar": option.metavar or "N"}
+        kind = AnyWholeNumber() if low is high is None else WholeNumber(low, high)
+        given |= {"type": kind, "default": default, "metavar": option.metavar or "N"}
     return click.option(f"--{name.replace('_', '-')}", name, **given)
 
 
-def _numbers(
-    kind: Callable[[str], float], limit: float | None
-) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+def _numbers(kind: type[float], limit: float | None) -> Callable[[click.Context, click.Parameter, str | None], Any]:
     """A callback for positive numbers up to ``limit``, separated by commas."""
+    read_number = whole_number_of if kind is int else number_of
 
     def read(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[float, ...]:
         try:
-            values = () if text is None else tuple(kind(part) for part in text.split(","))
+            values = () if text is None else tuple(read_number(part) for part in text.split(","))
         except ValueError:
             values = (math.nan,)
         if not all(math.isfinite(value) and 0 < value <= (limit or math.inf) for value in values):

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 from rich.markup import escape
 
 from dse.cli.methods import with_upper_defaults
+from dse.cli.number_types import AnyDecimalNumber, AnyWholeNumber, DecimalNumber, WholeNumber
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, in_process_options, run_options, session_of, settings_from
 from dse.cli.stopping import stopping
@@ -40,7 +41,7 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
     return click.command(problem.name, help=problem.help, epilog=problem.epilog or None)(command)
 
 
-_METAVARS = {click.IntRange: "N", click.FloatRange: "X"}
+_METAVARS = {WholeNumber: "N", DecimalNumber: "X"}
 """Numbers in help; click would write ``INTEGER RANGE``."""
 
 
@@ -74,13 +75,15 @@ def _type_of(field: OptionField) -> tuple[Any, bool]:
     low, high = field.option.min, field.option.max
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind)), many
-    if kind is int and (low is not None or high is not None):
-        return click.IntRange(None if low is None else int(low), None if high is None else int(high)), many
-    if kind is float and (low is not None or high is not None):
-        return click.FloatRange(low, high), many
+    if kind in (int, float) and low is high is None:
+        return (AnyWholeNumber() if kind is int else AnyDecimalNumber()), many
+    if kind is int:
+        return WholeNumber(None if low is None else int(low), None if high is None else int(high)), many
+    if kind is float:
+        return DecimalNumber(low, high), many
     if kind is Path:
         return click.Path(path_type=Path, dir_okay=False), many
-    return (kind if kind in (int, float, str) else str), many
+    return str, many
 
 
 def _without_none(kind: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import click
 
 from dse.cli.executors import executor_of
 from dse.cli.methods import upper_document, upper_methods
+from dse.cli.number_types import AnyDecimalNumber, WholeNumber
 from dse.cli.progress import said_if_slow
 from dse.problem import ProblemType
 from dse.results.session import Session, opened
@@ -22,6 +23,7 @@ from dse.run.journal import Journal
 from dse.run.mirror import Mirror
 from dse.run.progress import Notice, ProgressCallback, StopSignal, silent_notice
 from hardware.inputs import fail
+from hardware.number_text import whole_number_of
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -49,8 +51,9 @@ class RunSettings:
 def _workers(context: click.Context, parameter: click.Parameter, value: str) -> int | None:
     if value == "auto":
         return None
-    if value.isdigit():
-        return int(value)
+    with suppress(ValueError):
+        if (workers := whole_number_of(value)) >= 0:
+            return workers
     raise click.BadParameter(f"{value}: must be 0, 1, 2, … or auto", context, parameter)
 
 
@@ -73,7 +76,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "seed": click.option(
         "--seed",
-        type=click.IntRange(min=0, max=2**63 - 1),
+        type=WholeNumber(min=0, max=2**63 - 1),
         default=0,
         show_default=True,
         metavar="N",
@@ -92,14 +95,14 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "item_timeout": click.option(
         "--item-timeout",
-        type=float,
+        type=AnyDecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Abandon an evaluation after S seconds on a worker, compilation excluded (default: no limit).",
     ),
     "time_limit": click.option(
         "--time-limit",
-        type=float,
+        type=AnyDecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Stop after S seconds with the best answer so far.",
@@ -109,6 +112,11 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
+    "resume": click.option(
+        "--resume",
+        is_flag=True,
+        help="Return the answer of the finished run in --out DIR; one that was stopped begins again.",
+    ),
     "workers": click.option(
         "--workers",
         callback=_workers,
@@ -119,13 +127,13 @@ _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
     "address": click.option("--address", metavar="ADDR", help="Has no effect, for the same reason."),
     "time_limit": click.option(
         "--time-limit",
-        type=float,
+        type=AnyDecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Has no effect: the work has a limit of its own, counted in steps.",
     ),
 }
-"""The common options, for commands on which they have no effect."""
+"""The common options, for commands on which they have no effect, or less than on others."""
 
 
 def run_options(function: Decorated) -> Decorated:
@@ -133,10 +141,11 @@ def run_options(function: Decorated) -> Decorated:
     return _with(function, _OPTIONS)
 
 
-def in_process_options(function: Decorated, is_stoppable: bool) -> Decorated:
+def in_process_options(function: Decorated, is_stoppable: bool, has_journal: bool = False) -> Decorated:
     """Add the common options to a command that never uses Ray; help says which have no effect."""
+    as_usual = {"time_limit": is_stoppable, "resume": has_journal}
     common = {name: option for name, option in _OPTIONS.items() if name != "item_timeout"}
-    idle = {name: option for name, option in _IN_PROCESS.items() if not (is_stoppable and name == "time_limit")}
+    idle = {name: option for name, option in _IN_PROCESS.items() if not as_usual.get(name, False)}
     return _with(function, {**common, **idle})
 
 

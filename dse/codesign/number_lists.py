@@ -1,6 +1,7 @@
 """Numbers separated by commas, as options of the co-search take them."""
 
 from hardware.inputs import fail
+from hardware.number_text import number_of
 
 LARGEST = 10**6
 """No microbatch, memory in GB or width is larger; more is a slip of units."""
@@ -18,7 +19,7 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
 def positive_numbers(option: str, text: str) -> tuple[float, ...]:
     """Positive numbers separated by commas, ascending, each once."""
     try:
-        numbers = [float(part) for part in text.split(",")]
+        numbers = [number_of(part.strip()) for part in text.split(",")]
     except ValueError:
         raise fail("dse codesign", option, text, "must be numbers separated by commas") from None
     for number in numbers:

@@ -24,6 +24,7 @@ from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import InputError, fail
 from hardware.machines import Machines
 from hardware.network_specs import network
+from hardware.number_text import number_of
 from hardware.space import SpaceSpec, smallest_area_mm2, space_spec
 from hardware.specs import Accelerator, accelerator
 from hardware.units import bytes_from_gib
@@ -322,7 +323,7 @@ class CodesignOptions(Options):
         if self.weights is None:
             return None
         try:
-            weights = tuple(float(part) for part in self.weights.split(","))
+            weights = tuple(number_of(part.strip()) for part in self.weights.split(","))
         except ValueError:
             raise fail("dse codesign", "--weights", self.weights, "must be numbers separated by commas") from None
         if len(weights) != len(self.models) or not all(0 < weight <= LARGEST for weight in weights):
@@ -334,7 +335,7 @@ class CodesignOptions(Options):
         """The budget as a number: as given, or the area of the accelerator spec that is named."""
         stated = _AREA_BUDGET if self.area_budget is None else self.area_budget
         try:
-            budget = float(stated)
+            budget = number_of(stated)
         except ValueError:
             budget = self._area_of_mm2(stated)
         if not (math.isfinite(budget) and budget > 0):

@@ -17,7 +17,7 @@ import dse.importer
 from dse.graph.trace import Step, Trace, Value
 from dse.run.cache import cache_directory, source_digest
 from dse.run.directory import write_text
-from hardware.input_files import note
+from hardware.input_files import bytes_of, note
 from hardware.inputs import InputError
 
 _SCHEMA = "dse.trace/1"
@@ -30,7 +30,7 @@ def cached(request: Mapping[str, Any]) -> Trace | None:
         document = json.loads(_entry(request).read_text(encoding="utf-8"))
         if document["schema"] != _SCHEMA:
             return None
-        contents = {file: Path(file).read_bytes() for file in document["files"]}
+        contents = {file: bytes_of(file) for file in document["files"]}
         if any(hashlib.sha256(contents[file]).hexdigest() != digest for file, digest in document["files"].items()):
             return None
         trace = decoded(document["trace"])
@@ -56,7 +56,7 @@ def keep(request: Mapping[str, Any], files: Iterable[Path], trace: Trace) -> Non
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file's content."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(bytes_of(path)).hexdigest()
 
 
 def trace_digest(trace: Trace) -> str:

@@ -14,6 +14,7 @@ from dse.parallel.pipeline import strategy as pipeline
 from dse.parallel.pipeline.exchange import profiled_graph
 from dse.parallel.pipeline.question import PipelineQuestion
 from dse.parallel.problem import ParallelProblem
+from dse.parallel.stopped import mark_faults, marked, unmarked, with_mark
 from dse.parallel.view import view
 from dse.problem import Posed, ProblemType
 from dse.report.view import View
@@ -76,13 +77,13 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
             result = all_strategies.answer(posed, problem, run)
         else:
             result = sharded.answer(posed, problem, run)
-        is_proven = result.status in ("optimal", "infeasible")
-        if is_proven or run.stop() != "interrupted":
-            return result
-        return result.model_copy(update={"status": "interrupted"})
+        return marked(result, run.stop())
 
     def faults(self, result: Result, posed: ParallelPosed) -> list[str]:
         """The plan's own rules, its times and bytes; the bound is proven again."""
+        return [*mark_faults(result), *self._strategy_faults(unmarked(result), posed)]
+
+    def _strategy_faults(self, result: Result, posed: ParallelPosed) -> list[str]:
         problem = posed.problem
         if isinstance(problem, PairwiseProblem):
             return contest.faults(result, problem)
@@ -96,6 +97,9 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
 
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
         """Tensors by their splits and collectives by kind and axis, or stages in time."""
+        return with_mark(self._strategy_view(unmarked(result), posed), result)
+
+    def _strategy_view(self, result: Result, posed: ParallelPosed) -> View:
         problem = posed.problem
         if isinstance(problem, PairwiseProblem):
             return contest.view(result, problem)
@@ -109,6 +113,7 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
 
     def compared(self, results: Sequence[Result]) -> Rows | None:
         """Of sharding, times, memory, bytes by collective, and what is split otherwise; of all else the usual rows."""
+        results = [unmarked(each) for each in results]
         strategies = {each.settings.get("strategy", "sharding") for each in results}
         if strategies == {"all"}:
             return all_strategies_view.compared(results)

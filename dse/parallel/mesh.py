@@ -21,7 +21,7 @@ Layout = tuple[int, ...]
 MAX_AXES = 3
 MAX_DEVICES = 65_536
 
-_AXIS = re.compile(r"([a-z_][a-z0-9_]*)=(\d{0,18})", re.IGNORECASE)
+_AXIS = re.compile(r"([a-z_][a-z0-9_]*)=([0-9]{0,18})", re.IGNORECASE)
 
 
 class Axis(NamedTuple):

@@ -16,6 +16,7 @@ import yaml
 from dse.plan.recomputation import MODULES, RECOMPUTE_RULE, modules_of, recompute_word
 from hardware.documents import read_document
 from hardware.inputs import Fault, InputError, fail, nearest, shown
+from hardware.number_text import number_of
 from hardware.precisions import Precision
 
 Schedule = Literal["1f1b", "gpipe"]
@@ -290,7 +291,7 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
-        number = float(value)
+        number = number_of(value) if isinstance(value, str) else float(value)
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

@@ -28,7 +28,7 @@ from dse.sources.kinds import (
     TransformersConfig,
 )
 from hardware.documents import read_document
-from hardware.input_files import noting
+from hardware.input_files import bytes_of, is_file, located, note, noting
 from hardware.inputs import InputError, fail, nearest, validate
 
 if TYPE_CHECKING:
@@ -155,14 +155,18 @@ def _of_file(text: str, formats: Sequence[ProblemFormat]) -> Source:
 
 
 def _existing(text: str) -> Path:
-    """The absolute path of a file.
+    """The absolute path of a file, which is noted by the name that it was given.
 
     Raises:
-        InputError: there is no such file.
+        InputError: there is no such file, or it cannot be read.
     """
-    if not os.path.isfile(text):  # which takes any text, such as one with a null character
+    if not is_file(text):  # which takes any text, such as one with a null character
         raise fail(text, "", "", "cannot be read: no such file")
-    return Path(text).resolve()
+    try:
+        note(text, bytes_of(text))
+    except OSError as error:
+        raise fail(text, "", "", f"cannot be read: {str(error.strerror).lower()}") from error
+    return located(text)
 
 
 def _of_document(text: str, document: Any, formats: Sequence[ProblemFormat]) -> Source:

@@ -17,7 +17,7 @@ from dse.sharding.hlo.table import step_factors
 from dse.sources.kinds import ProblemFormat, ProblemInput, PythonFunction, StepSource
 from dse.sources.resolve import STEP_SUFFIXES, python_function
 from hardware.documents import text_of
-from hardware.input_files import is_file, note
+from hardware.input_files import bytes_of, is_file, note
 from hardware.inputs import InputError, fail, nearest
 
 STEP = ProblemFormat(
@@ -141,7 +141,7 @@ def _of_function(source: PythonFunction) -> StepGraph:
 
             graph = _graph_of_text(step_text(answer, source.path, source.function), source.where)
     for path in file.local_files:
-        note(path, path.read_bytes())
+        note(path, bytes_of(path))
     return graph
 
 

@@ -21,7 +21,7 @@ from dse.sources.kinds import (
     Traceable,
     TransformersConfig,
 )
-from hardware.input_files import note
+from hardware.input_files import bytes_of, note
 from hardware.inputs import fail
 
 Made = tuple[Trace, tuple[Path, ...]]
@@ -138,5 +138,5 @@ def _cached_or_made(request: dict[str, Any], make: Callable[[], Made]) -> Trace:
         trace = canonical(made)
         keep(request, files, trace)
         for file in files:
-            note(file, file.read_bytes())
+            note(file, bytes_of(file))
     return trace

@@ -130,7 +130,7 @@ def _needs_encodings(learners: Mapping[str, Learner]) -> bool:
 
 
 def _checkpoint_rows(options: FabricEvaluation, samples: Samples, seed: int, stop: StopSignal) -> list[Row]:
-    """A trained model on the graphs that it has not learned from, beside rules and its own ridge regression."""
+    """A trained model on the graphs held out from its training, beside rules and its own ridge regression."""
     assert options.checkpoint is not None
     labelled_by = {name: samples.provenance.get(name) for name in LABELLED_BY}
     checkpoint = load_for(Path(options.checkpoint), labelled_by)

@@ -158,6 +158,20 @@ class FabricEvaluation(NetworkOptions):
     ] = None
     fabric: Annotated[str, Option("Fabric of the samples.", metavar="SPEC")] = "plasticine-8x16"
 
+    def run_document(self) -> dict[str, Any]:
+        """What a run that is resumed must have in common with the one that began, beside the content of its files.
+
+        Samples and checkpoint go by their digests, which the run directory has among its inputs. The fabric stands in
+        it by its name: it must be the one that the samples state.
+
+        Raises:
+            InputError: an unknown fabric.
+        """
+        from hardware.fabrics import fabric
+
+        fixed = {name: value for name, value in self.document().items() if name not in ("samples", "checkpoint")}
+        return fixed | {"fabric": fabric(self.fabric).name}
+
 
 def is_installed() -> bool:
     """Whether the extra ``learn`` is."""

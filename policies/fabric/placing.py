@@ -1,8 +1,7 @@
-"""Whether a student places better than the rules that it corrects, on graphs that it has not learned from."""
+"""Whether a student places better than the rules that it corrects, on graphs held out from its training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from dse.run.progress import ProgressCallback, StopSignal, ask
 from hardware.fabrics import Fabric
 from policies.fabric.student_checkpoint import TrainedStudent
 from policies.fabric.study.intervals import MIN_GRAPHS, Interval, mean_interval
+
+_PROGRESS = "held-out graphs placed"
 
 MAX_GRAPHS = 40
 """So that a comparison takes less than a minute."""
@@ -77,14 +78,21 @@ def placing(
     Raises:
         StoppedError: ``stop`` gave a reason.
     """
-    within = (pipeline for pipeline in pipelines if not trained.out_of_range(pipeline, fabric))
-    gains = []
-    for number, pipeline in enumerate(islice(within, MAX_GRAPHS)):
-        progress("unseen graphs placed", number, min(len(pipelines), MAX_GRAPHS))
+    gains, ended, out_of_range = [], 0, 0
+    for pipeline in pipelines:
+        if ended == MAX_GRAPHS:
+            break
+        if trained.out_of_range(pipeline, fabric):
+            out_of_range += 1
+            continue
+        progress(_PROGRESS, ended, min(len(pipelines) - out_of_range, MAX_GRAPHS))
         gain = _gain(trained, pipeline, fabric, seed, stop)
         ask(stop)  # a chain that is stopped ends early, and says nothing
+        ended += 1
         if gain is not None:
             gains.append(gain)
+    if ended:
+        progress(_PROGRESS, ended, ended)
     return Placing(len(gains), mean_interval(np.array(gains), seed) if len(gains) >= MIN_GRAPHS else None)
 
 

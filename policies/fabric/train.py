@@ -40,7 +40,7 @@ from policies.fabric.study.labelled import Labelled
 from policies.learning.checkpoint import BEST, Checkpoint
 
 VALIDATION_EVERY = 11
-"""One pair of graphs in so many is not learned from; a pair has a graph of the first and one of a later round.
+"""One pair of graphs in so many is held out from training; a pair has a graph of the first and one of a later round.
 
 It shares no factor with the four pairs after which kinds of blocks repeat, nor with the default number of rounds, so
 that all kinds and rounds are among them.
@@ -142,9 +142,10 @@ def _fitted(
     labelled = Labelled(samples, here, with_encodings=True, with_slots=settings.with_slots)
     examples = labelled.examples
     is_seen = _is_seen(examples.graph)
-    progress("networks trained", 0, settings.members)
+    fitted = ("networks trained", settings.members) if settings.members else ("models fitted", 1)
+    progress(fitted[0], 0, fitted[1])
     model = EnsembleLearner(settings, seed, stop).fit(examples.at(is_seen))
-    progress("networks trained", settings.members, settings.members)
+    progress(fitted[0], fitted[1], fitted[1])
     validation = {name: _accuracy(each, labelled, ~is_seen) for name, each in _judged(model).items()}
     graphs = np.unique(examples.graph[is_seen]).tolist()
     student = _taught(samples, graphs, here, seed, stop)

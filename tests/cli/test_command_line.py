@@ -160,7 +160,7 @@ def test_a_run_directory_holds_the_run_and_resumes(dse, chain, tmp_path):
         (["codesign", "bert-large", "--microbatch", "3"], "must divide"),
         (["codesign", "bert-large", "--microbatch", "1.5"], "whole numbers"),
         (["codesign", "bert-large", "--microbatch", "a"], "numbers separated by commas"),
-        (["codesign", "bert-large", "--hbm-gb", "nan"], "positive and finite"),
+        (["codesign", "bert-large", "--hbm-gb", "nan"], "numbers separated by commas"),
         (["codesign", "bert-large", "--hbm-gb", ""], "numbers separated by commas"),
         (["codesign", "bert-large", "--tensor-parallel", "16"], "has widths"),
         (["codesign", "bert-large", "--accelerators", "0"], "--accelerators"),
@@ -222,6 +222,24 @@ def test_placement_cases_have_their_expected_status_and_value(dse):
         assert answer.code == (0 if expected["status"] == "optimal" else 1)
         if expected["status"] == "optimal":
             assert document["objective"]["value"] == pytest.approx(expected["batch_s"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("place",), "Return the answer of the finished run in --out DIR; one that was stopped begins again."),
+        (("schedule",), "Return the answer of the finished run in --out DIR; one that was stopped begins again."),
+        (("parallel",), "Return the answer of the finished run in --out DIR; one that was stopped begins again."),
+        (("plan",), "Return the answer of the finished run in --out DIR; one that was stopped begins again."),
+        (("predict",), "Return the answer of the finished run in --out DIR; one that was stopped begins again."),
+        (("partition",), "Continue the run in --out DIR."),
+        (("fabric", "place"), "Continue the run in --out DIR."),
+        (("fabric", "evaluate"), "Continue the run in --out DIR."),
+    ],
+)
+def test_help_says_what_resume_does_where_nothing_is_journalled(dse, command, says):
+    shown = " ".join(dse(*command, "--help").out.split())
+    assert f"--resume {says}" in shown
 
 
 @pytest.mark.parametrize("command", ["place", "schedule"])

@@ -130,7 +130,7 @@ def test_shown_values_stay_on_one_short_line(text):
         ("a.yaml", "a: &a [*a]", r"a\.0: the value must not contain itself"),
         ("a.yaml", "a: {b: {1.5: 2}}", r"a\.b: 1\.5: a key must be text"),
         ("a.yaml", "a: .inf", "a: inf: numbers must be finite"),
-        ("a.yaml", "a: 0x" + "f" * 5_000, "a: a number must be below 1e308"),
+        ("a.yaml", "a: " + "9" * 400, "a: a number must be below 1e308"),
         ("a.yaml", "a0: &a0 [x]\n" + "".join(f"a{i + 1}: &a{i + 1} [*a{i}]\n" for i in range(200)), "too deeply"),
         ("a.yaml", "a0: &a0 x\n" + "".join(f"a{i + 1}: &a{i + 1} [{f'*a{i},' * 9}]\n" for i in range(9)), "values"),
         ("a.json", '{"a": [1e999]}', r"a\.0: inf: numbers must be finite"),

@@ -380,6 +380,55 @@ def test_a_time_limit_leaves_the_best_plan_so_far_and_a_bound(dse, tmp_path):
     assert dse("check", tmp_path / "result.json").code == 0
 
 
+STOPPED = {
+    "sharding": ("vgg-tiny.hlo", "--mesh", "data=2,model=2"),
+    "all": ("vgg-tiny.hlo", "--mesh", "4", "--strategy", "all"),
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_an_answer_that_a_time_limit_ended_says_so(dse, tmp_path, name):
+    """In the result, in the terminal, on the page; and the mark cannot be forged."""
+    step, *asked = STOPPED[name]
+    out = tmp_path / "run"
+    shown = dse("parallel", DUMPS_OF / step, *asked, "--time-limit", "1e-9", "--out", out)
+    assert shown.code == 0, shown.err
+    assert "stopped early (time limit)" in " ".join(shown.out.split())
+    assert "stopped early (time limit)" in (out / "report.html").read_text()
+    document = json.loads((out / "result.json").read_text())
+    assert document["status"] == "feasible"
+    assert document["metrics"]["stopped"] == "time limit"
+    assert dse("check", out / "result.json").out == "ok\n"
+    for reason in ("interrupted", "weather", None):
+        document["metrics"]["stopped"] = reason
+        document["seal"] = seal_of(document)
+        (tmp_path / "forged.json").write_text(json.dumps(document))
+        assert "metrics.stopped" in dse("check", tmp_path / "forged.json").out, reason
+
+
+@pytest.mark.parametrize(("strategy", "moment"), [("pipeline", 3), ("hybrid", 300)])
+def test_stages_of_a_stopped_search_say_so(strategy, moment):
+    options = ParallelOptions(str(DUMPS_OF / "vgg-tiny.hlo"), mesh="4", strategy=strategy, stages=4, microbatches=8)
+    posed = PROBLEM.pose(options)
+    questions = itertools.count(1)
+    result = PROBLEM.answer(posed, Run(stop=lambda: "time limit" if next(questions) >= moment else None))
+    assert (result.status, result.metrics["stopped"]) == ("feasible", "time limit")
+    assert PROBLEM.faults(result, posed) == []
+    view = PROBLEM.view(result, posed, {})
+    assert view.verdict.endswith("; stopped early (time limit)")
+    assert list(view.page())
+
+
+def test_a_proven_answer_is_not_called_stopped(dse):
+    """The search had ended when the limit passed."""
+    posed = PROBLEM.pose(ParallelOptions(str(DUMPS_OF / "vgg-tiny.hlo"), mesh="2"))
+    result = PROBLEM.answer(posed, Run())
+    assert result.status == "optimal"
+    assert "stopped" not in result.metrics
+    forged = result.model_copy(update={"metrics": {**result.metrics, "stopped": "time limit"}})
+    assert any("metrics.stopped" in fault for fault in PROBLEM.faults(forged, posed))
+
+
 @pytest.mark.parametrize(
     ("rate", "asked", "words"),
     [

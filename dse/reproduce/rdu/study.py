@@ -1,4 +1,4 @@
-"""What the parts are made from: accuracy of cost models on graphs they have not learned from, and placements by them.
+"""What the parts are made from: accuracy of cost models on graphs held out from training, and placements by them.
 
 Cost models come from a floor above; this module knows them by name only. Whatever was measured is in the journal of the
 run and is not measured again.

@@ -10,7 +10,7 @@ from dse.reproduce.section import Chart, Comparison, Section, Series, Table, sho
 from dse.results.result import percent, relative_gap
 
 TITLES = {
-    "table1": "Table I: accuracy of cost models on graphs that they have not learned from",
+    "table1": "Table I: accuracy of cost models on graphs held out from training",
     "fig2": "Figure 2: rank correlation by kind of block",
     "table2": "Table II: layers of BERT-large and GPT2-XL, in turns on a fabric that is too small for them",
     "table3": "Table III: without edge and without node embeddings",

@@ -1,7 +1,6 @@
 """A problem from a ``.kgraph`` file."""
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from dse.wafer.files.kgraph import GraphNode, KernelGraph, read_kgraph
 from dse.wafer.kernels import RESERVED, KernelLibrary, KernelRuleError, contest_library
 from dse.wafer.problem import Convolution, Kernel, Wafer, WaferProblem, Weights
 from hardware.inputs import Fault, InputError, shown
+from hardware.number_text import number_of
 
 MAX_TILES = 4096
 """Across a wafer, and up."""
@@ -19,8 +19,6 @@ _MAX_MEMORY_WORDS = 2**26
 _MAX_DIGITS = 9
 _MAX_WEIGHT = 1e12
 _MAX_WORK = 2**62
-
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def read_problem(path: str | Path, library: KernelLibrary | None = None) -> WaferProblem:
@@ -79,17 +77,6 @@ def _excess(nodes: Sequence[GraphNode], kernels: Sequence[Kernel | None], path: 
 def _work(each: Convolution) -> int:
     window = each.window_height * each.window_width
     return each.height * each.width * window * each.inputs * each.outputs
-
-
-def number_of(text: str) -> float:
-    """A number in decimal, as the contest's files have them: Python's other ways of writing one (``1_0``) are none.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not _NUMBER.fullmatch(text):
-        raise ValueError(text)
-    return float(text)
 
 
 def header_of(

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from dse.wafer.files.formats import header_of, number_of
+from dse.wafer.files.formats import header_of
 from dse.wafer.files.kgraph import HEADER_KEYS, TITLE_KEY
 from dse.wafer.problem import WaferProblem
 from hardware.inputs import Fault, InputError, fail, nearest
+from hardware.number_text import number_of
 
 SIDE = "side"
 """Width and height at once: square wafers."""

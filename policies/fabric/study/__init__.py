@@ -1,1 +1,1 @@
-"""How accurate models are on graphs that they have not learned from."""
+"""How accurate models are on graphs held out from their training."""

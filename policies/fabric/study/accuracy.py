@@ -52,7 +52,7 @@ def placer_regime(graph: Integers, wirelength: Floats) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Of predictions on graphs that a model has not learned from.
+    """Of predictions on graphs held out from the training of a model.
 
     Attributes:
         error, placer_error: mean relative error (RE), of all placements and in the placer regime.

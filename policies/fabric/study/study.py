@@ -1,4 +1,4 @@
-"""The accuracy tables: how well rules, baselines and networks predict placements of graphs they have not learned from.
+"""The accuracy tables: how well rules, baselines and networks predict placements of graphs held out from training.
 
 Every learned row is of predictions that were held out, in five folds by graph unless its table says otherwise.
 """

@@ -14,10 +14,11 @@ from dse.fabric.cases import SEEDS_IN_A_ROW
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import StoppedError, never_stop, silent
+from dse.run.tables import FOLDER
 from hardware.fabrics import fabric_spec
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.rounds import round_of
-from policies.fabric.data.tables import write_samples
+from policies.fabric.data.tables import GRAPHS_FILE, SAMPLES_FILE, write_samples
 from policies.fabric.model.ensemble import EnsembleLearner
 from policies.fabric.options import FabricTraining
 from policies.fabric.placing import Placing
@@ -87,6 +88,30 @@ def test_a_run_goes_on_with_files_that_were_moved_and_not_with_edited_ones(dse, 
     assert taught == [str(first), str(moved), "plasticine-8x16"]
 
 
+def test_an_evaluation_goes_on_with_the_same_samples_however_their_path_is_written(dse, tmp_path, monkeypatch):
+    monkeypatch.setattr("policies.fabric.evaluate.evaluate", lambda *_: [])
+    for name in ("here", "copy", "other"):
+        (tmp_path / name / FOLDER).mkdir(parents=True)
+        for table in (GRAPHS_FILE, SAMPLES_FILE):
+            (tmp_path / name / FOLDER / table).write_text("other" if name == "other" else "same")
+    monkeypatch.chdir(tmp_path)
+    document = fabric_spec("plasticine-8x16").model_dump(mode="json", exclude_none=True)
+    (tmp_path / "fabric.json").write_text(json.dumps(document))
+
+    def ended(samples, *more):
+        return dse("fabric", "evaluate", samples, "--out", "run", "--quiet", *more)
+
+    assert ended("here").code == 0
+    for samples in ("here/", tmp_path / "here", "copy"):
+        assert ended(samples, "--resume").code == 0, samples
+    assert ended("here", "--fabric", "fabric.json", "--resume").code == 0
+    refused = ended("other", "--resume")
+    assert refused.code == 2
+    assert "run.yaml: inputs.samples: this input has changed since this run began" in refused.err
+    refused = ended("here", "--model", "ridge", "--resume")
+    assert "run.yaml: arguments.model: the directory holds a run of other arguments" in refused.err
+
+
 @pytest.fixture
 def few_steps(monkeypatch):
     """Perceptrons and students take few steps: what training does around them is the same."""
@@ -123,7 +148,7 @@ def test_a_fabric_that_is_edited_after_its_samples_were_collected_does_not_chang
 
 @pytest.mark.usefixtures("few_steps")
 def test_a_run_that_is_stopped_while_it_places_has_its_model_and_goes_on_with_placing(tmp_path, monkeypatch):
-    options = FabricTraining(graphs=10, placements=1, rounds=0, members=0)
+    options, heard = FabricTraining(graphs=10, placements=1, rounds=0, members=0), []
     placed = Placing(7, Interval(0.5, 0.25, 0.75))
     seen = []
 
@@ -139,7 +164,7 @@ def test_a_run_that_is_stopped_while_it_places_has_its_model_and_goes_on_with_pl
             return outcome
 
         monkeypatch.setattr("policies.fabric.train.placing", placing)
-        return train(options, tmp_path, seed, InProcessExecutor(), silent, never_stop)
+        return train(options, tmp_path, seed, InProcessExecutor(), lambda *each: heard.append(each), never_stop)
 
     with pytest.raises(StoppedError):
         run(StoppedError("time limit"))
@@ -151,6 +176,8 @@ def test_a_run_that_is_stopped_while_it_places_has_its_model_and_goes_on_with_pl
     monkeypatch.setattr("policies.fabric.train._judged", lambda model: fitted.append(model) or {})
     whole = run(placed)
     assert whole.placing == placed
+    assert ("models fitted", 1, 1) in heard
+    assert all(total > 0 for _, _, total in heard)
     assert whole.validation["model"].placements == 2
     assert run() == whole  # what is finished is returned at once
     assert seen[0] == seen[1]

@@ -97,6 +97,19 @@ def test_the_range_of_a_graph_is_looked_at_when_its_turn_comes(student, pipeline
     assert seen == [0, 1]
 
 
+def test_progress_ends_at_its_total_where_graphs_are_out_of_range(student, pipelines, slots_of, monkeypatch):
+    slots_of[False], slots_of[True], heard = [100.0] * 2, [100.0] * 2, []
+
+    class Narrow(type(student)):
+        def out_of_range(self, pipeline, _fabric):
+            return pipeline is not pipelines[1] and pipeline is not pipelines[3]
+
+    narrow = Narrow(student.student, student.rules, student.low, student.high)
+    placing(narrow, pipelines[:4], FABRIC, 0, never_stop, lambda *each: heard.append(each))
+    assert [counts[0] for _, *counts in heard] == [0, 1, 2]
+    assert heard[-1] == ("held-out graphs placed", 2, 2)
+
+
 @pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
 def test_nothing_is_said_of_chains_that_were_stopped(student, pipelines, last):
     begun = []

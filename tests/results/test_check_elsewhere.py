@@ -1,0 +1,107 @@
+"""``dse check`` of a result whose inputs were named relative to a directory that it is not called in."""
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "intermediate_size": 96,
+    "vocab_size": 100,
+    "max_position_embeddings": 32,
+}
+
+MODULE = """
+import torch
+
+def net():
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)), torch.randn(1, 8)
+"""
+
+STEP = """
+import torch
+
+def net():
+    return torch.nn.Linear(8, 4), torch.randn(4, 8)
+
+def loss(outputs):
+    return outputs.square().mean()
+"""
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """(the folder of the inputs, in which commands are called; an empty one)"""
+    monkeypatch.setenv("DSE_CACHE_DIR", str(tmp_path / "cache"))
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    (here / "llama").mkdir(parents=True)
+    elsewhere.mkdir()
+    (here / "llama" / "config.json").write_text(json.dumps(CONFIG))
+    (here / "net.py").write_text(MODULE)
+    (here / "step.py").write_text(STEP)
+    monkeypatch.chdir(here)
+    return here, elsewhere
+
+
+ASKED = {
+    "config": ("partition", "llama/config.json", "--package", "mcm-8", "--method", "greedy"),
+    "function": ("partition", "net.py:net", "--package", "mcm-8", "--method", "greedy"),
+    "step": ("parallel", "step.py:net", "--mesh", "2"),
+    "plan": ("plan", "llama/config.json", "--accelerators", "2", "--global-batch", "4"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_result_is_checked_in_another_directory(dse, folders, monkeypatch, name):
+    here, elsewhere = folders
+    assert dse(*ASKED[name], "--out", "run").code == 0
+    monkeypatch.chdir(elsewhere)
+    checked = dse("check", here / "run" / "result.json")
+    assert (checked.code, checked.out, checked.err) == (0, "ok\n", "")
+
+
+@pytest.mark.parametrize("name", ["config", "plan"])
+def test_a_config_that_was_edited_since_is_read_from_the_result(dse, folders, name):
+    """Also where what it holds now is in the cache of traces."""
+    here, _ = folders
+    assert dse(*ASKED[name], "--out", "run").code == 0
+    (here / "llama" / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 3}))
+    assert dse(*ASKED[name]).code == 0
+    assert dse("check", here / "run" / "result.json").out == "ok\n"
+
+
+@pytest.mark.parametrize("name", ["config", "plan"])
+def test_a_file_of_another_directory_that_has_the_same_name_is_not_taken_for_it(dse, folders, monkeypatch, name):
+    here, elsewhere = folders
+    assert dse(*ASKED[name], "--out", "run").code == 0
+    (elsewhere / "llama").mkdir()
+    (elsewhere / "llama" / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 3}))
+    monkeypatch.chdir(elsewhere)
+    assert dse("check", here / "run" / "result.json").out == "ok\n"
+
+
+@pytest.mark.parametrize("cache", ["kept", "cleared"])
+@pytest.mark.parametrize("name", ["config", "plan"])
+def test_a_config_that_is_gone_is_read_from_the_result(dse, folders, monkeypatch, tmp_path, name, cache):
+    here, _ = folders
+    assert dse(*ASKED[name], "--out", "run").code == 0
+    (here / "llama" / "config.json").unlink()
+    if cache == "cleared":
+        monkeypatch.setenv("DSE_CACHE_DIR", str(tmp_path / "other"))
+    checked = dse("check", here / "run" / "result.json")
+    assert (checked.code, checked.out, checked.err) == (0, "ok\n", "")
+
+
+def test_code_that_is_gone_is_one_line(dse, folders):
+    here, _ = folders
+    assert dse(*ASKED["function"], "--out", "run").code == 0
+    (here / "net.py").unlink()
+    checked = dse("check", here / "run" / "result.json")
+    assert checked.code == 2
+    assert checked.err == "error: net.py: cannot be read: no such file or directory\n"
