@@ -14,7 +14,7 @@ seed and the same budget, leaves more than 1 % from the bound.
 
 The CPU time of a move, of the start of a chain, and of judging is measured once for each graph, for all methods in
 turn, and sets the moves. "CPU s" says what was really used, also by whoever judges; the last simulation, which gives
-the figures, is not counted. Share: bound over simulated slots of a sample. Gains are relative to ``tuned`` on the same
+the figures, is not counted. Share: bound over simulated slots of a sample. Gains are relative to ``--over`` on the same
 graphs, mean over graphs of the mean over seeds, with 90 % intervals from 10,000 resamples of the graphs.
 
 Everything measured is in the journal, and not measured again: the script can be stopped and started. ``--table`` prints
@@ -241,8 +241,8 @@ def tasks_of(methods, graph, budget, count):
     return tasks | {f"graph {graph} {budget:g} s pilot": ("tuned", PILOT_SEED)}
 
 
-def table(journal, names, graphs, budget, count):
-    """Print a budget's rows."""
+def table(journal, names, graphs, budget, count, base):
+    """Print a budget's rows, with gains relative to ``base``."""
     finished = [seed for seed in graphs if all(key in journal for key in tasks_of(names, seed, budget, count))]
     if not finished:
         return
@@ -254,20 +254,22 @@ def table(journal, names, graphs, budget, count):
     is_open = np.array([journal[f"graph {each} {budget:g} s pilot"]["share"] < WITHIN for each in finished])
     print(f"\n{budget:g} s CPU, {len(finished)} graphs, {count} seeds, {is_open.sum()} open")
     print(
-        f"{'cost':16}{'of the bound':>24}{'gap':>7}{'gap, open':>10}{'to tuned, open':>26}{'to tuned, others':>26}"
+        f"gains over {base}\n"
+        f"{'cost':16}{'of the bound':>24}{'gap':>7}{'gap, open':>10}{'all':>26}{'open':>26}{'others':>26}"
         f"{'within 1 %':>11}{'seeds ±':>8}{'moves':>9}{'CPU s':>7}"
     )
-    tuned = shares["tuned"].mean(axis=1)
+    compared = shares[base].mean(axis=1)
     for name, share in shares.items():
         mean = share.mean(axis=1)
-        gain = mean / tuned - 1
-        cells = [interval(gain[part]) if part.any() else "-" for part in (is_open, ~is_open)]
+        gain = mean / compared - 1
+        parts = (np.full(len(finished), True), is_open, ~is_open)
+        cells = [interval(gain[part]) if part.any() else "-" for part in parts]
         gaps = [f"{1 - mean.mean():.1%}", f"{1 - mean[is_open].mean():.1%}" if is_open.any() else "-"]
         used = np.mean([[run["used_s"] for run in row] for row in runs[name]])
         moves = np.mean([[run["moves"] for run in row] for row in runs[name]])
         spread = share.std(axis=1, ddof=1).mean() if count > 1 else 0.0
         print(
-            f"{name:16}{interval(mean):>24}{gaps[0]:>7}{gaps[1]:>10}{cells[0]:>26}{cells[1]:>26}"
+            f"{name:16}{interval(mean):>24}{gaps[0]:>7}{gaps[1]:>10}{cells[0]:>26}{cells[1]:>26}{cells[2]:>26}"
             f"{f'{(mean > WITHIN).sum()}/{len(mean)}':>11}{spread:>8.3f}{moves:>9,.0f}{used:>7.2f}"
         )
 
@@ -284,8 +286,11 @@ def main():
     parser.add_argument("--tuned", help="tuned rules (default: those in the package)")
     parser.add_argument("--checkpoint", help="learned cost (default: the one in the package)")
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by semicolons; tuned must be there")
+    parser.add_argument("--over", choices=METHODS, default="tuned", help="the method that gains are relative to")
     parser.add_argument("--table", action="store_true", help="print what the journal has, and measure nothing")
     given = parser.parse_args()
+    if given.over not in given.methods.split(";"):
+        parser.error(f"argument --over: {given.over} must be one of --methods")
     budgets, names = [float(each) for each in given.budgets.split(",")], given.methods.split(";")
     graphs = within_fill(range(given.first_graph, given.first_graph + given.graphs), given.fabric, given.max_fill)
     with Journal(given.journal) as journal:
@@ -293,7 +298,7 @@ def main():
             bench = Bench(given.fabric, given.tuned, given.checkpoint, names)
             measure(bench, journal, graphs, budgets, given.seeds)
         for budget in budgets:
-            table(journal, names, graphs, budget, given.seeds)
+            table(journal, names, graphs, budget, given.seeds, given.over)
 
 
 if __name__ == "__main__":
