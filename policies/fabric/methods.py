@@ -19,6 +19,7 @@ from dse.fabric.methods import (
     refined,
 )
 from dse.fabric.search.anneal import Annealing
+from dse.fabric.setting import ChosenRules
 from hardware.fabrics import fabric
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
@@ -152,8 +153,10 @@ class ByStudentAndSimulator:
         if isinstance(trained, str):
             return _noted(by_simulator(context), trained)
         if context.has_few_moves:
-            return by_simulator(context)
-        return refined(context, judged(context, _followed(context, trained)))
+            moves, units = context.settings.moves, len(context.pipeline.units)
+            return _noted(by_simulator(context), f"{moves:,} moves are few for {units} units: the rules were used.")
+        candidates = judged(context, _followed(context, trained))
+        return refined(replace(context, tuned=ChosenRules(trained.rules)), candidates)
 
 
 def _followed(context: SearchContext, trained: "TrainedStudent") -> list[Candidate]:

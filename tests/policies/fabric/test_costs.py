@@ -108,7 +108,22 @@ def test_the_fastest_is_refined(graph_file):
     assert placement_faults(PIPELINE, refined[0].placement, FABRIC) == []
 
 
-def test_where_moves_are_few_it_does_what_the_simulators_cost_does(graph_file):
+def test_rounds_go_on_with_the_rules_of_the_student_where_none_were_tuned_for_the_fabric(graph_file):
+    untuned = tuned_for(fabric("sn10"), None)
+    assert untuned.note
+    search = search_of(graph_file)
+    candidates, expected = (search(context_of(MANY, rounds=16, **given)) for given in ({}, {"tuned": untuned}))
+    assert candidates[0].chain == 3
+    for each, same in zip(candidates, expected, strict=True):
+        assert (same.chain, same.cost, same.interval_slots, same.note) == (
+            each.chain,
+            each.cost,
+            each.interval_slots,
+            "",
+        )
+
+
+def test_where_moves_are_few_it_does_what_the_simulators_cost_does_and_that_is_said(graph_file):
     context = context_of(100)
     assert context.has_few_moves
     candidates, expected = search_of(graph_file)(context), by_simulator(context)
@@ -116,6 +131,9 @@ def test_where_moves_are_few_it_does_what_the_simulators_cost_does(graph_file):
         (each.cost, each.interval_slots) for each in expected
     ]
     assert max(each.chain for each in candidates) == context.chains  # what rounds of refinement have made
+    assert {each.note for each in candidates} == {
+        f"100 moves are few for {len(PIPELINE.units)} units: the rules were used."
+    }
 
 
 def test_graphs_out_of_range_are_left_to_tuned_rules_and_the_simulator_and_that_is_said(graph_file, tmp_path):
