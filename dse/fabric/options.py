@@ -31,7 +31,7 @@ class FabricOptions(Options):
         str,
         Option(
             f"What placements are judged by during the search: {', '.join(_COSTS)}; {AUTO}: {LEARNED_SIMULATED} if "
-            f"there is a model for this fabric, otherwise {SIMULATOR}.",
+            f"there is a model for this fabric and no --tuned, otherwise {SIMULATOR}.",
             metavar="NAME",
         ),
     ] = AUTO
