@@ -1,7 +1,9 @@
 """The learned costs of ``dse fabric place``, for the roof to add to those of the engine. Nothing heavy is imported."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -181,7 +183,7 @@ def learned_costs(learned: LearnedFor, caution: float = 0.0) -> Mapping[str, Sea
 def weights_digest(checkpoint: Path | None, cost: str) -> str:
     """A digest of what ``cost`` uses of a checkpoint, of the one in the package if None.
 
-    The student's card has a digest of its weights and the rules that it corrects. What the cost model's card says of
+    The student's card has a digest of its weights and the rules that it corrects. What cards tell of training and
     placements is no part of it.
 
     Raises:
@@ -193,8 +195,20 @@ def weights_digest(checkpoint: Path | None, cost: str) -> str:
     from policies.learning.checkpoint import CARD_FILE, WEIGHTS_FILE, chosen_folder
 
     folder = chosen_folder(SHIPPED if checkpoint is None else checkpoint)
-    files = (folder / STUDENT / CARD_FILE, *([folder / WEIGHTS_FILE] if cost == LEARNED else []))
+    parts = [_used_of(folder / STUDENT / CARD_FILE)]
+    if cost == LEARNED:
+        weights = folder / WEIGHTS_FILE
+        parts += [_used_of(folder / CARD_FILE), weights.read_bytes() if weights.is_file() else b"none"]
     digest = hashlib.sha256()
-    for file in files:
-        digest.update(hashlib.sha256(file.read_bytes() if file.is_file() else b"none").digest())
+    for part in parts:
+        digest.update(hashlib.sha256(part).digest())
     return f"sha256:{digest.hexdigest()}"
+
+
+def _used_of(card: Path) -> bytes:
+    """What a card says that a search depends on: all but its provenance, and the rules in that."""
+    with suppress(OSError, ValueError, AttributeError):  # a card that is none is refused where it is loaded
+        document = json.loads(card.read_bytes())
+        rules = document.get("provenance", {}).get("rules")
+        return json.dumps(document | {"provenance": {"rules": rules}}, sort_keys=True).encode()
+    return b"none"

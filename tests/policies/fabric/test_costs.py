@@ -28,7 +28,7 @@ from hardware.fabrics import fabric
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.methods import SHIPPED, LearnedFor, weights_digest
-from policies.fabric.student_checkpoint import STUDENT
+from policies.fabric.student_checkpoint import STUDENT, STUDENTS
 from policies.learning.checkpoint import CARD_FILE
 from tests.policies.fabric.from_above import FromAbove
 
@@ -76,7 +76,6 @@ def narrow_checkpoint(folder):
     """The checkpoint of the package, whose student has seen graphs of no size."""
     from safetensors.numpy import load_file
 
-    from policies.fabric.student_checkpoint import STUDENTS
     from policies.learning.checkpoint import WEIGHTS_FILE, Checkpoint
 
     shutil.copytree(SHIPPED, folder)
@@ -197,13 +196,22 @@ def test_a_run_is_another_one_if_what_its_cost_uses_of_a_checkpoint_is_another(g
     assert upper_document("fabric", asked) == before[NAME]
     assert upper_document("fabric", replace(asked, cost="simulator", checkpoint=None)) is None
 
-    card = tmp_path / "checkpoint" / CARD_FILE
-    card.write_text(card.read_text().replace("{", '{"note": "on how it places",', 1))
+    from policies.fabric.model.checkpoint import COST
+
+    for checkpoints, folder in ((COST, tmp_path / "checkpoint"), (STUDENTS, tmp_path / "checkpoint" / STUDENT)):
+        checkpoints.annotate(folder, {"outcome": "how it places"})  # as training does, when it has placed
     assert {cost: weights_digest(tmp_path / "checkpoint", cost) for cost in both} == before
+    card = tmp_path / "checkpoint" / CARD_FILE
+    text = card.read_text()
+    card.write_text(text.replace('"on_stack": true', '"on_stack": false'))
+    assert [weights_digest(tmp_path / "checkpoint", cost) == before[cost] for cost in both] == [False, True]
+    card.write_text(text)
     (tmp_path / "checkpoint" / "weights.safetensors").write_bytes(b"others")
     assert [weights_digest(tmp_path / "checkpoint", cost) == before[cost] for cost in both] == [False, True]
     card = tmp_path / "checkpoint" / STUDENT / CARD_FILE
     card.write_text(card.read_text().replace('"sha256": "', '"sha256": "0'))
+    assert weights_digest(tmp_path / "checkpoint", NAME) != before[NAME]
+    card.write_text("[]")
     assert weights_digest(tmp_path / "checkpoint", NAME) != before[NAME]
 
 
