@@ -297,11 +297,11 @@ def refined(context: SearchContext, candidates: Sequence[Candidate]) -> list[Can
     faster (:mod:`dse.fabric.refining`), until it is as fast as the bound. Rounds of the journal are not repeated.
     """
     changing = Changing(nearby_of(context))
-    if candidates[0].chain < 0:
+    min_slots, fastest = bound(context.pipeline, context.fabric).slots, candidates[0].interval_slots
+    if candidates[0].chain < 0 or (fastest is not None and fastest <= min_slots):
         return list(candidates)
     first = best = Changed(candidates[0].placement, candidates[0].cost, 0, changing.slots(candidates[0].placement))
     start, tried = Start(changing, best.placement), 0
-    min_slots = bound(context.pipeline, context.fabric).slots
     for number in range(context.rounds):
         if best.slots <= min_slots or context.stop() is not None:
             break

@@ -21,6 +21,7 @@ from dse.fabric.methods import (
     refined,
 )
 from dse.fabric.search.anneal import Annealing
+from dse.fabric.setting import ChosenRules
 from hardware.documents import read_document
 from hardware.fabrics import fabric
 from hardware.inputs import fail
@@ -216,7 +217,8 @@ class ByStudentAndSimulator:
             return _noted(by_simulator(context), trained)
         if context.has_few_moves:
             return _noted(by_simulator(context), _FEW_MOVES)
-        return refined(context, judged(context, _followed(context, trained)))
+        candidates = judged(context, _followed(context, trained))
+        return refined(replace(context, tuned=ChosenRules(trained.rules)), candidates)
 
 
 def _followed(context: SearchContext, trained: "TrainedStudent") -> list[Candidate]:

@@ -179,6 +179,18 @@ def test_what_is_as_fast_as_the_bound_is_not_refined(monkeypatch):
     assert calls
 
 
+def test_what_only_a_short_simulation_finds_slower_than_the_bound_is_not_refined(monkeypatch):
+    pipeline = block_case(19, PLASTICINE, operator_slots()).expansion.pipeline
+    context = replace(context_of(pipeline, PLASTICINE, 2000), rounds=2)
+    calls = []
+    monkeypatch.setattr(SearchContext, "changed", lambda *_: calls.append(1))
+    candidates = judged(context, by_tuned(context))
+    at_bound = bound(pipeline, PLASTICINE).slots
+    assert candidates[0].interval_slots == at_bound < Changing(nearby_of(context)).slots(candidates[0].placement)
+    assert refined(context, candidates) == candidates
+    assert not calls
+
+
 def random_placement(pipeline):
     site = random_sites(pipeline, PLASTICINE, np.random.default_rng(0))
     return routed(pipeline, site, PLASTICINE, "xy")

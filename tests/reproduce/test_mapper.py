@@ -8,12 +8,14 @@ import pytest
 
 from dse.codesign.evaluation.pricing import price
 from dse.codesign.options import CodesignOptions
+from dse.reproduce.phaze import mapper
 from dse.reproduce.phaze.mapper import ENERGIES_PJ, cycles
 from dse.reproduce.phaze.mapper_prices import mapper_price
 from dse.reproduce.phaze.mapper_tiles import (
     TENSORS,
     divisors,
     fits,
+    grown,
     largest_reusing_tiles,
     largest_tiles,
     times,
@@ -52,6 +54,19 @@ def test_cores_share_the_words_of_one():
     assert cycles(product, 8, 128, 128, BUFFER_BYTES) == cycles(product, 1, 128, 128, BUFFER_BYTES)
 
 
+@pytest.mark.parametrize(("cores", "sides"), [(1, (1, 1)), (2, (2, 1)), (4, (2, 2)), (8, (4, 2)), (32, (8, 4))])
+def test_cores_lie_in_a_grid_that_is_as_square_as_powers_of_two_can_be(monkeypatch, cores, sides):
+    seen = set()
+
+    def watched(whole, across, along):
+        seen.add((across, along))
+        return unrollings(whole, across, along)
+
+    monkeypatch.setattr(mapper, "unrollings", watched)
+    assert cycles.__wrapped__((64, 64, 64), cores, 16, 8, BUFFER_BYTES) < math.inf
+    assert seen == {(16, 8), sides}
+
+
 def tiles_of(whole):
     return list(itertools.product(*map(divisors, whole)))
 
@@ -74,6 +89,11 @@ def test_the_largest_tiles_are_those_that_no_dimension_of_can_grow(capacity):
             kept = set(largest_reusing_tiles(SMALL, fixed, capacity))
             assert kept
             assert kept <= largest
+            # The fixed dimension has grown only where the others could not.
+            for tile in kept:
+                start = (*tile[:fixed], 1, *tile[fixed + 1 :])
+                others = [larger for dimension, larger in grown(start, SMALL) if dimension != fixed]
+                assert tile == start or not any(fits(larger, capacity) for larger in others)
 
 
 @pytest.mark.parametrize("sides", [(4, 2), (12, 6), (7, 5), (64, 64)])

@@ -4,7 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
+from ray import cloudpickle
 
+from dse.codesign.evaluation.evaluator import Evaluator
 from dse.reproduce.driver import Job, reproduce
 from dse.reproduce.output import COMPARISONS_TABLE, DOCUMENT_FILE, to_json, write
 from dse.reproduce.phaze.baselines import (
@@ -16,15 +18,18 @@ from dse.reproduce.phaze.baselines import (
     SOLVER,
     SPOTLIGHT,
     SPOTLIGHT_EXPERT,
+    spec_name,
     strategies,
 )
 from dse.reproduce.phaze.context import DEFAULT_BUDGET, MAPPED, TRACED, Budget, Context
+from dse.reproduce.phaze.mapper_prices import mapper_price
 from dse.reproduce.phaze.parts import PAPER, PARTS, PhazeOptions, posed
 from dse.reproduce.phaze.published import read_published
-from dse.reproduce.phaze.spotlight import AS_PRINTED, BOTH, LANES, SQUARE
+from dse.reproduce.phaze.spotlight import AS_PRINTED, BOTH, LANES, SQUARE, _variants_per_s
 from dse.reproduce.phaze.table5 import traced_cause
 from dse.run.journal import Journal
 from dse.run.run import Run
+from hardware.specs import accelerator
 from tests.reproduce.sections import assert_whole
 
 
@@ -99,6 +104,15 @@ def test_the_mappers_cycles_are_those_of_the_papers_mapper(done, context):
     # An array of 64 × 256 is used as well by either.
     assert printed[1] == pytest.approx(printed[0], rel=0.2)
     assert over[MAPPED]["geometric mean", f"{quantity}, {LANES}"][0] < 0.5 * printed[1]
+
+
+def test_spotlights_machine_is_priced_by_the_mapper_too_wherever_it_is_evaluated(context):
+    (job,) = context.options(("bert-large",), MAPPED).problem().jobs
+    machines = accelerator(spec_name("bert-large"), job.cost_model).machines
+    mapped = cloudpickle.loads(cloudpickle.dumps(Evaluator(job, machines, pricing=mapper_price)))
+    expected = max(plan.throughput_per_s(job.global_batch) for plan in mapped.evaluate(0).plans if plan is not None)
+    per_s = {way: dict(_variants_per_s(context, "bert-large", way, (AS_PRINTED,))) for way in (TRACED, MAPPED)}
+    assert per_s[MAPPED] == {AS_PRINTED: expected} != per_s[TRACED]
 
 
 def test_only_the_utilisation_that_the_paper_defines_has_a_ratio(done):

@@ -235,7 +235,7 @@ def means(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> list[Co
 def over_winner(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> Iterator[Comparison]:
     """How ours and GigaPlacer stand to the contest's winner, as the paper's text counts it, on the cases that it has.
 
-    The paper's largest saving is a share of the winner's cost, its mean saving one of GigaPlacer's own.
+    Savings are shares of the winner's cost.
     """
     answered = [
         (each, published)
@@ -252,7 +252,7 @@ def over_winner(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> I
     counts: tuple[tuple[str, str, Callable[[Sequence[tuple[float, float]]], float]], ...] = (
         ("cases cheaper than the winner's", "", lambda pairs: sum(total < winner for total, winner in pairs)),
         ("largest saving of the winner's cost", "%", lambda pairs: 100 * max(1 - t / winner for t, winner in pairs)),
-        ("mean saving of its own cost", "%", lambda pairs: 100 * statistics.fmean(w / t - 1 for t, w in pairs)),
+        ("mean saving of the winner's cost", "%", lambda pairs: 100 * statistics.fmean(1 - t / w for t, w in pairs)),
     )
     cause = _means_cause([each for each, _ in answered])
     for what, unit, count in counts:

@@ -29,7 +29,7 @@ from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric import methods
 from policies.fabric.methods import SHIPPED, LearnedFor, weights_digest
-from policies.fabric.student_checkpoint import STUDENT
+from policies.fabric.student_checkpoint import STUDENT, STUDENTS
 from policies.learning.checkpoint import CARD_FILE, WEIGHTS_FILE
 from tests.policies.fabric.from_above import FromAbove
 
@@ -77,7 +77,6 @@ def narrow_checkpoint(folder):
     """The checkpoint of the package, whose student has seen graphs of no size."""
     from safetensors.numpy import load_file
 
-    from policies.fabric.student_checkpoint import STUDENTS
     from policies.learning.checkpoint import Checkpoint
 
     shutil.copytree(SHIPPED, folder)
@@ -109,7 +108,22 @@ def test_the_fastest_is_refined(graph_file):
     assert placement_faults(PIPELINE, refined[0].placement, FABRIC) == []
 
 
-def test_where_moves_are_few_it_does_what_the_simulators_cost_does(graph_file):
+def test_rounds_go_on_with_the_rules_of_the_student_where_none_were_tuned_for_the_fabric(graph_file):
+    untuned = tuned_for(fabric("sn10"), None)
+    assert untuned.note
+    search = search_of(graph_file)
+    candidates, expected = (search(context_of(MANY, rounds=16, **given)) for given in ({}, {"tuned": untuned}))
+    assert candidates[0].chain == 3
+    for each, same in zip(candidates, expected, strict=True):
+        assert (same.chain, same.cost, same.interval_slots, same.note) == (
+            each.chain,
+            each.cost,
+            each.interval_slots,
+            "",
+        )
+
+
+def test_where_moves_are_few_it_does_what_the_simulators_cost_does_and_that_is_said(graph_file):
     context = context_of(100)
     assert context.has_few_moves
     candidates, expected = search_of(graph_file)(context), by_simulator(context)
@@ -248,10 +262,17 @@ def test_a_run_is_another_one_if_what_its_cost_uses_of_a_checkpoint_is_another(g
         document["provenance"]["outcome"]["placing"] = {"graphs": 0, "gain": None}
         card.write_text(json.dumps(document))
     assert {cost: weights_digest(tmp_path / "checkpoint", cost) for cost in both} == before
+    card = tmp_path / "checkpoint" / CARD_FILE
+    text = card.read_text()
+    card.write_text(text.replace('"on_stack": true', '"on_stack": false'))
+    assert [weights_digest(tmp_path / "checkpoint", cost) == before[cost] for cost in both] == [False, True]
+    card.write_text(text)
     (tmp_path / "checkpoint" / "weights.safetensors").write_bytes(b"others")
     assert [weights_digest(tmp_path / "checkpoint", cost) == before[cost] for cost in both] == [False, True]
     card = tmp_path / "checkpoint" / STUDENT / CARD_FILE
     card.write_text(card.read_text().replace('"sha256": "', '"sha256": "0'))
+    assert weights_digest(tmp_path / "checkpoint", NAME) != before[NAME]
+    card.write_text("[]")
     assert weights_digest(tmp_path / "checkpoint", NAME) != before[NAME]
 
 
