@@ -86,6 +86,7 @@ class FabricOptions(Options):
             "simulates as many small changes of the fastest placement as there are chains.",
             min=0,
             max=10_000,
+            belongs_to=("cost", AUTO, SIMULATOR, LEARNED_SIMULATED),
         ),
     ] = 12
     batch: Annotated[

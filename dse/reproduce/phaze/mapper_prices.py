@@ -16,8 +16,9 @@ from hardware.operations import Fused, Gemm, Operation
 def mapper_price(graphs: Sequence[ModelGraph], machines: Machines, network: Network) -> list[PricedGraph]:
     """As :func:`~dse.codesign.evaluation.pricing.price`, with the mapper's cycles for products.
 
-    Made for few machines: each product is mapped to each of them. As in the published tool, work that was fused with a
-    product costs nothing, and the batch of a product counts as rows.
+    Made for few machines: each product is mapped to each of them. As in the published tool, the batch of a product
+    counts as rows. Work that was fused with a product costs nothing; the published tool adds cycles by the operator's
+    name there, which are not at hand.
     """
     return [_mapped(each) for each in price(graphs, machines, network)]
 

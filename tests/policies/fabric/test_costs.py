@@ -234,6 +234,13 @@ def test_a_checkpoint_for_another_fabric_is_refused(graph_file):
         with_upper_defaults("fabric", options_for(graph_file, fabric="sn10", checkpoint=str(SHIPPED)))
 
 
+@pytest.mark.parametrize("cost", ["rules", "tuned", "learned"])
+def test_rounds_are_refused_where_the_simulator_does_not_judge(dse, graph_file, cost):
+    refused = dse("fabric", "place", graph_file, "--cost", cost, "--rounds", 3)
+    assert (refused.code, len(refused.error_lines)) == (2, 1)
+    assert f"--rounds: belongs to --cost auto or simulator or {NAME}, but --cost is {cost}" in refused.err
+
+
 def test_tuned_rules_and_a_checkpoint_do_not_go_together(dse, graph_file):
     place = ("fabric", "place", graph_file, "--fabric", "plasticine-8x16", "--fill", CASE.fill, "--tuned", TUNED)
     refused = dse(*place, "--checkpoint", SHIPPED)
