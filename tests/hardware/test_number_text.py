@@ -66,6 +66,8 @@ COMMANDS = [
     (*ASKED, "--seed", "1_0"),
     (*ASKED, "--workers", "1_0"),
     (*ASKED, "--workers", "\u00b2"),
+    (*ASKED, "--workers=-1"),
+    (*ASKED, "--workers", "1.0"),
     (*ASKED, "--time-limit", "1_0"),
     ("codesign", "bert-large", "--area-budget", "1_00"),
     ("wafer", "resnet50-conv", "--wdeltat", "1_0"),

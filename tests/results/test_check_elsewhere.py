@@ -90,8 +90,12 @@ def test_a_file_of_another_directory_that_has_the_same_name_is_not_taken_for_it(
 
 @pytest.mark.parametrize("cache", ["kept", "cleared"])
 @pytest.mark.parametrize("name", ["config", "plan"])
-def test_a_config_that_is_gone_is_read_from_the_result(dse, folders, monkeypatch, tmp_path, name, cache):
+@pytest.mark.parametrize("asked", ["once", "twice"])
+def test_a_config_that_is_gone_is_read_from_the_result(dse, folders, monkeypatch, tmp_path, name, cache, asked):
+    """Also where the answer is of a trace from the cache, which notes files by their digests alone."""
     here, _ = folders
+    if asked == "twice":
+        assert dse(*ASKED[name]).code == 0
     assert dse(*ASKED[name], "--out", "run").code == 0
     (here / "llama" / "config.json").unlink()
     if cache == "cleared":
