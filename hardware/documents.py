@@ -192,7 +192,8 @@ def _scalar_constructor(construct: Callable[..., Any], what: str) -> Callable[[y
         try:
             return construct(loader, node)
         except (ValueError, KeyError, IndexError, OverflowError) as error:
-            raise yaml.MarkedYAMLError(problem=f"is no {what}", problem_mark=node.start_mark) from error
+            stated = f"{shown(node.value)} " if isinstance(node.value, str) and node.value else ""
+            raise yaml.MarkedYAMLError(problem=f"{stated}is no {what}", problem_mark=node.start_mark) from error
 
     return constructed
 
@@ -209,8 +210,12 @@ def _in_plain_digits(construct: Callable[..., Any]) -> Callable[..., Any]:
     return constructed
 
 
+_NUMBER_TEXT = re.compile(r"[-+]?([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9][0-9_]*)?$")
+_NUMBER_BEGINS = "-+.0123456789"
+
+
 def _restrict(loader: type[_PlainLoader]) -> None:
-    """Leave ``loader`` the constructors of JSON's values, and no implicit dates."""
+    """Leave ``loader`` the constructors of JSON's values and no implicit dates; 1e9 is a number, as JSON has it."""
     tag = "tag:yaml.org,2002:"
     loader.yaml_constructors = {
         key: constructor
@@ -226,9 +231,24 @@ def _restrict(loader: type[_PlainLoader]) -> None:
         first: [(name, pattern) for name, pattern in resolvers if name != f"{tag}timestamp"]
         for first, resolvers in loader.yaml_implicit_resolvers.items()
     }
+    # After the patterns of YAML 1.1, for which 1e9, -.5 and 08 are text.
+    loader.add_implicit_resolver(f"{tag}float", _NUMBER_TEXT, list(_NUMBER_BEGINS))
 
 
 _restrict(_PlainLoader)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Quotes text that :class:`_PlainLoader` would take for a number."""
+
+
+_PlainDumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER_TEXT, list(_NUMBER_BEGINS))
+
+
+def yaml_of(document: Any, **layout: Any) -> str:
+    """``document`` as YAML that :func:`parse_document` reads as the same; ``layout`` as of ``yaml.dump``."""
+    text: str = yaml.dump(document, Dumper=_PlainDumper, **layout)
+    return text
 
 
 _CONTAINERS = (dict, list)

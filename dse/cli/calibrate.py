@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import click
-import yaml
 
 from dse.cli.terminal import console, print_table
+from hardware.documents import yaml_of
 
 
 @click.command("calibrate")
@@ -45,5 +45,5 @@ def command(spec: str, measurements: Path, stack: str | None, precision: str | N
         if each.held_out_after > each.held_out_before:
             console().print(f"{each.kind}: the error of the held-out half has grown; check its rows", soft_wrap=True)
     if out is not None:
-        write_text(out, yaml.safe_dump(dict(calibration.document), sort_keys=False, allow_unicode=True, width=120))
+        write_text(out, yaml_of(dict(calibration.document), sort_keys=False, allow_unicode=True, width=120))
         console().print(f"calibrated spec: {out}", soft_wrap=True)

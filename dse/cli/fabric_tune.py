@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-import yaml
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.problem_command import parameter_of
@@ -23,6 +22,7 @@ from dse.run.directory import RunDirectory, journal_of
 from dse.run.executor import InProcessExecutor
 from dse.run.options import option_fields
 from dse.run.progress import StoppedError
+from hardware.documents import yaml_of
 from hardware.inputs import fail
 
 SETTING_FILE = "tuned.yaml"
@@ -42,7 +42,7 @@ def _tune(**given: Any) -> None:
     with mirrored(settings):
         tuned = _tuned(settings, plan, directory)
     document = tuned.model_dump(mode="json", by_alias=True)
-    directory.write(SETTING_FILE, yaml.safe_dump(document, sort_keys=False))
+    directory.write(SETTING_FILE, yaml_of(document, sort_keys=False))
     if settings.json:
         click.echo(json.dumps(document))
     elif not settings.quiet:

@@ -11,10 +11,8 @@ from dataclasses import asdict, dataclass, fields
 from itertools import permutations
 from typing import Any, Literal, get_args, get_type_hints
 
-import yaml
-
 from dse.plan.recomputation import MODULES, RECOMPUTE_RULE, modules_of, recompute_word
-from hardware.documents import read_document
+from hardware.documents import read_document, yaml_of
 from hardware.inputs import Fault, InputError, fail, nearest, shown
 from hardware.number_text import number_of
 from hardware.precisions import Precision
@@ -204,8 +202,7 @@ def yaml_text(plan: TrainingPlan) -> str:
     modules = modules_of(plan.recompute)
     if len(modules) > 1 or modules == (plan.recompute,):
         words["recompute"] = [*modules]
-    written: str = yaml.safe_dump({"schema": SCHEMA, **words}, sort_keys=False)
-    return written
+    return yaml_of({"schema": SCHEMA, **words}, sort_keys=False)
 
 
 def _from_file(path: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ objective, the method, and what status, value, bound, gap and counts say of each
 recomputes what follows from the solution.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -196,8 +197,17 @@ def _settings_faults(result: Result, options: Options) -> list[str]:
 
 
 def _input_faults(stated: Mapping[str, InputFile], read: Mapping[str, InputFile]) -> list[str]:
-    """Files whose content is not that of the digest that stands beside it, and files that were never read."""
-    faults = [f"inputs.{name}: not read under these settings" for name in stated if name not in read]
+    """Files whose content is not that of the digest that stands beside it, and files that were never read.
+
+    Code is noted by its absolute path, too. Where it was moved with the directory that names it, it is read elsewhere.
+    """
+    contents = {file.sha256 for file in read.values()}
+
+    def is_moved(name: str, file: InputFile) -> bool:
+        return name == file.path and file.sha256 in contents and not os.path.exists(name)
+
+    unread = [name for name, file in stated.items() if name not in read and not is_moved(name, file)]
+    faults = [f"inputs.{name}: not read under these settings" for name in unread]
     for name, file in stated.items():
         again = read.get(name)
         if again is not None and again.sha256 != file.sha256:

@@ -11,12 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
 import dse
 from dse.run.journal import Journal
 from dse.run.versions import versions
-from hardware.documents import read_document
+from hardware.documents import read_document, yaml_of
 from hardware.inputs import fail
 
 RUN_FILE = "run.yaml"
@@ -132,7 +130,7 @@ class RunDirectory:
     def _write_run_file(self) -> None:
         inputs = {"inputs": self._inputs} if self._inputs else {}
         content = self._wanted | inputs | {"versions": versions(), "git_revision": _git_revision()}
-        self.write(RUN_FILE, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+        self.write(RUN_FILE, yaml_of(content, sort_keys=False, allow_unicode=True))
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -131,6 +131,8 @@ SIZES = tuple(f"gemm,{256 * size},256,256,{size}e-5" for size in range(1, 9))
         ((*SIZES[:3], "gemm,8,8,8,0"), "line 5.measured_s: 0: must be a positive number"),
         ((*SIZES[:3], "gemm,8,8,8,nan"), "line 5.measured_s: nan: must be a positive number"),
         ((*SIZES[:3], "gemm,8,8,8,inf"), "line 5.measured_s: inf: must be a positive number"),
+        ((*SIZES[:3], "gemm,8,8,8,1_0"), "line 5.measured_s: 1_0: must be a positive number"),
+        ((*SIZES[:3], "gemm,8_0,8,8,1"), "line 5.m: 8_0: must be a positive number"),
         ((*SIZES[:3], "gemm,8,8,8,-1e-5"), "line 5.measured_s: -1e-5: must be a positive number"),
         ((*SIZES[:3], "gemm,8,8,8"), "line 5.measured_s: must be a positive number"),
         ((), "must hold at least one row"),

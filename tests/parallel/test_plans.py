@@ -27,6 +27,7 @@ from dse.parallel.plan import Plan, hidden_of, picoseconds_of, sent_by, split_di
 from dse.parallel.prices import Prices
 from dse.parallel.resharding import Collective, Fabric
 from dse.parallel.solve import solve
+from dse.parallel.stopped import mark_faults
 from dse.results.result import PROOF_TOLERANCE, seal_of
 from dse.run.run import Run
 from hardware.inputs import InputError
@@ -427,6 +428,24 @@ def test_a_proven_answer_is_not_called_stopped(dse):
     assert "stopped" not in result.metrics
     forged = result.model_copy(update={"metrics": {**result.metrics, "stopped": "time limit"}})
     assert any("metrics.stopped" in fault for fault in PROBLEM.faults(forged, posed))
+
+
+@pytest.mark.parametrize("strategy", ["sharding", "all"])
+def test_stopped_answers_are_compared_as_others_are(strategy):
+    posed = PROBLEM.pose(ParallelOptions(str(DUMPS_OF / "vgg-tiny.hlo"), mesh="2", strategy=strategy))
+    stopped = PROBLEM.answer(posed, Run(stop=lambda: "time limit"))
+    assert stopped.metrics["stopped"] == "time limit"
+    whole = stopped.model_copy(update={"metrics": {k: v for k, v in stopped.metrics.items() if k != "stopped"}})
+    assert PROBLEM.compared([stopped, whole]) == PROBLEM.compared([whole, whole])
+    assert PROBLEM.compared([whole, whole])
+
+
+@pytest.mark.parametrize("status", ["optimal", "infeasible", "unknown"])
+def test_only_a_plan_without_proof_is_called_stopped(status):
+    posed = PROBLEM.pose(ParallelOptions(str(DUMPS_OF / "vgg-tiny.hlo"), mesh="2"))
+    stopped = PROBLEM.answer(posed, Run(stop=lambda: "time limit"))
+    faults = mark_faults(stopped.model_copy(update={"status": status}))
+    assert faults == [f"metrics.stopped: an answer of status {status} is not one of a search that was stopped"]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from dse.results.result import seal_of
+
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
@@ -88,8 +90,12 @@ def test_a_file_of_another_directory_that_has_the_same_name_is_not_taken_for_it(
 
 @pytest.mark.parametrize("cache", ["kept", "cleared"])
 @pytest.mark.parametrize("name", ["config", "plan"])
-def test_a_config_that_is_gone_is_read_from_the_result(dse, folders, monkeypatch, tmp_path, name, cache):
+@pytest.mark.parametrize("asked", ["once", "twice"])
+def test_a_config_that_is_gone_is_read_from_the_result(dse, folders, monkeypatch, tmp_path, name, cache, asked):
+    """Also where the answer is of a trace from the cache, which notes files by their digests alone."""
     here, _ = folders
+    if asked == "twice":
+        assert dse(*ASKED[name]).code == 0
     assert dse(*ASKED[name], "--out", "run").code == 0
     (here / "llama" / "config.json").unlink()
     if cache == "cleared":
@@ -105,3 +111,28 @@ def test_code_that_is_gone_is_one_line(dse, folders):
     checked = dse("check", here / "run" / "result.json")
     assert checked.code == 2
     assert checked.err == "error: net.py: cannot be read: no such file or directory\n"
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_directory_tree_that_was_moved_as_a_whole_is_checked_where_it_is(dse, folders, monkeypatch, name):
+    here, _ = folders
+    (here / "sizes.py").write_text("WIDTH = 8\n")
+    for file in ("net.py", "step.py"):
+        (here / file).write_text((here / file).read_text().replace("import torch", "import torch\nimport sizes", 1))
+    assert dse(*ASKED[name], "--out", "run").code == 0
+    moved = here.rename(here.parent / "moved")
+    monkeypatch.chdir(moved)
+    assert dse("check", "run/result.json").out == "ok\n"
+
+
+def test_an_input_that_was_never_read_is_found_out(dse, folders):
+    """Also where it stands under the path of a file that is gone, unless it has the content of one that was read."""
+    here, _ = folders
+    assert dse(*ASKED["function"], "--out", "run").code == 0
+    document = json.loads((here / "run" / "result.json").read_text())
+    gone = str(here / "gone.py")
+    for name, path, sha256 in ((gone, gone, "0" * 64), ("gone.py", gone, document["inputs"]["net.py"]["sha256"])):
+        forged = {**document, "inputs": {**document["inputs"], name: {"path": path, "sha256": sha256, "text": None}}}
+        forged["seal"] = seal_of(forged)
+        (here / "forged.json").write_text(json.dumps(forged))
+        assert f"inputs.{name}: not read under these settings" in dse("check", here / "forged.json").out
