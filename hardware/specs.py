@@ -206,8 +206,9 @@ def _notes(spec: AcceleratorSpec, model: CostModel) -> Iterator[str]:
         return
     if spec.machine.element_bytes.value != model.hardware.element_bytes.value:
         size, optimizer = spec.machine.element_bytes.value, model.training.optimizer.name
+        unit = "byte" if size == 1 else "bytes"
         yield (
-            f"element_bytes {size}: activations, weights in compute and gradients have {size} bytes each; {optimizer} "
+            f"element_bytes {size}: activations, weights in compute and gradients have {size} {unit} each; {optimizer} "
             f"keeps {model.of_element_bytes(size).optimizer_bytes} bytes of state for each parameter, and "
             "multiplications take the energy of 16-bit ones"
         )

@@ -199,3 +199,14 @@ def test_an_area_without_interfaces_is_noted(tmp_path, cost_model, count):
     problem = tiny_options(tmp_path, objective="per-mm2", cost_model=cost_model).problem()
     found = [note for note in notes(problem, used(problem, 16)) if "leaves out the interfaces" in note]
     assert len(found) == count
+
+
+@pytest.mark.parametrize("cost_model", ["consistent", "phaze-2024"])
+def test_utilisation_above_the_peak_is_explained_once(tmp_path, cost_model):
+    problem = tiny_options(tmp_path, cost_model=cost_model).problem()
+    figures = [{"tiny": {"model_flops_utilisation": share}} for share in (1.0, 3.367)]
+    within, above = (notes(problem, used(problem, 16), each) for each in figures)
+    (note,) = (note for note in above if note not in within)
+    assert within == [each for each in above if each != note]
+    assert note.startswith("tiny: 336.7 % of peak FLOPs follows from")
+    assert ("phaze-2024" in note) == (cost_model == "phaze-2024")
