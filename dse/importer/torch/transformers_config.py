@@ -46,8 +46,8 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
         mode: in ``inference`` the class gets no labels, and has no loss then.
 
     Raises:
-        InputError: PyTorch or transformers is missing, the config names no class of it, a sequence that it does not allow, or a
-            module that does not trace.
+        InputError: PyTorch or transformers is missing, the config names no class of it, a sequence that it does not
+            allow, or a module that does not trace.
     """
     document = read_document(path)
     faults = [*_size_faults(path, document)]
