@@ -226,7 +226,8 @@ def infeasibility_of(problem: CodesignProblem, machines: Machines) -> Infeasibil
     needed_gb = math.ceil(100 * gib_from_bytes(shortfall.needed_bytes)) / 100
     remedy = f"It would fit with --hbm-gb {needed_gb:g}, a smaller model, or more tensor parallelism."
     graph = job.workload.graph(job.microbatch_sizes[0], shortfall.tensor, job.recipe)
-    remarks = (note_on_scores(graph), missing_parallelism(graph), plan_vocabulary(job))
+    whole = job.workload.graph(job.microbatch_sizes[0], min(job.workload.tensor_parallel), job.recipe)
+    remarks = (note_on_scores(graph), missing_parallelism(whole), plan_vocabulary(job))
     sentences = [each for each in remarks if each is not None]
     explanation = " ".join([proof.explanation, remedy, *sentences])
     return proof.model_copy(

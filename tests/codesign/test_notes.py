@@ -8,6 +8,8 @@ import pytest
 from dse.codesign.notes import notes
 from dse.codesign.report.table import verdict
 from dse.codesign.vocabulary import missing_parallelism
+from dse.models.recipe import TrainingRecipe
+from dse.sources.workloads import workload
 from hardware.network_specs import list_networks, network, network_spec
 from tests.codesign.tiny import MODEL, tiny_options
 
@@ -30,6 +32,29 @@ def model():
     with torch.device("meta"):
         return torch.nn.Sequential(*(Experts(8, 256) for _ in range(4))), torch.empty(1, 64, 256)
 """
+
+DEEPSEEK = {
+    "model_type": "deepseek_v3",
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "first_k_dense_replace": 1,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 8,
+    "intermediate_size": 128,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 16,
+    "vocab_size": 256,
+    "max_position_embeddings": 16,
+}
 
 UNTRACEABLE = """
 import torch
@@ -130,6 +155,19 @@ def test_infeasible_says_that_experts_are_not_divided(dse, tmp_path):
     shown = dse("codesign", f"{source}:model", *ON_A100, "--accelerators", "2", "--hbm-gb", "0.0001")
     assert "Experts hold 89 % of its weights" in shown.out
     assert "what is missing is expert parallelism" in shown.out
+
+
+def test_the_share_of_experts_is_that_of_the_model_at_any_tensor_width(dse, tmp_path):
+    """Tensor parallelism divides all but the experts, so their share of what one accelerator keeps grows with it."""
+    pytest.importorskip("transformers")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(DEEPSEEK))
+    # By hand: hidden 64; an expert has 3 · 64 · 32 weights, and 8 of them are in the one layer that is not dense.
+    experts = 8 * 3 * 64 * 32
+    parameters = workload(str(path)).graph(1, 1, TrainingRecipe()).parameters
+    shown = dse("codesign", path, *ON_A100, "--accelerators", "8", "--hbm-gb", "0.0001")
+    assert "At tensor width 4" in shown.out
+    assert f"Experts hold {100 * experts / parameters:.0f} % of its weights" in shown.out
 
 
 def test_heads_are_no_experts(tmp_path):
