@@ -146,8 +146,10 @@ class Accelerator:
         """The note on an average power above :attr:`tdp_w`; None where it is not."""
         if self.tdp_w is None or power_w <= self.tdp_w:
             return None
+        rounded = (f"{power_w:.{digits}f}" for digits in range(20))
+        stated = next((text for text in rounded if float(text) > self.tdp_w), repr(power_w))
         return (
-            f"{self.name}: the modelled {power_w:.0f} W are above the chip's {self.tdp_w:g} W; it would run slower, "
+            f"{self.name}: the modelled {stated} W are above the chip's {self.tdp_w:g} W; it would run slower, "
             "or the energies are too high"
         )
 

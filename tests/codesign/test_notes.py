@@ -11,6 +11,7 @@ from dse.codesign.vocabulary import missing_parallelism
 from dse.models.recipe import TrainingRecipe
 from dse.sources.workloads import workload
 from hardware.network_specs import list_networks, network, network_spec
+from hardware.specs import accelerator
 from tests.codesign.tiny import MODEL, tiny_options
 
 ON_A100 = ("--fixed", "a100-80gb", "--global-batch", "32", "--microbatch", "1", "--workers", "0")
@@ -230,6 +231,11 @@ def test_power_above_the_chips_limit_is_noted(tmp_path):
     within, above = (notes(problem, used(problem, 8), {"tiny": {"power_w": watts}}) for watts in (300.0, 301.0))
     (note,) = (note for note in above if note not in within)
     assert note.startswith("tiny on v100: the modelled 301 W are above the chip's 300 W; it would run slower")
+
+
+@pytest.mark.parametrize(("watts", "stated"), [(300.4, "300.4 W"), (300.04, "300.04 W"), (1171.3, "1171 W")])
+def test_power_just_above_the_limit_is_not_rounded_to_it(watts, stated):
+    assert f"the modelled {stated} are above the chip's 300 W" in accelerator("v100").power_note(watts)
 
 
 @pytest.mark.parametrize(("cost_model", "count"), [("consistent", 0), ("phaze-2024", 1)])
