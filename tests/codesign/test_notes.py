@@ -9,6 +9,7 @@ from dse.codesign.notes import notes
 from dse.codesign.report.table import verdict
 from dse.codesign.vocabulary import missing_parallelism
 from dse.models.recipe import TrainingRecipe
+from dse.sources.describe import note_on_scores
 from dse.sources.workloads import workload
 from hardware.network_specs import list_networks, network, network_spec
 from hardware.specs import accelerator
@@ -169,6 +170,18 @@ def test_the_share_of_experts_is_that_of_the_model_at_any_tensor_width(dse, tmp_
     shown = dse("codesign", path, *ON_A100, "--accelerators", "8", "--hbm-gb", "0.0001")
     assert "At tensor width 4" in shown.out
     assert f"Experts hold {100 * experts / parameters:.0f} % of its weights" in shown.out
+
+
+def test_attention_scores_are_no_reason_where_weights_are_it(dse, tmp_path):
+    """Scores are the largest activation of both models; only in the second do activations matter to what fits."""
+    pytest.importorskip("transformers")
+    path = tmp_path / "config.json"
+    for sizes, is_reason in (({"n_routed_experts": 512}, False), ({}, True)):
+        path.write_text(json.dumps(DEEPSEEK | {"max_position_embeddings": 128} | sizes))
+        graph = workload(str(path)).graph(1, 1, TrainingRecipe())
+        assert note_on_scores(graph) is not None
+        shown = dse("codesign", path, *ON_A100, "--accelerators", "8", "--tensor-parallel", "1", "--hbm-gb", "0.0001")
+        assert ("The attention scores are kept whole" in shown.out) == is_reason
 
 
 def test_heads_are_no_experts(tmp_path):
