@@ -89,16 +89,21 @@ def _carried_text(path: str | Path) -> str | None:
     return next((each.text for each in files.values() if each.path == str(path) and each.text is not None), None)
 
 
+def absolute(path: str | Path) -> Path:
+    """The path without links; a circle of them stays, of which :meth:`Path.resolve` raises RuntimeError."""
+    return Path(os.path.realpath(path))
+
+
 def located(path: str | Path) -> Path:
     """Where a file is, absolute: where it was noted while notes of it are carried, unless it is no longer there."""
     file = _carried.get().get(str(path))
     if file is None:
-        return Path(path).resolve()
+        return absolute(path)
     if not file.path:  # a document of Python, which has only a name
         return Path(path)
     noted = Path(file.path)
     # In a directory tree that was moved as a whole, the name may still lead to it.
-    return noted if file.text is not None or noted.exists() or not os.path.exists(path) else Path(path).resolve()
+    return noted if file.text is not None or noted.exists() or not os.path.exists(path) else absolute(path)
 
 
 def bytes_of(path: str | Path) -> bytes:
@@ -117,7 +122,7 @@ def note(path: str | Path, content: bytes, is_text: bool = False) -> None:
     What comes with the program (built-in specs and models) is no input: a result states the program's version.
     """
     notes = _notes.get()
-    if notes is None or _is_of_the_program(Path(path).resolve()):
+    if notes is None or _is_of_the_program(absolute(path)):
         return
     text = None
     if is_text and len(content) <= MAX_CARRIED_BYTES:
@@ -129,7 +134,7 @@ def note(path: str | Path, content: bytes, is_text: bool = False) -> None:
     known = notes.get(str(path))
     if text is None and known is not None and known.sha256 == sha256:
         return  # noted already, perhaps with its text
-    notes[str(path)] = InputFile(str(Path(path).resolve()), sha256, text)
+    notes[str(path)] = InputFile(str(absolute(path)), sha256, text)
 
 
 def _is_of_the_program(path: Path) -> bool:

@@ -146,8 +146,10 @@ class Accelerator:
         """The note on an average power above :attr:`tdp_w`; None where it is not."""
         if self.tdp_w is None or power_w <= self.tdp_w:
             return None
+        rounded = (f"{power_w:.{digits}f}" for digits in range(20))
+        stated = next((text for text in rounded if float(text) > self.tdp_w), repr(power_w))
         return (
-            f"{self.name}: the modelled {power_w:.0f} W are above the chip's {self.tdp_w:g} W; it would run slower, "
+            f"{self.name}: the modelled {stated} W are above the chip's {self.tdp_w:g} W; it would run slower, "
             "or the energies are too high"
         )
 
@@ -206,8 +208,9 @@ def _notes(spec: AcceleratorSpec, model: CostModel) -> Iterator[str]:
         return
     if spec.machine.element_bytes.value != model.hardware.element_bytes.value:
         size, optimizer = spec.machine.element_bytes.value, model.training.optimizer.name
+        unit = "byte" if size == 1 else "bytes"
         yield (
-            f"element_bytes {size}: activations, weights in compute and gradients have {size} bytes each; {optimizer} "
+            f"element_bytes {size}: activations, weights in compute and gradients have {size} {unit} each; {optimizer} "
             f"keeps {model.of_element_bytes(size).optimizer_bytes} bytes of state for each parameter, and "
             "multiplications take the energy of 16-bit ones"
         )

@@ -8,6 +8,7 @@ from typing import Any
 from dse.calibration.calibration import Calibration, by_kind, kind_errors
 from dse.calibration.fit import FITTED_CONSTANTS, fit_kernels, fitting_rows, mean_absolute_error, predict_s
 from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel
+from hardware.input_files import absolute
 from hardware.inputs import fail
 from hardware.machines import Machines
 from hardware.spec_fields import beside, is_path, read_spec
@@ -27,7 +28,7 @@ def calibrate_accelerator(
     )
     link = document["network"]
     if is_path(link["name"]):  # as seen from the file, which the calibrated one may not lie beside
-        link["name"] = str(Path(beside(spec, link["name"])).resolve())
+        link["name"] = str(absolute(beside(spec, link["name"])))
     machines = accelerator(spec).machines
     if "machine" not in document:
         raise fail(spec, "machine", "", "must be given: only a real chip can be calibrated, not a template")

@@ -25,6 +25,7 @@ from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome,
 from dse.codesign.proven_optima import Judgement, ProvenOptima, judge
 from dse.codesign.search import exhaustive
 from dse.codesign.vocabulary import missing_parallelism, plan_vocabulary
+from dse.graph.operator_graph import ModelGraph
 from dse.placement.contract import infeasibility as placement_infeasibility
 from dse.placement.problem import MemoryShortfall
 from dse.placement.solve import solve as place
@@ -226,9 +227,23 @@ def infeasibility_of(problem: CodesignProblem, machines: Machines) -> Infeasibil
     needed_gb = math.ceil(100 * gib_from_bytes(shortfall.needed_bytes)) / 100
     remedy = f"It would fit with --hbm-gb {needed_gb:g}, a smaller model, or more tensor parallelism."
     graph = job.workload.graph(job.microbatch_sizes[0], shortfall.tensor, job.recipe)
-    remarks = (note_on_scores(graph), missing_parallelism(graph), plan_vocabulary(job))
+    whole = job.workload.graph(job.microbatch_sizes[0], min(job.workload.tensor_parallel), job.recipe)
+    scores = note_on_scores(graph) if _needs_activations(job, graph, shortfall) else None
+    remarks = (scores, missing_parallelism(whole), plan_vocabulary(job))
     sentences = [each for each in remarks if each is not None]
     explanation = " ".join([proof.explanation, remedy, *sentences])
     return proof.model_copy(
         update={"levers": [remedy], "explanation": explanation, "where": {**proof.where, "model": job.name}}
     )
+
+
+_ACTIVATIONS_SHARE = 0.25
+"""Of what the fullest stage needs: from here on activations are called a reason that it does not fit."""
+
+
+def _needs_activations(job: TrainingJob, graph: ModelGraph, shortfall: MemoryShortfall) -> bool:
+    """Whether activations, and not weights and their state alone, are what the stage of ``shortfall`` needs."""
+    layers = [graph.layers[graph.names.index(name)] for name in shortfall.stage_layers]
+    factor = job.cost_model.state_factor
+    state_bytes = sum(factor * layer.weight_bytes + layer.frozen_bytes for layer in layers)
+    return shortfall.needed_bytes - state_bytes >= _ACTIVATIONS_SHARE * shortfall.needed_bytes

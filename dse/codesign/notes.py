@@ -1,11 +1,13 @@
 """What a reader of an answer should know that is no fault: machines it leaves idle, networks it takes for more, what
-the spec of a fixed accelerator leaves open, power that its chip cannot draw, and what an area leaves out.
+the spec of a fixed accelerator leaves open, power that its chip cannot draw, what an area leaves out, and work above a
+machine's peak.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from dse.codesign.problem import CodesignProblem, TrainingJob
+from hardware.cost_model import CostModel
 from hardware.network import Network
 from hardware.network_specs import LevelledNetworkSpec, list_networks, network_spec
 from hardware.specs import Accelerator
@@ -17,12 +19,13 @@ def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]], figu
     Args:
         problem: what was asked.
         plans: ``solution.models`` of the answer; empty where there is none.
-        figures: ``metrics.models`` of the answer, of which the power is read; anything else has none.
+        figures: ``metrics.models`` of the answer, of which power and utilisation are read; anything else has none.
     """
     sentences = [*network_notes(problem.network, problem.accelerators), *_area_notes(problem)]
     if problem.fixed is not None:
         sentences += [f"{problem.fixed.name}: {note}." for note in problem.fixed.notes]
         sentences += _power_notes(problem.fixed, figures)
+    sentences += _utilisation_notes(problem.cost_model, figures)
     for job in problem.jobs:
         sentences += [_dropped(job, microbatch, reason) for microbatch, reason in job.dropped_microbatch_sizes]
         if job.name in plans and plans[job.name]["accelerators_used"] < job.accelerators:
@@ -42,10 +45,32 @@ def _area_notes(problem: CodesignProblem) -> list[str]:
 
 def _power_notes(fixed: Accelerator, figures: object) -> list[str]:
     """That the modelled power of a model's training is above what the chip may draw."""
-    rows = figures.items() if isinstance(figures, Mapping) else ()
-    stated = [(name, figure.get("power_w")) for name, figure in rows if isinstance(figure, Mapping)]
-    remarks = [(name, fixed.power_note(power_w)) for name, power_w in stated if isinstance(power_w, float)]
+    remarks = [(name, fixed.power_note(power_w)) for name, power_w in _stated(figures, "power_w")]
     return [f"{name} on {note}." for name, note in remarks if note is not None]
+
+
+def _utilisation_notes(cost_model: CostModel, figures: object) -> list[str]:
+    """That model FLOPs above the machine's peak come from what the cost model does not price."""
+    above = [(name, share) for name, share in _stated(figures, "model_flops_utilisation") if share > 1]
+    training = cost_model.training
+    unpriced = {
+        "gradients of weights": not training.weight_gradients.value,
+        "the batch dimension of linear layers": not training.linear_keeps_batch.value,
+    }
+    omitted = " and ".join(words for words, is_left_out in unpriced.items() if is_left_out)
+    reason = f", which leaves out {omitted}" if omitted else ""
+    return [
+        f"{name}: {100 * share:.1f} % of peak FLOPs follows from the cost model {cost_model.name}{reason}; no machine "
+        "works above its peak."
+        for name, share in above
+    ]
+
+
+def _stated(figures: object, key: str) -> list[tuple[str, float]]:
+    """(model, figure) of the models that state a number under ``key``."""
+    rows = figures.items() if isinstance(figures, Mapping) else ()
+    stated = [(name, figure.get(key)) for name, figure in rows if isinstance(figure, Mapping)]
+    return [(name, figure) for name, figure in stated if isinstance(figure, float)]
 
 
 def network_notes(network: Network, accelerators: int) -> list[str]:

@@ -16,7 +16,10 @@ def plan_vocabulary(job: TrainingJob) -> str:
 
 
 def missing_parallelism(graph: ModelGraph) -> str | None:
-    """What else a model would need than the plans offer; None where nothing is known to be missing."""
+    """What else a model would need than the plans offer; None where nothing is known to be missing.
+
+    ``graph`` is that of the least tensor width: wider ones divide all weights but the experts'.
+    """
     total = sum(layer.weight_bytes + layer.frozen_bytes for layer in graph.layers)
     parameters = sum(layer.parameters + layer.frozen_parameters for layer in graph.layers)
     experts = sum(map(expert_parameters, graph.layers))

@@ -1,6 +1,7 @@
 """The optional libraries that importers use: imported where they are needed, with what to install if one is missing."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,21 @@ def library(name: Library, source: str | Path) -> Any:
         return import_module(name)
     except ImportError as error:
         raise missing(name, source, error) from error
+
+
+def libraries(source: str | Path, *names: Library) -> tuple[Any, ...]:
+    """The modules ``names``, in that order, all of which reading ``source`` needs.
+
+    Raises:
+        InputError: some are not installed (all of these, and all extras that bring them, are named), or one does not
+            import.
+    """
+    absent = [name for name in names if find_spec(name) is None]
+    if absent:
+        extras = dict.fromkeys(extra for name in absent for extra in _EXTRAS[name].split(","))
+        needed = " and ".join(_NAMES[name] for name in absent)
+        raise fail(source, "", "", f"needs {needed}: {install(','.join(extras))}")
+    return tuple(library(name, source) for name in names)
 
 
 def missing(name: Library, source: str | Path, error: ImportError) -> InputError:

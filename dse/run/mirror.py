@@ -18,6 +18,7 @@ from typing import Any, Self
 import yaml
 
 from dse.run.directory import JOURNAL_FILE, RUN_FILE, is_unused, remove_unused
+from hardware.input_files import absolute
 from hardware.inputs import InputError, fail, shown
 
 INTERVAL_S = 60.0
@@ -148,7 +149,7 @@ def _refuse_overlap(directory: Path, uri: str) -> None:
         there, path = _place(uri)
         if there.type_name != "local":
             return
-        inner, outer = directory.resolve(), Path(path).resolve()
+        inner, outer = absolute(directory), absolute(path)
     if inner.is_relative_to(outer) or outer.is_relative_to(inner):
         rule = f"must lie neither inside --out {directory} nor around it; name another place"
         raise fail("dse", "--mirror", uri, rule)

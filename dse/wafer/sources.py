@@ -1,7 +1,6 @@
 """What a user may name for a kernel graph: a ``.kgraph`` file, a network of the contest, or any network to import."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from dse.graph.trace import Trace
 from dse.sources.kinds import CatalogueNetwork, Model, ProblemFormat, ProblemInput, Source
@@ -11,6 +10,7 @@ from dse.wafer.files.kgraph import TITLE_KEY, KernelGraph, parse_kgraph, read_kg
 from dse.wafer.from_trace import kernel_graph
 from dse.wafer.kernels import KernelLibrary
 from dse.wafer.networks import NETWORKS
+from hardware.input_files import absolute
 
 FILE = ProblemFormat("a .kgraph file", suffixes=(".kgraph",))
 """A kernel graph in the contest's format."""
@@ -45,7 +45,7 @@ def name_of(source: object) -> str:
     resolved = _resolved(source)
     if not isinstance(resolved, ProblemInput):
         return resolved.name
-    return resolved.where if resolved.format is CONTEST else Path(resolved.where).resolve().stem
+    return resolved.where if resolved.format is CONTEST else absolute(resolved.where).stem
 
 
 def _resolved(source: object) -> Source:

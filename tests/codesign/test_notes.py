@@ -8,7 +8,11 @@ import pytest
 from dse.codesign.notes import notes
 from dse.codesign.report.table import verdict
 from dse.codesign.vocabulary import missing_parallelism
+from dse.models.recipe import TrainingRecipe
+from dse.sources.describe import note_on_scores
+from dse.sources.workloads import workload
 from hardware.network_specs import list_networks, network, network_spec
+from hardware.specs import accelerator
 from tests.codesign.tiny import MODEL, tiny_options
 
 ON_A100 = ("--fixed", "a100-80gb", "--global-batch", "32", "--microbatch", "1", "--workers", "0")
@@ -30,6 +34,29 @@ def model():
     with torch.device("meta"):
         return torch.nn.Sequential(*(Experts(8, 256) for _ in range(4))), torch.empty(1, 64, 256)
 """
+
+DEEPSEEK = {
+    "model_type": "deepseek_v3",
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "first_k_dense_replace": 1,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 8,
+    "intermediate_size": 128,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16,
+    "v_head_dim": 16,
+    "vocab_size": 256,
+    "max_position_embeddings": 16,
+}
 
 UNTRACEABLE = """
 import torch
@@ -132,6 +159,31 @@ def test_infeasible_says_that_experts_are_not_divided(dse, tmp_path):
     assert "what is missing is expert parallelism" in shown.out
 
 
+def test_the_share_of_experts_is_that_of_the_model_at_any_tensor_width(dse, tmp_path):
+    """Tensor parallelism divides all but the experts, so their share of what one accelerator keeps grows with it."""
+    pytest.importorskip("transformers")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(DEEPSEEK))
+    # By hand: hidden 64; an expert has 3 · 64 · 32 weights, and 8 of them are in the one layer that is not dense.
+    experts = 8 * 3 * 64 * 32
+    parameters = workload(str(path)).graph(1, 1, TrainingRecipe()).parameters
+    shown = dse("codesign", path, *ON_A100, "--accelerators", "8", "--hbm-gb", "0.0001")
+    assert "At tensor width 4" in shown.out
+    assert f"Experts hold {100 * experts / parameters:.0f} % of its weights" in shown.out
+
+
+def test_attention_scores_are_no_reason_where_weights_are_it(dse, tmp_path):
+    """Scores are the largest activation of both models; only in the second do activations matter to what fits."""
+    pytest.importorskip("transformers")
+    path = tmp_path / "config.json"
+    for sizes, is_reason in (({"n_routed_experts": 512}, False), ({}, True)):
+        path.write_text(json.dumps(DEEPSEEK | {"max_position_embeddings": 128} | sizes))
+        graph = workload(str(path)).graph(1, 1, TrainingRecipe())
+        assert note_on_scores(graph) is not None
+        shown = dse("codesign", path, *ON_A100, "--accelerators", "8", "--tensor-parallel", "1", "--hbm-gb", "0.0001")
+        assert ("The attention scores are kept whole" in shown.out) == is_reason
+
+
 def test_heads_are_no_experts(tmp_path):
     job = tiny_options(tmp_path).problem().jobs[0]
     assert missing_parallelism(job.workload.graph(1, 1, job.recipe)) is None
@@ -194,8 +246,24 @@ def test_power_above_the_chips_limit_is_noted(tmp_path):
     assert note.startswith("tiny on v100: the modelled 301 W are above the chip's 300 W; it would run slower")
 
 
+@pytest.mark.parametrize(("watts", "stated"), [(300.4, "300.4 W"), (300.04, "300.04 W"), (1171.3, "1171 W")])
+def test_power_just_above_the_limit_is_not_rounded_to_it(watts, stated):
+    assert f"the modelled {stated} are above the chip's 300 W" in accelerator("v100").power_note(watts)
+
+
 @pytest.mark.parametrize(("cost_model", "count"), [("consistent", 0), ("phaze-2024", 1)])
 def test_an_area_without_interfaces_is_noted(tmp_path, cost_model, count):
     problem = tiny_options(tmp_path, objective="per-mm2", cost_model=cost_model).problem()
     found = [note for note in notes(problem, used(problem, 16)) if "leaves out the interfaces" in note]
     assert len(found) == count
+
+
+@pytest.mark.parametrize("cost_model", ["consistent", "phaze-2024"])
+def test_utilisation_above_the_peak_is_explained_once(tmp_path, cost_model):
+    problem = tiny_options(tmp_path, cost_model=cost_model).problem()
+    figures = [{"tiny": {"model_flops_utilisation": share}} for share in (1.0, 3.367)]
+    within, above = (notes(problem, used(problem, 16), each) for each in figures)
+    (note,) = (note for note in above if note not in within)
+    assert within == [each for each in above if each != note]
+    assert note.startswith("tiny: 336.7 % of peak FLOPs follows from")
+    assert ("phaze-2024" in note) == (cost_model == "phaze-2024")

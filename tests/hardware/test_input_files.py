@@ -33,3 +33,14 @@ def test_a_built_in_spec_is_no_input():
         vector_cycles()
         accelerator("tpuv4")
     assert files == {}
+
+
+def test_a_link_to_itself_is_an_unreadable_file(dse, tmp_path):
+    link = tmp_path / "layers.yaml"
+    link.symlink_to(link)
+    for command in ("place", "codesign", "schedule", "partition", "wafer", "check"):
+        shown = dse(command, link)
+        assert (shown.code, len(shown.error_lines)) == (2, 1), command
+        assert shown.error_lines[0].startswith(f"error: {link}: "), command
+    refused = dse("place", tmp_path / "none.json", "--out", link)
+    assert refused.code == 2

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.codesign.tiny import MODEL
 from tests.solving import resealed
 from tests.wafer.small import conv_line, graph_text
 
@@ -82,3 +83,14 @@ def test_a_run_without_an_answer_and_a_command_without_pages(dse, runs, tmp_path
         assert refused.code == 2
         assert words in refused.err
         assert len(refused.error_lines) == 1
+
+
+def test_a_page_of_co_search_opens_with_its_verdict_and_an_answer_card(dse, tmp_path):
+    out, path = tmp_path / "run", tmp_path / "tiny.yaml"
+    path.write_text(MODEL.format(name="tiny", layers=3, hidden=64))
+    asked = ("--fixed", "a100-80gb", "--accelerators", 4, "--global-batch", 8, "--microbatch", 1, "--workers", 0)
+    assert dse("codesign", path, *asked, "--out", out).code == 0
+    body = (out / "report.html").read_text().partition("<body")[2]
+    parts = ("<h1>", "class='verdict'", "<section class='card'>", "<svg class='plan'", "class='bar'", "<table")
+    places = [body.index(part) for part in parts]
+    assert places == sorted(places)

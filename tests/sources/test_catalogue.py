@@ -1,6 +1,7 @@
 """The catalogue: its split, and its graphs against what is published of the networks."""
 
 import hashlib
+import re
 import sys
 
 import numpy as np
@@ -9,6 +10,7 @@ import rustworkx
 
 from benchmarks.partition_graphs import attends
 from dse import DISTRIBUTION
+from dse.importer.torch.transformers_config import trace_config
 from dse.importer.work import tensor_flops
 from dse.partition.graphs import graph_of, prepare
 from dse.partition.graphs.from_trace import graph_from_trace, weight_bytes
@@ -162,3 +164,17 @@ def test_without_pytorch_a_graph_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match=rf"alexnet: needs PyTorch: pip install '{DISTRIBUTION}\[learn\]'"):
         catalogue.entry("alexnet").source.trace()
+
+
+def test_every_missing_library_is_in_one_hint(monkeypatch, tmp_path):
+    """With torch and transformers both missing, a first hint for torch alone would end in a second error."""
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "bert"}')
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError) as refused:
+        trace_config(path, "bert", 1, None)
+    needed = f"needs PyTorch and transformers: pip install '{DISTRIBUTION}[learn,models]'"
+    assert str(refused.value) == f"{path}: {needed}"
+    with pytest.raises(InputError, match=re.escape(needed)):
+        catalogue.entry("convnext-v2-tiny").source.trace()

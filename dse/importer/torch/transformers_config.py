@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dse.graph.trace import Trace
-from dse.importer.libraries import library
+from dse.importer.libraries import libraries
 from dse.importer.torch.module import Mode, trace_module
 from dse.importer.user_code import guarded
 from hardware.documents import read_document
@@ -46,14 +46,14 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
         mode: in ``inference`` the class gets no labels, and has no loss then.
 
     Raises:
-        InputError: transformers is missing, the config names no class of it, a sequence that it does not allow, or a
-            module that does not trace.
+        InputError: PyTorch or transformers is missing, the config names no class of it, a sequence that it does not
+            allow, or a module that does not trace.
     """
     document = read_document(path)
     faults = [*_size_faults(path, document)]
     if faults:
         raise InputError(faults)
-    torch, transformers = library("torch", path), library("transformers", path)  # which looks for the former
+    torch, transformers = libraries(path, "torch", "transformers")
     transformers.logging.set_verbosity_error()
     known = sorted(transformers.CONFIG_MAPPING.keys())
     kind = str(document["model_type"])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dse.graph.trace import Trace
-from dse.importer.libraries import library
+from dse.importer.libraries import libraries
 from dse.sources.zoo.network import Input, image
 from hardware.inputs import fail
 
@@ -31,9 +31,9 @@ class TransformersClass:
         """Its inference forward pass, not canonical yet.
 
         Raises:
-            InputError: transformers is not installed, or too old for the class.
+            InputError: PyTorch or transformers is not installed, or the latter is too old for the class.
         """
-        torch, transformers = library("torch", self.name), library("transformers", self.name)
+        torch, transformers = libraries(self.name, "torch", "transformers")
         if not hasattr(transformers, self.model):
             raise fail(self.name, "class", self.model, f"is not in transformers {transformers.__version__}; update it")
         from dse.importer.torch.module import trace_module
