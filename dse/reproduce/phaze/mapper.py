@@ -144,7 +144,7 @@ class _Search:
 
     def _in_global_buffer(self, on_cores: list[tuple[Cost, Levels]], buffer_words: int) -> Cost | None:
         least_pj = sum(words(self.product)) * sum(self.energies_pj[-2:])
-        found = []
+        best_of_threads: list[Cost] = []
         for thread in range(THREADS):
             best: Cost | None = None
             for cost, levels in on_cores[thread::THREADS]:
@@ -158,8 +158,8 @@ class _Search:
                     whole = self._cost(tiled, BANDWIDTHS)
                     best = whole if best is None or whole.product < best.product else best
             if best is not None:
-                found.append(best)
-        return min(found, key=lambda each: each.product, default=None)
+                best_of_threads.append(best)
+        return min(best_of_threads, key=lambda each: each.product, default=None)
 
     def _cost(self, levels: Levels, bandwidths: Sequence[Bandwidth]) -> Cost:
         """Energy and delay, each level with the order of loops that has the least energy × delay so far."""

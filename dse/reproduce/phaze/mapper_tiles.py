@@ -71,7 +71,7 @@ def grown(tile: Sizes, whole: Sizes) -> Iterator[tuple[int, Sizes]]:
 
 def largest_tiles(whole: Sizes, inside: Sizes, capacity: Capacity) -> list[Sizes]:
     """The tile of one, and those which, of tiles ``inside``, ``capacity`` just holds; equal ones may come twice."""
-    waiting, seen, kept = deque([ONE]), set[Sizes](), [ONE]
+    waiting, seen, largest = deque([ONE]), set[Sizes](), [ONE]
     while waiting:
         tile = waiting.popleft()
         fitting = [larger for _, larger in grown(tile, whole) if fits(times(larger, inside), capacity)]
@@ -80,8 +80,8 @@ def largest_tiles(whole: Sizes, inside: Sizes, capacity: Capacity) -> list[Sizes
                 seen.add(larger)
                 waiting.append(larger)
         if not fitting:
-            kept.append(tile)
-    return [tile for tile in kept if fits(times(tile, inside), capacity)]
+            largest.append(tile)
+    return [tile for tile in largest if fits(times(tile, inside), capacity)]
 
 
 def largest_reusing_tiles(whole: Sizes, fixed: int, capacity: int) -> list[Sizes]:
@@ -89,20 +89,20 @@ def largest_reusing_tiles(whole: Sizes, fixed: int, capacity: int) -> list[Sizes
 
     A tile that was seen once, though it was not to be followed then, is never followed: so it is in the published tool.
     """
-    waiting, seen, kept = deque([ONE]), set[Sizes](), list[Sizes]()
+    waiting, seen, largest = deque([ONE]), set[Sizes](), list[Sizes]()
     while waiting:
         tile = waiting.popleft()
         candidates = list(grown(tile, whole))
         fitting = {dimension for dimension, larger in candidates if fits(larger, capacity)}
         followed = fitting - {fixed} or fitting
         if not fitting:
-            kept.append(tile)
+            largest.append(tile)
         for dimension, larger in candidates:
             if larger not in seen:
                 seen.add(larger)
                 if dimension in followed:
                     waiting.append(larger)
-    return kept
+    return largest
 
 
 def unrollings(whole: Sizes, across: int, along: int) -> list[tuple[Sizes, int]]:
