@@ -92,6 +92,10 @@ def _show_table(part: str, units: Mapping[Trial, Any], graphs: Sequence[str], me
             print(f"  {name}: mean throughput over greedy, first hundred {first:.3f}, last {last:.3f}")
         if name in LEARNED and (gains := paired(best, name, "random")):
             print(f"  {name} over random after {samples}: {described(gains)}")
+        if name not in ONCE and len(graphs) == 1:
+            needed = samples_to_end_of("random", curves, name)
+            cells = ", ".join("–" if each is None else f"{each}" for each in needed)
+            print(f"  {name}: samples to the mean of random after {samples}, by seed: {cells}")
     print()
 
 
@@ -104,6 +108,22 @@ def _print_aligned(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(len(row[place]) for row in numbered) for place in range(len(headers))]
     for row in numbered:
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def samples_to_end_of(other: str, curves: Mapping[Trial, Sequence[tuple[int, float]]], method: str) -> list[int | None]:
+    """Samples, by seed, to the geometric mean over seeds of what ``other`` has at its end; None where never.
+
+    Args:
+        other: the method that sets the level.
+        curves: (samples, seconds of the best partition) at every improvement, of trials on one graph.
+        method: whose samples are counted.
+    """
+    ends = [curve[-1][1] for trial, curve in curves.items() if trial.method == other and curve]
+    if not ends:
+        return []
+    level_s = float(np.exp(np.mean(np.log(ends))))
+    own = sorted((trial.seed, curve) for trial, curve in curves.items() if trial.method == method)
+    return [next((place for place, cost_s in curve if cost_s <= level_s), None) for _, curve in own]
 
 
 def first_and_last(

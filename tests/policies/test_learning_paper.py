@@ -174,3 +174,19 @@ def test_missing_seconds_follow_from_the_sizes_of_finished_graphs(monkeypatch):
     values |= {units[2]: {"cpu_s": 5.0}}
     assert learning_paper_tables.missing_s(units, values) == pytest.approx(3.0 + 5.0 + 2 * 12.0)
     assert learning_paper_tables.missing_s(units, {unit: {"cpu_s": 1.0} for unit in units}) == 0
+
+
+def test_samples_are_counted_to_what_another_method_has_at_its_end():
+    def trial(method, seed):
+        return Trial("g", "simulator", method, seed, 10)
+
+    curves = {
+        trial("random", 0): ((1, 9.0), (4, 8.0)),
+        trial("random", 1): ((2, 2.0),),
+        trial("learned", 1): ((1, 5.0), (3, 4.1)),
+        trial("learned", 0): ((1, 5.0), (3, 4.0), (7, 1.0)),
+        trial("learned", 2): (),
+    }
+    assert learning_paper_tables.samples_to_end_of("random", curves, "learned") == [3, None, None]
+    assert learning_paper_tables.samples_to_end_of("random", curves, "random") == [None, 2]
+    assert learning_paper_tables.samples_to_end_of("anneal", curves, "learned") == []
