@@ -37,7 +37,7 @@ from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.methods import Candidate, SearchContext, judged, refined
 from dse.fabric.options import FabricOptions
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
-from dse.fabric.setting import Setting, tuned_for
+from dse.fabric.setting import ChosenRules, Setting, tuned_for
 from dse.results.result import digest
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
@@ -48,8 +48,8 @@ from hardware.operator_slots import operator_slots
 PILOT_SEED = 10**6
 WITHIN = 0.99
 SHORT, LONG = 4_000, 12_000
-REFINED = ("tuned, refined", "learned, refined")
-METHODS = ("mixture", "tuned", "student", "learned", "tuned, judged", "learned, judged", *REFINED)
+METHODS = ("mixture", "tuned", "student", "learned")
+METHODS += ("tuned, judged", "learned, judged", "tuned, refined", "learned, refined")
 JUDGED_CHAINS = 4
 MIN_MOVES = 500
 ROUNDS = FabricOptions.rounds
@@ -71,10 +71,10 @@ class Bench:
 
     def __init__(self, fabric_name, tuned, checkpoint, names):
         self.grid = fabric(fabric_name)
-        self.tuned = tuned_for(self.grid, tuned)
-        if self.tuned.note:
-            raise SystemExit(self.tuned.note)
-        rules = self.tuned.setting
+        tuned = tuned_for(self.grid, tuned)
+        if tuned.note:
+            raise SystemExit(tuned.note)
+        rules = tuned.setting
         self.methods = {"mixture": Method(Setting.untuned()), "tuned": Method(rules)}
         self.methods["tuned, judged"] = Method(rules, chains=JUDGED_CHAINS, judge="simulator")
         self.methods["tuned, refined"] = Method(rules, chains=JUDGED_CHAINS, judge="simulator", rounds=ROUNDS)
@@ -150,7 +150,7 @@ class Graph:
             fabric=self.grid,
             settings=AnnealSettings(),
             rounds=method.rounds,
-            tuned=self.bench.tuned,
+            tuned=ChosenRules(method.setting),
             chains=method.chains,
             seed=(seed,),
             label="graph",

@@ -75,9 +75,11 @@ def _fabric_defaults(options: Any) -> Any:
     """
     from dse.fabric.methods import LEARNED_SIMULATED
 
-    if not _is_free(options) or _learned_for(options).unfit() is not None:
+    if not _is_free(options):
         return options
-    return replace(options, cost=LEARNED_SIMULATED)
+    learned = _learned_for(options)
+    is_followed = learned.student() is not None and not learned.objection()
+    return replace(options, cost=LEARNED_SIMULATED) if is_followed else options
 
 
 def _is_free(options: Any) -> bool:

@@ -297,8 +297,8 @@ def refined(context: SearchContext, candidates: Sequence[Candidate]) -> list[Can
     faster (:mod:`dse.fabric.refining`), until it is as fast as the bound. Rounds of the journal are not repeated.
     """
     changing = Changing(nearby_of(context))
-    min_slots, fastest = bound(context.pipeline, context.fabric).slots, candidates[0].interval_slots
-    if candidates[0].chain < 0 or (fastest is not None and fastest <= min_slots):
+    min_slots, slots = bound(context.pipeline, context.fabric).slots, candidates[0].interval_slots
+    if candidates[0].chain < 0 or (slots is not None and slots <= min_slots):
         return list(candidates)
     first = best = Changed(candidates[0].placement, candidates[0].cost, 0, changing.slots(candidates[0].placement))
     start, tried = Start(changing, best.placement), 0

@@ -61,8 +61,8 @@ class LearnedFor:
     """A checkpoint, and the fabric that it is to be used on.
 
     Attributes:
-        folder: of a checkpoint, or of the run of `dse fabric train` that it is the best of; None: the one that comes
-            along, where it is for the fabric at hand.
+        folder: of a checkpoint, or of the run of `dse fabric train` that it is the best of; None: the one in the
+            package, where it is for the fabric at hand.
         fabric, slots: names or files of the fabric and the table of operator slots at hand.
     """
 
@@ -125,19 +125,15 @@ class LearnedFor:
             rule = "must be what dse fabric train writes: graphs, and gain with value, low and high"
             raise fail(file, "provenance.outcome.placing", placed, rule) from error
 
-    def unfit(self) -> str | None:
-        """Why chains do not follow the student unless that is asked for; None where they do.
-
-        Empty where there is no student for this fabric; otherwise a sentence.
+    def objection(self) -> str:
+        """Why chains do not follow the student unless that is asked for, a sentence; empty where nothing is against it.
 
         Raises:
             InputError: as :meth:`student` and :meth:`placing`.
         """
-        if self.student() is None:
-            return ""
-        placed = self.placing()
+        placed = None if self.student() is None else self.placing()
         if placed is None or not placed.is_worse:
-            return None
+            return ""
         return (
             f"{placed.verdict} So chains followed the rules; with --cost {LEARNED_SIMULATED} they follow the student."
         )
@@ -233,29 +229,19 @@ def _noted(candidates: Sequence[Candidate], note: str) -> list[Candidate]:
     return [replace(each, note=f"{note} {each.note}".strip()) for each in candidates]
 
 
-@dataclass(frozen=True)
-class BySimulatorInstead:
-    """What ``--cost simulator`` does, where the default has passed over a student.
-
-    Attributes:
-        why: a sentence.
-    """
-
-    why: str
-
-    def __call__(self, context: SearchContext) -> list[Candidate]:
-        """The chains' placements, the fastest first."""
-        return _noted(by_simulator(context), self.why)
-
-
 def default_costs(learned: LearnedFor) -> Mapping[str, Search]:
-    """What stands in for costs of the engine where none is asked for by name, and no rules are.
+    """What stands in for costs of the engine where none is asked for by name, and no rules are: the simulator's says
+    why the student was passed over.
 
     Raises:
-        InputError: as :meth:`LearnedFor.unfit`.
+        InputError: as :meth:`LearnedFor.objection`.
     """
-    why = learned.unfit()
-    return MappingProxyType({SIMULATOR: BySimulatorInstead(why)} if why else {})
+    objection = learned.objection()
+
+    def by_simulator_instead(context: SearchContext) -> list[Candidate]:
+        return _noted(by_simulator(context), objection)
+
+    return MappingProxyType({SIMULATOR: by_simulator_instead} if objection else {})
 
 
 def learned_costs(learned: LearnedFor, caution: float = 0.0) -> Mapping[str, Search]:

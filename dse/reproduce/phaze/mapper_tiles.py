@@ -112,7 +112,7 @@ def unrollings(whole: Sizes, across: int, along: int) -> list[tuple[Sizes, int]]
     with those of any tensor does the rest count: what fills a side best, and the third dimension.
     """
     for may_be_inexact in (False, True):
-        kept: dict[tuple[int, Sizes], None] = {}
+        laid: dict[tuple[int, Sizes], None] = {}
         for tensor, dimensions in enumerate(TENSORS):
             first = _exact(whole, across, dimensions)
             if not first and may_be_inexact:
@@ -120,9 +120,9 @@ def unrollings(whole: Sizes, across: int, along: int) -> list[tuple[Sizes, int]]
             for side in first:
                 rest = over(whole, side)
                 second = _exact(rest, along, dimensions) or _inexact(rest, along, dimensions)
-                kept |= {(tensor, times(side, other)): None for other in second}
-        if kept:
-            return [(elements, tensor) for tensor, elements in kept]
+                laid |= {(tensor, times(side, other)): None for other in second}
+        if laid:
+            return [(elements, tensor) for tensor, elements in laid]
     return []
 
 
