@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import numba
 from numba import njit
+from numba.core import types
 from numba.core.caching import UserProvidedCacheLocator, UserWideCacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 
@@ -122,13 +123,26 @@ def kernel(
     The counting is two atomic operations for every array of every tuple that is passed on, which took two thirds of the
     time of the schedule searches, and six sevenths of that of matrix products. Numba refuses to compile an allocation
     in such a function. Nothing is kept on disk: kernels are compiled with the entry points that call them
-    (:func:`compiled`).
+    (:func:`compiled`), once for all whole numbers and once for all flags: Numba compiles a function anew for each
+    constant it is called with, and LLVM, which inlines kernels, sees the constants all the same.
 
     ``error_model``: numba's, of divisions by zero.
     """
 
     def decorate(function: Function) -> Function:
-        inner: Function = njit(cache=False, error_model=error_model, **_KERNEL_OPTIONS)(function)
+        inner: Function = _for_any_constant(njit(cache=False, error_model=error_model, **_KERNEL_OPTIONS)(function))
         return inner
 
     return decorate if function is None else decorate(function)
+
+
+def _for_any_constant(inner: Any) -> Any:
+    """Makes a kernel compile itself for the types of constants instead of their values."""
+    compile_now = inner.compile
+    unliteral: Any = types.unliteral
+
+    def compile_for_types(signature: tuple[Any, ...]) -> Any:
+        return compile_now(tuple(unliteral(argument) for argument in signature))
+
+    inner.compile = compile_for_types
+    return inner

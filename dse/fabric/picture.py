@@ -17,7 +17,7 @@ from matplotlib.patches import Patch, Rectangle
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.model import UnitKind
 from dse.fabric.search.expansion import Expansion
-from dse.report.drawn import png_of, svg_of
+from dse.report.drawn import DrawnFigure
 from dse.report.palette import BLUE, BROWN, GREEN, GREY, INK, LINE, PURPLE, YELLOW
 
 ROLES: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -58,20 +58,15 @@ def role_of(piece: Expansion, unit: int) -> str:
     return "input" if origin.role == "output" else origin.role
 
 
-def png(piece: Expansion, placed: PlacedPiece, heading: str) -> bytes:
-    """The picture in the PNG format."""
-    return png_of(lambda: _figure(piece, placed, heading))
-
-
-def svg(piece: Expansion, placed: PlacedPiece, heading: str) -> str:
-    """The picture as an SVG element; tooltips name units, and say what passes a link."""
+def picture(piece: Expansion, placed: PlacedPiece, heading: str) -> DrawnFigure:
+    """The picture; in an SVG, tooltips name units, and say what passes a link."""
     grid = placed.fabric.grid
     names = [_about_unit(placed, unit) for unit in range(len(placed.pipeline.units))]
     links = [
         f"{grid.link_from[link]} to {grid.link_to[link]}: {placed.flits[link]} flits a sample"
         for link in _used_links(placed)
     ]
-    return svg_of(lambda: _figure(piece, placed, heading), "fabric", {_UNITS: names, _LINKS: links})
+    return DrawnFigure(lambda: _figure(piece, placed, heading), "fabric", {_UNITS: names, _LINKS: links})
 
 
 def _about_unit(placed: PlacedPiece, number: int) -> str:

@@ -24,6 +24,8 @@ from dse.run.tables import Tables
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from dse.report.drawn import DrawnFigure
+
 _RESOURCES: Mapping[Resource, str] = {
     "compute": "work of",
     "memory_port": "ports of",
@@ -89,11 +91,11 @@ class _Shown:
         return f"{name} on {self.problem.fabric.name}: {self.metrics['normalized']:.3f} of the slowest unit's rate"
 
     @cached_property
-    def svg(self) -> str:
-        """The picture, for the page and as a file."""
-        from dse.fabric.picture import svg  # matplotlib takes half a second to import
+    def picture(self) -> "DrawnFigure":
+        """For the page and as files."""
+        from dse.fabric.picture import picture  # matplotlib takes half a second to import
 
-        return svg(self.piece, self.placed, self.heading)
+        return picture(self.piece, self.placed, self.heading)
 
 
 def verdict(result: Result) -> str:
@@ -159,10 +161,9 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
     notes = [*result.metrics["notes"], *turns.notes, *deadlocks, *first, *_unfinished(result)]
     in_terminal = [turns.table, _figures_table(most[0]), *_waits_table(most[0]), *_relief_table(most[0])]
     drawn = most[:_MAX_DRAWN]
-    turns_svg = cache(turns.svg)
 
     def page() -> list[Part]:
-        parts: list[Part] = [turns.table, Heading("Turns"), Drawing(turns_svg())]
+        parts: list[Part] = [turns.table, Heading("Turns"), Drawing(turns.picture.svg)]
         if len(drawn) < len(shown):
             parts.append(Paragraph(f"Of {len(shown)} pieces these are the {len(drawn)} that take most of the time."))
         return parts + [part for each in drawn for part in _page(each, tables)]
@@ -171,8 +172,8 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
     def files() -> Mapping[str, str | bytes]:
         pictures: dict[str, str | bytes] = {name: content for each in drawn for name, content in _files(each).items()}
         own: dict[str, str | bytes] = {
-            "turns.svg": turns_svg(),
-            "turns.png": turns.png(),
+            "turns.svg": turns.picture.svg,
+            "turns.png": turns.picture.png,
             "turns-trace.json": json.dumps(turns.trace()),
         }
         return own | pictures
@@ -270,7 +271,7 @@ def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:
         "a link is drawn on its right-hand side.",
         small=True,
     )
-    yield Drawing(shown.svg)
+    yield Drawing(shown.picture.svg)
     yield from _waits_table(shown)
     yield from _relief_table(shown)
     yield Heading("Operators")
@@ -332,12 +333,10 @@ def _candidates(shown: _Shown, tables: Tables) -> "go.Figure | None":
 
 
 def _files(shown: _Shown) -> Mapping[str, str | bytes]:
-    from dse.fabric.picture import png
-
     name = f"piece-{shown.number}" if shown.title else "placement"
     files: dict[str, str | bytes] = {
-        f"{name}.svg": shown.svg,
-        f"{name}.png": png(shown.piece, shown.placed, shown.heading),
+        f"{name}.svg": shown.picture.svg,
+        f"{name}.png": shown.picture.png,
     }
     trace = pipeline_trace(shown.placed, shown.heading)
     if trace is not None:

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from dse.fabric.problem import FabricProblem
 from dse.fabric.turns import TurnTime, shares
-from dse.report.drawn import png_of, svg_of
+from dse.report.drawn import DrawnFigure
 from dse.report.palette import BLUE, GREY, INK, PURPLE
 from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
 from dse.report.units import time_text
@@ -117,17 +117,14 @@ class ShownTurns:
         ]
         return trace(f"{self.problem.graph.name} on {self.problem.fabric.name}", lanes, spans[:MAX_EVENTS])
 
-    def png(self) -> bytes:
-        """The picture in the PNG format."""
-        return png_of(self._figure)
-
-    def svg(self) -> str:
-        """The picture as an SVG element; tooltips say how long each part of a turn takes."""
+    @cached_property
+    def picture(self) -> DrawnFigure:
+        """The turns in time; in an SVG, tooltips say how long each part of a turn takes."""
         tips = [
             f"Turn {number + 1}, piece {self.problem.turns[number].piece + 1}: {part} {time_text(seconds)}"
             for number, part, _, seconds in self._spans()
         ]
-        return svg_of(self._figure, "turns", {"turns": tips})
+        return DrawnFigure(self._figure, "turns", {"turns": tips})
 
     def _lanes(self) -> dict[int, int]:
         """The line of every piece: those with the largest shares have one each, the others share the last."""

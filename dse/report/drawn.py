@@ -6,6 +6,8 @@ picture is drawn: matplotlib takes half a second.
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 from xml.etree import ElementTree
 
@@ -19,42 +21,58 @@ _DOTS_PER_INCH = 160
 
 _NAMESPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
 
-Draw = Callable[[], Figure]
 
+@dataclass(frozen=True)
+class DrawnFigure:
+    """A figure in both formats; it is drawn and laid out once, which takes longer than to write it.
 
-def png_of(draw: Draw) -> bytes:
-    """A figure in the PNG format."""
-    return _saved(draw, "png")
-
-
-def svg_of(draw: Draw, css_class: str, tooltips: Mapping[str, Sequence[str]]) -> str:
-    """A figure as an SVG element of this class, to stand on a page with others.
-
-    Args:
+    Attributes:
         draw: makes the figure.
-        css_class: of the element.
-        tooltips: by the identifier of a collection in the figure (``gid``), of its members in their order. An
-            identifier that is given becomes a class; the members of a group without tooltips have none.
+        css_class: of the SVG element.
+        tooltips: by the identifier of a collection in the figure (``gid``), of its members in their order. In an SVG,
+            an identifier that is given becomes a class; the members of a group without tooltips have none.
     """
-    root = ElementTree.fromstring(_saved(draw, "svg"))
-    # On a page with other drawings: no style that holds for all of it, and no identifier twice.
-    root.remove(root[0])
-    root.attrib |= {"class": css_class, "role": "img", "stroke-linejoin": "round"}
-    for group in root.iterfind(".//{*}g"):
-        name = group.attrib.pop("id", "")
-        if name in tooltips:
-            group.set("class", name)
-            for path, text in zip(group, tooltips[name], strict=False):
-                ElementTree.SubElement(path, f"{{{_NAMESPACES['']}}}title").text = text
-    for prefix, address in _NAMESPACES.items():
-        ElementTree.register_namespace(prefix, address)
-    return ElementTree.tostring(root, encoding="unicode") + "\n"
 
+    draw: Callable[[], Figure]
+    css_class: str
+    tooltips: Mapping[str, Sequence[str]]
 
-def _saved(draw: Draw, kind: Literal["png", "svg"]) -> bytes:
-    """A file of this kind without its date and the version of the library."""
-    content = io.BytesIO()
-    metadata = ("Software",) if kind == "png" else ("Date", "Creator", "Format", "Type")
-    with style.context(["default", _SETTINGS]):
-        draw().savefig(content, format=kind, dpi=_DOTS_PER_INCH, metadata=dict.fromkeys(metadata))
-    return content.getvalue()
+    @cached_property
+    def svg(self) -> str:
+        """As an SVG element, to stand on a page with others."""
+        root = ElementTree.fromstring(self._saved("svg"))
+        # On a page with other drawings: no style that holds for all of it, and no identifier twice.
+        root.remove(root[0])
+        root.attrib |= {"class": self.css_class, "role": "img", "stroke-linejoin": "round"}
+        for group in root.iterfind(".//{*}g"):
+            name = group.attrib.pop("id", "")
+            if name in self.tooltips:
+                group.set("class", name)
+                for path, text in zip(group, self.tooltips[name], strict=False):
+                    ElementTree.SubElement(path, f"{{{_NAMESPACES['']}}}title").text = text
+        for prefix, address in _NAMESPACES.items():
+            ElementTree.register_namespace(prefix, address)
+        return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+    @cached_property
+    def png(self) -> bytes:
+        """In the PNG format."""
+        return self._saved("png")
+
+    @cached_property
+    def _figure(self) -> Figure:
+        """Laid out without regard to a format, so that neither depends on which is asked for first."""
+        figure = self.draw()
+        engine = figure.get_layout_engine()
+        if engine is not None:
+            engine.execute(figure)
+            figure.set_layout_engine(None)
+        return figure
+
+    def _saved(self, kind: Literal["png", "svg"]) -> bytes:
+        """A file of this kind without its date and the version of the library."""
+        content = io.BytesIO()
+        metadata = ("Software",) if kind == "png" else ("Date", "Creator", "Format", "Type")
+        with style.context(["default", _SETTINGS]):
+            self._figure.savefig(content, format=kind, dpi=_DOTS_PER_INCH, metadata=dict.fromkeys(metadata))
+        return content.getvalue()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from dse.report.units import lower_bound_text
 from dse.report.view import Breakdown, Card, Drawing, Heading, Paragraph, Part, Row, Share, Table, View
@@ -11,6 +12,9 @@ from dse.wafer.documents import placement_from_document
 from dse.wafer.files.saved import paint_text
 from dse.wafer.packing import ARRANGEMENT
 from dse.wafer.problem import WaferPlacement, WaferProblem, Weights
+
+if TYPE_CHECKING:
+    from dse.report.drawn import DrawnFigure
 
 COST_PARTS = ("time", "distance", "adapter")
 COST_HEADERS: Row = ("", "amount", "weight", "cost")
@@ -102,11 +106,11 @@ def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> Vie
         return placement_from_document(problem, result.solution, "result")
 
     @cache
-    def drawn() -> str:
-        """For the page and as a file: it takes longer than all else here."""
-        from dse.wafer.files.picture import svg  # matplotlib takes half a second to import
+    def drawn() -> "DrawnFigure":
+        """For the page and as files: it takes longer than all else here."""
+        from dse.wafer.files.picture import picture  # matplotlib takes half a second to import
 
-        return svg(problem, placement(), result.bound)
+        return picture(problem, placement(), result.bound)
 
     def page() -> list[Part]:
         return [
@@ -117,20 +121,17 @@ def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> Vie
                 "parameters show where the pointer rests.",
                 small=True,
             ),
-            Drawing(drawn()),
+            Drawing(drawn().svg),
             Heading("Kernels"),
             Table(KERNEL_HEADERS, kernel_rows(problem, placement())),
         ]
 
     def pictures() -> Mapping[str, str | bytes]:
-        from dse.wafer.files.picture import png
-
-        placed = placement()
         return {
             **files,
-            f"{problem.name}.paint": paint_text(problem, placed),
-            f"{problem.name}.svg": drawn(),
-            f"{problem.name}.png": png(problem, placed, result.bound),
+            f"{problem.name}.paint": paint_text(problem, placement()),
+            f"{problem.name}.svg": drawn().svg,
+            f"{problem.name}.png": drawn().png,
         }
 
     return View(title, verdict(result), [about(result)], [costs], page, pictures, lambda: [_card(problem, result)])

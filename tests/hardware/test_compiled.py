@@ -9,7 +9,7 @@ from pathlib import Path
 import numba
 from numba import njit
 
-from hardware.compiled import _locked, compiled
+from hardware.compiled import _locked, compiled, kernel
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +39,7 @@ def named(path):
 
 
 KERNEL = """
-from hardware.compiled import _locked, compiled
+from hardware.compiled import _locked, compiled, kernel
 
 @compiled()
 def entry(value):
@@ -67,7 +67,7 @@ TOGETHER = """
 import sys, time
 from pathlib import Path
 
-from hardware.compiled import _locked, compiled
+from hardware.compiled import _locked, compiled, kernel
 
 @compiled()
 def entry(value):
@@ -107,3 +107,16 @@ def test_functions_of_others_are_kept_where_numba_keeps_them():
     compiled_entry(__file__)
     assert numba.config.CACHE_LOCATOR_CLASSES == ""
     assert not other.stats.cache_path.endswith("/dse")
+
+
+def test_a_kernel_is_compiled_once_for_all_constants_of_a_type():
+    @kernel
+    def scaled(value, factor, is_negative):
+        return -value * factor if is_negative else value * factor
+
+    @njit
+    def entry(value):
+        return scaled(value, 2, False) + scaled(value, 3, True) + scaled(value, value, value > 0)
+
+    assert entry(5) == 5 * 2 - 5 * 3 - 5 * 5
+    assert len(scaled.nopython_signatures) == 1

@@ -6,7 +6,7 @@ import pytest
 from matplotlib import rc_context
 
 from dse.wafer.files.drawing import curves, rectangles
-from dse.wafer.files.picture import png, svg
+from dse.wafer.files.picture import picture
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from tests.wafer.small import chain, groups_of
 
@@ -27,7 +27,7 @@ def test_edges_are_dashed_where_they_lead_through_other_kernels(name):
     problem = chain(3)
     placed = WaferPlacement(tuple(PlacedKernel(1, 1, (1,), (1,), x, y, "R0") for x, y in corners))
     assert [each.past for each in curves(problem, rectangles(problem, placed))] == expected
-    groups = groups_of(svg(problem, placed))
+    groups = groups_of(picture(problem, placed).svg)
     assert len(groups["passing edges"]) == sum(expected)
     assert len(groups["edges"]) == len(expected) - sum(expected)
 
@@ -40,7 +40,7 @@ def three(width, height, step):
 
 
 def test_a_narrow_wafer_has_room_for_its_title():
-    text = svg(*three(6, 300, 10), 1.0)
+    text = picture(*three(6, 300, 10), 1.0).svg
     left, _, across, _ = map(float, re.search('viewBox="([^"]*)"', text)[1].split())
     assert across >= 500
     # The wafer is in the middle, but for the labels of its axis.
@@ -49,22 +49,25 @@ def test_a_narrow_wafer_has_room_for_its_title():
 
 
 def test_a_tooltip_has_the_parameters_of_its_kernel():
-    kernels = groups_of(svg(*three(20, 20, 3)))["kernels"]
+    kernels = groups_of(picture(*three(20, 20, 3)).svg)["kernels"]
     assert [each[0].text.split(":")[0] for each in kernels] == ["k1 (conv)", "k2 (conv)", "k3 (conv)"]
 
 
 def test_the_same_placement_is_drawn_alike_whatever_the_users_settings_are():
     shown = *three(20, 20, 3), 1.0
-    drawn = svg(*shown), png(*shown)
+    first = picture(*shown)
+    drawn = first.svg, first.png
     with rc_context({"axes.facecolor": "black", "font.size": 30, "lines.linewidth": 9, "svg.fonttype": "path"}):
-        assert (svg(*shown), png(*shown)) == drawn
+        # In the other order: neither format depends on which is asked for first.
+        again = picture(*shown)
+        assert (again.png, again.svg) == drawn[::-1]
     assert drawn[1].startswith(b"\x89PNG")
     assert " id=" not in drawn[0].split("<defs>")[0]
     assert "matplotlib" not in drawn[0]
 
 
 def test_names_that_would_be_too_small_to_read_are_left_out():
-    assert ">k1</text>" in svg(*three(20, 20, 3))
-    small = svg(*three(600, 600, 3))
+    assert ">k1</text>" in picture(*three(20, 20, 3)).svg
+    small = picture(*three(600, 600, 3)).svg
     assert ">k1</text>" not in small
     assert "<title>" in small

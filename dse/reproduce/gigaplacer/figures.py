@@ -85,11 +85,11 @@ def _lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
 
 
 def _pictures(problem: WaferProblem, outcome: Outcome, title: str, name: str) -> Iterator[Picture]:
-    from dse.wafer.files.picture import svg  # matplotlib takes half a second to import
+    from dse.wafer.files.picture import picture  # matplotlib takes half a second to import
 
     if outcome.placement is not None:
         cost = f"total cost {amount(outcome.total)}"
-        yield Picture(f"{title}: {cost}", f"pictures/{name}.svg", svg(problem, outcome.placement))
+        yield Picture(f"{title}: {cost}", f"pictures/{name}.svg", picture(problem, outcome.placement).svg)
 
 
 def figure8(study: Study) -> Section:

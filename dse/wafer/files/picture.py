@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle as Patch
 from matplotlib.path import Path
 
-from dse.report.drawn import png_of, svg_of
+from dse.report.drawn import DrawnFigure
 from dse.wafer.files.drawing import Rectangle, curves, min_busy, rectangles, title
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
@@ -36,16 +36,11 @@ _KERNELS, _EDGES, _PASSING = "kernels", "edges", "passing edges"
 """Classes of groups in an SVG."""
 
 
-def png(problem: WaferProblem, placement: WaferPlacement, bound: float | None = None) -> bytes:
-    """The picture, y upwards, in the PNG format."""
-    return png_of(lambda: _figure(problem, rectangles(problem, placement), title(problem, placement, bound)))
-
-
-def svg(problem: WaferProblem, placement: WaferPlacement, bound: float | None = None) -> str:
-    """The picture, y upwards, as an SVG element; a kernel's tooltip has its parameters and figures."""
+def picture(problem: WaferProblem, placement: WaferPlacement, bound: float | None = None) -> DrawnFigure:
+    """The picture, y upwards; in an SVG, a kernel's tooltip has its parameters and figures."""
     shown = rectangles(problem, placement)
     tooltips = {_KERNELS: [each.about for each in shown], _EDGES: [], _PASSING: []}
-    return svg_of(lambda: _figure(problem, shown, title(problem, placement, bound)), "wafer", tooltips)
+    return DrawnFigure(lambda: _figure(problem, shown, title(problem, placement, bound)), "wafer", tooltips)
 
 
 def _figure(problem: WaferProblem, shown: Sequence[Rectangle], heading: str) -> Figure:

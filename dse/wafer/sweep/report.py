@@ -230,7 +230,7 @@ def _card(result: Result) -> Card:
 
 
 def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: Table) -> list[Part]:
-    from dse.wafer.files.picture import svg  # matplotlib takes half a second to import
+    from dse.wafer.files.picture import picture  # matplotlib takes half a second to import
 
     parts: list[Part] = [
         Heading("Cost against tiles and memory"),
@@ -248,7 +248,8 @@ def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: T
     if front:
         parts.append(Heading("Layouts of the front"))
     for name in front[:_MAX_DRAWN]:
-        parts.append(Folded(name, [Drawing(svg(*_placed(problem, points[name], settings[name]), points[name].bound))]))
+        drawn = picture(*_placed(problem, points[name], settings[name]), points[name].bound)
+        parts.append(Folded(name, [Drawing(drawn.svg)]))
     return parts
 
 
