@@ -76,9 +76,17 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory):
-    """The tests keep out of the user's cache, and start with an empty one."""
+    """The tests keep out of the user's cache, and start with an empty one.
+
+    Test processes share traces, which take seconds to make and are the same whoever makes them. What else is stored may
+    change an answer (a proven optimum is a bound), so no process gets it from another.
+    """
+    cache, base = tmp_path_factory.mktemp("cache"), tmp_path_factory.getbasetemp()
+    traces = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "traces"
+    traces.mkdir(exist_ok=True)
+    (cache / "traces").symlink_to(traces)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DSE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("DSE_CACHE_DIR", str(cache))
         yield
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dse.fabric.model import Net, Pipeline, Placement, Sink, Unit, UnitKind
+from dse.fabric.search.anneal_kernels import wander
 from hardware.fabrics import Fabric, fabric
 
 PLASTICINE = fabric("plasticine-8x16")
@@ -175,3 +176,16 @@ def compacted(pipeline: Pipeline, fabric: Fabric, random: np.random.Generator, s
         if length(nets) > before:
             site[[one, other]] = site[[other, one]]
     return routed(pipeline, fabric, site.tolist())
+
+
+def placement_of(state):
+    """Where units and nets are in a state."""
+    routes = [state.route[net, state.used[net], : state.length[net, state.used[net]]] for net in range(len(state.used))]
+    return Placement.of(state.site.tolist(), [route.tolist() for route in routes])
+
+
+def one_move(case, state, draws, max_cost):
+    """Try one move of any unit to any site: the cost, with the move where that is at most ``max_cost``."""
+    cost, tried = wander(case, state, draws, 1, 1, max_cost, 1.0, np.arange(1.0, len(state.site) + 1))
+    assert tried == 1
+    return cost

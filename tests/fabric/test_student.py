@@ -9,15 +9,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dse.fabric.bound import own_bound
-from dse.fabric.model import Placement, placement_faults
+from dse.fabric.model import placement_faults
 from dse.fabric.rules import MIXTURE, RULES, RuleWeights, isolated_slots, route_depth, rule_cost, rule_terms
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain, case_of, state_of
 from dse.fabric.search.describe import Describer
-from dse.fabric.search.move_kernels import begin, moved
+from dse.fabric.search.move_kernels import begin
 from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import random_sites
 from dse.fabric.search.student import CONSTANTS, FEATURES, MAX_WEIGHTS, Student, blank
-from tests.fabric.cases import PLASTICINE, SMALL, layered_pipeline, random_pipeline
+from tests.fabric.cases import (
+    PLASTICINE,
+    SMALL,
+    layered_pipeline,
+    one_move,
+    placement_of,
+    random_pipeline,
+)
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 
@@ -34,11 +41,6 @@ def random_student(random, width=5, second=3, weight=2.0):
         last=random.normal(size=second),
         last_bias=random.normal(size=1),
     )
-
-
-def placement_of(state):
-    routes = [state.route[net, state.used[net], : state.length[net, state.used[net]]] for net in range(len(state.used))]
-    return Placement.of(state.site.tolist(), [route.tolist() for route in routes])
 
 
 def plain_features(pipeline, placement, fabric):
@@ -112,18 +114,18 @@ def test_after_any_moves_the_cost_is_that_of_rules_and_student_from_nothing(seed
     state = state_of(pipeline, fabric, random_sites(pipeline, fabric, random), case)
     describer, cost, made = Describer(pipeline, fabric), begin(case, state), 0
     bound_slots = own_bound(pipeline, fabric).slots
+    draws = random.integers(2**63, size=1, dtype=np.uint64)
     for _ in range(40):
-        unit = int(random.integers(len(pipeline.units)))
-        target = int(random.choice(fabric.grid.sites(pipeline.units[unit].kind.site)))
         before = placement_of(state)
         max_cost = float(random.choice([np.inf, cost, cost + abs(cost) * random.uniform(-0.2, 0.2)]))
-        tried = moved(case, state, unit, target, max_cost)
+        tried = one_move(case, state, draws, max_cost)
         placement = placement_of(state)
-        if tried <= max_cost:
-            cost, made = tried, made + 1
-        else:
-            assert placement.site.tolist() == before.site.tolist()
+        if placement.site.tolist() == before.site.tolist():
+            assert tried == cost
             assert placement.route_link.tolist() == before.route_link.tolist()
+        else:
+            assert tried <= max_cost
+            cost, made = tried, made + 1
         predicted = student.predict(describer(placement)[None])[0]
         terms = rule_terms(pipeline, placement, fabric)
         least = np.log(max(bound_slots, terms.max_load, terms.off_chip) / describer.base_slots)

@@ -339,13 +339,3 @@ def adopt(case, state):
         state.depth[net, which] = farthest
         _put_on(case, state, net, which)
     return _settle(case, state)
-
-
-@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels)
-def moved(case, state, unit, target, max_cost):
-    """Make one move and take it back if its cost is above ``max_cost``; the cost, infinite if it was given up."""
-    left = state.site[unit]
-    cost = try_move(case, state, unit, target, max_cost)
-    if cost > max_cost:
-        undo(case, state, unit, left)
-    return cost
