@@ -18,12 +18,14 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Literal, TypeVar, overload
 
 import numba
+import numpy as np
 from numba import njit
 from numba.core import types
 from numba.core.caching import UserProvidedCacheLocator, UserWideCacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 
 ErrorModel = Literal["python", "numpy"]
+Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
 
 class _OneFolder:
@@ -97,6 +99,17 @@ def _locked(file: Path) -> Iterator[None]:
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+def read_only(array: Array) -> Array:
+    """A view of an array that cannot be written.
+
+    Numba compiles an entry point anew for arrays that can be written. One that is given arrays of both kinds is given
+    such views of all.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 _KERNEL_OPTIONS: Mapping[str, Any] = MappingProxyType(

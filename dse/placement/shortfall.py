@@ -65,8 +65,8 @@ def _splits(problem: PlacementProblem, tensor: int, pipelines: PipelineRange) ->
     mixed = slots > 1 and not all(sliced)
     count = len(sliced)
     need, cut = _min_needs(
-        np.array([layer.weight_bytes for layer in graph.layers]),
-        np.array([layer.activation_bytes for layer in graph.layers]),
+        np.array([layer.weight_bytes for layer in graph.layers], dtype=np.float64),
+        np.array([layer.activation_bytes for layer in graph.layers], dtype=np.float64),
         stash_table(problem, graph, edge_tables(graph, problem.network_bytes_per_s)[2]),
         problem.recomputes_layers,
         float(problem.state_factor),

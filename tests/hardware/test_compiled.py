@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import numba
+import numpy as np
 from numba import njit
 
-from hardware.compiled import _locked, compiled, kernel
+from hardware.compiled import _locked, compiled, kernel, read_only
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +40,7 @@ def named(path):
 
 
 KERNEL = """
-from hardware.compiled import _locked, compiled, kernel
+from hardware.compiled import _locked, compiled, kernel, read_only
 
 @compiled()
 def entry(value):
@@ -67,7 +68,7 @@ TOGETHER = """
 import sys, time
 from pathlib import Path
 
-from hardware.compiled import _locked, compiled, kernel
+from hardware.compiled import _locked, compiled, kernel, read_only
 
 @compiled()
 def entry(value):
@@ -120,3 +121,16 @@ def test_a_kernel_is_compiled_once_for_all_constants_of_a_type():
 
     assert entry(5) == 5 * 2 - 5 * 3 - 5 * 5
     assert len(scaled.nopython_signatures) == 1
+
+
+def test_an_entry_point_that_is_given_read_only_views_is_compiled_once():
+    @njit
+    def total(values):
+        return values.sum()
+
+    values = np.arange(4.0)
+    shared = np.arange(4.0)
+    shared.flags.writeable = False
+    assert total(read_only(values)) == total(read_only(shared)) == 6
+    assert len(total.signatures) == 1
+    assert values.flags.writeable

@@ -213,7 +213,7 @@ class ChainSearch:
         """Those labels that no other is at most as large as in all three, give or take the tolerance."""
         labels = _Labels(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)))
         order = np.lexsort(labels.times_s[::-1])
-        _, slowest_s, exposed_s = labels.times_s[:, order]
+        _, slowest_s, exposed_s = np.ascontiguousarray(labels.times_s[:, order])
         of_slowest_s = tolerance_s / 2 / self._later if self._later else 0.0
         return labels.only(order[undominated(slowest_s, exposed_s, of_slowest_s, tolerance_s / 2)])
 

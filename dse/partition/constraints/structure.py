@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.partition.problem import PartitionGraph, Words
-from hardware.compiled import compiled
+from hardware.compiled import compiled, read_only
 
 _MAX_BETWEEN = 4_000_000
 """Operators between the ends of edges, over all edges, that are listed at most; beyond, they only prune less."""
@@ -59,7 +59,7 @@ class Structure(NamedTuple):
 def structure_of(graph: PartitionGraph) -> Structure:
     """The structure of ``graph``."""
     count = len(graph)
-    edges = graph.edges.reshape(-1, 2)
+    edges = read_only(graph.edges.reshape(-1, 2))
     out_first, out_node, out_edge = _neighbours(edges[:, 0], edges[:, 1], count)
     in_first, in_node, in_edge = _neighbours(edges[:, 1], edges[:, 0], count)
     order = graph.topological_order.astype(np.int32)

@@ -14,7 +14,7 @@ from dse.algorithms import bits
 from dse.algorithms.bits import bit, leading, lowest
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import Chips, Floats, PartitionProblem
-from hardware.compiled import compiled
+from hardware.compiled import compiled, read_only
 from hardware.packages import MAX_CHIPS
 
 
@@ -30,9 +30,9 @@ class AnalyticalEvaluator:
     def __init__(self, problem: PartitionProblem) -> None:
         graph = problem.graph
         self._structure = structure_of(graph)
-        self._latency_s = graph.latency_s
+        self._latency_s = read_only(graph.latency_s)
         self._transfer_s = graph.output_bytes / problem.link_bytes_per_s
-        self._weight_bytes = graph.weight_bytes
+        self._weight_bytes = read_only(graph.weight_bytes)
         self._memory_bytes = problem.memory_limit_bytes
         self._objective = problem.objective
         self._chips = problem.chips
@@ -54,7 +54,7 @@ class AnalyticalEvaluator:
 
     def _priced(self, chips: Chips) -> tuple[Floats, ...]:
         priced: tuple[Floats, ...] = _costs(
-            np.ascontiguousarray(chips, dtype=np.int8),
+            read_only(np.ascontiguousarray(chips, dtype=np.int8)),
             self._structure.out_first,
             self._structure.out_node,
             self._latency_s,

@@ -44,6 +44,7 @@ from dse.partition.evaluators.simulator_reference import simulate as simulate_on
 from dse.partition.problem import Chips, Floats, PartitionProblem
 from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
 from dse.report.units import time_text
+from hardware.compiled import read_only
 from hardware.packages import MAX_CHIPS, Package
 from hardware.units import MEGA
 
@@ -176,7 +177,7 @@ class SimulatorEvaluator:
 
     def _simulate(self, chips: Chips) -> tuple[Floats, Floats, Floats]:
         count = self._problem.chips
-        latency_s, busy_s, peak_bytes = simulate(chips, self._operators, self._rates, MAX_CHIPS)
+        latency_s, busy_s, peak_bytes = simulate(read_only(chips), self._operators, self._rates, MAX_CHIPS)
         busy_s, peak_bytes = busy_s[:, :, :count], peak_bytes[:, :count]
         busy_s[:, 0][(peak_bytes > self.package.sram_bytes) | self._too_heavy(chips)] = np.inf
         for each in (latency_s, busy_s, peak_bytes):

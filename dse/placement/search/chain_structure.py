@@ -105,7 +105,7 @@ def chain_structures(
                 departure_s=departure_s,
                 last_end=last_end,
                 plain_end=plain_ends(sliced) if mixed else np.arange(count, dtype=np.int64),
-                weight_bytes=np.array([layer.weight_bytes for layer in graph.layers]),
+                weight_bytes=np.array([layer.weight_bytes for layer in graph.layers], dtype=np.float64),
                 choice_offset=choices.offset,
                 choice_data=choices.data,
                 choice_rounds=choices.rounds,
@@ -132,8 +132,8 @@ def _memory_rules(
     ranges = pipeline_ranges(problem, max_pipelines)
     stashes = [rule.stashes for rule in ranges] if gpipe else [ranges[0].stashes + s for s in range(stage_limit)]
     ends: NDArray[np.int64] = _last_end(
-        np.array([layer.weight_bytes for layer in graph.layers]),
-        np.array([layer.activation_bytes for layer in graph.layers]),
+        np.array([layer.weight_bytes for layer in graph.layers], dtype=np.float64),
+        np.array([layer.activation_bytes for layer in graph.layers], dtype=np.float64),
         stash_table(problem, graph, entering_bytes),
         problem.recomputes_layers,
         float(problem.state_factor),
@@ -184,7 +184,7 @@ def stash_table(problem: PlacementProblem, graph: LayerGraph, entering_bytes: ND
     if problem.recompute and not problem.recomputes_layers:
         return entering_bytes
     count = len(graph.layers)
-    own_bytes = np.array([layer.activation_bytes for layer in graph.layers])
+    own_bytes = np.array([layer.activation_bytes for layer in graph.layers], dtype=np.float64)
     if problem.recomputes_layers:
         own_bytes = np.diagonal(entering_bytes)  # all that enters a layer enters a stage that begins with it
     return np.tile(own_bytes, (count, 1))
