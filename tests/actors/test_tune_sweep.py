@@ -74,6 +74,13 @@ def test_what_is_in_the_store_starts_no_trial(problem, walked, ray_executor, mon
     assert found == walked[0]
 
 
+def test_nothing_beyond_the_end_is_asked_for_where_the_store_has_all_before_it(problem, walked):
+    searcher = searcher_of(problem, dict(walked[1]))
+    assert len(walked[0].evaluated) < searcher._architectures(searcher._trial_s)
+    assert searcher.suggest("trial a") == searcher.FINISHED
+    assert searcher._sweep.outcome(None) == walked[0]
+
+
 def test_bayesian_samples_are_evaluated_once_each(problem, ray_executor):
     machines = problem.machines()
     store = {}
