@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 
 from benchmarks.process_table import alive, descendants, end, processes
@@ -326,11 +327,18 @@ class Killer:
 
 
 def actors_killed(executor, items, item_s, period_s, seed, most=math.inf):
-    """Plain actors that are killed during a map; no others of this process may be at work."""
+    """Plain actors that are killed during a map over so many items, and more until there were as many kills as there
+    may be at ``most``; no others of this process may be at work.
+    """
     arrived = []
     with Killer("ray::Worker", period_s, seed, most) as killer:
+
+        def asked():
+            yield from range(items)
+            yield from takewhile(lambda _: killer.kills < most < math.inf, count(items))
+
         begun = time.monotonic()
-        outcomes = [described(each) for each in executor.outcomes(Slow(item_s), range(items), arrived=arrived.extend)]
+        outcomes = [described(each) for each in executor.outcomes(Slow(item_s), asked(), arrived=arrived.extend)]
         seconds = time.monotonic() - begun
     return {"outcomes": outcomes, "arrived": [item for item, _ in arrived], "kills": killer.kills, "seconds": seconds}
 
