@@ -299,7 +299,7 @@ def node_killed(items, item_s, system):
 
 
 class Killer:
-    """Kills a random one of this process's Ray workers again and again, by title (the actor's class).
+    """Kills a random one of this process's Ray workers again and again, by title (the actor's class and method).
 
     ``most``: how often at most. Fewer than an item may cost workers: no item is given up, however slow the machine is.
     """
@@ -331,7 +331,8 @@ def actors_killed(executor, items, item_s, period_s, seed, most=math.inf):
     may be at ``most``; no others of this process may be at work.
     """
     arrived = []
-    with Killer("ray::Worker", period_s, seed, most) as killer:
+    # Amid a call: the death of one that is still starting would cost nothing.
+    with Killer("ray::Worker.apply", period_s, seed, most) as killer:
 
         def asked():
             yield from range(items)
@@ -369,8 +370,9 @@ def trials_killed(executor, options, level, each_s, period_s, seed, most=math.in
     wanted = search(SearchContext(problem, machines, InProcessExecutor(), known), level=level, rule=NoNewBestRule)
     context = SearchContext(problem, machines, executor, store)
     sweep = Sweep(context, AreaWalk(machines.area_mm2, NoNewBestRule(level)))
-    # The class that Tune wraps a trial in: one that is still starting is left alone, or none might ever start.
-    with Killer("ray::_Inner", period_s, seed, most) as killer:
+    # The class that Tune wraps a trial in, amid a part: one that is still starting is left alone, or none might ever
+    # start.
+    with Killer("ray::_Inner.train", period_s, seed, most) as killer:
         begun = time.monotonic()
         tune_sweep.run(tune_sweep.SweepSearcher(sweep, 2, never_stop), Slowed(sweep.evaluators, each_s))
         seconds = time.monotonic() - begun
