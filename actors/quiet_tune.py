@@ -3,6 +3,10 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.tune.execution.class_cache import _ActorClassCache
 
 _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -18,8 +22,30 @@ _QUIET = {
 def quiet_tune(workers: int) -> Iterator[None]:
     """For the time of the context: Tune's settings for a command with so many ``workers``."""
     # Left to itself, Tune starts one actor after the other.
-    with _environment(_QUIET | {"TUNE_MAX_PENDING_TRIALS_PG": str(workers)}):
+    with _environment(_QUIET | {"TUNE_MAX_PENDING_TRIALS_PG": str(workers)}), _plain_actors():
         yield
+
+
+@contextmanager
+def _plain_actors() -> Iterator[None]:
+    """For the time of the context: Tune's actors run in Ray's plain workers.
+
+    Left to itself, Tune gives each actor environment variables for PyTorch Lightning and cloud storage, which no trial
+    here reads; Ray then starts each in a second Python process (``setup_worker.py``), and those that wait idle are of
+    no use.
+    """
+    get = _ActorClassCache.get
+
+    def plain(cache: Any, trainable: type) -> Any:
+        if trainable not in cache._cache:
+            cache._cache[trainable] = ray.remote(trainable)
+        return cache._cache[trainable]
+
+    setattr(_ActorClassCache, get.__name__, plain)
+    try:
+        yield
+    finally:
+        setattr(_ActorClassCache, get.__name__, get)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 
 from benchmarks.process_table import alive, descendants, end, processes
@@ -298,7 +299,7 @@ def node_killed(items, item_s, system):
 
 
 class Killer:
-    """Kills a random one of this process's Ray workers again and again, by title (the actor's class).
+    """Kills a random one of this process's Ray workers again and again, by title (the actor's class and method).
 
     ``most``: how often at most. Fewer than an item may cost workers: no item is given up, however slow the machine is.
     """
@@ -326,11 +327,19 @@ class Killer:
 
 
 def actors_killed(executor, items, item_s, period_s, seed, most=math.inf):
-    """Plain actors that are killed during a map; no others of this process may be at work."""
+    """Plain actors that are killed during a map over so many items, and more until there were as many kills as there
+    may be at ``most``; no others of this process may be at work.
+    """
     arrived = []
-    with Killer("ray::Worker", period_s, seed, most) as killer:
+    # Amid a call: the death of one that is still starting would cost nothing.
+    with Killer("ray::Worker.apply", period_s, seed, most) as killer:
+
+        def asked():
+            yield from range(items)
+            yield from takewhile(lambda _: killer.kills < most < math.inf, count(items))
+
         begun = time.monotonic()
-        outcomes = [described(each) for each in executor.outcomes(Slow(item_s), range(items), arrived=arrived.extend)]
+        outcomes = [described(each) for each in executor.outcomes(Slow(item_s), asked(), arrived=arrived.extend)]
         seconds = time.monotonic() - begun
     return {"outcomes": outcomes, "arrived": [item for item, _ in arrived], "kills": killer.kills, "seconds": seconds}
 
@@ -361,8 +370,9 @@ def trials_killed(executor, options, level, each_s, period_s, seed, most=math.in
     wanted = search(SearchContext(problem, machines, InProcessExecutor(), known), level=level, rule=NoNewBestRule)
     context = SearchContext(problem, machines, executor, store)
     sweep = Sweep(context, AreaWalk(machines.area_mm2, NoNewBestRule(level)))
-    # The class that Tune wraps a trial in: one that is still starting is left alone, or none might ever start.
-    with Killer("ray::_Inner", period_s, seed, most) as killer:
+    # The class that Tune wraps a trial in, amid a part: one that is still starting is left alone, or none might ever
+    # start.
+    with Killer("ray::_Inner.train", period_s, seed, most) as killer:
         begun = time.monotonic()
         tune_sweep.run(tune_sweep.SweepSearcher(sweep, 2, never_stop), Slowed(sweep.evaluators, each_s))
         seconds = time.monotonic() - begun

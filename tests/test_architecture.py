@@ -37,10 +37,25 @@ def test_only_what_draws_imports_plotly():
     assert "plotly" not in loaded
 
 
-def test_a_process_that_samples_partitions_starts_without_torch_geometric():
-    loaded = modules_after("import policies.partition.training, policies.partition.runner, policies.partition.search")
+OPTIMIZED = """
+import torch
+from policies.optimizers import Adam, AdamW
+for made in (Adam, AdamW):
+    optimizer = made([torch.zeros(1, requires_grad=True)])
+    optimizer.zero_grad()
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+"""
+
+
+def test_a_process_that_trains_or_samples_partitions_starts_without_what_it_does_not_need():
+    imports = "import policies.partition.training, policies.partition.runner, policies.partition.search"
+    loaded = modules_after(imports + OPTIMIZED)
     assert "torch" in loaded
-    assert not loaded & {"torch_geometric", "transformers", "plotly"}
+    # SymPy comes with PyTorch's compiler.
+    assert not loaded & {"torch_geometric", "transformers", "plotly", "sympy"}
+    (made,) = (path for path in ROOT.glob("policies/**/*.py") if "torch.optim.Adam" in path.read_text())
+    assert made.name == "optimizers.py"
 
 
 def circles(imports):

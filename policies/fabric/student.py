@@ -20,6 +20,7 @@ from hardware.fabrics import Fabric
 from policies.fabric.data.records import Samples
 from policies.fabric.model.threads import one_thread
 from policies.fabric.student_settings import StudentSettings
+from policies.optimizers import AdamW
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -117,9 +118,7 @@ class StudentLearner:
     def _descend(self, network: _Network, values: Tensor, examples: StudentExamples) -> None:
         settings, target = self.settings, torch.from_numpy(examples.target)
         slower, faster = _pairs(examples)
-        optimiser = torch.optim.AdamW(
-            network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-        )
+        optimiser = AdamW(network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
         for step in range(settings.steps):
             predicted = network(values)

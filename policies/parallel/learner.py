@@ -11,6 +11,7 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 
+from policies.optimizers import Adam
 from policies.parallel.module import QModule
 
 _COPIED = "target_copied_at"
@@ -46,7 +47,7 @@ class QLearner(DQNTorchLearner):
         module = self.module[module_id]
         assert isinstance(module, QModule)
         weights = list(module.network.parameters())
-        optimizer = torch.optim.Adam(weights, fused=True)
+        optimizer = Adam(weights, fused=True)
         self.register_optimizer(module_id=module_id, optimizer=optimizer, params=weights, lr_or_lr_schedule=config.lr)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

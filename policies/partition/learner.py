@@ -19,6 +19,7 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from torch import Tensor
 
+from policies.optimizers import Adam
 from policies.partition.distribution import ChipDistribution
 from policies.partition.elites import EliteBuffer
 from policies.partition.graph_store import GraphStore
@@ -69,7 +70,7 @@ class PartitionLearner(PPOTorchLearner):
         weights = self.get_parameters(self.module[module_id])
         self.register_optimizer(
             module_id=module_id,
-            optimizer=torch.optim.Adam(weights, fused=True),
+            optimizer=Adam(weights, fused=True),
             params=weights,
             lr_or_lr_schedule=config.lr,
         )

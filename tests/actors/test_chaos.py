@@ -112,18 +112,19 @@ def test_a_killed_node_is_replaced():
 
 
 def test_actors_killed_again_and_again(ray_executor):
-    ray_executor.release()
-    found = killing.actors_killed(ray_executor, items=200, item_s=0.05, period_s=1.0, seed=SEED, most=DEATHS)
+    found = killing.actors_killed(ray_executor, items=40, item_s=0.05, period_s=0.5, seed=SEED, most=DEATHS)
+    count = len(found["arrived"])
     assert found["kills"] == DEATHS
-    assert found["outcomes"] == [-item for item in range(200)]
-    assert sorted(found["arrived"]) == list(range(200))
+    assert count >= 40
+    assert found["outcomes"] == [-item for item in range(count)]
+    assert sorted(found["arrived"]) == list(range(count))
 
 
 def test_trials_killed_again_and_again(model_file, ray_executor):
     ray_executor.release()
     options = {"models": [str(model_file)], "accelerators": 16, "global_batch": 32, "microbatch": "1"}
     options |= {"hbm_gb": "1", "area_budget": "1.7159", "tensor_parallel": "1"}
-    found = killing.trials_killed(ray_executor, options, level=3, each_s=0.25, period_s=3.0, seed=SEED, most=DEATHS)
+    found = killing.trials_killed(ray_executor, options, level=3, each_s=0.15, period_s=1.0, seed=SEED, most=DEATHS)
     assert found["kills"] == DEATHS
     assert found["same_answer"]
     assert (found["missing"], found["failed"]) == (0, [])
@@ -235,7 +236,8 @@ def listener():
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_an_address_that_answers_nothing_is_refused(dse, model_file, tmp_path, scheme):
+def test_an_address_that_answers_nothing_is_refused(dse, model_file, tmp_path, monkeypatch, scheme):
+    monkeypatch.setattr("actors.ray_executor._CONNECT_TIMEOUT_S", 0.5)
     with listener() as mute:
         where = ("--workers", 2, "--address", scheme + mute, "--out", tmp_path / "run")
         refused = dse("codesign", model_file, *SMALL, *QUICK, *where)

@@ -20,7 +20,7 @@ from tests.solving import solve
 
 pytestmark = pytest.mark.slow
 
-WORKERS = 3
+WORKERS = 2
 LEVEL = 2
 
 

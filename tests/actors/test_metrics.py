@@ -34,7 +34,7 @@ def exported():
 @pytest.mark.slow
 def test_counts_and_depths_are_exported(ray_executor):
     ray_executor.release()
-    with inside.workers(2, watched={"dse_journal_hits": lambda: 7.0}) as executor:
+    with inside.workers(1, watched={"dse_journal_hits": lambda: 7.0}) as executor:
         list(executor.outcomes(Refuse(), range(40)))
         while (found := exported()).get("dse_items_failed", 0) < 20:
             time.sleep(1)

@@ -108,7 +108,6 @@ class Adds:
 
 
 def test_workers_stay_where_the_function_changes(ray_executor):
-    ray_executor.release()
     processes = set()
     for number in (1, 10, 100):
         found = list(ray_executor.map(Adds(number), range(20)))
@@ -118,7 +117,6 @@ def test_workers_stay_where_the_function_changes(ray_executor):
 
 
 def test_a_map_that_was_left_does_not_reach_the_next(ray_executor):
-    ray_executor.release()
     first = ray_executor.map(Adds(1), range(50))
     assert next(iter(first))[0] == 1
     first.close()
@@ -126,7 +124,6 @@ def test_a_map_that_was_left_does_not_reach_the_next(ray_executor):
 
 
 def test_released_workers_free_their_cpus_whoever_holds_them(ray_executor):
-    ray_executor.release()
     list(ray_executor.map(Adds(1), range(9)))
     held = list(ray_executor._actors)  # as the traceback of an error does
     ray_executor.release()

@@ -8,17 +8,20 @@ from dse.fabric.tuning.tuning import Tuning
 from dse.run.journal import Journal
 from dse.run.progress import StoppedError, never_stop, silent
 from hardware.inputs import InputError
+from tests.actors import inside
 
 PLAN = TuningPlan("plasticine-8x16", simulations=8, graphs=1, graphs_per_trial=1, finalists=2, moves_per_unit=5)
 
 
 def test_a_run_that_is_stopped_goes_on_and_no_task_is_judged_twice(tmp_path, ray_executor):
+    ray_executor.release()
     counts = []
     with Journal(tmp_path / "journal") as journal:
-        with pytest.raises(StoppedError, match="enough"):
+        # Of one worker, whose process is enough until then.
+        with inside.workers(1) as executor, pytest.raises(StoppedError, match="enough"):
             tune_rules(
-                Tuning(PLAN, journal, ray_executor.workers),
-                ray_executor,
+                Tuning(PLAN, journal, executor.workers),
+                executor,
                 lambda *done: counts.append(done[1]),
                 lambda: "enough" if counts and counts[-1] >= 2 else None,
             )

@@ -9,6 +9,7 @@ import pytest
 
 from actors import chunk_trial, tune_sweep
 from actors.limits import TOGETHER_S, Limits
+from actors.ray_executor import RayExecutor
 from actors.tune_sweep import SweepSearcher
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import Evaluate
@@ -42,27 +43,32 @@ def walk(problem):
     return AreaWalk(problem.machines().area_mm2, NoNewBestRule(LEVEL))
 
 
-def test_the_answer_is_that_of_the_walk_in_process(problem, walked, ray_executor, capfd):
+def test_the_answer_is_that_of_the_walk_in_process_and_tunes_own_loggers_write_scalars(
+    problem, walked, ray_executor, capfd, tmp_path
+):
     store = {}
-    found = tune_sweep.search(SearchContext(problem, problem.machines(), ray_executor, store), proposer=walk(problem))
-    assert found == walked[0]
+    context = SearchContext(problem, problem.machines(), ray_executor, store)
+    assert tune_sweep.search(context, proposer=walk(problem), logs=tmp_path / "tune") == walked[0]
     assert store.items() >= walked[1].items()
     assert capfd.readouterr().out == ""
-
-
-def test_tunes_own_loggers_write_scalars(problem, ray_executor, tmp_path):
-    context = SearchContext(problem, problem.machines(), ray_executor, {})
-    tune_sweep.search(context, proposer=walk(problem), logs=tmp_path / "tune")
     (report,) = [path for path in (tmp_path / "tune" / "sweep-1").glob("*/result.json") if path.stat().st_size][:1]
     last = json.loads(report.read_text().splitlines()[-1])
     assert last["architectures_per_s"] > 0
     assert "answer" not in last
     for name in ("progress.csv", "events.out.tfevents.*"):
         assert list(report.parent.glob(name))
-    tune_sweep.search(
-        SearchContext(problem, problem.machines(), ray_executor, {}), proposer=walk(problem), logs=tmp_path / "tune"
-    )
-    assert (tmp_path / "tune" / "sweep-2").is_dir()
+
+
+def test_the_logs_of_each_sweep_have_a_folder_of_their_own(tmp_path):
+    experiment = tmp_path / "experiment"
+    for number in (1, 2):
+        (experiment / "trial").mkdir(parents=True, exist_ok=True)
+        for name in ("result.json", "progress.csv", "events.out.tfevents.7", "trainable.pkl"):
+            (experiment / "trial" / name).write_text(str(number))
+        tune_sweep._keep_logs(experiment, tmp_path / "tune")
+    for number in (1, 2):
+        kept = {path.name: path.read_text() for path in (tmp_path / "tune" / f"sweep-{number}" / "trial").iterdir()}
+        assert kept == dict.fromkeys(("result.json", "progress.csv", "events.out.tfevents.7"), str(number))
 
 
 def test_what_is_in_the_store_starts_no_trial(problem, walked, ray_executor, monkeypatch):
@@ -74,13 +80,21 @@ def test_what_is_in_the_store_starts_no_trial(problem, walked, ray_executor, mon
     assert found == walked[0]
 
 
-def test_bayesian_samples_are_evaluated_once_each(problem, ray_executor):
+def test_nothing_beyond_the_end_is_asked_for_where_the_store_has_all_before_it(problem, walked):
+    searcher = searcher_of(problem, dict(walked[1]))
+    assert len(walked[0].evaluated) < searcher._architectures(searcher._trial_s)
+    assert searcher.suggest("trial a") == searcher.FINISHED
+    assert searcher._sweep.outcome(None) == walked[0]
+
+
+def test_bayesian_samples_are_evaluated_once_each(problem, ray_executor, capfd):
     machines = problem.machines()
     store = {}
     study = ArchitectureStudy(machines, 5, seed=0, parallel=2)
     found = tune_sweep.search(SearchContext(problem, machines, ray_executor, store), proposer=study)
     walked = [asked for asked in store if asked.task.nodes == SWEEP_NODES]
     assert len(found.evaluated) == len(walked) == 5
+    assert capfd.readouterr().out == ""
 
 
 class Poisoned:
@@ -103,16 +117,22 @@ def die():
     os._exit(1)
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"), [(refuse, "ZeroDivisionError: refused"), (die, "2 worker processes died under it")]
-)
-def test_a_poison_architecture_is_recorded_and_the_others_go_on(
-    problem, walked, ray_executor, monkeypatch, fault, reason
-):
-    monkeypatch.setattr(tune_sweep, "_DEATHS", 2)
+@pytest.fixture
+def deadly(monkeypatch, ray_executor):
+    """One death is enough for an architecture, and one trial has all that is left: one actor at a time has work."""
+    monkeypatch.setattr(tune_sweep, "_DEATHS", 1)
+    monkeypatch.setattr(tune_sweep, "_TRIAL_S", 1e6)
+    monkeypatch.setattr(tune_sweep, "_FIRST_TRIAL_S", 1e6)
     ray_executor.release()
+    return ray_executor
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [(refuse, "ZeroDivisionError: refused"), (die, "1 worker processes died under it")]
+)
+def test_a_poison_architecture_is_recorded_and_the_others_go_on(problem, walked, deadly, fault, reason):
     poison = list(walked[0].evaluated)[1]
-    context = SearchContext(problem, problem.machines(), ray_executor, {})
+    context = SearchContext(problem, problem.machines(), deadly, {})
     sweep = Sweep(context, walk(problem))
     tune_sweep.run(SweepSearcher(sweep, 2, never_stop), Poisoned(sweep.evaluators, poison, fault))
     assert context.failures == {JobTask(0, Evaluate(poison, SWEEP_NODES)): reason}
@@ -197,6 +217,22 @@ def test_what_a_dead_worker_left_is_asked_for_again(problem, monkeypatch):
     assert [part.task.indices for part in again] == [*singles, *(part.task.indices for part in parts[1:])]
 
 
+def test_an_architecture_is_given_up_after_as_many_workers_as_it_may_cost(problem, monkeypatch):
+    monkeypatch.setattr(tune_sweep, "_PART_S", 0.0)
+    searcher = searcher_of(problem)
+    parts = searcher.suggest("trial 0")["parts"]
+    (poison,) = parts[0].task.indices
+    failed = JobTask(0, Evaluate(poison, SWEEP_NODES))
+    for number in range(tune_sweep._DEATHS):
+        assert failed not in searcher._sweep._context.failures
+        searcher.on_trial_result(f"trial {number}", {"started": True})
+        searcher.on_trial_complete(f"trial {number}", None, error=True)
+        left = searcher.suggest(f"trial {number + 1}")["parts"]
+    assert searcher._sweep._context.failures == {failed: f"{tune_sweep._DEATHS} worker processes died under it"}
+    assert parts[0] not in left
+    assert left[0] == parts[1]
+
+
 def test_a_worker_that_dies_before_it_has_started_blames_nobody(problem):
     searcher = searcher_of(problem)
     parts = searcher.suggest("trial a")["parts"]
@@ -222,11 +258,24 @@ def test_a_sweep_without_room_says_what_it_waits_for(problem, monkeypatch):
     assert told == ["waiting", "waiting"]
 
 
-def test_more_workers_than_tune_can_feed_are_fed_by_the_map(problem, walked, ray_executor, monkeypatch):
-    monkeypatch.setattr(tune_sweep, "MAX_WORKERS", 1)
+class Many(RayExecutor):
+    """More workers than Tune can feed, which need no Ray."""
+
+    def __init__(self):
+        super().__init__(tune_sweep.MAX_WORKERS + 1)
+        self.asked = []
+
+    def outcomes(self, function, items, *signals):
+        self.asked.append(function)
+        return InProcessExecutor().outcomes(function, items, *signals)
+
+
+def test_more_workers_than_tune_can_feed_are_fed_by_the_map(problem, walked, monkeypatch):
     monkeypatch.setattr(tune_sweep, "run", lambda *_: pytest.fail("Tune was asked"))
-    found = tune_sweep.search(SearchContext(problem, problem.machines(), ray_executor, {}), proposer=walk(problem))
+    many = Many()
+    found = tune_sweep.search(SearchContext(problem, problem.machines(), many, {}), proposer=walk(problem))
     assert found == walked[0]
+    assert many.asked
 
 
 class FullDisk(dict):
@@ -265,11 +314,9 @@ def test_the_time_of_a_part_is_limited_and_that_of_the_first_includes_compiling(
     assert timers == [(10.0 + extra_s, True), "cancelled", (2.0 + extra_s, True), "cancelled"]
 
 
-def test_an_architecture_that_takes_too_long_costs_a_worker_and_fails(problem, walked, ray_executor, monkeypatch):
-    monkeypatch.setattr(tune_sweep, "_DEATHS", 2)
-    ray_executor.release()
+def test_an_architecture_that_takes_too_long_costs_a_worker_and_fails(problem, walked, deadly, monkeypatch):
     poison, told = list(walked[0].evaluated)[1], []
-    context = SearchContext(problem, problem.machines(), ray_executor, {})
+    context = SearchContext(problem, problem.machines(), deadly, {})
     sweep = Sweep(context, walk(problem))
     searcher = SweepSearcher(sweep, 2, never_stop, notice=told.append)
     monkeypatch.setattr(tune_sweep, "_PART_S", 0.0)

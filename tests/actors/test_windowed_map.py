@@ -323,18 +323,19 @@ def _refuse_to_exist(pid):
 
 
 @pytest.mark.usefixtures("room")
-def test_a_function_that_cannot_be_read_is_an_error(executor):
-    ours, _ = executor()
-    with pytest.raises(InputError, match=r"a worker cannot start: .*No module named 'elsewhere'"):
-        list(ours.map(Unreadable(), range(3)))
+def test_a_function_that_cannot_be_read_is_an_error():
+    with (
+        inside.workers(1) as alone,
+        pytest.raises(InputError, match=r"a worker cannot start: .*No module named 'elsewhere'"),
+    ):
+        list(alone.map(Unreadable(), range(3)))
 
 
 @pytest.mark.usefixtures("room")
-def test_a_worker_of_another_version_is_refused(executor, monkeypatch):
-    ours, _ = executor()
+def test_a_worker_of_another_version_is_refused(monkeypatch):
     monkeypatch.setattr("dse.__version__", "0.0.0-other")
-    with pytest.raises(InputError, match="but this is 0"):
-        list(ours.map(Always(-1, die), range(3)))
+    with inside.workers(1) as alone, pytest.raises(InputError, match="but this is 0"):
+        list(alone.map(Always(-1, die), range(3)))
 
 
 class Broken:
@@ -348,11 +349,10 @@ class Broken:
 
 
 @pytest.mark.usefixtures("room")
-def test_workers_that_cannot_start_are_an_error_and_no_wait(executor, monkeypatch):
-    ours, _ = executor()
+def test_workers_that_cannot_start_are_an_error_and_no_wait(monkeypatch):
     monkeypatch.setattr("actors.ray_executor.Worker", Broken)
-    with pytest.raises(InputError, match="a worker cannot start"):
-        list(ours.map(Always(-1, die), range(3)))
+    with inside.workers(1) as alone, pytest.raises(InputError, match="a worker cannot start"):
+        list(alone.map(Always(-1, die), range(3)))
 
 
 class Devices:

@@ -10,6 +10,7 @@ from dse.codesign.evaluation.evaluator import Evaluator
 from dse.codesign.options import CodesignOptions
 from dse.codesign.search.exhaustive import search
 from dse.run.executor import InProcessExecutor
+from dse.testing.conformance import Shared
 from hardware.space import architecture_space
 from tests.solving import solve
 
@@ -86,25 +87,10 @@ def test_the_search_finds_what_enumeration_finds(model_file, cost_model, tensor_
 def test_the_answer_passes_the_checker_and_is_the_same_for_any_number_of_workers(model_file, ray_executor):
     options = small(model_file)
     alone, _ = solve(options, InProcessExecutor())
-    spread, _ = solve(options, _Borrowed(ray_executor))
+    spread, _ = solve(options, Shared(ray_executor))
     assert alone.status == "optimal"
     drop = {"seconds"}
     assert alone.model_dump(exclude=drop) == spread.model_dump(exclude=drop)
-
-
-class _Borrowed:
-    """The session's executor, without closing it at the end of the run."""
-
-    def __init__(self, executor):
-        self._executor = executor
-        self.workers = executor.workers
-        self.map, self.outcomes = executor.map, executor.outcomes
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return None
 
 
 def test_finished_evaluations_are_not_repeated(model_file):

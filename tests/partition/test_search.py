@@ -177,7 +177,6 @@ def test_every_method_gives_a_valid_partition_and_its_cost(method, objective):
 def test_workers_change_nothing(method, ray_executor):
     problem = PartitionProblem(random_graph(6, 30, 0.1), 4, LINK_BYTES_PER_S)
     alone = METHODS[method](context_of(problem, samples=1000))
-    ray_executor.release()
     assert METHODS[method](context_of(problem, samples=1000, executor=ray_executor)) == alone
 
 

@@ -11,7 +11,7 @@ from dse.problem import pose, problem_type
 from dse.run.executor import Failed, InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.tables import Tables
-from dse.testing.conformance import comparable
+from dse.testing.conformance import Shared, comparable
 from dse.wafer import answer as wafer_answer
 from dse.wafer.check import cost, violations
 from dse.wafer.documents import placement_from_document
@@ -25,7 +25,6 @@ from dse.wafer.sweep.axes import axes_of, posed, rounds_of, settings_of
 from dse.wafer.sweep.front import Point, PointRun, certain, front, settled, turned
 from dse.wafer.sweep.report import chart, rows
 from hardware.inputs import InputError
-from tests.actors.inside import Inside
 from tests.run.journals import alter
 from tests.solving import answer, faults
 from tests.wafer.small import chain, conv_line, graph_text, groups_of
@@ -415,19 +414,20 @@ def test_a_point_that_fails_is_named_and_the_others_stand(path, tmp_path):
     assert faults(found) == []
 
 
-def test_the_same_for_any_number_of_workers(path, ray_executor):
-    ray_executor.release()
-    swept, single = options_for(path, "side=6,9,20", "wadapter=0,5"), WaferOptions(str(path), moves=6000)
+def test_the_same_for_any_number_of_workers(path, tmp_path, ray_executor):
+    # So many kernels have several placements of least cost, and another seed finds another one.
+    labels = [f"conv[{number}]" for number in range(1, 9)]
+    nodes = [conv_line(number, inputs=8, outputs=8) for number in range(1, 9)]
+    (tmp_path / "longer.kgraph").write_text(graph_text(nodes, list(pairwise(labels)), adapter=2))
+    swept = options_for(path, "side=6,9,20", "wadapter=0,5")
+    single = WaferOptions(str(tmp_path / "longer.kgraph"), moves=600)
     answers, searches = [], []
-    crews = [Inside(1), Inside(2)]
-    for crew in (InProcessExecutor(), *crews):
+    for crew in (InProcessExecutor(), Shared(ray_executor)):
         answers.append(comparable(answer(swept, crew)))
         with crew as executor:
             searches.append(search(SearchContext(single.problem(), executor, moves=single.moves)))
-    for crew in crews:
-        crew.release()
-    assert answers[0] == answers[1] == answers[2]
-    assert searches[0] == searches[1] == searches[2]
+    assert answers[0] == answers[1]
+    assert searches[0] == searches[1]
 
 
 def test_the_command_shows_keeps_and_reports(dse, path, tmp_path):

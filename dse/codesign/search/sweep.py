@@ -125,7 +125,8 @@ class Sweep:
                     tasks.append(JobTask(job, EvaluateMany(tuple(missing), SWEEP_NODES)))
             for index in proposed:
                 self._tell(index)
-            if tasks:
+            # What the store had may have ended the search: then what it lacks lies beyond the end.
+            if tasks and not self.proposer.finished:
                 return tasks
         return []
 

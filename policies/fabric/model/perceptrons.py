@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.ridge import standardised
 from policies.fabric.model.threads import one_thread
+from policies.optimizers import AdamW
 
 Floats = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
@@ -120,7 +121,7 @@ class PerceptronsLearner:
         }
         for tensor in weights.values():
             tensor.requires_grad_()
-        optimiser = torch.optim.AdamW(weights.values(), lr=self.learning_rate, weight_decay=self.weight_decay)
+        optimiser = AdamW(weights.values(), lr=self.learning_rate, weight_decay=self.weight_decay)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.steps)
         for _ in range(self.steps):
             drawn = torch.randint(len(target), (min(self.batch, len(target)),), generator=generator)

@@ -15,6 +15,7 @@ from policies.fabric.model.ridge import standardised
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.model.stack import Stack, StackLearner
 from policies.fabric.model.threads import one_thread
+from policies.optimizers import AdamW
 
 Floats = npt.NDArray[np.float64]
 
@@ -99,9 +100,7 @@ class NetworkLearner:
             torch.manual_seed(self.seed)
             network = network_of(self.settings).to(device())
         model = NetworkModel(network, stack, self.settings.on_stack)
-        optimiser = torch.optim.AdamW(
-            network.parameters(), lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay
-        )
+        optimiser = AdamW(network.parameters(), lr=self.settings.learning_rate, weight_decay=self.settings.weight_decay)
         batches = -(-len(np.unique(examples.graph)) // self.settings.graphs_in_batch)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.settings.epochs * batches)
         generator = np.random.default_rng(self.seed)
