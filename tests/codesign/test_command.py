@@ -31,9 +31,10 @@ def finished_run(model_file, tmp_path_factory):
     """A finished run directory; the tests get copies."""
     out = tmp_path_factory.mktemp("finished") / "run"
     asked = ("codesign", model_file, *SMALL, "--out", out, "--quiet", "--workers", "0")
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["dse", *map(str, asked)])
-        main()
+        with pytest.raises(SystemExit) as ended:
+            main()
     assert not ended.value.code
     return out
 
