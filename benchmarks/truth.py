@@ -132,13 +132,33 @@ def fitted_rates(rows: Sequence[Run]) -> dict[str, float]:
             for name in names
         ]
         points = [(x,) for x in axes[0]] if len(axes) == 1 else [(x, y) for x in axes[0] for y in axes[1]]
-        best = min(points, key=lambda point: _misfit(rows, dict(zip(names, point, strict=True))))
+        best = _least_misfit(rows, names, points)
         centre, reach = dict(zip(names, best, strict=True)), reach / 5
     return {name: round(rate, 3) for name, rate in centre.items()}
 
 
-def _misfit(rows: Sequence[Run], rates: dict[str, float]) -> float:
-    return sum(math.log(predicted(run, **rates)[0].step_s / (run.step_s or math.nan)) ** 2 for run in rows)
+def _least_misfit(rows: Sequence[Run], names: Sequence[str], points: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """The first of the points with the least misfit. The one in the middle was the best of a coarser grid: most others
+    are above it, or above the best so far, before the errors of all rows are added up.
+    """
+    enough = _misfit(rows, dict(zip(names, points[len(points) // 2], strict=True)))
+    misfits = []
+    for point in points:
+        misfits.append(_misfit(rows, dict(zip(names, point, strict=True)), enough))
+        enough = min(enough, misfits[-1])
+    return points[misfits.index(enough)]
+
+
+def _misfit(rows: Sequence[Run], rates: dict[str, float], enough: float = math.inf) -> float:
+    """The squared logarithmic errors of the rows in all; only those of the first ones where they are above
+    ``enough``.
+    """
+    total = 0.0
+    for run in rows:
+        total += math.log(predicted(run, **rates)[0].step_s / (run.step_s or math.nan)) ** 2
+        if total > enough:
+            break
+    return total
 
 
 def table() -> list[Row]:

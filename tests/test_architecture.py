@@ -1,7 +1,9 @@
 """The rules of the house: floors, quick start, and what a lower floor may import."""
 
+import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import grimp
@@ -16,44 +18,75 @@ def modules_after(statement):
     return set(answer.stdout.split())
 
 
-def test_help_imports_nothing_heavy():
-    loaded = modules_after("from click.testing import CliRunner; from dse.cli import group; CliRunner().invoke(group)")
-    assert not loaded & {"numpy", "numba", "ray", "torch", "ortools", "pyscipopt", "plotly", "pydantic", "rich"}
-
-
-def test_the_engine_needs_neither_torch_nor_ray():
-    everything = "import pkgutil, importlib, dse, hardware\n" + "\n".join(
-        f"[importlib.import_module(m.name) for m in pkgutil.walk_packages({package}.__path__, '{package}.')"
-        " if not m.name.startswith('dse.__main__')]"
-        for package in ("dse", "hardware")
-    )
-    assert not modules_after(everything) & {"ray", "torch"}
-
-
-def test_only_what_draws_imports_plotly():
-    problems = "from dse.problem import registered; [each.load() for each in registered().values()]"
-    loaded = modules_after(f"import dse.cli.run, dse.cli.report, dse.cli.reproduce; {problems}")
-    assert "numba" in loaded
-    assert "plotly" not in loaded
-
-
-OPTIMIZED = """
-import torch
+STATEMENTS = {
+    "problems": """
+import dse.cli.run, dse.cli.report, dse.cli.reproduce
+from dse.problem import registered
+[each.load() for each in registered().values()]
+""",
+    "engine": """
+import pkgutil, importlib, dse, hardware
+for package in (dse, hardware):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        module.name.startswith("dse.__main__") or importlib.import_module(module.name)
+""",
+    "sampling": """
+import policies.partition.training, policies.partition.runner, policies.partition.search, torch
 from policies.optimizers import Adam, AdamW
 for made in (Adam, AdamW):
     optimizer = made([torch.zeros(1, requires_grad=True)])
     optimizer.zero_grad()
     optimizer.step()
     optimizer.load_state_dict(optimizer.state_dict())
+""",
+}
+"""What the first one imports, all others import too."""
+
+
+@cache
+def loaded():
+    """What is loaded after each of :data:`STATEMENTS`: by one process, and children of it that begin with what the
+    first one imports.
+    """
+    code = """
+import json, os, sys
+first, *others = json.load(sys.stdin).items()
+exec(first[1], {})
+print(first[0], *sys.modules, flush=True)
+for name, statement in others:
+    child = os.fork()
+    if not child:
+        exec(statement, {})
+        print(name, *sys.modules, flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, name
 """
+    text = json.dumps(STATEMENTS)
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, input=text)
+    assert answer.returncode == 0, answer.stderr
+    lines = [line.split() for line in answer.stdout.splitlines()]
+    return {name: {module.split(".")[0] for module in modules} for name, *modules in lines}
+
+
+def test_help_imports_nothing_heavy():
+    loaded = modules_after("from click.testing import CliRunner; from dse.cli import group; CliRunner().invoke(group)")
+    assert not loaded & {"numpy", "numba", "ray", "torch", "ortools", "pyscipopt", "plotly", "pydantic", "rich"}
+
+
+def test_the_engine_needs_neither_torch_nor_ray():
+    assert "plotly" in loaded()["engine"]
+    assert not loaded()["engine"] & {"ray", "torch"}
+
+
+def test_only_what_draws_imports_plotly():
+    assert "numba" in loaded()["problems"]
+    assert "plotly" not in loaded()["problems"]
 
 
 def test_a_process_that_trains_or_samples_partitions_starts_without_what_it_does_not_need():
-    imports = "import policies.partition.training, policies.partition.runner, policies.partition.search"
-    loaded = modules_after(imports + OPTIMIZED)
-    assert "torch" in loaded
+    assert "torch" in loaded()["sampling"]
     # SymPy comes with PyTorch's compiler.
-    assert not loaded & {"torch_geometric", "transformers", "plotly", "sympy"}
+    assert not loaded()["sampling"] & {"torch_geometric", "transformers", "plotly", "sympy"}
     (made,) = (path for path in ROOT.glob("policies/**/*.py") if "torch.optim.Adam" in path.read_text())
     assert made.name == "optimizers.py"
 
@@ -67,6 +100,7 @@ def circles(imports):
     return [sorted(network[node] for node in part) for part in parts if len(part) > 1]
 
 
+@cache
 def all_imports():
     """(importer, imported), imports within functions too; not those for type checkers only."""
     graph = grimp.build_graph("hardware", "dse", "policies", "actors", exclude_type_checking_imports=True)

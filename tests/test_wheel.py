@@ -36,7 +36,7 @@ def wheel(tmp_path_factory):
 def installed(wheel, tmp_path_factory):
     """``installed(*arguments)``: what Python prints with the installed wheel and its dependencies alone."""
     site = tmp_path_factory.mktemp("site")
-    install = (*PIP, "install", "--quiet", "--no-deps", "--no-index", "--target", site, wheel)
+    install = (*PIP, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", "--target", site, wheel)
     subprocess.run(install, check=True, capture_output=True)
 
     def ran(*arguments):

@@ -1,6 +1,8 @@
 """``dse fabric place`` by the contract of a problem."""
 
 import math
+from itertools import chain
+from typing import Any
 
 from dse.fabric.answer import RELIEF, FabricPosed, answer, bound_of, metrics_of, value_of
 from dse.fabric.check import placement_faults_of, simulation_faults
@@ -17,8 +19,15 @@ from dse.report.view import View
 from dse.results.differences import differences
 from dse.results.result import PROOF_TOLERANCE, Objective, Result
 from dse.run.progress import never_stop
+from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
 from dse.run.tables import Tables
+
+_PLACED: Remembered[list[PlacedPiece]] = Remembered(4)
+_METRICS: Remembered[dict[str, Any] | None] = Remembered(4)
+_SIMULATED: Remembered[tuple[str, ...]] = Remembered(4)
+"""Of the placements that were checked last: what is simulated of them, their metrics, and what the plain simulator
+finds at fault. Nobody alters what a check compares with."""
 
 _MOVE_OF_A_UNIT_S = 2e-7
 """What a move of annealing takes, about, for each unit that is placed."""
@@ -90,10 +99,14 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
         illegal = placement_faults_of(problem, placements)
         if illegal:
             return faults + illegal
-        pieces = [
-            PlacedPiece(piece.pipeline, placement, problem.fabric)
-            for piece, placement in zip(problem.pieces, placements, strict=True)
-        ]
+        key = (Same(problem), *(part.tobytes() for each in placements for part in each.parts))
+        pieces = _PLACED.get(
+            key,
+            lambda: [
+                PlacedPiece(piece.pipeline, placement, problem.fabric)
+                for piece, placement in zip(problem.pieces, placements, strict=True)
+            ],
+        )
         for name, stated_rate, true in (
             ("objective.value", result.objective.value, value_of(problem, pieces)),
             ("bound", result.bound, bound_of(problem, pieces)),
@@ -101,12 +114,13 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
             if stated_rate is None or not math.isclose(stated_rate, true, rel_tol=PROOF_TOLERANCE):
                 faults.append(f"{name} must be {true}, but got {stated_rate}")
         unfinished = result.metrics.get("unfinished", [])
-        metrics = metrics_of(problem, pieces, None if RELIEF in unfinished else never_stop)
+        stop = None if RELIEF in unfinished else never_stop
+        metrics = _METRICS.get((*key, stop), lambda: metrics_of(problem, pieces, stop))
         assert metrics is not None
-        metrics |= {"unfinished": unfinished, "notes": result.metrics.get("notes", [])}
-        faults += differences("metrics", result.metrics, metrics)
+        said = {"unfinished": unfinished, "notes": result.metrics.get("notes", [])}
+        faults += differences("metrics", result.metrics, metrics | said)
         # The plain simulator takes a second: it is for a result that nothing else refutes.
-        return faults or [fault for each in pieces for fault in simulation_faults(each)]
+        return faults or [*_SIMULATED.get(key, lambda: tuple(chain.from_iterable(map(simulation_faults, pieces))))]
 
     def view(self, result: Result, posed: FabricPosed, tables: Tables) -> View:
         """The grid, its operators, what binds, and the pipeline in time."""

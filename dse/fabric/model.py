@@ -216,6 +216,11 @@ class Placement:
         link = np.array([link for route in routes for link in route], dtype=np.int64)
         return cls(np.array(site, dtype=np.int64), first, link)
 
+    @property
+    def parts(self) -> tuple[Integers, Integers, Integers]:
+        """All that it consists of."""
+        return self.site, self.route_first, self.route_link
+
     def route(self, net: int) -> list[int]:
         """The links of a net."""
         links: list[int] = self.route_link[self.route_first[net] : self.route_first[net + 1]].tolist()

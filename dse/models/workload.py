@@ -7,6 +7,10 @@ from dse.graph.operator_graph import ModelGraph
 from dse.models.hyperparameters import ExpertPlacement, Hyperparameters
 from dse.models.recipe import TrainingRecipe
 from dse.models.transformer import build
+from dse.run.remembered import Remembered, Same
+
+_BUILT: Remembered[ModelGraph] = Remembered(64)
+"""The last graphs: searches, checks and prices of energy ask for the same ones again."""
 
 
 class Workload(Protocol):
@@ -71,7 +75,8 @@ class BuiltModel(OfHyperparameters):
 
     def graph(self, microbatch: int, tensor_parallel: int, recipe: TrainingRecipe) -> ModelGraph:
         """See :func:`dse.models.transformer.build`."""
-        return build(self.hyperparameters, microbatch, tensor_parallel, recipe)
+        key = (Same(self.hyperparameters), microbatch, tensor_parallel, recipe)
+        return _BUILT.get(key, lambda: build(self.hyperparameters, microbatch, tensor_parallel, recipe))
 
     def document(self) -> dict[str, Any]:
         """The hyper-parameters."""

@@ -115,10 +115,12 @@ def _stage_rules(plan: TrainingPlan, layers: int) -> list[tuple[bool, str]]:
 
 def violations(problem: PlanProblem, plan: TrainingPlan, step_s: float) -> list[str]:
     """What is wrong with a plan and the step time that it is said to have; empty where it holds."""
-    broken = illegal(problem, plan)
-    if broken:
-        return broken
-    costs, limit = plan_costs(problem, plan), problem.system.chip.hbm_bytes
+    return illegal(problem, plan) or cost_faults(problem, plan_costs(problem, plan), step_s)
+
+
+def cost_faults(problem: PlanProblem, costs: PlanCosts, step_s: float) -> list[str]:
+    """What is wrong with the step time that a plan of these costs is said to have, or with its memory."""
+    broken, limit = [], problem.system.chip.hbm_bytes
     if costs.memory_bytes > limit:
         broken.append(f"the fullest rank needs {costs.memory_bytes:,.0f} bytes, but has {limit:,}")
     if not math.isclose(costs.step_s, step_s, rel_tol=PROOF_TOLERANCE):

@@ -121,7 +121,8 @@ def _busy(costs: RankCosts, layers: list[Layer], again: list[Layer]) -> tuple[fl
         "context": [(plan.context, mesh.stride("context"))],
         "expert": [(plan.expert, 1)],
     }
-    alike = [name for name, group in axes.items() if joins(group) == joins(mesh.sharing())]
+    replicas = joins(mesh.sharing())
+    alike = [name for name, group in axes.items() if joins(group) == replicas]
     forward = sum(layer.sent.get(name, (0.0, 0.0))[0] for layer in layers for name in alike)
     backward = sum(layer.sent.get(name, (0.0, 0.0))[1] for layer in layers for name in alike)
     return forward, backward + sum(layer.sent_again.get(name, 0.0) for layer in again for name in alike)

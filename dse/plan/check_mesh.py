@@ -17,12 +17,15 @@ class Mesh:
 
     def __init__(self, plan: TrainingPlan) -> None:
         self.plan = plan
-        self.names = plan.order.split("-")
-        self.widths = [getattr(plan, name) for name in self.names]
+        self._strides: dict[str, int] = {}
+        ranks = 1
+        for name in plan.order.split("-"):
+            self._strides[name] = ranks
+            ranks *= getattr(plan, name)
 
     def stride(self, name: str) -> int:
         """Ranks between two neighbours on an axis."""
-        return math.prod(self.widths[: self.names.index(name)])
+        return self._strides[name]
 
     @property
     def span(self) -> int:

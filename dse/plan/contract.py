@@ -27,10 +27,14 @@ from dse.report.view import View
 from dse.results.differences import differences
 from dse.results.result import Result, result_of
 from dse.run.progress import StoppedError, StopSignal, never_stop
+from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
 from dse.run.tables import Tables
 
 METHOD = "enumeration"
+
+_METRICS: Remembered[dict[str, Any]] = Remembered(4)
+"""Of the problems that were checked last; nobody alters what a check compares with."""
 
 PlanPosed = Posed[TrainingOptions, PlanProblem]
 
@@ -139,7 +143,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         return [
             *differences("solution.plan", result.solution["plan"], best.plan.document()),
             *differences("bound", result.bound, best.step_s),
-            *differences("metrics", result.metrics, self._metrics(posed, again)),
+            *differences("metrics", result.metrics, _METRICS.get(Same(posed), lambda: self._metrics(posed, again))),
         ]
 
     def _unanswered_faults(self, result: Result, problem: PlanProblem) -> list[str]:

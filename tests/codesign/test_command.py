@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dse.cli import main
 from dse.results.result import seal_of
 from tests.codesign.test_exhaustive import TINY_MODEL
 from tests.run.journals import alter
@@ -29,8 +30,12 @@ def model_file(tmp_path_factory):
 def finished_run(model_file, tmp_path_factory):
     """A finished run directory; the tests get copies."""
     out = tmp_path_factory.mktemp("finished") / "run"
-    command = [sys.executable, "-m", "dse", "codesign", model_file, *SMALL, "--out", out, "--quiet", "--workers", "0"]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    asked = ("codesign", model_file, *SMALL, "--out", out, "--quiet", "--workers", "0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["dse", *map(str, asked)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
     return out
 
 
@@ -153,7 +158,8 @@ def test_an_interrupt_stops_cleanly_and_the_run_resumes(tmp_path, model_file, be
     """Interrupted once the run directory is there, or an evaluation is in the journal."""
     out = tmp_path / "run"
     # Every one of 59,748 architectures, in the order of their areas, would take minutes.
-    whole = ("--accelerators", "16", "--global-batch", "32", "--search", "hysteresis", "--hysteresis", "59748")
+    few = ("--accelerators", "16", "--global-batch", "32", "--microbatch", "1", "--tensor-parallel", "1")
+    whole = (*few, "--search", "hysteresis", "--hysteresis", "59748")
     command = [sys.executable, "-m", "dse", "codesign", model_file, *whole, "--workers", "0", "--out", out]
     process = subprocess.Popen(
         command,

@@ -29,7 +29,7 @@ def sample(evaluator, count, seed=0):
 
 @pytest.mark.parametrize("nodes", [10, 5_000])
 def test_many_at_once_give_the_same_documents_as_one_by_one(evaluator, nodes):
-    chosen = sample(evaluator, 40)
+    chosen = sample(evaluator, 12)
     together = evaluator.evaluate_many(chosen, nodes)
     assert [found.architecture for found in together] == chosen
     for index, evaluation in zip(chosen, together, strict=True):
@@ -37,7 +37,7 @@ def test_many_at_once_give_the_same_documents_as_one_by_one(evaluator, nodes):
 
 
 def test_the_order_of_the_architectures_does_not_matter(evaluator):
-    chosen = sample(evaluator, 20)
+    chosen = sample(evaluator, 10)
     there = evaluator.evaluate_many(chosen)
     back = evaluator.evaluate_many(chosen[::-1])
     assert there == back[::-1]
@@ -60,7 +60,7 @@ def every_plan_s(evaluator, index, nodes):
 
 
 def test_nothing_that_is_skipped_is_better(evaluator):
-    for evaluation in evaluator.evaluate_many(sample(evaluator, 15, seed=1), 2_000):
+    for evaluation in evaluator.evaluate_many(sample(evaluator, 8, seed=1), 2_000):
         expected = every_plan_s(evaluator, evaluation.architecture, 2_000)
         for plan, bound_s, best_s in zip(evaluation.plans, evaluation.bound_s, expected, strict=True):
             found_s = math.inf if plan is None else plan.placement.batch_s
@@ -69,7 +69,7 @@ def test_nothing_that_is_skipped_is_better(evaluator):
 
 
 def test_bounds_hold_and_deeper_searches_tighten_them(evaluator):
-    chosen = sample(evaluator, 40, seed=2)
+    chosen = sample(evaluator, 12, seed=2)
     rough, deep = evaluator.evaluate_many(chosen, 10), evaluator.evaluate_many(chosen, 20_000)
     optimistic, refined = evaluator.bound(np.array(chosen)), evaluator.refine(np.array(chosen))
     for column, (before, after) in enumerate(zip(rough, deep, strict=True)):
@@ -84,7 +84,7 @@ def test_bounds_hold_and_deeper_searches_tighten_them(evaluator):
 
 def test_an_evaluation_does_not_depend_on_hbm_sizes_that_are_left_out(evaluator):
     job = evaluator.job
-    chosen = sample(evaluator, 15, seed=3)
+    chosen = sample(evaluator, 8, seed=3)
     whole = evaluator.evaluate_many(chosen)
     for row, hbm_bytes in enumerate(job.hbm_bytes):
         alone = Evaluator(dataclasses.replace(job, hbm_bytes=(hbm_bytes,)), evaluator.machines).evaluate_many(chosen)
@@ -94,6 +94,6 @@ def test_an_evaluation_does_not_depend_on_hbm_sizes_that_are_left_out(evaluator)
 
 
 def test_larger_memories_are_never_slower(evaluator):
-    for evaluation in evaluator.evaluate_many(sample(evaluator, 60, seed=4), 1_000):
+    for evaluation in evaluator.evaluate_many(sample(evaluator, 25, seed=4), 1_000):
         times = [math.inf if plan is None else plan.placement.batch_s for plan in evaluation.plans]
         assert all(large <= small for small, large in itertools.pairwise(times))

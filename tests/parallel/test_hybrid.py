@@ -354,20 +354,21 @@ def test_a_run_leaves_stages_a_picture_and_a_trace_and_passes_its_check(dse, ste
     assert dse("check", out / "result.json").code == 0
 
 
-def test_one_stage_with_one_microbatch_is_tried_too_unless_microbatches_are_given(dse, tmp_path):
-    asked = ("parallel", str(DUMPS / "vgg-tiny.hlo"), "--mesh", "4", "--json")
+def test_one_stage_with_one_microbatch_is_tried_too_unless_microbatches_are_given(dse, step, tmp_path):
+    asked = ("parallel", step, "--mesh", "2", "--json")
     sharded, given = (
         json.loads(dse(*asked, *more).out) for more in ((), ("--strategy", "hybrid", "--microbatches", "16"))
     )
-    shown = " ".join(dse(*asked[:-1], "--strategy", "hybrid", "--out", tmp_path).out.split())
-    result = json.loads((tmp_path / "result.json").read_text())
+    out = tmp_path / "out"
+    shown = " ".join(dse(*asked[:-1], "--strategy", "hybrid", "--out", out).out.split())
+    result = json.loads((out / "result.json").read_text())
     assert result["solution"]["microbatches"] == 1
     assert result["objective"]["value"] == pytest.approx(sharded["objective"]["value"], rel=1e-12)
     assert result["objective"]["value"] < given["objective"]["value"]
     assert result["bound"] <= given["bound"]
     assert given["solution"]["microbatches"] == 16
-    assert dse("check", tmp_path / "result.json").code == 0
-    assert "a training step in 1 stage with 1 microbatch on 4 × a100-80gb" in shown
+    assert dse("check", out / "result.json").code == 0
+    assert "a training step in 1 stage with 1 microbatch on 2 × a100-80gb" in shown
     assert "at most 2 stages with 16 microbatches, or 1 stage with 1 microbatch" in shown
 
 
@@ -407,16 +408,18 @@ def test_hybrid_plans_have_at_most_as_many_stages_as_are_asked_for(dse):
 
 
 def test_one_stage_with_one_microbatch_has_the_memory_of_a_sharded_step(dse, tmp_path):
-    limit_bytes = 220_000  # a step that hardly fits
-    asked = ("parallel", str(DUMPS / "vgg-tiny.hlo"), "--mesh", "4", "--memory-gb", str(limit_bytes / 2**30), "--json")
+    limit_bytes = 60_000_000  # a step that hardly fits
+    step = tmp_path / "step.hlo"
+    step.write_text(mlp_text(64))
+    asked = ("parallel", str(step), "--mesh", "2", "--memory-gb", str(limit_bytes / 2**30), "--json")
     sharded = json.loads(dse(*asked, "--activations").out)
-    result = json.loads(dse(*asked, "--strategy", "hybrid", "--out", tmp_path).out)
+    result = json.loads(dse(*asked, "--strategy", "hybrid", "--out", tmp_path / "out").out)
     assert result["solution"]["microbatches"] == 1
     assert result["objective"]["value"] <= sharded["objective"]["value"] * (1 + 1e-9)
     assert result["bound"] <= sharded["objective"]["value"] * (1 + 1e-9)
     (stage,) = result["metrics"]["stages"]
     assert 0 < stage["device_bytes"] <= limit_bytes
-    assert dse("check", tmp_path / "result.json").code == 0
+    assert dse("check", tmp_path / "out" / "result.json").code == 0
 
 
 def test_the_only_stage_of_one_microbatch_takes_and_holds_what_a_sharded_step_does():

@@ -358,12 +358,17 @@ def test_more_split_dimensions_than_are_possible_are_refused(dse, tmp_path):
     assert "which method linkage never does" in answer.out + answer.err or "no multiple of" in answer.out + answer.err
 
 
+@pytest.fixture(scope="module")
+def optimum():
+    """A problem, and the value of its best plan."""
+    posed = PROBLEM.pose(ParallelOptions(str(DUMPS_OF / "vgg-tiny.hlo"), mesh="data=2,model=2"))
+    return posed, PROBLEM.answer(posed, Run()).objective.value
+
+
 @pytest.mark.parametrize("moment", [1, 3, 30, 300, 3000])
-def test_a_stop_at_any_phase_leaves_a_plan_and_a_bound(moment):
+def test_a_stop_at_any_phase_leaves_a_plan_and_a_bound(optimum, moment):
     """In the making of the choices, in the reduction, and later."""
-    options = ParallelOptions(str(DUMPS_OF / "vgg-tiny.hlo"), mesh="data=2,model=2")
-    posed = PROBLEM.pose(options)
-    best = PROBLEM.answer(posed, Run()).objective.value
+    posed, best = optimum
     questions = itertools.count(1)
     stopped = PROBLEM.answer(posed, Run(stop=lambda: "time limit" if next(questions) >= moment else None))
     assert 0 < stopped.bound <= best * (1 + PROOF_TOLERANCE)

@@ -78,13 +78,18 @@ def test_no_plan_whatever_beats_the_best(model, fixed, software, devices):
     assert found.front[-1] == found.best
 
 
+def in_chunks(monkeypatch, count):
+    monkeypatch.setattr(enumeration, "_CHUNK", count)
+    monkeypatch.setattr(enumeration, "_BOUNDED", count)
+
+
 @pytest.mark.parametrize("devices", [8, 12])
 @pytest.mark.parametrize("software", [GENERIC, GATHERS_ENDS], ids=["generic", "gathers ends"])
 @pytest.mark.parametrize("model", [*MODELS.values(), LATENT], ids=[*MODELS, "latent"])
 def test_no_plan_is_below_the_bound_of_its_family_and_the_front_is_that_of_all_plans(
     model, software, devices, monkeypatch
 ):
-    monkeypatch.setattr(enumeration, "_CHUNK", 256)
+    in_chunks(monkeypatch, 256)
     search_is_exact(problem(model, devices=devices, batch=2 * devices, sequence=512, software=software))
 
 
@@ -94,7 +99,7 @@ KINDS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 @pytest.mark.parametrize("dear", [*KINDS, None])
 def test_proofs_hold_whatever_the_collectives_of_one_kind_cost(dear, monkeypatch):
     """Among eight and between twos of them, far from what the other kinds cost; last as they were timed on NVLink5."""
-    monkeypatch.setattr(enumeration, "_CHUNK", 512)
+    in_chunks(monkeypatch, 512)
     posed = problem(MODELS["experts"], "b200", devices=16, batch=32, sequence=512)
     network = posed.system.network
     if dear is not None:

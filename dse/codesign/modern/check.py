@@ -25,7 +25,7 @@ from dse.codesign.modern.answer import (
 from dse.codesign.modern.problem import ModernProblem
 from dse.codesign.modern.sensitivity import CHANGES
 from dse.plan.answer import enumerated
-from dse.plan.check import violations
+from dse.plan.check import cost_faults, illegal
 from dse.plan.check_costs import plan_costs
 from dse.plan.training_plan import whole_plan
 from dse.results.differences import differences
@@ -53,14 +53,17 @@ def faults(result: Result, posed: ModernPosed) -> list[str]:
     machine, hbm_bytes = machine_of(problem, result.solution["architecture"]), bytes_from_gib(trained["hbm_gb"])
     asked, plan = problem.plan_problem(machine, hbm_bytes), whole_plan(trained["plan"], "result")
     value = result.objective.value or math.nan
-    broken = violations(asked, plan, problem.global_batch / value)
+    broken = illegal(asked, plan)
+    if broken:
+        return broken
+    costs = plan_costs(asked, plan)
+    broken = cost_faults(asked, costs, problem.global_batch / value)
     if broken:
         return broken
     again = search(posed, Run())
     assert isinstance(again, ModernAnswer), "nothing stops it"
     stopped = result.metrics["stopped"]
-    costs, count = plan_costs(asked, plan), again.candidates.plans.count
-    expected = answer_metrics(posed, result.solution, costs, count, stopped)
+    expected = answer_metrics(posed, result.solution, costs, again.candidates.plans.count, stopped)
     if stopped is not None:
         expected["unfinished"] = wanted_beside(posed)
         return [*_stopped_faults(result, again, problem, hbm_bytes), *differences("metrics", result.metrics, expected)]

@@ -28,7 +28,7 @@ def architectures(column: Columns, result: Result) -> "go.Figure":
     """Score over area: bounds of all architectures, exact values, the answer and the baselines."""
     import plotly.graph_objects as go
 
-    labels = _labels(column)
+    labels = np.array(_labels(column))  # plotly looks at each of a list
     unit = result.objective.unit
     drawn = chart("area [mm²]", f"{result.objective.name} [{unit}]", 560)
 
@@ -39,7 +39,7 @@ def architectures(column: Columns, result: Result) -> "go.Figure":
                 y=column[values][rows],
                 mode="markers",
                 name=name,
-                text=[labels[row] for row in rows],
+                text=labels[rows],
                 marker={"size": size, "color": colour},
                 hovertemplate="%{text}<br>%{x:.1f} mm², %{y:,.4~g} " + unit + "<extra></extra>",
             )

@@ -65,6 +65,8 @@ def traced_step(
         optimizer: which one.
     """
     import torch
+    from torch._guards import TracingContext, tracing
+    from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.func import functional_call, functionalize, grad_and_value
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -92,7 +94,11 @@ def traced_step(
         return (*new.values(), *changed.values(), *left.values(), value)
 
     modules: dict[str, str] = {}
-    with _modules_noted(module, modules), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+    attention = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    # Shapes are noted as fake tensors: of one mode, for to make one looks up the lines of all callers, a sixth of the
+    # time of all.
+    noted = tracing(TracingContext(FakeTensorMode(allow_fallback_kernels=True)))
+    with _modules_noted(module, modules), attention, noted:
         # Only in-place operators are replaced: views stay views.
         plain = functionalize(step, remove="mutations")
         made = make_fx(plain, tracing_mode="real", decomposition_table=_decompositions())(

@@ -37,6 +37,9 @@ from dse.run.progress import StopSignal, never_stop
 _CHUNK = 16_384
 """Plans that are evaluated together: their arrays stay in the cache."""
 
+_BOUNDED = _CHUNK
+"""Families that are bounded together."""
+
 _ROUNDING = 1e-13
 """Relative weakening of a bound: in a layer with one microbatch, what is dropped and what is made again cancel."""
 
@@ -148,7 +151,7 @@ def enumerate_plans(
 def _bounded(problem: PlanProblem, min_devices: int, below_s: float) -> Iterator[tuple[Rows, Floats, Floats]]:
     """Families in batches, with lower bounds on the step and the memory of their members."""
     waiting: list[tuple[Rows, Floats, Floats]] = []
-    for rows in families(problem, _CHUNK, min_devices):
+    for rows in families(problem, _BOUNDED, min_devices):
         every = rows
         if problem.relaxed == EQUAL_STAGES:
             every = np.concatenate([rows, uneven_families(problem, rows, below_s)])
