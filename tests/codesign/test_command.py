@@ -154,7 +154,7 @@ def test_a_cluster_that_does_not_answer_is_bad_usage(dse, model_file):
 
 
 @pytest.mark.parametrize("begun", ["run.yaml", "journal.jsonl"])
-def test_an_interrupt_stops_cleanly_and_the_run_resumes(tmp_path, model_file, begun):
+def test_an_interrupt_stops_cleanly_and_the_run_says_how_it_goes_on(tmp_path, model_file, begun):
     """Interrupted once the run directory is there, or an evaluation is in the journal."""
     out = tmp_path / "run"
     # Every one of 59,748 architectures, in the order of their areas, would take minutes.

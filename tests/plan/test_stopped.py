@@ -69,6 +69,15 @@ def test_a_stopped_run_has_a_legal_plan_and_a_bound(optimum, question, reason):
     assert "before the run was stopped" in PROBLEM.view(result, posed, Run().tables).verdict
 
 
+def test_nothing_is_priced_or_counted_after_the_stop(small_chunks, monkeypatch):
+    monkeypatch.setattr(enumeration, "_BOUNDED", 64)
+    monkeypatch.setattr(enumeration, "_BATCH", 64)
+    answers = iter([None, None, "time limit"])  # asked once more, it has none
+    enumerated = enumeration.enumerate_plans(posed_for().problem, lambda: next(answers))
+    assert enumerated.stopped == "time limit"
+    assert enumerated.count == enumerated.priced > 0
+
+
 def test_a_stop_after_the_last_plan_costs_only_what_stands_beside_it():
     posed, result = answered(1, chunk=1 << 30)
     assert result.status == "optimal"
