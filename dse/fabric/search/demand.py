@@ -127,14 +127,12 @@ class Demand:
 
     @cached_property
     def largest_target(self) -> int:
-        """A target that asks for no more than one part, shard or unit of anything; not below :attr:`smallest_target`,
-        which many inputs and outputs of little work lift above all that one of them takes.
-        """
+        """A target that asks for no more than one part, shard or unit of anything."""
         work = [splitting.options[0][1] for splitting in self.splittings if splitting]
         ports = [self._read_slots[tensor] + tensor.flits for tensor in self.tensors]
         weights = [splitting.weight_flits for splitting in self.splittings if splitting]
         off_chip = self.io_slots.values()
-        return max([self.smallest_target, *work, *ports, *weights, *off_chip])
+        return max([1, *work, *ports, *weights, *off_chip])
 
     @cached_property
     def io(self) -> tuple[int, ...]:
