@@ -152,7 +152,7 @@ def test_no_block_gets_stuck(kind, seed, placed):
 def test_inputs_and_outputs_without_sites_are_counted():
     tile, sites = PLASTICINE.tile, PLASTICINE.grid.site_kind.count("io")
     fits, more = (
-        block_graph(Block("gemm", tile, 8 * tile, 8 * tile, copies=many), "forward")
+        block_graph(Block("gemm", tile, 10 * tile, 10 * tile, copies=many), "forward")
         for many in (sites // 2, sites // 2 + 1)
     )
     assert [unit.kind.site for unit in expand(fits, PLASTICINE, SLOTS).pipeline.units].count("io") == sites
