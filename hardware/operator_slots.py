@@ -33,7 +33,7 @@ class OperatorSlots:
     """
 
     name: str
-    slots: dict[str, float]
+    slots: dict[str, float] = field(hash=False)
     origin: str = field(default="", compare=False)
 
     def work_slots(self, kind: str, tiles: int) -> int:

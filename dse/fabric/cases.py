@@ -6,12 +6,14 @@ one was chosen by what fits and how long it takes, not by how any placer or cost
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import get_args
 
 import numpy as np
 
 from dse.fabric.search.expansion import Expansion, expand
 from dse.fabric.search.sites import SitesMissingError
+from dse.fabric.search.splitting import OptionsCache
 from dse.graph.dataflow.graph import GraphPass
 from dse.models.dataflow_blocks import Block, BlockKind, BlockSizes, block_graph, random_block
 from hardware.fabrics import Fabric
@@ -52,6 +54,7 @@ class BlockCase:
     expansion: Expansion
 
 
+@lru_cache(maxsize=4 * SEEDS_IN_A_ROW)  # whoever requires cases, as below, draws the same ones next
 def block_case(seed: int, fabric: Fabric, slots: OperatorSlots) -> BlockCase:
     """The case of a seed on a fabric.
 
@@ -106,9 +109,10 @@ def _fitted(
     seed: int, block: Block, graph_pass: GraphPass, fill: float, fabric: Fabric, slots: OperatorSlots
 ) -> BlockCase | None:
     """The case with as many copies, and then layers, as fit; None where not even one of each does."""
+    known: OptionsCache = {}
     while True:
         with suppress(SitesMissingError):
-            expansion = expand(block_graph(block, graph_pass), fabric, slots, fill)
+            expansion = expand(block_graph(block, graph_pass), fabric, slots, fill, known)
             if expansion.period_slots == expansion.target_slots:
                 return BlockCase(seed, block, graph_pass, fill, expansion)
         if block.copies == block.depth == 1:

@@ -8,6 +8,7 @@ or the entry is damaged or written by another version of this format, it is as i
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,7 @@ def _entry(request: Mapping[str, Any]) -> Path:
     return cache_directory("traces") / f"{digest[:40]}.json"
 
 
+@cache
 def _version(library: str) -> str | None:
     try:
         return version(library)

@@ -5,7 +5,8 @@ IV-A: "with various width and depth"). The paper gives no sizes; those of :class
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, get_args
 
 import numpy as np
@@ -98,12 +99,19 @@ def random_block(kind: BlockKind, seed: int, sizes: BlockSizes | None = None) ->
 
 def block_graph(block: Block, graph_pass: GraphPass) -> DataflowGraph:
     """The graph of a block; names begin with ``copy`` and ``layer`` where there are several."""
-    layers = [_layer(block, number, graph_pass) for number in range(block.depth)]
-    named = [(f"layer{number}", layer) for number, layer in enumerate(layers)]
-    whole = layers[0] if block.depth == 1 else chained(block.name, named)
+    copy = _copy(replace(block, copies=1), graph_pass)
     if block.copies == 1:
-        return whole
-    return side_by_side(block.name, [(f"copy{number}", whole) for number in range(block.copies)])
+        return copy
+    return side_by_side(block.name, [(f"copy{number}", copy) for number in range(block.copies)])
+
+
+@lru_cache(maxsize=16)  # callers ask for ever fewer copies of one block until they fit
+def _copy(block: Block, graph_pass: GraphPass) -> DataflowGraph:
+    """The graph of a block of one copy."""
+    kinds = [_layer(block, number, graph_pass) for number in range(min(2, block.depth))]  # every other one is alike
+    if block.depth == 1:
+        return kinds[0]
+    return chained(block.name, [(f"layer{number}", kinds[number % 2]) for number in range(block.depth)])
 
 
 def _layer(block: Block, number: int, graph_pass: GraphPass) -> DataflowGraph:

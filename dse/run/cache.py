@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -18,10 +19,11 @@ def cache_directory(kind: str) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dse" / kind
 
 
+@cache
 def source_digest(*packages: ModuleType) -> str:
     """SHA-256 of every Python and YAML file of ``packages``, part of the names of entries that depend on code.
 
-    All of this project, 300 files, takes about 20 ms.
+    All of this project takes about 25 ms, once in a process: it runs what it has loaded, whatever becomes of the files.
     """
     digest = hashlib.sha256()
     for package in packages:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from hypothesis import strategies as st
 
 from dse.fabric.model import Net, Pipeline, Placement, Sink, Unit, UnitKind
 from dse.fabric.search.anneal_kernels import wander
+from hardware.fabric_grid import Grid
 from hardware.fabrics import Fabric, fabric
 
 PLASTICINE = fabric("plasticine-8x16")
@@ -36,10 +38,16 @@ SMALL_FABRICS = st.builds(
 COMPUTE, MEMORY, INPUT, OUTPUT = UnitKind.COMPUTE, UnitKind.MEMORY, UnitKind.INPUT, UnitKind.OUTPUT
 
 
+@cache
+def links_between(grid: Grid) -> dict[tuple[int, int], int]:
+    """The number of every link, by the cells that it joins."""
+    return {(int(a), int(b)): i for i, (a, b) in enumerate(zip(grid.link_from, grid.link_to, strict=True))}
+
+
 def tree(fabric: Fabric, start: int, ends: Sequence[int], columns_first: bool = False) -> list[int]:
     """Links of a multicast tree whose branches go along rows and then columns, or the other way."""
     grid = fabric.grid
-    number = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(grid.link_from, grid.link_to, strict=True))}
+    number = links_between(grid)
     entered, links = {start}, []
     for end in ends:
         cell = start

@@ -2,7 +2,7 @@
 
 import pickle
 from dataclasses import replace
-from itertools import permutations
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dse.fabric.model import Net, Pipeline, Sink, Unit, placement_faults
-from dse.fabric.rules import MIXTURE, RULES, RuleWeights, rule_cost, rule_terms, single_rule
+from dse.fabric.rules import MIXTURE, RULES, RuleWeights, rule_cost, rule_scales, rule_terms, single_rule
 from dse.fabric.search.anneal import MAX_NETS, Annealing, AnnealSettings, Chain, annealed, case_of, state_of
 from dse.fabric.search.exact import cheapest
 from dse.fabric.search.move_kernels import begin
@@ -80,15 +80,19 @@ def tiny_pipeline(random):
             return pipeline
 
 
-@pytest.mark.parametrize("weights", [MIXTURE, *map(single_rule, RULES)])
-def test_annealing_finds_the_best_of_all_placements(weights):
+@pytest.fixture(scope="module")
+def tiny():
+    """A tiny pipeline, and the relative terms of all of its placements, [P, 7]."""
     pipeline = tiny_pipeline(np.random.default_rng(0))
-    choices = [set(TINY.grid.sites(unit.kind.site)) for unit in pipeline.units]
-    least = min(
-        rule_cost(pipeline, routed(pipeline, sites, TINY, "xy"), TINY, weights)
-        for sites in permutations(range(len(TINY.grid.site_kind)), len(choices))
-        if all(site in choice for site, choice in zip(sites, choices, strict=True))
-    )
+    choices = [TINY.grid.sites(unit.kind.site) for unit in pipeline.units]
+    placements = [routed(pipeline, sites, TINY, "xy") for sites in product(*choices) if len(set(sites)) == len(choices)]
+    return pipeline, np.array([rule_terms(pipeline, each, TINY) for each in placements]) / rule_scales(pipeline, TINY)
+
+
+@pytest.mark.parametrize("weights", [MIXTURE, *map(single_rule, RULES)])
+def test_annealing_finds_the_best_of_all_placements(tiny, weights):
+    pipeline, terms = tiny
+    least = (terms @ weights.array).min()
     annealing = Annealing(pipeline, TINY, weights, AnnealSettings(moves=5_000, routing="xy"))
     assert annealed(annealing, [Chain(1), Chain(2)]).cost == pytest.approx(least, rel=1e-12)
 

@@ -45,6 +45,13 @@ def test_a_seed_gives_one_case():
     assert block_case(13, PLASTICINE, SLOTS).block != first.block
 
 
+def test_a_table_of_the_same_name_with_other_slots_gives_another_case():
+    slower = replace(SLOTS, slots={kind: 2 * slots for kind, slots in SLOTS.slots.items()})
+    assert slower.name == SLOTS.name
+    before, after = (block_case(5, PLASTICINE, each).expansion.pipeline for each in (SLOTS, slower))
+    assert before.steps.tolist() != after.steps.tolist()
+
+
 def test_a_fabric_without_room_is_refused(monkeypatch):
     monkeypatch.setattr("dse.fabric.cases._MAX_DRAWS", 50)
     with pytest.raises(ValueError, match="tiny: no gemm of 50 drawn ones \\(forward\\) fits on the fabric"):

@@ -149,6 +149,18 @@ def test_no_block_gets_stuck(kind, seed, placed):
     assert not outcome.is_deadlock
 
 
+def test_inputs_and_outputs_without_sites_are_counted():
+    tile, sites = PLASTICINE.tile, PLASTICINE.grid.site_kind.count("io")
+    fits, more = (
+        block_graph(Block("gemm", tile, 10 * tile, 10 * tile, copies=many), "forward")
+        for many in (sites // 2, sites // 2 + 1)
+    )
+    assert [unit.kind.site for unit in expand(fits, PLASTICINE, SLOTS).pipeline.units].count("io") == sites
+    with pytest.raises(SitesMissingError) as raised:
+        expand(more, PLASTICINE, SLOTS)
+    assert raised.value.missing == {"io": 2}
+
+
 @pytest.mark.parametrize("kind", ["gemm", "mlp", "ffn", "mha"])
 def test_more_units_are_never_slower(kind):
     sizes = BlockSizes(step=64, tokens=(256, 256), width=(192, 192), ratio=(1, 1), depth=(1, 1), copies=(2, 2))

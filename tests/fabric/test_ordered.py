@@ -266,7 +266,8 @@ def test_no_chain_has_the_random_stream_of_a_change(large):
     assert len(seeds) == len(set(seeds)) == 2 * (2 + 3 * 2)
 
 
-def test_which_units_a_change_moves_does_not_follow_from_how_many_it_moves(large):
+def test_which_units_a_change_moves_does_not_follow_from_how_many_it_moves(large, monkeypatch):
+    monkeypatch.setattr(Changing, "slots", lambda *_: 1.0)
     changes = []
 
     class Recorded:

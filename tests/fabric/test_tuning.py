@@ -79,22 +79,28 @@ def test_the_untuned_setting_wins_where_the_luck_of_the_others_does_not_last(tmp
     assert tuned.share_of_bound == pytest.approx(0.8)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The tasks of a run that was not interrupted, and its result."""
+    with Journal(tmp_path_factory.mktemp("whole") / "journal") as journal:
+        tuning = Tuning(PLAN, journal)
+        return ended(tuning), tuning.result()
+
+
 @pytest.mark.parametrize("tasks", [0, 1, 7, 40, 47])
-def test_a_run_that_was_interrupted_goes_on_as_if_it_had_not_been(tmp_path, tasks):
-    with Journal(tmp_path / "whole") as journal:
-        undisturbed = Tuning(PLAN, journal)
-        whole = ended(undisturbed)
+def test_a_run_that_was_interrupted_goes_on_as_if_it_had_not_been(undisturbed, tmp_path, tasks):
+    whole, result = undisturbed
     with Journal(tmp_path / "parts") as journal:
         first = ended(Tuning(PLAN, journal), tasks)
     with Journal(tmp_path / "parts") as journal:
         tuning = Tuning(PLAN, journal)
         rest = ended(tuning)
         assert [*first, *rest] == whole
-        assert tuning.result() == undisturbed.result()
+        assert tuning.result() == result
     with Journal(tmp_path / "parts") as journal:
         again = Tuning(PLAN, journal)
         assert again.ask() is None
-        assert again.result() == undisturbed.result()
+        assert again.result() == result
 
 
 def test_tasks_under_way_at_the_same_time_are_told_in_any_order_and_lost_ones_are_judged_again(tmp_path):

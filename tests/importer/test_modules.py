@@ -10,14 +10,16 @@ from tests.importer.modules import MODULES, counted_flops, real
 UNFUSED = TrainingRecipe(fuse=False)
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("DSE_CACHE_DIR", str(tmp_path / "cache"))
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
-@pytest.fixture(params=sorted(MODULES))
-def source(request, tmp_path):
-    path = tmp_path / f"{request.param}.py"
+@pytest.fixture(scope="module", params=sorted(MODULES))
+def source(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("modules") / f"{request.param}.py"
     path.write_text(MODULES[request.param])
     return path
 

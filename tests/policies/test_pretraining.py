@@ -260,13 +260,13 @@ def test_a_shipped_checkpoint_reproduces_the_scores_of_its_card(folder):
     checkpoint = POLICY.load(folder)
     told = checkpoint.provenance
     plan = plan_of(told["plan"])
-    some = with_task(plan, validation=plan.task.validation[:2])
+    some = with_task(plan, validation=plan.task.validation[1:2])
     again = Validator(some).score(Snapshot(told["number"], told["samples"], checkpoint))
     values = {name: {graph: told["scores"][name][graph] for graph in again.values[name]} for name in again.values}
     wanted = Score(told["number"], told["samples"], values)
     for name in ("zero_shot", "fine_tuned"):
         # Another machine's sums may round otherwise; a draw that falls to the other side then changes a candidate.
-        # Untrained weights are 2 % from the refining policy's scores.
+        # Untrained weights are 4 % from the plain policy's scores, and 6 % from the refining one's.
         assert again.mean(name) == pytest.approx(wanted.mean(name), rel=0.01)
 
 

@@ -11,7 +11,7 @@ from hardware.fabrics import Fabric
 NEVER = 2**62
 
 
-@dataclass
+@dataclass(slots=True)
 class Queue:
     """Flits of a net at one switch: ``written`` holds the slots in which they were written, in order."""
 
@@ -22,10 +22,14 @@ class Queue:
 
     def is_full(self) -> bool:
         """Whether no place is free at the beginning of the slot."""
-        return len(self.written) - min(reader.count for reader in self.readers) >= self.places
+        read = len(self.written) - self.places
+        for reader in self.readers:  # noqa: SIM110 - this is asked millions of times, and a generator is slower
+            if reader.count <= read:
+                return True
+        return False
 
 
-@dataclass
+@dataclass(slots=True)
 class Reader:
     """One of those that read a queue, and how many flits it has read."""
 
@@ -34,11 +38,11 @@ class Reader:
 
     def has_flit(self, slot: int) -> bool:
         """Whether the next flit can be read in ``slot``."""
-        written = self.queue.written
-        return self.count < len(written) and written[self.count] + self.queue.latency <= slot
+        queue, count = self.queue, self.count
+        return count < len(queue.written) and queue.written[count] + queue.latency <= slot
 
 
-@dataclass
+@dataclass(slots=True)
 class Memory:
     """A memory unit: flits written and read by flow, and the slots in which tokens arrive, by consumer."""
 
@@ -57,7 +61,7 @@ class Memory:
         return min(sum(arrival <= slot for arrival in arrivals) for arrivals in self.tokens)
 
 
-@dataclass
+@dataclass(slots=True)
 class Flow:
     """What a server passes for one net: from a queue or a unit, to a queue or a unit."""
 
@@ -78,12 +82,16 @@ class Flow:
 
     def is_ready(self, slot: int) -> bool:
         """Whether the next flit can be passed in ``slot``."""
+        reader, queue, source, sink = self.reader, self.queue, self.source, self.sink
+        if reader is not None and not reader.has_flit(slot):
+            return False
+        if queue is not None and queue.is_full():
+            return False
+        sample = self.sample
         return (
-            (self.reader is None or self.reader.has_flit(slot))
-            and self.sample < self.limit
-            and (self.queue is None or not self.queue.is_full())
-            and (self.source is None or self.sample < self.source.whole_samples())
-            and (self.sink is None or self.sample < self.sink.free_samples(slot) + self.sink.samples)
+            sample < self.limit
+            and (source is None or sample < source.whole_samples())
+            and (sink is None or sample < sink.free_samples(slot) + sink.samples)
         )
 
     def passes(self, slot: int) -> None:
@@ -98,7 +106,7 @@ class Flow:
                 token.send(slot)
 
 
-@dataclass
+@dataclass(slots=True)
 class Token:
     """From a consumer back to a memory unit."""
 
@@ -110,7 +118,7 @@ class Token:
         self.arrivals.append(slot + self.delay)
 
 
-@dataclass
+@dataclass(slots=True)
 class Server:
     """A track, port or channel."""
 
@@ -144,7 +152,7 @@ class Server:
         self.free_at = slot + self.flows[chosen].slots
 
 
-@dataclass
+@dataclass(slots=True)
 class Compute:
     """A compute unit: for each net the steps, from 1, in which its flits are read or written."""
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from dse.fabric.search.sites import SITE_KINDS
 from dse.fabric.search.splitting import OptionsCache, Splitting, flits_of
 from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
 from hardware.fabric_grid import SiteKind
@@ -248,13 +247,21 @@ class Demand:
             depth: samples that the deepest buffer holds, of :attr:`max_depth`; others hold the same share of theirs.
             shared_flits: that :meth:`stores` hold which operators share.
         """
-        memory = sum(self.shards(tensor, target, depth) for tensor in self.tensors)
-        memory += sum(store.units * (2 if store.is_sum else 1) for store in self.stores(target, shared_flits))
         return {
-            "compute": sum(splitting.parts_for(target) for splitting in self.splittings if splitting),
-            "memory": memory,
-            "io": sum(self.io_units(position, target) for position in self.io),
+            "compute": self._compute_units(target),
+            "memory": self._memory_units(target, depth, shared_flits),
+            "io": self._io_units(target),
         }
+
+    def _compute_units(self, target: int) -> int:
+        return sum(splitting.parts_for(target) for splitting in self.splittings if splitting)
+
+    def _memory_units(self, target: int, depth: int, shared_flits: int) -> int:
+        units = sum(self.shards(tensor, target, depth) for tensor in self.tensors)
+        return units + sum(store.units * (2 if store.is_sum else 1) for store in self.stores(target, shared_flits))
+
+    def _io_units(self, target: int) -> int:
+        return sum(self.io_units(position, target) for position in self.io)
 
     def period_slots(self, target: int, depth: int) -> int:
         """Slots of a sample, estimated: nothing takes longer than the target, but too shallow a buffer makes all wait.
@@ -281,8 +288,12 @@ class Demand:
         return Sizing(target, period, depth, self._min_sharing(target, depth, available))
 
     def _fits(self, target: int, depth: int, shared_flits: int, available: Mapping[SiteKind, int]) -> bool:
-        needed = self.needed(target, depth, shared_flits)
-        return all(needed[kind] <= available[kind] for kind in SITE_KINDS)
+        """Whether the units are enough; those that are counted soonest come first."""
+        return (
+            self._compute_units(target) <= available["compute"]
+            and self._io_units(target) <= available["io"]
+            and self._memory_units(target, depth, shared_flits) <= available["memory"]
+        )
 
     def _min_target(self, depth: int, available: Mapping[SiteKind, int], limit: int | None = None) -> int | None:
         """The least target with which the units are enough when operators share those of weights; None: with none.

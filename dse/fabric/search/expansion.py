@@ -20,7 +20,7 @@ from dse.fabric.model import Net, Pipeline, Sink, Unit, UnitKind
 from dse.fabric.search.demand import DOUBLE_BUFFER, Demand, Sizing, Store, Tensor
 from dse.fabric.search.residence import Residence
 from dse.fabric.search.sites import SITE_KINDS, SitesMissingError
-from dse.fabric.search.splitting import Range, held, read
+from dse.fabric.search.splitting import OptionsCache, Range, held, read
 from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
 from hardware.fabric_grid import SiteKind
 from hardware.fabrics import Fabric
@@ -66,7 +66,13 @@ class Expansion:
     period_slots: int
 
 
-def expand(graph: DataflowGraph, fabric: Fabric, slots: OperatorSlots, fill: float = 1.0) -> Expansion:
+def expand(
+    graph: DataflowGraph,
+    fabric: Fabric,
+    slots: OperatorSlots,
+    fill: float = 1.0,
+    known: OptionsCache | None = None,
+) -> Expansion:
     """``graph`` spread over the units of ``fabric``.
 
     Args:
@@ -74,6 +80,7 @@ def expand(graph: DataflowGraph, fabric: Fabric, slots: OperatorSlots, fill: flo
         fabric: what it is to fit on.
         slots: of operators.
         fill: share of the compute units, and of the memory units, that may be used.
+        known: what graphs on the same fabric with the same slots have in common, where there are several.
 
     Raises:
         SitesMissingError: units are missing even with every operator on as few as it can be.
@@ -81,7 +88,8 @@ def expand(graph: DataflowGraph, fabric: Fabric, slots: OperatorSlots, fill: flo
         ValueError: a fill outside (0, 1]; not even one flit fits in a memory unit.
     """
     fabric.samples_that_fit(fabric.flit_bytes)
-    demand, available = Demand(graph, fabric, slots), available_units(fabric, fill)
+    demand = Demand(graph, fabric, slots, {} if known is None else known)
+    available = available_units(fabric, fill)
     sizing = demand.sizing(available)
     if sizing is None:
         needed = demand.needed(demand.largest_target, DOUBLE_BUFFER, demand.unit_flits)

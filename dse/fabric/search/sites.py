@@ -1,6 +1,7 @@
 """Sites for the units of a pipeline: whether there are enough, some at random, and which are near to each other."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import get_args
 
 import numpy as np
@@ -53,6 +54,7 @@ def random_sites(pipeline: Pipeline, fabric: Fabric, generator: np.random.Genera
     return np.array([free[unit.kind.site].pop() for unit in pipeline.units], dtype=np.int64)
 
 
+@lru_cache(maxsize=4)  # chains and rounds of one fabric ask for the same
 def near_sites(grid: Grid) -> tuple[npt.NDArray[np.int32], Integers]:
     """For every site the others of its kind, nearest first, of equal ones in order; and how many."""
     row, column = np.divmod(grid.site_cell, grid.columns)
@@ -66,6 +68,7 @@ def near_sites(grid: Grid) -> tuple[npt.NDArray[np.int32], Integers]:
     return near, count
 
 
+@lru_cache(maxsize=4)
 def sites_around(grid: Grid) -> tuple[npt.NDArray[np.int32], Integers]:
     """For every kind and cell, the sites of that kind, nearest first, [K, C, ·]; and how many, [K]."""
     row, column = np.divmod(np.arange(grid.cells), grid.columns)

@@ -84,18 +84,24 @@ def _operator_faults(operators: Sequence[DataflowOperator], edges: Sequence[Name
         read[target] = read.get(target, 0) + elements
     sources = {source for source, *_ in edges}
     for index, operator in enumerate(operators):
-        key, name = f"operators.{index}", shown(operator.name)
-        reads, is_read = operator.name in read, operator.name in sources
-        if operator.kind == "input" and reads:
-            yield key, name, "an input must have no edge to it", None
-        if operator.kind == "output" and is_read:
-            yield key, name, "an output must have no edge from it", None
-        if operator.kind != "input" and not reads and not operator.weight_elements:
-            yield key, name, "must have an edge to it, or weight_elements", None
-        if operator.kind != "output" and not is_read and not (operator.is_backward and operator.weight_elements):
-            yield key, name, "must have an edge from it; only outputs and sums of weights' gradients have none", None
-        if isinstance(operator.work, Pass) and operator.kind == "output" and reads:
-            elements, carried = operator.work.elements, read[operator.name]
+        for rule in _broken_rules(operator, operator.name in read, operator.name in sources):
+            yield f"operators.{index}", shown(operator.name), rule, None
+        carried = read.get(operator.name)
+        if carried is not None and isinstance(operator.work, Pass) and operator.kind == "output":
+            elements = operator.work.elements
             if elements != carried:
                 rule = f"must be the elements of its edges, which are {carried:,}"
-                yield f"{key}.elements", f"{elements:,}", rule, None
+                yield f"operators.{index}.elements", f"{elements:,}", rule, None
+
+
+def _broken_rules(operator: DataflowOperator, reads: bool, is_read: bool) -> Iterator[str]:
+    """The rules that an operator breaks by having edges to it, or from it, or none."""
+    kind = operator.kind
+    if kind == "input" and reads:
+        yield "an input must have no edge to it"
+    if kind == "output" and is_read:
+        yield "an output must have no edge from it"
+    if kind != "input" and not reads and not operator.weight_elements:
+        yield "must have an edge to it, or weight_elements"
+    if kind != "output" and not is_read and not (operator.is_backward and operator.weight_elements):
+        yield "must have an edge from it; only outputs and sums of weights' gradients have none"

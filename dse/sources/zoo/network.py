@@ -58,15 +58,14 @@ class Definition:
         torch = library("torch", self.name)
         from dse.importer.torch.module import trace_module
 
-        module = module_of(self.define)
         with torch.device("meta"), torch.inference_mode():
             inputs = tuple(torch.empty(item.shape, dtype=getattr(torch, item.dtype)) for item in self.inputs)
-            module.eval()(*inputs)  # the layers make their weights
+            module = module_of(self.define, *inputs)
         return trace_module(module, inputs, self.name, None, mode="inference")
 
 
-def module_of(define: Define) -> "torch.nn.Module":
-    """``define`` as a module; its weights are made when it first runs."""
+def module_of(define: Define, *inputs: Tensor) -> "torch.nn.Module":
+    """``define`` as a module for inference; its weights are made for ``inputs``, or else when it first runs."""
     from torch import nn
 
     class Defined(nn.Module):
@@ -78,17 +77,27 @@ def module_of(define: Define) -> "torch.nn.Module":
             self.layers.restart()
             return define(self.layers, *inputs)
 
-    return Defined()
+    module = Defined().eval()
+    if inputs:
+        module.layers.makes_weights_only = True
+        module(*inputs)
+        module.layers.makes_weights_only = False
+    return module
 
 
 class Layers:
-    """The layers of one module. A layer's weights are stored under its kind and its number among those of its kind."""
+    """The layers of one module. A layer's weights are stored under its kind and its number among those of its kind.
+
+    Attributes:
+        makes_weights_only: nothing but the shapes of results matters: normalisations, which change none, do nothing.
+    """
 
     def __init__(self, module: "torch.nn.Module") -> None:
         import torch
 
         self.torch = torch
         self.functional = torch.nn.functional
+        self.makes_weights_only = False
         self._module = module
         self._counts: Counter[str] = Counter()
 
@@ -142,17 +151,17 @@ class Layers:
         """Batch normalisation."""
         size = (x.shape[1],)
         gain, offset, mean, variance = self.weights("norm", size, size, size, size)
-        return self.functional.batch_norm(x, mean, variance, gain, offset)
+        return x if self.makes_weights_only else self.functional.batch_norm(x, mean, variance, gain, offset)
 
     def layer_norm(self, x: Tensor) -> Tensor:
         """Layer normalisation over the last axis."""
         gain, offset = self.weights("layer_norm", x.shape[-1:], x.shape[-1:])
-        return self.functional.layer_norm(x, x.shape[-1:], gain, offset)
+        return x if self.makes_weights_only else self.functional.layer_norm(x, x.shape[-1:], gain, offset)
 
     def group_norm(self, x: Tensor, groups: int) -> Tensor:
         """Group normalisation."""
         gain, offset = self.weights("group_norm", (x.shape[1],), (x.shape[1],))
-        return self.functional.group_norm(x, groups, gain, offset)
+        return x if self.makes_weights_only else self.functional.group_norm(x, groups, gain, offset)
 
     def linear(self, x: Tensor, width: int, bias: bool = True) -> Tensor:
         """A linear layer over the last axis."""

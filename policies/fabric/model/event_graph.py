@@ -63,8 +63,7 @@ class EventGraph(NamedTuple):
     step: Floats
 
 
-@dataclass(frozen=True)
-class _Arc:
+class _Arc(NamedTuple):
     source: int
     target: int
     weight: float
@@ -79,12 +78,13 @@ class _Arc:
 def event_graph(pipeline: Pipeline, fabric: Fabric) -> EventGraph:
     """The event graph of a pipeline on a fabric."""
     arcs = list(_Arcs(pipeline, fabric).all())
+    values = dict(zip(_Arc._fields, zip(*arcs, strict=True), strict=True)) if arcs else {}
 
     def integers(name: str) -> Integers:
-        return np.array([getattr(arc, name) for arc in arcs], dtype=np.int64)
+        return np.array(values.get(name, ()), dtype=np.int64)
 
     def floats(name: str) -> Floats:
-        return np.array([getattr(arc, name) for arc in arcs], dtype=np.float64)
+        return np.array(values.get(name, ()), dtype=np.float64)
 
     return EventGraph(
         nodes=2 * (len(pipeline.units) + len(pipeline.nets) + sum(len(net.sinks) for net in pipeline.nets)),

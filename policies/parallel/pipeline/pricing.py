@@ -25,20 +25,28 @@ class Lines:
 
     def rows(self, edges: Integers) -> tuple[Integers, Integers]:
         """Rows of ``reduce`` and ``send`` for device cuts with both ends [B, K + 1]; each [B, K]."""
-        plans, stages = len(edges), edges.shape[1] - 1
-        distinct, place = np.unique(edges, axis=0, return_inverse=True)
-        reduce, send = np.zeros((len(distinct), stages), np.int64), np.zeros((len(distinct), stages), np.int64)
-        for row, each in enumerate(distinct.tolist()):
-            for stage in range(stages):
-                devices = range(*each[stage : stage + 2])
-                rings = partial(self.network.all_reduce_rings, devices)
-                reduce[row, stage] = self.reduce.row((devices.start, devices.stop), rings)
-            for stage in range(stages - 1):
-                start, cut, end = each[stage : stage + 3]
-                rings = partial(self.network.stage_transfer_rings, range(start, cut), range(cut, end))
-                send[row, stage] = self.send.row((start, cut, end), rings)
-        place = place.reshape(plans)
-        return reduce[place], send[place]
+        base = int(edges.max(initial=0)) + 1
+
+        def reduced(key: int) -> int:
+            start, stop = divmod(key, base)
+            return self.reduce.row((start, stop), partial(self.network.all_reduce_rings, range(start, stop)))
+
+        def sent(key: int) -> int:
+            (start, cut), end = divmod(key // base, base), key % base
+            rings = partial(self.network.stage_transfer_rings, range(start, cut), range(cut, end))
+            return self.send.row((start, cut, end), rings)
+
+        pairs = edges[:, :-1] * base + edges[:, 1:]
+        reduce, send = _mapped(reduced, pairs), np.zeros_like(pairs)
+        send[:, :-1] = _mapped(sent, pairs[:, :-1] * base + edges[:, 2:])
+        return reduce, send
+
+
+def _mapped(row_of: Callable[[int], int], keys: Integers) -> Integers:
+    """``row_of`` every key, called once for each distinct one."""
+    distinct, place = np.unique(keys, return_inverse=True)
+    rows = np.array([row_of(key) for key in distinct.tolist()], dtype=np.int64)
+    return rows[place].reshape(keys.shape)
 
 
 class _Rows:

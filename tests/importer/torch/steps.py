@@ -127,7 +127,7 @@ def stacked():
 
 
 def convolutions():
-    return Convolutions(), (torch.randn(2, 4, 16, 16),), torch.randint(5, (2,))
+    return Convolutions(), (torch.randn(2, 4, 16, 8),), torch.randint(5, (2,))
 
 
 def moved():

@@ -1,6 +1,7 @@
 """Networks: what must not change their answer, what they learn, and checkpoints."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,15 +20,13 @@ from policies.fabric.model.ensemble import EnsembleLearner  # noqa: E402
 from policies.fabric.model.examples import Examples  # noqa: E402
 from policies.fabric.model.features import Featurizer  # noqa: E402
 from policies.fabric.model.network import batched, max_over, mean_over, network_of, soft_maximum  # noqa: E402
-from policies.fabric.model.perceptrons import PerceptronsLearner  # noqa: E402
 from policies.fabric.model.settings import PAPER, CostSettings  # noqa: E402
-from policies.fabric.model.stack import StackLearner  # noqa: E402
 from policies.fabric.model.training import NetworkLearner, loss  # noqa: E402
 from policies.learning.checkpoint import Checkpoint  # noqa: E402
 from tests.fabric.cases import PLASTICINE, SMALL, layered_pipeline, placed, random_pipeline  # noqa: E402
+from tests.policies.fabric.quick import QUICK_STACK  # noqa: E402
 
 TINY = CostSettings(layers=1, width=8, epochs=2, graphs_in_batch=4)
-STACK = StackLearner(perceptrons=PerceptronsLearner(steps=10))
 
 
 def batch_of(cases):
@@ -146,6 +145,7 @@ def test_the_loss_on_ranks_counts_pairs_of_one_graph_only():
     torch.testing.assert_close(loss(turned, target, apart, 1.0), loss(turned, target, apart, 0.0))
 
 
+@cache
 def learned_from(graphs, seed, placements=4):
     """Placements of layered pipelines, labelled with the most loaded link beside the slowest unit."""
     random = np.random.default_rng(seed)
@@ -175,7 +175,7 @@ def test_a_network_learns_what_it_can_see_better_than_the_mean():
 
 @pytest.fixture(scope="module")
 def ensemble():
-    return EnsembleLearner(replace(TINY, members=2), stack=STACK).fit(learned_from(6, 0))
+    return EnsembleLearner(replace(TINY, members=2), stack=QUICK_STACK).fit(learned_from(6, 0))
 
 
 def test_members_differ_and_their_mean_is_the_prediction(ensemble):
@@ -189,7 +189,7 @@ def test_members_differ_and_their_mean_is_the_prediction(ensemble):
 def test_the_same_seed_learns_the_same_and_another_does_not(ensemble):
     unseen = learned_from(2, 1)
     again, other = (
-        EnsembleLearner(replace(TINY, members=2), seed, stack=STACK).fit(learned_from(6, 0)) for seed in (0, 7)
+        EnsembleLearner(replace(TINY, members=2), seed, stack=QUICK_STACK).fit(learned_from(6, 0)) for seed in (0, 7)
     )
     np.testing.assert_array_equal(again.predict(unseen), ensemble.predict(unseen))
     assert not np.array_equal(other.predict(unseen), ensemble.predict(unseen))
@@ -209,7 +209,7 @@ def test_a_checkpoint_gives_the_same_predictions(ensemble, tmp_path):
 
 def test_without_networks_the_stack_predicts_and_its_members_are_the_spread(tmp_path):
     settings, unseen = replace(TINY, members=0), learned_from(2, 1)
-    alone = EnsembleLearner(settings, stack=STACK).fit(learned_from(6, 0))
+    alone = EnsembleLearner(settings, stack=QUICK_STACK).fit(learned_from(6, 0))
     mean, spread = alone.mean_and_spread(unseen)
     np.testing.assert_array_equal(mean, alone.stack.predict(unseen))
     np.testing.assert_array_equal(spread, alone.stack.members(unseen).std(axis=0))

@@ -24,7 +24,7 @@ from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import never_stop, silent
 from dse.testing import conformance
-from hardware.fabrics import fabric
+from hardware.fabrics import fabric, fabric_spec
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, provenance_of, samples_in
@@ -218,10 +218,13 @@ def test_the_command_places_by_a_checkpoint_and_names_what_it_cannot_use(dse, gr
     assert json.loads(answered.out)["metrics"]["notes"] == []
     assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
 
-    elsewhere = ("--fabric", "sn10", "--cost", "learned", "--json")
+    document = fabric_spec("plasticine-8x16").model_dump(mode="json", exclude_none=True) | {"name": "another"}
+    document["links"]["hop_slots"]["value"] += 1
+    (tmp_path / "another.json").write_text(json.dumps(document))
+    elsewhere = ("--fabric", tmp_path / "another.json", "--cost", "learned", "--json")
     left = dse(*command, *elsewhere)
     assert left.code == 0, left.err
-    assert "The package has no learned cost for sn10" in left.err
+    assert "The package has no learned cost for another" in left.err
     refused = dse(*command, *elsewhere, "--checkpoint", checkpoint)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
     assert "provenance.samples.simulator" in refused.err
