@@ -132,7 +132,7 @@ def _print(answered: Answer, settings: RunSettings) -> None:
     for table in view.tables:
         print_view_table(table)
     if settings.out is not None:
-        made = [name for name in (*answered.view.files(), REPORT_FILE) if (settings.out / name).exists()]
+        made = [name for name in (*answered.files, REPORT_FILE) if (settings.out / name).exists()]
         screen.print(f"in {settings.out}: {', '.join(made)}", soft_wrap=True, markup=False)
 
 

@@ -77,6 +77,7 @@ class _Model:
             if each.size > 1 and group.allows(each.size)
         }
         self._products: dict[frozenset[Decision], cp_model.IntVar] = {}
+        self._known_costs: dict[tuple[int, tuple[int | None, ...]], Costs] = {}
         self._exclude()
         self._divide()
         self._pin()
@@ -167,13 +168,18 @@ class _Model:
         return used
 
     def _costs(self, number: int) -> Costs:
-        """The costs of one operation, by the factors that each axis cuts."""
-        table = {
-            tuple(cut.factor for cut in priced.choice): priced.picoseconds
-            for priced in self._prices.priced[number]
-            if all(cut.scattered == ALL_REDUCE for cut in priced.choice)
-        }
-        return self._expanded(table, self._linkage.factors[number])
+        """The costs of one operation, by the factors that each axis cuts; not to be changed."""
+        choices, groups = self._prices.priced[number], self._linkage.factors[number]
+        # Equal operations have the very same choices.
+        key = id(choices), groups
+        if key not in self._known_costs:
+            table = {
+                tuple(cut.factor for cut in priced.choice): priced.picoseconds
+                for priced in choices
+                if all(cut.scattered == ALL_REDUCE for cut in priced.choice)
+            }
+            self._known_costs[key] = self._expanded(table, groups)
+        return self._known_costs[key]
 
     def _shares(self, value: int) -> Costs:
         """The bytes of an argument on one device, by the dimensions that each axis splits."""

@@ -1,9 +1,9 @@
 """The problem of a parallel plan: a step, a mesh of devices, their rates, and the rules that the plan has to keep."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 from dse.graph.step import StepGraph, StepValue
 from dse.parallel.mesh import Layout, Mesh
@@ -86,6 +86,13 @@ class ParallelProblem:
         graph = self.graph
         ties = [(graph.results[result], graph.arguments[number].value) for result, number in self.carried.items()]
         return linkage(graph, self.file, ties)
+
+    def pinned(self, pins: Mapping[int, Layout]) -> Self:
+        """The problem with these pins in place of its own; what is known of the step stays known."""
+        other = replace(self, pins=pins)
+        known = ("storage", "fetched_ahead", "carried", "linkage")
+        vars(other).update((name, value) for name, value in vars(self).items() if name in known)
+        return other
 
     def sent_bytes(self, value: int) -> int:
         """The bytes of a value, of all devices together, when it is joined or resharded."""

@@ -7,7 +7,6 @@ divide is named with the next size that it would divide.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -48,7 +47,7 @@ def alternatives(
     for layout in problem.mesh.layouts(problem.graph.values[value].dims):
         if stop() is not None:
             break
-        pinned = replace(problem, pins={**problem.pins, number: layout})
+        pinned = problem.pinned({**problem.pins, number: layout})
         try:
             plan = solve(pinned, prices, method, seed, stop).plan
         except InputError:

@@ -1,7 +1,7 @@
 """An answer in Python: the result with the problem that it answers, its tables, its figure and its check."""
 
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,11 @@ class Answer:
         """Verdict, notes, tables and page."""
         return problem_type(self.result.command).view(self.result, self.posed, self._tables)
 
+    @cached_property
+    def files(self) -> Mapping[str, str | bytes]:
+        """What a run directory has beside tables, report and result, by name: some are pictures, which take a while."""
+        return self.view.files()
+
     def tables(self) -> dict[str, Any]:
         """The tables of the run by name, and those of its view by title: dataframes, or Arrow tables without pandas."""
         tables = dict(self._tables.items())
@@ -118,7 +123,7 @@ class Answer:
         with directory.writing():
             self._tables.write(directory.path)
             if self.value is not None:
-                for name, content in self.view.files().items():
+                for name, content in self.files.items():
                     directory.write(name, content)
                 directory.write(REPORT_FILE, self.html())
         directory.write(RESULT_FILE, self.result.to_json())

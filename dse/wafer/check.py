@@ -5,7 +5,7 @@ Plain code with exact fractions; it shares no arithmetic with the tables and ker
 
 from fractions import Fraction
 from itertools import combinations
-from math import ceil, floor
+from math import floor
 
 from dse.wafer.problem import Convolution, Cost, Kernel, PlacedKernel, WaferPlacement, WaferProblem
 
@@ -94,17 +94,22 @@ def size_tiles(placed: PlacedKernel) -> tuple[int, int]:
 
 
 def _time(convolution: Convolution, h: int, w: int, c: int, k: int) -> Fraction:
-    steps = ceil(Fraction(convolution.height, h)) * ceil(Fraction(convolution.width, w))
-    steps *= ceil(Fraction(convolution.inputs, c)) * ceil(Fraction(convolution.outputs, k))
+    steps = _rounds(convolution.height, h) * _rounds(convolution.width, w)
+    steps *= _rounds(convolution.inputs, c) * _rounds(convolution.outputs, k)
     return Fraction(steps * convolution.window_height * convolution.window_width, convolution.stride**2)
 
 
+def _rounds(whole: int, share: int) -> int:
+    """Rounds of ``share`` each that ``whole`` takes: their quotient, rounded up."""
+    return -(-whole // share)
+
+
 def _memory(convolution: Convolution, h: int, w: int, c: int, k: int) -> Fraction:
-    features = Fraction(convolution.outputs, k)
-    weights = Fraction(convolution.inputs, c) * features * convolution.window_height * convolution.window_width
-    columns = Fraction(convolution.width + convolution.window_width - 1, w)
-    rows = Fraction(convolution.height + convolution.window_height - 1, h)
-    return weights + columns * rows * features
+    window = convolution.window_height * convolution.window_width
+    columns = convolution.width + convolution.window_width - 1
+    rows = convolution.height + convolution.window_height - 1
+    weights = Fraction(convolution.inputs * convolution.outputs * window, c * k)
+    return weights + Fraction(columns * rows * convolution.outputs, w * h * k)
 
 
 def _rectangle(placed: PlacedKernel) -> tuple[int, int, int, int]:
@@ -115,13 +120,13 @@ def _rectangle(placed: PlacedKernel) -> tuple[int, int, int, int]:
 def cost(problem: WaferProblem, placement: WaferPlacement) -> Cost:
     """The cost of a placement whose parameters are in range."""
     time = max(kernel_time(kernel, placed) for kernel, placed in zip(problem.kernels, placement.placed, strict=True))
-    distance, adapter = Fraction(0), 0
+    twice_distance = adapter = 0
     for source, target in problem.edges:
         one, other = placement.placed[source], placement.placed[target]
         left, low, right, high = _rectangle(one)
         other_left, other_low, other_right, other_high = _rectangle(other)
-        distance += Fraction(abs(left + right - other_left - other_right) + abs(low + high - other_low - other_high), 2)
+        twice_distance += abs(left + right - other_left - other_right) + abs(low + high - other_low - other_high)
         adapter += int(one.h != other.h) + int(one.w != other.w) + int(len({*one.c, *other.c}) > 1)
-    weights = problem.weights
+    weights, distance = problem.weights, Fraction(twice_distance, 2)
     total = Fraction(weights.time) * time + Fraction(weights.distance) * distance + Fraction(weights.adapter) * adapter
     return Cost(float(time), float(distance), adapter, float(total))

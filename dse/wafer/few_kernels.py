@@ -15,6 +15,7 @@ that a status of CP-SAT is a proof. The model grows with shapes, of which a wafe
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, inf, lcm
 
 from ortools.sat.python import cp_model
@@ -78,9 +79,8 @@ def cheapest(problem: WaferProblem, known: float, stop: StopSignal = never_stop)
     """
     if len(problem.kernels) > MAX_KERNELS:
         return UNKNOWN
-    table = shape_table(problem)
-    shapes = [_shapes(problem, table, number) for number in range(len(problem.kernels))]
-    units = _units(problem, table, known)
+    shapes, ticks_per_time = _every_shape(problem)
+    units = _units(problem, ticks_per_time, known)
     if units is None or any(each is None for each in shapes):
         return UNKNOWN
     return _Search(problem, [each or [] for each in shapes], units, known).solved(stop)
@@ -106,7 +106,7 @@ class _Units:
     scale: int
 
 
-def _units(problem: WaferProblem, table: ShapeTable, known: float) -> _Units | None:
+def _units(problem: WaferProblem, ticks_per_time: int, known: float) -> _Units | None:
     """The units of a problem's weights, which may be decimal fractions; None where costs have too many of them."""
     decimals = [
         Fraction(each).limit_denominator(_MAX_DENOMINATOR)
@@ -115,12 +115,19 @@ def _units(problem: WaferProblem, table: ShapeTable, known: float) -> _Units | N
     if [float(each) for each in decimals] != [*astuple(problem.weights)]:
         return None
     time, distance, adapter = decimals
-    weights = time / table.ticks_per_time, distance / 2, adapter
+    weights = time / ticks_per_time, distance / 2, adapter
     scale = lcm(*(each.denominator for each in weights))
     if scale * max(sum(weights), 0 if known == inf else Fraction(known)) >= _MAX_UNITS:
         return None
     tick, half_tile, of_adapter = (int(each * scale) for each in weights)
     return _Units(tick, half_tile, of_adapter, scale)
+
+
+@lru_cache(maxsize=2)
+def _every_shape(problem: WaferProblem) -> tuple[list[list[_Shape] | None], int]:
+    """(the shapes of every kernel, ticks in a unit of time); the search, its bound and the check all ask for these."""
+    table = shape_table(problem)
+    return [_shapes(problem, table, number) for number in range(len(problem.kernels))], table.ticks_per_time
 
 
 def _shapes(problem: WaferProblem, table: ShapeTable, number: int) -> list[_Shape] | None:

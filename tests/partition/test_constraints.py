@@ -28,8 +28,8 @@ def test_samples_cover_exactly_the_valid_partitions_of_a_small_graph(seed):
     everything = valid_partitions(problem)
     sampler, found, first = Sampler(problem.graph, problem.chips), set(), 0
     while found != everything and first < 4_000_000:
-        found |= set(map(tuple, sampler.sample(seeds_of(seed, first, 20_000)).tolist()))
-        first += 20_000
+        found |= set(map(tuple, sampler.sample(seeds_of(seed, first, 2_000)).tolist()))
+        first += 2_000
         assert found <= everything
     assert found == everything
 
@@ -147,7 +147,7 @@ def test_the_papers_procedure_on_domains_ends_with_every_valid_partition_and_no_
     for _ in range(3000):
         solver = ConstraintSolver(problem.graph, problem.chips)
         found.add(solved_in_order(solver, draw.permutation(len(problem.graph)), draw))
-        if found == everything:
+        if len(found) >= 0.9 * len(everything):
             break
     assert found <= everything
     assert len(found) >= 0.9 * len(everything)

@@ -82,7 +82,7 @@ def test_unknown_names_and_useless_modes_are_refused(text, mode, words):
         methods_of(text, mode)
 
 
-def test_several_methods_are_compared_and_the_best_is_the_answer():
+def test_several_methods_are_compared_and_the_best_is_the_answer(few_steps):
     options = PartitionOptions("given", method="random,portfolio,greedy", samples=20)
     result = answer(options, problem=Question(OPEN, None))
     rows = {row["method"]: row for row in result.metrics["methods"]}
@@ -235,7 +235,7 @@ def test_a_partition_that_does_not_fit_memory_is_not_written(tmp_path):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_each_method_writes_what_it_prices(tmp_path, name):
+def test_each_method_writes_what_it_prices(tmp_path, name, few_steps):
     options = PartitionOptions("given", method=name, samples=20, emit_samples=str(tmp_path / "s.jsonl"))
     result = answer(options, problem=Question(OPEN, None))
     lines = lines_of(tmp_path / "s.jsonl")
@@ -266,7 +266,7 @@ def test_a_recorded_evaluator_prices_as_the_plain_one(name):
     assert (costs_s == plain.costs(chips)).all()
 
 
-def test_recording_changes_no_search():
+def test_recording_changes_no_search(few_steps):
     """What an evaluator is must not depend on who listens: the portfolio searches by it."""
     question = Question(OPEN, None)
     evaluators = (question.evaluator("analytical"), question.evaluator("analytical", SampleRecorder()))

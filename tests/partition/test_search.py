@@ -65,7 +65,7 @@ def test_the_portfolio_proves_most_small_problems(answered):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_portfolio_proves_the_latency_of_small_problems(seed):
+def test_the_portfolio_proves_the_latency_of_small_problems(seed, few_steps):
     problem = random_problem(seed, objective="latency")
     found = METHODS["portfolio"](context_of(problem))
     assert violations(problem, found.chip) == []
@@ -73,7 +73,7 @@ def test_the_portfolio_proves_the_latency_of_small_problems(seed):
     assert found.cost_s == pytest.approx(found.bound_s, rel=1e-9)
 
 
-def test_latency_answers_and_bounds_respect_memory_limits():
+def test_latency_answers_and_bounds_respect_memory_limits(few_steps):
     differ = 0
     for seed in range(6):
         free = random_problem(seed, objective="latency")
@@ -99,7 +99,7 @@ class Backwards:
 
 
 @pytest.mark.parametrize("method", ["dp", "cp-sat"])
-def test_exact_methods_optimise_throughput_and_price_by_the_contexts_evaluator(method):
+def test_exact_methods_optimise_throughput_and_price_by_the_contexts_evaluator(method, few_steps):
     problem = PartitionProblem(random_graph(5, 20, 0.1), 4, 1e11)
     fast = METHODS[method](context_of(problem))
     evaluator = Backwards(problem)
@@ -150,7 +150,7 @@ def test_downsets_of_some_operators_give_a_valid_bound(seed, few):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_answers_and_bounds_respect_memory_limits(seed):
+def test_answers_and_bounds_respect_memory_limits(seed, few_steps):
     free = random_problem(seed)
     limit = float(np.quantile(free.graph.weight_bytes, 0.9) * 2)
     problem = PartitionProblem(free.graph, free.chips, free.link_bytes_per_s, memory_bytes=limit)
@@ -163,7 +163,7 @@ def test_answers_and_bounds_respect_memory_limits(seed):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("objective", ["throughput", "latency"])
-def test_every_method_gives_a_valid_partition_and_its_cost(method, objective):
+def test_every_method_gives_a_valid_partition_and_its_cost(method, objective, few_steps):
     problem = PartitionProblem(random_graph(3, 14, 0.2), 4, LINK_BYTES_PER_S, objective=objective)
     found = METHODS[method](context_of(problem))
     if found.chip is None:

@@ -19,6 +19,7 @@ from dse.reproduce.automap.study import (
     Trial,
     is_as_published,
     planned,
+    problem_of,
     published_pins,
 )
 from dse.reproduce.automap.tables import counts, data_parallel, plans, worth_of_paper
@@ -179,6 +180,15 @@ def test_a_trial_depends_on_nothing_but_itself():
     assert one.pop("seconds") > 0
     assert other.pop("seconds") > 0
     assert one == other == json.loads(json.dumps(one))
+
+
+def test_other_pins_leave_what_is_known_of_the_step():
+    problem, pins = problem_of(Trial(TINY, "cost", SERVER, 0)), published_pins(TINY, mesh_of("8"), 0)
+    known = problem.linkage
+    pinned = problem.pinned(pins)
+    assert pinned == replace(problem, pins=pins) != problem
+    assert pinned.linkage is known
+    assert pinned.linkage == replace(problem, pins=pins).linkage
 
 
 def test_nothing_is_optimal_that_is_not_proven():

@@ -18,14 +18,15 @@ def all_shapes(problem, kernel):
     inputs = [range(1, each.inputs + 1) for each in kernel.convolutions]
     outputs = [range(1, each.outputs + 1) for each in kernel.convolutions]
     for h, w in product(range(1, kernel.max_rows + 1), range(1, kernel.max_columns + 1)):
-        for c, k, rotation in product(product(*inputs), product(*outputs), ("R0", "R90")):
-            placed = PlacedKernel(h, w, c, k, 0, 0, rotation)
-            width, height = size_tiles(placed)
-            fits = width <= problem.wafer.width_tiles and height <= problem.wafer.height_tiles
-            if fits and memory_words(kernel, placed) <= problem.wafer.memory_words:
-                key = (h, w, frozenset(c)), width, height
-                time = kernel_time(kernel, placed)
-                times[key] = min(times.get(key, time), time)
+        for c, k in product(product(*inputs), product(*outputs)):
+            placed = PlacedKernel(h, w, c, k, 0, 0, "R0")
+            if memory_words(kernel, placed) > problem.wafer.memory_words:
+                continue
+            time, sides = kernel_time(kernel, placed), size_tiles(placed)
+            for width, height in (sides, sides[::-1]):
+                if width <= problem.wafer.width_tiles and height <= problem.wafer.height_tiles:
+                    key = (h, w, frozenset(c)), width, height
+                    times[key] = min(times.get(key, time), time)
     return [(time, *key) for key, time in times.items()]
 
 
@@ -49,6 +50,10 @@ def min_cost(problem, known=None):
             for y in range(problem.wafer.height_tiles - height + 1)
         ]
         choices.append(sorted(placed, key=lambda each: each[0]))
+    if len(choices) > 1:
+        # Mirror images cost the same: the centre of the first kernel need only be in one quarter of the wafer.
+        across, up = problem.wafer.width_tiles, problem.wafer.height_tiles
+        choices[0] = [each for each in choices[0] if each[2] + each[4] <= across and each[3] + each[5] <= up]
 
     def apart(one, other):
         return one[4] <= other[2] or other[4] <= one[2] or one[5] <= other[3] or other[5] <= one[3]

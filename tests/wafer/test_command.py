@@ -11,6 +11,7 @@ from dse.results.infeasibility import Infeasibility
 from dse.run.run import Run
 from dse.wafer.check import cost, violations
 from dse.wafer.documents import placement_from_document
+from dse.wafer.files import picture
 from dse.wafer.files.formats import read_problem
 from dse.wafer.files.paint import parse_paint, placement_of, read_paint
 from dse.wafer.files.saved import save_placement, saved_placement
@@ -34,7 +35,7 @@ def case(tmp_path):
     return write
 
 
-FEW = ("--moves", 1000, "--workers", 0)
+FEW = ("--moves", 200, "--workers", 0)
 
 
 def test_an_answer_is_shown_kept_and_checked(dse, case, tmp_path):
@@ -51,19 +52,28 @@ def test_an_answer_is_shown_kept_and_checked(dse, case, tmp_path):
     metrics = document["metrics"]
     assert document["objective"]["value"] == metrics["time"] + metrics["distance"] + 3 * metrics["adapter"]
     assert document["bound"] <= document["objective"]["value"]
-    picture, page = (out / "case.svg").read_text(), (out / "report.html").read_text()
+    drawing, page = (out / "case.svg").read_text(), (out / "report.html").read_text()
     for name in ("k1", "k2", "k3"):
-        assert f">{name}</text>" in picture
+        assert f">{name}</text>" in drawing
         assert f">{name}</text>" in page
     again = dse("wafer", path, *FEW, "--json")
     found = json.loads(again.out)
     assert found["solution"] == document["solution"]
 
 
+def test_an_answer_that_is_kept_and_printed_is_drawn_once(dse, case, tmp_path, monkeypatch):
+    drawn = []
+    for name in ("png", "svg"):
+        monkeypatch.setattr(picture, name, lambda *_given, name=name: drawn.append(name) or name)
+    shown = dse("wafer", case(), *FEW, "--out", tmp_path / "run")
+    assert "case.png" in "".join(shown.out.split())
+    assert sorted(drawn) == ["png", "svg"]
+
+
 def test_a_better_placement_is_on_disk_at_once(tmp_path, monkeypatch):
     path = tmp_path / "case.kgraph"
     path.write_text(blocks_text(adapter=5))
-    options, texts = WaferOptions(str(path), moves=4000), []
+    options, texts = WaferOptions(str(path), moves=1000), []
     problem, write = options.problem(), Run.write
 
     def recorded(run, name, content):
@@ -88,7 +98,7 @@ def test_a_stopped_run_has_an_answer_or_says_that_it_has_none(dse, case, tmp_pat
 def test_a_run_that_goes_on_is_never_worse_than_what_it_has_kept(dse, tmp_path):
     path, out = tmp_path / "blocks.kgraph", tmp_path / "run"
     path.write_text(blocks_text(adapter=5))
-    command = ("wafer", path, "--workers", 0, "--moves", 5000, "--out", out)
+    command = ("wafer", path, "--workers", 0, "--moves", 200, "--out", out)
     assert dse(*command).code == 0
     first = json.loads((out / "result.json").read_text())["objective"]["value"]
     (out / "result.json").unlink()

@@ -13,6 +13,7 @@ from dse.run.progress import never_stop
 from dse.wafer.check import cost, kernel_time, memory_words, size_tiles, violations
 from dse.wafer.problem import PlacedKernel, Weights
 from dse.wafer.search.context import SearchContext
+from dse.wafer.search.gigaplacer import method
 from dse.wafer.search.gigaplacer.adapter_refinement import fewer_adapters
 from dse.wafer.search.gigaplacer.distance_refinement import WINDOW, less_distance
 from dse.wafer.search.gigaplacer.instance import adapter_count, distance, instance_of, slowest
@@ -39,6 +40,12 @@ def weighted(problem, distance=1.0, adapter=1.0):
 
 def paper_problem(letter):
     return read_published().cases[letter].problem(letter)
+
+
+@pytest.fixture
+def few_times(monkeypatch):
+    """Fewer time limits above the least one: it takes a tenth of the time."""
+    monkeypatch.setattr(method, "ALPHAS", 8)
 
 
 @pytest.fixture
@@ -326,7 +333,7 @@ def test_no_answer_is_below_the_least_cost_of_all_placements(seed):
     assert answers
 
 
-def test_each_refinement_of_the_answer_lowers_its_own_part(residual):
+def test_each_refinement_of_the_answer_lowers_its_own_part(residual, few_times):
     answer = answered(SearchContext(residual, InProcessExecutor()))
     stages = (answer.best.generated, answer.best.adapted, answer.best.placement)
     generated, adapted, refined = (cost(residual, each) for each in stages)
@@ -342,7 +349,7 @@ def test_each_refinement_of_the_answer_lowers_its_own_part(residual):
     assert blind.generated == replace(blind.generated) == blind.adapted
 
 
-def test_neither_seed_nor_moves_change_the_answer_and_it_can_be_stopped(residual):
+def test_neither_seed_nor_moves_change_the_answer_and_it_can_be_stopped(residual, few_times):
     whole = gigaplacer(SearchContext(residual, InProcessExecutor()))
     assert gigaplacer(SearchContext(residual, InProcessExecutor(), seed=9, moves=1)) == whole
     for patience in (0, 1, 20):

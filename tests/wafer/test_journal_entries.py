@@ -42,7 +42,7 @@ def same(one, other):
 
 
 def test_a_finished_run_is_its_kept_answer(dse, path, tmp_path, monkeypatch):
-    asked = ("wafer", path, "--workers", 0, "--moves", 1000, "--out", tmp_path / "run")
+    asked = ("wafer", path, "--workers", 0, "--moves", 200, "--out", tmp_path / "run")
     first = dse(*asked, "--json")
     assert (first.code, "is finished" in first.err) == (0, False)
     assert json.loads(first.out)["status"] == "feasible"
@@ -55,7 +55,7 @@ def test_a_finished_run_is_its_kept_answer(dse, path, tmp_path, monkeypatch):
 
 
 def test_a_finished_sweep_is_its_kept_answer(dse, path, tmp_path, monkeypatch):
-    asked = ("wafer", path, "--workers", 0, "--moves", 500, "--sweep", "width=50,60", "--out", tmp_path / "run")
+    asked = ("wafer", path, "--workers", 0, "--moves", 200, "--sweep", "width=50,60", "--out", tmp_path / "run")
     first = dse(*asked, "--json")
     assert json.loads(first.out)["status"] == "feasible"
     monkeypatch.setattr("dse.wafer.contract.sweep", forbidden)
@@ -65,15 +65,15 @@ def test_a_finished_sweep_is_its_kept_answer(dse, path, tmp_path, monkeypatch):
 def test_a_stopped_run_is_not_finished(dse, path, tmp_path):
     asked = ("wafer", path, "--workers", 0, "--moves", 10**10, "--time-limit", 0.5, "--out", tmp_path / "run")
     for more in ((), ("--resume",)):
-        found = dse(*asked, *more, "--json")
-        assert "search" in json.loads(found.out)["metrics"]["unfinished"]
+        found = dse(*asked, *more)
+        assert re.search(r"stopped before (its|their) end: search", found.out)
         assert "is finished" not in found.err
-    assert re.search(r"stopped before (its|their) end: search", dse(*asked, "--resume").out)
+        assert "search" in json.loads((tmp_path / "run" / "result.json").read_text())["metrics"]["unfinished"]
     assert dse("check", tmp_path / "run" / "result.json").out.strip() == "ok"
 
 
 def test_a_search_that_has_ended_is_not_made_again(path, tmp_path, monkeypatch):
-    options = WaferOptions(str(path), moves=1000)
+    options = WaferOptions(str(path), moves=200)
     whole, search, ended = answer(options), METHODS["portfolio"], []
 
     def stop():
@@ -96,7 +96,7 @@ def test_a_search_that_has_ended_is_not_made_again(path, tmp_path, monkeypatch):
 
 
 def test_a_bound_that_is_computed_is_not_computed_again(path, tmp_path, monkeypatch):
-    options = WaferOptions(str(path), moves=1000)
+    options = WaferOptions(str(path), moves=200)
     best = answer(options, directory=tmp_path)
     with Journal(tmp_path / "j") as journal:
         cut = answer(options, journal=journal, directory=tmp_path, **NO_TIME_TO_SEARCH)
@@ -157,8 +157,8 @@ def test_a_stopped_search_counts_what_it_has_done(path, method):
 
 def test_a_short_time_limit_starts_no_workers(dse, path, monkeypatch):
     monkeypatch.setattr("actors.ray_executor.RayExecutor.__enter__", forbidden)
-    found = dse("wafer", path, "--workers", 2, "--moves", 10**10, "--time-limit", 1, "--json")
-    # On a busy machine a second may be too short for any answer.
+    found = dse("wafer", path, "--workers", 2, "--moves", 10**10, "--time-limit", 0.2, "--json")
+    # On a busy machine that may be too short for any answer.
     assert found.code in (0, 3), found.err
     assert "search" in json.loads(found.out)["metrics"]["unfinished"]
 

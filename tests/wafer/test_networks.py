@@ -130,7 +130,7 @@ def test_options_stand_for_the_header(tmp_path):
 
 def test_a_network_is_placed_kept_and_checked(dse, tmp_path):
     out = tmp_path / "run"
-    asked = ("--moves", 2000, "--workers", 0, "--wlength", 4, "--height", 600)
+    asked = ("--moves", 200, "--workers", 0, "--wlength", 4, "--height", 600)
     shown = dse("wafer", "resnet50-lean-blocks", *asked, "--out", out)
     assert shown.code == 0, shown.err
     kept = read_problem(out / "resnet50-lean-blocks.kgraph")

@@ -196,13 +196,14 @@ def planned(trial: Trial) -> dict[str, Any]:
         seconds = perf_counter() - started
         checked = None if plan is None else _checked(problem, prices, plan, None)
         return {"best": checked, "published": None, "seconds": seconds}
-    problem = replace(problem, pins=pins_of(trial))
-    best = _solved(problem, trial)
+    problem = problem.pinned(pins_of(trial))
+    prices = Prices(problem)
+    best = _solved(problem, prices, trial)
     seconds = perf_counter() - started
     completed = []
     for axis in range(len(problem.mesh.axes)):
         pins = published_pins(trial.step, problem.mesh, axis)
-        solved = None if pins is None else _solved(replace(problem, pins={**problem.pins, **pins}), trial)
+        solved = None if pins is None else _solved(problem.pinned({**problem.pins, **pins}), prices, trial)
         if solved is not None:
             completed.append(solved)
     sign = -1 if problem.objective == "count" else 1
@@ -210,8 +211,7 @@ def planned(trial: Trial) -> dict[str, Any]:
     return {"best": best, "published": published, "seconds": seconds}
 
 
-def _solved(problem: ParallelProblem, trial: Trial) -> dict[str, Any] | None:
-    prices = Prices(problem)
+def _solved(problem: ParallelProblem, prices: Prices, trial: Trial) -> dict[str, Any] | None:
     try:
         solution = solve(problem, prices, RULES[trial.rules].method, trial.seed)
     except InputError:

@@ -2,6 +2,7 @@
 
 import gzip
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -31,18 +32,25 @@ def with_memory(problem, percent):
     return replace(problem, usage_limit=problem.usage_limit * percent // 100)
 
 
+@cache
 def dense(seed, memory=0.5, **settings):
     """A problem of which reduction leaves something."""
     return random_problem(seed, nodes=6, edge_share=0.9, memory=memory, **settings)
+
+
+@cache
+def best_of(seed, memory=0.5, **settings):
+    """The cost of the best plan of :func:`dense`; None where it has none."""
+    return best_cost(dense(seed, memory, **settings))
 
 
 def reduced_cases(count=30):
     """(problem, reduction, optimum) of problems of which reduction leaves something."""
     cases = []
     for seed in range(10 * count):
-        problem = dense(seed, memory=(None, 0.5, 0.65)[seed % 3])
+        memory = (None, 0.5, 0.65)[seed % 3]
+        problem, optimum = dense(seed, memory), best_of(seed, memory)
         reduction = reduce(core_of(problem))
-        optimum = best_cost(problem)
         if reduction is not None and reduction.core.costs and optimum is not None:
             cases.append((problem, reduction, optimum))
             if len(cases) == count:
@@ -72,7 +80,7 @@ def in_bound(certificate, reduction, optimum):
 @pytest.mark.parametrize(("seed", "memory"), CASES)
 def test_the_mixed_integer_program_finds_the_optimum_without_reduction(seed, memory):
     problem = dense(seed, memory)
-    optimum, answer = best_cost(problem), mip(core_of(problem), 1000)
+    optimum, answer = best_of(seed, memory), mip(core_of(problem), 1000)
     if optimum is None:
         assert answer.status is MipStatus.INFEASIBLE
         assert answer.choices is None
@@ -162,7 +170,7 @@ def test_the_local_search_finds_no_plan_where_there_is_none():
 @pytest.mark.parametrize(("seed", "memory"), CASES)
 def test_solutions_are_optimal(seed, memory, forbidden):
     problem = dense(seed, memory, forbidden=forbidden)
-    optimum, solution = best_cost(problem), solve(problem)
+    optimum, solution = best_of(seed, memory, forbidden=forbidden), solve(problem)
     if optimum is None:
         assert solution == Solution(None, None, None, Status.INFEASIBLE)
         return
@@ -173,8 +181,7 @@ def test_solutions_are_optimal(seed, memory, forbidden):
 
 @pytest.mark.parametrize(("seed", "memory"), CASES)
 def test_below_a_cutoff_there_is_the_optimum_or_a_bound_no_less(seed, memory):
-    problem = dense(seed, memory)
-    optimum = best_cost(problem)
+    problem, optimum = dense(seed, memory), best_of(seed, memory)
     if optimum is None:
         return
     assert solve(problem, cutoff=optimum + 1).value == optimum
@@ -185,7 +192,7 @@ def test_below_a_cutoff_there_is_the_optimum_or_a_bound_no_less(seed, memory):
 
 
 def test_a_cutoff_is_shared_out_to_separate_parts():
-    seeds = [seed for seed in range(30) if best_cost(dense(seed, None)) is not None][:3]
+    seeds = [seed for seed in range(30) if best_of(seed, None) is not None][:3]
     parts = [dense(seed, None) for seed in seeds]
     nodes = np.cumsum([0, *(part.node_count for part in parts)])
     whole = PairwiseProblem.build(
@@ -205,15 +212,15 @@ def test_a_cutoff_is_shared_out_to_separate_parts():
 def test_bounds_and_plans_hold_under_any_limit(limits):
     seen = set()
     for seed in range(20):
-        problem = dense(seed, (None, 0.5)[seed % 2])
-        optimum, solution = best_cost(problem), solve(problem, limits)
+        memory = (None, 0.5)[seed % 2]
+        optimum, solution = best_of(seed, memory), solve(dense(seed, memory), limits)
         seen.add(solution.status)
         if optimum is None:
             assert solution.status in (Status.INFEASIBLE, Status.UNKNOWN)
             continue
         assert solution.bound <= optimum
         if solution.choices is not None:
-            assert solution.value == evaluate(problem, solution.choices).cost >= optimum
+            assert solution.value == evaluate(dense(seed, memory), solution.choices).cost >= optimum
             assert (solution.status is Status.OPTIMAL) == (solution.bound == solution.value)
     assert Status.OPTIMAL in seen
 
@@ -314,8 +321,7 @@ def test_guesses_prove_what_a_poor_plan_leaves_open(case_g):
 @pytest.mark.parametrize(("seed", "memory"), CASES)
 def test_what_guesses_prove_holds(seed, memory):
     """Guesses alone, and coarse ones, so that some leave no plan, some the best one, and some others too."""
-    problem = dense(seed, memory)
-    optimum = best_cost(problem)
+    problem, optimum = dense(seed, memory), best_of(seed, memory)
     guesses = Limits(passes=3, guesses=(0.01, 0.05, 0.2, 0.8), moves=0, branch_work=0)
     solution = solve(problem, guesses)
     if optimum is None:

@@ -52,9 +52,9 @@ def _times(problem: WaferProblem, kernel: Kernel, area: int) -> Iterator[Fractio
     """The times of a kernel of so many tiles, for every (h, w, c)."""
     inputs = max(each.inputs for each in kernel.convolutions)
     for h, w in pruned_pairs(kernel, max(problem.wafer.width_tiles, problem.wafer.height_tiles)):
-        c = np.arange(1, inputs + 1)
+        # With a larger c no column of three tiles is left.
+        c = np.arange(1, min(inputs, area // (3 * h * w) - 1) + 1)
         k_in_all = area // (h * w * (c + 1)) // 3
-        c, k_in_all = c[k_in_all > 0], k_in_all[k_in_all > 0]
         if not len(c):
             continue
         images = [_image_time(each, h, w) for each in kernel.convolutions]
