@@ -47,6 +47,9 @@ def is_on_ray(name):
 def pytest_xdist_make_scheduler(config, log):
     """With ``--dist loadfile``, processes take whole files, without their tests on Ray: one process takes all of those,
     for each instance of Ray takes a share of a core all the time (pytest-xdist).
+
+    The first two processes begin with the files that come first, which wait for other processes much of the time, the
+    others at the other end, with files that compute: no core is left idle.
     """
     if config.getvalue("dist") != "loadfile":
         return None
@@ -55,6 +58,11 @@ def pytest_xdist_make_scheduler(config, log):
     class FilesAndRay(LoadFileScheduling):
         def _split_scope(self, nodeid):
             return ON_RAY if is_on_ray(nodeid) else super()._split_scope(nodeid)
+
+        def _assign_work_unit(self, node):
+            if node not in self.nodes[:2]:
+                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+            super()._assign_work_unit(node)
 
     return FilesAndRay(config, log)
 

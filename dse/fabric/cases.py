@@ -61,7 +61,8 @@ def block_case(seed: int, fabric: Fabric, slots: OperatorSlots) -> BlockCase:
     Of eight seeds in a row, each is of another kind of block or of the other pass; where a fabric cannot hold even the
     smallest block of a kind in training, it is the forward pass of that kind. Fill, width, tokens, depth and
     copies are uniform (:func:`case_sizes`). As long as the block does not fit with buffers that are deep enough, it
-    gets fewer copies, and then less depth. What does not fit even so, or breaks a limit of this module, is drawn again.
+    gets fewer copies, and then less depth; so does one that is bound by the channels off chip, to whose rate no
+    placement matters. What does not fit even so, or breaks a limit of this module, is drawn again.
 
     Raises:
         InputError: nothing fits on the fabric, or as :func:`dse.fabric.search.expansion.expand`.
@@ -113,7 +114,7 @@ def _fitted(
     while True:
         with suppress(SitesMissingError):
             expansion = expand(block_graph(block, graph_pass), fabric, slots, fill, known)
-            if expansion.period_slots == expansion.target_slots:
+            if expansion.period_slots == expansion.target_slots and not expansion.is_channel_bound:
                 return BlockCase(seed, block, graph_pass, fill, expansion)
         if block.copies == block.depth == 1:
             return None

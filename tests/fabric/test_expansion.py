@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dse.fabric.evaluators.simulator import simulate
 from dse.fabric.model import UnitKind
+from dse.fabric.search.demand import Demand
 from dse.fabric.search.expansion import expand
 from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import SitesMissingError, random_sites
@@ -159,6 +160,18 @@ def test_inputs_and_outputs_without_sites_are_counted():
     with pytest.raises(SitesMissingError) as raised:
         expand(more, PLASTICINE, SLOTS)
     assert raised.value.missing == {"io": 2}
+
+
+@pytest.mark.parametrize(("width", "is_bound"), [(1, True), (10, False)])
+def test_what_goes_off_chip_may_take_longer_than_any_part(width, is_bound):
+    tile, copies = PLASTICINE.tile, PLASTICINE.grid.site_kind.count("io") // 2
+    graph = block_graph(Block("gemm", tile, width * tile, width * tile, copies=copies), "forward")
+    expansion = expand(graph, PLASTICINE, SLOTS)
+    demand = Demand(graph, PLASTICINE, SLOTS)
+    channels_slots = -(-sum(demand.io_slots.values()) // PLASTICINE.channel_count)
+    assert expansion.is_channel_bound == is_bound
+    assert expansion.target_slots >= channels_slots
+    assert expansion.target_slots == channels_slots or not is_bound
 
 
 @pytest.mark.parametrize("kind", ["gemm", "mlp", "ffn", "mha"])

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from dse.report.drawn import DrawnFigure
 from dse.results.infeasibility import Infeasibility
 from dse.run.run import Run
 from dse.wafer.check import cost, violations
 from dse.wafer.documents import placement_from_document
-from dse.wafer.files import picture
 from dse.wafer.files.formats import read_problem
 from dse.wafer.files.paint import parse_paint, placement_of, read_paint
 from dse.wafer.files.saved import save_placement, saved_placement
@@ -62,9 +62,8 @@ def test_an_answer_is_shown_kept_and_checked(dse, case, tmp_path):
 
 
 def test_an_answer_that_is_kept_and_printed_is_drawn_once(dse, case, tmp_path, monkeypatch):
-    drawn = []
-    for name in ("png", "svg"):
-        monkeypatch.setattr(picture, name, lambda *_given, name=name: drawn.append(name) or name)
+    drawn, saved = [], DrawnFigure._saved
+    monkeypatch.setattr(DrawnFigure, "_saved", lambda figure, kind: drawn.append(kind) or saved(figure, kind))
     shown = dse("wafer", case(), *FEW, "--out", tmp_path / "run")
     assert "case.png" in "".join(shown.out.split())
     assert sorted(drawn) == ["png", "svg"]

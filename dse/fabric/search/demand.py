@@ -127,7 +127,14 @@ class Demand:
 
     @cached_property
     def largest_target(self) -> int:
-        """A target that asks for no more than one part, shard or unit of anything."""
+        """A target that asks for no more than one part, shard or unit of anything, and that the channels can meet."""
+        return max(self.smallest_target, self.largest_part_slots)
+
+    @cached_property
+    def largest_part_slots(self) -> int:
+        """Slots of what takes longest where nothing has more than one part, shard or unit; the channels aside, which
+        all inputs and outputs share.
+        """
         work = [splitting.options[0][1] for splitting in self.splittings if splitting]
         ports = [self._read_slots[tensor] + tensor.flits for tensor in self.tensors]
         weights = [splitting.weight_flits for splitting in self.splittings if splitting]

@@ -57,6 +57,7 @@ class Expansion:
         target_slots: slots of a sample that compute units do not exceed, and ports hardly (by what does not divide).
         period_slots: slots of a sample, estimated, if all parts worked as long as the target; more than that where
             buffers are not as deep as they should be (:meth:`dse.fabric.search.demand.Demand.period_slots`).
+        is_channel_bound: whether the channels off chip take longer for a sample than any part works, undivided.
     """
 
     graph: DataflowGraph
@@ -64,6 +65,7 @@ class Expansion:
     origins: tuple[Origin, ...]
     target_slots: int
     period_slots: int
+    is_channel_bound: bool
 
 
 def expand(
@@ -161,7 +163,9 @@ class _Assembly:
             Net(key.holder, tuple(Sink(*sink) for sink in sinks.items()), key.part.size, key.is_late, key.is_transposed)
             for key, sinks in self.sinks.items()
         ]
-        return Expansion(graph, Pipeline(tuple(self.units), tuple(nets)), tuple(self.origins), *self.sizing[:2])
+        target, period = self.sizing.target_slots, self.sizing.period_slots
+        pipeline, is_channel_bound = Pipeline(tuple(self.units), tuple(nets)), target > self.demand.largest_part_slots
+        return Expansion(graph, pipeline, tuple(self.origins), target, period, is_channel_bound)
 
     def _add(self, many: int, origin: Origin, name: str, unit: Unit) -> list[int]:
         first = len(self.units)
