@@ -4,9 +4,11 @@ import pickle
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import wraps
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+Known = TypeVar("Known", bound=Hashable)
 
 
 def _is_never_cut_short(answer: object) -> bool:
@@ -51,10 +53,15 @@ class Remembered(Generic[T]):
 
     def get(self, key: Hashable, answer: Callable[[], T]) -> T:
         """The answer to ``key``: the remembered one, or else that of ``answer``."""
-        if key in self._answers:
+        try:
             self._answers.move_to_end(key)
-            kept: T = pickle.loads(self._answers[key]) if self._is_mutable else self._answers[key]
-            return kept
+            kept = self._answers[key]
+        except KeyError:  # also where another thread has just forgotten it
+            return self._worked_out(key, answer)
+        known: T = pickle.loads(kept) if self._is_mutable else kept
+        return known
+
+    def _worked_out(self, key: Hashable, answer: Callable[[], T]) -> T:
         given = answer()
         if self._is_whole(given):
             # To read a copy takes a tenth of the time of a deep copy.
@@ -66,3 +73,16 @@ class Remembered(Generic[T]):
     def clear(self) -> None:
         """Forget all."""
         self._answers.clear()
+
+
+def while_alive(function: Callable[[Known], T]) -> Callable[[Known], T]:
+    """``function`` of an object that is compared by identity: worked out once, and forgotten with the object."""
+    answers: weakref.WeakKeyDictionary[Known, T] = weakref.WeakKeyDictionary()
+
+    @wraps(function)
+    def remembered(of: Known) -> T:
+        if of not in answers:
+            answers[of] = function(of)
+        return answers[of]
+
+    return remembered
