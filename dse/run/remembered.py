@@ -30,11 +30,22 @@ class Same:
         # Another object may get the address of one that is gone.
         return self is other or (isinstance(other, Same) and self._value() is other._value() is not None)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the object no longer lives."""
+        return self._value() is None
+
+
+def _can_never_be_asked_again(key: Hashable) -> bool:
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(isinstance(each, Same) and each.is_gone for each in parts)
+
 
 class Remembered(Generic[T]):
     """The last ``size`` answers by what was asked.
 
-    An answer that was cut short is given, and not remembered: what is asked again is then worked out again.
+    An answer that was cut short is given, and not remembered: what is asked again is then worked out again. What is
+    known of objects that are gone (:class:`Same`) is forgotten with the next answer.
 
     Attributes:
         size: answers that are kept.
@@ -64,6 +75,8 @@ class Remembered(Generic[T]):
     def _worked_out(self, key: Hashable, answer: Callable[[], T]) -> T:
         given = answer()
         if self._is_whole(given):
+            for gone in filter(_can_never_be_asked_again, list(self._answers)):
+                self._answers.pop(gone, None)
             # To read a copy takes a tenth of the time of a deep copy.
             self._answers[key] = pickle.dumps(given) if self._is_mutable else given
             if len(self._answers) > self._size:

@@ -62,6 +62,19 @@ def test_a_key_keeps_no_object_alive_and_stands_for_no_other_at_its_address(monk
     assert [remembered.get(each, lambda: "other") for each in (heir, gone)] == ["other", "other"]
 
 
+def test_what_is_known_of_objects_that_are_gone_is_forgotten_with_the_next_answer():
+    remembered, objects = Remembered(8), [Problem(name) for name in "abc"]
+    for each in objects:
+        remembered.get(Same(each), lambda: "alone")
+        remembered.get((Same(each), 0), lambda: "with a number")
+    assert len(remembered) == 6
+    del each, objects[0]
+    gc.collect()
+    remembered.get("next", lambda: "next")
+    assert len(remembered) == 5
+    assert remembered.get(Same(objects[0]), lambda: "again") == "alone"
+
+
 def test_nobody_can_alter_what_others_are_given():
     remembered = Remembered(4, is_mutable=True)
     made = {"step": [1.0]}
