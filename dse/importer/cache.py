@@ -112,9 +112,11 @@ def _entry(request: Mapping[str, Any]) -> Path:
     return cache_directory("traces") / f"{digest[:40]}.json"
 
 
-@cache
+_installed = cache(version)
+
+
 def _version(library: str) -> str | None:
     try:
-        return version(library)
-    except PackageNotFoundError:
+        return _installed(library)
+    except PackageNotFoundError:  # is not remembered: a notebook may install it
         return None

@@ -4,9 +4,11 @@ import pickle
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import wraps
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+Known = TypeVar("Known", bound=Hashable)
 
 
 def _is_never_cut_short(answer: object) -> bool:
@@ -28,11 +30,22 @@ class Same:
         # Another object may get the address of one that is gone.
         return self is other or (isinstance(other, Same) and self._value() is other._value() is not None)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the object no longer lives."""
+        return self._value() is None
+
+
+def _can_never_be_asked_again(key: Hashable) -> bool:
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(isinstance(each, Same) and each.is_gone for each in parts)
+
 
 class Remembered(Generic[T]):
     """The last ``size`` answers by what was asked.
 
-    An answer that was cut short is given, and not remembered: what is asked again is then worked out again.
+    An answer that was cut short is given, and not remembered: what is asked again is then worked out again. What is
+    known of objects that are gone (:class:`Same`) is forgotten with the next answer.
 
     Attributes:
         size: answers that are kept.
@@ -51,12 +64,19 @@ class Remembered(Generic[T]):
 
     def get(self, key: Hashable, answer: Callable[[], T]) -> T:
         """The answer to ``key``: the remembered one, or else that of ``answer``."""
-        if key in self._answers:
+        try:
             self._answers.move_to_end(key)
-            kept: T = pickle.loads(self._answers[key]) if self._is_mutable else self._answers[key]
-            return kept
+            kept = self._answers[key]
+        except KeyError:  # also where another thread has just forgotten it
+            return self._worked_out(key, answer)
+        known: T = pickle.loads(kept) if self._is_mutable else kept
+        return known
+
+    def _worked_out(self, key: Hashable, answer: Callable[[], T]) -> T:
         given = answer()
         if self._is_whole(given):
+            for gone in filter(_can_never_be_asked_again, list(self._answers)):
+                self._answers.pop(gone, None)
             # To read a copy takes a tenth of the time of a deep copy.
             self._answers[key] = pickle.dumps(given) if self._is_mutable else given
             if len(self._answers) > self._size:
@@ -66,3 +86,16 @@ class Remembered(Generic[T]):
     def clear(self) -> None:
         """Forget all."""
         self._answers.clear()
+
+
+def while_alive(function: Callable[[Known], T]) -> Callable[[Known], T]:
+    """``function`` of an object that is compared by identity: worked out once, and forgotten with the object."""
+    answers: weakref.WeakKeyDictionary[Known, T] = weakref.WeakKeyDictionary()
+
+    @wraps(function)
+    def remembered(of: Known) -> T:
+        if of not in answers:
+            answers[of] = function(of)
+        return answers[of]
+
+    return remembered

@@ -1,6 +1,8 @@
 """Moves against full recomputation, annealing against brute force and CP-SAT, chains over executors."""
 
+import gc
 import pickle
+import weakref
 from dataclasses import replace
 from itertools import product
 
@@ -16,7 +18,7 @@ from dse.fabric.search.exact import cheapest
 from dse.fabric.search.move_kernels import begin
 from dse.fabric.search.move_state import State
 from dse.fabric.search.routing import routed
-from dse.fabric.search.sites import SITE_KINDS, SitesMissingError, random_sites, sites_around
+from dse.fabric.search.sites import SITE_KINDS, SitesMissingError, near_sites, random_sites, sites_around
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import never_stop
 from tests.fabric.cases import (
@@ -123,6 +125,16 @@ def test_sites_around_a_cell_are_those_of_a_kind_with_the_nearest_first():
             ends = [divmod(int(grid.site_cell[site]), grid.columns) for site in sites]
             distances = [abs(row - each[0]) + abs(column - each[1]) for each in ends]
             assert distances == sorted(distances)
+
+
+def test_sites_near_to_each_other_are_sorted_once_and_forgotten_with_their_fabric():
+    fabric = replace(SMALL)
+    assert near_sites(fabric.grid) is near_sites(fabric.grid)
+    assert sites_around(fabric.grid) is sites_around(fabric.grid)
+    watched = [weakref.ref(each(fabric.grid)[0]) for each in (near_sites, sites_around)]
+    del fabric
+    gc.collect()
+    assert all(each() is None for each in watched)
 
 
 @pytest.mark.parametrize("attraction", [0.0, 1.0])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.importer.cache import decoded, encoded
+from dse.importer.cache import cached, decoded, encoded, keep
 from dse.models.recipe import TrainingRecipe
 from dse.sources.imported import ImportedModel
 from dse.sources.kinds import PythonFunction
@@ -108,3 +108,14 @@ def test_traces_survive_the_disk(source):
     model = ImportedModel(PythonFunction(source, "model"))
     trace = model._trace(2, 1)
     assert decoded(json.loads(json.dumps(encoded(trace)))) == trace
+
+
+def test_a_library_that_is_installed_meanwhile_asks_for_another_entry(source, tmp_path, monkeypatch):
+    monkeypatch.setattr("dse.importer.cache._LIBRARIES", ("installed_late",))
+    monkeypatch.syspath_prepend(tmp_path)
+    request, trace = {"source": "m.py"}, ImportedModel(PythonFunction(source, "model"))._trace(2, 1)
+    keep(request, [], trace)
+    assert cached(request) == trace
+    (tmp_path / "installed_late-1.0.dist-info").mkdir()
+    (tmp_path / "installed_late-1.0.dist-info" / "METADATA").write_text("Name: installed_late\nVersion: 1.0\n")
+    assert cached(request) is None

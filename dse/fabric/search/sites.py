@@ -1,13 +1,13 @@
 """Sites for the units of a pipeline: whether there are enough, some at random, and which are near to each other."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from dse.fabric.model import Integers, Pipeline
+from dse.run.remembered import while_alive
 from hardware.fabric_grid import Grid, SiteKind
 from hardware.fabrics import Fabric
 
@@ -54,7 +54,7 @@ def random_sites(pipeline: Pipeline, fabric: Fabric, generator: np.random.Genera
     return np.array([free[unit.kind.site].pop() for unit in pipeline.units], dtype=np.int64)
 
 
-@lru_cache(maxsize=4)  # chains and rounds of one fabric ask for the same
+@while_alive  # chains and rounds of one fabric ask for the same, which may be a hundred megabytes
 def near_sites(grid: Grid) -> tuple[npt.NDArray[np.int32], Integers]:
     """For every site the others of its kind, nearest first, of equal ones in order; and how many."""
     row, column = np.divmod(grid.site_cell, grid.columns)
@@ -68,7 +68,7 @@ def near_sites(grid: Grid) -> tuple[npt.NDArray[np.int32], Integers]:
     return near, count
 
 
-@lru_cache(maxsize=4)
+@while_alive
 def sites_around(grid: Grid) -> tuple[npt.NDArray[np.int32], Integers]:
     """For every kind and cell, the sites of that kind, nearest first, [K, C, ·]; and how many, [K]."""
     row, column = np.divmod(np.arange(grid.cells), grid.columns)
