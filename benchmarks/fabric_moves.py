@@ -68,8 +68,8 @@ def again_seconds(pipeline, grid, weights, routing, student):
         random_sites(pipeline, grid, np.random.default_rng(0)),
     )
     states = iter([state_of(pipeline, grid, site, case) for _ in range(REPEATS)])
-    begin(case, state_of(pipeline, grid, site, case))
-    return seconds(lambda: begin(case, next(states)))
+    begin(case, state_of(pipeline, grid, site, case), False)
+    return seconds(lambda: begin(case, next(states), False))
 
 
 def costs(checkpoint, grid):

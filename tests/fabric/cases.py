@@ -194,6 +194,6 @@ def placement_of(state):
 
 def one_move(case, state, draws, max_cost):
     """Try one move of any unit to any site: the cost, with the move where that is at most ``max_cost``."""
-    cost, tried = wander(case, state, draws, 1, 1, max_cost, 1.0, np.arange(1.0, len(state.site) + 1))
+    cost, tried, _ = wander(case, state, draws, 1, 1, max_cost, 1.0, np.arange(1.0, len(state.site) + 1))
     assert tried == 1
     return cost

@@ -53,7 +53,7 @@ def test_after_any_moves_the_cost_is_that_of_a_full_recomputation(seed, routing,
     pipeline = random_pipeline(random, replace(SMALL, rows=3, columns=4))
     case = case_of(pipeline, fabric, weights, routing)
     state = state_of(pipeline, fabric, random_sites(pipeline, fabric, random), case)
-    cost = begin(case, state)
+    cost = begin(case, state, False)
     draws = random.integers(2**63, size=1, dtype=np.uint64)
     for _ in range(40):
         before, max_cost = placement_of(state), float(random.choice([np.inf, cost, cost * random.uniform(0.8, 1.2)]))
@@ -207,7 +207,7 @@ def test_more_nets_than_loads_of_32_bits_can_sum_are_refused():
     fits = Pipeline(units, pipeline.nets[1:])
     case = case_of(fits, SMALL, MIXTURE, "xy")
     state = state_of(fits, SMALL, random_sites(fits, SMALL, np.random.default_rng(0)), case)
-    begin(case, state)
+    begin(case, state, False)
     assert state.load.max() in (0, MAX_NETS * 2**16)
 
 

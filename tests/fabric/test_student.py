@@ -112,7 +112,7 @@ def test_after_any_moves_the_cost_is_that_of_rules_and_student_from_nothing(seed
     weights = RuleWeights(*[1.0] * len(RULES)) if with_all_rules else RuleWeights(wirelength=1.0)
     case = case_of(pipeline, fabric, weights, "congestion", student)
     state = state_of(pipeline, fabric, random_sites(pipeline, fabric, random), case)
-    describer, cost, made = Describer(pipeline, fabric), begin(case, state), 0
+    describer, cost, made = Describer(pipeline, fabric), begin(case, state, False), 0
     bound_slots = own_bound(pipeline, fabric).slots
     draws = random.integers(2**63, size=1, dtype=np.uint64)
     for _ in range(40):

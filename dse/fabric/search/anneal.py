@@ -137,9 +137,11 @@ class Annealing:
         generator = np.random.default_rng(chain.seed)
         start = random_sites(self.pipeline, self.fabric, generator) if chain.start is None else chain.start
         state = state_of(self.pipeline, self.fabric, start, self.case)
-        lowest = float(move_kernels.begin(self.case, state))
+        lowest = float(move_kernels.begin(self.case, state, False))
         seed = generator.integers(2**63, size=1, dtype=np.uint64)
-        hot = self.settings.initial_temperature * anneal_kernels.uphill(self.case, state, seed, _SAMPLED_MOVES)
+        alike = np.arange(1.0, len(state.site) + 1)
+        *_, rise = anneal_kernels.wander(self.case, state, seed, 0, _SAMPLED_MOVES, np.inf, 1.0, alike)
+        hot = self.settings.initial_temperature * rise
         best = Best(state.site.copy(), np.empty_like(state.route[:, 0]), np.zeros(len(state.used), np.int32))
         lowest, made, accepted = np.inf, 0, 0
         for begin, end in self._slices():
@@ -268,3 +270,13 @@ def _critical(net: Net, slots: Integers) -> int:
 
 def _firsts(counts: Sequence[int]) -> Integers:
     return np.array([0, *accumulate(counts)], dtype=np.int64)
+
+
+def state_with(pipeline: Pipeline, fabric: Fabric, placement: Placement, case: Case) -> tuple[State, float]:
+    """A state of ``case`` with these sites and routes, and its cost."""
+    state = state_of(pipeline, fabric, placement.site, case)
+    for net in range(len(pipeline.nets)):
+        route = placement.route(net)
+        state.route[net, 0, : len(route)] = route
+        state.length[net, 0] = len(route)
+    return state, float(move_kernels.begin(case, state, True))

@@ -79,22 +79,6 @@ def propose_near_partner(case, state, seed, reach):
     return unit, np.int64(case.around[kind, cell, below(seed, nearest)])
 
 
-@compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels, move_kernels)
-def uphill(case, state, seed, moves):
-    """The mean rise of the cost over random moves that raise it, 0 where none does; no move is kept."""
-    start = cost_of(case, state)
-    total, count = 0.0, 0
-    for _ in range(moves):
-        unit, target = propose(case, state, seed, 1.0)
-        left = state.site[unit]
-        rise = try_move(case, state, unit, target, np.inf) - start
-        undo(case, state, unit, left)
-        if rise > 0:
-            total += rise
-            count += 1
-    return total / count if count else 0.0
-
-
 @kernel
 def _save(state, best):
     """Copy where units and nets are."""
@@ -151,19 +135,24 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
 
 @compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels, move_kernels)
 def wander(case, state, seed, moves, tries, max_cost, reach, upto):
-    """Make random moves whose cost is at most ``max_cost``: (the cost, moves that were tried).
+    """Make random moves whose cost is at most ``max_cost``: (the cost, moves that were tried, the mean rise of the cost
+    over those of them that raise it, 0 where none does).
 
-    Ends after ``moves`` that are accepted, or ``tries``. Units are drawn as by :func:`propose_among`.
+    Ends after ``moves`` that are accepted, or ``tries``; none is accepted where ``moves`` is 0. Units are drawn as by
+    :func:`propose_among`. The rise of a move that is given up is infinite.
     """
-    cost, accepted, tried = cost_of(case, state), 0, 0
-    while accepted < moves and tried < tries:
+    cost, accepted, tried, total, count = cost_of(case, state), 0, 0, 0.0, 0
+    while (accepted < moves or moves == 0) and tried < tries:
         tried += 1
         unit, target = propose_among(case, state, seed, reach, upto)
         left = state.site[unit]
         new_cost = try_move(case, state, unit, target, max_cost)
-        if new_cost > max_cost:
+        if new_cost > cost:
+            total += new_cost - cost
+            count += 1
+        if new_cost > max_cost or moves == 0:
             undo(case, state, unit, left)
         else:
             cost = new_cost
             accepted += state.extent[NETS] > 0
-    return cost, tried
+    return cost, tried, total / count if count else 0.0

@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from dse.fabric.model import Pipeline, Placement
 from dse.fabric.rules import RULES, RuleWeights
-from dse.fabric.search import move_kernels
-from dse.fabric.search.anneal import case_of, state_of
+from dse.fabric.search.anneal import case_of, state_with
 from dse.fabric.search.move_state import Case
 from dse.fabric.search.student import StudentView, blank
 from hardware.fabrics import Fabric
@@ -37,10 +36,5 @@ class Describer:
 
     def __call__(self, placement: Placement) -> npt.NDArray[np.float64]:
         """The features of a legal placement, [F], in the order of :data:`dse.fabric.search.student.FEATURES`."""
-        state = state_of(self.pipeline, self.fabric, placement.site, self._case)
-        for net in range(len(self.pipeline.nets)):
-            route = placement.route(net)
-            state.route[net, 0, : len(route)] = route
-            state.length[net, 0] = len(route)
-        move_kernels.adopt(self._case, state)
+        state, _ = state_with(self.pipeline, self.fabric, placement, self._case)
         return state.room.features.copy()

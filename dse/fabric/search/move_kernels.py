@@ -307,35 +307,34 @@ def _settle(case, state):
     return cost_of(case, state)
 
 
-@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels)
-def begin(case, state):
-    """Route all nets of a state whose units have sites, and find its terms; the cost."""
-    state.move[0] += 1
-    state.extent[LINKS] = 0
-    for net in range(len(case.source)):
-        _route(case, state, net, state.used[net])
-        _put_on(case, state, net, state.used[net])
-    return _settle(case, state)
+@kernel
+def _follow(case, state, net, which):
+    """Find the depth of a net by following its links from the source, as :class:`dse.fabric.model.Placement` has
+    them.
+    """
+    depth = state.tree.depth
+    depth[case.site_cell[state.site[case.source[net]]]] = 0
+    for place in range(state.length[net, which]):
+        link = state.route[net, which, place]
+        depth[case.ways.link_to[link]] = depth[case.ways.link_from[link]] + 1
+    farthest = np.int32(0)
+    for place in range(case.sink_first[net], case.sink_first[net + 1]):
+        farthest = max(farthest, depth[case.site_cell[state.site[case.sink[place]]]])
+    state.depth[net, which] = farthest
 
 
 @compiled(bits, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels)
-def adopt(case, state):
-    """Take the routes of a state as they are, and find its terms; the cost.
+def begin(case, state, is_routed):
+    """Route all nets of a state whose units have sites, or take their routes as they are, and find its terms; the cost.
 
-    The depth of a net is found by following its links from the source, as :class:`dse.fabric.model.Placement` has them.
+    One entry point for both, as for all that moves units: each compiles for seconds.
     """
     state.move[0] += 1
     state.extent[LINKS] = 0
-    depth = state.tree.depth
     for net in range(len(case.source)):
-        which = state.used[net]
-        depth[case.site_cell[state.site[case.source[net]]]] = 0
-        for place in range(state.length[net, which]):
-            link = state.route[net, which, place]
-            depth[case.ways.link_to[link]] = depth[case.ways.link_from[link]] + 1
-        farthest = np.int32(0)
-        for place in range(case.sink_first[net], case.sink_first[net + 1]):
-            farthest = max(farthest, depth[case.site_cell[state.site[case.sink[place]]]])
-        state.depth[net, which] = farthest
-        _put_on(case, state, net, which)
+        if is_routed:
+            _follow(case, state, net, state.used[net])
+        else:
+            _route(case, state, net, state.used[net])
+        _put_on(case, state, net, state.used[net])
     return _settle(case, state)

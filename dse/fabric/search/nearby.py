@@ -10,8 +10,8 @@ import numpy as np
 
 from dse.fabric.model import Pipeline, Placement
 from dse.fabric.rules import Floats, RuleWeights
-from dse.fabric.search import anneal_kernels, move_kernels
-from dse.fabric.search.anneal import case_of, state_of
+from dse.fabric.search import anneal_kernels
+from dse.fabric.search.anneal import case_of, state_with
 from dse.fabric.search.move_state import Case
 from dse.fabric.search.routing import Routing
 from hardware.fabrics import Fabric
@@ -54,15 +54,11 @@ class Nearby:
         Fewer moves where none is found that is cheap enough. Units are drawn for moves by their ``shares``, [U];
         None: all alike.
         """
-        state = state_of(self.pipeline, self.fabric, placement.site, self._case)
-        for net in range(len(self.pipeline.nets)):
-            route = placement.route(net)
-            state.route[net, 0, : len(route)] = route
-            state.length[net, 0] = len(route)
-        limit = (1 + self.rise) * float(move_kernels.adopt(self._case, state))
+        state, cost = state_with(self.pipeline, self.fabric, placement, self._case)
+        limit = (1 + self.rise) * cost
         draws = np.random.default_rng(seed).integers(2**63, size=1, dtype=np.uint64)
         upto = np.cumsum(np.ones(len(state.site)) if shares is None else shares)
-        cost, tried = anneal_kernels.wander(self._case, state, draws, moves, TRIES * moves, limit, self.reach, upto)
+        cost, tried, _ = anneal_kernels.wander(self._case, state, draws, moves, TRIES * moves, limit, self.reach, upto)
         routes = [
             route[which, : length[which]].tolist()
             for route, length, which in zip(state.route, state.length, state.used, strict=True)
