@@ -21,6 +21,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from benchmarks.process_table import alive, descendants, end, processes
+from benchmarks.slow_work import Doomed, Slow, Slowed, described, nodes_of
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_S = 600
@@ -211,48 +212,6 @@ def is_ahead(value, walked):
     return isinstance(value, dict) and value.get("nodes") == SWEEP_NODES and value["architecture"] not in walked
 
 
-class Slow:
-    """Negates after a while, and says on which node that was."""
-
-    def __init__(self, seconds):
-        self._seconds = seconds
-
-    def __call__(self, item):
-        import ray
-
-        time.sleep(self._seconds)
-        return -item, ray.get_runtime_context().get_node_id()
-
-
-class Doomed(Slow):
-    """The same, but on the node ``victim`` no item ends from when there is a file ``hold`` in ``folder``: the first
-    leaves a file ``held``, and the node dies amid it.
-    """
-
-    def __init__(self, seconds, victim, folder):
-        super().__init__(seconds)
-        self._victim, self._folder = victim, folder
-
-    def __call__(self, item):
-        value, node = super().__call__(item)
-        while node == self._victim and (self._folder / "hold").exists():
-            (self._folder / "held").touch()
-            time.sleep(0.1)
-        return value, node
-
-
-def described(outcome):
-    """An outcome of :class:`Slow` as JSON types: the value, or the reason why there is none."""
-    from dse.run.executor import Failed
-
-    return outcome.reason if isinstance(outcome, Failed) else outcome[0]
-
-
-def nodes_of(arrived):
-    """The nodes on which items of :class:`Slow` were finished."""
-    return {outcome[1] for _, outcome in arrived if isinstance(outcome, tuple)}
-
-
 def node_killed(items, item_s, system):
     """A node is killed amid an item once a third of at least so many has arrived, and another one added; the map goes
     on until that works. ``system``: Ray's settings of that name (health checks).
@@ -342,17 +301,6 @@ def actors_killed(executor, items, item_s, period_s, seed, most=math.inf):
         outcomes = [described(each) for each in executor.outcomes(Slow(item_s), asked(), arrived=arrived.extend)]
         seconds = time.monotonic() - begun
     return {"outcomes": outcomes, "arrived": [item for item, _ in arrived], "kills": killer.kills, "seconds": seconds}
-
-
-class Slowed:
-    """Evaluators that take so much longer over each architecture."""
-
-    def __init__(self, evaluators, each_s):
-        self._evaluators, self._each_s = evaluators, each_s
-
-    def __call__(self, job_task):
-        time.sleep(self._each_s * len(job_task.task.indices))
-        return self._evaluators(job_task)
 
 
 def trials_killed(executor, options, level, each_s, period_s, seed, most=math.inf):
