@@ -76,7 +76,8 @@ class Convolutions(nn.Module):
         self.norm = nn.BatchNorm2d(8)
         self.strided = nn.Conv2d(8, 8, 3, stride=(2, 1), padding=1, bias=False)
         self.dilated = nn.Conv2d(8, 4, 2, padding=1, dilation=2)
-        self.smooth, self.largest, self.mean = nn.AvgPool2d(3, 2, 1), nn.MaxPool2d(3, 2, 1), nn.AdaptiveAvgPool2d((4, 1))
+        self.smooth, self.largest = nn.AvgPool2d(3, 2, 1), nn.MaxPool2d(3, 2, 1)
+        self.mean = nn.AdaptiveAvgPool2d((4, 1))
         self.classes = nn.Linear(24, 5)
 
     def forward(self, images):
