@@ -53,7 +53,7 @@ def test_after_any_moves_the_cost_is_that_of_a_full_recomputation(seed, routing,
     pipeline = random_pipeline(random, replace(SMALL, rows=3, columns=4))
     case = case_of(pipeline, fabric, weights, routing)
     state = state_of(pipeline, fabric, random_sites(pipeline, fabric, random), case)
-    cost = begin(case, state, False)
+    cost, made = begin(case, state, False), 0
     draws = random.integers(2**63, size=1, dtype=np.uint64)
     for _ in range(40):
         before, max_cost = placement_of(state), float(random.choice([np.inf, cost, cost * random.uniform(0.8, 1.2)]))
@@ -63,12 +63,14 @@ def test_after_any_moves_the_cost_is_that_of_a_full_recomputation(seed, routing,
         if complete <= max_cost:
             cost = tried
             assert tried == complete
+            made += after.site.tolist() != before.site.tolist()
         else:
             assert tried == cost
             assert after.site.tolist() == before.site.tolist()
             assert after.route_link.tolist() == before.route_link.tolist()
         assert placement_faults(pipeline, after, fabric) == []
         assert cost == pytest.approx(rule_cost(pipeline, after, fabric, weights), rel=1e-12)
+    assert made
 
 
 TINY = replace(SMALL, name="tiny", rows=2, columns=3)

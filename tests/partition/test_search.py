@@ -19,6 +19,8 @@ from dse.partition.search.context import SearchContext
 from dse.partition.search.move_kernels import settle
 from dse.partition.search.order_kernels import parted, reorder
 from dse.partition.search.order_search import order_search
+from dse.partition.search.portfolio import by_samples
+from dse.partition.search.sampling import climb_from
 from dse.run.executor import InProcessExecutor
 from tests.partition.small import LINK_BYTES_PER_S, random_graph, random_problem, valid_partitions
 
@@ -71,6 +73,15 @@ def test_the_portfolio_proves_the_latency_of_small_problems(seed, few_steps):
     assert violations(problem, found.chip) == []
     assert found.cost_s == pytest.approx(least_latency_s(seed), rel=1e-9)
     assert found.cost_s == pytest.approx(found.bound_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [4, 10, 17, 20])
+def test_for_latency_the_portfolio_takes_the_better_partition_of_the_model(seed, few_steps):
+    problem = random_problem(seed, objective="latency")
+    context = context_of(problem, samples=1)  # so few that samples miss the best partition
+    sampled, found = by_samples(context, climb_from), METHODS["portfolio"](context)
+    assert sampled.cost_s > found.cost_s * TOLERANCE
+    assert found.cost_s == cost_s(problem, found.chip) == pytest.approx(least_latency_s(seed), rel=1e-9)
 
 
 def test_latency_answers_and_bounds_respect_memory_limits(few_steps):

@@ -11,6 +11,7 @@ from dse.parallel.mesh import WHOLE, mesh_of
 from dse.reproduce.automap.models import BUILT_IN, FAMILIES, family_of, step_of, text_of_step, variables_of
 from dse.reproduce.automap.published import PlanPaper, read_published
 from dse.reproduce.automap.study import (
+    DATA_PARALLEL,
     RULES,
     CheckedPlan,
     Machine,
@@ -180,6 +181,20 @@ def test_a_trial_depends_on_nothing_but_itself():
     assert one.pop("seconds") > 0
     assert other.pop("seconds") > 0
     assert one == other == json.loads(json.dumps(one))
+
+
+def test_the_seconds_of_a_plan_include_the_reading_of_its_step(monkeypatch):
+    events = []
+    monkeypatch.setattr(
+        "dse.reproduce.automap.study.perf_counter", lambda: events.append("clock") or float(len(events))
+    )
+    monkeypatch.setattr(step_of, "cache_clear", lambda: events.append("forgotten"))
+    monkeypatch.setattr(
+        "dse.reproduce.automap.study.problem_of", lambda trial: events.append("read") or problem_of(trial)
+    )
+    outcome = planned(Trial(TINY, DATA_PARALLEL, SERVER, 0))
+    assert events == ["clock", "forgotten", "read", "clock"]
+    assert outcome["seconds"] == 3.0
 
 
 def test_other_pins_leave_what_is_known_of_the_step():

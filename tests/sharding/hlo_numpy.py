@@ -115,7 +115,16 @@ def _window(given, rank):
     window = {key: list(map(int, parts.get(key, "x".join(["1"] * rank)).split("x"))) for key in
               ("size", "stride", "lhs_dilate", "rhs_dilate")}  # fmt: skip
     pads = parts.get("pad", "x".join(["0_0"] * rank)).split("x")
-    return window | {"low": [int(pad.split("_")[0]) for pad in pads]}
+    low, high = zip(*(map(int, pad.split("_")) for pad in pads), strict=True)
+    return window | {"low": low, "high": high}
+
+
+def _assert_size(window, sizes, reduced):
+    """As XLA asserts it: the window goes over all of its padded operand, and nothing else follows from the paddings."""
+    for dim, (size, result) in enumerate(zip(sizes, reduced, strict=True)):
+        whole = window["low"][dim] + (size - 1) * window["lhs_dilate"][dim] + 1 + window["high"][dim]
+        reach = (window["size"][dim] - 1) * window["rhs_dilate"][dim] + 1
+        assert (whole - reach) // window["stride"][dim] + 1 == result, (window, sizes, reduced)
 
 
 def _convolution(given, operands, results):
@@ -128,6 +137,8 @@ def _convolution(given, operands, results):
     spatial = range(len(left) - 2)
     sizes = dict(zip(middle, kernel.shape, strict=True))
     images, shares = dict(zip(left, image.shape, strict=True)), sizes["o"] // max(groups, batch_groups)
+    reduced = dict(zip(out, results[0], strict=True))
+    _assert_size(window, *([each[str(dim)] for dim in spatial] for each in (images, reduced)))
     result = np.zeros(results[0])
     for index in np.ndindex(*results[0]):
         at = dict(zip(out, index, strict=True))
@@ -158,6 +169,7 @@ def _reduce(given, operands, results):
 def _reduce_window(given, operands, results):
     source, start = operands
     window = _window(given, source.ndim)
+    _assert_size(window, source.shape, results[0])
     combine = BINARY[given["combiner"]]
     result = np.full(results[0], float(start))
     for index in np.ndindex(*results[0]):

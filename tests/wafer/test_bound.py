@@ -1,5 +1,6 @@
 """The bound on the cost: it holds, whatever is asked, and where it is stopped."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from dse.run.executor import InProcessExecutor
 from dse.wafer.bound import CostBound, area_bound_ticks
+from dse.wafer.problem import Weights
 from dse.wafer.search.context import SearchContext
 from dse.wafer.search.portfolio import search
 from dse.wafer.shapes import shape_table
@@ -81,3 +83,35 @@ def test_a_bound_that_is_left_early_is_no_higher():
     bounds = CostBound(problem, table)
     whole, left = bounds.total(floor, known), bounds.total(floor, known, min_share=1.0)
     assert 0 < left < whole == bounds.total(floor, known, min_share=0.1)
+
+
+TIGHT = [(2, 6, 4, 2), (2, 6, 3, 2), (2, 12, 4, 2), (3, 9, 2, 2), (3, 9, 4, 2), (3, 9, 6, 2), (3, 6, 6, 1)]
+"""Kernels, width and height of the wafer, height and width of the images."""
+
+
+def tight(count, width, height, side):
+    """A chain of kernels of which smaller and faster ones leave little of the wafer."""
+    nodes = [conv_line(number, height=side, width=side, inputs=2, outputs=2) for number in range(1, count + 1)]
+    edges = [(f"conv[{number}]", f"conv[{number + 1}]") for number in range(1, count)]
+    return problem_from(graph_text(nodes, edges, width=width, height=height))
+
+
+@pytest.mark.parametrize("case", TIGHT, ids=str)
+def test_where_kernels_fill_the_wafer_the_area_bound_is_the_least_time(case):
+    problem = replace(tight(*case), weights=Weights(1.0, 0.0, 0.0))
+    table, best = shape_table(problem), min_cost(problem)
+    floor = area_bound_ticks(problem, table)
+    assert floor == best * table.ticks_per_time
+    assert CostBound(problem, table).total(floor, np.inf) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0, 0.0), (1.0, 1.0, 2.0), (0.1, 3.0, 0.0), (0.1, 3.0, 1.0)])
+def test_where_kernels_fill_the_wafer_no_bound_at_any_price_exceeds_the_least_cost(weights):
+    ratios = []
+    for case in TIGHT:
+        problem = replace(tight(*case), weights=Weights(*weights))
+        table, best = shape_table(problem), min_cost(problem)
+        bound = CostBound(problem, table).total(area_bound_ticks(problem, table), np.inf)
+        assert 0 < bound <= best + 1e-9, case
+        ratios.append(bound / best)
+    assert max(ratios) > 0.99  # there is a case in which any more would be too much

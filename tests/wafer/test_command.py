@@ -90,8 +90,8 @@ def test_a_better_placement_is_on_disk_at_once(tmp_path, monkeypatch):
 
 def test_a_stopped_run_has_an_answer_or_says_that_it_has_none(dse, case, tmp_path):
     stopped = dse("wafer", case(), "--workers", 0, "--moves", 10**9, "--time-limit", 1, "--json")
-    assert stopped.code == 0
-    assert json.loads(stopped.out)["status"] in ("feasible", "optimal")
+    # On a busy machine a second may be too short for any answer.
+    assert (stopped.code, json.loads(stopped.out)["status"]) in ((0, "feasible"), (0, "optimal"), (3, "unknown"))
 
 
 def test_a_run_that_goes_on_is_never_worse_than_what_it_has_kept(dse, tmp_path):

@@ -64,16 +64,21 @@ class Transformer(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """Grouped, strided and dilated convolutions, pooling, and a batch normalisation whose statistics are carried."""
+    """Grouped, strided and dilated convolutions, pooling, and a batch normalisation whose statistics are carried.
+
+    Height and width differ where they can, in what is seen and in what is done, so that they are not taken for each
+    other; what strides lead to has more than one row, as a stride to a single row would not matter.
+    """
 
     def __init__(self):
         super().__init__()
         self.wide = nn.Conv2d(4, 8, 3, padding=1, groups=2)
         self.norm = nn.BatchNorm2d(8)
-        self.strided = nn.Conv2d(8, 8, 3, stride=2, padding=1, bias=False)
+        self.strided = nn.Conv2d(8, 8, 3, stride=(2, 1), padding=1, bias=False)
         self.dilated = nn.Conv2d(8, 4, 2, padding=1, dilation=2)
-        self.smooth, self.largest, self.mean = nn.AvgPool2d(3, 2, 1), nn.MaxPool2d(3, 2, 1), nn.AdaptiveAvgPool2d(2)
-        self.classes = nn.Linear(16, 5)
+        self.smooth, self.largest = nn.AvgPool2d(3, 2, 1), nn.MaxPool2d(3, 2, 1)
+        self.mean = nn.AdaptiveAvgPool2d((4, 1))
+        self.classes = nn.Linear(24, 5)
 
     def forward(self, images):
         x = self.largest(torch.relu(self.norm(self.smooth(self.wide(images)))))

@@ -218,13 +218,14 @@ def test_the_command_places_by_a_checkpoint_and_names_what_it_cannot_use(dse, gr
     assert json.loads(answered.out)["metrics"]["notes"] == []
     assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
 
-    document = fabric_spec("plasticine-8x16").model_dump(mode="json", exclude_none=True) | {"name": "another"}
+    # Of the same name: what counts is how its simulator labels placements.
+    document = fabric_spec("plasticine-8x16").model_dump(mode="json", exclude_none=True)
     document["links"]["hop_slots"]["value"] += 1
     (tmp_path / "another.json").write_text(json.dumps(document))
     elsewhere = ("--fabric", tmp_path / "another.json", "--cost", "learned", "--json")
     left = dse(*command, *elsewhere)
     assert left.code == 0, left.err
-    assert "The package has no learned cost for another" in left.err
+    assert "The package has no learned cost for plasticine-8x16" in left.err
     refused = dse(*command, *elsewhere, "--checkpoint", checkpoint)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
     assert "provenance.samples.simulator" in refused.err

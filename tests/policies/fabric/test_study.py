@@ -16,7 +16,7 @@ from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, samples_in
 from policies.fabric.data.placers import RandomAnnealer
 from policies.fabric.data.tables import write_samples
-from policies.fabric.evaluate import evaluate
+from policies.fabric.evaluate import evaluate, row_document
 from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.options import FabricEvaluation
 from policies.fabric.study.labelled import Labelled
@@ -68,6 +68,20 @@ def test_predictions_of_a_model_that_options_do_not_concern_are_taken(samples, t
         ):
             evaluate(replace(options, **other), 0, never_stop, journal)
             assert len(journal) == fits, other
+
+
+def test_predictions_of_a_learner_of_another_identity_are_not_taken(samples, tmp_path, monkeypatch):
+    """The same examples and the same name, with other penalties of the ridge regression."""
+    write_samples(tmp_path / "tables", samples)
+    options = FabricEvaluation(samples=str(tmp_path), model=("ridge",))
+    with Journal(tmp_path / "journal.jsonl") as journal:
+        found = []
+        for penalty, fits in ((1e-3, 5), (1e3, 10), (1e-3, 10)):
+            own = {"ridge": RidgeLearner((penalty,))}
+            monkeypatch.setattr("policies.fabric.evaluate._learners", lambda *_, own=own: own)
+            found.append([row_document(each) for each in evaluate(options, 0, never_stop, journal)])
+            assert len(journal) == fits
+    assert found[0] == found[2] != found[1]
 
 
 def test_a_kind_left_out_is_compared_with_the_model_that_has_learned_from_it(study, learner):
