@@ -66,10 +66,10 @@ class Remembered(Generic[T]):
         """The answer to ``key``: the remembered one, or else that of ``answer``."""
         try:
             self._answers.move_to_end(key)
-            kept = self._answers[key]
+            stored = self._answers[key]
         except KeyError:  # also where another thread has just forgotten it
             return self._worked_out(key, answer)
-        known: T = pickle.loads(kept) if self._is_mutable else kept
+        known: T = pickle.loads(stored) if self._is_mutable else stored
         return known
 
     def _worked_out(self, key: Hashable, answer: Callable[[], T]) -> T:

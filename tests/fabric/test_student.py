@@ -17,14 +17,7 @@ from dse.fabric.search.move_kernels import begin
 from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import random_sites
 from dse.fabric.search.student import CONSTANTS, FEATURES, MAX_WEIGHTS, Student, blank
-from tests.fabric.cases import (
-    PLASTICINE,
-    SMALL,
-    layered_pipeline,
-    one_move,
-    placement_of,
-    random_pipeline,
-)
+from tests.fabric.cases import PLASTICINE, SMALL, layered_pipeline, one_move, placement_of, random_pipeline
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 
