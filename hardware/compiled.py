@@ -24,6 +24,8 @@ from numba.core import types
 from numba.core.caching import UserProvidedCacheLocator, UserWideCacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 
+from hardware.kernel_compiler import KernelCompiler
+
 ErrorModel = Literal["python", "numpy"]
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
@@ -143,7 +145,9 @@ def kernel(
     """
 
     def decorate(function: Function) -> Function:
-        inner: Function = _for_any_constant(njit(cache=False, error_model=error_model, **_KERNEL_OPTIONS)(function))
+        inner: Function = _for_any_constant(
+            njit(cache=False, error_model=error_model, pipeline_class=KernelCompiler, **_KERNEL_OPTIONS)(function)
+        )
         return inner
 
     return decorate if function is None else decorate(function)

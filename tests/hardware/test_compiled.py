@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
+import pytest
 from numba import njit
 
 from hardware.compiled import _locked, compiled, kernel, read_only
@@ -121,6 +122,30 @@ def test_a_kernel_is_compiled_once_for_all_constants_of_a_type():
 
     assert entry(5) == 5 * 2 - 5 * 3 - 5 * 5
     assert len(scaled.nopython_signatures) == 1
+
+
+def test_a_kernel_is_code_of_its_callers_and_none_of_its_own():
+    @kernel
+    def halved(value):
+        if value < 0:
+            raise ValueError("negative")
+        return value / 2
+
+    @kernel
+    def quartered(value):
+        return halved(halved(value))
+
+    @njit
+    def entry(value):
+        return quartered(value)
+
+    assert entry(5.0) == 1.25
+    with pytest.raises(ValueError, match=r"^negative$"):
+        entry(-1.0)
+    for inner in (halved, quartered):
+        (code,) = inner.overloads.values()
+        assert not code.library._codegen._engine.is_symbol_defined(code.fndesc.mangled_name)
+        assert code.fndesc.mangled_name not in entry.inspect_asm((numba.float64,))
 
 
 def test_an_entry_point_that_is_given_read_only_views_is_compiled_once():
