@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-import transformers
 
 from dse.models import build
 from dse.models.recipe import TrainingRecipe
@@ -40,6 +39,8 @@ def case(request, tmp_path_factory):
 
 
 def real_module(document, cls):
+    import transformers
+
     config = transformers.CONFIG_MAPPING[document["model_type"]].from_dict(document)
     config.use_cache = False
     with torch.device("meta"):

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from plotly import graph_objects
 
-from dse.report.page import document
+from dse.report.page import document, figure
 from tests.fabric.documents import FEED_FORWARD, fabric_document
-from tests.report.browser import rendered
+from tests.report.browser import browser
 from tests.wafer.small import conv_line, graph_text
 
 DATA = Path(__file__).parent.parent / "data"
@@ -48,6 +49,13 @@ def inputs(kind, folder):
     }[kind]
 
 
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    """One browser for all pages: to start it takes as long as several pages."""
+    with browser(tmp_path_factory.mktemp("browser")) as running:
+        yield running
+
+
 SERIAL = {"partition", "wafer", "sweep", "codesign", "modern", "fabric"}
 """Problems that would start workers."""
 
@@ -71,13 +79,13 @@ SERIAL = {"partition", "wafer", "sweep", "codesign", "modern", "fabric"}
         "fabric",
     ],
 )
-def test_a_page_renders_without_errors_and_its_labels_are_legible(dse, tmp_path, kind):
+def test_a_page_renders_without_errors_and_its_labels_are_legible(dse, chromium, tmp_path, kind):
     out = tmp_path / "out"
     workers = ("--workers", 0) if kind in SERIAL else ()
     answer = dse(*inputs(kind, tmp_path), *workers, "--out", out)
     assert answer.code == 0, answer.err
     page = (out / "report.html").read_text()
-    logged, seen = rendered(page, tmp_path)
+    logged, seen = chromium.rendered(page, tmp_path)
     assert logged == []
     assert seen["drawn"] == seen["charts"] == page.count('class="plotly-graph-div"')
     assert seen["covered"] == []
@@ -86,10 +94,25 @@ def test_a_page_renders_without_errors_and_its_labels_are_legible(dse, tmp_path,
     assert not seen["wide"]
 
 
-def test_the_browser_sees_errors_and_covered_labels(tmp_path):
+def test_the_browser_sees_errors_and_covered_labels(chromium, tmp_path):
     svg = "<svg width='200' height='50'><text x='9' y='20'>first label</text><text x='12' y='22'>second</text></svg>"
     wide = "<div style='width:5000px'>x</div><script>throw new Error('broken chart')</script>"
-    logged, seen = rendered(document("broken", [svg, wide], ""), tmp_path)
-    assert any("broken chart" in line for line in logged)
+    other = "<img src='missing.png'><script>console.warn('odd', 7); setTimeout(() => nothing.at.all, 900)</script>"
+    logged, seen = chromium.rendered(document("broken", [svg, wide, other], ""), tmp_path)
+    for said in ("broken chart", "ERR_FILE_NOT_FOUND", "odd 7", "nothing is not defined"):
+        assert sum(said in line for line in logged) == 1, logged
     assert seen["covered"] == [["first label", "second"]]
     assert seen["wide"]
+    logged, seen = chromium.rendered(document("whole", [svg.replace("y='22'", "y='45'")], ""), tmp_path)
+    assert logged == seen["covered"] == []
+    assert not seen["wide"]
+
+
+def test_the_browser_sees_narrow_charts_and_toolbars(chromium, tmp_path):
+    charts = [figure(graph_objects.Figure(graph_objects.Bar(x=["a", "b"], y=[1, 2]))) for _ in range(3)]
+    charts[1] = charts[1].replace('{"template":', '{"width":300,"template":', 1)
+    charts[2] = charts[2].replace('"displayModeBar": false', '"displayModeBar": true')
+    folded = [f"<details><summary>chart</summary>{each}</details>" for each in charts]
+    logged, seen = chromium.rendered(document("charts", folded, ""), tmp_path)
+    assert logged == seen["covered"] == []
+    assert (seen["charts"], seen["drawn"], seen["narrow"], seen["toolbars"]) == (3, 3, 1, 1)

@@ -7,7 +7,6 @@ import pytest
 from dse.results.result import seal_of
 
 pytest.importorskip("torch")
-pytest.importorskip("transformers")
 
 CONFIG = {
     "model_type": "llama",
@@ -28,6 +27,8 @@ def net():
 
 STEP = """
 import torch
+
+pytestmark = needs("transformers")
 
 def net():
     return torch.nn.Linear(8, 4), torch.randn(4, 8)

@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 import torch
-import transformers
 
 from dse.graph.operator_graph import Layer, ModelGraph, OperatorGraph
 from dse.importer.assemble import assemble, flops_per_sample
@@ -19,6 +18,8 @@ BATCH, SEQUENCE, VOCABULARY, HIDDEN, LAYERS, HEADS, INNER = 2, 16, 128, 64, 3, 4
 
 
 def llama(kv_heads: int):
+    import transformers
+
     config = transformers.LlamaConfig(
         hidden_size=HIDDEN,
         num_hidden_layers=LAYERS,
@@ -33,6 +34,8 @@ def llama(kv_heads: int):
 
 
 def gpt2():
+    import transformers
+
     config = transformers.GPT2Config(
         n_embd=HIDDEN,
         n_layer=LAYERS,
@@ -46,6 +49,8 @@ def gpt2():
 
 
 def bert():
+    import transformers
+
     config = transformers.BertConfig(
         hidden_size=HIDDEN,
         num_hidden_layers=LAYERS,

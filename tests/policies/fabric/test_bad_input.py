@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 pytest.importorskip("torch")
-pytest.importorskip("sklearn")
 
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
@@ -26,7 +25,10 @@ from policies.fabric.model.features import FEATURES
 from policies.fabric.model.tree_kernels import LEAF
 from policies.fabric.student_checkpoint import STUDENT
 from policies.learning.checkpoint import CARD_FILE, WEIGHTS_FILE
+from tests.extras import needs
 from tests.fabric.documents import FEED_FORWARD
+
+pytestmark = needs("sklearn")
 
 PLASTICINE = "plasticine-8x16"
 ALL = len(FEATURES) + len(CONTENTION)

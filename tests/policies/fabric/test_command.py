@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("sklearn")
 
 from dse.fabric.cases import SEEDS_IN_A_ROW
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
@@ -26,7 +25,10 @@ from policies.fabric.student import StudentLearner
 from policies.fabric.student_settings import StudentSettings
 from policies.fabric.study.intervals import Interval
 from policies.fabric.train import VALIDATION_EVERY, Trained, train
+from tests.extras import needs
 from tests.policies.fabric.quick import QUICK_STACK
+
+pytestmark = needs("sklearn")
 
 SMALL = ("--epochs", 1, "--width", 4, "--layers", 1, "--members", 1)
 TRAIN = ("fabric", "train", "--placements", 2, "--workers", 0, *SMALL)

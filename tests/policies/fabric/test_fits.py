@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("sklearn")
 
 from dse.run.journal import Journal
 from dse.run.progress import never_stop
@@ -22,7 +21,10 @@ from policies.fabric.model.trees import TreesLearner
 from policies.fabric.study.fits import Journalled, Remembered, fingerprint, identity, journalled
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions
 from policies.fabric.study.learners import Plain
+from tests.extras import needs
 from tests.policies.fabric.test_baselines import examples
+
+pytestmark = needs("sklearn")
 
 
 class Counted:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("sklearn")
 
 from dse.fabric.cases import block_case
 from dse.run.progress import StoppedError, never_stop, silent
@@ -17,6 +16,9 @@ from policies.fabric.methods import SHIPPED
 from policies.fabric.placing import Placing, placing
 from policies.fabric.student_checkpoint import load_student
 from policies.fabric.study.intervals import Interval
+from tests.extras import needs
+
+pytestmark = needs("sklearn")
 
 FABRIC, SLOTS = fabric("plasticine-8x16"), operator_slots()
 

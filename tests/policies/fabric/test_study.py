@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("sklearn")
 
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
@@ -21,6 +20,9 @@ from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.options import FabricEvaluation
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import Study
+from tests.extras import needs
+
+pytestmark = needs("sklearn")
 
 FABRIC = fabric("plasticine-8x16")
 

@@ -8,7 +8,7 @@ from benchmarks import parallel_dqn
 from dse.reproduce.automap.pipelines import PipelineTrial, problem_of
 from policies.parallel.pipeline.online import SHORTEST, STARTS, Best
 
-PROBLEM = problem_of(PipelineTrial("t5-6", "A", "length", "near", "v100", "v100-ethernet"))
+TRIAL = PipelineTrial("t5-6", "A", "length", "near", "v100", "v100-ethernet")
 UNFIT = SimpleNamespace(machine_of=lambda _problem: None)
 COUNTS = (60, 40)
 """Plans that the two trainings priced."""
@@ -27,13 +27,14 @@ def test_two_searches_stand_beside_two_trainings_and_are_improved_as_these(monke
         ended.append(([each.evaluations for each in searches], starts))
         return improve(seen, searches, starts)
 
-    legal = search(parallel_dqn.coarse(PROBLEM, parallel_dqn.CUTTING), 50, 0)
+    problem = problem_of(TRIAL)
+    legal = search(parallel_dqn.coarse(problem, parallel_dqn.CUTTING), 50, 0)
     both = tuple(Best(list(legal.shortest), count) for count in COUNTS)
     monkeypatch.setattr(parallel_dqn, attribute, watched)
     monkeypatch.setattr(parallel_dqn, "improved", watched_improvement)
     monkeypatch.setattr(parallel_dqn, "trainings", lambda _context: both)
     monkeypatch.setattr(parallel_dqn, "trained_as_published", lambda _context: both[0])
-    rows = {row.method: row for row in parallel_dqn.rows(PROBLEM, UNFIT, 2, is_trained=True)}
+    rows = {row.method: row for row in parallel_dqn.rows(problem, UNFIT, 2, is_trained=True)}
     two, one = list(COUNTS), [parallel_dqn.INTERACTIONS]
     assert rows[f"{name}, not improved, as dqn"].evaluations == sum(COUNTS)
     assert rows[f"{name}, not improved, as policy"].evaluations == sum(one)
