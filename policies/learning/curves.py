@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
 from typing import Any
 
 from hardware.inputs import fail
@@ -66,7 +65,7 @@ class CurveWriter:
             raise fail(self._folder, "", "", f"cannot be written: {error.strerror or error}") from error
 
     def _opened(self) -> Any:
-        """tensorboardX's ``EventsWriter``."""
+        """The writer of tensorboardX."""
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto.event_pb2 import Event, SessionLog
 
