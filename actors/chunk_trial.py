@@ -2,14 +2,13 @@
 
 import faulthandler
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ray import tune
-
 import dse
 from actors.limits import Limits
+from actors.plain_trial import PlainTrial
 from actors.worker import sendable
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.search.sweep import architectures_of
@@ -22,31 +21,26 @@ _STDERR = 2
 """Its file number, whatever Tune has put in its place."""
 
 
-class ChunkTrial(tune.Trainable):
+class ChunkTrial(PlainTrial):
     """One trial: the evaluations of a chunk. The actor is reused, with the graphs that its evaluators have built."""
 
-    def setup(
-        self, config: dict[str, Any], evaluators: JobEvaluators | None = None, limits: Limits = NO_LIMITS
-    ) -> None:
-        """Take the evaluators and what an architecture may cost, once an actor, and the first chunk."""
+    def __init__(self, trial_id: str, config: Mapping[str, Any], *, evaluators: JobEvaluators, limits: Limits) -> None:
         self._evaluators = evaluators
         self._limits = limits
         self._warm = False
-        self.reset_config(config)
+        super().__init__(trial_id, config)
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
+    def begin(self, config: Mapping[str, Any]) -> None:
         """Take the next chunk."""
-        self._parts: list[JobTask] = new_config["parts"]
+        self._parts: list[JobTask] = config["parts"]
         self._next = 0
         self._begun = False
-        return True
 
     def step(self) -> dict[str, Any]:
         """Evaluate the next part; at first, say that the trial has begun: until then no part is to blame."""
         if not self._begun:
             self._begun = True
             return {"started": True, "version": dse.__version__}
-        assert self._evaluators is not None
         part = self._next
         self._next += 1
         begun = time.perf_counter()

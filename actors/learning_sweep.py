@@ -8,72 +8,24 @@ last checkpoint. All trials have the whole budget, so the table is that of one p
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ray import tune
 
-from actors.quiet_tune import quiet_tune
+from actors.learning_trial import MADE, SCORE, TRIAL, Begin, LearningTrial
+from actors.quiet_tune import AnyTrial, quiet_tune
 from actors.ray_executor import RayExecutor
 from actors.windowed_map import PATIENCE_S
 from dse.run.owned_folder import OwnedFolder
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from hardware.inputs import fail
-from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer, Validator
+from policies.learning.pretraining import Snapshot
 from policies.learning.scores import Score
 from policies.learning.sweep import SWEPT, SweepRun, Trial
 
 _FAILURES = 3
 """Workers that may die under a trial before it is given up."""
-
-_TRIAL, _MADE, _SCORE = "trial", "made", "score"
-
-
-@dataclass(frozen=True)
-class Begin:
-    """Where a trial begins.
-
-    Attributes:
-        plan: what it is.
-        latest: its last checkpoint.
-        unscored: checkpoints that were made and not scored.
-    """
-
-    plan: PretrainingPlan
-    latest: Snapshot
-    unscored: tuple[Snapshot, ...]
-
-
-class LearningTrial(tune.Trainable):
-    """Trains and scores one trial. The actor is reused, with the graphs that it has prepared."""
-
-    def setup(self, config: dict[str, Any], begins: tuple[Begin, ...] = ()) -> None:
-        """Take where all trials begin, once an actor, and the first trial."""
-        self._begins = begins
-        self.reset_config(config)
-
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take the next trial."""
-        self._place = int(new_config[_TRIAL])
-        begin = self._begins[self._place]
-        self._trainer, self._validator = Trainer(begin.plan), Validator(begin.plan)
-        self._latest, self._unscored = begin.latest, list(begin.unscored)
-        self._begun = False
-        return True
-
-    def step(self) -> dict[str, Any]:
-        """One checkpoint made and scored; at first, say that the trial has begun."""
-        if not self._begun:
-            self._begun = True
-            return {"started": True}
-        if self._unscored:
-            made = self._unscored.pop(0)
-        else:
-            made = self._latest = self._trainer.advance(self._latest)
-        score = self._validator.score(made)
-        ended = not self._unscored and self._latest.number >= self._trainer.plan.checkpoints
-        return {"done": ended, _TRIAL: self._place, _MADE: made, _SCORE: score}
 
 
 def sweep(run: SweepRun, executor: RayExecutor, progress: ProgressCallback, stop: StopSignal) -> None:
@@ -91,10 +43,12 @@ def sweep(run: SweepRun, executor: RayExecutor, progress: ProgressCallback, stop
         return
     executor.release()
     driver = _Driver(run, unfinished, progress, stop)
-    with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder, quiet_tune(executor.workers):
+    begins = tuple(_begin(run, trial) for trial in unfinished)
+    training = quiet_tune(executor.workers, LearningTrial, begins=begins)
+    with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder, training:
         results = tune.Tuner(
-            tune.with_parameters(LearningTrial, begins=tuple(_begin(run, trial) for trial in unfinished)),
-            param_space={_TRIAL: tune.grid_search(list(range(len(unfinished))))},
+            AnyTrial,
+            param_space={TRIAL: tune.grid_search(list(range(len(unfinished))))},
             tune_config=tune.TuneConfig(
                 reuse_actors=True,
                 max_concurrent_trials=executor.workers,
@@ -144,13 +98,13 @@ class _Driver:
     def take(self, result: dict[str, Any]) -> None:
         """Keep a checkpoint and its score."""
         self.heard = True
-        if _MADE not in result:
+        if MADE not in result:
             return
-        made, score = result[_MADE], result[_SCORE]
+        made, score = result[MADE], result[SCORE]
         assert isinstance(made, Snapshot)
         assert isinstance(score, Score)
         try:
-            with self._run.opened(self._unfinished[result[_TRIAL]]) as own:
+            with self._run.opened(self._unfinished[result[TRIAL]]) as own:
                 known = len(own.scores())
                 # A trial that began again after its worker had died makes what is kept once more.
                 if made.number > own.latest().number:

@@ -14,8 +14,9 @@ from typing import Any
 from ray import tune
 from ray.tune.search import Searcher
 
-from actors.quiet_tune import quiet_tune
+from actors.quiet_tune import AnyTrial, quiet_tune
 from actors.ray_executor import RayExecutor
+from actors.task_trial import SHARES, TASK, TaskTrial
 from dse.fabric.setting import TunedSetting
 from dse.fabric.tuning.judge import Judge
 from dse.fabric.tuning.plan import Task
@@ -26,27 +27,6 @@ from hardware.inputs import fail
 
 _FAILURES = 3
 """Times that a task may fail or lose its worker before the run is given up."""
-
-_TASK, _SHARES = "task", "shares"
-
-
-class TaskTrial(tune.Trainable):
-    """Judges one setting. The actor is reused, with the graphs that it has drawn."""
-
-    def setup(self, config: dict[str, Any], judge: Judge | None = None) -> None:
-        """Take the judge, once an actor, and the first task."""
-        assert judge is not None
-        self._judge = judge
-        self.reset_config(config)
-
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take the next task."""
-        self._task: Task = new_config[_TASK]
-        return True
-
-    def step(self) -> dict[str, Any]:
-        """Judge it."""
-        return {"done": True, _SHARES: self._judge(self._task)}
 
 
 class TuningSearcher(Searcher):
@@ -80,7 +60,7 @@ class TuningSearcher(Searcher):
         if task is None:
             return None
         self._under_way[trial_id] = task
-        return {_TASK: task}
+        return {TASK: task}
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         """Take what a task has reached; one whose worker has died is handed out again."""
@@ -91,7 +71,7 @@ class TuningSearcher(Searcher):
             if error or not result:
                 self._lost(task)
             else:
-                self._tuning.tell(task, result[_SHARES])
+                self._tuning.tell(task, result[SHARES])
                 self._progress(SIMULATING, *self._tuning.simulations)
         except Exception as fault:
             self.fault = self.fault or fault
@@ -146,9 +126,10 @@ def tune_rules(tuning: Tuning, executor: RayExecutor, progress: ProgressCallback
     searcher = TuningSearcher(tuning, progress, stop)
     if not searcher.ended:
         executor.release()
-        with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder, quiet_tune(executor.workers):
+        judging = quiet_tune(executor.workers, TaskTrial, judge=Judge(tuning.plan))
+        with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder, judging:
             tune.Tuner(
-                tune.with_parameters(TaskTrial, judge=Judge(tuning.plan)),
+                AnyTrial,
                 tune_config=tune.TuneConfig(
                     search_alg=searcher,
                     num_samples=-1,

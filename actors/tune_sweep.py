@@ -28,7 +28,7 @@ import dse
 from actors.chunk_trial import NO_LIMITS, ChunkTrial
 from actors.limits import Limits
 from actors.metrics import MapMetrics
-from actors.quiet_tune import quiet_tune
+from actors.quiet_tune import AnyTrial, quiet_tune
 from actors.ray_executor import RayExecutor
 from actors.tune_logs import loggers
 from actors.windowed_map import PATIENCE_S, WorkersBrokenError
@@ -324,9 +324,9 @@ def run(
         return
     with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder:
         try:
-            with quiet_tune(searcher.workers):
+            with quiet_tune(searcher.workers, ChunkTrial, evaluators=evaluators, limits=limits):
                 tune.Tuner(
-                    tune.with_parameters(ChunkTrial, evaluators=evaluators, limits=limits),
+                    AnyTrial,
                     tune_config=tune.TuneConfig(
                         search_alg=searcher,
                         num_samples=-1,

@@ -318,9 +318,8 @@ def trials_killed(executor, options, level, each_s, period_s, seed, most=math.in
     wanted = search(SearchContext(problem, machines, InProcessExecutor(), known), level=level, rule=NoNewBestRule)
     context = SearchContext(problem, machines, executor, store)
     sweep = Sweep(context, AreaWalk(machines.area_mm2, NoNewBestRule(level)))
-    # The class that Tune wraps a trial in, amid a part: one that is still starting is left alone, or none might ever
-    # start.
-    with Killer("ray::_Inner.train", period_s, seed, most) as killer:
+    # A trial amid a part: one that is still starting is left alone, or none might ever start.
+    with Killer("ray::ChunkTrial.train", period_s, seed, most) as killer:
         begun = time.monotonic()
         tune_sweep.run(tune_sweep.SweepSearcher(sweep, 2, never_stop), Slowed(sweep.evaluators, each_s))
         seconds = time.monotonic() - begun

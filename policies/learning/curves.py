@@ -4,10 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from tensorboardX.event_file_writer import EventsWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.proto.summary_pb2 import Summary
+from typing import Any
 
 from hardware.inputs import fail
 
@@ -44,7 +41,7 @@ class CurveWriter:
 
     def __init__(self, folder: Path, first_step: int) -> None:
         self._folder, self._first_step = folder, first_step
-        self._events: EventsWriter | None = None
+        self._events: Any = None
 
     def append(self, step: int, scalars: Mapping[str, float]) -> None:
         """Add the scalars of a step by their tags.
@@ -54,6 +51,10 @@ class CurveWriter:
         """
         if not scalars:
             return
+        # Only here: it brings PyTorch along, which takes a process that writes no curves a second.
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         try:
             if self._events is None:
@@ -63,7 +64,11 @@ class CurveWriter:
         except OSError as error:
             raise fail(self._folder, "", "", f"cannot be written: {error.strerror or error}") from error
 
-    def _opened(self) -> EventsWriter:
+    def _opened(self) -> Any:
+        """The writer of tensorboardX."""
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+
         self._folder.mkdir(parents=True, exist_ok=True)
         earlier = list(self._folder.glob(_FILES))
         # A name has the time in seconds; two files of one second must not be the same.

@@ -85,8 +85,8 @@ class Head:
         any_port = ("port", "dashboard-port", "dashboard-agent-listen-port", "min-worker-port", "max-worker-port")
         command = ["ray", "start", "--head", "--block", *(f"--{name}=0" for name in any_port), "--log-color=false"]
         command += [f"--ray-client-server-port={free_port()}", f"--temp-dir={folder}", "--include-dashboard=true"]
-        # Without the autoscaler, which would have nothing to do.
-        command += ["--no-monitor"]
+        # Without the autoscaler, which would have nothing to do, and the reader of logs, which nobody hears.
+        command += ["--no-monitor", "--include-log-monitor=false"]
         command += ["--num-cpus=1", f"--object-store-memory={100 * 1024**2}", "--disable-usage-stats"]
         with printed.open("w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=self.environment)
@@ -132,15 +132,27 @@ class Head:
         # Before what the job prints come lines of Ray's own.
         return Job(exit_code, log.read_text().partition("Running entrypoint for job")[2].splitlines()[1:])
 
-    def asked(self, path, token):
+    def asked(self, path, token, method="GET"):
         """What the head answers to ``ray job``, without the seconds that this takes to start."""
-        asked = urllib.request.Request(f"{self.address}/api/jobs/{path}", headers={"Authorization": f"Bearer {token}"})
+        asked = urllib.request.Request(
+            f"{self.address}/api/jobs/{path}", headers={"Authorization": f"Bearer {token}"}, method=method
+        )
         with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
             return json.load(answer)
 
+    @property
+    def token(self):
+        """What the head wants to be shown."""
+        return (self.folder / "token").read_text()
+
     def state(self, name):
         """SUCCEEDED, FAILED, STOPPED, …"""
-        return self.asked(name, (self.folder / "token").read_text())["status"]
+        return self.asked(name, self.token)["status"]
+
+    def stop(self, name):
+        """As ``ray job stop`` does: ask for it, and wait until it has stopped."""
+        assert self.asked(f"{name}/stop", self.token, "POST")["stopped"]
+        wait_for(lambda: self.state(name) not in ("PENDING", "RUNNING"), "the end of a stopped job")
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +226,7 @@ def test_a_stopped_job_is_continued_by_another_one_and_answers_as_this_process_d
     entry = ("python", "held.py", HELD, tmp_path / "never", *SWEEP, "--out", run, "--workers", 1, "--address", "auto")
     assert head.submit("stopped", "--no-wait", "--", *entry) == 0
     wait_for(lambda: len(journal_keys(run)) >= HELD, "evaluations in the journal")
-    assert head.ray_job("stop", "stopped").returncode == 0
+    head.stop("stopped")
     assert head.state("stopped") == "STOPPED"
     finished = journal_keys(run)
 
@@ -257,7 +269,7 @@ def test_what_git_ignores_is_not_uploaded(head):
 
 
 def test_jobs_need_the_token(head):
-    assert head.asked("", (head.folder / "token").read_text()) is not None
+    assert head.asked("", head.token) is not None
     for token in ("another", ""):
         with pytest.raises(urllib.error.HTTPError) as refused:
             head.asked("", token)

@@ -3,9 +3,11 @@
 import faulthandler
 import json
 import os
+import sys
 import time
 
 import pytest
+from ray import cloudpickle
 
 from actors import chunk_trial, tune_sweep
 from actors.limits import TOGETHER_S, Limits
@@ -23,6 +25,9 @@ from hardware.inputs import Fault, InputError
 from tests.codesign.test_exhaustive import TINY_MODEL, small
 
 LEVEL = 2
+
+# What workers are given brings its code along: to import this file takes them a second.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @pytest.fixture(scope="module")
@@ -306,8 +311,9 @@ def test_the_time_of_a_part_is_limited_and_that_of_the_first_includes_compiling(
     monkeypatch.setattr("faulthandler.cancel_dump_traceback_later", lambda: timers.append("cancelled"))
     searcher = searcher_of(problem)
     parts = searcher.suggest("trial a")["parts"]
-    trial = object.__new__(chunk_trial.ChunkTrial)
-    trial.setup({"parts": [parts[0], parts[0]]}, searcher._sweep.evaluators, Limits(timeout_s=2.0, compiles_s=8.0))
+    config = {"parts": [parts[0], parts[0]]}
+    limits = Limits(timeout_s=2.0, compiles_s=8.0)
+    trial = chunk_trial.ChunkTrial("trial a", config, evaluators=searcher._sweep.evaluators, limits=limits)
     extra_s = TOGETHER_S if len(parts[0].task.indices) > 1 else 0.0
     for _ in range(3):
         trial.step()
