@@ -235,7 +235,7 @@ def test_every_operator_runs_once_on_its_chip_after_what_it_reads(graph, chips, 
 def test_the_compile_effect_is_that_of_the_set_of_operators_and_lognormal():
     graph = random_graph(5, 40, 0.1)
     effects = {}
-    for chip in sampled(graph, 8, 400).tolist():
+    for chip in sampled(graph, 8, 500).tolist():
         for stage in simulate(graph, PACKAGE, chip).stages:
             members = frozenset(operator for step in stage.steps for operator in step.operators)
             assert effects.setdefault(members, stage.effect) == stage.effect
