@@ -64,7 +64,7 @@ def min_step_s(front, hbm_bytes):
 )
 def test_the_optimum_is_that_of_brute_force_and_no_bound_is_above_a_best_plan(tmp_path, changes):
     problem = modern_options(tmp_path, area_budget=None, **changes).modern_problem()
-    chosen = np.random.default_rng(4).choice(len(problem.machines()), 16, replace=False)
+    chosen = np.random.default_rng(4).choice(len(problem.machines()), 8, replace=False)
     machines = problem.machines().take(np.sort(chosen))
     search = ModernSearch(problem, machines)
     candidates = search.candidates()
@@ -86,9 +86,17 @@ def test_the_optimum_is_that_of_brute_force_and_no_bound_is_above_a_best_plan(tm
             assert step_s >= steps[index] * (1 - 1e-12)
 
 
-def test_larger_memory_and_more_of_the_vocabulary_are_never_slower(tmp_path):
-    options = modern_options(tmp_path, area_budget="3.42", accelerators=4, global_batch=8)
-    result = PROBLEM.answer(pose(PROBLEM, options), Run())
+@pytest.fixture(scope="module")
+def several_sizes(tmp_path_factory):
+    """What was asked of several sizes of HBM, posed, and its answer."""
+    folder = tmp_path_factory.mktemp("sizes")
+    options = modern_options(folder, area_budget="3.386", accelerators=4, global_batch=8)
+    posed = pose(PROBLEM, options)
+    return options, posed, PROBLEM.answer(posed, Run())
+
+
+def test_larger_memory_and_more_of_the_vocabulary_are_never_slower(several_sizes):
+    options, _, result = several_sizes
     optima = [each["throughput_per_s"] for each in result.metrics["optimum_by_hbm"].values()]
     assert optima == sorted(optima)
     assert result.metrics["baselines"][0]["throughput_per_s"] <= optima[-1]
@@ -112,7 +120,7 @@ def test_the_answer_names_its_memory_where_more_is_faster_and_only_baselines_tha
 
 def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer(tmp_path):
     problem = modern_options(tmp_path, area_budget=None, accelerators=4, global_batch=8, hbm_gb="1").modern_problem()
-    chosen = np.random.default_rng(2).choice(len(problem.machines()), 5, replace=False)
+    chosen = np.random.default_rng(2).choice(len(problem.machines()), 4, replace=False)
     machines = problem.machines().take(np.sort(chosen))
     after = after_changes(problem, machines, 3, never_stop)
     assert {*after} == {*CHANGES}
@@ -263,10 +271,8 @@ def test_a_fixed_accelerator_has_its_own_best_plan(tmp_path):
     assert result.objective.value == pytest.approx(16 / best, rel=1e-12)
 
 
-def test_the_check_finds_a_slower_plan_and_a_slower_architecture(tmp_path):
-    options = modern_options(tmp_path, area_budget="3.386", accelerators=4, global_batch=8)
-    posed = pose(PROBLEM, options)
-    result = PROBLEM.answer(posed, Run())
+def test_the_check_finds_a_slower_plan_and_a_slower_architecture(several_sizes):
+    options, posed, result = several_sizes
     assert faults_of(result, posed) == []
     slower = PROBLEM.answer(pose(PROBLEM, replace(options, plan="recompute=full")), Run())
     assert slower.objective.value < result.objective.value

@@ -28,7 +28,7 @@ from dse.parallel.prices import Prices
 from dse.parallel.resharding import Collective, Fabric
 from dse.parallel.solve import solve
 from dse.parallel.stopped import mark_faults
-from dse.results.result import PROOF_TOLERANCE, seal_of
+from dse.results.result import PROOF_TOLERANCE, Result, seal_of
 from dse.run.run import Run
 from hardware.inputs import InputError
 from hardware.network_specs import network
@@ -387,29 +387,29 @@ def test_a_time_limit_leaves_the_best_plan_so_far_and_a_bound(dse, tmp_path):
 
 
 STOPPED = {
-    "sharding": ("vgg-tiny.hlo", "--mesh", "data=2,model=2"),
-    "all": ("vgg-tiny.hlo", "--mesh", "4", "--strategy", "all"),
+    "sharding": {"mesh": "data=2,model=2"},
+    "all": {"mesh": "4", "strategy": "all"},
 }
 
 
-@pytest.mark.parametrize("name", STOPPED)
-def test_an_answer_that_a_time_limit_ended_says_so(dse, tmp_path, name):
+@pytest.mark.parametrize("asked", STOPPED.values(), ids=STOPPED)
+def test_an_answer_that_a_time_limit_ended_says_so(dse, tmp_path, asked):
     """In the result, in the terminal, on the page; and the mark cannot be forged."""
-    step, *asked = STOPPED[name]
-    out = tmp_path / "run"
-    shown = dse("parallel", DUMPS_OF / step, *asked, "--time-limit", "1e-9", "--out", out)
+    step, out = DUMPS_OF / "vgg-tiny.hlo", tmp_path / "run"
+    options = [word for key, value in asked.items() for word in (f"--{key}", value)]
+    shown = dse("parallel", step, *options, "--time-limit", "1e-9", "--out", out)
     assert shown.code == 0, shown.err
     assert "stopped early (time limit)" in " ".join(shown.out.split())
     assert "stopped early (time limit)" in (out / "report.html").read_text()
-    document = json.loads((out / "result.json").read_text())
-    assert document["status"] == "feasible"
-    assert document["metrics"]["stopped"] == "time limit"
+    result = Result.model_validate_json((out / "result.json").read_text())
+    assert result.status == "feasible"
+    assert result.metrics["stopped"] == "time limit"
     assert dse("check", out / "result.json").out == "ok\n"
+    posed = PROBLEM.pose(ParallelOptions(str(step), **asked))
+    assert PROBLEM.faults(result, posed) == []
     for reason in ("interrupted", "weather", None):
-        document["metrics"]["stopped"] = reason
-        document["seal"] = seal_of(document)
-        (tmp_path / "forged.json").write_text(json.dumps(document))
-        assert "metrics.stopped" in dse("check", tmp_path / "forged.json").out, reason
+        forged = result.model_copy(update={"metrics": {**result.metrics, "stopped": reason}})
+        assert any("metrics.stopped" in fault for fault in PROBLEM.faults(forged, posed)), reason
 
 
 @pytest.mark.parametrize(("strategy", "moment"), [("pipeline", 3), ("hybrid", 300)])

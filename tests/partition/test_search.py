@@ -45,7 +45,9 @@ def least_latency_s(seed):
 def answered():
     """Small problems by seed, with what the portfolio answers and the cost of the best partition."""
     problems = map(random_problem, range(24))
-    return [(problem, METHODS["portfolio"](context_of(problem)), optimum_s(problem)) for problem in problems]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dse.partition.search.order_search._MAX_STEPS", 50)
+        return [(problem, METHODS["portfolio"](context_of(problem)), optimum_s(problem)) for problem in problems]
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -85,7 +85,7 @@ def costs(graph, chips, package, objective="throughput"):
 @settings(deadline=None, max_examples=200)
 @given(GRAPHS | CHAINS, st.integers(1, 64), PACKAGES)
 def test_the_compiled_simulator_equals_the_plain_one(graph, chips, package):
-    found = sampled(graph, chips)
+    found = sampled(graph, chips, 4)
     plain = [simulate(graph, package, chip) for chip in found.tolist()]
     free = replace(package, sram_bytes=1e30)
     assert costs(graph, found, free) == pytest.approx([each.interval_s for each in plain], rel=1e-9)
@@ -99,7 +99,7 @@ def test_the_compiled_simulator_equals_the_plain_one(graph, chips, package):
 @given(GRAPHS | CHAINS, st.integers(1, 64), PACKAGES, st.sampled_from([1e3, 1e6, 1e30]), st.sampled_from([None, 2e3]))
 def test_busy_times_equal_those_of_the_plain_simulator(graph, chips, package, sram_bytes, memory_bytes):
     package = replace(package, sram_bytes=sram_bytes)
-    found = sampled(graph, chips)
+    found = sampled(graph, chips, 4)
     problem = PartitionProblem(graph, chips, LINK_BYTES_PER_S, memory_bytes)
     evaluator = SimulatorEvaluator(problem, package)
     busy_s = evaluator.busy_s(found)

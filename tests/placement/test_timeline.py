@@ -57,14 +57,14 @@ def formula_s(problem, placement):
     return max(loads(problem, placement)) * (rounds + len(placement.stages) - 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(ANY_PROBLEM)
 def test_timelines_of_optimal_placements_hold(problem):
     placement = placed(problem)
     assert timeline_violations(problem, placement, timeline(problem, placement)) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(pipelines())
 def test_timelines_hold_and_keep_to_their_bounds(pipeline):
     problem, placement = pipeline

@@ -3,7 +3,7 @@
 from dse.plan.model import Transformer
 from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
-from dse.plan.stack import stack
+from dse.plan.stack import Recomputations, stack
 from dse.plan.training_plan import TrainingPlan
 from hardware.chips import system
 
@@ -14,6 +14,11 @@ def with_facts(base=GENERIC, **facts):
     """A stack with other values."""
     changed = {name: getattr(base, name).model_copy(update={"value": value}) for name, value in facts.items()}
     return base.model_copy(update=changed)
+
+
+def with_recomputations(*modes):
+    """The generic stack, but with these modes of recomputation to try."""
+    return GENERIC.model_copy(update={"recomputations": Recomputations(value=modes, source="a test")})
 
 
 def problem(model, on="h100-sxm", devices=8, batch=16, sequence=2048, precision="bf16", software=GENERIC, **fixed):

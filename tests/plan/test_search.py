@@ -15,10 +15,10 @@ from dse.plan.rules import recomputations
 from dse.plan.search import enumeration
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.search.vocabulary import all_plans, families, member_counts, members, plans_of
-from dse.plan.stack import Recomputations, stack
+from dse.plan.stack import stack
 from dse.plan.training_plan import PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
 from hardware.network import TimedCollective
-from tests.plan.problems import GENERIC, problem, with_facts
+from tests.plan.problems import GENERIC, problem, with_facts, with_recomputations
 
 SMALL = {"name": "small", "layers": 4, "hidden": 512, "heads": 4, "vocabulary": 32000, "sequence": 512}
 MODELS = {
@@ -65,7 +65,7 @@ def every_plan(posed):
     ids=[*MODELS, "fixed", "torchtitan", "torchtitan experts", "torchtitan later tokens"],
 )
 def test_no_plan_whatever_beats_the_best(model, fixed, software, devices):
-    posed = problem(MODELS[model], devices=devices, batch=8, sequence=512, software=software, **fixed)
+    posed = problem(MODELS[model], devices=devices, batch=4, sequence=512, software=software, **fixed)
     found = enumerate_plans(posed)
     costs = {plan: plan_costs(posed, plan) for plan in every_plan(posed)}
     assert len(costs) >= found.count
@@ -83,9 +83,13 @@ def in_chunks(monkeypatch, count):
     monkeypatch.setattr(enumeration, "_BOUNDED", count)
 
 
-@pytest.mark.parametrize("devices", [8, 12])
+@pytest.mark.parametrize(
+    ("model", "devices"),
+    # What is latent can be made again as well: twice as many plans.
+    [*((model, devices) for model in MODELS.values() for devices in (8, 12)), (LATENT, 8)],
+    ids=[*(f"{name}-{devices}" for name in MODELS for devices in (8, 12)), "latent-8"],
+)
 @pytest.mark.parametrize("software", [GENERIC, GATHERS_ENDS], ids=["generic", "gathers ends"])
-@pytest.mark.parametrize("model", [*MODELS.values(), LATENT], ids=[*MODELS, "latent"])
 def test_no_plan_is_below_the_bound_of_its_family_and_the_front_is_that_of_all_plans(
     model, software, devices, monkeypatch
 ):
@@ -100,7 +104,8 @@ KINDS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 def test_proofs_hold_whatever_the_collectives_of_one_kind_cost(dear, monkeypatch):
     """Among eight and between twos of them, far from what the other kinds cost; last as they were timed on NVLink5."""
     in_chunks(monkeypatch, 512)
-    posed = problem(MODELS["experts"], "b200", devices=16, batch=32, sequence=512)
+    software = with_recomputations("none", "moe_act+layernorm", "full")
+    posed = problem(MODELS["experts"], "b200", devices=16, batch=32, sequence=512, software=software)
     network = posed.system.network
     if dear is not None:
         inside, between = (TimedCollective(dear, *constants) for constants in ((1e-3, 0.0, 0.02), (0.0, 1e-4, 3.0)))
@@ -161,8 +166,7 @@ def test_sets_of_modules_are_tried_that_the_model_has(model, attention, sets):
 
 
 def test_modules_of_a_stack_that_the_model_lacks_are_not_tried():
-    listed = Recomputations(value=("none", "moe", "moe_act+layernorm", "mlp"), source="a test")
-    software = GENERIC.model_copy(update={"recomputations": listed})
+    software = with_recomputations("none", "moe", "moe_act+layernorm", "mlp")
     posed = problem(MODELS["dense"], devices=2, batch=2, sequence=512, software=software)
     assert recomputations(posed) == ["none", "mlp"]
     assert recomputations(replace(posed, model=MODELS["experts"])) == ["none", "moe", "moe_act+layernorm"]
@@ -173,14 +177,7 @@ def test_modules_are_made_again_where_memory_is_short():
     posed = problem("mixtral-8x7b", "h100-sxm", 64, 64, 8192)
     best, without = (
         enumerate_plans(replace(posed, stack=software)).best
-        for software in (
-            GENERIC,
-            GENERIC.model_copy(
-                update={
-                    "recomputations": Recomputations(value=("none", "selective", "full", "full/2"), source="a test")
-                }
-            ),
-        )
+        for software in (GENERIC, with_recomputations("none", "selective", "full", "full/2"))
     )
     assert best.plan.recompute == "moe_act+layernorm"
     assert best.step_s < without.step_s

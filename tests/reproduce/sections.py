@@ -1,5 +1,7 @@
 """What every reproduction keeps to."""
 
+import json
+
 from dse.reproduce.section import UNKNOWN
 
 
@@ -15,3 +17,10 @@ def assert_whole(done, parts):
             assert each.explanation != UNKNOWN, (section.part, each)
         for chart in section.charts:
             assert all(len(series.x) == len(series.y) for series in chart.series)
+
+
+class Kept(dict):
+    """A journal that is not written."""
+
+    def append_all(self, values):
+        self.update(json.loads(json.dumps(values)))

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -25,10 +26,9 @@ from dse.reproduce.automap.study import (
 )
 from dse.reproduce.automap.tables import counts, data_parallel, plans, worth_of_paper
 from dse.run.executor import InProcessExecutor
-from dse.run.journal import Journal
 from dse.run.run import Run
 from hardware.inputs import InputError, validate
-from tests.reproduce.sections import assert_whole
+from tests.reproduce.sections import Kept, assert_whole
 from tests.shared_data import shared_data
 
 PAPER = read_published()
@@ -41,15 +41,14 @@ def outcome_of(step, rules, machine=SERVER):
     return outcome
 
 
-def study(steps, machine=SERVER, journal=None):
-    return Study(steps, machine, Run(InProcessExecutor(), journal=journal or Kept()))
+def study(steps, machine=SERVER):
+    """Of plans that every test of this file finds made: they depend on nothing but their trial."""
+    return Study(steps, machine, Run(InProcessExecutor(), journal=kept(machine)))
 
 
-class Kept(dict):
-    """A journal that is not written."""
-
-    def append_all(self, values):
-        self.update(json.loads(json.dumps(values)))
+@cache
+def kept(machine):
+    return Kept()
 
 
 def dimensions(step):
@@ -151,14 +150,13 @@ def test_between_servers_the_last_layers_are_split_and_inside_the_batch():
     assert outcome.best.value < outcome.published.value < 1.1 * outcome.best.value
 
 
-def test_sections_are_whole(tmp_path):
-    with Journal(tmp_path / "journal.jsonl") as journal:
-        of = study(("vgg19", TINY), Machine("2", "v100", "dapple"), journal)
-        sections = [plans(of, "table4", "VGG"), counts(of), data_parallel(of)]
-        done = type("Done", (), {"sections": sections})
-        assert_whole(done, ("table4", "table5", "table6"))
-        skipped = plans(of, "table3", "T5")
-        assert skipped.skipped == "none of --models is a T5"
+def test_sections_are_whole():
+    of = study(("vgg19", TINY))
+    sections = [plans(of, "table4", "VGG"), counts(of), data_parallel(of)]
+    done = type("Done", (), {"sections": sections})
+    assert_whole(done, ("table4", "table5", "table6"))
+    skipped = plans(of, "table3", "T5")
+    assert skipped.skipped == "none of --models is a T5"
     ours = {(each.model, each.cost_model, each.quantity): each for each in sections[2].comparisons}
     inputs = ours["vgg19", "data parallel", "inputs split"]
     assert (inputs.ours, inputs.paper) == (2, 2)
@@ -216,7 +214,7 @@ def test_nothing_is_optimal_that_is_not_proven():
 def test_the_command_prints_our_plans_beside_the_papers(dse, tmp_path):
     tables, figures = (f"table{number}" for number in range(1, 9)), ("figure11", "figure12")
     parts = [*tables, *figures, "claims"]
-    arguments = ("reproduce", "automap", *parts, "--models", f"vgg19,{TINY}", "--mesh", "2", "--out", tmp_path / "run")
+    arguments = ("reproduce", "automap", *parts, "--models", TINY, "--mesh", "2", "--out", tmp_path / "run")
     done = dse(*arguments, "--workers", 0)
     assert done.code == 0, done.err
     assert "Table 4" in done.out

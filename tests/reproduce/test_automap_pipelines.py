@@ -1,6 +1,7 @@
 """``dse reproduce automap``: pipelines beside Tables 7 and 8."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -22,14 +23,20 @@ from dse.reproduce.automap.pipelines import (
 from dse.reproduce.automap.published import read_published
 from dse.reproduce.automap.study import Machine, Study
 from dse.run.executor import InProcessExecutor
-from dse.run.journal import Journal
 from dse.run.run import Run
-from tests.reproduce.sections import assert_whole
+from tests.reproduce.sections import Kept, assert_whole
 
 MACHINE = ("v100", "v100-ethernet")
 PRINTED = read_published().pipelines
 
 
+@pytest.fixture(scope="module")
+def run():
+    """Whose pipelines every test of this file finds made."""
+    return Run(InProcessExecutor(), journal=Kept())
+
+
+@cache
 def outcome(step, configuration, objective, cutting="equal"):
     return outcome_of(pipelined(PipelineTrial(step, configuration, objective, cutting, *MACHINE)))
 
@@ -78,9 +85,8 @@ def test_the_papers_cuts_are_priced_as_ours_are():
     assert at_boundaries_s(trial, shares) > of.length_s
 
 
-def test_boundaries_far_from_the_papers_say_what_the_papers_are_worth(tmp_path):
-    with Journal(tmp_path / "journal.jsonl") as journal:
-        section = inference(Study((), Machine("8", *MACHINE), Run(InProcessExecutor(), journal=journal), ("t5-6",)))
+def test_boundaries_far_from_the_papers_say_what_the_papers_are_worth(run):
+    section = inference(Study((), Machine("8", *MACHINE), run, ("t5-6",)))
     causes = {each.explanation for each in section.comparisons if each.cost_model == "length" and each.differs_much}
     assert len(causes) == 1
     assert re.fullmatch(r"cut at the paper's boundaries, .*, the pipeline takes [1-9][\d.]* % longer", *causes)
@@ -101,11 +107,10 @@ def test_more_that_is_kept_needs_more_memory():
     assert needed[1] == pytest.approx(2 * needed[0], abs=2)
 
 
-def test_sections_are_whole(tmp_path):
-    with Journal(tmp_path / "journal.jsonl") as journal:
-        machine = Machine("8", *MACHINE)
-        of = Study((), machine, Run(InProcessExecutor(), journal=journal), ("t5-6",))
-        sections = [training(of), inference(of), all_reduces(of), computing(of)]
-        assert_whole(type("Done", (), {"sections": sections}), ("table7", "table8", "figure11", "figure12"))
-        nothing = Study(("vgg19",), machine, Run(InProcessExecutor(), journal=journal))
-        assert training(nothing).skipped == "none of --models is one of bert-48, t5-6, t5-3b, t5-11b"
+def test_sections_are_whole(run):
+    machine = Machine("8", *MACHINE)
+    of = Study((), machine, run, ("t5-6",))
+    sections = [training(of), inference(of), all_reduces(of), computing(of)]
+    assert_whole(type("Done", (), {"sections": sections}), ("table7", "table8", "figure11", "figure12"))
+    nothing = Study(("vgg19",), machine, run)
+    assert training(nothing).skipped == "none of --models is one of bert-48, t5-6, t5-3b, t5-11b"

@@ -79,7 +79,7 @@ def test_trials_count_every_evaluation_and_no_more(graph):
     assert tuple(point for point in longer if point[0] <= 10) == shorter
 
 
-def test_a_section_has_every_method_and_finished_trials_are_not_made_again(graph, tmp_path, monkeypatch):
+def test_a_section_has_every_method_and_finished_trials_are_not_made_again(graph, tmp_path, monkeypatch, few_steps):
     with Journal(tmp_path / "journal.jsonl") as journal:
         study = Study({}, {}, Run(journal=journal), StudyBudget(20, 2), graphs=(graph,))
         section = study.section("table2")
@@ -106,7 +106,7 @@ def test_the_papers_samples_are_whole_and_the_form_that_they_stand_beside_is_nam
     assert not [note for note in without.notes if "the paper's own is in the ablation" in note]
 
 
-def test_a_method_that_fails_is_reported_and_left_out(graph, tmp_path):
+def test_a_method_that_fails_is_reported_and_left_out(graph, tmp_path, few_steps):
     def broken(context):
         raise RuntimeError("no idea")
 
@@ -117,7 +117,7 @@ def test_a_method_that_fails_is_reported_and_left_out(graph, tmp_path):
     assert any("no idea" in note for note in section.notes)
 
 
-def test_a_method_of_which_nothing_can_run_has_no_share(graph, tmp_path):
+def test_a_method_of_which_nothing_can_run_has_no_share(graph, tmp_path, few_steps):
     with Journal(tmp_path / "journal") as journal:
         learned = {"none": lambda context: SearchResult(evaluations=context.samples)}
         study = Study(learned, {}, Run(journal=journal), StudyBudget(5, 2), (graph,), graph)
@@ -151,7 +151,7 @@ def test_where_a_method_finds_nothing_a_second_table_has_the_other_graphs():
     assert section.notes[2].endswith("for full")
 
 
-def test_an_ablation_has_its_variants_and_simulated_graphs_the_large_one(graph, tmp_path, monkeypatch):
+def test_an_ablation_has_its_variants_and_simulated_graphs_the_large_one(graph, tmp_path, monkeypatch, few_steps):
     variants = {"whole": mcm_study.SAMPLED["refine"], "half": mcm_study.SAMPLED["random"]}
     with Journal(tmp_path / "journal") as journal:
         study = Study({}, variants, Run(journal=journal), StudyBudget(12, 2), (graph,))
@@ -166,7 +166,7 @@ def test_an_ablation_has_its_variants_and_simulated_graphs_the_large_one(graph, 
         assert [row[0] for row in simulated.tables[0].rows] == list(mcm_study.SAMPLED)
 
 
-def test_the_command_compares_learned_methods_too(dse, graph, tmp_path):
+def test_the_command_compares_learned_methods_too(dse, graph, tmp_path, few_steps):
     command = ("reproduce", "mcm", "fig5", "--models", graph, "--samples", 12, "--seeds", 1, "--workers", 0)
     done = dse(*command, "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err

@@ -60,10 +60,9 @@ def test_search_finds_the_brute_force_optimum_of_any_small_problem(problem):
 
 def test_fused_pairs_are_not_only_counted():
     """Instances within the counts of cores that have no assignment: found by comparing with cores of any number."""
-    hard = [seed for seed in range(260) if _counting_is_too_short(random_problem(seed, 6, density=0.15))]
-    assert len(hard) >= 2
-    for seed in hard:
+    for seed in (32, 149, 257):
         problem = random_problem(seed, 6, density=0.15)
+        assert _counting_is_too_short(problem)
         assert makespan_s(problem) == pytest.approx(optimum_s(problem), rel=EXACT)
 
 
@@ -89,7 +88,7 @@ def test_cp_sat_finds_the_optimum_of_the_search(seed):
 
 @pytest.mark.parametrize("seed", range(18))
 def test_scip_finds_the_optimum_of_the_search(seed):
-    problem = random_problem(seed + 900, 6, density=0.2)
+    problem = random_problem(seed + 900, 5, density=0.2)
     other = solve_scip(problem)
     assert violations(problem, other.schedule) == []
     assert other.schedule.makespan_s == pytest.approx(makespan_s(problem), rel=EXACT)

@@ -87,6 +87,14 @@ def solve_general(
     return GeneralOptimum(chip, min(bound_s, cost_s(problem, chip.tolist())))
 
 
+def has_no_partition(problem: PartitionProblem, deterministic_time: float = DETERMINISTIC_TIME, seed: int = 0) -> bool:
+    """Whether CP-SAT proves in its time that no partition is valid. Costs have no part in that, and are left out."""
+    model = ConstraintModel(problem.graph, problem.chips)
+    model.add_memory(problem.graph.weight_bytes, problem.memory_limit_bytes)
+    _, status = solved(model.model, deterministic_time, seed)
+    return bool(status == cp_model.INFEASIBLE)
+
+
 class ConstraintModel:
     """The constraints (2) to (4); cost and memory on demand.
 

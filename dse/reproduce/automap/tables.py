@@ -166,7 +166,10 @@ def counts(study: Study) -> Section:
             reason = _unlike(step, rules)
             dimensions = None if each.best is None else float(each.best.split_dimensions)
             target = None if printed is None else float(printed.found)
-            comparisons.append(Comparison(title_of(step), rules, "split dimensions", "", dimensions, target, reason))
+            cause = worth_of_paper(each)
+            comparisons.append(
+                Comparison(title_of(step), rules, "split dimensions", "", dimensions, target, reason, cause)
+            )
             seconds = None if printed is None else printed.seconds
             comparisons.append(
                 Comparison(title_of(step), rules, "time to plan", "s", each.seconds, seconds, OTHER_MACHINE)
