@@ -1,10 +1,11 @@
 """The pipeline in time, as a trace for Perfetto: what every unit does with the first samples of a stream."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 
-from dse.fabric.evaluators.outcome import samples_to_feed
-from dse.fabric.evaluators.reference import Machine
+import numpy as np
+
+from dse.fabric.evaluators.event_state import Numbers, State
+from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.model import UnitKind
 from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
@@ -12,11 +13,11 @@ from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
 TRACED_SAMPLES = 8
 
 MAX_TRACED_WORK = 4_000_000
-"""Slots times units and links of routes up to which there is a trace: the plain simulator takes some seconds then."""
+"""Slots times units and links of routes up to which there is a trace: the slots of as many flits are recorded."""
 
 
 def pipeline_trace(placed: PlacedPiece, name: str) -> TraceEvents | None:
-    """Compute units over :data:`TRACED_SAMPLES` samples, or as many as a viewer shows; None where it takes too long.
+    """Compute units over :data:`TRACED_SAMPLES` samples, or as many as a viewer shows; None where they are too long.
 
     A span is the time from the first step of a compute unit for a sample to the last one; a span on another unit, from
     the end of the sample before to the end of this one.
@@ -27,34 +28,30 @@ def pipeline_trace(placed: PlacedPiece, name: str) -> TraceEvents | None:
         return None
     samples = min(len(departures), max(1, MAX_EVENTS // units))
     lanes = [unit.name for unit in placed.pipeline.units]
-    return trace(f"{name}, first {samples} samples", lanes, _spans(placed, samples, departures[samples - 1]))
+    return trace(f"{name}, first {samples} samples", lanes, _spans(placed, samples))
 
 
-def _spans(placed: PlacedPiece, samples: int, last_slot: int) -> Iterator[Span]:
-    """The simulator in plain form, watched slot by slot."""
-    pipeline, slot_s = placed.pipeline, placed.fabric.slot_s
-    fed = samples_to_feed(pipeline, placed.placement, placed.fabric, samples)
-    machine = Machine(pipeline, placed.placement, placed.fabric, fed)
-    begins: dict[int, int] = {}
-    ended: dict[int, int] = defaultdict(int)
-    watched = [
-        number
-        for number, unit in enumerate(pipeline.units)
-        if unit.kind == UnitKind.COMPUTE or machine.memories[number].writers or machine.ends[number]
-    ]
-    for slot in range(last_slot + 1):
-        machine.do_slot(slot)
-        for number in watched:
-            kind = pipeline.units[number].kind
-            begun = kind != UnitKind.COMPUTE or machine.computes[number].step > 0
-            now = machine.ended(number)
-            if now > ended[number]:
-                begin = begins.pop(number, slot)
-                if ended[number] < samples:
-                    text = f"sample {ended[number] + 1}"
-                    yield Span(number, text, kind.name.lower(), begin * slot_s, (slot + 1) * slot_s)
-                ended[number] = now
-                if kind != UnitKind.COMPUTE:
-                    begins[number] = slot + 1
-            elif begun:
-                begins.setdefault(number, slot)
+def _spans(placed: PlacedPiece, samples: int) -> Iterator[Span]:
+    """Of the first samples, which have departed: all their flits have passed every unit."""
+    slot_s = placed.fabric.slot_s
+    state = Simulator(placed.pipeline, placed.fabric).history(placed.placement, samples)
+    for number, unit in enumerate(placed.pipeline.units):
+        pins = np.flatnonzero(state.unit == number)
+        reading, writing = pins[state.pin["reads"][pins] >= 0], pins[state.pin["writes"][pins] >= 0]
+        if unit.kind == UnitKind.COMPUTE:
+            # All nets have a flit in the first step, or in the last one.
+            begins, ends = _passed(state, reading[0], 0, samples), _passed(state, writing[0], -1, samples)
+        else:
+            # A memory unit ends a sample when the last of its writers does.
+            flows = reading if len(reading) else writing
+            ends = np.max([_passed(state, flow, -1, samples) for flow in flows], axis=0)
+            begins = np.concatenate(([0], ends[:-1] + 1))
+        for sample, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True), start=1):
+            yield Span(number, f"sample {sample}", unit.kind.name.lower(), begin * slot_s, (end + 1) * slot_s)
+
+
+def _passed(state: State, pin: int, flit: int, samples: int) -> Numbers:
+    """The slots in which a flit of each of the first samples has passed a pin, [samples]."""
+    flits = int(state.pin["flits"][pin])
+    slots: Numbers = state.passed[state.passed_first[pin] + np.arange(samples) * flits + flit % flits]
+    return slots

@@ -6,7 +6,7 @@ from typing import Any
 
 from dse.wafer.bound import area_fits
 from dse.wafer.problem import Convolution, Kernel, Wafer, WaferProblem
-from dse.wafer.shapes import MAX_TICKS, NEVER, shape_table, staircases
+from dse.wafer.shapes import MAX_TICKS, NEVER, Protocols, protocols_of, shape_table, staircases
 
 _MAX_MEMORY_WORDS = 2**40
 """More than any kernel needs whose work is counted in 64 bits and that has a few tiles."""
@@ -48,11 +48,13 @@ def infeasibility(problem: WaferProblem) -> dict[str, Any] | None:
     }
 
 
-def _fits(problem: WaferProblem, kernel: Kernel, memory_words: int) -> bool:
-    """Whether the kernel alone fits the grid with so much memory a tile."""
-    wafer = Wafer(problem.wafer.width_tiles, problem.wafer.height_tiles, memory_words)
-    alone = replace(problem, wafer=wafer, kernels=(kernel,), edges=())
-    return bool(staircases(alone, shape_table(alone), MAX_TICKS).area[0] < NEVER)
+def _fits(alone: WaferProblem, known: Protocols, memory_words: int) -> bool:
+    """Whether the only kernel of a problem, which can have the parameters ``known``, fits the grid with so much memory
+    a tile.
+    """
+    wafer = Wafer(alone.wafer.width_tiles, alone.wafer.height_tiles, memory_words)
+    sized = replace(alone, wafer=wafer)
+    return bool(staircases(sized, shape_table(sized, known), MAX_TICKS).area[0] < NEVER)
 
 
 def _misfit(problem: WaferProblem, alike: Sequence[Kernel]) -> dict[str, Any] | None:
@@ -63,17 +65,19 @@ def _misfit(problem: WaferProblem, alike: Sequence[Kernel]) -> dict[str, Any] | 
     kernel = alike[0]
     more = f" and {len(alike) - 1} more like it" if len(alike) > 1 else ""
     limit, name = problem.wafer.memory_words, f"{kernel.name} ({kernel.kind}){more}"
-    if _fits(problem, kernel, limit):
+    alone = replace(problem, kernels=(kernel,), edges=())
+    known = protocols_of(alone)
+    if _fits(alone, known, limit):
         return None
     grid = f"the grid of {problem.wafer.width_tiles} × {problem.wafer.height_tiles}"
-    if not _fits(problem, kernel, _MAX_MEMORY_WORDS):
+    if not _fits(alone, known, _MAX_MEMORY_WORDS):
         tiles = 3 * len(kernel.convolutions) * 2
         rule = f"{name}: {tiles // 2} × 2 tiles at least, which {grid} cannot hold"
         return _document(kernel, "tiles", tiles, problem.wafer.tiles, rule)
     low, high = limit + 1, _MAX_MEMORY_WORDS
     while low < high:
         middle = (low + high) // 2
-        if _fits(problem, kernel, middle):
+        if _fits(alone, known, middle):
             high = middle
         else:
             low = middle + 1

@@ -166,7 +166,7 @@ def learned_from(graphs, seed, placements=4):
 
 
 def test_a_network_learns_what_it_can_see_better_than_the_mean():
-    settings = CostSettings(layers=1, width=12, epochs=20, on_stack=False, graphs_in_batch=4, learning_rate=1e-2)
+    settings = CostSettings(layers=1, width=12, epochs=8, on_stack=False, graphs_in_batch=4, learning_rate=2e-2)
     seen, unseen = learned_from(12, 0), learned_from(6, 1)
     model = NetworkLearner(settings).fit(seen)
     error = np.abs(model.predict(unseen) - unseen.target).mean()

@@ -164,7 +164,7 @@ def test_the_policys_own_operator_plan_becomes_an_exact_one_by_learning(training
     assert before < after == pytest.approx(0.4 * most + 0.1 * (of.weights.sum() - most))
 
 
-@pytest.mark.parametrize(("step", "budget"), [(STEP, SHORT), (VGG, Budget())])
+@pytest.mark.parametrize(("step", "budget"), [(STEP, SHORT), (VGG, Budget(rounds=20, stable=5))])
 def test_data_plans_split_as_many_dimensions_of_inputs_as_can_be(step, budget):
     of = dimensions_of(step, "inputs")
     outcome = trained(of, "inputs", seed=1, budget=budget)
