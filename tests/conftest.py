@@ -78,7 +78,11 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
+    """What tests share (steps that were read, compiled kernels, modules) stays, too: each look at all of it takes a
+    fifth of a second, and few tests leave cycles of large objects behind.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
     gc.enable()
 
 

@@ -15,7 +15,7 @@ from tests.placement.brute_force import min_batch_s
 from tests.placement.strategies import chain_of, problems
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(problems())
 def test_the_chain_program_finds_the_optimum_of_brute_force(problem):
     solution = solve(problem)

@@ -36,7 +36,7 @@ def towers(count, length, hbm_bytes=100.0, **changes):
     )
 
 
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(problems(graphs=branching_graphs, max_layers=4, widths=((1,), (2,), (1, 2))))
 def test_the_downset_program_finds_the_optimum_of_brute_force(problem):
     solution = solve(problem)
@@ -48,7 +48,7 @@ def test_the_downset_program_finds_the_optimum_of_brute_force(problem):
     assert math.isclose(solution.placement.batch_s, min_batch_s(problem, groups=True), rel_tol=1e-9, abs_tol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(problems())
 def test_on_a_chain_equals_the_chain_program(problem):
     chain = solve(problem).placement

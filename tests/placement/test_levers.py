@@ -23,7 +23,7 @@ def offered(problem, *words):
     return next((lever for lever in levers(problem) if lever.startswith(words)), None)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(max_layers=3, widths=((1,), (1, 2))))
 def test_exactly_the_changes_after_which_some_placement_exists_are_offered(problem):
     problem = replace(problem, hbm_bytes=problem.hbm_bytes / 4)

@@ -8,7 +8,7 @@ from dse.placement.search.pipelines import GradientSync, gradient_sync, pipeline
 from tests.placement.strategies import NODES, chain_of
 
 
-@settings(max_examples=120)
+@settings(max_examples=300)
 @given(
     st.integers(1, 300),
     st.integers(1, 300),

@@ -54,14 +54,14 @@ def optimum_s(problem):
     return placement.batch_s if placement else math.inf
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(problems(), SCHEDULES)
 def test_chains_equal_the_oracle(drawn, schedule):
     problem = recomputing(drawn, schedule)
     assert optimum_s(problem) == pytest.approx(oracle_optimum_s(problem, groups=False), rel=1e-9, abs=1e-12)
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(BRANCHING, SCHEDULES)
 def test_branching_graphs_equal_the_oracle(drawn, schedule):
     problem = recomputing(drawn, schedule)
