@@ -1,4 +1,4 @@
-"""What takes little time, for tests of what is done with it: graphs to simulate, and learners that take few steps."""
+"""Learners that take few steps, for tests of what is done with what they learn."""
 
 from dataclasses import dataclass
 
@@ -26,6 +26,3 @@ class FewTreesLearner(TreesLearner):
 
 QUICK_STACK = StackLearner(trees=FewTreesLearner(), perceptrons=PerceptronsLearner(steps=20))
 """Its trees and perceptrons have the sizes of all checkpoints."""
-
-QUICK_GRAPHS = (2, 6, 8, 11, 14, 16, 26, 29, 32, 34)
-"""Numbers of blocks, of several kinds, whose simulations take half as long as those of others."""

@@ -21,7 +21,7 @@ from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.options import FabricEvaluation
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import Study
-from tests.policies.fabric.quick import QUICK_GRAPHS
+from tests.policies.fabric.quick_graphs import QUICK_GRAPHS
 
 FABRIC = fabric("plasticine-8x16")
 

@@ -13,7 +13,7 @@ from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import Study
 from policies.fabric.study.versions import next_version, relabelled, version_rows
-from tests.policies.fabric.quick import QUICK_GRAPHS
+from tests.policies.fabric.quick_graphs import QUICK_GRAPHS
 
 FABRIC = fabric("plasticine-8x16")
 
