@@ -1,7 +1,8 @@
 """What a reproduction leaves: sections of rows, charts and comparisons, from which every output is made."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from dse.run.versions import versions
@@ -91,11 +92,16 @@ class Chart:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing (SVG), stored in the file ``name``."""
+    """A drawing, stored in the file ``name``; ``draw`` makes its SVG, once, for those who keep it."""
 
     title: str
     name: str
-    svg: str
+    draw: Callable[[], str] = field(repr=False, compare=False)
+
+    @cached_property
+    def svg(self) -> str:
+        """The drawing."""
+        return self.draw()
 
 
 @dataclass(frozen=True)
@@ -194,7 +200,7 @@ class Reproduction:
         fields = asdict(self)
         for section, document in zip(self.sections, fields["sections"], strict=True):
             for picture in document["pictures"]:
-                del picture["svg"]
+                del picture["draw"]
             for comparison, line in zip(section.comparisons, document["comparisons"], strict=True):
                 line["cause"] = comparison.explanation
         return {"schema": SCHEMA, **fields, "versions": versions()}

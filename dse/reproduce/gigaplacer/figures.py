@@ -85,11 +85,16 @@ def _lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
 
 
 def _pictures(problem: WaferProblem, outcome: Outcome, title: str, name: str) -> Iterator[Picture]:
+    placement = outcome.placement
+    if placement is not None:
+        cost = f"total cost {amount(outcome.total)}"
+        yield Picture(f"{title}: {cost}", f"pictures/{name}.svg", lambda: _drawn(problem, placement))
+
+
+def _drawn(problem: WaferProblem, placement: WaferPlacement) -> str:
     from dse.wafer.files.picture import picture  # matplotlib takes half a second to import
 
-    if outcome.placement is not None:
-        cost = f"total cost {amount(outcome.total)}"
-        yield Picture(f"{title}: {cost}", f"pictures/{name}.svg", picture(problem, outcome.placement).svg)
+    return picture(problem, placement).svg
 
 
 def figure8(study: Study) -> Section:

@@ -18,10 +18,11 @@ from policies.fabric.data.collection import Collector, Piece, collect, samples_i
 from policies.fabric.data.placers import RandomAnnealer
 from policies.fabric.data.records import GraphRecord
 from policies.fabric.data.tables import GRAPHS_FILE, SAMPLES_FILE, read_samples, write_samples
+from tests.policies.fabric.quick_graphs import QUICK_GRAPHS
 
 FABRIC = fabric("plasticine-8x16")
 COLLECTOR = Collector(FABRIC, operator_slots(), RandomAnnealer(max_moves=50))
-PIECES = [Piece(0, graph, 2, seed=0) for graph in range(3)]
+PIECES = [Piece(0, graph, 2, seed=0) for graph in QUICK_GRAPHS[:3]]
 
 
 def collected(folder, executor=None, pieces=PIECES, stop=lambda: None, collector=COLLECTOR):

@@ -21,6 +21,7 @@ from policies.fabric.options import FabricEvaluation
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import Study
 from tests.extras import needs
+from tests.policies.fabric.quick_graphs import QUICK_GRAPHS
 
 pytestmark = needs("sklearn")
 
@@ -42,7 +43,7 @@ class Counted:
 def samples(tmp_path_factory):
     collector = Collector(FABRIC, operator_slots(), RandomAnnealer(max_moves=50))
     with Journal(tmp_path_factory.mktemp("study") / "journal.jsonl") as journal:
-        collect(journal, collector, [Piece(0, graph, 2, seed=0) for graph in range(10)], InProcessExecutor())
+        collect(journal, collector, [Piece(0, graph, 2, seed=0) for graph in QUICK_GRAPHS], InProcessExecutor())
         return samples_in(journal)
 
 
@@ -115,7 +116,7 @@ def test_what_annotations_are_worth_is_measured_on_the_same_folds(study, samples
 
 
 def test_a_single_kind_of_block_cannot_be_left_out(study, samples):
-    kind = samples.graphs[0].kind
+    kind = samples.graphs[QUICK_GRAPHS[0]].kind
     one = tuple(each for each in samples.samples if samples.graphs[each.graph].kind == kind)
     assert Study(Labelled(replace(samples, samples=one), FABRIC), study.learners).left_out_rows() == []
     assert np.unique(study.labelled.kind).size > 1

@@ -13,6 +13,7 @@ from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.study import Study
 from policies.fabric.study.versions import next_version, relabelled, version_rows
+from tests.policies.fabric.quick_graphs import QUICK_GRAPHS
 
 FABRIC = fabric("plasticine-8x16")
 
@@ -21,7 +22,7 @@ FABRIC = fabric("plasticine-8x16")
 def samples(tmp_path_factory):
     collector = Collector(FABRIC, operator_slots(), RandomAnnealer(max_moves=50))
     with Journal(tmp_path_factory.mktemp("versions") / "journal.jsonl") as journal:
-        collect(journal, collector, [Piece(0, graph, 2, seed=0) for graph in range(5)], InProcessExecutor())
+        collect(journal, collector, [Piece(0, graph, 2, seed=0) for graph in QUICK_GRAPHS[:5]], InProcessExecutor())
         return samples_in(journal)
 
 
