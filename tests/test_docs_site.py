@@ -74,7 +74,10 @@ def test_no_docstring_outside_code_reads_as_a_markdown_reference():
     wrong = []
     for package in constant("PACKAGES"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            source = path.read_text(encoding="utf-8")
+            if "][" not in source:  # most files: to parse them all takes seconds
+                continue
+            tree = ast.parse(source)
             texts = [ast.get_docstring(node) or "" for node in [tree, *statements(tree)] if isinstance(node, owners)]
             wrong += [f"{path}: {text}" for text in texts if "][" in re.sub(r"(`+).*?\1", "", text, flags=re.DOTALL)]
     assert wrong == []

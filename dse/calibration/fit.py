@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -104,9 +105,14 @@ def _fit_kind(machines: Machines, kind: str, rows: Sequence[MeasuredKernel]) -> 
         constants = _with_fields(machines.kernel(kind), dict(zip(names, values, strict=True)))
         return with_constants(machines, kind, constants)
 
-    def loss(values: Sequence[float]) -> float:
+    @cache
+    def loss_of(values: tuple[float, ...]) -> float:
         predicted_s = np.array(predict_s(candidate(values), rows))
         return float(np.mean((predicted_s / measured_s - 1) ** 2))
+
+    # A search asks for values at their limit, and for those around which it has looked in vain, again and again.
+    def loss(values: Sequence[float]) -> float:
+        return loss_of(tuple(values))
 
     # a rate that does not bind changes nothing, and tiles jump: search from the best points of a coarse grid
     starts = sorted(itertools.product(*choices), key=loss)[:_STARTS]

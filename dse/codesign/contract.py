@@ -106,7 +106,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
             faults.append(f"objective.value must be score = {metrics['score']}, but got {value}")
         for key, figure in metrics.items():
             faults += differences(f"metrics.{key}", result.metrics.get(key), figure)
-        return faults or metric_faults(options, problem, result)
+        return faults or metric_faults(options, problem, result, machines)
 
     def view(self, result: Result, posed: AnyPosed, tables: Tables) -> View:
         """The accelerator, the plans, the baselines, the space and the schedules."""

@@ -32,6 +32,7 @@ feed-forward networks, and of attention without latent tensors. Here all norms c
 """
 
 import re
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +67,12 @@ def recompute_word(value: Any) -> str | None:
     """
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         value = _SEPARATOR.join(value)
-    if not isinstance(value, str):
-        return None
+    return _word(value) if isinstance(value, str) else None
+
+
+@lru_cache(maxsize=1024)
+def _word(value: str) -> str | None:
+    """The usual word for ``value``. Results have it in thousands of plans, which are few words."""
     if _WHOLE.fullmatch(value):
         return value
     names = [MODULES[0] if name == "selective" else name for name in value.split(_SEPARATOR)]

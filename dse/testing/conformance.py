@@ -8,13 +8,15 @@ passes its check, and no altered one does.
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
 from dse.problem import Posed, ProblemType, pose
+from dse.results import check
 from dse.results.answer import Answer
-from dse.results.check import check_result, faults_in_turn, faults_of, posed_again
+from dse.results.check import check_result, faults_in_turn, faults_of
 from dse.results.result import Result, result_in, seal_of
 from dse.results.session import Session, answer
 from dse.run.directory import RESULT_FILE, RUN_FILE, RunDirectory
@@ -249,15 +251,15 @@ def no_alteration_passes(
     path = directory.write(RESULT_FILE, result.to_json())
     document = json.loads(path.read_text())
     assert check_result(path) == []
-    again = posed_again(result_in(document, path), path)
+    again = check.posed_again(result_in(document, path), path)
     passed = []
     for place in sampled(document, count):
-        same = None if place[0] in POSES else again
+        poses = place[0] in POSES
         only_sealed = place[0] == "seal" or _may_pass(place, problem)
         for number, (what, forged) in enumerate(altered(document, place)):
-            if number == 0 and not _refused(path, forged, same, whole=only_sealed):
+            if number == 0 and not _refused(path, forged, again, poses=poses, whole=only_sealed):
                 passed.append(f"{what} (not sealed)")
-            if not only_sealed and not _refused(path, _resealed(forged), same, whole=number == 0):
+            if not only_sealed and not _refused(path, _resealed(forged), again, poses=poses, whole=number == 0):
                 passed.append(what)
     passed += [f"settings.{key} is missing (without {RUN_FILE})" for key in _free_settings(document, folder)]
     assert passed == [], f"altered without being noticed: {passed}"
@@ -271,7 +273,7 @@ def _free_settings(document: dict[str, Any], folder: Path) -> list[str]:
     settings = document["settings"]
     without = {key: {other: settings[other] for other in settings if other != key} for key in settings}
     altered = {key: _resealed(document | {"settings": rest}) for key, rest in without.items()}
-    return [key for key, each in altered.items() if not _refused(path, each)]
+    return [key for key, each in altered.items() if not _refused(path, each, None, poses=True)]
 
 
 def _may_pass(place: Place, problem: ProblemType[Any, Any]) -> bool:
@@ -284,18 +286,35 @@ def _resealed(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"seal": seal_of(document)}
 
 
-def _refused(path: Path, document: Any, posed: Posed[Any, Any] | None = None, whole: bool = False) -> bool:
+def _refused(
+    path: Path, document: Any, known: Posed[Any, Any] | None, *, poses: bool = False, whole: bool = False
+) -> bool:
     """Whether the check refuses ``document``.
 
     Args:
         path: the file that the document would stand in.
         document: of a result.
-        posed: the problem that it answers, where that was posed before.
+        known: the problem that the result answered before it was altered.
+        poses: whether the document may pose another problem.
         whole: whether all parts of the check run; else the first fault ends it, for the parts that cost the most come
             last.
     """
     try:
+        posed = known
+        if poses:
+            posed = _posed_or_known(document, path, known) if whole and known is not None else None
         faults = faults_in_turn(document, path, posed=posed)
         return any(list(faults) if whole else faults)
     except InputError:
         return True
+
+
+def _posed_or_known(document: Any, path: Path, known: Posed[Any, Any]) -> Posed[Any, Any]:
+    """The problem of ``document``, posed anew; where it is the ``known`` one, with what was worked out for that.
+
+    Raises:
+        InputError: the document poses no problem.
+    """
+    posed = check.posed_again(result_in(document, path), path)
+    ours, theirs = ((each.options, each.digest, each.run_digest) for each in (posed, known))
+    return replace(posed, problem=known.problem) if ours == theirs else posed

@@ -5,8 +5,11 @@ import json
 import pytest
 
 from dse.results.result import seal_of
+from tests.extras import needs
 
 pytest.importorskip("torch")
+
+pytestmark = needs("transformers")
 
 CONFIG = {
     "model_type": "llama",
@@ -27,8 +30,6 @@ def net():
 
 STEP = """
 import torch
-
-pytestmark = needs("transformers")
 
 def net():
     return torch.nn.Linear(8, 4), torch.randn(4, 8)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dse.report.drawn import DrawnFigure
 from dse.results.infeasibility import Infeasibility
 from dse.run.run import Run
 from dse.wafer.check import cost, violations
@@ -62,6 +61,8 @@ def test_an_answer_is_shown_kept_and_checked(dse, case, tmp_path):
 
 
 def test_an_answer_that_is_kept_and_printed_is_drawn_once(dse, case, tmp_path, monkeypatch):
+    from dse.report.drawn import DrawnFigure  # with matplotlib: only where it is needed
+
     drawn, saved = [], DrawnFigure._saved
     monkeypatch.setattr(DrawnFigure, "_saved", lambda figure, kind: drawn.append(kind) or saved(figure, kind))
     shown = dse("wafer", case(), *FEW, "--out", tmp_path / "run")

@@ -18,12 +18,15 @@ from dse.codesign.problem import CodesignProblem
 from dse.results.differences import differences
 from dse.results.result import PROOF_TOLERANCE, Result
 from dse.run.remembered import Remembered, Same
+from hardware.machines import Machines
 
 _BASELINES: Remembered[list[dict[str, Any]]] = Remembered(4)
 """Of the jobs that were checked last; nobody alters what a check compares with."""
 
 
-def metric_faults(options: CodesignOptions, problem: CodesignProblem, result: Result) -> list[str]:
+def metric_faults(
+    options: CodesignOptions, problem: CodesignProblem, result: Result, machines: Machines | None = None
+) -> list[str]:
     """Every fault of the counts, optima, baselines, Pareto front and sensitivity analysis in ``result``.
 
     Args:
@@ -31,8 +34,10 @@ def metric_faults(options: CodesignOptions, problem: CodesignProblem, result: Re
         problem: the problem that they pose.
         result: one whose answer the checker has passed, and whose metrics have the form of
             :class:`dse.codesign.documents.Metrics`.
+        machines: those of the problem, where they are known.
     """
-    machines, metrics, search = problem.machines(), result.metrics, options.search
+    machines = machines if machines is not None else problem.machines()
+    metrics, search = result.metrics, options.search
     expected = notes(problem, result.solution["models"], metrics["models"])
     faults = [
         *differences("metrics.notes", metrics["notes"], expected),
@@ -44,7 +49,7 @@ def metric_faults(options: CodesignOptions, problem: CodesignProblem, result: Re
         *_baselines(problem, result),
     ]
     if "pareto" in metrics:
-        faults += front_faults(problem, machines, metrics["pareto"]) + _fastest(problem, result)
+        faults += front_faults(problem, machines, metrics["pareto"]) + _fastest(problem, machines, result)
     if "sensitivity" in metrics:
         faults += sensitivity_faults(problem, machines, result)
     return faults
@@ -70,7 +75,7 @@ def _baselines(problem: CodesignProblem, result: Result) -> list[str]:
     return differences("metrics.baselines", result.metrics["baselines"], expected)
 
 
-def _fastest(problem: CodesignProblem, result: Result) -> list[str]:
+def _fastest(problem: CodesignProblem, machines: Machines, result: Result) -> list[str]:
     """Whether the best of a proven front is the proven optimum at its HBM size.
 
     No architecture that has the best score, or the best score for its area, is dominated by one that has less.
@@ -79,7 +84,7 @@ def _fastest(problem: CodesignProblem, result: Result) -> list[str]:
     optimum = stated.get(f"{front['hbm_gb']:g}")
     if problem.objective.per == "per-watt" or result.status != "optimal" or not front["proven"]:
         return []
-    area, interface_mm2 = problem.objective.per == "per-mm2", problem.interface_mm2(problem.machines())
+    area, interface_mm2 = problem.objective.per == "per-mm2", problem.interface_mm2(machines)
     scores = (point["score"] / (point["area_mm2"] + interface_mm2 if area else 1) for point in front["points"])
     best = max(scores, default=None)
     if best is None or optimum is None or abs(best / optimum - 1) > PROOF_TOLERANCE:
