@@ -25,6 +25,9 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 # print them; ours do not.
 os.environ.setdefault("LOG_NAME_UPDATE_INTERVAL_S", "86400")
 
+# Its agent looks through all processes of the machine every five seconds, for a dashboard that nobody opens.
+os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "86400000")
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):

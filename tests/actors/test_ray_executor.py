@@ -11,7 +11,6 @@ from pathlib import Path
 import grpc
 import pytest
 import ray
-from ray import cloudpickle
 from ray._private.node import Node
 
 from actors import ray_executor as executors
@@ -20,9 +19,6 @@ from dse.run.executor import InProcessExecutor
 from dse.run.owned_folder import OWNER_FILE
 from hardware.inputs import InputError
 from tests.actors import inside
-
-# What workers are given brings its code along: to import this file takes them a fifth of a second.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Square:

@@ -3,7 +3,6 @@
 import itertools
 import os
 import signal
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ray
-from ray import cloudpickle
 
 from actors import windowed_map
 from actors.limits import Limits
@@ -20,9 +18,6 @@ from benchmarks.process_table import processes
 from dse.run.executor import Failed, InProcessExecutor, ItemFailedError
 from hardware.inputs import InputError
 from tests.actors import inside
-
-# What workers are given brings its code along: to import this file takes them a fifth of a second.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Once:

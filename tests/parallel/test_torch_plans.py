@@ -17,7 +17,7 @@ PLANS = [
     ("perceptron", "data=2,model=2", "exact", 4e-6),
     ("transformer", "data=2,model=2", "linkage", 2e-5),
     ("packed", "4", "exact", 1.2e-5),
-    ("convolutions", "data=2,model=2", "exact", 6e-6),
+    ("convolutions", "data=2,model=2", "exact", 5.5e-6),
     ("wide", "data=4", "exact", 0.06),
     ("wide", "data=2,model=2", "exact", 1, "0.weight=model,data", "2.weight=data,model"),
     ("wide", "data=4", "exact", 1, "0.weight=-,-", "exp_avg.0.weight=data,-", "exp_avg_sq.0.weight=data,-"),
