@@ -105,27 +105,32 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
     cooling = (temperatures[1] / temperatures[0]) ** (1.0 / moves) if temperatures[0] > 0 else 1.0
     shrinking = (reaches[1] / reaches[0]) ** (1.0 / moves)
     lowest_cost = min(cost, lowest_cost)
-    for _ in range(moves):
-        if attraction > 0 and draw(seed) < attraction:
-            unit, target = propose_near_partner(case, state, seed, reach)
-        else:
-            unit, target = propose(case, state, seed, reach)
-        limit = cost - temperature * np.log(max(draw(seed), 1e-300))
-        left = state.site[unit]
+    made, is_again = 0, False
+    # One call of ``try_move`` and of ``undo``: both are long, and compiled wherever they are called.
+    while made < moves:
+        if not is_again:
+            if attraction > 0 and draw(seed) < attraction:
+                unit, target = propose_near_partner(case, state, seed, reach)
+            else:
+                unit, target = propose(case, state, seed, reach)
+            limit = cost - temperature * np.log(max(draw(seed), 1e-300))
+            left = state.site[unit]
         new_cost = try_move(case, state, unit, target, limit)
-        if new_cost > limit:
+        is_accepted = new_cost <= limit
+        is_again = is_accepted and not is_saved and new_cost >= lowest_cost
+        if is_again or not is_accepted:
             undo(case, state, unit, left)
-        else:
-            if not is_saved and new_cost >= lowest_cost:
-                # The best so far is about to be left.
-                undo(case, state, unit, left)
-                _save(state, best)
-                is_saved = True
-                try_move(case, state, unit, target, limit)
+        if is_again:
+            # The best so far is about to be left.
+            _save(state, best)
+            is_saved = True
+            continue
+        if is_accepted:
             cost = new_cost
             accepted += state.extent[NETS] > 0
             if cost < lowest_cost:
                 lowest_cost, is_saved = cost, False
+        made += 1
         temperature *= cooling
         reach *= shrinking
     if not is_saved:
