@@ -25,7 +25,6 @@ from numba.core.caching import UserProvidedCacheLocator, UserWideCacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 
 from hardware.kernel_compiler import KernelCompiler
-from hardware.numba_start import start_without_scipy
 
 ErrorModel = Literal["python", "numpy"]
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
@@ -83,7 +82,6 @@ def _one_at_a_time(entry: Any) -> Any:
     def compile_once(signature: Any) -> Any:
         # Numba's own lock comes first: a thread that compiles a caller holds it, and may want this entry point next.
         with global_compiler_lock, _locked(lock_file):
-            start_without_scipy()
             return compile_now(signature)
 
     entry.compile = compile_once

@@ -5,17 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numba
 import numpy as np
 import pytest
 from numba import njit
-from numba.np import linalg
 
-from hardware import numba_start
 from hardware.compiled import _locked, compiled, kernel, read_only
-from hardware.numba_start import start_without_scipy
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,8 +41,6 @@ def named(path):
 
 
 KERNEL = """
-import sys
-
 from hardware.compiled import _locked, compiled, kernel, read_only
 
 @compiled()
@@ -54,52 +48,21 @@ def entry(value):
     return value + 1
 
 assert entry(2) == 3
-print(sum(entry.stats.cache_hits.values()), *(name for name in sys.modules if name.startswith("scipy.linalg")))
+print(sum(entry.stats.cache_hits.values()))
 """
 
 
-@pytest.fixture(scope="module")
-def copies(tmp_path_factory):
-    """What two copies of a program print, in the order that they run in."""
-    folder_of_both, printed = tmp_path_factory.mktemp("copies"), []
+def test_a_copy_of_the_program_elsewhere_finds_what_is_compiled(tmp_path):
+    """As the folders that a cluster gives to each version of a submitted program."""
+    hits = []
     for folder in ("first", "second"):
-        file = folder_of_both / folder / "kernels.py"
+        file = tmp_path / folder / "kernels.py"
         file.parent.mkdir()
         file.write_text(KERNEL, encoding="utf-8")
-        environment = os.environ | {"NUMBA_CACHE_DIR": str(folder_of_both / "cache"), "PYTHONPATH": str(ROOT)}
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
         ran = subprocess.run([sys.executable, file], env=environment, capture_output=True, text=True, check=True)
-        printed.append(ran.stdout.split())
-    return printed
-
-
-def test_a_copy_of_the_program_elsewhere_finds_what_is_compiled(copies):
-    """As the folders that a cluster gives to each version of a submitted program."""
-    assert [hits for hits, *_ in copies] == ["0", "1"]
-
-
-def test_kernels_are_compiled_and_loaded_without_scipy(copies):
-    assert [scipy for _, *scipy in copies] == [[], []]
-
-
-def test_kernels_of_linear_algebra_find_what_they_need(monkeypatch):
-    monkeypatch.delitem(sys.modules, "numba.np.arraymath", raising=False)
-    ensure_blas = linalg.ensure_blas
-    functions = []
-
-    def imported(name):
-        module = linalg if name == "numba.np.linalg" else SimpleNamespace(ensure_blas=linalg.ensure_blas)
-        if module is not linalg:
-            linalg.ensure_blas()
-            functions.append(module)
-        return module
-
-    monkeypatch.setattr(numba_start.importlib, "import_module", imported)
-    start_without_scipy()
-    assert functions[0].ensure_blas is linalg.ensure_blas is ensure_blas
-    monkeypatch.setattr(numba_start, "find_spec", lambda _: None)
-    with pytest.raises(ImportError):
-        start_without_scipy()
-    assert linalg.ensure_blas is ensure_blas
+        hits.append(int(ran.stdout))
+    assert hits == [0, 1]
 
 
 TOGETHER = """
