@@ -18,7 +18,7 @@ NO_LIMITS = Limits()
 """For sweeps of which nobody has said what an architecture may take."""
 
 _STDERR = 2
-"""Its file number, whatever Tune has put in its place."""
+"""The file number of standard error: ``sys.stderr`` of a worker need not be a file."""
 
 
 class ChunkTrial(PlainTrial):

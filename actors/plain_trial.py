@@ -24,7 +24,7 @@ class PlainTrial(ABC):
 
     Args:
         trial_id: Tune's name of the first trial.
-        config: of the first trial. What is the same for all trials, a subclass takes beside the two.
+        config: of the first trial. Subclasses also take what all trials share, by name.
     """
 
     def __init__(self, trial_id: str, config: Mapping[str, Any]) -> None:
@@ -39,7 +39,7 @@ class PlainTrial(ABC):
         """What the trial reports next; ``done``: whether it has ended."""
 
     def reset(self, trial_id: str, config: Mapping[str, Any]) -> bool:
-        """Begin the next trial; true, for this actor can."""
+        """Begin the next trial. Always true: every trial can reuse the actor of another one."""
         self._trial_id, self._iteration, self._total_s = trial_id, 0, 0.0
         self.begin(config)
         return True

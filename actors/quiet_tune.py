@@ -27,26 +27,26 @@ class AnyTrial(tune.Trainable):
 
 
 @contextmanager
-def quiet_tune(workers: int, trial: type[PlainTrial], **parameters: Any) -> Iterator[None]:
+def quiet_tune(workers: int, trial_class: type[PlainTrial], **parameters: Any) -> Iterator[None]:
     """For the time of the context: Tune's settings for a command with so many ``workers``.
 
-    Trials of :class:`AnyTrial` run in actors of ``trial``, which are given ``parameters``.
+    Trials of :class:`AnyTrial` run in actors of ``trial_class``, which are given ``parameters``.
     """
     # Left to itself, Tune starts one actor after the other.
     settings = _QUIET | {"TUNE_MAX_PENDING_TRIALS_PG": str(workers)}
-    with _environment(settings), _plain_actors(trial, parameters):
+    with _environment(settings), _plain_actors(trial_class, parameters):
         yield
 
 
 @contextmanager
-def _plain_actors(trial: type[PlainTrial], parameters: Mapping[str, Any]) -> Iterator[None]:
-    """For the time of the context: Tune's actors are those of ``trial``, in Ray's plain workers.
+def _plain_actors(trial_class: type[PlainTrial], parameters: Mapping[str, Any]) -> Iterator[None]:
+    """For the time of the context: Tune's actors are those of ``trial_class``, in Ray's plain workers.
 
     Left to itself, Tune hands its own objects to each actor, which imports Ray Tune for them, and gives it environment
     variables for PyTorch Lightning and cloud storage, which no trial here reads; Ray then starts each in a second
     Python process (``setup_worker.py``), and those that wait idle are of no use.
     """
-    actors = ray.remote(trial)
+    actors = ray.remote(trial_class)
     references = {name: ray.put(value) for name, value in parameters.items()}
     controller: Any = tune_controller.TuneController
     schedule = controller._schedule_trial_task

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from dse.fabric.evaluators.event_state import Numbers, State
+from dse.fabric.evaluators.measure import simulated_samples
+from dse.fabric.evaluators.outcome import samples_to_feed
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.model import UnitKind
@@ -33,9 +35,12 @@ def pipeline_trace(placed: PlacedPiece, name: str) -> TraceEvents | None:
 
 def _spans(placed: PlacedPiece, samples: int) -> Iterator[Span]:
     """Of the first samples, which have departed: all their flits have passed every unit."""
-    slot_s = placed.fabric.slot_s
-    state = Simulator(placed.pipeline, placed.fabric).history(placed.placement, samples)
-    for number, unit in enumerate(placed.pipeline.units):
+    pipeline, placement, fabric, slot_s = placed.pipeline, placed.placement, placed.fabric, placed.fabric.slot_s
+    # As many are fed in as where throughput is measured: a part of the pipeline that runs ahead of the others, and
+    # delays them on links and channels that they share, ends with the last of them.
+    fed_samples = samples_to_feed(pipeline, placement, fabric, simulated_samples(pipeline))
+    state = Simulator(pipeline, fabric).history(placement, samples, fed_samples)
+    for number, unit in enumerate(pipeline.units):
         pins = np.flatnonzero(state.unit == number)
         reading, writing = pins[state.pin["reads"][pins] >= 0], pins[state.pin["writes"][pins] >= 0]
         if unit.kind == UnitKind.COMPUTE:

@@ -92,7 +92,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing, stored in the file ``name``; ``draw`` makes its SVG, once, for those who keep it."""
+    """A drawing, stored in the file ``name``; ``draw`` makes its SVG when that is first asked for."""
 
     title: str
     name: str
@@ -100,7 +100,7 @@ class Picture:
 
     @cached_property
     def svg(self) -> str:
-        """The drawing."""
+        """The drawing in SVG."""
         return self.draw()
 
 

@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 from ray import cloudpickle, tune
 from ray.tune.execution import tune_controller
 from ray.tune.execution.class_cache import _ActorClassCache
@@ -66,6 +67,9 @@ def test_tune_is_its_own_again_afterwards():
     before = patched()
     with quiet_tune(1, Counts):
         assert not set(before) & set(patched())
+    assert patched() == before
+    with pytest.raises(OSError, match="disk full"), quiet_tune(1, Counts):
+        raise OSError("disk full")
     assert patched() == before
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dse.fabric.evaluators.outcome import Outcome
 from dse.fabric.evaluators.simulator import Simulator, Waits
-from dse.fabric.model import Placement
+from dse.fabric.model import Pipeline, Placement
 
 WINDOW_SAMPLES = 16
 """Samples over which throughput is measured."""
@@ -54,7 +54,7 @@ def throughput(simulator: Simulator, placement: Placement, window_samples: int =
     """
     if window_samples < 1:
         raise ValueError(f"`window_samples >= 1` must hold, but got {window_samples}")
-    warm_up = _warm_up_samples(simulator)
+    warm_up = _warm_up_samples(simulator.pipeline)
     return _throughput(simulator, simulator.simulate(placement, warm_up + window_samples), warm_up)
 
 
@@ -64,13 +64,18 @@ def throughput_and_waits(simulator: Simulator, placement: Placement) -> tuple[Th
     Raises:
         ValueError: as :meth:`Simulator.simulate`.
     """
-    warm_up = _warm_up_samples(simulator)
-    waits = simulator.waits(placement, warm_up + WINDOW_SAMPLES, warm_up)
+    warm_up = _warm_up_samples(simulator.pipeline)
+    waits = simulator.waits(placement, simulated_samples(simulator.pipeline), warm_up)
     return _throughput(simulator, waits.outcome, warm_up), waits
 
 
-def _warm_up_samples(simulator: Simulator) -> int:
-    return simulator.pipeline.stages + WARM_UP_SAMPLES
+def simulated_samples(pipeline: Pipeline) -> int:
+    """Samples that are simulated to measure throughput over :data:`WINDOW_SAMPLES`."""
+    return _warm_up_samples(pipeline) + WINDOW_SAMPLES
+
+
+def _warm_up_samples(pipeline: Pipeline) -> int:
+    return pipeline.stages + WARM_UP_SAMPLES
 
 
 def _throughput(simulator: Simulator, outcome: Outcome, warm_up: int) -> Throughput:

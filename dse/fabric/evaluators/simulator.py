@@ -79,14 +79,14 @@ class Simulator:
             # The path leads to a flow that is so far ahead of the departures that its slots were overwritten.
             recorded_samples *= 2
 
-    def history(self, placement: Placement, samples: int) -> State:
+    def history(self, placement: Placement, samples: int, fed_samples: int | None = None) -> State:
         """The state in which :meth:`simulate` ends, with the slots of all flits that have passed until then.
 
         Among them are all flits of the samples that have departed.
         """
         recorded_samples = samples
         while True:
-            state = self._run(placement, samples, None, recorded_samples)
+            state = self._run(placement, samples, fed_samples, recorded_samples)
             if (state.pin["count"] <= recorded_samples * state.pin["flits"]).all():
                 return state
             recorded_samples *= 2
