@@ -69,7 +69,7 @@ def vocabulary(posed, modes):
     ],
 )
 def test_every_plan_of_the_vocabulary_is_tried_once(kind, devices, without):
-    posed = relaxed(problem(MODELS[kind], devices=devices, batch=4, sequence=512), without)
+    posed = relaxed(problem(MODELS[kind], devices=devices, batch=devices, sequence=384), without)
     every = all_plans(posed)
     tried = [every.plan(number) for number in range(every.count)]
     expected = [*vocabulary(posed, MODES[kind.removeprefix("three ")])]
