@@ -20,6 +20,7 @@ from hardware.inputs import InputError
 from tests.codesign.tiny import tiny_options
 
 MODERN = {"plans": "modern", "microbatch": "1,2,4,8", "tensor_parallel": "1,2,4,8", "accelerators": 8}
+OPEN = {"accelerators": 4, "global_batch": 8}
 
 
 def modern_options(folder, layers=3, **changes):
@@ -42,8 +43,8 @@ def min_step_s(front, hbm_bytes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"accelerators": 4, "global_batch": 8},
-        {"accelerators": 4, "global_batch": 8, "plan": "pipeline=2,tensor=2"},
+        OPEN,
+        {**OPEN, "plan": "pipeline=2,tensor=2"},
         {"accelerators": 2, "global_batch": 16, "network": "nvlink2", "hbm_gb": "1"},
         {
             "layers": 7,
@@ -64,7 +65,9 @@ def min_step_s(front, hbm_bytes):
 )
 def test_the_optimum_is_that_of_brute_force_and_no_bound_is_above_a_best_plan(tmp_path, changes):
     problem = modern_options(tmp_path, area_budget=None, **changes).modern_problem()
-    chosen = np.random.default_rng(4).choice(len(problem.machines()), 8, replace=False)
+    # Of 16 in the open case some tie, and the one with the least bound is not the best: of 8, neither.
+    count = 16 if changes == OPEN else 8
+    chosen = np.random.default_rng(4).choice(len(problem.machines()), count, replace=False)
     machines = problem.machines().take(np.sort(chosen))
     search = ModernSearch(problem, machines)
     candidates = search.candidates()
