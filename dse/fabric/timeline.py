@@ -14,8 +14,8 @@ from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
 
 TRACED_SAMPLES = 8
 
-MAX_TRACED_WORK = 4_000_000
-"""Slots times units and links of routes up to which there is a trace: the slots of as many flits are recorded."""
+MAX_TRACED_WORK = 100_000_000
+"""Slots times units and links of routes up to which there is a trace: it takes about a second of computing then."""
 
 
 def pipeline_trace(placed: PlacedPiece, name: str) -> TraceEvents | None:
