@@ -198,3 +198,11 @@ def test_the_study_searches_as_dse_partition_does(graph, name, evaluator):
     assert made.answer.evaluations == result.evaluations
     assert 1 / made.answer.cost_s == result.objective.value
     assert min(cost for _, cost in made.curve) >= made.answer.cost_s
+
+
+@pytest.mark.parametrize("part", ["table2", "fig7"])
+def test_graphs_that_cannot_be_read_are_refused_before_anything_runs(dse, tmp_path, part):
+    shown = dse("reproduce", "mcm", part, "--models", f"dlrm,{tmp_path / 'none.yaml'}", "--out", tmp_path / "run")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err == f"error: {tmp_path / 'none.yaml'}: cannot be read: No such file or directory\n"
+    assert not (tmp_path / "run").exists()

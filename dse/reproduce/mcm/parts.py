@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from dse.partition.methods import Method
 from dse.reproduce.mcm import SUMMARY, bert, figure7
-from dse.reproduce.mcm.study import Study, StudyBudget
+from dse.reproduce.mcm.study import Study, StudyBudget, question_about
 from dse.reproduce.mcm.tables import TITLES
 from dse.reproduce.paper import Paper, Part, Posed
 from dse.reproduce.section import Section
@@ -114,6 +114,8 @@ def _posed(options: McmOptions, wanted: tuple[str, ...], learned: Learned | None
     sources = () if options.models is None else tuple(name.strip() for name in options.models.split(","))
     if "" in sources:
         raise fail("dse reproduce mcm", "--models", options.models, "must be names separated by commas")
+    for source in sources:
+        question_about(source)  # trials would each fail on a graph that is none
     known = learned if learned is not None and any(name in TITLES for name in wanted) else None
     samples, seeds = options.samples, options.seeds
     models = list(sources) or ["16 test graphs of the catalogue", bert.NAME]
