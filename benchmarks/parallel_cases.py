@@ -67,17 +67,15 @@ def planned(path: str, mesh: str, method: str, fraction: str) -> dict[str, Any]:
 
 
 def chosen(case: str, memory: str) -> dict[str, Any]:
-    """One pairwise problem solved: case G, or the random one of a seed."""
+    """One pairwise problem solved: the one in a file, or the random one of a seed."""
     import dse.algorithms.pairwise.solve as pairwise
     from benchmarks.sharding_cases import sharding_case
     from dse.algorithms.pairwise.iopddl import problem_of as read
-    from tests.shared_data import shared_data
 
-    if case == "G":
-        packed = shared_data("iopddl", "asplos-2025-iopddl-G.json.gz").read_bytes()
-        problem = read(json.loads(gzip.decompress(packed)), "G")
-    else:
+    if case.isdigit():
         problem = sharding_case(int(case), memory=float(memory))
+    else:
+        problem = read(json.loads(gzip.decompress(Path(case).read_bytes())), "G")
     begun, cpu = time.perf_counter(), time.process_time()
     found = pairwise.solve(problem)
     return {

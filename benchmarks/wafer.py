@@ -1,4 +1,4 @@
-"""Wafer placement on the contest's cases at hand, beside the contest's winner and GigaPlacer, with bounds.
+"""Wafer placement on the contest's twenty cases, beside the contest's winner and GigaPlacer, with bounds.
 
 Every answer is passed by the checker. Targets: no case above the better of the two published costs, within 60 s on two
 cores; mean gap to the bound ≤ 5 % where adapters do not count and ≤ 20 % elsewhere. Published costs: GigaPlacer,
@@ -11,15 +11,14 @@ import statistics
 import sys
 import time
 
+from dse.reproduce.gigaplacer.cases import chosen_problems
 from dse.reproduce.gigaplacer.published import read_published
 from dse.run.executor import InProcessExecutor
 from dse.wafer.answer import cost_bound
 from dse.wafer.check import violations
-from dse.wafer.files.formats import read_problem
 from dse.wafer.options import MOVES
 from dse.wafer.search.context import SearchContext
 from dse.wafer.search.portfolio import search
-from tests.shared_data import shared_data
 
 PUBLISHED = {name: (case.winner.total, case.gigaplacer.total) for name, case in read_published().cases.items()}
 """(contest winner, GigaPlacer) total costs."""
@@ -27,14 +26,14 @@ PUBLISHED = {name: (case.winner.total, case.gigaplacer.total) for name, case in 
 LIMIT_S, GAP, GAP_WITH_ADAPTERS = 60, 0.05, 0.20
 
 
-def kgraph(case):
-    """The file of a contest case; ten of the twenty are at hand."""
-    return shared_data("ispd2020", f"{case}.kgraph")
+def contest_case(letter):
+    """A case of the contest, made by :mod:`dse.wafer.networks`."""
+    return chosen_problems(letter)[letter]
 
 
 def measure(case, moves, seed):
     """One line of the table; (cost / GigaPlacer, gap, whether adapters count, whether the target is met)."""
-    problem = read_problem(kgraph(case))
+    problem = contest_case(case)
     begun, rows_s = time.perf_counter(), []
     context = SearchContext(
         problem,
@@ -81,11 +80,10 @@ def table(cases, moves, seed):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", default=None, help="letters, as ADK [all at hand]")
+    parser.add_argument("--cases", default=None, help="letters, as ADK [all]")
     parser.add_argument("--moves", type=int, default=MOVES)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    at_hand = [case for case in PUBLISHED if kgraph(case).exists()]
-    warm = read_problem(kgraph(at_hand[0]))
+    warm = contest_case("A")
     cost_bound(warm, search(SearchContext(warm, InProcessExecutor(), moves=1000)))
-    sys.exit(0 if table(arguments.cases or at_hand, arguments.moves, arguments.seed) else 1)
+    sys.exit(0 if table(arguments.cases or PUBLISHED, arguments.moves, arguments.seed) else 1)

@@ -11,10 +11,9 @@ import sys
 
 import numpy as np
 
-from benchmarks.wafer import kgraph
+from benchmarks.wafer import contest_case
 from dse.run.executor import InProcessExecutor
 from dse.wafer.bound import area_bound_ticks
-from dse.wafer.files.formats import read_problem
 from dse.wafer.search.context import SearchContext
 from dse.wafer.search.ladder import ladder_of
 from dse.wafer.search.layout import measure
@@ -63,7 +62,7 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     above = 0
     for case in arguments.cases:
-        problem = read_problem(kgraph(case))
+        problem = contest_case(case)
         answer = search(SearchContext(problem, InProcessExecutor(), moves=arguments.moves))
         order = sorted(range(len(problem.kernels)), key=lambda number: answer.placement.placed[number].x)
         cost, time, tried = cheapest_row(problem, order, answer.total)

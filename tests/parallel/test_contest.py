@@ -17,7 +17,7 @@ from tests.algorithms.pairwise.random_problems import best_cost, random_problem
 from tests.parallel.problems import DUMPS, mlp_text
 from tests.shared_data import shared_data
 
-EXAMPLE = shared_data("iopddl", "example.json")
+EXAMPLE = shared_data("pairwise", "example.json")
 
 
 def solved(dse, *arguments):
@@ -26,11 +26,11 @@ def solved(dse, *arguments):
     return json.loads(answer.out)
 
 
-def test_the_contest_example_is_solved_and_written_in_the_contests_form(dse, tmp_path):
+def test_an_example_is_solved_and_written_in_the_contests_form(dse, tmp_path):
     result = solved(dse, EXAMPLE, "--out", tmp_path / "run")
-    assert (result["status"], result["objective"]["value"], result["bound"]) == ("optimal", 445, 445)
+    assert (result["status"], result["objective"]["value"], result["bound"]) == ("optimal", 334, 334)
     choices = json.loads((tmp_path / "run" / "solution.json").read_text())
-    assert evaluate(read_problem(EXAMPLE), choices).cost == best_cost(read_problem(EXAMPLE)) == 445
+    assert evaluate(read_problem(EXAMPLE), choices).cost == best_cost(read_problem(EXAMPLE)) == 334
     assert dse("check", tmp_path / "run" / "result.json").code == 0
 
 

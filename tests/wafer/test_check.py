@@ -9,13 +9,13 @@ from dse.wafer.check import cost, kernel_time, memory_words, size_tiles, violati
 from dse.wafer.files.formats import read_problem
 from dse.wafer.files.paint import placement_of, read_paint
 from dse.wafer.problem import PlacedKernel, WaferPlacement
-from tests.shared_data import shared_data
+from tests.shared_data import case_of_others
 from tests.wafer.small import chain, conv_line, graph_text, problem_from
 
 
 def test_the_published_layout_of_d():
-    problem = read_problem(shared_data("ispd2020", "D.kgraph"))
-    path = shared_data("ispd2020", "D.example.paint")
+    problem = read_problem(case_of_others("ispd2020", "D.kgraph"))
+    path = case_of_others("ispd2020", "D.example.paint")
     placement = placement_of(problem, read_paint(path), path)
     assert violations(problem, placement) == []
     found = cost(problem, placement)

@@ -5,8 +5,8 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import pytest
 
+from dse.reproduce.gigaplacer.cases import chosen_problems
 from dse.wafer.check import cost, violations
-from dse.wafer.files.formats import read_problem
 from dse.wafer.search.candidates import candidate_of, repriced, through
 from dse.wafer.search.column_dp import column_layouts, column_row_heights, columns_of, stack_widths
 from dse.wafer.search.ladder import ladder_of
@@ -15,7 +15,6 @@ from dse.wafer.search.layout_kernels import NEW_ROW, STACKED
 from dse.wafer.search.positions import needed
 from dse.wafer.search.row_dp import depth_first_order, row_layouts, strip_layouts
 from dse.wafer.shapes import NEVER, shape_table, staircases
-from tests.shared_data import shared_data
 from tests.wafer.small import chain
 
 WIDE, HIGH = 20, 18
@@ -140,8 +139,8 @@ def test_only_pairs_that_follow_from_others_are_left_out():
     assert needed([], 3) == []
 
 
-def test_columns_fit_an_official_case_at_a_time_at_which_no_rows_do():
-    problem = read_problem(shared_data("ispd2020", "A.kgraph"))
+def test_columns_fit_a_contest_case_at_a_time_at_which_no_rows_do():
+    problem = chosen_problems("A")["A"]
     ladder, order = ladder_of(problem, shape_table(problem), [34272 * 4]), depth_first_order(problem)
 
     def legal(layouts):

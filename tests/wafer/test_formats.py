@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from dse.wafer.check import cost, violations
 from dse.wafer.documents import placement_document, placement_from_document
 from dse.wafer.files.formats import problem_of, read_problem
 from dse.wafer.files.kgraph import Style, parse_kgraph, read_kgraph, write_kgraph
@@ -12,8 +13,8 @@ from dse.wafer.files.paint import PaintKernel, paint_of, parse_paint, placement_
 from dse.wafer.kernels import contest_library
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from hardware.inputs import InputError
-from tests.shared_data import shared_data
-from tests.wafer.small import chain, conv_line, graph_text, problem_from
+from tests.shared_data import case_of_others
+from tests.wafer.small import blocks_text, chain, conv_line, graph_text, problem_from
 
 SIZES = {
     "A": (16, 15),
@@ -29,9 +30,39 @@ SIZES = {
 }
 
 
+def test_a_graph_of_our_own_comes_back_byte_for_byte():
+    text = blocks_text(adapter=5)
+    graph = parse_kgraph(text, "g", contest_library())
+    assert write_kgraph(graph) == text
+    problem = problem_of(graph, "g", contest_library())
+    assert (len(problem.kernels), problem.weights.adapter) == (5, 5)
+
+
+OUR_PAINT = """include "common.paint"
+k1 = conv( 4 4 4 4 1 1 1 1 1 1 2 2 )
+k1 : name('k1)
+k1 : place(0 0 R0)
+k2 = conv( 4 4 4 4 1 1 1 1 1 1 2 2 )
+k2 : name('k2)
+k2 : place(6 0 R90)
+kmap = union( k1 k2 )
+"""
+
+
+def test_a_layout_of_our_own_comes_back_byte_for_byte_and_costs_what_it_costs_by_hand():
+    painted = parse_paint(OUR_PAINT, "p")
+    assert write_paint(painted) == OUR_PAINT
+    problem = chain(2, adapter=1)
+    placed = placement_of(problem, painted, "p")
+    assert violations(problem, placed) == []
+    # 4/1 · 4/1 · ⌈4/2⌉ ⌈4/2⌉ of work; centres (3, 1.5) and (7.5, 3).
+    found = cost(problem, placed)
+    assert (found.time, found.distance, found.adapter) == (64, 6.0, 0)
+
+
 @pytest.mark.parametrize("case", SIZES)
 def test_official_graphs_come_back_byte_for_byte(case):
-    path = shared_data("ispd2020", f"{case}.kgraph")
+    path = case_of_others("ispd2020", f"{case}.kgraph")
     text = path.read_bytes().decode()
     graph = parse_kgraph(text, path, contest_library())
     assert write_kgraph(graph) == text
@@ -41,7 +72,7 @@ def test_official_graphs_come_back_byte_for_byte(case):
 
 
 def test_the_official_layout_comes_back_byte_for_byte():
-    path = shared_data("ispd2020", "D.example.paint")
+    path = case_of_others("ispd2020", "D.example.paint")
     text = path.read_bytes().decode()
     assert write_paint(parse_paint(text, path)) == text
 

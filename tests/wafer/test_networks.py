@@ -12,7 +12,7 @@ from dse.wafer.kernels import contest_library
 from dse.wafer.networks import NETWORKS
 from dse.wafer.options import WaferOptions
 from hardware.inputs import InputError
-from tests.shared_data import shared_data
+from tests.shared_data import case_of_others
 from tests.wafer.small import conv_line, graph_text
 
 OFFICIAL = {
@@ -45,7 +45,7 @@ SIZES = {
 @pytest.mark.parametrize("case", OFFICIAL)
 def test_a_network_is_the_official_graph(case):
     name = OFFICIAL[case]
-    official = read_kgraph(shared_data("ispd2020", f"{case}.kgraph"), contest_library())
+    official = read_kgraph(case_of_others("ispd2020", f"{case}.kgraph"), contest_library())
     made = NETWORKS[name].graph(name)
     assert made.nodes == official.nodes
     # No image has the shape that the official U-Net gives to what goes up for the first time.
@@ -55,7 +55,7 @@ def test_a_network_is_the_official_graph(case):
     assert [(*edge[:2], (32, 32, 1024)) if edge == wrong else edge for edge in edges] == ours
     assert [*made.header] == [*official.header]
     # The writer gives the official file, byte for byte, once it has its title, weights and spaces.
-    text = shared_data("ispd2020", f"{case}.kgraph").read_bytes().decode()
+    text = case_of_others("ispd2020", f"{case}.kgraph").read_bytes().decode()
     dressed = replace(made, header=official.header, style=official.style)
     assert write_kgraph(dressed).splitlines() == [line.replace("[8][1024]", "[32][32]") for line in text.splitlines()]
 

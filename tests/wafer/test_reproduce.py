@@ -41,7 +41,7 @@ from dse.wafer.problem import Cost, PlacedKernel, WaferPlacement
 from dse.wafer.search.gigaplacer import method
 from hardware.inputs import InputError, validate
 from tests.reproduce.sections import assert_whole
-from tests.shared_data import shared_data
+from tests.shared_data import case_of_others
 from tests.wafer.small import chain, conv_line, graph_text, problem_from
 from tests.wafer.test_search import ReadOnlyExecutor
 
@@ -153,7 +153,7 @@ def test_a_case_is_known_by_its_content_and_not_by_its_name(tmp_path):
 
 @pytest.mark.parametrize("letter", "ACDEIKNPQS")
 def test_the_official_files_are_the_papers_cases(letter):
-    assert PAPER.case_of(read_problem(shared_data("ispd2020", f"{letter}.kgraph"))) == letter
+    assert PAPER.case_of(read_problem(case_of_others("ispd2020", f"{letter}.kgraph"))) == letter
 
 
 def test_problems_are_cases_files_and_folders(tmp_path):

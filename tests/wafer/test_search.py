@@ -8,11 +8,11 @@ import numba
 import numpy as np
 import pytest
 
+from dse.reproduce.gigaplacer.cases import chosen_problems
 from dse.run.executor import InProcessExecutor, ignore
 from dse.run.progress import never_stop
 from dse.wafer.bound import CostBound, area_bound_ticks
 from dse.wafer.check import cost, violations
-from dse.wafer.files.formats import read_problem
 from dse.wafer.problem import PlacedKernel, WaferPlacement
 from dse.wafer.search import annealing, portfolio
 from dse.wafer.search.annealing import Annealing, AnnealTask, annealed
@@ -26,7 +26,6 @@ from dse.wafer.search.positions import compacted
 from dse.wafer.search.protocol_dp import with_protocols
 from dse.wafer.search.row_dp import depth_first_order, even_layouts, row_layouts, strip_layouts
 from dse.wafer.shapes import NEVER, classes_of, shape_table, staircases
-from tests.shared_data import shared_data
 from tests.wafer.brute_force import min_cost
 from tests.wafer.small import blocks, chain, conv_line, graph_text, problem_from
 
@@ -360,8 +359,8 @@ PUBLISHED = {"A": 35685.5, "Q": 9816}
 
 
 @pytest.mark.parametrize("case", PUBLISHED)
-def test_official_cases_with_few_moves_are_close_to_what_is_published(case):
-    problem = read_problem(shared_data("ispd2020", f"{case}.kgraph"))
+def test_contest_cases_with_few_moves_are_close_to_what_is_published(case):
+    problem = chosen_problems(case)[case]
     found = search(SearchContext(problem, InProcessExecutor(), moves=200))
     assert violations(problem, found.placement) == []
     assert found.total <= 1.02 * PUBLISHED[case]

@@ -6,12 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dse.reproduce.gigaplacer.cases import chosen_problems
 from dse.wafer.check import kernel_time, memory_words, size_tiles
-from dse.wafer.files.formats import read_problem
 from dse.wafer.problem import PlacedKernel
 from dse.wafer.shapes import MAX_TICKS, NEVER, shape_table, staircases
 from hardware.inputs import InputError
-from tests.shared_data import shared_data
 from tests.wafer.small import conv_line, graph_text, problem_from
 
 
@@ -98,7 +97,7 @@ AREA_BOUNDS = {
 @pytest.mark.parametrize("case", AREA_BOUNDS)
 def test_minimal_areas_of_the_contests_cases(case):
     """The least time at which the smallest rectangles of all kernels have the wafer's area together."""
-    problem = read_problem(shared_data("ispd2020", f"{case}.kgraph"))
+    problem = chosen_problems(case)[case]
     table = shape_table(problem)
 
     def area(limit):

@@ -1,6 +1,6 @@
 """The contest's graph format, ``.kgraph``: a header in a comment, nodes, edges with shapes.
 
-The ten files at hand differ in spaces, tabs and the end of the last line; a graph keeps its file's :class:`Style`, so
+The contest's files differ in spaces, tabs and the end of the last line; a graph keeps its file's :class:`Style`, so
 that what is read is written back byte for byte.
 """
 

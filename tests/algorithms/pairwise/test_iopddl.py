@@ -12,13 +12,22 @@ from hardware.inputs import InputError
 from tests.algorithms.pairwise.random_problems import random_problem
 from tests.shared_data import shared_data
 
-EXAMPLE = shared_data("iopddl", "example.json")
+EXAMPLE = shared_data("pairwise", "example.json")
 
 
-def test_the_contest_example_costs_what_the_contest_says():
-    result = evaluate(read_problem(EXAMPLE), [0, 0, 2, 1, 0])
+def test_the_example_costs_what_it_costs_by_hand():
+    """By the contest's definition: costs of an edge are row-major in its first node, and intervals are half-open, so
+    that nodes 1 and 2, which end at 60, are not live together with node 3, which begins there.
+    """
+    problem = read_problem(EXAMPLE)
+    result = evaluate(problem, [0, 1, 2, 1, 0])
     assert result.is_feasible
-    assert (result.cost, result.peak_usage) == (445, 50)
+    assert result.cost == (12 + 48 + 35 + 58 + 80) + (5 + 33 + 6 + 38 + 19)
+    assert result.peak_usage == 8 + 14 + 9
+    tight = evaluate(problem, [0, 0, 2, 1, 0])
+    assert (tight.is_feasible, tight.peak_usage) == (True, 8 + 20 + 16)
+    over = evaluate(problem, [0, 0, 1, 0, 0])
+    assert (over.is_feasible, over.peak_usage) == (False, 8 + 20 + 30)
 
 
 @pytest.mark.parametrize("memory", [None, 0.5])

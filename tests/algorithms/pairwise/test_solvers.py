@@ -3,10 +3,12 @@
 import gzip
 from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from benchmarks.sharding_cases import sharding_case
 from dse.algorithms.pairwise.certificate import certified
 from dse.algorithms.pairwise.core import core_of
 from dse.algorithms.pairwise.evaluate import evaluate
@@ -19,7 +21,7 @@ from dse.algorithms.pairwise.reduction import reduce
 from dse.algorithms.pairwise.search import Limits
 from dse.algorithms.pairwise.solve import Solution, Status, solve
 from tests.algorithms.pairwise.random_problems import best_cost, random_problem
-from tests.shared_data import shared_data
+from tests.shared_data import case_of_others
 
 CASES = [(seed, memory) for seed in range(12) for memory in (None, 0.4, 0.6)]
 
@@ -63,12 +65,30 @@ def cases():
     return reduced_cases()
 
 
-@pytest.fixture(scope="module")
-def case_g(tmp_path_factory):
-    path = tmp_path_factory.mktemp("iopddl") / "G.json"
-    packed = shared_data("iopddl", "asplos-2025-iopddl-G.json.gz")
-    path.write_bytes(gzip.decompress(packed.read_bytes()))
-    return read_problem(path)
+class LargeCase(NamedTuple):
+    """A problem, its optimum, and its optimum with ``percent`` of its memory, where branching is needed."""
+
+    problem: PairwiseProblem
+    optimum: int
+    percent: int
+    tight_optimum: int
+
+
+@pytest.fixture(scope="module", params=["ours", "G"])
+def large_case(request, tmp_path_factory):
+    """Case G of the contest, whose optima are known, and one of our own, whose optima are those of the mixed-integer
+    program without reduction.
+    """
+    if request.param == "G":
+        path = tmp_path_factory.mktemp("iopddl") / "G.json"
+        path.write_bytes(gzip.decompress(case_of_others("iopddl", "asplos-2025-iopddl-G.json.gz").read_bytes()))
+        return LargeCase(read_problem(path), 217_039, 98, 229_274)
+    problem = sharding_case(2, nodes=120, edge_costs=20_000, memory=1.35)
+    answers = [mip(core_of(with_memory(problem, percent)), 100_000) for percent in (100, 80)]
+    assert all(each.status is MipStatus.OPTIMAL for each in answers)
+    loose, tight = (evaluate(problem, each.choices).cost for each in answers)
+    assert loose < tight
+    return LargeCase(problem, loose, 80, tight)
 
 
 def in_bound(certificate, reduction, optimum):
@@ -137,8 +157,8 @@ def test_messages_give_a_bound_that_often_is_the_optimum(cases):
     assert sum(closed) > len(closed) / 4
 
 
-def test_multipliers_of_memory_raise_the_bound(case_g):
-    core = reduce(core_of(with_memory(case_g, 98))).core
+def test_multipliers_of_memory_raise_the_bound(large_case):
+    core = reduce(core_of(with_memory(large_case.problem, large_case.percent))).core
     duals = ascend(core, 500).duals
     without = replace(duals, multipliers=np.zeros_like(duals.multipliers))
     assert certified(core, without).bound < certified(core, duals).bound
@@ -226,13 +246,13 @@ def test_bounds_and_plans_hold_under_any_limit(limits):
 
 
 @pytest.mark.parametrize("asked", [0, 1, 2, 5])
-def test_a_stop_leaves_a_valid_answer(case_g, asked):
+def test_an_interrupt_leaves_a_valid_answer(large_case, asked):
     reasons = iter([None] * asked)
-    solution = solve(with_memory(case_g, 98), stop=lambda: next(reasons, "time limit"))
+    solution = solve(with_memory(large_case.problem, large_case.percent), stop=lambda: next(reasons, "time limit"))
     assert solution.status in (Status.FEASIBLE, Status.UNKNOWN)
-    assert solution.bound < 229_274
+    assert solution.bound < large_case.tight_optimum
     if solution.status is Status.FEASIBLE:
-        assert solution.value == evaluate(case_g, solution.choices).cost >= 229_274
+        assert solution.value == evaluate(large_case.problem, solution.choices).cost >= large_case.tight_optimum
 
 
 def test_separate_parts_are_solved_separately():
@@ -250,32 +270,32 @@ def test_an_empty_problem_costs_nothing():
     assert solve(PairwiseProblem.build([])) == Solution((), 0, 0, Status.OPTIMAL)
 
 
-def test_case_g_is_proven(case_g):
-    """XLA's own solution costs 1,264,777."""
-    solution = solve(case_g)
-    assert (solution.value, solution.bound, solution.status) == (217_039, 217_039, Status.OPTIMAL)
-    result = evaluate(case_g, solution.choices)
+def test_a_large_case_is_proven(large_case):
+    """XLA's own solution of case G costs 1,264,777."""
+    solution, optimum = solve(large_case.problem), large_case.optimum
+    assert (solution.value, solution.bound, solution.status) == (optimum, optimum, Status.OPTIMAL)
+    result = evaluate(large_case.problem, solution.choices)
     assert result.is_feasible
-    assert result.cost == 217_039
+    assert result.cost == optimum
 
 
-def test_case_g_by_the_mixed_integer_program_alone(case_g):
-    reduction = reduce(core_of(case_g))
+def test_a_large_case_is_solved_by_the_mixed_integer_program_alone(large_case):
+    reduction = reduce(core_of(large_case.problem))
     answer = mip(reduction.core, 1000)
     assert answer.status is MipStatus.OPTIMAL
-    assert evaluate(case_g, reduction.expand(answer.choices)).cost == 217_039
+    assert evaluate(large_case.problem, reduction.expand(answer.choices)).cost == large_case.optimum
 
 
-def test_case_g_with_less_memory_needs_branching(case_g):
-    tighter = with_memory(case_g, 98)
+def test_a_large_case_with_less_memory_needs_branching(large_case):
+    tighter, optimum = with_memory(large_case.problem, large_case.percent), large_case.tight_optimum
     solution = solve(tighter)
-    assert (solution.value, solution.bound, solution.status) == (229_274, 229_274, Status.OPTIMAL)
+    assert (solution.value, solution.bound, solution.status) == (optimum, optimum, Status.OPTIMAL)
     assert evaluate(tighter, solution.choices).excess_usage == 0
     assert solve(tighter, Limits(branch_work=0)).status is Status.FEASIBLE
 
 
-def test_case_g_with_too_little_memory_has_no_plan(case_g):
-    assert solve(with_memory(case_g, 50)).status is Status.INFEASIBLE
+def test_a_large_case_with_too_little_memory_has_no_plan(large_case):
+    assert solve(with_memory(large_case.problem, 50)).status is Status.INFEASIBLE
 
 
 @pytest.mark.parametrize("factor", [10**3, 10**6, 10**9])
@@ -310,10 +330,10 @@ def test_a_limit_of_the_branch_and_bound_leaves_a_bound_and_the_same_each_time()
     assert solve(problem, limits) == solution
 
 
-def test_guesses_prove_what_a_poor_plan_leaves_open(case_g):
+def test_guesses_prove_what_a_poor_plan_leaves_open(large_case):
     """One pass of messages and no local search: the plan is poor, but a little above the bound there is the best."""
     few = Limits(passes=30, moves=0, branch_work=0)
-    with_guesses, without = solve(case_g, few), solve(case_g, replace(few, guesses=()))
+    with_guesses, without = (solve(large_case.problem, limits) for limits in (few, replace(few, guesses=())))
     assert with_guesses.bound >= without.bound
     assert with_guesses.value <= without.value
 
@@ -331,8 +351,8 @@ def test_what_guesses_prove_holds(seed, memory):
     assert solution.value is None or optimum <= solution.value
 
 
-def test_the_search_ends_within_the_gap_that_is_asked_for(case_g):
-    tighter = with_memory(case_g, 98)
+def test_the_search_ends_within_the_gap_that_is_asked_for(large_case):
+    tighter = with_memory(large_case.problem, large_case.percent)
     near = solve(tighter, Limits(gap=0.1))
     assert near.status is Status.FEASIBLE
-    assert 0.9 * near.value <= near.bound <= 229_274 <= near.value
+    assert 0.9 * near.value <= near.bound <= large_case.tight_optimum <= near.value
