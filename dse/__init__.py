@@ -20,10 +20,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-__version__ = "0.1.0"
+from dse.version import VERSION
 
-DISTRIBUTION = "accelerator-dse"
-"""The name to install it by; the name on the package index that equals the import name is another project's."""
+__version__ = VERSION
 
 
 def _roof() -> Any:

@@ -19,6 +19,7 @@ This module imports nothing heavy: ``dse --help`` reads the registry.
 """
 
 import importlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from dse.report.view import View
+    from dse.results.infeasibility import Infeasibility
     from dse.results.result import Objective, Result, Status
     from dse.run.options import Options
     from dse.run.run import Run
@@ -87,6 +89,51 @@ def posed_of(options: OptionsT, problem: ProblemT, name: str, objective: str, un
 
     goal = Objective(name=objective, value=None, unit=unit, sense="min")
     return Posed(options, problem, name, document_of(problem), goal)
+
+
+def result_of(
+    command: str,
+    posed: Posed[Any, Any],
+    *,
+    method: str,
+    seed: int,
+    value: float | None = None,
+    bound: float | None = None,
+    status: "Status | None" = None,
+    solution: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    infeasibility: "Infeasibility | None" = None,
+    evaluations: int = 0,
+    seconds: float = 0.0,
+) -> "Result":
+    """The result of a posed problem; status and gap follow from value, bound and infeasibility unless stated.
+
+    The bound of an answer that is proven optimal is its value: a last digit between them is rounding. Where
+    ``optimal`` is stated with an open gap, the bound stays, for the check to refuse.
+    """
+    from dse.results.result import ProblemReference, Result, proven_status, relative_gap
+
+    own: Status = "infeasible" if infeasibility is not None else proven_status(value, bound)
+    settled = status or own
+    if settled == own == "optimal":
+        bound = value
+    return Result(
+        command=command,
+        problem=ProblemReference(name=posed.name, digest=posed.digest),
+        status=settled,
+        objective=posed.objective.model_copy(update={"value": value}),
+        bound=bound,
+        gap=relative_gap(value, bound),
+        solution=dict(solution or {}),
+        metrics=dict(metrics or {}),
+        infeasibility=infeasibility,
+        evaluations=evaluations,
+        seconds=seconds,
+        seed=seed,
+        method=method,
+        settings=posed.options.document(),
+        inputs=dict(posed.inputs),
+    )
 
 
 class ProblemType(ABC, Generic[OptionsT, ProblemT]):
@@ -212,9 +259,7 @@ class Registered:
 
 def registered() -> dict[str, Registered]:
     """The problem packages of ``dse`` by name, in the order of their ``RANK``, then alphabetical."""
-    import dse
-
-    return dict(_registered_in(tuple(dse.__path__)))
+    return dict(_registered_in(tuple(sys.modules[__package__].__path__)))
 
 
 @cache

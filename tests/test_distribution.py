@@ -4,8 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
-import dse
 from dse.importer import libraries
+from dse.version import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -13,8 +13,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 def test_the_project_and_its_own_extras_bear_the_distributions_name():
     own = [requirement for requirement in PROJECT["optional-dependencies"]["test"] if "learn" in requirement]
-    assert PROJECT["name"] == dse.DISTRIBUTION != "dse"
-    assert own == [f"{dse.DISTRIBUTION}[learn,models,onnx]"]
+    assert PROJECT["name"] == DISTRIBUTION != "dse"
+    assert own == [f"{DISTRIBUTION}[jax,learn,models,onnx]"]
 
 
 def test_every_hint_installs_an_extra_of_this_project():
@@ -31,7 +31,7 @@ def test_every_hint_installs_an_extra_of_this_project():
     names = {hint.partition("[")[0] for hint in hints}
     lists = {hint.partition("[")[2].rstrip("]") for hint in hints} - {"{extras}"} | {*libraries._EXTRAS.values()}
     extras = {extra for each in lists for extra in each.split(",")}
-    assert names <= {"{DISTRIBUTION}", dse.DISTRIBUTION, "."}
+    assert names <= {"{DISTRIBUTION}", DISTRIBUTION, "."}
     assert {"learn", "models", "onnx"} <= extras <= set(PROJECT["optional-dependencies"])
 
 

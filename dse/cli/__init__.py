@@ -12,9 +12,9 @@ import sys
 
 import click
 
-from dse import __version__
 from dse.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERNAL_FAULT, EXIT_INTERRUPTED
 from dse.problem import registered
+from dse.version import VERSION
 
 _OTHERS = {
     "pretrain": "Train a policy on many graphs and choose its best checkpoint.",
@@ -69,7 +69,7 @@ class _LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="First steps:  dse codesign bert-large  ·  dse models  ·  dse COMMAND --help",
 )
-@click.version_option(__version__, message="dse %(version)s")
+@click.version_option(VERSION, message="dse %(version)s")
 def group() -> None:
     """Search and design-space exploration for machine-learning accelerators.
 

@@ -33,8 +33,9 @@ from dse.run.progress import ProgressCallback, StoppedError, StopSignal
 from hardware.inputs import choose, fail
 from hardware.number_text import number_of, whole_number_of
 from policies.learners import LEARNERS
+from policies.learning import COMMAND
 from policies.learning.actors import NO_ACTORS, TrainingActors
-from policies.learning.options import COMMAND, PretrainingOptions, check_gpus
+from policies.learning.options import PretrainingOptions, check_gpus
 
 if TYPE_CHECKING:
     from actors.ray_executor import RayExecutor

@@ -29,9 +29,9 @@ from dse.graph.operator_graph import ModelGraph
 from dse.placement.contract import infeasibility as placement_infeasibility
 from dse.placement.problem import MemoryShortfall
 from dse.placement.solve import solve as place
-from dse.problem import Posed
+from dse.problem import Posed, result_of
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, Status, proven_status, result_of
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, Status, proven_status
 from dse.run.run import Run
 from dse.schedule.search.segment_search import SearchLimits
 from dse.schedule.solve import solve_search

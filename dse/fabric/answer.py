@@ -22,8 +22,8 @@ from dse.fabric.search.expansion import Expansion
 from dse.fabric.search.sites import SITE_KINDS
 from dse.fabric.setting import tuned_for
 from dse.fabric.turns import min_batch_s, min_times, shares, turn_times
-from dse.problem import Posed
-from dse.results.result import FailedCheckError, Result, result_of
+from dse.problem import Posed, result_of
+from dse.results.result import FailedCheckError, Result
 from dse.run.executor import Executor
 from dse.run.progress import ProgressCallback, StopSignal, silent
 from dse.run.run import Run

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from dse import DISTRIBUTION
+from dse.version import DISTRIBUTION
 from hardware.inputs import InputError, fail
 
 Library = Literal["torch", "transformers", "onnx", "jax"]

@@ -20,10 +20,10 @@ from dse.parallel.pipeline import strategy as pipeline
 from dse.parallel.pipeline.exchange import profiled_graph
 from dse.parallel.step_time import whole_step
 from dse.parallel.strategies import STRATEGIES
-from dse.problem import Posed
+from dse.problem import Posed, result_of
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import Objective, Result, result_of
+from dse.results.result import Objective, Result
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
 from hardware.inputs import InputError, fail, validate

@@ -18,12 +18,12 @@ import numpy as np
 from dse.algorithms.pairwise.evaluate import Evaluation, evaluate
 from dse.algorithms.pairwise.iopddl import choices_of, document_of, read_problem
 from dse.algorithms.pairwise.problem import FORBIDDEN, PairwiseProblem
-from dse.problem import Posed
+from dse.problem import Posed, result_of
 from dse.report.units import time_text
 from dse.report.view import Breakdown, Card, Heading, Paragraph, Row, Share, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, percent, result_of
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, percent
 from dse.run.options import option_fields
 from dse.run.run import Run
 from hardware.documents import unpacked

@@ -14,11 +14,11 @@ from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.resharding import PICO
 from dse.parallel.solve import Solution, solve, solve_learned
-from dse.problem import Posed
+from dse.problem import Posed, result_of
 from dse.report.units import memory_text, needed_memory_text
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, result_of
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result
 from dse.results.result import Objective as Goal
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run

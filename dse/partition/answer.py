@@ -19,9 +19,9 @@ from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
 from dse.partition.samples import RecordingExecutor, SampleRecorder, sample_log
 from dse.partition.search.context import Evaluator, SearchContext, SearchResult
-from dse.problem import Posed
+from dse.problem import Posed, result_of
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import FailedCheckError, Objective, Result, relative_gap, result_of
+from dse.results.result import FailedCheckError, Objective, Result, relative_gap
 from dse.run.journal import Journal
 from dse.run.run import Run
 from hardware.inputs import fail

@@ -21,12 +21,12 @@ from dse.placement.pipeline_trace import pipeline_trace
 from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
 from dse.placement.solve import solve
 from dse.placement.timeline import has_timeline, timeline
-from dse.problem import Posed, ProblemType, posed_of
+from dse.problem import Posed, ProblemType, posed_of, result_of
 from dse.report.units import lower_bound_text, memory_text, needed_memory_text, time_scale, time_text
 from dse.report.view import Card, Chart, Heading, Row, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, result_of
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables

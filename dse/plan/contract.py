@@ -22,10 +22,10 @@ from dse.plan.problem import PlanProblem
 from dse.plan.report import view
 from dse.plan.search.enumeration import Priced
 from dse.plan.training_plan import whole_plan
-from dse.problem import Posed, ProblemType
+from dse.problem import Posed, ProblemType, result_of
 from dse.report.view import View
 from dse.results.differences import differences
-from dse.results.result import Result, result_of
+from dse.results.result import Result
 from dse.run.progress import StoppedError, StopSignal, never_stop
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run

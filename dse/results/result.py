@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -20,9 +20,6 @@ from dse.run.versions import versions
 from hardware.documents import read_document
 from hardware.input_files import InputFile
 from hardware.inputs import fail, validate
-
-if TYPE_CHECKING:
-    from dse.problem import Posed
 
 SCHEMA = "dse.result/1"
 
@@ -158,49 +155,6 @@ def digest(content: Any) -> str:
 def seal_of(document: Mapping[str, Any]) -> str:
     """The digest of a result document without its own entry ``seal``."""
     return digest({key: value for key, value in document.items() if key != "seal"})
-
-
-def result_of(
-    command: str,
-    posed: "Posed[Any, Any]",
-    *,
-    method: str,
-    seed: int,
-    value: float | None = None,
-    bound: float | None = None,
-    status: Status | None = None,
-    solution: Mapping[str, Any] | None = None,
-    metrics: Mapping[str, Any] | None = None,
-    infeasibility: Infeasibility | None = None,
-    evaluations: int = 0,
-    seconds: float = 0.0,
-) -> Result:
-    """The result of a posed problem; status and gap follow from value, bound and infeasibility unless stated.
-
-    The bound of an answer that is proven optimal is its value: a last digit between them is rounding. Where
-    ``optimal`` is stated with an open gap, the bound stays, for the check to refuse.
-    """
-    own: Status = "infeasible" if infeasibility is not None else proven_status(value, bound)
-    settled = status or own
-    if settled == own == "optimal":
-        bound = value
-    return Result(
-        command=command,
-        problem=ProblemReference(name=posed.name, digest=posed.digest),
-        status=settled,
-        objective=posed.objective.model_copy(update={"value": value}),
-        bound=bound,
-        gap=relative_gap(value, bound),
-        solution=dict(solution or {}),
-        metrics=dict(metrics or {}),
-        infeasibility=infeasibility,
-        evaluations=evaluations,
-        seconds=seconds,
-        seed=seed,
-        method=method,
-        settings=posed.options.document(),
-        inputs=dict(posed.inputs),
-    )
 
 
 def read_sealed(path: str | Path) -> Result:

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import dse
 from dse.run.journal import Journal
 from dse.run.versions import versions
+from dse.version import VERSION
 from hardware.documents import read_document, yaml_of
 from hardware.inputs import fail
 
@@ -81,7 +81,7 @@ class RunDirectory:
             "command": command,
             "arguments": dict(arguments),
             "problem": problem_digest,
-            "version": dse.__version__,
+            "version": VERSION,
         }
         if any(0xD800 <= ord(character) <= 0xDFFF for character in str(path)):
             raise fail(path, "", "", "must be a name in Unicode, since results state it")

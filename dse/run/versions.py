@@ -4,14 +4,14 @@ import importlib.metadata
 import platform
 from functools import cache
 
-import dse
+from dse.version import VERSION
 
 LIBRARIES = ("numpy", "numba", "ortools", "pyscipopt", "ray", "rustworkx")
 
 
 def versions() -> dict[str, str]:
     """Versions by name; a library that is not installed is left out."""
-    return {"dse": dse.__version__, "python": platform.python_version(), **_libraries()}
+    return {"dse": VERSION, "python": platform.python_version(), **_libraries()}
 
 
 @cache

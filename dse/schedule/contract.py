@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from dse.problem import Posed, ProblemType, posed_of
+from dse.problem import Posed, ProblemType, posed_of, result_of
 from dse.report.units import lower_bound_text, time_scale, time_text
 from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Table, View
-from dse.results.result import PROOF_TOLERANCE, Result, result_of
+from dse.results.result import PROOF_TOLERANCE, Result
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables

@@ -5,11 +5,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dse.problem import Posed, ProblemType
+from dse.problem import Posed, ProblemType, result_of
 from dse.report.view import View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, document_of, result_of
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, document_of
 from dse.run.run import Run
 from dse.run.tables import Tables
 from dse.wafer import report

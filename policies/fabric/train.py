@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import dse
 from dse.fabric.setting import tuned_for
 from dse.results.result import digest
 from dse.run.directory import JOURNAL_FILE
@@ -17,6 +16,7 @@ from dse.run.executor import Executor
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal
 from dse.run.tables import FOLDER
+from dse.version import VERSION
 from hardware.fabrics import Fabric, fabric
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
@@ -156,7 +156,7 @@ def _fitted(
         "seed": seed,
         "fit": fit,
         "outcome": trained.document(),
-        "dse": dse.__version__,
+        "dse": VERSION,
     }
     save_student(best, StudentSettings(), student, provenance)
     COST.save(best, Checkpoint(settings, model.tensors(), provenance))  # last: where it is, the student is

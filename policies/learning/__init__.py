@@ -7,3 +7,5 @@ A learner is one folder of ``policies`` and one line in :mod:`policies.learners`
 validation, journalled and resumable, curves for TensorBoard, sweeps over how it learns, in this process or on
 Ray, and ``dse pretrain NAME``. What only learners with RLlib need is in :mod:`policies.learning.rllib`.
 """
+
+COMMAND = "dse pretrain"

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from dse.run.options import Option
 from hardware.inputs import fail
+from policies.learning import COMMAND
 from policies.learning.actors import TrainingActors
 
 if TYPE_CHECKING:
     from policies.learning.pretraining import PretrainingPlan
     from policies.learning.sweep import SweepPlan
-
-COMMAND = "dse pretrain"
 
 Runners = Annotated[
     int,

@@ -10,13 +10,13 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-import dse
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
+from dse.version import VERSION
 from hardware.inputs import fail, shown
+from policies.learning import COMMAND
 from policies.learning.actors import NO_ACTORS, LostLearnerError, TrainingActors
 from policies.learning.checkpoint import Checkpoint
 from policies.learning.curves import CurvePoint
-from policies.learning.options import COMMAND
 from policies.learning.scores import Score
 from policies.learning.task import LearningTask, Training
 
@@ -122,7 +122,7 @@ class Trainer:
             samples += iteration.samples
             curve.append(CurvePoint(samples, iteration.scalars))
         self._number = number
-        provenance = {"number": number, "samples": samples, "plan": self.plan.document(), "dse": dse.__version__}
+        provenance = {"number": number, "samples": samples, "plan": self.plan.document(), "dse": VERSION}
         provenance |= training.provenance()
         checkpoint = Checkpoint(self.plan.task.settings, training.tensors(), provenance)
         return Snapshot(number, samples, checkpoint, pickle.dumps(training.state()), tuple(curve))

@@ -7,12 +7,12 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.utils.torch_utils import clip_gradients
 
-from dse import DISTRIBUTION
 from dse.partition.bound import simple_bound_s
 from dse.partition.check import cost_s, violations
 from dse.partition.constraints.sampler import seeds_of
 from dse.partition.problem import PartitionGraph, PartitionProblem
 from dse.partition.search.sampling import random_search
+from dse.version import DISTRIBUTION
 from hardware.inputs import InputError
 from policies.partition import methods
 from policies.partition.advantage import advantages

@@ -9,13 +9,13 @@ import pytest
 import rustworkx
 
 from benchmarks.partition_graphs import attends
-from dse import DISTRIBUTION
 from dse.importer.torch.transformers_config import trace_config
 from dse.importer.work import tensor_flops
 from dse.partition.graphs import graph_of, prepare
 from dse.partition.graphs.from_trace import graph_from_trace, weight_bytes
 from dse.partition.graphs.usable import linear_partition
 from dse.sources import catalogue
+from dse.version import DISTRIBUTION
 from hardware.inputs import InputError
 from tests.partition.preparation import differences
 

@@ -8,11 +8,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from dse import DISTRIBUTION
 from dse.graph.named_edges import find_cycle
 from dse.graph.trace import Step, Trace, Value
 from dse.importer.work import tensor_flops
 from dse.sources import catalogue
+from dse.version import DISTRIBUTION
 from dse.wafer.from_trace import kernel_graph
 from dse.wafer.kernels import contest_library
 from dse.wafer.options import WaferOptions

@@ -17,10 +17,10 @@ from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
 from dse.plan.recomputation import recompute_code
 from dse.plan.training_plan import ORDERS, USUAL_ORDER
-from dse.problem import Posed
+from dse.problem import Posed, result_of
 from dse.report.units import memory_text, needed_memory_text
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import FailedCheckError, Result, result_of
+from dse.results.result import FailedCheckError, Result
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
 from dse.run.remembered import Remembered
 from dse.run.run import Run

@@ -23,11 +23,11 @@ from dse.parallel.pipeline.length import Length
 from dse.parallel.pipeline.question import Source
 from dse.parallel.plan import Plan
 from dse.parallel.step_time import whole_step
-from dse.problem import Posed
+from dse.problem import Posed, result_of
 from dse.report.units import counted, memory_text, needed_memory_text
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, result_of
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
 from dse.sharding.hlo.table import step_factors

@@ -27,11 +27,11 @@ from dse.parallel.pipeline.profiling import StepProfile, first_results, profile_
 from dse.parallel.pipeline.question import PipelineQuestion, Source
 from dse.parallel.pipeline.view import view as view
 from dse.parallel.problem import Device
-from dse.problem import Posed
+from dse.problem import Posed, result_of
 from dse.report.units import memory_text, needed_memory_text
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, digest, result_of
+from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, digest
 from dse.run.directory import write_bytes
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run

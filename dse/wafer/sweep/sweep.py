@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
-from dse.problem import Posed
+from dse.problem import Posed, result_of
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import Result, digest, document_of, proven_status, result_of
+from dse.results.result import Result, digest, document_of, proven_status
 from dse.run.executor import Executor, Failed, LateExecutor
 from dse.run.journal import Journal
 from dse.run.options import STRICT

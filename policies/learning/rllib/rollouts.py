@@ -22,7 +22,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from dse.run.progress import StopSignal, ask
 from hardware.inputs import fail
-from policies.learning.options import COMMAND
+from policies.learning import COMMAND
 from policies.learning.rllib.runner import GroupOrder, GroupRunner
 
 _AHEAD = 2

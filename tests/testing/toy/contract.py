@@ -6,10 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from dse.problem import Posed, ProblemType
+from dse.problem import Posed, ProblemType, result_of
 from dse.report.view import Table, View
 from dse.results.infeasibility import Infeasibility
-from dse.results.result import Objective, document_of, result_of
+from dse.results.result import Objective, document_of
 from dse.run.options import Option, Options
 from hardware.documents import read_document
 from hardware.inputs import validate
