@@ -65,7 +65,7 @@ def _train(**given: Any) -> None:
         learned = f"{trained.placements:,} placements of {trained.graphs:,} graphs learned from"
         console().print(f"{learned}; {settings.out / 'best'}", soft_wrap=True)
         assert trained.placing is not None
-        console().print(trained.placing.verdict, soft_wrap=True, markup=False)
+        console().print(trained.placing.verdict, soft_wrap=True)
 
 
 def _evaluate(**given: Any) -> None:

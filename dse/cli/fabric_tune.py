@@ -47,7 +47,7 @@ def _tune(**given: Any) -> None:
         click.echo(json.dumps(document))
     elif not settings.quiet:
         _show(tuned)
-        console().print(f"{directory.path / SETTING_FILE}", soft_wrap=True, markup=False)
+        console().print(f"{directory.path / SETTING_FILE}", soft_wrap=True)
 
 
 def _tuned(settings: RunSettings, plan: TuningPlan, directory: RunDirectory) -> TunedSetting:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import click
 from click.core import ParameterSource
-from rich.markup import escape
+from rich.text import Text
 
 from dse.cli.methods import with_upper_defaults
 from dse.cli.number_types import AnyDecimalNumber, AnyWholeNumber, DecimalNumber, WholeNumber
@@ -122,18 +122,18 @@ def _print(answered: Answer, settings: RunSettings) -> None:
         return
     screen, view = console(), answered.view
     if answered.value is None:
-        screen.print(view.verdict, soft_wrap=True, markup=False)
+        screen.print(view.verdict, soft_wrap=True)
         for note in view.notes:
-            screen.print(note, soft_wrap=True, markup=False)
+            screen.print(note, soft_wrap=True)
         return
-    screen.print(f"[bold]{escape(answered.result.problem.name)}[/bold]: {escape(view.verdict)}", soft_wrap=True)
+    screen.print(Text.assemble((answered.result.problem.name, "bold"), ": ", view.verdict), soft_wrap=True)
     for note in view.notes:
-        screen.print(note, soft_wrap=True, markup=False)
+        screen.print(note, soft_wrap=True)
     for table in view.tables:
         print_view_table(table)
     if settings.out is not None:
         made = [name for name in (*answered.files, REPORT_FILE) if (settings.out / name).exists()]
-        screen.print(f"in {settings.out}: {', '.join(made)}", soft_wrap=True, markup=False)
+        screen.print(f"in {settings.out}: {', '.join(made)}", soft_wrap=True)
 
 
 def _leave(result: Result, settings: RunSettings) -> None:

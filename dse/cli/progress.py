@@ -28,11 +28,11 @@ def progress(quiet: bool) -> Iterator[ProgressCallback]:
         yield _PlainLines()
         return
     columns = (
-        TextColumn("{task.description:<34}"),
+        TextColumn("{task.description:<34}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[pace]}"),
+        TextColumn("{task.fields[pace]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as bars:
         tasks: dict[str, Any] = {}

@@ -172,13 +172,13 @@ def _finish(done: Reproduction, settings: RunSettings) -> None:
 def _show(done: Reproduction, out: Path | None) -> None:
     screen = console()
     screen.print(f"[bold]{done.paper}[/bold]: {done.citation}", soft_wrap=True)
-    screen.print(done.summary, soft_wrap=True, markup=False)
+    screen.print(done.summary, soft_wrap=True)
     for section in done.sections:
         screen.print(f"\n[bold]{section.title}[/bold]", soft_wrap=True)
         for table in section.tables:
             print_table(table.headers, table.rows)
         for note in section.notes:
             label = "·" if section.skipped is None else "skipped:"
-            screen.print(f"{label} {note}", soft_wrap=True, markup=False)
+            screen.print(f"{label} {note}", soft_wrap=True)
     if out is not None:
         screen.print(f"\nreport: {out / REPORT_FILE}", soft_wrap=True)

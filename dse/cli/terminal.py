@@ -1,36 +1,101 @@
-"""Tables for people, on stdout."""
+"""Tables for people, on stdout. They fit the terminal, and no column is left out."""
 
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
 from dse.report.view import Table as ViewTable
 
-_WIDE_COLUMNS = 120
-"""The width from which a terminal has room for all columns."""
+_MAX_LINES = 3
+"""Of a row whose cells are wrapped; where a row would take more, what does not fit stands below it."""
+
+_GAP = "   "
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """Print ``rows`` under ``headers``; columns of numbers that have a header are set flush right."""
-    cells = [list(row) for row in rows]
-    table = Table(title=title, box=box.SIMPLE_HEAD, show_header=any(headers), title_justify="left", pad_edge=False)
-    for column, header in enumerate(headers):
-        numeric = column > 0 and header and all(row[column][:1].isdigit() or not row[column] for row in cells)
-        table.add_column(header, justify="right" if numeric else "left", no_wrap=column == 0)
+    """Print ``rows`` under ``headers``; columns of numbers that have a header are set flush right.
+
+    Where the terminal is too narrow for all columns, cells are wrapped; where that is not enough, the columns that do
+    not fit stand below each row, with their headers.
+    """
+    cells, screen = [list(row) for row in rows], console()
+    rights = [_is_right(column, header, cells) for column, header in enumerate(headers)]
+    widths = _wrapped_widths(headers, cells, screen.width)
+    if title:
+        screen.print(title, style="italic", soft_wrap=True)
+    if widths is None:
+        for line in _stacked(headers, cells, rights, screen.width):
+            screen.print(line, soft_wrap=True)
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_header=any(headers), pad_edge=False)
+    for header, right, width in zip(headers, rights, widths, strict=True):
+        table.add_column(header, justify="right" if right else "left", width=width)
     for row in cells:
         table.add_row(*row)
-    console().print(table)
+    screen.print(table)
 
 
 def print_view_table(table: ViewTable) -> None:
-    """Print a table of a view; on a narrow terminal only its most important columns."""
-    shown = table.narrowed() if console().width < _WIDE_COLUMNS else table
-    print_table(shown.headers, shown.rows, shown.title or None)
+    """Print a table of a view."""
+    print_table(table.headers, table.rows, table.title or None)
 
 
 def console() -> Console:
-    """The console of stdout; wide enough for whole rows where the output is not a terminal."""
-    screen = Console(highlight=False)
-    return screen if screen.is_terminal else Console(highlight=False, width=160)
+    """The console of stdout; wide enough for whole rows where the output is not a terminal.
+
+    It takes text as it is: brackets and colons in a user's names are no markup.
+    """
+    screen = Console(highlight=False, markup=False, emoji=False)
+    return screen if screen.is_terminal else Console(highlight=False, markup=False, emoji=False, width=160)
+
+
+def _is_right(column: int, header: str, cells: Sequence[Sequence[str]]) -> bool:
+    return column > 0 and bool(header) and all(row[column][:1].isdigit() or not row[column] for row in cells)
+
+
+def _wrapped_widths(headers: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """The widths of columns that fit ``width`` together, each with room for its longest word and the first for whole
+    cells; None where there are none, or where a row would take more than a few lines.
+    """
+    columns = list(zip(headers, *cells, strict=True))
+    natural = [max(map(cell_len, column)) for column in columns]
+    widths = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    widths[0] = natural[0]
+    left = width - len(_GAP) * len(columns) - sum(widths)
+    if left < 0:
+        return None
+    while left > 0 and (open_columns := [at for at in range(len(columns)) if widths[at] < natural[at]]):
+        narrowest = min(open_columns, key=lambda at: widths[at] / natural[at])
+        widths[narrowest] += 1
+        left -= 1
+    lines = [max(-(-cell_len(row[at]) // max(widths[at], 1)) for at in range(len(columns))) for row in cells]
+    return widths if max(lines, default=1) <= _MAX_LINES else None
+
+
+def _stacked(headers: Sequence[str], cells: Sequence[Sequence[str]], rights: Sequence[bool], width: int) -> list[str]:
+    """The lines of a table that is wider than ``width``: the columns that fit, and the others below each row."""
+    widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
+    beside, left = [0], width - widths[0]
+    for column in range(1, len(headers)):
+        if widths[column] + len(_GAP) <= left:
+            beside.append(column)
+            left -= widths[column] + len(_GAP)
+    below = [column for column in range(len(headers)) if column not in beside]
+
+    def line(row: Sequence[str]) -> str:
+        padding = {column: " " * (widths[column] - cell_len(row[column])) for column in beside}
+        texts = (padding[at] + row[at] if rights[at] else row[at] + padding[at] for at in beside)
+        return _GAP.join(texts).rstrip()
+
+    lines = [line(headers), "─" * min(width, width - max(left, 0))] if any(headers) else []
+    for row in cells:
+        lines.append(line(row))
+        rest = "; ".join(f"{headers[at]}: {row[at]}".removeprefix(": ") for at in below if row[at])
+        lines += textwrap.wrap(
+            rest, width, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        )
+    return [*lines, ""]

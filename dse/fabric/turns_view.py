@@ -93,7 +93,7 @@ class ShownTurns:
         ]
         headers = ("turn", "piece", "operators", "the first one", "loads", "the batch", "of all time")
         more = f", the first {_MAX_ROWS} of {len(turns)}" if len(turns) > _MAX_ROWS else ""
-        return Table(headers, rows, f"Turns{more}", narrow=(0, 1, 5, 6))
+        return Table(headers, rows, f"Turns{more}")
 
     @cached_property
     def _starts_s(self) -> list[float]:

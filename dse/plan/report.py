@@ -290,7 +290,7 @@ def _constraints(metrics: Mapping[str, Any], best: Mapping[str, Any]) -> Table |
         price = metrics["step_s"] / each["step_s"] - 1
         cells = ("nothing", "") if price <= PROOF_TOLERANCE else (f"+{share_text(price)}", _changes(best, each["plan"]))
         rows.append((CONSTRAINTS[name], *cells))
-    return Table(("constraint", "costs", "best plan without it"), rows, "what each constraint costs", narrow=(0, 1))
+    return Table(("constraint", "costs", "best plan without it"), rows, "what each constraint costs")
 
 
 def _changes(best: Mapping[str, Any], other: Mapping[str, Any]) -> str:
@@ -314,7 +314,7 @@ def _sensitivity(metrics: Mapping[str, Any]) -> Table | None:
         )
         for change, each in changes.items()
     ]
-    return Table(("change", "best step", "", "plan"), rows, "what would change the answer", narrow=(0, 1, 2))
+    return Table(("change", "best step", "", "plan"), rows, "what would change the answer")
 
 
 def _price(step_s: float | None, best_s: float) -> tuple[str, str]:
@@ -333,7 +333,7 @@ def _pareto(metrics: Mapping[str, Any]) -> Table | None:
         (memory_text(each["memory_bytes"]), time_text(each["step_s"]), whole_plan(each["plan"], "result").text())
         for each in shown
     ]
-    return Table(("memory", "a step", "plan"), rows, "the fastest plan in less memory", narrow=(0, 1))
+    return Table(("memory", "a step", "plan"), rows, "the fastest plan in less memory")
 
 
 def plan_charts(problem: PlanProblem, plan: Mapping[str, Any]) -> list[Part]:

@@ -16,20 +16,11 @@ class Table:
         headers: one per column; all empty for a table of (what, value).
         rows: as many cells each.
         title: above the table; empty for none.
-        narrow: the columns (by position) that are shown where there is no room for all; all of them where empty.
     """
 
     headers: Row
     rows: Sequence[Row]
     title: str = ""
-    narrow: tuple[int, ...] = ()
-
-    def narrowed(self) -> "Table":
-        """The table with its most important columns."""
-        if not self.narrow:
-            return self
-        rows = [tuple(row[column] for column in self.narrow) for row in self.rows]
-        return Table(tuple(self.headers[column] for column in self.narrow), rows, self.title)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from dse.partition.options import EvaluatorName
 from dse.run.options import Option
 from hardware.inputs import fail
+from policies.learning import COMMAND
 from policies.learning.options import (
-    COMMAND,
     Gpus,
     Learners,
     PretrainingOptions,

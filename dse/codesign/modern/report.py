@@ -111,7 +111,7 @@ def _beside(result: Result) -> list[Table]:
         for size, each in metrics["optimum_by_hbm"].items()
     ]
     head = ("", "samples/s", "of this answer", "accelerator and plan", "HBM")
-    return [Table(head, rows, "For comparison", narrow=(0, 1, 2, 4))]
+    return [Table(head, rows, "For comparison")]
 
 
 def _sensitivity(result: Result) -> list[Table]:
@@ -122,7 +122,7 @@ def _sensitivity(result: Result) -> list[Table]:
         for label, each in result.metrics.get("sensitivity", {}).items()
     ]
     head = ("", "samples/s", "of this answer", "accelerator and plan", "this accelerator is slower by")
-    return [Table(head, rows, "What would change the answer", narrow=(0, 1, 2, 4))] if rows else []
+    return [Table(head, rows, "What would change the answer")] if rows else []
 
 
 def _optimum_cells(each: Mapping[str, Any], value: float) -> tuple[str, str, str]:

@@ -31,7 +31,6 @@ def view(result: Result, question: HybridQuestion) -> View:
         ("stage", "from", "devices", "forward", "backward", "send", "closing", "on a device"),
         _stages(metrics, question),
         "Stages",
-        narrow=(0, 1, 2, 3, 4, 6),
     )
     tensors = Table(("stage", "trained tensors", "split"), _tensors(solution, question), "How stages are sharded")
     return View(

@@ -42,7 +42,6 @@ def view(result: Result, question: PipelineQuestion) -> View:
         ("stage", "from", "devices", "variables", "forward", "backward", "send", "all-reduce", "on a device"),
         _stages(result, question),
         "Stages",
-        narrow=(0, 1, 2, 4, 5, 7),
     )
     compared = Table(
         ("plan", "a batch", "on a device", "of this plan's time"),

@@ -33,7 +33,6 @@ _MAX_TICKS = 10
 """Sizes of wafers that are written below the chart; of more, round numbers are."""
 
 _FIGURES = ("tiles", "cost", "at least", "gap", "time", "distance", "adapter", "front")
-_DETAILS = ("at least", "time", "distance", "adapter")
 
 
 def verdict(result: Result) -> str:
@@ -196,12 +195,11 @@ def view(problem: WaferProblem, options: WaferOptions, result: Result, files: Ma
     every = Table(headers(problem, options), rows(problem, options, result))
     few = result.metrics["points"] <= MAX_ROWS
     shown = every if few else Table(every.headers, rows(problem, options, result, only_front=True))
-    narrow = tuple(place for place, name in enumerate(every.headers) if name not in _DETAILS)
     return View(
         title=title,
         verdict=verdict(result),
         notes=[about(options, result)],
-        tables=[replace(shown, narrow=narrow)],
+        tables=[shown],
         page=lambda: _page(problem, options, result, every),
         files=lambda: {**files, **_paints(problem, options, result)},
         cards=lambda: [_card(result)],

@@ -1,0 +1,67 @@
+"""Tables and names on a terminal: nothing is left out, nothing is taken for markup, and lines fit."""
+
+import contextlib
+import io
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.cli.terminal import print_table
+
+WIDTHS = (40, 80, 100, 120)
+
+
+def on_a_terminal(width, *table):
+    """What a terminal of that width shows of a table."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as stream:
+        patch.setenv("FORCE_COLOR", "1")
+        patch.setenv("COLUMNS", str(width))
+        print_table(*table)
+    return re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+
+
+HEADERS = ("constraint", "costs", "plan", "memory", "a step", "what it would take")
+ROWS = [
+    ("at most 80 GB a device", "+12.5 %", "tensor=8,pipeline=4,interleave=3,data=32,zero=1,microbatch=2", "71.2 GB",
+     "3.25 s", "two more devices in every group of eight"),
+    ("none", "", "tensor=2,pipeline=16,data=64", "114.0 GB", "2.89 s", ""),
+]  # fmt: skip
+
+
+def words(text):
+    return set(re.sub("[,;:]", " ", text).split())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_table_keeps_every_column_at_any_width(width):
+    text = on_a_terminal(width, HEADERS, ROWS)
+    longest_word = max(map(len, ROWS[0][2].split()))
+    assert max(map(len, text.splitlines())) <= max(width, 4 + longest_word + 1)
+    assert words(" ".join(HEADERS)) <= words(text)
+    for row in ROWS:
+        assert words(" ".join(row)) <= words(text)
+
+
+@given(
+    rows=st.lists(st.lists(st.text("abc 0123456789", max_size=40), min_size=4, max_size=4), min_size=1, max_size=4),
+    width=st.sampled_from(WIDTHS),
+)
+def test_a_table_keeps_every_word_of_every_cell(rows, width):
+    text = on_a_terminal(width, ("one", "two", "three", "four"), rows)
+    assert all(words(cell) <= words(text) for row in rows for cell in row)
+
+
+@pytest.mark.parametrize("name", ["[/]", "[bold]x[/bold]", ":smile:", "[link=a]", "a[/b]c"])
+def test_names_are_no_markup(dse, monkeypatch, tmp_path, name):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    problem = {
+        "schema": "dse.schedule/1", "name": name, "tensor_cores": 1, "vector_cores": 1,
+        "operators": [{"name": name, "kind": "tensor", "single_s": 1e-4, "all_cores_s": 1e-4}], "edges": [],
+    }  # fmt: skip
+    (tmp_path / "layer.json").write_text(json.dumps(problem))
+    answer = dse("schedule", tmp_path / "layer.json")
+    assert answer.code == 0, answer.err
+    assert name in answer.out
