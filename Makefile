@@ -13,7 +13,7 @@ run: $(VENV)/base
 WORKERS = $(shell $(BIN)/python -c "import os; print(min(os.cpu_count() + 1, 4))")
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 15 -rs
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 15 -rs
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

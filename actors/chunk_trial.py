@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ray import tune
+
 import dse
 from actors.limits import Limits
-from actors.plain_trial import PlainTrial
 from actors.worker import sendable
 from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
 from dse.codesign.search.sweep import architectures_of
@@ -21,20 +22,22 @@ _STDERR = 2
 """The file number of standard error: ``sys.stderr`` of a worker need not be a file."""
 
 
-class ChunkTrial(PlainTrial):
+class ChunkTrial(tune.Trainable):
     """One trial: the evaluations of a chunk. The actor is reused, with the graphs that its evaluators have built."""
 
-    def __init__(self, trial_id: str, config: Mapping[str, Any], *, evaluators: JobEvaluators, limits: Limits) -> None:
+    def setup(self, config: Mapping[str, Any], evaluators: JobEvaluators, limits: Limits) -> None:  # type: ignore[override]
+        """Take what all chunks share, and the first one."""
         self._evaluators = evaluators
         self._limits = limits
         self._warm = False
-        super().__init__(trial_id, config)
+        self.reset_config(config)
 
-    def begin(self, config: Mapping[str, Any]) -> None:
-        """Take the next chunk."""
-        self._parts: list[JobTask] = config["parts"]
+    def reset_config(self, new_config: Mapping[str, Any]) -> bool:
+        """Take the next chunk. Always true: every trial can reuse the actor of another one."""
+        self._parts: list[JobTask] = new_config["parts"]
         self._next = 0
         self._begun = False
+        return True
 
     def step(self) -> dict[str, Any]:
         """Evaluate the next part; at first, say that the trial has begun: until then no part is to blame."""

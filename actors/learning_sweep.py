@@ -14,7 +14,7 @@ from typing import Any
 from ray import tune
 
 from actors.learning_trial import MADE, SCORE, TRIAL, Begin, LearningTrial
-from actors.quiet_tune import AnyTrial, quiet_tune
+from actors.quiet_tune import run_trials
 from actors.ray_executor import RayExecutor
 from actors.windowed_map import PATIENCE_S
 from dse.run.owned_folder import OwnedFolder
@@ -44,27 +44,19 @@ def sweep(run: SweepRun, executor: RayExecutor, progress: ProgressCallback, stop
     executor.release()
     driver = _Driver(run, unfinished, progress, stop)
     begins = tuple(_begin(run, trial) for trial in unfinished)
-    training = quiet_tune(executor.workers, LearningTrial, begins=begins)
-    with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder, training:
-        results = tune.Tuner(
-            AnyTrial,
-            param_space={TRIAL: tune.grid_search(list(range(len(unfinished))))},
-            tune_config=tune.TuneConfig(
-                reuse_actors=True,
-                max_concurrent_trials=executor.workers,
-                trial_dirname_creator=lambda trial: str(trial.trial_id),
-            ),
-            run_config=tune.RunConfig(
-                name="learning",
-                storage_path=str(folder.path),
-                callbacks=[_Keeping(driver)],
-                verbose=0,
-                stop=_Watch(driver, executor.notice_wait),
-                failure_config=tune.FailureConfig(max_failures=_FAILURES),
-                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-            ),
-        ).fit()
-    driver.finish([str(error) for error in results.errors])
+    with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder:
+        errors = run_trials(
+            LearningTrial,
+            {"begins": begins},
+            folder.path,
+            executor.workers,
+            _Watch(driver, executor.notice_wait),
+            [_Keeping(driver)],
+            space={TRIAL: tune.grid_search(list(range(len(unfinished))))},
+            max_failures=_FAILURES,
+            max_concurrent_trials=executor.workers,
+        )
+    driver.finish(errors)
 
 
 def _begin(run: SweepRun, trial: Trial) -> Begin:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from actors.plain_trial import PlainTrial
+from ray import tune
+
 from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer, Validator
 
 TRIAL, MADE, SCORE = "trial", "made", "score"
@@ -26,20 +27,22 @@ class Begin:
     unscored: tuple[Snapshot, ...]
 
 
-class LearningTrial(PlainTrial):
+class LearningTrial(tune.Trainable):
     """Trains and scores one trial. The actor is reused, with the graphs that it has prepared."""
 
-    def __init__(self, trial_id: str, config: Mapping[str, Any], *, begins: tuple[Begin, ...]) -> None:
+    def setup(self, config: Mapping[str, Any], begins: tuple[Begin, ...]) -> None:  # type: ignore[override]
+        """Take where each trial begins, and the first one."""
         self._begins = begins
-        super().__init__(trial_id, config)
+        self.reset_config(config)
 
-    def begin(self, config: Mapping[str, Any]) -> None:
-        """Take the next trial."""
-        self._place = int(config[TRIAL])
+    def reset_config(self, new_config: Mapping[str, Any]) -> bool:
+        """Take the next trial. Always true: every trial can reuse the actor of another one."""
+        self._place = int(new_config[TRIAL])
         begin = self._begins[self._place]
         self._trainer, self._validator = Trainer(begin.plan), Validator(begin.plan)
         self._latest, self._unscored = begin.latest, list(begin.unscored)
         self._begun = False
+        return True
 
     def step(self) -> dict[str, Any]:
         """One checkpoint made and scored; at first, say that the trial has begun."""

@@ -1,16 +1,13 @@
 """Ray Tune as a part of a command: it prints and writes nothing of its own, and leaves Ctrl-C to the command line."""
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import ray
 from ray import tune
-from ray.tune.execution import tune_controller
-from ray.tune.execution.class_cache import _ActorClassCache
 
-from actors.plain_trial import PlainTrial
+from actors.environment import environment
+from actors.in_band import InBand
 
 _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -19,75 +16,54 @@ _QUIET = {
     "TUNE_GLOBAL_CHECKPOINT_S": "600",
     "TUNE_WARN_THRESHOLD_S": "60",
     "RAY_AIR_NEW_OUTPUT": "0",
+    # Users name files relative to where they have started the command.
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
 }
 
 
-class AnyTrial(tune.Trainable):
-    """Stands, where Tune wants a class of its own, for the trials that :func:`quiet_tune` was given."""
+def run_trials(
+    trial: type[tune.Trainable],
+    parameters: Mapping[str, Any],
+    folder: Path,
+    workers: int,
+    stopper: tune.Stopper,
+    callbacks: Sequence[tune.Callback] = (),
+    space: dict[str, Any] | None = None,
+    max_failures: int = 0,
+    **search: Any,
+) -> list[str]:
+    """Let Tune run trials until ``stopper`` ends them or none is left. Their actors are reused.
 
+    Args:
+        trial: what runs in the actors.
+        parameters: what its ``setup`` is given beside the configuration of the first trial.
+        folder: where Tune may write, in a folder ``trials``.
+        workers: actors, of one CPU each.
+        stopper: asked all the time.
+        callbacks: of Tune.
+        space: the configurations, where no searcher suggests them.
+        max_failures: how often a trial begins again whose worker has died.
+        search: the options of ``tune.TuneConfig`` that say which trials there are.
 
-@contextmanager
-def quiet_tune(workers: int, trial_class: type[PlainTrial], **parameters: Any) -> Iterator[None]:
-    """For the time of the context: Tune's settings for a command with so many ``workers``.
-
-    Trials of :class:`AnyTrial` run in actors of ``trial_class``, which are given ``parameters``.
+    Returns:
+        The errors of trials that were given up.
     """
     # Left to itself, Tune starts one actor after the other.
-    settings = _QUIET | {"TUNE_MAX_PENDING_TRIALS_PG": str(workers)}
-    with _environment(settings), _plain_actors(trial_class, parameters):
-        yield
-
-
-@contextmanager
-def _plain_actors(trial_class: type[PlainTrial], parameters: Mapping[str, Any]) -> Iterator[None]:
-    """For the time of the context: Tune's actors are those of ``trial_class``, in Ray's plain workers.
-
-    Left to itself, Tune hands its own objects to each actor, which imports Ray Tune for them, and gives it environment
-    variables for PyTorch Lightning and cloud storage, which no trial here reads; Ray then starts each in a second
-    Python process (``setup_worker.py``), and those that wait idle are of no use.
-    """
-    actors = ray.remote(trial_class)
-    references = {name: ray.put(value) for name, value in parameters.items()}
-    controller: Any = tune_controller.TuneController
-    schedule = controller._schedule_trial_task
-
-    def arguments(trial: Any) -> dict[str, Any]:
-        return {"trial_id": trial.trial_id, "config": trial.config, **references}
-
-    def schedule_plainly(tuning: Any, trial: Any, method_name: str, args: Any = None, **others: Any) -> Any:
-        if method_name == "reset":
-            args, others["kwargs"] = (trial.trial_id, trial.config), None
-        return schedule(tuning, trial, method_name, args, **others)
-
-    with (
-        _replaced(_ActorClassCache, "get", lambda _cache, _trainable: actors),
-        _replaced(tune_controller, "_get_trainable_kwargs", arguments),
-        _replaced(controller, "_schedule_trial_task", schedule_plainly),
-    ):
-        yield
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, other: Any) -> Iterator[None]:
-    """An attribute for the time of the context."""
-    before = getattr(owner, name)
-    setattr(owner, name, other)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-@contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for the time of the context."""
-    before = {key: os.environ.get(key) for key in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
+    with environment(_QUIET | {"TUNE_MAX_PENDING_TRIALS_PG": str(workers)}):
+        results = tune.Tuner(
+            tune.with_parameters(trial, **{name: InBand(value) for name, value in parameters.items()}),
+            param_space=space,
+            tune_config=tune.TuneConfig(
+                reuse_actors=True, trial_dirname_creator=lambda trial: str(trial.trial_id), **search
+            ),
+            run_config=tune.RunConfig(
+                name="trials",
+                storage_path=str(folder),
+                callbacks=list(callbacks),
+                verbose=0,
+                stop=stopper,
+                failure_config=tune.FailureConfig(max_failures=max_failures),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            ),
+        ).fit()
+    return [str(error) for error in results.errors]

@@ -14,7 +14,7 @@ from typing import Any
 from ray import tune
 from ray.tune.search import Searcher
 
-from actors.quiet_tune import AnyTrial, quiet_tune
+from actors.quiet_tune import run_trials
 from actors.ray_executor import RayExecutor
 from actors.task_trial import SHARES, TASK, TaskTrial
 from dse.fabric.setting import TunedSetting
@@ -126,26 +126,17 @@ def tune_rules(tuning: Tuning, executor: RayExecutor, progress: ProgressCallback
     searcher = TuningSearcher(tuning, progress, stop)
     if not searcher.ended:
         executor.release()
-        judging = quiet_tune(executor.workers, TaskTrial, judge=Judge(tuning.plan))
-        with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder, judging:
-            tune.Tuner(
-                AnyTrial,
-                tune_config=tune.TuneConfig(
-                    search_alg=searcher,
-                    num_samples=-1,
-                    reuse_actors=True,
-                    max_concurrent_trials=executor.workers,
-                    trial_dirname_creator=lambda trial: str(trial.trial_id),
-                ),
-                run_config=tune.RunConfig(
-                    name="rules",
-                    storage_path=str(folder.path),
-                    callbacks=[],
-                    verbose=0,
-                    stop=_Ended(searcher),
-                    checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                ),
-            ).fit()
+        with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder:
+            run_trials(
+                TaskTrial,
+                {"judge": Judge(tuning.plan)},
+                folder.path,
+                executor.workers,
+                _Ended(searcher),
+                search_alg=searcher,
+                num_samples=-1,
+                max_concurrent_trials=executor.workers,
+            )
     if searcher.fault is not None:
         raise searcher.fault
     if searcher.stopped is not None and not tuning.is_finished:

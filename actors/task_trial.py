@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from actors.plain_trial import PlainTrial
+from ray import tune
+
 from dse.fabric.tuning.judge import Judge
 from dse.fabric.tuning.plan import Task
 
@@ -11,16 +12,18 @@ TASK, SHARES = "task", "shares"
 """Keys: in the configuration of a trial, and in its report."""
 
 
-class TaskTrial(PlainTrial):
+class TaskTrial(tune.Trainable):
     """Judges one setting. The actor is reused, with the graphs that it has drawn."""
 
-    def __init__(self, trial_id: str, config: Mapping[str, Any], *, judge: Judge) -> None:
+    def setup(self, config: Mapping[str, Any], judge: Judge) -> None:  # type: ignore[override]
+        """Take what judges, and the first task."""
         self._judge = judge
-        super().__init__(trial_id, config)
+        self.reset_config(config)
 
-    def begin(self, config: Mapping[str, Any]) -> None:
-        """Take the next task."""
-        self._task: Task = config[TASK]
+    def reset_config(self, new_config: Mapping[str, Any]) -> bool:
+        """Take the next task. Always true: every trial can reuse the actor of another one."""
+        self._task: Task = new_config[TASK]
+        return True
 
     def step(self) -> dict[str, Any]:
         """Judge it."""

@@ -28,7 +28,7 @@ import dse
 from actors.chunk_trial import NO_LIMITS, ChunkTrial
 from actors.limits import Limits
 from actors.metrics import MapMetrics
-from actors.quiet_tune import AnyTrial, quiet_tune
+from actors.quiet_tune import run_trials
 from actors.ray_executor import RayExecutor
 from actors.tune_logs import loggers
 from actors.windowed_map import PATIENCE_S, WorkersBrokenError
@@ -324,27 +324,19 @@ def run(
         return
     with OwnedFolder("dse-tune-", Path(tempfile.gettempdir())) as folder:
         try:
-            with quiet_tune(searcher.workers, ChunkTrial, evaluators=evaluators, limits=limits):
-                tune.Tuner(
-                    AnyTrial,
-                    tune_config=tune.TuneConfig(
-                        search_alg=searcher,
-                        num_samples=-1,
-                        reuse_actors=True,
-                        trial_dirname_creator=lambda trial: str(trial.trial_id),
-                    ),
-                    run_config=tune.RunConfig(
-                        name="sweep",
-                        storage_path=str(folder.path),
-                        callbacks=[] if logs is None else loggers(),
-                        verbose=0,
-                        stop=_Ended(searcher, notice_wait),
-                        checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-                    ),
-                ).fit()
+            run_trials(
+                ChunkTrial,
+                {"evaluators": evaluators, "limits": limits},
+                folder.path,
+                searcher.workers,
+                _Ended(searcher, notice_wait),
+                [] if logs is None else loggers(),
+                search_alg=searcher,
+                num_samples=-1,
+            )
         finally:
             if logs is not None:
-                _keep_logs(folder.path / "sweep", logs)
+                _keep_logs(folder.path / "trials", logs)
     if searcher.fault is not None:
         raise searcher.fault
 

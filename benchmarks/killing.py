@@ -258,7 +258,7 @@ def node_killed(items, item_s, system):
 
 
 class Killer:
-    """Kills a random one of this process's Ray workers again and again, by title (the actor's class and method).
+    """Kills a random one of this process's Ray workers again and again; ``title``: a pattern of its actor and method.
 
     ``most``: how often at most. Fewer than an item may cost workers: no item is given up, however slow the machine is.
     """
@@ -271,7 +271,7 @@ class Killer:
 
     def _kill(self):
         while self.kills < self._most and not self._over.wait(self._period_s):
-            workers = [each for each in descendants(os.getpid()) if each.title.startswith(self._title)]
+            workers = [each for each in descendants(os.getpid()) if re.match(self._title, each.title)]
             if workers:
                 end([self._random.choice(sorted(workers, key=lambda each: each.pid))])
                 self.kills += 1
@@ -291,7 +291,7 @@ def actors_killed(executor, items, item_s, period_s, seed, most=math.inf):
     """
     arrived = []
     # Amid a call: the death of one that is still starting would cost nothing.
-    with Killer("ray::Worker.apply", period_s, seed, most) as killer:
+    with Killer(r"ray::Worker\.apply", period_s, seed, most) as killer:
 
         def asked():
             yield from range(items)
@@ -319,7 +319,7 @@ def trials_killed(executor, options, level, each_s, period_s, seed, most=math.in
     context = SearchContext(problem, machines, executor, store)
     sweep = Sweep(context, AreaWalk(machines.area_mm2, NoNewBestRule(level)))
     # A trial amid a part: one that is still starting is left alone, or none might ever start.
-    with Killer("ray::ChunkTrial.train", period_s, seed, most) as killer:
+    with Killer(r"ray::\w+\.train", period_s, seed, most) as killer:
         begun = time.monotonic()
         tune_sweep.run(tune_sweep.SweepSearcher(sweep, 2, never_stop), Slowed(sweep.evaluators, each_s))
         seconds = time.monotonic() - begun

@@ -46,38 +46,20 @@ def is_on_ray(name):
     return ON_RAY in re.split(r"[\[\]-]", name)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """With ``--dist loadfile``, processes take whole files, without their tests on Ray: one process takes all of those,
-    for each instance of Ray takes a share of a core all the time (pytest-xdist).
-
-    The first two processes begin with the files that come first, which wait for other processes much of the time, the
-    others at the other end, with files that compute: no core is left idle.
-    """
-    if config.getvalue("dist") != "loadfile":
-        return None
-    from xdist.scheduler import LoadFileScheduling
-
-    class FilesAndRay(LoadFileScheduling):
-        def _split_scope(self, nodeid):
-            return ON_RAY if is_on_ray(nodeid) else super()._split_scope(nodeid)
-
-        def _assign_work_unit(self, node):
-            if node not in self.nodes[:2]:
-                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
-            super()._assign_work_unit(node)
-
-    return FilesAndRay(config, log)
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Tests that wait for other processes come first: those that share Ray in a row, then other slow files. All that
     come later compute, and leave no core idle.
+
+    With ``--dist loadgroup``, a process takes whole files, without their tests on Ray: one process takes all of those,
+    for each instance of Ray takes a share of a core all the time (pytest-xdist).
     """
     slow = {item.path for item in items if item.get_closest_marker("slow") and not is_on_ray(item.name)}
     # Backwards: the wafers and the conformance of all problems, which come last by name, compute longest.
     backwards = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in reversed(items)))}
     items.sort(key=lambda item: (not is_on_ray(item.name), item.path not in slow, backwards[item.path]))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(ON_RAY if is_on_ray(item.name) else item.location[0]))
 
 
 def pytest_collection_finish():
@@ -108,7 +90,8 @@ def own_cache(tmp_path_factory):
 @pytest.fixture(scope="module", params=[ON_RAY])
 def ray_executor(pytestconfig):
     """The one private Ray instance of the test process, with two workers; one of them has a pretended GPU."""
-    from actors.ray_executor import RayExecutor, WorkerKind
+    from actors.ray_executor import RayExecutor
+    from actors.worker_kind import WorkerKind
 
     running = pytestconfig.stash.setdefault(RUNNING_RAY, [])
     if not running:

@@ -13,6 +13,7 @@ import sys
 import click
 
 from dse.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERNAL_FAULT, EXIT_INTERRUPTED
+from dse.cli.stopping import interruptible
 from dse.problem import registered
 from dse.version import VERSION
 
@@ -82,7 +83,8 @@ def main() -> None:
     debug = "--debug" in sys.argv
     try:
         _require_text(sys.argv)
-        sys.exit(group.main(standalone_mode=False))
+        with interruptible():
+            sys.exit(group.main(standalone_mode=False))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(0)

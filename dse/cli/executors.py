@@ -40,8 +40,13 @@ def executor_of(
         workers = None if address else os.cpu_count() or 1
     if workers == 0:
         return InProcessExecutor()
+    if address is None:
+        from actors.before_ray import expect_private_ray
+
+        expect_private_ray()
     from actors.limits import Limits
-    from actors.ray_executor import RayExecutor, WorkerKind
+    from actors.ray_executor import RayExecutor
+    from actors.worker_kind import WorkerKind
 
     watched = {} if journal is None else {"dse_journal_hits": lambda: float(journal.hits)}
     extra = WorkerKind(1, extra_cpus, extra_gpus) if needs_ray else None

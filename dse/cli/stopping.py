@@ -1,11 +1,13 @@
-"""What stops work: the time limit and Ctrl-C."""
+"""What stops work: the time limit, Ctrl-C, and SIGTERM, which batch systems and containers send."""
 
 import math
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
+from typing import Any
 
 import click
 
@@ -20,43 +22,58 @@ def stopping(time_limit_s: float | None, can_be_stopped: bool) -> AbstractContex
 
 @contextmanager
 def stop_signal(time_limit_s: float | None) -> Iterator[StopSignal]:
-    """What tells long work to stop: the time limit from now, or Ctrl-C.
+    """What tells long work to stop: the time limit from now, Ctrl-C or SIGTERM.
 
-    An interrupt must not be raised inside compiled code, which it would crash. So the first Ctrl-C only asks the work
+    An interrupt must not be raised inside compiled code, which it would crash. So the first signal only asks the work
     to stop after the piece in flight, and the second one ends the program at once.
     """
     deadline_s = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
     interrupts = 0
 
-    def interrupted(_number: int, _frame: object) -> None:
+    def interrupted(_number: int, _frame: FrameType | None) -> None:
         nonlocal interrupts
         interrupts += 1
         if interrupts > 1:
             os._exit(EXIT_INTERRUPTED)
-        click.echo("stopping after the work in flight; Ctrl-C again ends at once", err=True)
+        click.echo("stopping after the work in flight; a second interrupt ends at once", err=True)
 
     def stop() -> str | None:
         if interrupts:
             return "interrupted"
         return "time limit" if time.monotonic() > deadline_s else None
 
-    before = signal.signal(signal.SIGINT, interrupted)
-    try:
+    with _signals(interrupted):
         yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def ending_at_once() -> Iterator[StopSignal]:
-    """Short work with nothing to keep: Ctrl-C ends the program at once, also inside compiled code."""
+    """Short work with nothing to keep: Ctrl-C or SIGTERM ends the program at once, also inside compiled code."""
 
-    def interrupted(_number: int, _frame: object) -> None:
+    def interrupted(_number: int, _frame: FrameType | None) -> None:
         click.echo("interrupted", err=True)
         os._exit(EXIT_INTERRUPTED)
 
-    before = signal.signal(signal.SIGINT, interrupted)
-    try:
+    with _signals(interrupted):
         yield never_stop
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Where nothing else handles it, SIGTERM raises KeyboardInterrupt, as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _signals(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """``handler`` for Ctrl-C and SIGTERM, for the time of the context."""
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

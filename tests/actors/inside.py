@@ -2,7 +2,8 @@
 
 from contextlib import contextmanager
 
-from actors.ray_executor import RayExecutor, WorkerKind
+from actors.ray_executor import RayExecutor
+from actors.worker_kind import WorkerKind
 
 
 @contextmanager

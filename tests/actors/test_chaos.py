@@ -237,7 +237,7 @@ def listener():
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_an_address_that_answers_nothing_is_refused(dse, model_file, tmp_path, monkeypatch, scheme):
-    monkeypatch.setattr("actors.ray_executor._CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("actors.joining._TIMEOUT_S", 0.5)
     with listener() as mute:
         where = ("--workers", 2, "--address", scheme + mute, "--out", tmp_path / "run")
         refused = dse("codesign", model_file, *SMALL, *QUICK, *where)

@@ -1,83 +1,74 @@
 """What Tune does otherwise as a part of a command."""
 
+import os
 import sys
+from typing import ClassVar
 
-import pytest
 from ray import cloudpickle, tune
-from ray.tune.execution import tune_controller
-from ray.tune.execution.class_cache import _ActorClassCache
-from ray.tune.trainable import Trainable
 
-from actors.plain_trial import PlainTrial
-from actors.quiet_tune import AnyTrial, quiet_tune
+from actors.quiet_tune import run_trials
 
-# What workers are given brings its code along: to import this file, they would import Tune.
+# What workers are given brings its code along: this file is in no package that they have.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
-class Counts(PlainTrial):
-    """Reports twice, whatever it was given; and what its process has imported."""
+class Counts(tune.Trainable):
+    """Reports twice, whatever it was given, and where its process works."""
 
-    def __init__(self, trial_id, config, *, offset):
+    def setup(self, config, offset):
         self.offset = offset
-        super().__init__(trial_id, config)
+        self.reset_config(config)
 
-    def begin(self, config):
-        self.number, self.reports = config["number"], 0
+    def reset_config(self, new_config):
+        self.number, self.reports = new_config["number"], 0
+        return True
 
     def step(self):
         self.reports += 1
-        imported = [name for name in ("ray.tune", "ray.train", "ray.data", "pandas") if name in sys.modules]
-        return {"done": self.reports == 2, "sum": self.offset + self.number, "imported": imported}
+        return {"done": self.reports == 2, "sum": self.offset + self.number, "folder": os.getcwd()}
 
 
-class Plain(Trainable):
-    """What Tune's own trials report."""
+class Heard(tune.Callback):
+    """Keeps what trials report, in the driver."""
+
+    reports: ClassVar = []
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.reports.append(result)
+
+
+def test_trials_share_an_actor_in_the_folder_of_the_command(ray_executor, tmp_path, capfd):
+    ray_executor.release()
+    Heard.reports.clear()
+    before = dict(os.environ)
+    errors = run_trials(
+        Counts,
+        {"offset": 100},
+        tmp_path,
+        1,
+        tune.stopper.NoopStopper(),
+        [Heard()],
+        space={"number": tune.grid_search([1, 2, 3])},
+        max_concurrent_trials=1,
+    )
+    assert errors == []
+    assert [report["sum"] for report in Heard.reports] == [101, 101, 102, 102, 103, 103]
+    assert len({report["pid"] for report in Heard.reports}) == 1
+    assert not any(report["folder"].startswith(str(tmp_path)) for report in Heard.reports)
+    assert capfd.readouterr().out == ""
+    assert dict(os.environ) == before
+
+
+class Fails(Counts):
+    """Reports nothing."""
 
     def step(self):
-        return {}
+        raise ValueError(f"no {self.number}")
 
 
-def test_trials_run_in_plain_workers_that_import_no_tune(ray_executor, tmp_path):
+def test_trials_that_are_given_up_are_told_of(ray_executor, tmp_path):
     ray_executor.release()
-    with quiet_tune(1, Counts, offset=100):
-        found = tune.Tuner(
-            AnyTrial,
-            param_space={"number": tune.grid_search([1, 2, 3])},
-            tune_config=tune.TuneConfig(reuse_actors=True, max_concurrent_trials=1),
-            run_config=tune.RunConfig(
-                storage_path=str(tmp_path),
-                verbose=0,
-                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-            ),
-        ).fit()
-    reports = [found[place].metrics for place in range(3)]
-    assert [report["sum"] for report in reports] == [101, 102, 103]
-    assert [report["training_iteration"] for report in reports] == [2, 2, 2]
-    assert [report["imported"] for report in reports] == 3 * [[]]
-    assert len({report["pid"] for report in reports}) == 1
-    assert len({report["trial_id"] for report in reports}) == 3
-
-
-def test_tune_is_its_own_again_afterwards():
-    def patched():
-        controller = tune_controller.TuneController
-        return _ActorClassCache.get, tune_controller._get_trainable_kwargs, controller._schedule_trial_task
-
-    before = patched()
-    with quiet_tune(1, Counts):
-        assert not set(before) & set(patched())
-    assert patched() == before
-    with pytest.raises(OSError, match="disk full"), quiet_tune(1, Counts):
-        raise OSError("disk full")
-    assert patched() == before
-
-
-def test_a_trial_reports_what_one_of_tunes_own_does():
-    plain = Plain()
-    ours = Counts("a", {"number": 1}, offset=0)
-    added = {"sum", "imported"}
-    assert ours.train().keys() - added == plain.train().keys() - {"config"}
-    filled = plain.get_auto_filled_metrics(debug_metrics_only=True)
-    assert ours.get_auto_filled_metrics(debug_metrics_only=True).keys() == filled.keys() - {"config"}
-    assert ours.get_current_ip_pid() == plain.get_current_ip_pid()
+    (error,) = run_trials(
+        Fails, {"offset": 0}, tmp_path, 1, tune.stopper.NoopStopper(), space={"number": tune.grid_search([7])}
+    )
+    assert "ValueError: no 7" in error

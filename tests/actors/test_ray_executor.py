@@ -5,16 +5,17 @@ import sys
 import threading
 import time
 from concurrent import futures
-from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
 import ray
-from ray._private.node import Node
 
+from actors import joining, private_ray
 from actors import ray_executor as executors
-from actors.ray_executor import RayExecutor, WorkerKind, _greet
+from actors.ray_executor import RayExecutor
+from actors.worker_kind import WorkerKind
 from dse.run.executor import InProcessExecutor
 from dse.run.owned_folder import OWNER_FILE
 from hardware.inputs import InputError
@@ -50,46 +51,22 @@ def test_results_come_in_order(ray_executor, count):
     assert list(ray_executor.map(function, items)) == list(InProcessExecutor().map(function, items))
 
 
-def test_a_private_instance_is_the_processes_that_work(ray_executor):
-    started = ray._private.worker.global_worker.node.all_processes
-    assert set(started) - {"reaper"} == {"gcs_server", "raylet"}
-
-
-@pytest.mark.parametrize("fault", [None, RuntimeError("no room")])
-def test_ray_starts_all_of_its_own_again_after_a_private_instance(monkeypatch, fault):
-    """Whether that has started or not: the dashboard of this process's next Ray is not for it to switch off."""
-    starts, at_start = [getattr(Node, name) for name in executors._SPARED], []
-
-    def init(**_settings):
-        at_start.extend(getattr(Node, name) for name in executors._SPARED)
-        if fault:
-            raise fault
-
-    monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
-    executor = RayExecutor(1)
-    with pytest.raises(RuntimeError) if fault else nullcontext():
-        executor.__enter__()
-    executor.__exit__(None, None, None)
-    assert not set(at_start) & set(starts)
-    assert [getattr(Node, name) for name in executors._SPARED] == starts
-
-
 def test_a_private_instance_that_does_not_start_leaves_nothing_behind(monkeypatch):
     made = []
 
-    def init(_temp_dir, **_settings):
-        made.append(Path(_temp_dir))
+    def init(**_settings):
+        made.append(Path(os.environ["RAY_TMPDIR"]))
         assert made[0].is_dir()
         raise RuntimeError("no room")
 
-    monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(ray, "shutdown", lambda: made.append("shut down"))
+    before = dict(os.environ)
+    monkeypatch.setattr(private_ray, "ray", SimpleNamespace(init=init, shutdown=lambda: made.append("shut down")))
     with pytest.raises(RuntimeError, match="no room"), RayExecutor(1):
         pytest.fail("the context was entered")
     folder, *after = made
     assert not folder.exists()
     assert after == ["shut down"]
+    assert dict(os.environ) == before
 
 
 def test_an_exception_of_the_function_reaches_the_caller(ray_executor):
@@ -138,19 +115,35 @@ def test_a_killed_worker_loses_nothing(ray_executor, tmp_path):
     assert (tmp_path / "died").exists()
 
 
-def test_a_cluster_of_another_version_is_named_as_such(monkeypatch):
-    def refuse(**_):
-        raise RuntimeError("Version mismatch: The cluster was started with Ray: 2.9.0")
+@pytest.fixture
+def ray_that(monkeypatch):
+    """``ray_that(error)``: Ray cannot join a cluster, for that reason; without one it must not be asked."""
 
-    monkeypatch.setattr("ray.init", refuse)
+    def fails(error=None):
+        def init(**_):
+            raise error or AssertionError("Ray was asked to connect")
+
+        monkeypatch.setattr(joining, "ray", SimpleNamespace(init=init))
+
+    return fails
+
+
+def test_a_cluster_of_another_version_is_named_as_such(ray_that):
+    ray_that(RuntimeError("Version mismatch: The cluster was started with Ray: 2.9.0"))
     with pytest.raises(InputError, match=r"--address: auto: it must run this version: Version mismatch: .* Ray: 2.9.0"):
         RayExecutor(1, "auto").__enter__()
 
 
+def test_a_cluster_that_ray_gets_no_connection_to_may_want_a_token(ray_that):
+    ray_that(ConnectionError("no connection"))
+    with pytest.raises(InputError, match=r"--address: auto: no Ray cluster answers there, or it wants a token \(set"):
+        RayExecutor(1, "auto").__enter__()
+
+
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["nothing", "another protocol"])
-def test_what_listens_and_is_no_ray_is_refused(monkeypatch, answer):
-    monkeypatch.setattr("actors.ray_executor._CONNECT_TIMEOUT_S", 0.5)
-    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray was asked to connect"))
+def test_what_listens_and_is_no_ray_is_refused(monkeypatch, ray_that, answer):
+    monkeypatch.setattr(joining, "_TIMEOUT_S", 0.5)
+    ray_that()
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(5)
@@ -168,9 +161,13 @@ def test_what_listens_and_is_no_ray_is_refused(monkeypatch, answer):
             RayExecutor(1, address).__enter__()
 
 
-def test_a_real_cluster_is_greeted(ray_executor):
-    host, port = ray.get_runtime_context().gcs_address.rsplit(":", 1)
-    _greet(host, int(port))
+def test_a_port_at_which_nothing_listens_is_refused(ray_that):
+    ray_that()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"--address: {address}: no Ray cluster answers there"):
+            RayExecutor(1, address).__enter__()
 
 
 class Refusing(grpc.GenericRpcHandler):
@@ -205,8 +202,8 @@ def refusing():
 
 
 @pytest.mark.parametrize(("scheme", "service"), [("", "NodeInfoGcsService"), ("ray://", "RayletDriver")])
-def test_a_cluster_that_wants_another_token_is_named_as_such(refusing, monkeypatch, scheme, service):
-    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray was asked to connect"))
+def test_a_cluster_that_wants_another_token_is_named_as_such(refusing, ray_that, scheme, service):
+    ray_that()
     port, asked = refusing(grpc.StatusCode.UNAUTHENTICATED)
     address = f"{scheme}127.0.0.1:{port}"
     with pytest.raises(InputError, match=rf"{address}: refuses this process \(no such token\): set RAY_AUTH_MODE"):
@@ -214,19 +211,33 @@ def test_a_cluster_that_wants_another_token_is_named_as_such(refusing, monkeypat
     assert [method.split("/")[1] for method in asked] == [f"ray.rpc.{service}"]
 
 
-def test_any_other_answer_is_left_to_ray(refusing, monkeypatch):
-    monkeypatch.setattr("ray.init", lambda **_: (_ for _ in ()).throw(ConnectionError("as before")))
+def test_any_other_answer_is_left_to_ray(refusing, ray_that):
+    ray_that(RuntimeError("as before"))
     port, _ = refusing(grpc.StatusCode.UNIMPLEMENTED)
     with pytest.raises(InputError, match="no Ray cluster answers there: as before"):
         RayExecutor(1, f"127.0.0.1:{port}").__enter__()
 
 
-def test_a_cluster_named_auto_that_wants_another_token_is_named_as_such(refusing, monkeypatch):
-    monkeypatch.setattr("ray.init", lambda **_: (_ for _ in ()).throw(ConnectionError("no connection")))
-    head = f"127.0.0.1:{refusing(grpc.StatusCode.UNAUTHENTICATED)[0]}"
-    monkeypatch.setattr("ray._private.services.canonicalize_bootstrap_address", {"auto": head}.get)
-    with pytest.raises(InputError, match=r"--address: auto: refuses this process \(no such token\)"):
-        RayExecutor(1, "auto").__enter__()
+@pytest.mark.parametrize(
+    ("settings", "token"),
+    [
+        ({}, "of the home"),
+        ({"RAY_AUTH_TOKEN_PATH": "file"}, "of the file"),
+        ({"RAY_AUTH_TOKEN_PATH": "file", "RAY_AUTH_TOKEN": "itself"}, "itself"),
+        ({"RAY_AUTH_TOKEN_PATH": "missing"}, None),
+        ({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "itself"}, None),
+    ],
+)
+def test_the_token_is_the_one_that_ray_takes(tmp_path, monkeypatch, settings, token):
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"HOME": str(tmp_path)} | settings).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("of the home\n")
+    (tmp_path / "file").write_text("of the file")
+    assert joining._token() == token
 
 
 @pytest.mark.usefixtures("ray_executor")
@@ -247,17 +258,17 @@ def test_a_real_cluster_refuses_another_token_or_none(mode):
     assert "Failed to get cluster ID" not in refused.stderr
 
 
-@pytest.mark.usefixtures("ray_executor")
-def test_the_folder_of_a_private_ray_is_known_as_ours():
-    session = Path(ray._private.worker._global_node.get_session_dir_path())
-    assert (session.parent / OWNER_FILE).read_text() == f"{os.getpid()}\n"
+def test_the_folder_of_a_private_ray_is_known_as_ours(ray_executor):
+    folder = ray_executor._private.folder.path
+    assert (folder / OWNER_FILE).read_text() == f"{os.getpid()}\n"
+    assert list(folder.glob("ray/session_*/sockets"))
 
 
 @pytest.fixture
 def cluster(monkeypatch):
     """Sets what a cluster has that is joined without Ray."""
-    monkeypatch.setattr(executors, "_connect", lambda _: None)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(executors, "join", lambda _: None)
+    monkeypatch.setattr(executors, "ray", SimpleNamespace(shutdown=lambda: None, is_initialized=lambda: False))
 
     def of(**resources):
         monkeypatch.setattr(executors, "_resources", lambda: (resources, resources))

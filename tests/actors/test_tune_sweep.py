@@ -313,7 +313,8 @@ def test_the_time_of_a_part_is_limited_and_that_of_the_first_includes_compiling(
     parts = searcher.suggest("trial a")["parts"]
     config = {"parts": [parts[0], parts[0]]}
     limits = Limits(timeout_s=2.0, compiles_s=8.0)
-    trial = chunk_trial.ChunkTrial("trial a", config, evaluators=searcher._sweep.evaluators, limits=limits)
+    trial = chunk_trial.ChunkTrial.__new__(chunk_trial.ChunkTrial)  # Tune's constructor makes folders
+    trial.setup(config, searcher._sweep.evaluators, limits)
     extra_s = TOGETHER_S if len(parts[0].task.indices) > 1 else 0.0
     for _ in range(3):
         trial.step()

@@ -13,7 +13,8 @@ import ray
 
 from actors import windowed_map
 from actors.limits import Limits
-from actors.ray_executor import RayExecutor, WorkerKind
+from actors.ray_executor import RayExecutor
+from actors.worker_kind import WorkerKind
 from benchmarks.process_table import processes
 from dse.run.executor import Failed, InProcessExecutor, ItemFailedError
 from hardware.inputs import InputError
@@ -375,5 +376,5 @@ def test_workers_of_two_kinds_share_the_work(ray_executor, tmp_path):
 
 
 def test_as_many_workers_as_the_cluster_has_cpus(ray_executor, monkeypatch):
-    monkeypatch.setattr("actors.ray_executor._connect", lambda address: None)
+    monkeypatch.setattr("actors.ray_executor.join", lambda address: None)
     assert RayExecutor(None, "auto").__enter__().workers == 2

@@ -153,8 +153,11 @@ def test_a_cluster_that_does_not_answer_is_bad_usage(dse, model_file):
     assert "--address" in refused.err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("begun", ["run.yaml", "journal.jsonl"])
-def test_an_interrupt_stops_cleanly_and_the_run_says_how_it_goes_on(tmp_path, model_file, begun):
+@pytest.mark.parametrize(
+    ("begun", "number"),
+    [("run.yaml", signal.SIGINT), ("journal.jsonl", signal.SIGINT), ("journal.jsonl", signal.SIGTERM)],
+)
+def test_an_interrupt_stops_cleanly_and_the_run_says_how_it_goes_on(tmp_path, model_file, begun, number):
     """Interrupted once the run directory is there, or an evaluation is in the journal."""
     out = tmp_path / "run"
     # Every one of 59,748 architectures, in the order of their areas, would take minutes.
@@ -171,10 +174,10 @@ def test_an_interrupt_stops_cleanly_and_the_run_says_how_it_goes_on(tmp_path, mo
     )
     while not ((out / begun).exists() and (out / begun).stat().st_size) and process.poll() is None:
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate()
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "--resume" in err
-    if (out / "result.json").exists():
+    if begun == "journal.jsonl" or (out / "result.json").exists():
         assert json.loads((out / "result.json").read_text())["status"] == "interrupted"

@@ -1,34 +1,38 @@
 """HiGHS on the pairwise linear program: its relaxation, whose duals prove a bound, and the mixed-integer program.
 
 HiGHS runs inside OR-Tools (MathOpt); the package ``highspy`` must not be imported into the same process, as both bring
-the same symbols. It is not interrupted. Its limits are numbers of iterations and of nodes, the same on every machine;
-no number limits what it does at one node, so that whoever calls it limits the size of the model.
+the same symbols. Its limits are numbers of iterations and of nodes, the same on every machine. It cannot be
+interrupted, so what takes longer than a moment is solved in a process of its own (:mod:`highs_process`), which is
+killed on a stop.
 """
 
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ortools.math_opt import (
-    callback_pb2,
-    model_parameters_pb2,
-    model_pb2,
-    parameters_pb2,
-    result_pb2,
-    solution_pb2,
-)
-from ortools.math_opt.core.python import solver
-from ortools.math_opt.python import init_arguments
-from pybind11_abseil.status import StatusNotOk
+from ortools.math_opt import model_parameters_pb2, model_pb2, parameters_pb2, result_pb2, solution_pb2
 
+from dse.algorithms.pairwise import highs_process
 from dse.algorithms.pairwise.certificate import Duals
 from dse.algorithms.pairwise.core import Core
 from dse.algorithms.pairwise.linear_model import LinearModel, linear_model
 from dse.algorithms.pairwise.problem import Ints
+from dse.run.progress import StopSignal, never_stop
 
 Floats = npt.NDArray[np.float64]
+
+_SMALL_SIZE, _MOMENT_MS = 5_000, 500
+"""Choices and pairs up to which a model is solved in this process, and for how long that is tried."""
+
+_ASKED_EVERY_S = 0.05
 
 _PROVEN_GAP = 0.999
 """Costs are whole numbers: a bound that is less than 1 below a plan proves it."""
@@ -72,10 +76,11 @@ class MipAnswer:
     bound: float
 
 
-def relaxation(core: Core, max_iterations: int) -> Relaxation | None:
-    """The linear relaxation of ``core`` by the dual simplex; None if it has no solution."""
+def relaxation(core: Core, max_iterations: int, stop: StopSignal = never_stop) -> Relaxation | None:
+    """The linear relaxation of ``core`` by the dual simplex, until ``stop``; None if it has no solution."""
     model = linear_model(core, is_integer=False)
-    result = _solved(model.proto, {"simplex_iteration_limit": max_iterations}, {"solver": "simplex"})
+    integers = {"simplex_iteration_limit": max_iterations}
+    result = _solved(model.proto, core.size, stop, integers, {"solver": "simplex"})
     marginals, duals = None, Duals.zero(core)
     if result is None:
         return Relaxation(marginals, duals)
@@ -98,6 +103,7 @@ def mip(
     hint: Ints | None = None,
     seed: int = 0,
     scale: int = 1,
+    stop: StopSignal = never_stop,
 ) -> MipAnswer:
     """The best plan of ``core``, by branch and bound.
 
@@ -107,6 +113,7 @@ def mip(
         hint: [nodes], a plan to begin with.
         seed: of HiGHS.
         scale: by which costs are divided.
+        stop: asked meanwhile; a reason ends the search, of which nothing is left then.
     """
     model = linear_model(core, is_integer=True)
     parameters = model_parameters_pb2.ModelSolveParametersProto()
@@ -115,7 +122,7 @@ def mip(
         values.ids.extend(range(int(model.starts[-1])))
         values.values.extend(np.isin(np.arange(model.starts[-1]), model.starts[:-1] + hint).astype(float))
     integers = {"mip_max_nodes": max_nodes, "random_seed": seed % 2**31}
-    result = _solved(model.proto, integers, {}, parameters, _PROVEN_GAP * scale / model.unit)
+    result = _solved(model.proto, core.size, stop, integers, {}, parameters, _PROVEN_GAP * scale / model.unit)
     if result is None:
         return MipAnswer(MipStatus.LIMIT, None, -np.inf)
     if _is_infeasible(result):
@@ -148,12 +155,14 @@ def _dense(sparse: Any, length: int) -> Floats:
 
 def _solved(
     proto: model_pb2.ModelProto,
+    size: int,
+    stop: StopSignal,
     integers: dict[str, int],
     strings: dict[str, str],
     model_parameters: Any = None,
     gap: float = 0.0,
 ) -> Any:
-    """MathOpt's result; None where HiGHS fails, as it may by rounding errors."""
+    """MathOpt's result; None where HiGHS fails, as it may by rounding errors, or is stopped."""
     parameters = parameters_pb2.SolveParametersProto(absolute_gap_tolerance=gap, relative_gap_tolerance=0.0)
     for name, number in integers.items():
         parameters.highs.int_options[name] = number
@@ -161,17 +170,45 @@ def _solved(
         parameters.highs.string_options[name] = text
     for name in ("primal_feasibility_tolerance", "mip_feasibility_tolerance"):
         parameters.highs.double_options[name] = _TOLERANCE
-    try:
-        return solver.solve(
-            proto,
-            parameters_pb2.SOLVER_TYPE_HIGHS,
-            init_arguments.StreamableSolverInitArguments().to_proto(),
-            parameters,
-            model_parameters or model_parameters_pb2.ModelSolveParametersProto(),
-            None,
-            callback_pb2.CallbackRegistrationProto(),
-            None,
-            None,
-        )
-    except StatusNotOk:
-        return None
+    model_parameters = model_parameters or model_parameters_pb2.ModelSolveParametersProto()
+    if size <= _SMALL_SIZE:
+        brief = parameters_pb2.SolveParametersProto()
+        brief.CopyFrom(parameters)
+        brief.time_limit.FromMilliseconds(_MOMENT_MS)
+        result: Any = highs_process.solve(proto, brief, model_parameters)
+        if result is None or result.termination.limit != result_pb2.LIMIT_TIME:
+            return result
+    return _solved_elsewhere([proto, parameters, model_parameters], stop)
+
+
+def _solved_elsewhere(messages: Sequence[Any], stop: StopSignal) -> Any:
+    """As :func:`highs_process.solve`, in a process that ends when ``stop`` gives a reason, and with this one."""
+    ours, theirs = os.pipe()
+    command = [sys.executable, highs_process.__file__, str(ours)]
+    with tempfile.TemporaryFile() as given:
+        for message in messages:
+            given.write(message.ByteSize().to_bytes(highs_process.LENGTH_BYTES, "little"))
+            given.write(message.SerializeToString())
+        given.seek(0)
+        try:
+            # Ctrl-C is for this process, which says what becomes of the other one.
+            process = subprocess.Popen(
+                command, stdin=given, stdout=subprocess.PIPE, pass_fds=(ours,), start_new_session=True
+            )
+            return _answer(process, stop)
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+
+def _answer(process: subprocess.Popen[bytes], stop: StopSignal) -> Any:
+    """What a process has found, which ends."""
+    with process:
+        try:
+            while stop() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    answer, _ = process.communicate(timeout=_ASKED_EVERY_S)
+                    return result_pb2.SolveResultProto.FromString(answer) if answer else None
+            return None
+        finally:
+            process.kill()

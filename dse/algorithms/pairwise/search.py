@@ -155,7 +155,7 @@ class Search:
         """The linear program, and messages again on what its duals leave."""
         if self.core.size > self.limits.max_linear_size:
             return
-        result = relaxation(self.core, self.limits.simplex_iterations)
+        result = relaxation(self.core, self.limits.simplex_iterations, self.stop)
         if result is None:
             self.bound = self.value
             return
@@ -177,7 +177,7 @@ class Search:
             core, constant = certificate.moved()
         except OverflowError:
             return  # the costs of plans span more than floating-point numbers tell apart
-        answer = mip(core, nodes, seed=self.seed, scale=certificate.scale)
+        answer = mip(core, nodes, seed=self.seed, scale=certificate.scale, stop=self.stop)
         if answer.choices is not None:
             self._offer(answer.choices)
         if answer.status is MipStatus.INFEASIBLE:

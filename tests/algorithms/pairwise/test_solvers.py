@@ -1,13 +1,19 @@
 """Each solver against enumeration: the mixed-integer program, message passing, the local search, and all together."""
 
 import gzip
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from benchmarks import killing
 from benchmarks.sharding_cases import sharding_case
 from dse.algorithms.pairwise.certificate import certified
 from dse.algorithms.pairwise.core import core_of
@@ -356,3 +362,70 @@ def test_the_search_ends_within_the_gap_that_is_asked_for(large_case):
     near = solve(tighter, Limits(gap=0.1))
     assert near.status is Status.FEASIBLE
     assert 0.9 * near.value <= near.bound <= large_case.tight_optimum <= near.value
+
+
+class Once:
+    """A stop signal that gives its reason when it has been asked so many times."""
+
+    def __init__(self, times):
+        self.left = times
+
+    def __call__(self):
+        self.left -= 1
+        return "time limit" if self.left < 0 else None
+
+
+def solvers():
+    """The processes of this one in which HiGHS runs."""
+    return [each for each in killing.descendants(os.getpid()) if "highs_process" in each.title]
+
+
+def hard():
+    """A problem whose mixed-integer program takes hours."""
+    return random_problem(3, nodes=24, max_choices=29, edge_share=0.9)
+
+
+@pytest.mark.parametrize("times", [0, 10])
+def test_a_stop_ends_the_mixed_integer_program_amid_its_work(times):
+    answer = mip(core_of(hard()), 10**9, stop=Once(times))
+    assert (answer.status, answer.choices, answer.bound) == (MipStatus.LIMIT, None, -np.inf)
+    assert not solvers()
+
+
+def test_a_stopped_relaxation_proves_nothing():
+    result = relaxation(core_of(hard()), 10**9, Once(0))
+    assert result.marginals is None
+    assert not any(each.any() for each in (*result.duals.first, *result.duals.second, result.duals.multipliers))
+
+
+def test_the_process_of_a_solver_ends_with_the_one_that_started_it():
+    code = """
+import os
+from dse.algorithms.pairwise.core import core_of
+from dse.algorithms.pairwise.highs import mip
+from tests.algorithms.pairwise.test_solvers import hard, solvers
+def stop():
+    for each in solvers():
+        print(each.pid, flush=True)
+        os._exit(9)
+mip(core_of(hard()), 10**9, stop=stop)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    assert ended.returncode == 9, ended.stderr
+    (solver,) = map(int, ended.stdout.split())
+    while (command := Path(f"/proc/{solver}/cmdline")).exists() and "highs_process" in command.read_text():
+        time.sleep(0.05)
+
+
+def test_a_problem_of_many_choices_stops_with_a_plan_and_a_bound():
+    """When the stop comes, the branch and bound is under way."""
+    problem, asked = hard(), []
+
+    def stop():
+        asked.append(bool(solvers()))
+        return "interrupted" if asked[-1] else None
+
+    found = solve(problem, Limits(passes=20, guesses=(), moves=10), stop=stop)
+    assert asked[-1]
+    assert found.status is Status.FEASIBLE
+    assert evaluate(problem, found.choices).cost == found.value > found.bound > 0

@@ -1,0 +1,66 @@
+"""A Ray of this process's own: on this machine alone, closed to its other users, and gone with the process."""
+
+import logging
+import os
+import secrets
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import ray
+
+from actors.environment import environment, own_sigterm
+from actors.worker_kind import WorkerKind
+from dse.run.owned_folder import OwnedFolder
+
+_OBJECT_STORE_BYTES = 150 * 1024**2
+"""Results are small; the default store would claim 30 % of the machine's memory."""
+
+
+class PrivateRay:
+    """An ordinary local instance of Ray, which never attaches to a cluster that happens to be running.
+
+    Ray opens the folder of its session to everybody, so that lies in a folder that is ours alone, beside the token
+    that its processes ask for.
+
+    Args:
+        kinds: what it has CPUs and GPUs for.
+    """
+
+    def __init__(self, kinds: Sequence[WorkerKind]) -> None:
+        # Paths of Unix sockets are limited to about 100 characters, so the folder has a short one.
+        self.folder = OwnedFolder("dse-", Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir()))
+        try:
+            self._start(kinds)
+        except BaseException:
+            # Nobody else would end what has started or remove the folder.
+            self.close()
+            raise
+
+    def _start(self, kinds: Sequence[WorkerKind]) -> None:
+        token = self.folder.path / "token"
+        with os.fdopen(os.open(token, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(_token())
+        settings = {"RAY_TMPDIR": str(self.folder.path), "RAY_AUTH_TOKEN": "", "RAY_AUTH_TOKEN_PATH": str(token)}
+        with environment(settings), own_sigterm():
+            ray.init(
+                address="local",
+                num_cpus=int(sum(kind.count * kind.cpus for kind in kinds)),
+                num_gpus=int(sum(kind.count * kind.gpus for kind in kinds)),
+                object_store_memory=_OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+
+    def close(self) -> None:
+        """End all of its processes, and remove its files."""
+        ray.shutdown()
+        self.folder.close()
+
+
+@cache
+def _token() -> str:
+    """The token of this process's private instances: Ray reads it once a process."""
+    return secrets.token_hex(32)
