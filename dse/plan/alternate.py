@@ -4,9 +4,11 @@ As torchtitan's ``selective_ac_option = "op"``, compiled (pytorch/torchtitan, ``
 output of all compute ops, except every second mm", and its list of operators whose outputs are kept). Of the products
 of a layer in the order of its forward pass, the first, third, … are kept; so are the outputs of fused attention, of the
 collective that adds up parts of attention's output, and of the exchange with experts (in lists since 2025, when there
-were experts). The rest is made again from the layer's input, with what is gathered over the tensor axis (as some stacks
-do in any mode), the router, and the products of routed experts, which are grouped and not on that list. What no
-backward pass reads is neither kept nor made again: the last product of a feed-forward network and the last addition.
+were experts). A group of one rank has no collective, of which nothing is kept: torchtitan then neither spreads experts
+nor cuts matrices (``parallelize_llama``: ``ep_enabled``, ``tp_enabled``). The rest is made again from a layer's input,
+with what is gathered over the tensor axis (as some stacks do in any mode), the router, and the products of routed
+experts, which are grouped and not on that list. What no backward pass reads is neither kept nor made again: the last
+product of a feed-forward network and the last addition.
 
 Products of 8-bit operands count as others. torchao's float8 linear layers call ``torch.mm`` of a tensor subclass, which
 turns it into ``aten._scaled_mm`` only after the mode that selects what is saved has seen ``aten.mm`` (pytorch/ao,
@@ -96,7 +98,7 @@ def _products(work: "RankWork", has_experts: bool) -> Iterator[_Product]:
 
 
 def _experts(work: "RankWork") -> Remade:
-    """The router and the first products of routed experts; what arrives at them and comes back is kept."""
+    """The router and the first products of routed experts; what other ranks send and give back is kept."""
     model, experts, cut = work.model, work.model.experts, work.cut_tokens
     assert experts is not None, "only called for layers with experts"
     hidden, local = float(model.hidden), np.ceil(experts.routed / work.plans.expert)
@@ -104,7 +106,8 @@ def _experts(work: "RankWork") -> Remade:
     router, _, _ = work.kernels.product_s(cut, float(experts.routed), hidden, False)
     first, _, _ = work.kernels.product_s(each, float(experts.width), hidden, work.is_low)
     again = router + (2.0 if model.gated else 1.0) * local * first
-    return Remade(again, 2.0 * HALF_BYTES * cut * experts.active * hidden)
+    exchanged = 2.0 * HALF_BYTES * cut * experts.active * hidden
+    return Remade(again, np.where(work.plans.expert > 1, exchanged, 0.0))
 
 
 def _last_addition_s(work: "RankWork") -> Floats:

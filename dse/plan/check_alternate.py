@@ -44,7 +44,8 @@ def alternate(costs: "RankCosts", sparse: bool, vector_s: float) -> tuple[float,
         each = cut * experts.active * costs.plan.expert / experts.routed
         again += costs.product_s(cut, float(experts.routed), float(h), False)[0]
         again += mine * len(first) * costs.product_s(each, float(experts.width), float(h), True)[0]
-        held += 2 * 2 * cut * experts.active * h
+        if costs.plan.expert > 1:
+            held += 2 * 2 * cut * experts.active * h
     if costs.stack.attention.value == "fused":
         return again, held + tokens * heads * (2 * v + 4)
     return again + costs.core()[0], held

@@ -257,9 +257,13 @@ def _groups(costs: RankCosts) -> int:
 
 
 def _gathered(costs: RankCosts, kinds: list[Layer], ends: float, stage: int) -> float:
-    """Bytes of weights that a rank has whole at once with ZeRO 3: of what it works on and of what comes next."""
-    layer = costs.state.gathered * max(each.weights + each.experts for each in kinds)
-    of_ends = max(2, costs.state.gathered)
+    """Bytes of weights that a rank has gathered at once with ZeRO 3: of what it works on and of what comes next.
+
+    What no other rank has a part of is not gathered.
+    """
+    several, several_have_experts = members(costs.mesh.sharing()) > 1, members(costs.mesh.expert_sharing()) > 1
+    layer = costs.state.gathered * max(several * each.weights + several_have_experts * each.experts for each in kinds)
+    of_ends = several * max(2, costs.state.gathered)
     if costs.stack.keeps_ends_gathered.value:
         return 2 * layer + of_ends * ends * (1 + costs.stack.buffers_gathered.value)
     return layer + max(layer, *(of_ends * end for end in _ends(costs, stage, costs.plan.pipeline)), 0.0)

@@ -8,6 +8,7 @@ With M microbatches, stages of load L_i a microbatch (both passes), p stages of 
 """
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,13 @@ _ROUNDING = 1e-12
 
 _LAYER_BITS = 12
 """Of numbers up to the layers of a model."""
+
+
+class Sharing(NamedTuple):
+    """Replicas that share state out: of all weights but experts', and of experts'; [P, 1]."""
+
+    all_but_experts: Integers
+    experts: Integers
 
 
 class Stages:
@@ -172,12 +180,15 @@ class Step:
         """Of a rank's experts."""
         return self.of_layers("expert_parameters")
 
-    def shared_out(self, from_stage: int) -> Floats:
-        """Parameters of a rank, divided among replicas where the ZeRO stage is at least ``from_stage``."""
-        does = (self.plans.zero >= from_stage)[:, None]
-        replicas, expert_replicas = self.work.weight_groups.sharing.members, self.work.expert_groups.sharing.members
-        dense = self.parameters / np.where(does, replicas[:, None], 1)
-        total: Floats = dense + self.expert_parameters / np.where(does, expert_replicas[:, None], 1)
+    def sharing_from(self, zero: int) -> Sharing:
+        """Replicas that share state out, where the ZeRO stage of a plan is at least ``zero``."""
+        does, groups = self.plans.zero >= zero, (self.work.weight_groups, self.work.expert_groups)
+        all_but, experts = (np.where(does, each.sharing.members, 1)[:, None] for each in groups)
+        return Sharing(all_but, experts)
+
+    def shared_out(self, among: Sharing) -> Floats:
+        """Parameters of a rank, divided among replicas; [P, K]."""
+        total: Floats = self.parameters / among.all_but_experts + self.expert_parameters / among.experts
         return total
 
     # Replicas ---------------------------------------------------------------------------------------------------------
@@ -314,7 +325,7 @@ class Step:
         busiest = np.argmax(loads >= longest[:, None] * (1 - _ROUNDING), axis=1)
         bubble = ((stages.number * loads).sum(axis=1) - longest) / plans.interleave
         bubble = bubble + np.where(hidden, 2.0 * (plans.pipeline - 1) * self.transfer_s, 0.0)
-        updated = np.where(stages.number > 0, self.shared_out(1), 0.0).max(axis=1)
+        updated = np.where(stages.number > 0, self.shared_out(self.sharing_from(1)), 0.0).max(axis=1)
         update_bytes = OPTIMIZER_STEP_BYTES + 2.0 * self.problem.software.moment_bytes
         update_s = self.work.kernels.vector_s(update_bytes * updated, Lanes("adam", updated))
         parts: dict[str, Floats] = {}

@@ -1,12 +1,13 @@
 """Memory of the fullest rank of arrays of plans, beside the time of their step (:mod:`dse.plan.step`)."""
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
 from dse.plan.groups import communicators, min_communicators
 from dse.plan.plan_arrays import SCHEDULES, Floats, Integers
-from dse.plan.step import Step
+from dse.plan.step import Sharing, Step
 
 
 class StepWithMemory(Step):
@@ -35,23 +36,25 @@ class StepWithMemory(Step):
         most: Floats = np.maximum(*(np.where(has, size[:, None], 0.0) for has, size in ours))
         return most
 
-    def gathered_bytes(self) -> Floats:
-        """Weights of two pieces, the present and the next one, where each is gathered for its passes; [P, K].
+    def gathered_bytes(self, among: Sharing) -> Floats:
+        """Weights of two pieces, the present and the next one, that are gathered for their passes; [P, K].
 
-        Pieces are layers, embedding and head. Ends that stay gathered come on top of two layers, twice where they are
-        copied from a buffer that no other pool gets.
+        Gathered are those that several replicas share out. Pieces are layers, embedding and head. Ends that stay
+        gathered come on top of two layers, twice where they are copied from a buffer that no other pool gets.
         """
-        dense, sparse = self.kinds
-        largest = dense.parameters + dense.expert_parameters
-        if sparse is not None:
-            largest = np.maximum(largest, sparse.parameters + sparse.expert_parameters)
-        layer = self.problem.software.weight_transfer_bytes * largest[:, None]
+        all_but, experts = (replicas > 1 for replicas in among)
+        largest = np.zeros(1)
+        for kind in self.kinds:
+            if kind is not None:
+                each = all_but * kind.parameters[:, None] + experts * kind.expert_parameters[:, None]
+                largest = np.maximum(largest, each)
+        layer = self.problem.software.weight_transfer_bytes * largest
+        end_bytes = all_but * self.gathered_end_bytes
         if self.problem.stack.keeps_ends_gathered.value:
             times = 2.0 if self.problem.stack.buffers_gathered.value else 1.0
-            size = 2.0 * layer + times * self.gathered_end_bytes * self.parameters_of_ends
-        else:
-            size = layer + np.maximum(layer, self.gathered_end_bytes * np.maximum(*self.end_parameters))
-        return np.where((self.plans.zero == 3)[:, None], size, 0.0)
+            return 2.0 * layer + times * end_bytes * self.parameters_of_ends
+        size: Floats = layer + np.maximum(layer, end_bytes * np.maximum(*self.end_parameters))
+        return size
 
     def working_bytes(self, gathered: Floats | float) -> Floats:
         """What passes need for a while beside what is kept: bytes that are ``gathered`` among them; [P, K]."""
@@ -66,11 +69,10 @@ class StepWithMemory(Step):
 
     def memory_parts(self) -> dict[str, Floats]:
         """Bytes of each part on a rank of each stage; [P, K]."""
-        weights = self.problem.software.weight_bytes * self.shared_out(3)
-        return self.parts_with(weights, self.working_bytes(self.gathered_bytes()))
+        return self.parts_with(*(self.sharing_from(zero) for zero in (1, 2, 3)))
 
-    def parts_with(self, weights: Floats, working: Floats) -> dict[str, Floats]:
-        """The same with these bytes of weights and of working memory.
+    def parts_with(self, optimizer: Sharing, gradients: Sharing, weights: Sharing) -> dict[str, Floats]:
+        """The same with this sharing of state.
 
         What an allocator has reserved beyond tensors is a part of its own; buffers of collectives are not its.
         """
@@ -79,11 +81,11 @@ class StepWithMemory(Step):
         activations = np.maximum(whole, 0.0) + self.of_made_again("saved_bytes")
         buffers = self.problem.stack.communicator_bytes.value * self.communicators
         parts = {
-            "weights": weights,
-            "gradients": software.gradient_bytes * self.shared_out(2),
-            "optimizer": software.optimizer_bytes * self.shared_out(1),
+            "weights": software.weight_bytes * self.shared_out(weights),
+            "gradients": software.gradient_bytes * self.shared_out(gradients),
+            "optimizer": software.optimizer_bytes * self.shared_out(optimizer),
             "activations": self.microbatches_in_flight * activations,
-            "working": working,
+            "working": self.working_bytes(self.gathered_bytes(weights)),
         }
         if self.problem.stack.reserved is not None:
             tensors: Floats = np.add.reduce(list(parts.values()))
@@ -110,14 +112,33 @@ class LeastStep(StepWithMemory):
     def memory_bytes(self) -> Floats:
         """Of the fullest rank at least: weights are shared out, and gathered for passes, or they are whole; [P].
 
-        Parts are added in the order of a plan's own memory: in another, rounding may put a bound above what it bounds.
+        All but experts, and experts: with so many copies that the one have no replica to share with, the other may have
+        some. Parts are added in the order of a plan's own memory: in another, rounding may put a bound above what it
+        bounds.
         """
-        shared, is_stage = self.memory_parts(), self.stages.number > 0
-        weights = self.problem.software.weight_bytes * (self.parameters + self.expert_parameters)
-        whole = self.parts_with(weights, self.working_bytes(0.0))
-        fullest = (np.where(is_stage, sum(each.values()), 0.0).max(axis=1) for each in (shared, whole))
-        least: Floats = np.minimum(*fullest)
+        one = np.ones((1, 1), dtype=np.int64)
+        state = [self.sharing_from(zero) for zero in (1, 2, 3)]
+        choices = [state, [*state[:2], Sharing(one, one)], *([each] * 3 for each in self._one_sided())]
+        least = np.full(self.plans.count, np.inf)
+        for sharing in choices:
+            total = np.where(self.stages.number > 0, sum(self.parts_with(*sharing).values()), 0.0)
+            least = np.minimum(least, total.max(axis=1))
         return least
+
+    def _one_sided(self) -> Iterator[Sharing]:
+        """With ZeRO 3, sharing among several replicas of experts alone, and of all but experts alone.
+
+        Each as one number of copies has it; what is legal for no number shares nothing.
+        """
+        if self.problem.model.experts is None:
+            return
+        plans, one = self.plans, np.ones(self.plans.count, dtype=np.int64)
+        every, of_expert = plans.context * plans.data, plans.tensor * plans.context * plans.data // plans.expert
+        alone = (plans.zero == 3) & (plans.context == 1) & (of_expert % plans.data == 0) & (of_expert > plans.data)
+        beside = (plans.zero == 3) & (plans.data % of_expert == 0) & (every > of_expert)
+        for has, sharing in ((alone, (one, of_expert // plans.data)), (beside, (every // of_expert, one))):
+            if has.any():
+                yield Sharing(*(np.where(has, replicas, 1)[:, None] for replicas in sharing))
 
     @property
     def communicators(self) -> Integers:
