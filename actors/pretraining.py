@@ -48,7 +48,8 @@ class _Pipeline:
         self._latest = run.latest()
         self._training: Any = None
         self._noticed_s = time.monotonic()
-        self._answered = False
+        # What they are asked first they answer as soon as they run: their first work takes minutes.
+        self._starting: list[Any] = [actor.__ray_ready__.remote() for actor in self._actors]
 
     def work(self, stop: StopSignal) -> None:
         """Until every checkpoint has its score."""
@@ -59,7 +60,7 @@ class _Pipeline:
                 ready, _ = ray.wait(calls, num_returns=1, timeout=_POLL_S)
                 for call in ready:
                     self._take(call)
-                self._explain(answered=bool(ready))
+                self._explain()
         finally:
             for actor in self._actors:
                 ray.kill(actor)
@@ -84,9 +85,10 @@ class _Pipeline:
         self._run.keep_score(ray.get(call))
         self._progress(VALIDATED, len(self._run.scores()), self._run.plan.checkpoints)
 
-    def _explain(self, *, answered: bool) -> None:
-        """Say what the workers need, while none has answered yet."""
-        self._answered = self._answered or answered
-        if not self._answered and time.monotonic() - self._noticed_s > PATIENCE_S:
+    def _explain(self) -> None:
+        """Say what the workers need, while none runs yet."""
+        if not self._starting or ray.wait(self._starting, timeout=0)[0]:
+            self._starting = []
+        elif time.monotonic() - self._noticed_s > PATIENCE_S:
             self._noticed_s = time.monotonic()
             self._notice_wait()

@@ -85,10 +85,11 @@ class _Entry:
 class _Seat:
     """One actor with the calls it was given, oldest first, by reference; ``since``: when the oldest became that.
 
-    ``warm``: whether its process has finished a call.
+    ``up``: the answer that its process gives as soon as it runs. ``warm``: whether that has finished a call.
     """
 
     actor: Any
+    up: Any
     calls: dict[Any, list[_Entry]] = field(default_factory=dict)
     since: float = 0.0
     warm: bool = False
@@ -131,7 +132,10 @@ class WindowedMap:
         self._describe = describe
         self._metrics = metrics
         self._notice_wait = notice_wait
-        self._starting = {actor.ready.remote([reference]): _Seat(actor) for actor in actors}
+        self._starting: dict[Any, _Seat] = {}
+        for actor in actors:
+            up = actor.up.remote()
+            self._starting[actor.ready.remote([reference])] = _Seat(actor, up)
         self._unavailable: list[_Seat] = []
         self._seats: list[_Seat] = []
         self._seat_of: dict[Any, _Seat] = {}
@@ -237,6 +241,7 @@ class WindowedMap:
     def _wait(self) -> list[_Entry]:
         """The items that have been finished, after the next event or a short while."""
         for seat in self._unavailable:
+            seat.up = seat.actor.up.remote()
             self._starting[seat.actor.ready.remote([self._reference])] = seat
         self._unavailable.clear()
         ready, _ = ray.wait([*self._seat_of, *self._starting], num_returns=1, timeout=_POLL_S)
@@ -365,7 +370,20 @@ class WindowedMap:
             self._explained_s = now
         elif now - self._explained_s > PATIENCE_S:
             self._explained_s = now
-            self._notice_wait()
+            running = sum(_has_answered(seat.up) for seat in self._starting.values())
+            if running:
+                self._notice(f"{running} of {self._workers} workers run, and read what they work on")
+            else:
+                self._notice_wait()
+
+
+def _has_answered(call: Any) -> bool:
+    """Whether a call of an actor has ended, and its process still lived."""
+    try:
+        ray.get(call, timeout=0)
+    except (RayActorError, GetTimeoutError):
+        return False
+    return True
 
 
 def _finished(entry: _Entry, outcome: Any) -> _Entry:

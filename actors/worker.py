@@ -24,6 +24,9 @@ class Worker:
         self._function: Callable[[Any], Any] | None = None
         self._reference: Any = None
 
+    def up(self) -> None:
+        """Answer, once the process has started."""
+
     def ready(self, reference: list[Any]) -> str:
         """The version of the program here, once the process has started and read its function."""
         function: Callable[[Any], Any] = ray.get(reference[0])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 
 import click
 
+from actors.before_ray import expect_private_ray
 from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.number_types import AnyWholeNumber, WholeNumber
 from dse.cli.progress import progress
@@ -62,6 +63,9 @@ class _Learners(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if not args[0].startswith("-"):
             choose(COMMAND, "PROBLEM", args[0], LEARNERS, "learner")
+        if not any(argument.startswith("--address") for argument in args):
+            # A learner imports RLlib, and so Ray.
+            expect_private_ray()
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

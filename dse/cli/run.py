@@ -1,15 +1,16 @@
 """What all solving commands share: their options, the run directory, and where work runs."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from dse.cli.executors import executor_of
 from dse.cli.methods import upper_document, upper_methods
@@ -142,11 +143,29 @@ def run_options(function: Decorated) -> Decorated:
 
 
 def in_process_options(function: Decorated, is_stoppable: bool, has_journal: bool = False) -> Decorated:
-    """Add the common options to a command that never uses Ray; help says which have no effect."""
+    """Add the common options to a command that never uses Ray; help and a note say which have no effect."""
     as_usual = {"time_limit": is_stoppable, "resume": has_journal}
     common = {name: option for name, option in _OPTIONS.items() if name != "item_timeout"}
     idle = {name: option for name, option in _IN_PROCESS.items() if not as_usual.get(name, False)}
-    return _with(function, {**common, **idle})
+
+    @wraps(function)
+    def noting(*arguments: Any, **options: Any) -> Any:
+        _note_idle([name for name in idle if name != "resume"], options)
+        return function(*arguments, **options)
+
+    return _with(cast(Decorated, noting), {**common, **idle})
+
+
+def _note_idle(names: Iterable[str], options: Mapping[str, Any]) -> None:
+    """Say on stderr which of the options have no effect, though they were given."""
+    context = click.get_current_context()
+    for name in names:
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_given and options[name] not in (None, 0) and not options["quiet"]:
+            reason = "the work has a limit of its own" if name == "time_limit" else "this command runs in one process"
+            value = f"{options[name]:g}" if isinstance(options[name], float) else options[name]
+            flag = name.replace("_", "-")
+            click.echo(f"{context.command_path}: --{flag} {value} has no effect: {reason}", err=True)
 
 
 def unmirrored_options(function: Decorated) -> Decorated:

@@ -167,7 +167,7 @@ def checkout(tmp_path_factory):
         (folder / name).write_text("not to be uploaded")
     (folder / "tiny.yaml").write_text(TINY_MODEL)
     shutil.copy(held.__file__, folder / "held.py")
-    edit(folder / "dse" / "__init__.py", r'(__version__ = "[^"]+)', rf"\1{MARK}")
+    edit(folder / "dse" / "version.py", r'(VERSION = "[^"]+)', rf"\1{MARK}")
     # Every step is shown, however fast the steps follow each other.
     edit(folder / "dse" / "cli" / "progress.py", r"(_PLAIN_LINE_INTERVAL_S =) [\d.]+", r"\1 0.0")
     return folder
@@ -266,6 +266,16 @@ def test_what_git_ignores_is_not_uploaded(head):
     (uploaded,) = (each for each in uploads.iterdir() if each.is_dir())
     assert {path.name for path in uploaded.iterdir()} == {*UPLOADED, "tiny.yaml", "held.py"}
     assert not any((uploaded / name).exists() for name in IGNORED)
+
+
+def test_an_upload_may_be_as_large_as_the_documentation_says(head, tmp_path):
+    (limit_mib,) = re.findall(r"Ray\'s\s+limit is (\d+) MiB", (ROOT / "docs" / "cluster.md").read_text())
+    for mib, taken in ((int(limit_mib) - 1, True), (int(limit_mib) + 1, False)):
+        (tmp_path / "weights.bin").write_bytes(os.urandom(mib << 20))
+        command = ("submit", "--no-wait", "--working-dir", tmp_path, "--", "true")
+        answer = head.ray_job(*command)
+        assert (answer.returncode == 0) is taken, answer.stderr
+        assert ("413" in answer.stderr + answer.stdout) is not taken
 
 
 def test_jobs_need_the_token(head):
