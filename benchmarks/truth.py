@@ -7,7 +7,7 @@ fitted to (40 % where there is none).
 
 Each stack has at most two fitted rates: ``matrix`` where it is fitted to one row, ``matrix`` and ``memory`` where it is
 fitted to two (:func:`benchmarks.training_rows.fitting_runs` says to which, by a rule that looks at no error). Where
-these rows publish what the allocator has reserved, its ratio to what tensors take is fitted too. ``--fit``
+these rows publish what the allocator has reserved, its ratio to activations and working memory is fitted too. ``--fit``
 fits them again and prints them; the specs in dse/plan/stacks hold them.
 
 ``--commands DIR`` prints the line of ``dse predict`` that poses each row instead, and writes to DIR the models
@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks.calculon import can_express, is_checkout
 from benchmarks.calculon import predicted as calculon_predicted
@@ -286,17 +288,18 @@ def refit() -> None:
 
 
 def fitted_reserved(rows: Sequence[Run]) -> float | None:
-    """Memory that ``rows`` publish as reserved over that of tensors, with the least squared logarithmic error.
+    """Times activations and working memory that, with the state, are nearest to what ``rows`` publish as reserved.
 
-    None where none publishes it.
+    By the least squared logarithmic error, in thousandths from 1 to 4. None where none publishes it.
     """
-    ratios = []
+    ratios, misfits = np.arange(1000, 4001) / 1000, []
     for run in rows:
         if run.memory_gib is not None and run.memory_kind == "reserved":
             memory = plan_costs(run.problem, predicted(run)[0].plan).memory
-            tensors = sum(size for part, size in memory.items() if part not in ("reserved", "communication"))
-            ratios.append(run.memory_gib * GIB / tensors)
-    return round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3) if ratios else None
+            state = sum(memory[part] for part in ("weights", "gradients", "optimizer"))
+            moving = memory["activations"] + memory["working"]
+            misfits.append(np.log((state + ratios * moving) / (run.memory_gib * GIB)) ** 2)
+    return float(ratios[np.argmin(sum(misfits))]) if misfits else None
 
 
 if __name__ == "__main__":

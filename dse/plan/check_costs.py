@@ -235,16 +235,17 @@ def _memory(
         held = (4 if costs.fuses_loss else 12 if costs.t == 1 else 16) + 4 * model.prediction_layers
         working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     dropped = sum(layer.whole - layer.saved for layer in layers[::again])
-    tensors = {
+    activations = chunks / v * (sum(layer.whole for layer in layers) - dropped)
+    memory = {
         "weights": state.weights * share(3),
         "gradients": state.gradients * share(2),
         "optimizer": state.optimizer * share(1),
-        "activations": chunks / v * (sum(layer.whole for layer in layers) - dropped),
+        "activations": activations,
         "working": working,
     }
-    known = costs.stack.reserved
-    beyond = {} if known is None else {"reserved": (known.value - 1) * sum(tensors.values())}
-    return tensors | beyond | {"communication": costs.stack.communicator_bytes.value * _groups(costs)}
+    if costs.stack.reserved is not None:
+        memory["reserved"] = (costs.stack.reserved.value - 1) * (activations + working)
+    return memory | {"communication": costs.stack.communicator_bytes.value * _groups(costs)}
 
 
 def _groups(costs: RankCosts) -> int:

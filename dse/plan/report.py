@@ -184,7 +184,10 @@ def _memory_note(stack: Stack) -> str:
     if known is None:
         return "memory is allocated: what tensors take at their peak; what an allocator reserves beyond it is not known"
     runs = f" (fitted to {', '.join(known.fitted)})" if known.fitted else ""
-    return f"memory is reserved: what the allocator holds, {known.value:g} times what tensors take at their peak{runs}"
+    return (
+        f"memory is reserved: what the allocator holds, {known.value:g} times what activations and working memory take"
+        f"{runs}; state takes what it is"
+    )
 
 
 def _timed_collectives(problem: PlanProblem) -> list[str]:

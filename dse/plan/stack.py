@@ -60,7 +60,11 @@ class BufferBytes(StrictModel):
 
 
 class ReservedRatio(StrictModel):
-    """What a caching allocator has reserved at most over what tensors take at their peak; ``fitted`` as of a rate."""
+    """What a caching allocator has reserved for tensors that come and go within a step, over what these take.
+
+    Those are activations and working memory, of many sizes, between which gaps stay. Weights, gradients and optimizer
+    state are as large in every step and take what they are. ``fitted`` as of a rate.
+    """
 
     value: Annotated[float, Field(ge=1, le=4)]
     source: Source
@@ -130,7 +134,8 @@ class Stack(StrictModel):
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
             gathering of weights.
         communicator_bytes: what the library of collectives allocates on a rank for each group that it is in.
-        reserved: what the allocator reserves over what tensors take; None where it is not known, and memory is that of
+        reserved: what the allocator reserves for activations and working memory over what these take; None where it is
+            not known, and memory is that of
             tensors.
         matrix, attention_rate, memory, link: sustained shares of the peak of matrix products, of that in fused
             attention, of memory and of the network.

@@ -74,7 +74,8 @@ class StepWithMemory(Step):
     def parts_with(self, optimizer: Sharing, gradients: Sharing, weights: Sharing) -> dict[str, Floats]:
         """The same with this sharing of state.
 
-        What an allocator has reserved beyond tensors is a part of its own; buffers of collectives are not its.
+        What an allocator has reserved beyond tensors that come and go within a step is a part of its own: state is
+        allocated once, and leaves no gaps. Buffers of collectives are not the allocator's.
         """
         software, stages = self.problem.software, self.stages
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
@@ -88,8 +89,8 @@ class StepWithMemory(Step):
             "working": self.working_bytes(self.gathered_bytes(weights)),
         }
         if self.problem.stack.reserved is not None:
-            tensors: Floats = np.add.reduce(list(parts.values()))
-            parts["reserved"] = (self.problem.stack.reserved.value - 1.0) * tensors
+            moving = parts["activations"] + parts["working"]
+            parts["reserved"] = (self.problem.stack.reserved.value - 1.0) * moving
         return parts | {"communication": np.broadcast_to(buffers[:, None], stages.layers.shape)}
 
     def memory(self) -> tuple[Floats, dict[str, Floats]]:

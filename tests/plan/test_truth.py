@@ -14,9 +14,11 @@ import pytest
 from benchmarks.training_rows import command, fitting_runs, runs
 from benchmarks.truth import fitted_rates, fitted_reserved
 from benchmarks.truth import table as table_now
+from dse.plan.check_costs import plan_costs
 from dse.plan.options import PredictOptions, posed_problem
 from dse.plan.rules import faults
 from dse.plan.stack import list_stacks, stack
+from hardware.units import GIB
 
 ROOT = Path(__file__).parents[2]
 RATES = ("matrix", "attention_rate", "memory", "link")
@@ -124,7 +126,9 @@ def test_memory_is_compared_with_what_is_published_and_within_the_target():
     assert sum(free) / len(free) <= 0.05
     one = next(row for row in rows if row.run.name == "torchtitan-8b-8-fsdp")
     allocated = replace(one, run=replace(one.run, memory_kind="allocated"))
-    assert one.memory_gib == pytest.approx(1.081 * allocated.memory_gib)
+    memory = plan_costs(one.run.problem, one.best.plan).memory
+    beyond = 0.095 * (memory["activations"] + memory["working"]) / GIB
+    assert one.memory_gib == pytest.approx(allocated.memory_gib + beyond)
 
 
 def test_selene_is_predicted_within_the_target_and_no_run_is_said_not_to_fit():
