@@ -78,15 +78,20 @@ def expert_groups(plans: PlanArrays) -> ReplicaGroups:
     )
 
 
+def replica_groups(plans: PlanArrays, has_experts: bool) -> list[ReplicaGroups]:
+    """Of weights that are not experts', and of experts in a model that has some."""
+    return [weight_groups(plans), *([expert_groups(plans)] if has_experts else [])]
+
+
 def communicators(plans: PlanArrays, has_experts: bool) -> Integers:
     """Groups of several ranks that a rank is in: of each axis, of replicas that share state, and of its copies; [P]."""
-    every = [*weight_groups(plans), *(expert_groups(plans) if has_experts else ())]
-    return _several(plans.tensor, plans.context, plans.expert, plans.pipeline, *(each.members for each in every))
+    members = (each.members for groups in replica_groups(plans, has_experts) for each in groups)
+    return _several(plans.tensor, plans.context, plans.expert, plans.pipeline, *members)
 
 
 def min_communicators(plans: PlanArrays, has_experts: bool) -> Integers:
     """The fewest of any way of sharing out: replicas that do not share all with each other have copies of a part."""
-    every = [weight_groups(plans), *([expert_groups(plans)] if has_experts else [])]
+    every = replica_groups(plans, has_experts)
     replicas = (groups.sharing.members * groups.copies.members for groups in every)
     return _several(plans.tensor, plans.context, plans.expert, plans.pipeline, *replicas)
 

@@ -6,15 +6,17 @@ from typing import Any
 
 from dse.plan.constraints import CONSTRAINTS
 from dse.plan.export import exports, inexpressible
+from dse.plan.groups import replica_groups
 from dse.plan.options import opened
 from dse.plan.pipeline_page import pipeline_parts
+from dse.plan.plan_arrays import PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.recomputation import ALL_SETS, modules_in, set_word
 from dse.plan.search.vocabulary import tried_sets
 from dse.plan.stack import Stack
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
-from dse.plan.training_plan import AS_STACK, whole_plan, yaml_text
+from dse.plan.training_plan import AS_STACK, AXES, USUAL_ORDER, whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
@@ -216,18 +218,29 @@ def _exchange_buffers(problem: PlanProblem, result: Result) -> list[str]:
 
 
 def _idle_settings(problem: PlanProblem, result: Result) -> list[str]:
-    """Overlaps that are given, where the plan has no communication that they could hide."""
+    """What is given of communication that the plan does not have."""
     plan = whole_plan(result.solution["plan"], "result")
+    groups = replica_groups(PlanArrays.of([plan]), problem.model.experts is not None)
+    has_replicas = any(each.sharing.members[0] * each.copies.members[0] > 1 for each in groups)
+    shares = plan.zero > 0 and any(each.sharing.members[0] > 1 for each in groups)
+    several = [axis for axis in plan.order.split("-") if getattr(plan, axis) > 1]
+    once, whole = "one replica of all weights", "weights that are not shared out"
     without = {
+        "order": (several == sorted(several, key=AXES.index), "so many axes of one rank"),
         "overlap_tensor": (plan.tensor == 1, "tensor=1"),
         "overlap_context": (plan.context == 1, "context=1"),
         "overlap_expert": (plan.expert == 1, "expert=1"),
         "overlap_pipeline": (plan.interleave == 1, "interleave=1"),
+        "overlap_gradients": (not has_replicas, once),
+        "overlap_weights": (not shares, whole),
+        "gradient_transfer": (not has_replicas, once),
+        "weight_transfer": (not shares, whole),
     }
+    given = dict(problem.fixed)
     return [
         f"{key}={getattr(plan, key)} makes no difference with {reason}"
         for key, (is_idle, reason) in without.items()
-        if is_idle and key in problem.settings and getattr(plan, key) != AS_STACK
+        if is_idle and given.get(key, AS_STACK) not in (AS_STACK, USUAL_ORDER)
     ]
 
 

@@ -8,6 +8,9 @@ better:
 - ``schedule`` GPipe takes as long as 1F1B and keeps at least as many microbatches;
 - ``zero`` above 0 shares out nothing where those that would share are one rank.
 
+Where ``zero`` above 0 or several ``zero_copies`` are fixed, what is open does not undo them: plans in which nothing is
+shared out are in the vocabulary only if no plan that has what is fixed shares anything.
+
 Plans are made in families: the members of one differ in what replicas share out (``zero`` and ``zero_copies``), and in
 which modules are made again. Rows are numbers in the order of the keys that are chosen; a family's makes none again.
 """
@@ -110,7 +113,7 @@ def members(problem: PlanProblem, rows: Rows) -> Rows:
 def with_sharing(problem: PlanProblem, rows: Rows) -> Rows:
     """Families with one set of modules each, once for each way of sharing out, family by family."""
     meshes, of_mesh = _meshes(rows)
-    sharings = [np.array(_sharings(problem, *map(int, mesh)), dtype=np.int64) for mesh in meshes]
+    sharings = [np.array(_sharings(problem, *map(int, mesh)).choices, dtype=np.int64) for mesh in meshes]
     counts = np.array([len(each) for each in sharings])
     starts = np.cumsum(counts) - counts
     own = counts[of_mesh]
@@ -132,7 +135,7 @@ def _meshes(rows: Rows) -> tuple[Rows, NDArray[np.int64]]:
 def sharing_counts(problem: PlanProblem, rows: Rows) -> NDArray[np.int64]:
     """Ways of sharing out that each family has."""
     meshes, of_mesh = _meshes(rows)
-    counts = np.array([len(_sharings(problem, *map(int, mesh))) for mesh in meshes], dtype=np.int64)
+    counts = np.array([len(_sharings(problem, *map(int, mesh)).choices) for mesh in meshes], dtype=np.int64)
     chosen: NDArray[np.int64] = counts[of_mesh]
     return chosen
 
@@ -182,7 +185,20 @@ def with_ends(row: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np
 
 def _family_rows(problem: PlanProblem, min_devices: int) -> Iterator[Rows]:
     fixed = dict(problem.fixed)
-    modes = _modes(problem, fixed)
+    modes, share_nothing, is_empty = _modes(problem, fixed), [], True
+    for mesh in _all_meshes(problem, fixed, min_devices):
+        sharings = _sharings(problem, mesh.tensor, mesh.context, mesh.expert, mesh.data)
+        if sharings.undone:
+            share_nothing.append(mesh)
+        elif sharings.choices:
+            for rows in _of_mesh(problem, fixed, modes, mesh):
+                is_empty = False
+                yield rows
+    for mesh in share_nothing if is_empty else ():
+        yield from _of_mesh(problem, fixed, modes, mesh)
+
+
+def _all_meshes(problem: PlanProblem, fixed: dict[str, Any], min_devices: int) -> Iterator[_Mesh]:
     for tensor, context, depth in product(
         _open(fixed, "tensor", tensor_widths(problem)),
         _open(fixed, "context", context_widths(problem)),
@@ -191,8 +207,7 @@ def _family_rows(problem: PlanProblem, min_devices: int) -> Iterator[Rows]:
         for data in _open(fixed, "data", _replicas(problem, tensor * context * depth, min_devices)):
             for cut in _sequence_cuts(problem, fixed, tensor, context):
                 for expert in _open(fixed, "expert", expert_widths(problem, tensor * context * data)):
-                    if _sharings(problem, tensor, context, expert, data):
-                        yield from _of_mesh(problem, fixed, modes, _Mesh(tensor, cut, context, expert, data, depth))
+                    yield _Mesh(tensor, cut, context, expert, data, depth)
 
 
 def _replicas(problem: PlanProblem, ranks: int, min_devices: int) -> list[int]:
@@ -258,27 +273,31 @@ def _ends_fit(layers: int, depth: int, chunks: int, first: int, last: int) -> bo
     return depth > 1 and min(given) >= chunks and fits
 
 
-def _sharings(problem: PlanProblem, tensor: int, context: int, expert: int, data: int) -> tuple[tuple[int, int], ...]:
-    """ZeRO stages and copies of what they share out, the stages in their order."""
+class _Sharings(NamedTuple):
+    """ZeRO stages and copies of what they share out, the stages in their order.
+
+    ``undone`` where a stage above 0 is asked for, or several copies, and no choice shares anything out.
+    """
+
+    choices: tuple[tuple[int, int], ...]
+    undone: bool
+
+
+def _sharings(problem: PlanProblem, tensor: int, context: int, expert: int, data: int) -> _Sharings:
+    """Of a mesh."""
     fixed = dict(problem.fixed)
     ranks = tensor * context * data // expert if problem.model.experts is not None else 0
     return _stages_and_copies(context, data, ranks, fixed.get("zero"), fixed.get("zero_copies"))
 
 
 @cache
-def _stages_and_copies(
-    context: int, data: int, expert_ranks: int, zero: int | None, copies: int | None
-) -> tuple[tuple[int, int], ...]:
+def _stages_and_copies(context: int, data: int, expert_ranks: int, zero: int | None, copies: int | None) -> _Sharings:
     """As :func:`_sharings`; ``expert_ranks`` hold the same experts (0 without any)."""
     counts = [each for each in divisors(data) if expert_ranks % each == 0 and copies in (None, each)]
     stages = range(4) if zero is None else [zero]
-    is_asked = zero is not None or (copies or 1) > 1
-    return tuple(
-        (stage, each)
-        for stage in stages
-        for each in counts
-        if (stage > 0 or each == 1) and (stage == 0 or is_asked or context * data > each or expert_ranks > each)
-    )
+    every = tuple((stage, each) for stage in stages for each in counts if stage > 0 or each == 1)
+    useful = tuple((stage, each) for stage, each in every if stage == 0 or context * data > each or expert_ranks > each)
+    return _Sharings(useful or every, bool(every) and not useful)
 
 
 def _chunk_counts(layers: int, depth: int, first: int, last: int) -> list[int]:

@@ -1,0 +1,157 @@
+"""What is fixed of a plan has an effect in the answer, whichever keys are open."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from dse.plan.check import illegal
+from dse.plan.check_costs import plan_costs
+from dse.plan.check_mesh import Mesh, members
+from dse.plan.model import Transformer
+from dse.plan.search.enumeration import enumerate_plans
+from dse.plan.search.vocabulary import all_plans
+from dse.plan.training_plan import CHOSEN_KEYS, PIPELINE_INSIDE, SETTINGS, TrainingPlan
+from tests.plan.problems import plan, problem
+
+SIZES = {"layers": 4, "hidden": 512, "heads": 8, "vocabulary": 1024, "sequence": 512, "feed_forward": 1024}
+MODELS = {
+    "dense": Transformer(name="dense", **SIZES),
+    "experts": Transformer(name="experts", **SIZES, experts={"routed": 4, "active": 2, "width": 256}),
+}
+BASE = plan(
+    tensor=2, sequence_parallel=True, data=2, pipeline=2, interleave=2, zero=3, microbatch=1, recompute="full",
+)  # fmt: skip
+"""On eight devices: every key that leaves a choice has one that is not plain."""
+
+NOT_PLAIN = {
+    "tensor": [{}],
+    "sequence_parallel": [{}],
+    "context": [{"context": 2, "tensor": 1, "sequence_parallel": False}],
+    "expert": [{"expert": 2}],
+    "data": [{}],
+    "pipeline": [{}],
+    "interleave": [{}],
+    "schedule": [{"schedule": "gpipe", "interleave": 1}],
+    "zero": [{"zero": stage} for stage in (1, 2, 3)],
+    "microbatch": [{"microbatch": 2}],
+    "recompute": [{"recompute": mode} for mode in ("selective", "layernorm", "op", "full", "full/2")],
+    "zero_copies": [{"data": 4, "tensor": 1, "sequence_parallel": False, "zero_copies": 2}],
+    "order": [{"order": PIPELINE_INSIDE}],
+    "first_layers": [{"first_layers": 1, "interleave": 1}],
+    "last_layers": [{"last_layers": 1, "interleave": 1}],
+}
+"""Values of each key that do something, with what they need of other keys."""
+
+
+def shares(each: TrainingPlan) -> bool:
+    """Whether a ZeRO stage above 0 shares anything out in a model without experts."""
+    return members(Mesh(each).sharing()) > 1
+
+
+def has_effect(key: str, each: TrainingPlan) -> bool:
+    """Whether a plan does what its value of a key says, by the definition in docs/plan.md."""
+    match key:
+        case "zero" | "zero_copies":
+            return shares(each)
+        case "sequence_parallel":
+            return each.tensor > 1
+        case "schedule" | "interleave" | "first_layers" | "last_layers":
+            return each.pipeline > 1
+        case "recompute":
+            posed = problem(MODELS["dense"], devices=each.devices, batch=16, sequence=512)
+            plain = plan_costs(posed, replace(each, expert=1, recompute="none")).memory
+            return plan_costs(posed, replace(each, expert=1)).memory != plain
+        case _:
+            return True  # a width, a number of samples or an order is what it is
+
+
+def test_every_key_that_is_chosen_has_values_here():
+    assert {*NOT_PLAIN} == {*CHOSEN_KEYS}
+    assert {*CHOSEN_KEYS} | {*SETTINGS} == {each.name for each in fields(TrainingPlan)}
+
+
+PAIRS = [
+    (key, number, free) for key, changes in NOT_PLAIN.items() for number in range(len(changes)) for free in CHOSEN_KEYS
+]
+
+
+@pytest.mark.parametrize(("key", "number", "free"), [each for each in PAIRS if each[0] != each[2]])
+def test_an_open_key_does_not_undo_a_fixed_one(key, number, free):
+    model = MODELS["experts" if key == "expert" else "dense"]
+    base = replace(BASE, **NOT_PLAIN[key][number])
+    mesh = {"tensor", "context", "data", "pipeline"}
+    # An axis alone leaves no choice: all of the other ones are open with it.
+    open_keys = mesh - {key} | {"sequence_parallel"} - {key} if free in mesh else {free}
+    given = {name: getattr(base, name) for name in CHOSEN_KEYS if name not in open_keys or name == key}
+    posed = problem(model, devices=8, batch=16, sequence=512, **given)
+    assert illegal(posed, base) == []
+    assert has_effect(key, base)
+    found = enumerate_plans(posed)
+    assert found.best is not None
+    for each in (found.best, found.least, *found.front):
+        assert getattr(each.plan, key) == getattr(base, key)
+        assert has_effect(key, each.plan), each.plan.text()
+
+
+@pytest.mark.parametrize(("key", "number"), [each[:2] for each in PAIRS if each[2] == "tensor"])
+def test_all_open_keys_do_not_undo_a_fixed_one(key, number):
+    value = getattr(replace(BASE, **NOT_PLAIN[key][number]), key)
+    posed = problem(
+        MODELS["experts" if key == "expert" else "dense"], devices=8, batch=16, sequence=512, **{key: value}
+    )
+    plans = all_plans(posed)
+    assert plans.count > 0
+    if posed.model.experts is None:
+        assert all(has_effect(key, plans.plan(position)) for position in range(0, plans.count, 7))
+
+
+def test_weights_are_shared_out_where_that_is_asked_for_and_copies_are_open():
+    model = Transformer(
+        name="four", layers=4, hidden=2048, heads=16, feed_forward=8192, vocabulary=32000, sequence=2048
+    )
+    given = {"tensor": 2, "data": 4, "microbatch": 4, "zero": 3}
+    best = enumerate_plans(problem(model, "a100-sxm", 8, 512, **given)).best
+    assert best.plan.zero == 3
+    assert best.plan.zero_copies < 4
+
+
+@pytest.mark.parametrize(
+    ("devices", "given"),
+    [(1, {"zero": 3}), (4, {"tensor": 4, "zero": 2}), (4, {"data": 4, "zero_copies": 4}), (2, {"zero_copies": 2})],
+)
+def test_what_can_only_share_nothing_is_answered_as_asked(devices, given):
+    posed = problem(MODELS["dense"], devices=devices, batch=16, sequence=512, **given)
+    plans = all_plans(posed)
+    assert plans.count > 0
+    assert not any(shares(plans.plan(position)) for position in range(plans.count))
+
+
+IDLE = {
+    "order": ("tensor-context-pipeline-data", "data=8"),
+    "overlap_tensor": ("yes", "data=8"),
+    "overlap_context": ("no", "data=8"),
+    "overlap_expert": ("yes", "data=8"),
+    "overlap_pipeline": ("yes", "data=8"),
+    "overlap_gradients": ("no", "tensor=8"),
+    "overlap_weights": ("no", "data=8,zero=0"),
+    "gradient_transfer": ("bf16", "tensor=8"),
+    "weight_transfer": ("fp8", "data=8,zero=0"),
+}
+
+
+@pytest.mark.parametrize("key", IDLE)
+def test_a_setting_that_makes_no_difference_is_noted(dse, key):
+    value, mesh = IDLE[key]
+    asked = ("predict", "megatron-1.7b", "--on", "h200-sxm", "--accelerators", 8, "--global-batch", 8)
+    answered = dse(*asked, "--plan", f"{mesh},recompute=full,microbatch=1,{key}={value}")
+    assert answered.code == 0, answered.err
+    assert f"{key}={value} makes no difference" in " ".join(answered.out.split())
+    assert answered.out.count("makes no difference") == 1
+
+
+def test_settings_that_make_a_difference_are_not_noted(dse):
+    settings = "overlap_gradients=no,overlap_weights=no,gradient_transfer=bf16,weight_transfer=fp8"
+    asked = ("predict", "megatron-1.7b", "--on", "h200-sxm", "--accelerators", 8, "--global-batch", 8)
+    answered = dse(*asked, "--plan", f"data=8,zero=1,recompute=full,microbatch=1,{settings}")
+    assert answered.code == 0, answered.err
+    assert "makes no difference" not in answered.out
