@@ -21,7 +21,6 @@ A sample is one candidate drawn, repaired, priced and learned from.
 """
 
 import argparse
-import logging
 import statistics
 import time
 import warnings
@@ -54,8 +53,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="iterations timed; the median counts")
     repeats = parser.parse_args().repeats
-    for name in ("ray.rllib", "ray._common.deprecation"):
-        logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*Overriding environment")
     from policies.partition.graph_store import GraphStore
     from policies.partition.settings import LearningSettings

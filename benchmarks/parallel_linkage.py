@@ -8,7 +8,6 @@ the same seed: ``random`` draws every decision, ``greedy`` splits whatever can s
 """
 
 import argparse
-import logging
 import time
 from collections.abc import Callable
 from statistics import median
@@ -98,8 +97,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--devices", type=int, default=8)
     asked = parser.parse_args()
-    for name in ("ray.rllib", "ray._common.deprecation"):
-        logging.getLogger(name).setLevel(logging.ERROR)
     for step in asked.steps.split(","):
         problem = problem_of(step, asked.devices)
         decisions: tuple[Decided, ...] = ("variables", "inputs")

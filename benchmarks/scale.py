@@ -42,6 +42,7 @@ from rich.table import Table
 
 import dse
 from actors import windowed_map
+from actors.environment import environment
 from actors.ray_executor import RayExecutor
 from benchmarks.scale_costs import DOCUMENT, Nap, map_over, measured_costs, nap_overrun, start_times, started_workers
 from benchmarks.scale_model import Costs, Policy, SimulatedMap, Usage
@@ -233,10 +234,11 @@ def rows_on_one_machine(costs: Costs, folder: Path) -> Iterator[Row]:
 @contextmanager
 def own_ray(folder: Path):
     """A private Ray on this machine, with room for four workers."""
-    ray.init(
-        address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error",
-        object_store_memory=150 << 20, _temp_dir=str(folder / "r"),
-    )  # fmt: skip
+    with environment({"RAY_TMPDIR": str(folder / "r")}):
+        ray.init(
+            address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error",
+            object_store_memory=150 << 20,
+        )  # fmt: skip
     try:
         yield
     finally:

@@ -88,10 +88,9 @@ def _at_the_roof(name: str) -> Paper[Any, Any]:
     if name == "mcm":
         from dse.reproduce.mcm.parts import Learned, paper
         from policies.partition.contenders import ablations, contenders, identity
-        from policies.partition.methods import is_installed, quieten
+        from policies.partition.methods import is_installed
 
         if is_installed():
-            quieten()
             return paper(Learned(contenders(), ablations(), identity))
     if name == "automap":
         from dse.reproduce.automap import parts as automap

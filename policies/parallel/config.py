@@ -7,7 +7,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from policies.learning.actors import NO_ACTORS, TrainingActors
 from policies.parallel.episodes import EpisodeSource
-from policies.parallel.learner import QLearner
+from policies.parallel.learner import QLearner, StepBatch
 from policies.parallel.module import QModule
 from policies.parallel.runner import EpisodeRunner, spaces_of
 from policies.parallel.settings import QSettings
@@ -45,6 +45,7 @@ def config_of(
         )
         .learners(
             learner_class=QLearner,
+            learner_connector=lambda *_spaces: StepBatch(),
             add_default_connectors_to_learner_pipeline=False,
             num_learners=actors.learners,
             num_gpus_per_learner=float(actors.gpus),

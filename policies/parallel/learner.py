@@ -25,7 +25,7 @@ class QLearner(DQNTorchLearner):
     """
 
     def build(self) -> None:
-        """Make the learner, and what makes batches of steps."""
+        """Make the learner."""
         # DQNLearner.build puts its connector behind one of RLlib's default ones, which are not there.
         super(DQNLearner, self).build()
         modules: Any = self.module.values()
@@ -34,8 +34,6 @@ class QLearner(DQNTorchLearner):
             assert isinstance(module, QModule)
             module.make_target_networks()
         self.last_update_ts_by_mid = defaultdict(int)
-        assert self._learner_connector is not None
-        self._learner_connector.append(_Batch.on(self._device))
 
     @classmethod
     def rl_module_required_apis(cls) -> list[type]:
@@ -60,23 +58,15 @@ class QLearner(DQNTorchLearner):
         self.last_update_ts_by_mid.update(state.get(_COPIED, {}))
 
 
-class _Batch(ConnectorV2):
+class StepBatch(ConnectorV2):
     """A batch of steps (:class:`~policies.parallel.replay.Step`).
 
     It has no ``__init__``: for a class that has one, RLlib looks up the source of every frame on the stack.
     """
 
-    _device: Any
-
-    @classmethod
-    def on(cls, device: Any) -> "_Batch":
-        """One that puts its batches on this device."""
-        batch = cls()
-        batch._device = device
-        return batch
-
-    def __call__(self, *, episodes: list[Any], **_kwargs: Any) -> dict[str, Any]:
-        """The batch of the Q-module."""
+    def __call__(self, *, rl_module: Any, episodes: list[Any], **_kwargs: Any) -> dict[str, Any]:
+        """The batch of the Q-module, where that is."""
+        device = next(rl_module[DEFAULT_MODULE_ID].parameters()).device
         columns = {
             Columns.OBS: np.stack([each.seen for each in episodes]),
             Columns.NEXT_OBS: np.stack([each.behind for each in episodes]),
@@ -86,6 +76,4 @@ class _Batch(ConnectorV2):
             "weights": np.array([each.weight for each in episodes], dtype=np.float32),
             "n_step": np.array([each.n_step for each in episodes], dtype=np.float32),
         }
-        return {
-            DEFAULT_MODULE_ID: {name: torch.from_numpy(values).to(self._device) for name, values in columns.items()}
-        }
+        return {DEFAULT_MODULE_ID: {name: torch.from_numpy(values).to(device) for name, values in columns.items()}}

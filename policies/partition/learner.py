@@ -54,11 +54,15 @@ class PartitionLearner(PPOTorchLearner):
         self.settings = LearningSettings.from_document(given["settings"])
         self.store: GraphStore = given["store"]
         self.elites = EliteBuffer(self.settings.elites)
+        given = self.config
+        self.batches = GroupBatch()
+        self.config = given.copy(copy_frozen=False).learners(learner_connector=lambda *_spaces: self.batches)
         super().build()
-        assert self._learner_connector is not None
+        # It is sent with checkpoints, without what this learner holds.
+        self.config = given
         # Elites are exchanged as objects, which on the group of the gradients would go through its GPUs.
         others = torch.distributed.new_group(backend="gloo") if self.distributed else None
-        self._learner_connector.append(_Batch.of(self.store, self.elites, self._device, others))
+        self.batches.hold(self.store, self.elites, others)
 
     @classmethod
     def rl_module_required_apis(cls) -> list[type]:
@@ -83,7 +87,7 @@ class PartitionLearner(PPOTorchLearner):
         Args:
             module_id: whose loss it is.
             config: not used: everything is in the settings.
-            batch: rows of rollouts (:class:`_Batch`).
+            batch: rows of rollouts (:class:`GroupBatch`).
             fwd_out: the distributions of each graph among the rows.
         """
         rows = len(batch[Columns.OBS])
@@ -136,7 +140,9 @@ class PartitionLearner(PPOTorchLearner):
         if not self._finite:
             return dict(super().postprocess_gradients(gradients_dict))
         limit = self.settings.gradient_clip
-        torch._foreach_mul_(gradients, limit / torch.clamp(norm + _SMALL_NORM, min=limit))
+        scale = limit / torch.clamp(norm + _SMALL_NORM, min=limit)
+        for gradient in gradients:
+            gradient.mul_(scale)
         self.metrics.log_value((DEFAULT_MODULE_ID, _NORM), norm, window=1)
         return gradients_dict
 
@@ -146,7 +152,7 @@ class PartitionLearner(PPOTorchLearner):
             super().apply_gradients(gradients_dict)
             return
         for reference, gradient in gradients_dict.items():
-            self._params[reference].grad = gradient
+            reference.grad = gradient  # with PyTorch, RLlib's reference to a weight is the weight
         for _, optimizer in self.get_optimizers_for_module(DEFAULT_MODULE_ID):
             optimizer.step()
 
@@ -176,7 +182,7 @@ def clipped_loss(new: Tensor, old: Tensor, gain: Tensor, clip: float, *, joint: 
     return -torch.minimum(ratio * gain, ratio.clamp(1 - clip, 1 + clip) * gain).mean()
 
 
-class _Batch(ConnectorV2):
+class GroupBatch(ConnectorV2):
     """Makes a batch of episodes, one row for each pass of each rollout, and takes the elite from them.
 
     Operators are padded to the largest graph's; what is padded is never read.
@@ -187,18 +193,15 @@ class _Batch(ConnectorV2):
 
     _store: GraphStore
     _elites: EliteBuffer
-    _device: Any
     _learners: Any
 
-    @classmethod
-    def of(cls, store: GraphStore, elites: EliteBuffer, device: Any, learners: Any) -> "_Batch":
-        """One for graphs of ``store``; ``learners``: the process group of all learners; None where there is one."""
-        batch = cls()
-        batch._store, batch._elites, batch._device, batch._learners = store, elites, device, learners
-        return batch
+    def hold(self, store: GraphStore, elites: EliteBuffer, learners: Any = None) -> None:
+        """Take graphs and elites; ``learners``: the process group of all learners, None where there is one."""
+        self._store, self._elites, self._learners = store, elites, learners
 
-    def __call__(self, *, episodes: list[Any], **_kwargs: Any) -> dict[str, Any]:
-        """The batch of the policy's module, of single-agent ``episodes``."""
+    def __call__(self, *, rl_module: Any, episodes: list[Any], **_kwargs: Any) -> dict[str, Any]:
+        """The batch of the policy's module, of single-agent ``episodes``, where that module is."""
+        device = next(rl_module[DEFAULT_MODULE_ID].parameters()).device
         self._take(episodes)
         columns: dict[str, list[Any]] = {Columns.OBS: [], Columns.ACTIONS: []}
         columns |= {name: [] for name in (Columns.ACTION_LOGP, PREVIOUS, BUSY, ADVANTAGE)}
@@ -207,17 +210,7 @@ class _Batch(ConnectorV2):
             columns[Columns.ACTIONS].extend(episode.get_actions())
             for name in (Columns.ACTION_LOGP, PREVIOUS, BUSY, ADVANTAGE):
                 columns[name].extend(episode.get_extra_model_outputs(name))
-        return {DEFAULT_MODULE_ID: {name: self._tensor(values) for name, values in columns.items()}}
-
-    def _tensor(self, values: list[Any]) -> Tensor:
-        """Rows [B] or [B, 2, chips] or, padded with zeros, [B, most]."""
-        rows = [np.asarray(value) for value in values]
-        if rows[0].ndim != 1:
-            return torch.from_numpy(np.stack(rows)).to(self._device)
-        padded = np.zeros((len(rows), max(len(row) for row in rows)), dtype=rows[0].dtype)
-        for place, row in enumerate(rows):
-            padded[place, : len(row)] = row
-        return torch.from_numpy(padded).to(self._device)
+        return {DEFAULT_MODULE_ID: {name: _tensor(values, device) for name, values in columns.items()}}
 
     def _take(self, episodes: Sequence[SingleAgentEpisode]) -> None:
         by_graph: dict[int, list[SingleAgentEpisode]] = {}
@@ -238,3 +231,14 @@ class _Batch(ConnectorV2):
         states: list[dict[str, Any]] = [{}] * torch.distributed.get_world_size(self._learners)
         torch.distributed.all_gather_object(states, state, group=self._learners)
         return states
+
+
+def _tensor(values: list[Any], device: torch.device) -> Tensor:
+    """Rows [B] or [B, 2, chips] or, padded with zeros, [B, most]."""
+    rows = [np.asarray(value) for value in values]
+    if rows[0].ndim != 1:
+        return torch.from_numpy(np.stack(rows)).to(device)
+    padded = np.zeros((len(rows), max(len(row) for row in rows)), dtype=rows[0].dtype)
+    for place, row in enumerate(rows):
+        padded[place, : len(row)] = row
+    return torch.from_numpy(padded).to(device)

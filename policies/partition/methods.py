@@ -3,7 +3,6 @@
 Nothing heavy is imported before a method runs.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -24,7 +23,6 @@ REFINE, PLAIN = (Path(__file__).parent / "shipped" / name for name in ("refine",
 """
 
 _NEEDED = ("torch", "safetensors", "gymnasium")
-_TALKATIVE = ("ray.rllib", "ray._common.deprecation")
 _EXTRA = f"the learned partitioner needs the extra learn: {install('learn')}"
 
 
@@ -80,17 +78,10 @@ def is_installed() -> bool:
 
 
 def ask_for_extra(command: str, key: str, value: str) -> None:
-    """Refuse to run without the extra ``learn``, and keep RLlib's advice to developers off the screen.
+    """Refuse to run without the extra ``learn``.
 
     Raises:
         InputError: it is not installed; names the command and its option.
     """
     if not is_installed():
         raise fail(command, key, value, _EXTRA)
-    quieten()
-
-
-def quieten() -> None:
-    """Keep RLlib's advice to developers off the screen."""
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(logging.ERROR)

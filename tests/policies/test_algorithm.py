@@ -18,16 +18,13 @@ from tests.policies.examples import problem, stored
 SETTINGS = LearningSettings(layers=2, width=16, prior="none", rollouts=6, graphs=2, minibatches=2, epochs=2, passes=2)
 
 
+pytestmark = pytest.mark.usefixtures("quiet_home")
+
+
 @pytest.fixture
 def store(tmp_path):
     graphs = [stored(24, 4, 0, "first"), stored(9, 3, 1, "second"), stored(15, 5, 2, "third")]
     return GraphStore(graphs).save(tmp_path / "graphs.json")
-
-
-@pytest.fixture(autouse=True)
-def quiet_home(tmp_path, monkeypatch):
-    """RLlib makes a folder for each algorithm in the user's home."""
-    monkeypatch.setattr("ray.tune.trainable.trainable.DEFAULT_STORAGE_PATH", str(tmp_path))
 
 
 def weights(algorithm):

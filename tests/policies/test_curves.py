@@ -70,9 +70,8 @@ def test_a_curve_that_cannot_be_written_is_one_line(tmp_path):
         written(tmp_path)
 
 
-@pytest.mark.usefixtures("ray_executor")
-def test_an_algorithm_that_goes_on_from_a_checkpoint_repeats_no_step(tmp_path, monkeypatch):
-    monkeypatch.setattr("ray.tune.trainable.trainable.DEFAULT_STORAGE_PATH", str(tmp_path))
+@pytest.mark.usefixtures("ray_executor", "quiet_home")
+def test_an_algorithm_that_goes_on_from_a_checkpoint_repeats_no_step(tmp_path):
     settings = LearningSettings(layers=1, width=8, rollouts=4, graphs=2, epochs=1, passes=2)
     store = GraphStore([stored(9, 3, 0, "first"), stored(12, 3, 1, "second")]).save(tmp_path / "graphs.json")
     algorithm = config_of(settings, store, events=tmp_path / "tensorboard").build_algo()

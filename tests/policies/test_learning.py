@@ -118,7 +118,7 @@ def test_learner_and_runner_compute_the_same_likelihoods(form):
         not violations(problem(), episode.get_extra_model_outputs(REPAIRED, -1).tolist()) for episode in episodes
     )
     assert [len(episode) for episode in episodes] == [settings.passes] * 6
-    batch = tuner.learner._learner_connector(rl_module=tuner.learner.module, batch={}, episodes=episodes)
+    batch = tuner.learner.batches(rl_module=tuner.learner.module, batch={}, episodes=episodes)
     batch = batch[DEFAULT_MODULE_ID]
     assert len(batch[Columns.OBS]) == 6 * settings.passes
     answer = tuner.learner.module[DEFAULT_MODULE_ID].forward_train(batch)
@@ -285,7 +285,7 @@ def test_graphs_of_several_sizes_make_one_batch():
     store = GraphStore([stored(), stored(count=9, seed=4, name="short")])
     tuner.runner.store = tuner.runner.module.store = tuner.learner.store = store
     tuner.learner.module[DEFAULT_MODULE_ID].store = store
-    tuner.learner._learner_connector.connectors[0]._store = store
+    tuner.learner.batches.hold(store, tuner.learner.elites)
     episodes = [*tuner.runner.sample(num_episodes=3), *tuner.runner.sample(num_episodes=3)]
     told = tuner.learner.update(episodes=episodes, num_epochs=2, minibatch_size=6)
     assert np.isfinite(told[DEFAULT_MODULE_ID]["total_loss"].peek())
@@ -405,13 +405,18 @@ def test_it_learns_without_any_prior():
     assert starts == 6
 
 
+def weights_of(learner):
+    """(RLlib's reference, weight) of each."""
+    return [(learner.get_param_ref(each), each) for each in learner.get_parameters(learner.module[DEFAULT_MODULE_ID])]
+
+
 def test_gradients_are_clipped_as_rllib_clips_them():
     tuner = training_of(context(problem(), 20), SMALL)
     learner = tuner.learner
     tuner.update(tuner.candidates(4))
     for size in (1e-3, 10.0):
         torch.manual_seed(0)
-        given = {reference: size * torch.randn_like(weight) for reference, weight in learner._params.items()}
+        given = {reference: size * torch.randn_like(weight) for reference, weight in weights_of(learner)}
         expected = {reference: gradient.clone() for reference, gradient in given.items()}
         clip_gradients(expected, grad_clip=SMALL.gradient_clip, grad_clip_by="global_norm")
         clipped = learner.postprocess_gradients(given)
@@ -422,7 +427,7 @@ def test_gradients_are_clipped_as_rllib_clips_them():
 def test_a_gradient_that_is_no_number_does_not_reach_the_weights():
     tuner = training_of(context(problem(), 20), SMALL)
     learner = tuner.learner
-    given = {reference: torch.ones_like(weight) for reference, weight in learner._params.items()}
+    given = {reference: torch.ones_like(weight) for reference, weight in weights_of(learner)}
     next(iter(given.values())).view(-1)[0] = torch.nan
     learner.apply_gradients(learner.postprocess_gradients(given))
-    assert all(bool(weight.isfinite().all()) for weight in learner._params.values())
+    assert all(bool(weight.isfinite().all()) for _, weight in weights_of(learner))

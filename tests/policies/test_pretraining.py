@@ -368,7 +368,7 @@ def test_the_command_keeps_its_best_checkpoint(dse, tmp_path, small_plan):
     ],
 )
 def test_actors_that_cannot_be_are_refused(dse, small_plan, monkeypatch, tmp_path, problem, asked, rule):
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     done = dse("pretrain", problem, "--out", tmp_path / "run", *asked)
     assert done.code == 2
     assert rule in " ".join(done.err.split())

@@ -135,14 +135,23 @@ def test_files_of_others_are_not_written_over(tmp_path):
         mirror_once(run, (tmp_path / "copy").as_uri())
 
 
-def test_an_empty_directory_gets_the_copy_and_a_fetch_cut_short_leaves_nothing(tmp_path, monkeypatch):
+def too_long_elsewhere(folder):
+    """A file in ``folder`` whose path is as long as one may be, so that no folder of a longer name can hold it."""
+    longest, part = 4095, "d" * 200
+    while len(str(folder)) + 2 * len(part) < longest:
+        folder /= part
+    folder.mkdir(parents=True)
+    (folder / ("f" * (longest - len(str(folder)) - 1))).touch()
+
+
+def test_an_empty_directory_gets_the_copy_and_a_fetch_cut_short_leaves_nothing(tmp_path):
     copy = tmp_path / "copy"
     mirror_once(run_with(tmp_path / "run", "command: x", "a"), copy.as_uri())
     (tmp_path / "empty").mkdir()
     fetch(tmp_path / "empty", copy.as_uri())
     with Journal(tmp_path / "empty" / "journal.jsonl") as journal:
         assert dict(journal) == {"a": 1}
-    monkeypatch.setattr("pyarrow.fs.copy_files", lambda *_args, **_settings: (_ for _ in ()).throw(OSError("cut")))
+    too_long_elsewhere(copy)
     with pytest.raises(InputError):
         fetch(tmp_path / "other", copy.as_uri())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "empty", "run"]

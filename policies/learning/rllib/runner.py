@@ -167,7 +167,7 @@ class GroupRunner(EnvRunner, Checkpointable):
     ) -> dict[str, Any]:
         """Where the episodes are, and the weights."""
         state: dict[str, Any] = {_VISITS: self._visits, _EPISODES: self._made}
-        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
+        if _is_asked(components, not_components):
             state[COMPONENT_RL_MODULE] = self.module.get_state(**kwargs)
             state[_WEIGHTS] = self._weights_seq_no
         return state
@@ -206,3 +206,13 @@ class GroupRunner(EnvRunner, Checkpointable):
     def assert_healthy(self) -> None:
         """The module was made."""
         assert self.module is not None
+
+
+def _is_asked(components: str | Collection[str] | None, not_components: str | Collection[str] | None) -> bool:
+    """Whether the module's state belongs to what is asked for: all if nothing is named."""
+
+    def named(names: str | Collection[str]) -> bool:
+        every = [names] if isinstance(names, str) else names
+        return any(name.split("/")[0] == COMPONENT_RL_MODULE for name in every)
+
+    return (components is None or named(components)) and not (not_components is not None and named(not_components))

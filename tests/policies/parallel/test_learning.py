@@ -8,6 +8,7 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
+from policies.parallel.learner import StepBatch
 from policies.parallel.networks import PlaceNetwork, q_values
 from policies.parallel.pipeline.online import PipelineTrainingSource
 from policies.parallel.settings import Layout, QSettings
@@ -70,9 +71,7 @@ def test_targets_are_those_of_double_q_learning(training):
                 best = q_values(module.network, module.settings, behind).argmax(1)
                 target = target + 0.6 * q_values(module._target, module.settings, behind)[0, best[0]]
         errors.append(float(abs(own - target)))
-    batch = under_way.learner._learner_connector(
-        rl_module=under_way.learner.module, batch={}, episodes=steps, shared_data={}, metrics=None
-    )[DEFAULT_MODULE_ID]
+    batch = StepBatch()(rl_module=under_way.learner.module, batch={}, episodes=steps)[DEFAULT_MODULE_ID]
     module.train()
     output = module.forward_train(batch)
     under_way.learner.compute_loss_for_module(

@@ -1,0 +1,151 @@
+"""Only public interfaces of other packages: every private name in this project is on one list, with a reason."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.public_names import OURS, defined_names, private_uses
+
+ROOT = Path(__file__).parents[1]
+
+THIS = "tests/test_public_interfaces.py"
+
+TRACING = "PyTorch has no public way to see the operations of a module as it runs, with their schemas"
+STYLE = "PyTorch documents this method as the one that a style of one's own overrides"
+BUFFERS = "PyTorch has no public way to tell which buffers are saved, or to exchange them for a call"
+LAYERS = "PyTorch's layers of one kind have only these classes in common"
+GROUPS = "PyTorch has no public process group that stands for devices which are not there"
+MODULES = "RLlib documents these methods as the ones that a module of one's own overrides"
+REPLAY = "to go: RLlib's replay hands out its steps as episodes alone, which takes as long as learning from them"
+TREES = "scikit-learn has no public form of the trees that it has fitted"
+CONFIGS = "transformers makes a model of a class that a configuration names by this method alone"
+FRAMEWORKS = "what the framework would know on a machine with its accelerators, which is not there"
+NUMBA = "to go: kernels become ordinary cached ones"
+
+_TEMPLATE = "dse/parallel/export/templates/plan_torch.py"
+
+ALLOWED: dict[str, dict[str, tuple[str, ...]]] = {
+    TRACING: {
+        "dse/importer/torch/arguments.py": ("_schema",),
+        "dse/importer/torch/aten/table.py": ("_schema",),
+        "dse/importer/torch/collectives.py": ("torch.utils._python_dispatch._get_current_dispatch_mode",),
+        "dse/importer/torch/recorder.py": (
+            "_schema",
+            "torch._decomp.core_aten_decompositions",
+            "torch.utils._python_dispatch.TorchDispatchMode",
+        ),
+        "dse/importer/torch/training.py": (
+            "torch._decomp.core_aten_decompositions",
+            "torch._decomp.get_decompositions",
+            "torch._guards.TracingContext",
+            "torch._guards.tracing",
+            "torch._subclasses.fake_tensor.FakeTensorMode",
+        ),
+        _TEMPLATE: ("torch.utils._pytree.tree_map_only",),
+    },
+    STYLE: {_TEMPLATE: ("_apply",)},
+    BUFFERS: {_TEMPLATE: ("_buffers", "_non_persistent_buffers_set")},
+    LAYERS: {
+        _TEMPLATE: (
+            "torch.nn.modules.batchnorm._BatchNorm",
+            "torch.nn.modules.conv._ConvNd",
+            "torch.nn.modules.pooling._AdaptiveAvgPoolNd",
+            "torch.nn.modules.pooling._AvgPoolNd",
+            "torch.nn.modules.pooling._MaxPoolNd",
+        )
+    },
+    GROUPS: {"tests/parallel/test_torch_plans.py": ("torch.testing._internal.distributed.fake_pg.FakeStore",)},
+    MODULES: {
+        "benchmarks/stock_rllib.py": ("_forward_exploration",),
+        "policies/parallel/module.py": ("_forward_exploration", "_forward_train"),
+        "policies/partition/rl_module.py": ("_forward_exploration", "_forward_inference", "_forward_train"),
+    },
+    REPLAY: {
+        "policies/parallel/replay.py": (
+            "_indices",
+            "_min_segment",
+            "_num_episodes_evicted",
+            "_sum_segment",
+            "_tree_idx_to_sample_idx",
+        )
+    },
+    TREES: {"policies/fabric/model/trees.py": ("_baseline_prediction", "_predictors")},
+    CONFIGS: {
+        "dse/importer/torch/transformers_config.py": ("_from_config",),
+        "tests/importer/test_transformers.py": ("_from_config",),
+    },
+    FRAMEWORKS: {"benchmarks/export_checks.py": ("_registry_model_converter_cls", "_te_version")},
+}
+"""{reason: {file: private names that have no public twin}}."""
+
+GOING: dict[str, dict[str, tuple[str, ...]]] = {NUMBA: {"hardware/compiled.py": (), "hardware/kernel_compiler.py": ()}}
+"""Files of which any private names are allowed, while they are being rewritten."""
+
+
+@cache
+def used():
+    """{file: private names of other packages in it}."""
+    files = [path for folder in sorted(OURS) for path in sorted((ROOT / folder).rglob("*.py"))]
+    trees = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in files}
+    trees.pop(THIS)
+    defined = set().union(*map(defined_names, trees.values()))
+    names = {name: {use.name for use in private_uses(tree, defined)} for name, tree in trees.items()}
+    return {name: found for name, found in names.items() if found}
+
+
+def test_private_names_of_other_packages_are_on_the_list():
+    allowed: dict[str, set[str]] = {}
+    for files in ALLOWED.values():
+        for name, names in files.items():
+            allowed.setdefault(name, set()).update(names)
+    going = {name for files in GOING.values() for name in files} | {"tests/hardware/test_compiled.py"}
+    assert {name: found for name, found in used().items() if name not in going} == allowed
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("import torch._dynamo", "torch._dynamo"),
+        ("from ray._private import node", "ray._private.node"),
+        ("from ray.tune import _hidden", "ray.tune._hidden"),
+        ("from numba.core import types", "numba.core.types"),
+        ("import ray\nray._private", "ray._private"),
+        ("import ray as r\nr.util._hidden()", "ray.util._hidden"),
+        ("import ray\nray.init(_temp_dir='x')", "ray.init(_temp_dir=…)"),
+        ("value = made()\nvalue._hidden", "_hidden"),
+        ("name = 'ray._private.services'", "ray._private.services"),
+        ("import ray\nray.init = None", "ray.init"),
+        ("import ray\nsetattr(ray, 'init', None)", "ray.init"),
+        ("import ray\nmonkeypatch.setattr(ray, 'init', None)", "ray.init"),
+        ("monkeypatch.setattr('ray.init', None)", "ray.init"),
+        (
+            "import ray\nclass Mine(ray.Base):\n    def _hidden(self): return super()._hidden()",
+            "_hidden",
+        ),
+    ],
+)
+def test_a_private_name_is_found(code, name):
+    tree = ast.parse(code)
+    assert name in {use.name for use in private_uses(tree, defined_names(tree))}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import ray\nray.init()",
+        "from dse.run import _ours",
+        "class Mine:\n    def _own(self): return self._own()",
+        "import ray\nclass Mine(ray.Base):\n    def _own(self): return 1\n    def step(self): self._own()",
+        "row._replace(a=1), row._asdict(), row._fields",
+        "import os\nos._exit(1)",
+        "from __future__ import annotations",
+        "monkeypatch.setattr('dse.cli._own', None)",
+        "import time\nmonkeypatch.setattr(time, 'sleep', None)",
+        "text = 'a sentence that ends._'",
+    ],
+)
+def test_a_public_name_is_not(code):
+    tree = ast.parse(code)
+    assert private_uses(tree, defined_names(tree)) == []
