@@ -54,12 +54,12 @@ class PartitionLearner(PPOTorchLearner):
         self.settings = LearningSettings.from_document(given["settings"])
         self.store: GraphStore = given["store"]
         self.elites = EliteBuffer(self.settings.elites)
-        given = self.config
+        config = self.config
         self.batches = GroupBatch()
-        self.config = given.copy(copy_frozen=False).learners(learner_connector=lambda *_spaces: self.batches)
+        self.config = config.copy(copy_frozen=False).learners(learner_connector=lambda *_spaces: self.batches)
         super().build()
         # It is sent with checkpoints, without what this learner holds.
-        self.config = given
+        self.config = config
         # Elites are exchanged as objects, which on the group of the gradients would go through its GPUs.
         others = torch.distributed.new_group(backend="gloo") if self.distributed else None
         self.batches.hold(self.store, self.elites, others)
