@@ -150,7 +150,8 @@ def deepspeed(problem: PlanProblem, plan: TrainingPlan, path: Path) -> str:
 
 def megatron(problem: PlanProblem, plan: TrainingPlan, path: Path) -> str:
     """``parse_args`` and ``validate_args`` of Megatron-LM where it is importable, else the settings of its core."""
-    words = [word for line in path.read_text(encoding="utf-8").splitlines() for word in shlex.split(line)]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    words = [word for line in lines for word in shlex.split(line, comments=True)]
     try:
         arguments = importlib.import_module("megatron.training.arguments")
     except ImportError:
@@ -166,7 +167,7 @@ def megatron(problem: PlanProblem, plan: TrainingPlan, path: Path) -> str:
 _ONLY_MEGATRON_LM = frozenset({
     "use_tp_pp_dp_mapping", "num_virtual_stages_per_pipeline_rank", "micro_batch_size", "global_batch_size",
     "ckpt_format", "recompute_activations", "group_query_attention", "position_embedding_type", "seq_length",
-    "max_position_embeddings", "untie_embeddings_and_output_weights",
+    "max_position_embeddings", "untie_embeddings_and_output_weights", "rotary_base",
 })  # fmt: skip
 """Flags whose values go to no field of Megatron Core's settings by their own name.
 
@@ -180,6 +181,7 @@ _FIELDS: dict[str, tuple[str, bool | None]] = {
     "swiglu": ("gated_linear_unit", True),
     "disable_bias_linear": ("add_bias_linear", False),
     "num_experts": ("num_moe_experts", None),
+    "norm_epsilon": ("layernorm_epsilon", None),
     "fp8_format": ("fp8", None),
     "fp8_param_gather": ("fp8_param", True),
 }

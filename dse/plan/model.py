@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from hardware.spec_fields import Count, StrictModel
+from hardware.spec_fields import Count, Positive, StrictModel
 
 SCHEMA = "dse.transformer/1"
 
@@ -57,6 +57,22 @@ class Window(StrictModel):
     share: Annotated[float, Field(gt=0, le=1)]
 
 
+class Numerics(StrictModel):
+    """What decides the results of a model and none of its costs; None where it is not known.
+
+    Attributes:
+        rotary_base: θ of rotary embeddings.
+        rotary_scaling: how these are scaled to longer sequences: ``none``, ``llama3``, ``yarn``, …
+        norm_epsilon: what norms add to a variance.
+        activation: of feed-forward networks: ``silu``, ``gelu``, …
+    """
+
+    rotary_base: Positive | None = None
+    rotary_scaling: str | None = None
+    norm_epsilon: Positive | None = None
+    activation: str | None = None
+
+
 class Transformer(StrictModel):
     """Equal layers, or dense and expert layers, under a language-model head.
 
@@ -87,6 +103,7 @@ class Transformer(StrictModel):
         prediction_layers: more layers that train with it, each predicting one token further ahead (multi-token
             prediction, DeepSeek-V3, 2024, section 2.2): the normed stream and the normed embedding of the next token,
             both projected to one stream, a layer like the last one, a norm, and a pass through the shared head.
+        numerics: what no cost depends on. Problems do not have it, exports do.
         published_parameters: of the whole model without those layers, for comparison.
     """
 
@@ -120,6 +137,7 @@ class Transformer(StrictModel):
     experts: Experts | None = None
     window: Window | None = None
     prediction_layers: Annotated[int, Field(strict=True, ge=0, le=16)] = 0
+    numerics: Numerics = Numerics()
     published_parameters: Count | None = None
 
     @model_validator(mode="after")
@@ -144,7 +162,7 @@ class Transformer(StrictModel):
 
     def document(self) -> dict[str, Any]:
         """In JSON types; a key that came later is there only where it says something, so that digests last."""
-        document = self.model_dump(mode="json")
+        document = self.model_dump(mode="json", exclude={"numerics"})
         if not self.query_key_value_biases:
             del document["query_key_value_biases"]
         return document

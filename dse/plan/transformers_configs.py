@@ -37,6 +37,7 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         "sequence": min(4096, sizes.get("max_position_embeddings", 4096, lowest=1)),
         "tied_embeddings": sizes.get("tie_word_embeddings", False),
         "prediction_layers": sizes.get("num_nextn_predict_layers", 0),
+        "numerics": _numerics(sizes),
     }
     fields |= _FAMILIES[family](sizes)
     if not fields["head_width"] and fields["hidden"] % fields["heads"]:
@@ -98,6 +99,42 @@ class _Config:
             rule = f"must be at most {MAX_SIZE}" if value > MAX_SIZE else f"must be at least {lowest}"
             raise fail(self.where, key, value, rule)
         return value
+
+    def positive(self, key: str) -> float | None:
+        """A positive number, or None where it is left out."""
+        value = self._document.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise fail(self.where, key, value, "must be a number above 0")
+        return float(value)
+
+    def text(self, key: str) -> str | None:
+        """A word, or None where it is left out."""
+        value = self._document.get(key)
+        if value is not None and not isinstance(value, str):
+            raise fail(self.where, key, value, "must be a word")
+        return value
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        """Keys and values; none where they are left out."""
+        value = self._document.get(key)
+        if value is not None and not isinstance(value, dict):
+            raise fail(self.where, key, value, "must be keys and values")
+        return value or {}
+
+
+def _numerics(sizes: _Config) -> dict[str, Any]:
+    """What the file says of them, in its form of before transformers 5 (``rope_theta``, ``rope_scaling``) or since."""
+    rotary = sizes.mapping("rope_parameters") or sizes.mapping("rope_scaling")
+    scaling = rotary.get("rope_type", rotary.get("type"))
+    kind = scaling if isinstance(scaling, str) else None
+    return {
+        "rotary_base": sizes.positive("rope_theta") or rotary.get("rope_theta"),
+        "rotary_scaling": "none" if kind in (None, "default") else kind,
+        "norm_epsilon": sizes.positive("rms_norm_eps"),
+        "activation": sizes.text("hidden_act"),
+    }
 
 
 def _kv_heads(sizes: _Config) -> int:

@@ -17,7 +17,8 @@ CONFIG = {
     "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1, "first_k_dense_replace": 3,
     "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
     "max_position_embeddings": 163840, "tie_word_embeddings": False,
-    "num_nextn_predict_layers": 1,
+    "num_nextn_predict_layers": 1, "rope_theta": 10000, "rope_scaling": {"type": "yarn", "factor": 40},
+    "rms_norm_eps": 1e-06, "hidden_act": "silu",
 }  # fmt: skip
 
 

@@ -2,8 +2,10 @@
 
 from dse.plan.export.deepspeed import deepspeed_json
 from dse.plan.export.expressible import NotExpressibleError
+from dse.plan.export.left_out import left_out
 from dse.plan.export.maxtext import maxtext_settings
 from dse.plan.export.megatron import megatron_arguments
+from dse.plan.export.requirements import broken_requirements
 from dse.plan.export.torchtitan import torchtitan_toml
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
@@ -20,8 +22,9 @@ REFUSALS_FILE = "not-exported.txt"
 def exports(problem: PlanProblem, plan: TrainingPlan) -> dict[str, str]:
     """By file name, the settings of each framework that can express the plan.
 
-    Only those of DeepSpeed say nothing of the model; the others are of decoders. What a framework lacks is said in a
-    file of its own, one line each.
+    All but those of DeepSpeed are of decoders. The first lines of a file, comments, say what it leaves out of the model
+    and its training (JSON has no comments; that of DeepSpeed has replicas, precision and batch alone). What a framework
+    lacks or would refuse is said in a file of its own, one line each.
     """
     texts, lacking = {}, []
     for name in _EXPORTS:
@@ -47,4 +50,11 @@ def inexpressible(problem: PlanProblem, plan: TrainingPlan) -> str | None:
 def _written(name: str, problem: PlanProblem, plan: TrainingPlan) -> str:
     if problem.model.head != "causal_lm" and name != "deepspeed.json":
         raise NotExpressibleError("the model is no decoder")
-    return _EXPORTS[name](problem, plan)
+    broken = broken_requirements(name, problem, plan)
+    try:
+        text = _EXPORTS[name](problem, plan)
+    except NotExpressibleError as lacking:
+        raise NotExpressibleError("; ".join([str(lacking), *broken])) from lacking
+    if broken:
+        raise NotExpressibleError("; ".join(broken))
+    return "".join(f"# {line}\n" for line in left_out(name, problem.model)) + text

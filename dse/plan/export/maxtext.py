@@ -17,9 +17,9 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
 
     Raises:
         NotExpressibleError: the plan has what MaxText lacks: ZeRO 1 and 2, GPipe, stages of unequal layers,
-            recomputation of some layers, microbatches that are no multiple of the stages, accumulated gradients of
-            8-bit products, other orders of the axes, experts spread over other axes, other precisions
-            than bf16, fp8 and int8, or precisions of state and overlaps of its own (XLA decides what overlaps).
+            recomputation of some layers, accumulated gradients of 8-bit products, other orders of the axes,
+            experts spread over other axes, other precisions than bf16, fp8 and int8, or precisions of state and
+            overlaps of its own (XLA decides what overlaps).
     """
     stages = plan.pipeline * plan.interleave
     rounds = problem.global_batch // (plan.data * plan.microbatch)
@@ -33,13 +33,11 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
         (plan.schedule == "gpipe", "schedule=gpipe"),
         (plan.expert > 1, f"expert={plan.expert} over the ranks of other axes"),
         (plan.precision not in _QUANTIZATION, f"precision={plan.precision}"),
-        (problem.model.layers % stages > 0, f"{problem.model.layers} layers in {stages} unequal chunks"),
         (plan.recompute not in _REMAT, f"recompute={plan.recompute}"),
         (
             plan.precision == "fp8" and plan.pipeline == 1 and rounds > 1,
             f"precision=fp8 with {rounds} microbatches, whose gradients are accumulated",
         ),
-        (rounds % plan.pipeline > 0, f"{rounds} microbatches, no multiple of the {plan.pipeline} stages"),
     )
     settings: dict[str, object] = {
         "ici_data_parallelism": plan.zero_copies if plan.zero else plan.data,

@@ -22,11 +22,11 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
     """One argument a line.
 
     Raises:
-        NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, recomputation of
-            every second product, of unequal parts of chunks, or of every K layers with a layer that predicts later
-            tokens (which Megatron-LM then leaves out), sequences that do not come in two parts for each rank of the
-            context axis, or precisions of state and overlaps that it ties to each other; or the model has biases or
-            windows of attention that Megatron-LM has no arguments for.
+        NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats,
+            recomputation of every second product, of unequal parts of chunks, or of every K layers with a layer
+            that predicts later tokens (which Megatron-LM then leaves out), or precisions of state and overlaps
+            that it ties to each other; or the model has biases or windows of attention that Megatron-LM has no
+            arguments for.
     """
     layers, chunks = problem.model.layers, plan.pipeline * plan.interleave * _every(plan)
     refuse(
@@ -39,10 +39,6 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
         (plan.recompute == "op", "recompute=op"),
         (_every(plan) > 1 and not has_equal_stages(plan), f"recompute={plan.recompute} of unequal stages"),
         (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} of unequal chunks"),
-        (
-            plan.context > 1 and problem.sequence % (2 * plan.context) > 0,
-            f"a sequence of {problem.sequence} in {2 * plan.context} parts",
-        ),
         (
             _every(plan) > 1 and problem.model.prediction_layers > 0,
             f"recompute={plan.recompute} with layers that predict later tokens",
@@ -232,6 +228,13 @@ def _model(model: Transformer) -> Iterator[str]:
         yield "--normalization RMSNorm"
     if model.positions != "learned":
         yield f"--position-embedding-type {'rope' if model.positions == 'rotary' else 'none'}"
+    if model.numerics.rotary_base is not None and model.positions == "rotary":
+        yield f"--rotary-base {model.numerics.rotary_base:.0f}"
+    if model.numerics.norm_epsilon is not None:
+        yield f"--norm-epsilon {model.numerics.norm_epsilon:g}"
+    if not model.dropout:
+        yield "--attention-dropout 0"
+        yield "--hidden-dropout 0"
     if model.query_key_norm:
         yield "--qk-layernorm"
     if not model.tied_embeddings:

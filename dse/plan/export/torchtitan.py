@@ -98,7 +98,6 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
     has_odd_stage = any(size % every for size in sizes)
     cuts = plan.tensor == 1 or plan.sequence_parallel
     shards = (plan.data // plan.zero_copies if plan.zero else 1) * plan.context
-    experts = shards * plan.tensor
     narrow = shards > 1 or plan.devices == plan.data or plan.weights == "bf16"
     state = {getattr(plan, key) for key in _STATE}
     refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor", "cross_entropy"))
@@ -120,7 +119,10 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
             plan.precision == "mxfp8" and plan.tensor > 1 and bool(_compiled(problem, plan)),
             "precision=mxfp8 with tensor and a compiled model",
         ),
-        (experts % plan.expert > 0, f"expert={plan.expert}: not over ranks that share weights ({experts})"),
+        (
+            problem.model.experts is not None and plan.tensor > 1 and plan.expert == 1,
+            f"expert=1 with tensor={plan.tensor}, over which it cuts experts",
+        ),
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (not cuts, f"tensor={plan.tensor} without sequence parallelism"),

@@ -1,0 +1,232 @@
+"""What frameworks assert of a configuration: numbers that must divide others, and sizes of pipelines.
+
+One table, a row for each assertion that an exported plan can violate. Each is the framework's own, of the version and
+in the file that it names.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dse.plan.problem import PlanProblem
+from dse.plan.training_plan import TrainingPlan
+
+Sizes = Callable[[PlanProblem, TrainingPlan], tuple[int, int]]
+
+
+class Requirement(NamedTuple):
+    """A number that must be a multiple of another one.
+
+    Attributes:
+        file: of settings, which names the framework.
+        what, by: both numbers, in words.
+        source: version, file and, where it has one, name of the assertion.
+        sizes: both numbers of a plan; (0, 1) where the framework does not ask.
+    """
+
+    file: str
+    what: str
+    by: str
+    source: str
+    sizes: Sizes
+
+    def broken(self, problem: PlanProblem, plan: TrainingPlan) -> str | None:
+        """What a plan violates, in words; None where it keeps the rule."""
+        multiple, divisor = self.sizes(problem, plan)
+        return f"{self.what} of {multiple:,}: {self.by} ({divisor:,}) must divide it" if multiple % divisor else None
+
+
+def broken_requirements(file: str, problem: PlanProblem, plan: TrainingPlan) -> list[str]:
+    """All that a framework would refuse of a plan."""
+    found = (each.broken(problem, plan) for each in REQUIREMENTS if each.file == file)
+    return [words for words in found if words is not None]
+
+
+def _groups(problem: PlanProblem, _: TrainingPlan) -> int:
+    return 0 if problem.model.latent is not None else problem.model.key_heads
+
+
+def _experts(problem: PlanProblem) -> int:
+    return 0 if problem.model.experts is None else problem.model.experts.routed
+
+
+def _shared(problem: PlanProblem) -> int:
+    return 0 if problem.model.experts is None else problem.model.experts.shared * problem.model.experts.width
+
+
+def _batch(problem: PlanProblem, plan: TrainingPlan) -> tuple[int, int]:
+    return problem.global_batch, plan.data * plan.microbatch
+
+
+def _halves(problem: PlanProblem, plan: TrainingPlan) -> tuple[int, int]:
+    return (problem.sequence if plan.context > 1 else 0), 2 * plan.context
+
+
+def _rounds(problem: PlanProblem, plan: TrainingPlan) -> int:
+    return problem.global_batch // (plan.data * plan.microbatch)
+
+
+def _expert_ranks(plan: TrainingPlan) -> int:
+    return plan.tensor * plan.context * plan.data
+
+
+def _sharing(plan: TrainingPlan) -> int:
+    return plan.context * (plan.data // plan.zero_copies if plan.zero else 1)
+
+
+def _made_chunks(problem: PlanProblem, plan: TrainingPlan) -> int:
+    """Chunks that torchtitan makes of a model where each has as many layers as the largest one of a plan."""
+    return math.ceil(problem.model.layers / math.ceil(problem.model.layers / (plan.pipeline * plan.interleave)))
+
+
+def _multiple_or_divisor(problem: PlanProblem, plan: TrainingPlan) -> tuple[int, int]:
+    groups = _groups(problem, plan)
+    return (max(groups, plan.tensor), min(groups, plan.tensor)) if groups else (0, 1)
+
+
+def _eight_bits(problem: PlanProblem, plan: TrainingPlan) -> tuple[int, int]:
+    """The greatest common divisor of the widths of linear layers on a rank; 16 (of mxfp8 32) divides each or not."""
+    model = problem.model
+    widths = [model.hidden, model.feed_forward // plan.tensor, _shared(problem) // plan.tensor]
+    widths += [model.experts.width] if model.experts is not None else []
+    widths += [0] if model.latent is not None else [model.heads * model.context_width // plan.tensor]
+    block = {"fp8": 16, "mxfp8": 32}.get(plan.precision, 1)
+    return math.gcd(*widths), block
+
+
+_TITAN, _MEGATRON, _MAXTEXT, _DEEPSPEED = "torchtitan.toml", "megatron.args", "maxtext.yml", "deepspeed.json"
+_TITAN_MODEL = "torchtitan 0.2.2, models/*/infra/parallelize.py"
+_TITAN_ATTENTION = "torchtitan 0.2.2, models/*/model/model.py: Attention views its columns as whole heads"
+_CORE = "Megatron Core 0.16.1"
+_JAX = "MaxText 0.2.5, configs/base.yml, logical_axis_rules; jax.jit: an axis of the mesh must divide what it shards"
+
+REQUIREMENTS = (
+    Requirement(
+        _TITAN, "a sequence", "2 · tensor · context", f"{_TITAN_MODEL}: seq_len_divisor",
+        lambda problem, plan: (problem.sequence, 2 * plan.tensor * plan.context),
+    ),
+    Requirement(
+        _TITAN, "heads", "tensor", _TITAN_ATTENTION,
+        lambda problem, plan: (problem.model.heads, plan.tensor),
+    ),
+    Requirement(
+        _TITAN, "key heads", "tensor", _TITAN_ATTENTION,
+        lambda problem, plan: (_groups(problem, plan), plan.tensor),
+    ),
+    Requirement(
+        _TITAN, "experts", "expert", "torchtitan 0.2.2, distributed/expert_parallel.py: Shard(0) of grouped weights",
+        lambda problem, plan: (_experts(problem), plan.expert),
+    ),
+    Requirement(
+        _TITAN, "ranks that share weights", "expert", "torchtitan 0.2.2, distributed/parallel_dims.py: efsdp",
+        lambda _, plan: (_sharing(plan) * plan.tensor, plan.expert),
+    ),
+    Requirement(
+        _TITAN, "a batch", "data · microbatch", "torchtitan 0.2.2, train.py: global batch size must be multiple", _batch
+    ),
+    Requirement(
+        _TITAN, "chunks of layers that it makes", "pipeline · interleave",
+        "torchtitan 0.2.2, distributed/pipeline_parallel.py: num_virtual_stages, stages_per_rank",
+        lambda problem, plan: (_made_chunks(problem, plan), plan.pipeline * plan.interleave),
+    ),
+    Requirement(
+        _MEGATRON, "a sequence", "2 · context", "Megatron-LM 8c090f2, megatron/training/arguments.py: validate_args",
+        _halves,
+    ),
+    Requirement(
+        _MEGATRON, "a sequence", "tensor · context", f"{_CORE}, tensor_parallel/mappings.py: dim_size % world_size",
+        lambda problem, plan: (problem.sequence if plan.sequence_parallel else 0, plan.tensor * plan.context),
+    ),
+    Requirement(
+        _MEGATRON, "heads", "tensor", f"{_CORE}, transformer/transformer_config.py: num_attention_heads",
+        lambda problem, plan: (problem.model.heads, plan.tensor),
+    ),
+    Requirement(
+        _MEGATRON, "the larger one of key heads and tensor", "the other",
+        f"{_CORE}, transformer/transformer_config.py: num_query_groups, multiple or divisor", _multiple_or_divisor,
+    ),
+    Requirement(
+        _MEGATRON, "a feed-forward width", "tensor", f"{_CORE}, tensor_parallel/layers.py: divide",
+        lambda problem, plan: (problem.model.feed_forward, plan.tensor),
+    ),
+    Requirement(
+        _MEGATRON, "a width of shared experts", "tensor", f"{_CORE}, tensor_parallel/layers.py: divide",
+        lambda problem, plan: (_shared(problem), plan.tensor),
+    ),
+    Requirement(
+        _MEGATRON, "experts", "expert", f"{_CORE}, transformer/moe/moe_layer.py: num_moe_experts % ep_size",
+        lambda problem, plan: (_experts(problem), plan.expert),
+    ),
+    Requirement(
+        _MEGATRON, "ranks of a stage", "expert", f"{_CORE}, parallel_state.py: expert_tensor_model_pipeline_parallel",
+        lambda problem, plan: (_expert_ranks(plan) if _experts(problem) else 0, plan.expert),
+    ),
+    Requirement(
+        _MEGATRON, "replicas", "zero_copies", f"{_CORE}, parallel_state.py: num_distributed_optimizer_instances",
+        lambda _, plan: (plan.data * plan.context, plan.zero_copies),
+    ),
+    Requirement(
+        _MEGATRON, "ranks with the same experts", "zero_copies",
+        f"{_CORE}, parallel_state.py: num_distributed_optimizer_instances",
+        lambda problem, plan: (_expert_ranks(plan) // plan.expert if _experts(problem) else 0, plan.zero_copies),
+    ),
+    Requirement(
+        _MEGATRON, "a batch", "data · microbatch", f"{_CORE}, num_microbatches_calculator.py: global batch size", _batch
+    ),
+    Requirement(
+        _MEGATRON, "microbatches", "pipeline", f"{_CORE}, pipeline_parallel/schedules.py: microbatch_group_size",
+        lambda problem, plan: (_rounds(problem, plan) if plan.interleave > 1 else 0, plan.pipeline),
+    ),
+    Requirement(
+        _MEGATRON, "a greatest common divisor of widths", "a block of scaled elements",
+        "Transformer Engine 2, pytorch/utils.py: assert_dim_for_fp8_exec (16); MXFP8Quantizer (32)", _eight_bits,
+    ),
+    Requirement(
+        _MAXTEXT, "layers of a pipeline", "pipeline · interleave",
+        "MaxText 0.2.5, configs/types.py: pipeline_parallel_layers, num_layers_per_pipeline_stage",
+        lambda problem, plan: (
+            (problem.model.layers - (problem.model.dense_layers if _experts(problem) else 0))
+            if plan.pipeline > 1 else 0,
+            plan.pipeline * plan.interleave,
+        ),
+    ),
+    Requirement(
+        _MAXTEXT, "microbatches", "pipeline", "MaxText 0.2.5, configs/types.py: num_pipeline_microbatches % num_stages",
+        lambda problem, plan: (_rounds(problem, plan), plan.pipeline),
+    ),
+    Requirement(
+        _MAXTEXT, "a batch", "data · microbatch",
+        "MaxText 0.2.5, configs/types.py: micro_batch_size_to_train_on % num_pipeline_microbatches", _batch,
+    ),
+    Requirement(
+        _MAXTEXT, "a sequence", "2 · context", "MaxText 0.2.5, context_parallel_load_balance: reorder_sequence", _halves
+    ),
+    Requirement(
+        _MAXTEXT, "a sequence", "tensor · context", f"{_JAX}: activation_norm_length",
+        lambda problem, plan: (problem.sequence if plan.sequence_parallel else 0, plan.tensor * plan.context),
+    ),
+    Requirement(
+        _MAXTEXT, "heads", "tensor", f"{_JAX}: heads", lambda problem, plan: (problem.model.heads, plan.tensor)
+    ),
+    Requirement(
+        _MAXTEXT, "key heads", "tensor", f"{_JAX}: kv_heads",
+        lambda problem, plan: (_groups(problem, plan), plan.tensor),
+    ),
+    Requirement(
+        _MAXTEXT, "a feed-forward width", "tensor", f"{_JAX}: mlp",
+        lambda problem, plan: (problem.model.feed_forward, plan.tensor),
+    ),
+    Requirement(
+        _MAXTEXT, "a vocabulary", "tensor", f"{_JAX}: vocab",
+        lambda problem, plan: (problem.model.vocabulary, plan.tensor),
+    ),
+    Requirement(
+        _MAXTEXT, "a hidden size", "ranks that share weights", f"{_JAX}: embed",
+        lambda problem, plan: (problem.model.hidden, _sharing(plan)),
+    ),
+    Requirement(
+        _DEEPSPEED, "a batch", "data · microbatch",
+        "DeepSpeed 0.19.8, runtime/config.py: train_batch_size is microbatch · accumulation · ranks", _batch,
+    ),
+)  # fmt: skip
+"""Every assertion, framework by framework."""
