@@ -17,6 +17,7 @@ turn, and sets the moves. "CPU s" says what was really used, also by whoever jud
 the figures, is not counted. Share: bound over simulated slots of a sample. Gains are relative to ``--over`` on the same
 graphs, mean over graphs of the mean over seeds, with 90 % intervals from 10,000 resamples of the graphs.
 
+``--families`` places blocks of thirteen families that nothing was trained on (:mod:`benchmarks.fabric_families`).
 Everything measured is in the journal, and not measured again: the script can be stopped and started. ``--table`` prints
 what is there, graphs on which all methods of a budget have been run.
 """
@@ -26,9 +27,11 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
+from benchmarks import fabric_families
 from benchmarks.fabric_rules import interval
 from dse.fabric.bound import bound
 from dse.fabric.cases import block_case
@@ -37,11 +40,15 @@ from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.methods import Candidate, SearchContext, judged, refined
 from dse.fabric.options import FabricOptions
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
+from dse.fabric.search.expansion import expand
+from dse.fabric.search.sites import SitesMissingError
 from dse.fabric.setting import ChosenRules, Setting, tuned_for
+from dse.graph.dataflow.graph import GraphPass
 from dse.results.result import digest
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import never_stop, silent
+from dse.sources.dataflow import dataflow_of, resolve_dataflow
 from hardware.fabrics import fabric
 from hardware.operator_slots import operator_slots
 
@@ -103,16 +110,40 @@ class Bench:
         self.methods["learned, refined"] = Method(*student, chains=JUDGED_CHAINS, judge="simulator", rounds=ROUNDS)
 
     def graph(self, seed):
-        """A graph that is placed."""
-        return Graph(self, seed)
+        """A graph that is placed: the block case of a seed, or a block of another family, by name and pass."""
+        if isinstance(seed, int):
+            return Graph(self, block_case(seed, self.grid, operator_slots()).expansion.pipeline)
+        return Graph(self, family_expansion(seed, self.grid).pipeline)
+
+
+MAX_FILL = 0.9
+"""Share of the units that a block of another family may use."""
+
+
+def family_expansion(name, grid):
+    """The block ``FUNCTION PASS`` of :mod:`benchmarks.fabric_families` over the units; None where it does not fit."""
+    function, graph_pass = name.split()
+    source = f"{Path(fabric_families.__file__)}:{function}"
+    graph = dataflow_of(resolve_dataflow(source), graph_pass, None, None)
+    try:
+        expansion = expand(graph, grid, operator_slots(), MAX_FILL)
+    except SitesMissingError:
+        return None
+    is_placed = expansion.period_slots == expansion.target_slots and not expansion.is_channel_bound
+    return expansion if is_placed else None
+
+
+def families(fabric_name):
+    """The blocks of other families that fit, as the block cases that costs are trained on do."""
+    names = [f"{each.__name__} {direction}" for each in fabric_families.FAMILIES for direction in get_args(GraphPass)]
+    return [name for name in names if family_expansion(name, fabric(fabric_name)) is not None]
 
 
 class Graph:
     """A graph with what judges its placements."""
 
-    def __init__(self, bench, seed):
-        self.bench, self.grid, self.seed = bench, bench.grid, seed
-        self.pipeline = block_case(seed, self.grid, operator_slots()).expansion.pipeline
+    def __init__(self, bench, pipeline):
+        self.bench, self.grid, self.pipeline = bench, bench.grid, pipeline
         self.bound_slots = bound(self.pipeline, self.grid).slots
 
     @cached_property
@@ -280,6 +311,7 @@ def main():
     parser.add_argument("--fabric", default="plasticine-8x16")
     parser.add_argument("--first-graph", type=int, default=90_000)
     parser.add_argument("--graphs", type=int, default=60)
+    parser.add_argument("--families", action="store_true", help="blocks of families that nothing was trained on")
     parser.add_argument("--max-fill", type=float, default=1.0, help="leave out graphs that may use more of the units")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budgets", default="0.3,1,3,10", help="CPU seconds, separated by commas")
@@ -292,7 +324,8 @@ def main():
     if given.over not in given.methods.split(";"):
         parser.error(f"argument --over: {given.over} must be one of --methods")
     budgets, names = [float(each) for each in given.budgets.split(",")], given.methods.split(";")
-    graphs = within_fill(range(given.first_graph, given.first_graph + given.graphs), given.fabric, given.max_fill)
+    numbers = range(given.first_graph, given.first_graph + given.graphs)
+    graphs = families(given.fabric) if given.families else within_fill(numbers, given.fabric, given.max_fill)
     with Journal(given.journal) as journal:
         if not given.table:
             bench = Bench(given.fabric, given.tuned, given.checkpoint, names)

@@ -1,6 +1,10 @@
-"""Changed inputs of every format: an answer or lines of errors, never a traceback, and nothing half-written."""
+"""Changed inputs of every format: an answer or lines of errors, never a traceback, and nothing half-written.
+
+The changes are the same each time. ``DSE_FUZZ_SEED=TEXT`` draws others, ``DSE_FUZZ_TIMES=N`` N times as many.
+"""
 
 import json
+import os
 import random
 import re
 from dataclasses import dataclass
@@ -15,6 +19,7 @@ from tests.fuzz import examples
 from tests.fuzz.mutations import changed_document, changed_text, changed_yaml
 from tests.parallel.problems import MLP
 
+SEED, TIMES = os.environ.get("DSE_FUZZ_SEED", ""), int(os.environ.get("DSE_FUZZ_TIMES", "1"))
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 SMALL_JOB = ("--accelerators", "4", "--global-batch", "8", "--microbatch", "1,2", "--workers", "0", "--quiet")
 
@@ -117,6 +122,11 @@ def write(path, document):
         path.write_text(json.dumps(document))
 
 
+def draws_of(name, inputs):
+    """The numbers of changed inputs, and for each what it is drawn from."""
+    return ((number, random.Random(f"{name} {number}{SEED}")) for number in range(inputs * TIMES))
+
+
 def changed(draws, file, document):
     """The content of a changed file."""
     if isinstance(document, str):
@@ -162,8 +172,8 @@ def test_a_changed_input_is_answered_or_refused(name, dse, folder):
     valid = dse(*case.command)
     assert valid.code == 0, valid.err
     codes = []
-    for number in range(case.inputs):
-        content = changed(random.Random(f"{name} {number}"), case.file, case.document)
+    for number, draws in draws_of(name, case.inputs):
+        content = changed(draws, case.file, case.document)
         (folder / case.file).write_bytes(content)
         out = folder / f"out{number}"
         answer = dse(*case.command, *(("--out", out) if case.out else ()))
@@ -176,8 +186,7 @@ def test_a_changed_result_is_refused_or_found_at_fault(dse, folder):
     write(folder / "layers.json", examples.PLACEMENT)
     assert dse("place", "layers.json", "--quiet", "--out", "run").code == 0
     result = json.loads((folder / "run" / "result.json").read_text())
-    for number in range(40):
-        draws = random.Random(f"result {number}")
+    for _, draws in draws_of("result", 40):
         content = changed(draws, "result.json", result)
         (folder / "run" / "result.json").write_bytes(content)
         require_plain_refusal(dse("check", "run/result.json", "layers.json"), content, folder / "none")
@@ -185,8 +194,8 @@ def test_a_changed_result_is_refused_or_found_at_fault(dse, folder):
 
 def test_a_changed_config_is_answered_or_refused(dse, folder):
     pytest.importorskip("transformers")
-    for number in range(12):
-        content = changed(random.Random(f"config {number}"), "config.json", examples.CONFIG)
+    for _, draws in draws_of("config", 12):
+        content = changed(draws, "config.json", examples.CONFIG)
         (folder / "config.json").write_bytes(content)
         require_plain_refusal(dse("models", "config.json"), content, folder / "none")
 
@@ -232,8 +241,8 @@ def changed_onnx(draws, model):
 def test_a_changed_onnx_file_is_answered_or_refused(dse, folder):
     pytest.importorskip("onnx")
     model = examples.onnx_model()
-    for number in range(40):
-        content = changed_onnx(random.Random(f"onnx {number}"), model)
+    for _, draws in draws_of("onnx", 40):
+        content = changed_onnx(draws, model)
         (folder / "net.onnx").write_bytes(content)
         require_plain_refusal(dse("models", "net.onnx"), content, folder / "none")
 

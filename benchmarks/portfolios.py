@@ -1,0 +1,103 @@
+"""Which searches earn their place: every method of a portfolio, and the portfolio without each of its steps.
+
+A method stays if a paper states it, or if it gives the best answer somewhere.
+
+1. Partitions: every method of ``dse partition`` on every graph of ``benchmarks/data``, for throughput and latency under
+   the reference evaluator and for throughput on a simulated package, with as many evaluations; the cost over the best
+   of all methods, and the CPU seconds. A method wins where nothing but it, or no method that takes less time, is within
+   0.01 % of the best.
+2. Wafers: the default method of ``dse wafer`` on the contest's cases without each of its steps, over the whole.
+
+Seeds and numbers of evaluations and moves are the same for all; the median of ``--seeds`` seeds is shown.
+"""
+
+import argparse
+import statistics
+import time
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks import DATA
+from dse.partition.evaluators.analytical import AnalyticalEvaluator
+from dse.partition.evaluators.simulator import SimulatorEvaluator
+from dse.partition.formats import read_graph
+from dse.partition.methods import METHODS
+from dse.partition.problem import PartitionProblem
+from dse.partition.search.context import SearchContext
+from dse.reproduce.gigaplacer.cases import chosen_problems
+from dse.run.executor import InProcessExecutor
+from dse.wafer.search.context import STEPS
+from dse.wafer.search.context import SearchContext as WaferContext
+from dse.wafer.search.portfolio import search
+from hardware.packages import package
+
+GRAPHS = ("lstm10x2", "lstm20x4", "unet", "resnet50", "inception", "bert24")
+QUESTIONS = (("throughput", False), ("latency", False), ("throughput", True))
+"""(objective, whether partitions are simulated)."""
+
+CHIPS, LINK_BYTES_PER_S, PACKAGE = 8, 20e9, "mcm-8"
+WINS = 1e-4
+WAFERS, MOVES = "AEKNQS", 300_000
+
+
+def partition_costs(name, objective, simulated, samples, seeds):
+    """By method: (median cost, median CPU seconds) on a graph."""
+    problem = PartitionProblem(
+        read_graph(DATA / "partition" / f"{name}.json"), CHIPS, LINK_BYTES_PER_S, objective=objective
+    )
+    evaluator = SimulatorEvaluator(problem, package(PACKAGE)) if simulated else AnalyticalEvaluator(problem)
+    costs = {}
+    for method, solve in METHODS.items():
+        found = []
+        for seed in range(seeds):
+            begun = time.process_time()
+            answer = solve(SearchContext(problem, evaluator, InProcessExecutor(), seed, samples))
+            found.append((answer.cost_s, time.process_time() - begun))
+        costs[method] = tuple(statistics.median(column) for column in zip(*found, strict=True))
+    return costs
+
+
+def partitions(samples, seeds):
+    """The table of partitions, and how often each method wins."""
+    wins = Counter()
+    print(f"partitions over {CHIPS} chips, {samples:,} evaluations: cost over the best of all, in %, and CPU s")
+    print(f"{'graph':<11}{'question':<21}" + "".join(f"{method:>17}" for method in METHODS))
+    for objective, simulated in QUESTIONS:
+        for name in GRAPHS:
+            costs = partition_costs(name, objective, simulated, samples, seeds)
+            best = min(cost for cost, _ in costs.values())
+            near = {method: seconds for method, (cost, seconds) in costs.items() if cost <= best * (1 + WINS)}
+            wins[min(near, key=near.get)] += 1
+            cells = [f"{100 * (cost / best - 1):9.2f} {seconds:6.1f}" for cost, seconds in costs.values()]
+            question = f"{objective}{', simulated' if simulated else ''}"
+            print(f"{name:<11}{question:<21}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
+    print("best, in the least time: " + ", ".join(f"{method} {wins[method]}" for method in METHODS))
+
+
+def wafers(letters, moves, seeds):
+    """The table of wafers."""
+    print(f"\nwafers, {moves:,} moves: cost without a step over the whole, in %")
+    print(f"{'case':<6}{'whole':>15}" + "".join(f"{step:>13}" for step in sorted(STEPS)))
+    for letter in letters:
+        problem = chosen_problems(letter)[letter]
+
+        def median_cost(steps, problem=problem):
+            contexts = [WaferContext(problem, InProcessExecutor(), seed, moves) for seed in range(seeds)]
+            return float(np.median([search(replace(context, steps=steps)).total for context in contexts]))
+
+        whole = median_cost(STEPS)
+        cells = [f"{100 * (median_cost(STEPS - {step}) / whole - 1):+.2f}" for step in sorted(STEPS)]
+        print(f"{letter:<6}{whole:>15,.1f}" + "".join(f"{cell:>13}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=600)
+    parser.add_argument("--moves", type=int, default=MOVES)
+    parser.add_argument("--cases", default=WAFERS, help="letters of the contest's cases")
+    parser.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    partitions(given.samples, given.seeds)
+    wafers(given.cases, given.moves, given.seeds)
