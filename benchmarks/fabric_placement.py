@@ -38,7 +38,7 @@ from dse.fabric.cases import block_case
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.methods import Candidate, SearchContext, judged, refined
-from dse.fabric.options import FabricOptions
+from dse.fabric.options import ROUNDS
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.fabric.search.expansion import expand
 from dse.fabric.search.sites import SitesMissingError
@@ -59,7 +59,6 @@ METHODS = ("mixture", "tuned", "student", "learned")
 METHODS += ("tuned, judged", "learned, judged", "tuned, refined", "learned, refined")
 JUDGED_CHAINS = 4
 MIN_MOVES = 500
-ROUNDS = FabricOptions.rounds
 
 
 @dataclass(frozen=True)

@@ -131,14 +131,14 @@ def _placed(
     number: int, problem: FabricProblem, options: FabricOptions, search: Search, run: Run, executor: Executor
 ) -> _Placed:
     """One piece, placed."""
-    piece = problem.pieces[number]
+    piece, effort = problem.pieces[number], options.effort
     context = SearchContext(
         pipeline=piece.pipeline,
         fabric=problem.fabric,
-        settings=AnnealSettings(moves=options.moves, routing=options.routing),
-        rounds=options.rounds,
+        settings=AnnealSettings(moves=effort.moves, routing=options.routing),
+        rounds=effort.rounds,
         tuned=tuned_for(problem.fabric, options.tuned),
-        chains=options.chains,
+        chains=effort.chains,
         seed=(run.seed, number),
         label=f"piece {number + 1}",
         executor=executor,
@@ -150,8 +150,8 @@ def _placed(
     if problem.turns and candidates[0].is_simulated:
         candidates = _by_batch(problem, piece, candidates)
     figures = PlacedPiece(piece.pipeline, candidates[0].placement, problem.fabric)
-    tried = sum(each.moves for each in candidates if each.chain < options.chains)
-    return _Placed(piece, candidates, figures, tried >= options.chains * options.moves)
+    tried = sum(each.moves for each in candidates if each.chain < effort.chains)
+    return _Placed(piece, candidates, figures, tried >= effort.chains * effort.moves)
 
 
 def _by_batch(problem: FabricProblem, piece: Expansion, candidates: Sequence[Candidate]) -> list[Candidate]:

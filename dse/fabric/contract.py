@@ -62,12 +62,12 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
 
     def predicted_s(self, posed: FabricPosed) -> float:
         """By the moves of all chains of all pieces, and by what is simulated in their rounds of refinement."""
-        options, seconds = posed.options, _BESIDES_S
+        effort, seconds = posed.options.effort, _BESIDES_S
         for piece in posed.problem.pieces:
             units = len(piece.pipeline.units)
-            seconds += options.chains * options.moves * units * _MOVE_OF_A_UNIT_S
-            if options.chosen_cost in REFINED_COSTS:
-                seconds += options.chains * options.rounds * units * _CHANGE_OF_A_UNIT_S
+            seconds += effort.chains * effort.moves * units * _MOVE_OF_A_UNIT_S
+            if posed.options.chosen_cost in REFINED_COSTS:
+                seconds += effort.chains * effort.rounds * units * _CHANGE_OF_A_UNIT_S
         return seconds
 
     def answered_by(self, options: FabricOptions) -> tuple[str, ...]:

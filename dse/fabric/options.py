@@ -1,7 +1,7 @@
 """The options of ``dse fabric place``, and the problem that they pose."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from dse.fabric.methods import AUTO, COSTS, LEARNED, LEARNED_SIMULATED, SIMULATOR
 from dse.fabric.problem import CutMode, FabricProblem
@@ -15,7 +15,25 @@ from hardware.inputs import InputError, choose, fail
 from hardware.operator_slots import operator_slots
 
 _MAX_BATCH = 4096
+
+CHAINS, ROUNDS = 4, 12
+
+SPREAD_MOVES = 200_000
+"""Moves of a search from which several chains and rounds of simulated changes are better than one chain of all moves.
+
+On graphs of families that nothing was trained on, at equal CPU time, one chain was ahead at 0.3 and 1 s (36,000 and
+126,000 moves with the student) and behind at 3 s (``benchmarks.fabric_placement --families``).
+"""
+
 _COSTS = (*COSTS, LEARNED, LEARNED_SIMULATED)
+
+
+class Effort(NamedTuple):
+    """How much is searched: chains, moves of each, and rounds of refinement after them."""
+
+    chains: int
+    moves: int
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -77,18 +95,27 @@ class FabricOptions(Options):
     routing: Annotated[Routing, Option("Routes along rows first, along columns first, or by congestion.")] = (
         "congestion"
     )
-    chains: Annotated[int, Option("Independent chains of annealing.", min=1, max=10_000)] = 4
+    chains: Annotated[
+        int | None,
+        Option(
+            f"Independent chains of annealing (default: {CHAINS}; where these would make fewer than {SPREAD_MOVES:,} "
+            "moves together, one chain makes them all).",
+            min=1,
+            max=10_000,
+        ),
+    ] = None
     moves: Annotated[int, Option("Moves of each chain.", min=1, max=10**12)] = 100_000
     rounds: Annotated[
-        int,
+        int | None,
         Option(
             f"With --cost {SIMULATOR} or {LEARNED_SIMULATED}: rounds of refinement after the chains, each of which "
-            "simulates as many small changes of the fastest placement as there are chains.",
+            "simulates as many small changes of the fastest placement as there are chains (default: "
+            f"{ROUNDS}; none for a single chain of fewer than {SPREAD_MOVES:,} moves).",
             min=0,
             max=10_000,
             belongs_to=("cost", AUTO, SIMULATOR, LEARNED_SIMULATED),
         ),
-    ] = 12
+    ] = None
     batch: Annotated[
         int,
         Option(
@@ -102,6 +129,16 @@ class FabricOptions(Options):
     def chosen_cost(self) -> str:
         """The cost by name. The floors above put their own in the place of :data:`AUTO` before a problem is posed."""
         return SIMULATOR if self.cost == AUTO else self.cost
+
+    @property
+    def effort(self) -> Effort:
+        """The chains, their moves, and the rounds after them."""
+        together = CHAINS * self.moves
+        if self.chains is None and together < SPREAD_MOVES:
+            return Effort(1, together, self.rounds or 0)
+        chains = CHAINS if self.chains is None else self.chains
+        brief = chains == 1 and self.moves < SPREAD_MOVES
+        return Effort(chains, self.moves, (0 if brief else ROUNDS) if self.rounds is None else self.rounds)
 
 
 _TUNED_COSTS = ("tuned", SIMULATOR)

@@ -9,6 +9,7 @@ from dse.cli.interface import solve
 from dse.fabric.evaluators.critical_kernels import CAUSES
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import placements_from_document
+from dse.fabric.options import FabricOptions
 from dse.fabric.timeline import TRACED_SAMPLES
 from tests.fabric.documents import FEED_FORWARD, fabric_document
 from tests.solving import resealed
@@ -35,6 +36,22 @@ PLACE = (
     "--workers",
     "0",
 )
+
+
+@pytest.mark.parametrize(
+    ("given", "effort"),
+    [
+        ({}, (4, 100_000, 12)),
+        ({"moves": 50_000}, (4, 50_000, 12)),
+        ({"moves": 49_999}, (1, 199_996, 0)),
+        ({"moves": 49_999, "rounds": 3}, (1, 199_996, 3)),
+        ({"moves": 200, "chains": 4}, (4, 200, 12)),
+        ({"moves": 200_000, "chains": 1}, (1, 200_000, 12)),
+        ({"moves": 199_999, "chains": 1}, (1, 199_999, 0)),
+    ],
+)
+def test_a_small_budget_goes_to_one_chain_unless_something_else_is_asked_for(given, effort):
+    assert FabricOptions("graph.json", **given).effort == effort
 
 
 def test_an_answer_has_sites_and_routes_and_passes_its_check(dse, folder):
