@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from dse.problem import Posed, ProblemType, posed_of, result_of
 from dse.report.units import lower_bound_text, time_scale, time_text
 from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Table, View
-from dse.results.result import PROOF_TOLERANCE, Result
+from dse.results.result import PROOF_TOLERANCE, Result, proven_status
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables
@@ -49,7 +49,6 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     Solution = SolutionDocument
     Metrics = MetricsDocument
     parallel = False
-    stoppable = False
 
     def pose(self, options: ScheduleOptions) -> SchedulePosed:
         """The layer in the file that the options name."""
@@ -63,11 +62,13 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     def answer(self, posed: SchedulePosed, run: Run) -> Result:
         """The schedule by the chosen method, with its proof or its gap. It has limits of its own, counted in steps."""
         started = time.perf_counter()
-        solution = solve(posed.problem, posed.options.method)
+        solution = solve(posed.problem, posed.options.method, run.stop)
         value = solution.schedule.makespan_s
+        is_proven = proven_status(value, min(solution.bound_s, value)) == "optimal"
         return result_of(
             self.name,
             posed,
+            status="interrupted" if run.stop() == "interrupted" and not is_proven else None,
             value=value,
             bound=min(solution.bound_s, value),
             solution=schedule_document(solution.schedule, [each.name for each in posed.problem.operators]),

@@ -1,6 +1,7 @@
 """The exact search against brute force, CP-SAT and SCIP, and the laws that makespans obey."""
 
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -119,7 +120,7 @@ def test_unknown_method_is_refused():
 
 
 def test_no_schedule_passes_unchecked(monkeypatch):
-    def wrong(problem: ScheduleProblem) -> ScheduleSolution:
+    def wrong(problem: ScheduleProblem, stop) -> ScheduleSolution:
         return ScheduleSolution(Schedule((0.0,), (1.0,), ((0,),)), 1.0, "wrong")
 
     monkeypatch.setattr(solve_module, "METHODS", {**METHODS, "wrong": wrong})
@@ -269,3 +270,18 @@ def test_columns_equal_single_problems():
 def test_a_layer_without_operators_takes_no_time():
     assert Layer([], []).makespan(np.zeros(0), np.zeros(0), 1, 1) == (0.0, 0.0)
     assert solve(ScheduleProblem("empty", 1, 1, (), ())).schedule.makespan_s == 0.0
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("questions", [0, 3])
+def test_a_stop_leaves_a_schedule_and_a_bound(method, questions):
+    """At once, and while the solver is at work: the two general ones need minutes."""
+    generator = np.random.default_rng(3)
+    kinds = generator.choice(["tensor", "vector", "fused"], 30)
+    times = 1e-4 * generator.integers(1, 9, 30)
+    operators = tuple(ScheduleOperator(f"o{i}", kinds[i], times[i], 0.6 * times[i]) for i in range(30))
+    edges = tuple((i, j) for i in range(30) for j in range(i + 1, min(30, i + 9)) if generator.random() < 0.15)
+    problem, asked = ScheduleProblem("stopped", 2, 3, operators, edges), count()
+    stopped = solve(problem, method, lambda: "time limit" if next(asked) >= questions else None)
+    assert violations(problem, stopped.schedule) == []
+    assert 0 <= stopped.bound_s <= stopped.schedule.makespan_s

@@ -6,6 +6,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from dse.algorithms.cp_sat import solved
+from dse.run.progress import StopSignal, never_stop
 from dse.schedule.problem import ScheduleProblem, ScheduleSolution
 from dse.schedule.search.reduce import NO_MODE, Bools, Ints
 from dse.schedule.search.segment_search import serial_schedule
@@ -16,9 +17,12 @@ DETERMINISTIC_TIME = 60.0
 
 
 def solve_cp_sat(
-    problem: ScheduleProblem, seed: int = 0, deterministic_time: float = DETERMINISTIC_TIME
+    problem: ScheduleProblem,
+    seed: int = 0,
+    deterministic_time: float = DETERMINISTIC_TIME,
+    stop: StopSignal = never_stop,
 ) -> ScheduleSolution:
-    """Schedules ``problem`` with CP-SAT on one thread, within ``deterministic_time``.
+    """Schedules ``problem`` with CP-SAT on one thread, within ``deterministic_time`` and until ``stop``.
 
     Cores are first only counted (cumulative constraints). Where fused operators make an assignment of the counted
     cores impossible, the model is solved again with every core and pair of its own. With no schedule in time the
@@ -28,9 +32,9 @@ def solve_cp_sat(
         ValueError: the edges close a cycle.
     """
     units = unit_problem(problem)
-    start, core, bound = _solve(_counting_model(units), units, seed, deterministic_time)
+    start, core, bound = _solve(_counting_model(units), units, seed, deterministic_time, stop)
     if core is None:
-        start, core, core_bound = _solve(_core_model(units), units, seed, deterministic_time)
+        start, core, core_bound = _solve(_core_model(units), units, seed, deterministic_time, stop)
         bound = max(bound, core_bound)
     if core is None:
         serial = serial_schedule(units.single, units.all_cores)
@@ -147,9 +151,11 @@ def _core_model(units: UnitProblem) -> _Model:
     return built
 
 
-def _solve(built: _Model, units: UnitProblem, seed: int, deterministic_time: float) -> tuple[Ints, Ints | None, float]:
+def _solve(
+    built: _Model, units: UnitProblem, seed: int, deterministic_time: float, stop: StopSignal = never_stop
+) -> tuple[Ints, Ints | None, float]:
     """Starts, cores (None without a schedule, or where counted cores cannot be assigned) and the bound, in units."""
-    solver, status = solved(built.model, deterministic_time, seed)
+    solver, status = solved(built.model, deterministic_time, seed, stop)
     bound = max(0.0, solver.best_objective_bound)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return np.zeros(0, np.int64), None, bound

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from dse.run.progress import StopSignal, never_stop
 from dse.schedule.bound import kind_codes
 from dse.schedule.dual_bound import MULTIPLIER_GRID
 from dse.schedule.precedence import Edges, precedence
@@ -22,6 +23,9 @@ from dse.schedule.search.segment_search import SearchLimits, SegmentSchedule, so
 from hardware.compiled import compiled
 
 DEFAULT_LIMITS = SearchLimits()
+
+_BRIEF = SearchLimits(first_nodes=1, nodes=1)
+"""Of segments that are left after a stop: about a list schedule."""
 
 _MULTIPLIERS = np.array(MULTIPLIER_GRID)
 _ROUNDING = 1e-11
@@ -97,13 +101,15 @@ class Layer:
         tensor_cores: int,
         vector_cores: int,
         limits: SearchLimits = DEFAULT_LIMITS,
+        stop: StopSignal = never_stop,
     ) -> LayerSchedule:
-        """The schedule behind :meth:`makespan`."""
+        """The schedule behind :meth:`makespan`; what is left when ``stop`` gives a reason is searched briefly."""
         start_s, finish_s = [0.0] * self.operators, [0.0] * self.operators
         cores: list[Cores] = [ALL_CORES] * self.operators
         begin_s, bound_s, nodes = 0.0, 0.0, 0
         for segment in self._segments:
-            times = self._solve(segment, single_s, all_cores_s, tensor_cores, vector_cores, limits)
+            own = limits if stop() is None else _BRIEF
+            times = self._solve(segment, single_s, all_cores_s, tensor_cores, vector_cores, own)
             end_s = begin_s
             for i, position in enumerate(segment.positions.tolist()):
                 on_all = times.core[i] == ON_ALL_CORES

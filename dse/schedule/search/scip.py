@@ -6,11 +6,13 @@ assignment although the counts fit. Variables x exist for incomparable operators
 make them constants, which are folded into (4).
 """
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import numpy as np
 from pyscipopt import Model, Variable, quicksum
 
+from dse.run.progress import StopSignal, never_stop
 from dse.schedule.problem import ScheduleProblem, ScheduleSolution
 from dse.schedule.search.reduce import NO_MODE, Ints
 from dse.schedule.search.segment_search import serial_schedule
@@ -20,11 +22,15 @@ from hardware.inputs import fail
 NODE_LIMIT = 20_000
 ROW_LIMIT = 100_000
 _SCALE = 1_000.0
+_ASKED_EVERY_S = 0.05
 _KIND_NAMES = ("tensor", "vector")
 
 
-def solve_scip(problem: ScheduleProblem, seed: int = 0, node_limit: int = NODE_LIMIT) -> ScheduleSolution:
-    """Schedules ``problem`` by the paper's program, within ``node_limit`` nodes of branch and bound for each solve.
+def solve_scip(
+    problem: ScheduleProblem, seed: int = 0, node_limit: int = NODE_LIMIT, stop: StopSignal = never_stop
+) -> ScheduleSolution:
+    """Schedules ``problem`` by the paper's program, within ``node_limit`` nodes of branch and bound for each solve, and
+    until ``stop``.
 
     With no schedule in time the operators are run one after the other.
 
@@ -41,7 +47,7 @@ def solve_scip(problem: ScheduleProblem, seed: int = 0, node_limit: int = NODE_L
     bound = 0.0
     while True:
         program = _program(units, assigned)
-        start, on_all, solved_bound = _solve(program, units, seed, node_limit)
+        start, on_all, solved_bound = _solve(program, units, seed, node_limit, stop)
         bound = max(bound, solved_bound)
         if start is None:
             serial = serial_schedule(units.single, units.all_cores)
@@ -49,6 +55,9 @@ def solve_scip(problem: ScheduleProblem, seed: int = 0, node_limit: int = NODE_L
         cores = with_cores(units, start, on_all)
         if cores is not None:
             return solution(units, start, cores, bound, "scip")
+        if stop() is not None:
+            serial = serial_schedule(units.single, units.all_cores)
+            return solution(units, serial.start, serial.core, bound, "scip")
         assigned = _next_assigned(units, assigned, start, on_all)
 
 
@@ -148,14 +157,14 @@ def _add_cores(program: _Program, units: UnitProblem, assigned: tuple[int, ...])
 
 
 def _solve(
-    program: _Program, units: UnitProblem, seed: int, node_limit: int
+    program: _Program, units: UnitProblem, seed: int, node_limit: int, stop: StopSignal = never_stop
 ) -> tuple[Ints | None, np.ndarray[tuple[int], np.dtype[np.bool_]], float]:
     """Starts and modes of the best solution, timed again in whole units from its order x, and the bound in units."""
     model = program.model
     model.setParam("randomization/randomseedshift", seed)
     model.setParam("limits/totalnodes", node_limit)
     model.setParam("limits/gap", 0.0)
-    model.optimize()
+    _optimize(model, stop)
     bound = float(np.ceil(model.getDualbound() / _SCALE * units.horizon * (1 - 1e-6) - 1e-6))
     count = len(units.kind)
     on_all = np.zeros(count, dtype=np.bool_)
@@ -171,6 +180,16 @@ def _solve(
     for i in np.argsort(before.sum(axis=1), kind="stable").tolist():
         start[i] = max((int(start[j] + duration[j]) for j in np.flatnonzero(before[i]).tolist()), default=0)
     return start, on_all, max(bound, 0.0)
+
+
+def _optimize(model: Model, stop: StopSignal) -> None:
+    """Solve, until ``stop`` gives a reason: in a thread of its own, as signals reach Python in the main thread only."""
+    with ThreadPoolExecutor(1) as thread:
+        solving = thread.submit(model.optimizeNogil)
+        while not wait([solving], _ASKED_EVERY_S).done:
+            if stop() is not None:
+                model.interruptSolve()
+        solving.result()
 
 
 def _next_assigned(
