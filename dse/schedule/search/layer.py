@@ -24,9 +24,6 @@ from hardware.compiled import compiled
 
 DEFAULT_LIMITS = SearchLimits()
 
-_BRIEF = SearchLimits(first_nodes=1, nodes=1)
-"""Of segments that are left after a stop: about a list schedule."""
-
 _MULTIPLIERS = np.array(MULTIPLIER_GRID)
 _ROUNDING = 1e-11
 
@@ -108,8 +105,7 @@ class Layer:
         cores: list[Cores] = [ALL_CORES] * self.operators
         begin_s, bound_s, nodes = 0.0, 0.0, 0
         for segment in self._segments:
-            own = limits if stop() is None else _BRIEF
-            times = self._solve(segment, single_s, all_cores_s, tensor_cores, vector_cores, own)
+            times = self._solve(segment, single_s, all_cores_s, tensor_cores, vector_cores, limits, stop)
             end_s = begin_s
             for i, position in enumerate(segment.positions.tolist()):
                 on_all = times.core[i] == ON_ALL_CORES
@@ -130,6 +126,7 @@ class Layer:
         tensor_cores: int,
         vector_cores: int,
         limits: SearchLimits,
+        stop: StopSignal = never_stop,
     ) -> "_SegmentTimes":
         single, all_cores = single_s[segment.positions], all_cores_s[segment.positions]
         if len(segment.kind) == 1:
@@ -140,9 +137,10 @@ class Layer:
             return _SegmentTimes(np.zeros(1), np.array([core]), shortest_s, shortest_s, 0)
         # The bytes are read back as doubles.
         latencies = (np.asarray(each, dtype=np.float64).tobytes() for each in (single, all_cores))
-        is_remembered = len(segment.kind) <= _LARGEST_REMEMBERED
+        # What was stopped is another answer.
+        is_remembered = len(segment.kind) <= _LARGEST_REMEMBERED and stop is never_stop
         times = _times if is_remembered else _times.__wrapped__
-        return times(segment.order, *latencies, tensor_cores, vector_cores, limits)
+        return times(segment.order, *latencies, tensor_cores, vector_cores, limits, stop)
 
 
 @dataclass(frozen=True)
@@ -164,6 +162,7 @@ def _times(
     tensor_cores: int,
     vector_cores: int,
     limits: SearchLimits,
+    stop: StopSignal,
 ) -> _SegmentTimes:
     """The schedule of a segment whose ``order`` are its kinds, covers and ancestors; arrays as their bytes.
 
@@ -173,7 +172,9 @@ def _times(
     kind = np.frombuffer(order[0], dtype=np.int8).copy()
     covers, ancestor = (np.frombuffer(each, dtype=np.bool_).reshape(len(kind), -1).copy() for each in order[1:])
     single, all_cores = (np.frombuffer(each, dtype=np.float64).copy() for each in (single_s, all_cores_s))
-    result = solve_segment(kind, single, all_cores, covers, ancestor, tensor_cores, vector_cores, _MULTIPLIERS, limits)
+    result = solve_segment(
+        kind, single, all_cores, covers, ancestor, tensor_cores, vector_cores, _MULTIPLIERS, limits, stop
+    )
     return _in_seconds(kind, covers, result, single, all_cores)
 
 

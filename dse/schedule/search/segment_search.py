@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dse.run.progress import StopSignal, never_stop
 from dse.schedule.search.core_assignment import assign_cores
 from dse.schedule.search.event_search import ON_ALL_CORES, SearchResult, search
 from dse.schedule.search.mode_branching import ModeBranching
@@ -66,8 +67,10 @@ def solve_segment(
     vector_cores: int,
     multipliers: Floats,
     limits: SearchLimits,
+    stop: StopSignal = never_stop,
 ) -> SegmentSchedule:
-    """The best schedule of a segment within ``limits``; operators in topological order, latencies in seconds.
+    """The best schedule of a segment within ``limits``, or by the time of a ``stop``; operators in topological order,
+    latencies in seconds.
 
     Cores are counted first. Where the schedule found has no assignment of cores, which fused operators can bring about,
     the search is repeated with the cores of each operator in its states. It begins with the operators in the order of
@@ -95,14 +98,14 @@ def solve_segment(
         )
 
     serial = serial_schedule(units.single, units.all_cores)
-    best = _search_both_ways(serial, directions(paired=False), multipliers, limits, units.rounding)
+    best = _search_both_ways(serial, directions(paired=False), multipliers, limits, units.rounding, stop)
     core = best.core.copy()
     finish = finish_times(best.start, core, units.single, units.all_cores)
     if not assign_cores(kind, best.start, finish, core, capacity, limits.assignment_steps):
         in_order = list_schedule(kind, units.single, units.all_cores, covers, capacity, best)
         known = min(serial, in_order, key=lambda each: each.makespan)
         counted = known._replace(bound=best.bound, nodes=best.nodes)
-        best = _search_both_ways(counted, directions(paired=True), multipliers, limits, units.rounding)
+        best = _search_both_ways(counted, directions(paired=True), multipliers, limits, units.rounding, stop)
         core = best.core
         finish = finish_times(best.start, core, units.single, units.all_cores)
     return SegmentSchedule(
@@ -154,6 +157,7 @@ def _search_both_ways(
     multipliers: Floats,
     limits: SearchLimits,
     rounding: int,
+    stop: StopSignal,
 ) -> SearchResult:
     """Improves ``known`` by searching the segment and, as that keeps the optimum, the segment with reversed edges.
 
@@ -163,10 +167,10 @@ def _search_both_ways(
     branching = ModeBranching(directions[0], multipliers, rounding, limits.width)
     for node_limit in (limits.first_nodes, limits.nodes // 8, limits.nodes):
         first = node_limit == limits.first_nodes
-        if not first:
+        if not first and stop() is None:
             best = branching.improve(best, node_limit)
         for backwards, segment in enumerate(directions):
-            if best.bound >= best.makespan - rounding:
+            if best.bound >= best.makespan - rounding or (not first and stop() is not None):
                 return best
             reduced = segment if first else without_useless_modes(segment, best.makespan, multipliers)
             result = search(reduced, best.makespan, best.bound, node_limit, limits.width)
