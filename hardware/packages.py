@@ -4,6 +4,7 @@ A package is described by ``specs/packages/*.yaml``: in full, or as another pack
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from hardware.inputs import fail
+from hardware.product_rates import ProductFormat, ProductRates
 from hardware.spec_fields import NonNegative, Quantity, Source, StrictModel, beside, read_spec_with, spec_names
 
 _FOLDER = "packages"
@@ -49,6 +51,8 @@ class Package:
         effect_sigma: standard deviation of the logarithm of a factor on the time of a chip's program: what the
             compiler's choices (tiling, layout, alignment) make of one set of operators or of another.
         element_bytes: of a number of the models that the chips run: models that are imported get their sizes by it.
+        product_flops: of matrix products, by the format of their operands, where a graph states them; empty where
+            ``peak_flops`` is the rate of all that have ``element_bytes``, and there are no others.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Package:
     fused_flops_per_byte: float
     effect_sigma: float
     element_bytes: int = ELEMENT_BYTES
+    product_flops: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.chips <= MAX_CHIPS:
@@ -80,13 +85,35 @@ class Package:
             if getattr(self, name) == 0:
                 raise ValueError(f"`{name}` must be positive, but got 0")
 
-    def latency_s(self, flops: Floats, moved_bytes: Floats) -> Floats:
+    @property
+    def products(self) -> ProductRates:
+        """The rates of products by the format of their operands."""
+        if self.product_flops:
+            return ProductRates(self.name, self.product_flops)
+        return ProductRates.of_element_bytes(self.name, self.element_bytes, self.peak_flops)
+
+    def rates(self, formats: Sequence[str]) -> Floats:
+        """Floating-point operations a second of operators whose products have operands of these formats.
+
+        Formats that are joined by + stand for several products; without any, the rate is ``peak_flops``.
+
+        Raises:
+            MissingRateError: the chips have no rate for one of them.
+        """
+        of_format = {
+            each: min((self.products.rate([part]) for part in each.split("+") if part), default=self.peak_flops)
+            for each in set(formats)
+        }
+        return np.array([of_format[each] for each in formats], dtype=np.float64)
+
+    def latency_s(self, flops: Floats, moved_bytes: Floats, rates: Floats | None = None) -> Floats:
         """Seconds of each operator alone on a chip, of the arrays' shape; NaN where either is not known.
 
         max(flops / peak, bytes / memory bandwidth) + launch: the roofline (Williams et al., CACM 2009) of the paper's
         kind of analytical model.
         """
-        return np.maximum(flops / self.peak_flops, moved_bytes / self.memory_bytes_per_s) + self.launch_s
+        computing_s = flops / (self.peak_flops if rates is None else rates)
+        return np.maximum(computing_s, moved_bytes / self.memory_bytes_per_s) + self.launch_s
 
 
 class _ChipCount(StrictModel):
@@ -124,6 +151,7 @@ class ChipSpec(StrictModel):
     launch_s: _Amount
     sram_bytes: Quantity
     element_bytes: _ElementBytes | None = None
+    product_flops: dict[ProductFormat, Quantity] = Field(default_factory=dict)
 
 
 class WeightsSpec(StrictModel):
@@ -170,6 +198,7 @@ class PackageSpec(StrictModel):
             transfer_launch_s=self.compiler.transfer_launch_s.value,
             fused_flops_per_byte=self.compiler.fused_flops_per_byte.value,
             effect_sigma=self.compiler.effect_sigma.value,
+            product_flops=tuple((each, peak.value) for each, peak in self.chip.product_flops.items()),
             element_bytes=ELEMENT_BYTES if self.chip.element_bytes is None else self.chip.element_bytes.value,
         )
 

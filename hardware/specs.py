@@ -15,6 +15,7 @@ from hardware.energy_model import MAX_PROCESS_NM, MIN_PROCESS_NM, TEMPLATE_PROCE
 from hardware.inputs import fail
 from hardware.machines import OTHER_KINDS, KernelConstants, Machines
 from hardware.operations import VectorKind
+from hardware.product_rates import ProductFormat, ProductRates
 from hardware.space import template_machines
 from hardware.spec_fields import (
     Count,
@@ -98,6 +99,8 @@ class AcceleratorSpec(StrictModel):
 
     ``process_nm`` is that of a ``machine``, by which its energies are scaled (a ``template`` has the process of the
     area model); ``tdp_w`` is the power that the chip and its memory may draw.
+    ``product_flops`` are peaks of products by the format of their operands; without any, the array's is that of the
+    formats of ``element_bytes``, and there are no others.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -110,6 +113,7 @@ class AcceleratorSpec(StrictModel):
     network: NamedChoice
     process_nm: Process | None = None
     tdp_w: Quantity | None = None
+    product_flops: dict[ProductFormat, Quantity] = Field(default_factory=dict)
     kernels: dict[str, Kernel] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -141,6 +145,15 @@ class Accelerator:
     tdp_w: float | None = None
     notes: tuple[str, ...] = ()
     is_template: bool = False
+    product_flops: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def products(self) -> ProductRates:
+        """The peaks of products by the format of their operands."""
+        if self.product_flops:
+            return ProductRates(self.name, self.product_flops)
+        peak = float(self.machines.peak_flops[0])
+        return ProductRates.of_element_bytes(self.name, self.machines.element_bytes, peak)
 
     def power_note(self, power_w: float) -> str | None:
         """The note on an average power above :attr:`tdp_w`; None where it is not."""
@@ -193,6 +206,7 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
         tdp_w=None if spec.tdp_w is None else spec.tdp_w.value,
         notes=tuple(_notes(spec, chosen)),
         is_template=spec.template is not None,
+        product_flops=tuple((each, peak.value) for each, peak in spec.product_flops.items()),
     )
 
 

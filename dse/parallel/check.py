@@ -13,10 +13,11 @@ from math import prod
 import numpy as np
 
 from dse.graph.step import StepGraph, StepOperation
+from dse.graph.step_work import computing_s, flops_of
 from dse.parallel.check_sending import Sending
 from dse.parallel.formats import Stated
 from dse.parallel.mesh import Layout
-from dse.parallel.problem import ParallelProblem
+from dse.parallel.problem import Device, ParallelProblem
 from dse.parallel.storage import FUSED
 from dse.sharding.factors import Factor
 
@@ -212,7 +213,7 @@ class _Checking:
         share = prod(size for size, (number, _) in zip(self._sizes, cuts, strict=True) if number >= 0)
         share *= self._problem.parts_in_time(self._number)
         device = self._problem.device
-        seconds = max(_flops(self._graph, operation) / share / device.flops_per_s, moved / device.bytes_per_s)
+        seconds = max(_computing_s(self._graph, operation, device) / share, moved / device.bytes_per_s)
         return operation.repeats * round(seconds * 1e12)
 
     def _moved(self, operation: StepOperation) -> tuple[list[float], list[float]]:
@@ -294,7 +295,7 @@ def _before_products(graph: StepGraph) -> set[int]:
     """The values from which a product or a convolution follows, back from each of them."""
     maker = {value: operation for operation in graph.operations for value in operation.results}
     before: set[int] = set()
-    waiting = [value for each in graph.operations if each.opcode in ("dot", "convolution") for value in each.operands]
+    waiting = [value for each in graph.operations if _flops(graph, each) for value in each.operands]
     while waiting:
         value = waiting.pop()
         if value not in before:
@@ -331,13 +332,32 @@ def values_in_memory(graph: StepGraph) -> set[int]:
 
 
 def _flops(graph: StepGraph, operation: StepOperation) -> int:
-    """Two for each multiplication of a product or a convolution."""
+    """Two for each multiplication of real numbers of a product or a convolution; of others the textbook's count."""
     if operation.opcode not in ("dot", "convolution"):
-        return 0
-    left, right = (graph.values[value].dims for value in operation.operands[:2])
-    elements = prod(graph.values[operation.results[0]].dims)
+        return flops_of(operation, graph.values)
+    left, right = (graph.values[value] for value in operation.operands[:2])
+    flops = 2 * prod(graph.values[operation.results[0]].dims) * (4 if left.dtype in ("c64", "c128") else 1)
     if operation.opcode == "dot":
         contracted = operation.attributes.get("lhs_contracting_dims", ())
-        return 2 * elements * prod(left[int(each)] for each in contracted)
+        return flops * prod(left.dims[int(each)] for each in contracted)
     kernel = str(operation.attributes["dim_labels"]).split("_")[1].split("->")[0]
-    return 2 * elements * prod(size for size, label in zip(right, kernel, strict=True) if label != "o")
+    return flops * prod(size for size, label in zip(right.dims, kernel, strict=True) if label != "o")
+
+
+def _computing_s(graph: StepGraph, operation: StepOperation, device: Device) -> float:
+    """The operations of a plain product by the rate of its widest operand; of others as they are priced."""
+    types = {graph.values[value].dtype for value in operation.operands[:2]}
+    if operation.opcode not in ("dot", "convolution") or "algorithm" in operation.attributes or len(types) > 1:
+        return computing_s(operation, graph.values, device.products)
+    rates, element_type = dict(device.products.flops_per_s), types.pop()
+    element_type = {"c64": "f32", "c128": "f64"}.get(element_type, element_type)
+    keys = [f"fp{element_type[1:]}", element_type, f"int{element_type[1:]}"]
+    if element_type == "f32":
+        stated = str(operation.attributes.get("operand_precision", ""))
+        words = [each for each in ("highest", "high") if each in stated]
+        level = device.products.float32 or (words[0] if words else "default")
+        keys = ["fp32_default"] * (level == "default") + ["fp32_high"] * (level != "highest") + ["fp32"]
+    rate = next((rates[key] for key in keys if key in rates), None)
+    if rate is None:
+        return computing_s(operation, graph.values, device.products)
+    return _flops(graph, operation) / rate

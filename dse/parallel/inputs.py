@@ -1,21 +1,24 @@
 """What every strategy of ``dse parallel`` is given: the step that the options name, and the device."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dse.graph.step import StepGraph
-from dse.parallel.options import ParallelOptions
+from dse.graph.step_work import require_rates
+from dse.parallel.options import Float32Products, ParallelOptions
 from dse.parallel.problem import Device
 from dse.sources.steps import resolve_step, step_of, with_variables
 from hardware.inputs import fail
 from hardware.specs import Accelerator
 
 
-def named_step(options: ParallelOptions) -> tuple[str, StepGraph]:
+def named_step(options: ParallelOptions, device: Device) -> tuple[str, StepGraph]:
     """What errors call the step that the options name, and its graph.
 
     Raises:
-        InputError: whatever is wrong with the step, or one without arguments.
+        InputError: whatever is wrong with the step, one without arguments, or one with products that ``device`` has no
+            rate for.
     """
     source = resolve_step(options.step)
     graph = step_of(source)
@@ -23,21 +26,30 @@ def named_step(options: ParallelOptions) -> tuple[str, StepGraph]:
         raise fail(source.where, "", "", "must take arguments: without them there is nothing to split")
     if options.variables is not None:
         graph = with_variables(graph, options.variables)
+    require_rates(graph, device.products, source.where)
     return source.where, graph
 
 
-def device_of(chosen: Accelerator) -> Device:
-    """Sustained rates: those of the spec, by the efficiencies of its matrix products and its other kernels."""
+def device_of(chosen: Accelerator, f32_products: Float32Products = "stated") -> Device:
+    """Sustained rates: those of the spec, by the efficiencies of its matrix products and its other kernels.
+
+    ``f32_products`` says how all products of float32 are computed; ``stated``: as each of them says.
+    """
     machines = chosen.machines
     products = machines.kernels.get("gemm")
     others = machines.kernels.get("default")
-    macs = int(machines.tensor_cores[0]) * int(machines.core_width[0]) * int(machines.core_depth[0])
+    rates = chosen.products.sustained(products.efficiency if products else 1.0)
     return Device(
         chosen.name,
-        2.0 * macs * machines.clock_hz * (products.efficiency if products else 1.0),
+        replace(rates, float32=None if f32_products == "stated" else f32_products),
         machines.hbm_bytes_per_s * (others.memory_efficiency if others else 1.0),
         chosen.hbm_bytes,
     )
+
+
+def device_document(device: Device) -> list[Any]:
+    """The rates of a device in JSON types, for the digest of a problem."""
+    return [dict(device.products.flops_per_s), device.products.float32, device.bytes_per_s]
 
 
 def document_of_step(graph: StepGraph) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from hardware.inputs import fail
 from hardware.units import bytes_from_gib
 
 Strategy = Literal["sharding", "pipeline", "hybrid", "all"]
+Float32Products = Literal["stated", "default", "high", "highest"]
 Method = Literal["auto", "exact", "linkage", "dqn", "inference"]
 
 _SHARDING, _PIPELINE = ("strategy", "sharding"), ("strategy", "pipeline")
@@ -123,6 +124,14 @@ class ParallelOptions(Options):
         ),
     ] = "decisions"
     accelerator: Annotated[str, Option("The accelerator that each device is.", metavar="SPEC")] = "a100-80gb"
+    f32_products: Annotated[
+        Float32Products,
+        Option(
+            "How products of float32 are computed. default: TF32 on A100 and H100, one pass of bfloat16 on TPUs; high: "
+            "TF32, or three passes; highest: float32, or six passes; stated: as the step states it, and otherwise as "
+            "its framework does: XLA by default, PyTorch by highest for matrix products and default for convolutions."
+        ),
+    ] = "stated"
     network: Annotated[
         str | None, Option("The network between devices (default: the accelerator's own).", metavar="SPEC")
     ] = None

@@ -12,8 +12,7 @@ one that stands for it; links are taken to carry one collective at a time beside
 """
 
 from dse.graph.step import StepGraph
-
-PRODUCTS = ("dot", "convolution")
+from dse.graph.step_work import flops_of
 
 
 def joined_late(graph: StepGraph) -> tuple[bool, ...]:
@@ -26,7 +25,7 @@ def before_products(graph: StepGraph) -> tuple[bool, ...]:
     """Of each value: whether a product or a convolution follows from it."""
     precedes = [False] * len(graph.values)
     for operation in reversed(graph.operations):
-        if operation.opcode in PRODUCTS or any(precedes[value] for value in operation.results):
+        if flops_of(operation, graph.values) or any(precedes[value] for value in operation.results):
             for value in operation.operands:
                 precedes[value] = True
     return tuple(precedes)

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from dse.graph.step import StepOperation, StepValue
-from dse.graph.step_work import flops_of
+from dse.graph.step_work import computing_s
 from dse.parallel.choices import ALL_REDUCE, Choice, Layouts, choices_of, joined, layouts_of, parts_of
 from dse.parallel.mesh import Mesh
 from dse.parallel.overlap import joined_late
@@ -30,12 +30,12 @@ class Work(NamedTuple):
     """What an operation does in all, before it is cut.
 
     Attributes:
-        flops: floating-point operations.
+        computing_s: what the device takes to compute it.
         operands, results: bytes to and from memory of each array; 0 where it is not stored.
         repeats: how often a step does it.
     """
 
-    flops: float
+    computing_s: float
     operands: tuple[float, ...]
     results: tuple[float, ...]
     repeats: int
@@ -94,11 +94,12 @@ class Prices:
 
     def _priced(self, number: int, operation: StepOperation) -> tuple[Priced, ...]:
         values = self._problem.graph.values
-        work = work_of(operation, values, self._moved_bytes, self.storage.read[number], self.stored)
-        work = work._replace(flops=work.flops / self._problem.parts_in_time(number))
+        device = self._problem.device
+        work = work_of(operation, values, device, self._moved_bytes, self.storage.read[number], self.stored)
+        work = work._replace(computing_s=work.computing_s / self._problem.parts_in_time(number))
         results = tuple((values[each].dims, self._problem.sent_bytes(each)) for each in operation.results)
         return _priced_choices(
-            work, self._problem.rules[number] or (), results, self._fabric, self._problem.device, self._is_late[number]
+            work, self._problem.rules[number] or (), results, self._fabric, device, self._is_late[number]
         )
 
     @cached_property
@@ -112,8 +113,8 @@ class Prices:
 
 
 def work_of(
-    operation: StepOperation, values: Sequence[StepValue], sizes: Sequence[float], read: Sequence[bool],
-    stored: Sequence[bool],
+    operation: StepOperation, values: Sequence[StepValue], device: Device, sizes: Sequence[float],
+    read: Sequence[bool], stored: Sequence[bool],
 ) -> Work:  # fmt: skip
     """What ``operation`` does in all: ``read`` of its operands, ``stored`` of all values, of ``sizes`` in bytes."""
     operands = [sizes[each] if is_read else 0 for each, is_read in zip(operation.operands, read, strict=True)]
@@ -129,7 +130,7 @@ def work_of(
             results[0] = sum(sizes[each] for each in updated) if stored[operation.results[0]] else 0
         case _ if operation.forwards:
             operands, results = [0] * len(operands), [0] * len(results)
-    return Work(flops_of(operation, values), tuple(operands), tuple(results), operation.repeats)
+    return Work(computing_s(operation, values, device.products), tuple(operands), tuple(results), operation.repeats)
 
 
 @lru_cache(maxsize=100_000)
@@ -158,17 +159,17 @@ def work_picoseconds(work: Work, choice: Choice, layouts: Layouts, mesh: Mesh, d
     """The time of one device's share of the work, once."""
     arrays = zip((*work.operands, *work.results), (*layouts.operands, *layouts.before), strict=True)
     moved = sum(size / mesh.shards(layout) for size, layout in arrays)
-    return _picoseconds(work.flops / parts_of(choice, mesh), moved, device)
+    return _picoseconds(work.computing_s / parts_of(choice, mesh), moved, device)
 
 
 def one_device_picoseconds(work: Work, device: Device) -> int:
     """The time of all of the work on one device, all repeats added."""
-    once_ps = _picoseconds(work.flops, sum(work.operands) + sum(work.results), device)
+    once_ps = _picoseconds(work.computing_s, sum(work.operands) + sum(work.results), device)
     return repeated_picoseconds(work.repeats, once_ps, "--accelerator", device.name)
 
 
-def _picoseconds(flops: float, moved: float, device: Device) -> int:
-    seconds = max(flops / device.flops_per_s, moved / device.bytes_per_s)
+def _picoseconds(computing_s: float, moved: float, device: Device) -> int:
+    seconds = max(computing_s, moved / device.bytes_per_s)
     return whole_picoseconds(seconds, "--accelerator", device.name)
 
 

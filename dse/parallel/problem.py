@@ -13,6 +13,7 @@ from dse.parallel.storage import Storage
 from dse.sharding.factors import Factor
 from dse.sharding.linkage import Linkage, linkage
 from hardware.network import Network
+from hardware.product_rates import ProductRates
 
 Objective = Literal["cost", "count"]
 """Seconds of a step, or the dimensions of trained tensors that are split (the paper's reward)."""
@@ -20,10 +21,10 @@ Objective = Literal["cost", "count"]
 
 @dataclass(frozen=True)
 class Device:
-    """What one device does in a second: floating-point operations of products, and bytes to and from its memory."""
+    """What one device does in a second: products, by the formats of their operands, and bytes of its memory."""
 
     name: str
-    flops_per_s: float
+    products: ProductRates
     bytes_per_s: float
     memory_bytes: int
 

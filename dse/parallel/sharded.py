@@ -5,7 +5,7 @@ from typing import Any
 
 from dse.parallel.check import account
 from dse.parallel.formats import MetricsDocument, plan_document, plan_of, stated_from_document
-from dse.parallel.inputs import device_of, document_of_step, named_step
+from dse.parallel.inputs import device_document, device_of, document_of_step, named_step
 from dse.parallel.mesh import Mesh, mesh_of
 from dse.parallel.metrics import metrics, metrics_of
 from dse.parallel.options import ParallelOptions, memory_bytes_of
@@ -54,13 +54,14 @@ def posed(options: ParallelOptions) -> ShardingPosed:
     if options.emit_iopddl is not None:
         _require_emittable(options, options.emit_iopddl)
     joined = network(options.network or chosen.network)
-    where, graph = named_step(options)
+    device = device_of(chosen, options.f32_products)
+    where, graph = named_step(options, device)
     names = [argument.name for argument in graph.arguments]
     dims = {argument.name: graph.values[argument.value].dims for argument in graph.arguments}
     problem = ParallelProblem(
         graph,
         mesh,
-        device_of(chosen),
+        device,
         joined.spanning(mesh.devices),
         options.objective,
         memory_bytes,
@@ -196,7 +197,7 @@ def _goal(options: ParallelOptions) -> Goal:
 def _machine_document(problem: ParallelProblem) -> dict[str, Any]:
     return {
         "mesh": problem.mesh.text,
-        "device": [problem.device.flops_per_s, problem.device.bytes_per_s],
+        "device": device_document(problem.device),
         "network": repr(problem.network),
         "objective": problem.objective,
         "state_bytes": problem.state_bytes,

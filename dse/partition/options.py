@@ -9,6 +9,7 @@ from dse.graph.trace import Granularity
 from dse.partition.constraints.sampler import SolverMode
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
+from dse.partition.evaluators.simulator_operators import rates_of
 from dse.partition.graphs.source import prepared_graph_of
 from dse.partition.methods import ALL, LEARNED, METHODS, SOLVER_MODES, names_of
 from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProblem
@@ -17,6 +18,7 @@ from dse.partition.search.context import Evaluator
 from dse.run.options import Option, Options
 from hardware.inputs import fail
 from hardware.packages import ELEMENT_BYTES, MAX_CHIPS, Package, package
+from hardware.product_rates import MissingRateError
 
 EvaluatorName = Literal["analytical", "simulator"]
 
@@ -159,4 +161,9 @@ def _priced(graph: PartitionGraph, chosen: Package | None, source: str) -> Parti
     if chosen is None:
         name = graph.names[int(np.argmax(np.isnan(graph.latency_s)))]
         raise fail(source, f"nodes.{name}.latency_s", "", "is not given, so a package must price it: --package SPEC")
-    return graph.priced(chosen.latency_s(graph.flops, graph.moved_bytes))
+    for name, product_format in zip(graph.names, graph.formats, strict=False):
+        try:
+            chosen.rates([product_format])
+        except MissingRateError as error:
+            raise fail(source, name, product_format, str(error)) from error
+    return graph.priced(chosen.latency_s(graph.flops, graph.moved_bytes, rates_of(graph, chosen)))

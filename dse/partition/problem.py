@@ -64,6 +64,8 @@ class PartitionGraph:
         flops: floating-point operations of each operator, [N]; NaN where they are not known.
         moved_bytes: bytes that each operator reads and writes, [N]; NaN where they are not known.
         copy_of: what each operator is a copy of, None for one that was not copied, [N]; empty where none was.
+        formats: the formats of the operands of each operator's products
+            (:meth:`hardware.packages.Package.rates`), [N]; empty where they are not known.
     """
 
     name: str
@@ -75,6 +77,7 @@ class PartitionGraph:
     flops: Floats
     moved_bytes: Floats
     copy_of: tuple[Copy | None, ...] = ()
+    formats: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)

@@ -9,6 +9,7 @@ from dse.parallel.mesh import mesh_of
 from dse.parallel.problem import Device, ParallelProblem
 from dse.sharding.hlo.table import step_factors
 from hardware.network_specs import network
+from hardware.product_rates import ProductRates
 
 DUMPS = Path(__file__).parents[1] / "data" / "hlo"
 
@@ -40,7 +41,7 @@ ENTRY step {
 """
 """Two layers without biases, a squared error, gradients and their subtraction."""
 
-DEVICE = Device("small", 1e9, 1e9, 1 << 30)
+DEVICE = Device("small", ProductRates("small", (("fp32", 1e9), ("bf16", 4e9))), 1e9, 1 << 30)
 """So slow that work counts beside communication."""
 
 

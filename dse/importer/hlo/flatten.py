@@ -40,7 +40,7 @@ _RANDOM = ("rng", "rng-bit-generator", "rng-get-and-update-state")
 _ATTRIBUTES = frozenset((
     "dimensions", "lhs_batch_dims", "rhs_batch_dims", "lhs_contracting_dims", "rhs_contracting_dims", "window",
     "dim_labels", "feature_group_count", "batch_group_count", "padding", "slice", "dynamic_slice_sizes", "fft_length",
-    "iota_dimension", "custom_call_target",
+    "iota_dimension", "custom_call_target", "operand_precision", "algorithm", "lhs_ragged_dims",
     "offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims", "start_indices_batching_dims",
     "index_vector_dim", "slice_sizes", "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims",
     "input_batching_dims", "scatter_indices_batching_dims",

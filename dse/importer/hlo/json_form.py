@@ -122,6 +122,11 @@ class _DotNumbers(_Message):
     rhs_batch_dimensions: tuple[int, ...] = ()
 
 
+class _PrecisionConfig(_Message):
+    operand_precision: tuple[str | int, ...] = ()
+    algorithm: str | int = ""
+
+
 class _GatherNumbers(_Message):
     offset_dims: tuple[int, ...] = ()
     collapsed_slice_dims: tuple[int, ...] = ()
@@ -158,6 +163,7 @@ class _Instruction(_Message):
     padding_config: _Padding | None = None
     custom_call_target: str = ""
     dot_dimension_numbers: _DotNumbers | None = None
+    precision_config: _PrecisionConfig = _PrecisionConfig()
     fft_length: tuple[int, ...] = ()
     comparison_direction: str = ""
     gather_dimension_numbers: _GatherNumbers | None = None
@@ -348,11 +354,21 @@ def _numbers(each: _Instruction) -> Iterator[tuple[str, str]]:
         yield "lhs_contracting_dims", listed(dot.lhs_contracting_dimensions)
         yield "rhs_batch_dims", listed(dot.rhs_batch_dimensions)
         yield "rhs_contracting_dims", listed(dot.rhs_contracting_dimensions)
+    stated = [_PRECISIONS.get(str(word), str(word).lower()) for word in each.precision_config.operand_precision]
+    if {*stated} & {"high", "highest"}:
+        yield "operand_precision", f"{{{','.join(stated)}}}"
+    algorithm = str(each.precision_config.algorithm).lower()
+    if algorithm.startswith("alg_dot_"):
+        yield "algorithm", algorithm.removeprefix("alg_")
     for numbers in (each.gather_dimension_numbers, each.scatter_dimension_numbers):
         for name, value in () if numbers is None else numbers:
             yield name, listed(value) if isinstance(value, tuple) else str(value)
     if each.gather_slice_sizes:
         yield "slice_sizes", listed(each.gather_slice_sizes)
+
+
+_PRECISIONS = {"0": "default", "1": "high", "2": "highest"}
+"""``PrecisionConfig.Precision`` where it is written as a number."""
 
 
 def _groups(each: _Instruction) -> Iterator[tuple[str, int]]:

@@ -18,8 +18,10 @@ def attributes_of(kind: str, text: str, operands: Sequence[tuple[int, ...]]) -> 
     match kind:
         case "dot_general" | "dot":
             yield from _dot(kind, text, ranks)
+            yield from _precision(text)
         case "convolution":
             yield from _convolution(text, operands)
+            yield from _precision(text)
         case "sort":
             yield "dimensions", listed([(*(integers(text, "dimension") or ()), -1)[0] % max(1, *ranks)])
         case "gather" | "scatter" if integers(text, "index_vector_dim") is None:
@@ -102,6 +104,19 @@ def _dot(kind: str, text: str, ranks: Sequence[int]) -> Iterator[tuple[str, str]
 
 
 _CONTRACTING = ("contracting_dims", "contracting_dimensions", "contracting_dims")
+
+
+def _precision(text: str) -> Iterator[tuple[str, str]]:
+    """How products of float32 are computed, where it is not XLA's default."""
+    if match := re.search(r"\bprecision(?:_config)? = \[([^\]]*)\]", text):
+        stated = [word.lower() for word in re.findall(r"\b(DEFAULT|HIGHEST|HIGH)\b", match.group(1))]
+        if {*stated} & {"high", "highest"}:
+            yield "operand_precision", f"{{{','.join(stated)}}}"
+    if match := re.search(r"algorithm = [^<]*<([^>]*)>", text):
+        parts = dict(re.findall(r"(\w+) = (\w+)", match.group(1)))
+        passes = parts.get("num_primitive_operations", "1")
+        types = (parts.get(f"{key}_type", "") for key in ("lhs_precision", "rhs_precision", "accumulation"))
+        yield "algorithm", f"dot_{'_'.join(types)}{f'_x{passes}' if passes != '1' else ''}"
 
 
 def _convolution(text: str, operands: Sequence[tuple[int, ...]]) -> Iterator[tuple[str, str]]:

@@ -8,11 +8,11 @@ place of Adam.
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from dse.graph.step import StepArgument, StepGraph
+from dse.graph.step import StepArgument, StepGraph, StepOperation, StepValue
 from dse.importer.torch.aten.builder import StepBuilder
 from dse.importer.torch.aten.call import DTYPES
 from dse.importer.torch.aten.table import translated
@@ -108,7 +108,27 @@ def _graph(traced: TracedStep, name: str) -> StepGraph:
         for view, (_, role, _) in zip(views, traced.arguments, strict=True)
     )
     written = tuple(build.written(view) for view in results)
-    return _pruned(StepGraph(name, tuple(build.values), tuple(build.operations), arguments, written, framework="torch"))
+    operations = tuple(_with_precision(build.operations, build.values))
+    return _pruned(StepGraph(name, tuple(build.values), operations, arguments, written, framework="torch"))
+
+
+def _with_precision(operations: Sequence[StepOperation], values: Sequence[StepValue]) -> Iterator[StepOperation]:
+    """The operations, products of float32 with the precision that PyTorch computes them in on GPUs.
+
+    It takes TF32 for convolutions unless ``torch.backends.cudnn.allow_tf32`` is off, and for matrix products only where
+    ``torch.set_float32_matmul_precision`` lets it.
+    """
+    import torch
+
+    precision = {
+        "dot": {"highest": "highest", "high": "high"}.get(torch.get_float32_matmul_precision(), "default"),
+        "convolution": "default" if torch.backends.cudnn.allow_tf32 else "highest",
+    }
+    for each in operations:
+        stated = precision.get(each.opcode, "default")
+        if stated != "default" and all(values[value].dtype == "f32" for value in each.operands[:2]):
+            each = each._replace(attributes={**each.attributes, "operand_precision": f"{{{stated},{stated}}}"})
+        yield each
 
 
 def _pruned(graph: StepGraph) -> StepGraph:

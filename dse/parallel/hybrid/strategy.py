@@ -15,7 +15,7 @@ from dse.parallel.hybrid.search import solve_several
 from dse.parallel.hybrid.stage_step import Stages
 from dse.parallel.hybrid.step_times import faults as plan_faults
 from dse.parallel.hybrid.step_times import step_time
-from dse.parallel.inputs import device_of, named_step
+from dse.parallel.inputs import device_document, device_of, named_step
 from dse.parallel.options import ParallelOptions
 from dse.parallel.pipeline import strategy as pipeline
 from dse.parallel.pipeline.exchange import profiled_graph
@@ -79,12 +79,12 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> Posed[ParallelO
         rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
     cut = pipeline.posed(options, at_most=at_most)
-    where, graph = named_step(options)
+    device = device_of(accelerator(options.accelerator), options.f32_products)
+    where, graph = named_step(options, device)
     if graph.is_optimised:
         rule = "must be a step before optimisation with --strategy hybrid: kernels cannot be divided among stages"
         raise fail(where, "", "", rule)
     question = whole_step(cut.problem)
-    device = device_of(accelerator(options.accelerator))
     steps = Stages(graph, step_factors(graph, where), where)
     cuts = candidate_cuts(question.problem.profile, steps, MAX_CUTS)
     problems = [HybridProblem(question.problem, steps, device, options.state, cuts, question.device_cutting)]
@@ -95,7 +95,7 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> Posed[ParallelO
         "pipeline": cut.document,
         "update_s_per_byte": question.problem.update_s_per_byte,
         "state": options.state,
-        "device": [device.flops_per_s, device.bytes_per_s],
+        "device": device_document(device),
         "cuts": list(cuts),
         "plans": [[each.base.stages, each.base.microbatches] for each in problems],
     }

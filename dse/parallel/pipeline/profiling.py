@@ -82,15 +82,11 @@ def _picoseconds(forward: Forward, storage: Storage, device: Device) -> dict[int
     """Of every unit of the step on one device."""
     graph = forward.units.graph
     sizes = [each.size_bytes for each in graph.values]
-    return {
-        unit: sum(
-            one_device_picoseconds(
-                work_of(graph.operations[number], graph.values, sizes, storage.read[number], storage.stored), device
-            )
-            for number in members
-        )
-        for unit, members in forward.units.members.items()
-    }
+    spent = [
+        one_device_picoseconds(work_of(each, graph.values, device, sizes, read, storage.stored), device)
+        for each, read in zip(graph.operations, storage.read, strict=True)
+    ]
+    return {unit: sum(spent[number] for number in members) for unit, members in forward.units.members.items()}
 
 
 def _cut_bytes(graph: StepGraph, forward: Forward) -> Integers:

@@ -32,8 +32,8 @@ class EqualShares:
         place: the point of each operation that every microbatch runs, [F].
         is_forward: whether it is part of the forward pass, [F].
         repeats: how often it runs, [F].
-        flops: of a batch, [F].
-        divided: whether a share of the flops is done at a time, [F].
+        computing_s: of a batch, [F].
+        divided: whether a share of that is computed at a time, [F].
         batch_bytes, whole_bytes: to and from memory, of arrays of the batch and of others, [F].
         once_s: of each point, of the operations that run once a batch, without the update, [N].
         joined: (point, bytes) of each array that is all-reduced once a batch.
@@ -45,7 +45,7 @@ class EqualShares:
     place: Integers
     is_forward: np.typing.NDArray[np.bool_]
     repeats: Integers
-    flops: Floats
+    computing_s: Floats
     divided: np.typing.NDArray[np.bool_]
     batch_bytes: Floats
     whole_bytes: Floats
@@ -57,9 +57,9 @@ class EqualShares:
         """Forward and backward seconds of a microbatch at every point, on each of so many devices, [N] each."""
         if (microbatches, devices) not in self._passes:
             parts = microbatches * devices
-            flops = np.where(self.divided, self.flops / parts, self.flops)
+            computing_s = np.where(self.divided, self.computing_s / parts, self.computing_s)
             moved = self.batch_bytes / parts + self.whole_bytes
-            seconds = np.maximum(flops / self.device.flops_per_s, moved / self.device.bytes_per_s)
+            seconds = np.maximum(computing_s, moved / self.device.bytes_per_s)
             spent_s = self.repeats * np.rint(seconds / PICO) * PICO
             self._passes[microbatches, devices] = (
                 np.bincount(self.place, np.where(self.is_forward, spent_s, 0.0), self.points).astype(np.float64),
@@ -104,14 +104,16 @@ def equal_shares(step: StepProfile) -> EqualShares:
     once_s, rows = np.zeros(step.profile.points), list[tuple[float, ...]]()
     for number, place, is_forward in _placed(step):
         operation = graph.operations[number]
-        of = [work_of(operation, graph.values, part, storage.read[number], storage.stored) for part in split]
+        of = [
+            work_of(operation, graph.values, step.device, part, storage.read[number], storage.stored) for part in split
+        ]
         batch_bytes, whole_bytes = (sum(each.operands) + sum(each.results) for each in of)
         if times.runs_once[number]:
-            seconds = max(of[0].flops / step.device.flops_per_s, whole_bytes / step.device.bytes_per_s)
+            seconds = max(of[0].computing_s, whole_bytes / step.device.bytes_per_s)
             once_s[place] += operation.repeats * round(seconds / PICO) * PICO
         else:
             divided = times.divided[number]
-            rows.append((place, is_forward, operation.repeats, of[0].flops, divided, batch_bytes, whole_bytes))
+            rows.append((place, is_forward, operation.repeats, of[0].computing_s, divided, batch_bytes, whole_bytes))
     columns = np.array(rows, dtype=np.float64).T
     return EqualShares(
         points=step.profile.points,
@@ -119,7 +121,7 @@ def equal_shares(step: StepProfile) -> EqualShares:
         place=columns[0].astype(np.int64),
         is_forward=columns[1] > 0,
         repeats=columns[2].astype(np.int64),
-        flops=columns[3],
+        computing_s=columns[3],
         divided=columns[4] > 0,
         batch_bytes=columns[5],
         whole_bytes=columns[6],

@@ -66,7 +66,7 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> PipelinePosed:
         raise fail(_COMMAND, "--method", "linkage", "splits tensors; it belongs to --strategy sharding")
     memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
     joined = network(options.network or chosen.network).spanning(devices)
-    source, profile, state_factor, step = _read(options, device_of(chosen))
+    source, profile, state_factor, step = _read(options, device_of(chosen, options.f32_products))
     stages = _stages(options, devices, joined, source)
     if at_most:
         stages = min(stages, max(1, int(np.count_nonzero(profile.variables))))
@@ -105,7 +105,7 @@ def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, fl
         factor = {"weights": 1.0, "gradients": 2.0, "optimizer": 4.0}[options.state]
         notes = ["A profile: times are those of the file; the optimizer's state is taken to be Adam's."]
         return (*source_of_graph(profiled, Path(path).stem, notes, path), factor, None)
-    where, graph = named_step(options)
+    where, graph = named_step(options, device)
     step_factors(graph, where)  # refuses an operation whose shapes break its rule
     of = profile_of(graph, device, where)
     return source_of(graph, of), of.profile, state_factor_of(graph, options.state), of

@@ -60,7 +60,7 @@ class Operators(NamedTuple):
 def operators_of(graph: PartitionGraph, package: Package) -> Operators:
     """The operators of ``graph`` on chips of ``package``, which prices those without a latency."""
     edges = graph.edges.reshape(-1, 2)
-    priced = graph.priced(package.latency_s(graph.flops, graph.moved_bytes))
+    priced = graph.priced(package.latency_s(graph.flops, graph.moved_bytes, rates_of(graph, package)))
     compute_s, memory_s, few_flops = _work(priced, package)
     fingerprint = fingerprints(graph)
     by_rank = np.array(sorted(range(len(graph)), key=lambda v: (fingerprint[v], graph.names[v])), dtype=np.int32)
@@ -90,6 +90,11 @@ def _neighbours(source: Ints, target: Ints, count: int) -> tuple[Int32s, Int32s]
     return first, target[np.argsort(source, kind="stable")].astype(np.int32)
 
 
+def rates_of(graph: PartitionGraph, package: Package) -> Floats:
+    """Floating-point operations a second of each operator on a chip, [N]."""
+    return package.rates(graph.formats or ("",) * len(graph))
+
+
 def _work(graph: PartitionGraph, package: Package) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
     """(seconds to compute, seconds to move data, whether operations a byte are few), [N] each."""
     busy_s = np.maximum(0.0, graph.latency_s - package.launch_s)
@@ -99,7 +104,7 @@ def _work(graph: PartitionGraph, package: Package) -> tuple[Floats, Floats, npt.
     moved_bytes = np.where(given, graph.moved_bytes, touched_bytes)
     flops = np.where(given, graph.flops, busy_s * package.peak_flops)
     few_flops = flops <= package.fused_flops_per_byte * moved_bytes
-    compute_s, memory_s = flops / package.peak_flops, moved_bytes / package.memory_bytes_per_s
+    compute_s, memory_s = flops / rates_of(graph, package), moved_bytes / package.memory_bytes_per_s
     larger_s = np.maximum(compute_s, memory_s)
     scale = np.divide(busy_s, larger_s, out=np.ones_like(busy_s), where=larger_s > 0)
     guessed_compute_s = np.where(few_flops, 0.0, busy_s)

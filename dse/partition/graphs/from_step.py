@@ -7,8 +7,9 @@ import numpy as np
 
 from dse.graph.step import FORWARDING, StepGraph, StepOperation
 from dse.graph.step_loops import loop_owners
-from dse.graph.step_work import flops_of
+from dse.graph.step_work import flops_of, product_of
 from dse.partition.problem import PartitionGraph
+from hardware.product_rates import widest
 
 _VIEWS = FORWARDING | {"reshape"}
 """Operations that move nothing."""
@@ -60,6 +61,7 @@ class _Writer:
         self._writer_of: dict[int, int] = {}
         self._names: dict[str, None] = {}
         self._columns: list[list[float]] = []
+        self._formats: list[set[str]] = []
         self._held: list[set[int]] = []
         self._edges: dict[tuple[int, int], None] = {}
         self._read_outside = _read_outside(graph, owner)
@@ -76,6 +78,7 @@ class _Writer:
             edges=np.array(list(self._edges), dtype=np.int64).reshape(-1, 2),
             flops=flops,
             moved_bytes=moved,
+            formats=tuple("+".join(sorted(each)) for each in self._formats),
         )
 
     def add(self, number: int) -> None:
@@ -97,6 +100,8 @@ class _Writer:
         )
         columns[2] += operation.repeats * self._flops(operation)
         columns[3] += operation.repeats * self._moved(operation)
+        if flops_of(operation, self._graph.values):
+            self._formats[mine] |= widest(product_of(operation, self._graph.values)[0])
         self._writer_of.update(dict.fromkeys(operation.results, mine))
         self._edges.update(((source, mine), None) for source in producers if source is not None and source != mine)
 
@@ -107,6 +112,7 @@ class _Writer:
             unique = f"{name}~{count}"
         self._names[unique] = None
         self._columns.append([0.0] * 4)
+        self._formats.append(set())
         self._held.append(set())
         return len(self._columns) - 1
 
@@ -125,8 +131,8 @@ class _Writer:
     def _flops(self, operation: StepOperation) -> int:
         if operation.opcode in _MOVES:
             return 0
-        if operation.opcode in ("dot", "convolution"):
-            return flops_of(operation, self._graph.values)
+        if flops := flops_of(operation, self._graph.values):
+            return flops
         arrays = operation.operands[:1] if operation.opcode == "reduce" else operation.results[:1]
         return sum(prod(self._graph.values[each].dims) for each in arrays)
 

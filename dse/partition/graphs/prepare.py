@@ -154,6 +154,7 @@ def _picked(graph: PartitionGraph, positions: Ints) -> PartitionGraph:
         output_bytes=graph.output_bytes[positions],
         weight_bytes=graph.weight_bytes[positions],
         flops=graph.flops[positions],
+        formats=tuple(graph.formats[position] for position in positions) if graph.formats else (),
         moved_bytes=graph.moved_bytes[positions],
     )
 

@@ -12,6 +12,7 @@ from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem, Profile
 from dse.parallel.pipeline.shares import EqualShares
 from dse.parallel.problem import Device
 from hardware.network_specs import network
+from hardware.product_rates import ProductRates
 
 
 def profile_of(points, seed, weight_bytes):
@@ -44,11 +45,11 @@ def shares_of(profile, seed):
     count = 3 * profile.points
     return EqualShares(
         points=profile.points,
-        device=Device("any", 1e12, 1e9, 1 << 34),
+        device=Device("any", ProductRates("any", (("fp32", 1e12),)), 1e9, 1 << 34),
         place=random.integers(0, profile.points, count),
         is_forward=random.random(count) < 0.4,
         repeats=random.integers(1, 3, count),
-        flops=random.exponential(1e11, count) * (random.random(count) < 0.7),
+        computing_s=random.exponential(0.1, count) * (random.random(count) < 0.7),
         divided=random.random(count) < 0.8,
         batch_bytes=random.exponential(1e8, count),
         whole_bytes=random.exponential(1e7, count) * (random.random(count) < 0.7),
