@@ -4,7 +4,8 @@ The operations are those of XLA's HLO ("HLO semantics"), whatever framework the 
 and fusions. A ``while`` stands as ``while-begin`` (what enters the loop, or came from the pass before), the operations
 of one pass of its body with their number of ``repeats``, and ``while-end`` (what leaves it, from what entered and what
 the pass gave). A ``conditional`` stands as ``branch-begin`` for each branch, the operations of all branches, and
-``branch-end``.
+``branch-end``. Where a step says what each device does (``shard_map``), a ``local-view`` leads from an array to the
+part of one device, or back.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,9 @@ Attribute = tuple[int, ...] | str
 """Lists of whole numbers as tuples, everything else as HLO text writes it."""
 
 
-FORWARDING = frozenset({"while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier", "bitcast"})
+FORWARDING = frozenset(
+    {"while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier", "bitcast", "local-view"}
+)
 """Opcodes of operations that give their operands other names, outside kernels."""
 
 

@@ -75,17 +75,38 @@ def _convolution_flops(operation: StepOperation, outputs: Sequence[int], kernel:
 
 def _library_flops(operation: StepOperation, operands: Sequence[StepValue], result: StepValue) -> int:
     """Of a custom call in which XLA has put a product or a convolution, by the attributes of these."""
-    if len(operands) < 2:
-        return 0
-    if "dim_labels" not in operation.attributes:
-        return _product_flops(operation, operands[0].dims, result.dims)
-    first, second = (each.dims for each in operands[:2])
     target = str(operation.attributes.get("custom_call_target", ""))
+    if len(operands) < 2 or not (
+        "dim_labels" in operation.attributes or "lhs_contracting_dims" in operation.attributes
+    ):
+        return _factorisation_flops(target, [each.dims for each in operands], result.dims)
+    first, second = (each.dims for each in operands[:2])
+    if "fmha" in target:
+        paired = (*_numbers(operation, "rhs_contracting_dims"), *_numbers(operation, "rhs_batch_dims"))
+        scores = 2 * prod(first) * prod(size for dim, size in enumerate(second) if dim not in paired)
+        return scores * (5 if "Backward" in target else 2)  # scores again, and two gradients of each product
+    if "dim_labels" not in operation.attributes:
+        return _product_flops(operation, first, result.dims)
     if "BackwardInput" in target:
         return _convolution_flops(operation, first, second)
     if "BackwardFilter" in target:
         return _convolution_flops(operation, second, result.dims)
     return _convolution_flops(operation, result.dims, second)
+
+
+def _factorisation_flops(target: str, operands: Sequence[Sequence[int]], result: Sequence[int]) -> int:
+    """Of a call of LAPACK, or of the library of a GPU with its names (Golub and Van Loan, Matrix Computations)."""
+    if not operands or len(operands[0]) < 2:
+        return 0
+    *batch, rows, columns = operands[0]
+    short = min(rows, columns)
+    if "potrf" in target:
+        return prod(batch) * columns**3 // 3
+    if "getrf" in target:
+        return prod(batch) * 2 * (rows * columns * short - (rows + columns) * short**2 // 2 + short**3 // 3)
+    if "geqrf" in target or "orgqr" in target or "ungqr" in target:
+        return prod(batch) * 2 * short**2 * (max(rows, columns) - short // 3)
+    return prod(result) * columns if "trsm" in target else 0
 
 
 def computing_s(operation: StepOperation, values: Sequence[StepValue], rates: ProductRates) -> float:

@@ -21,7 +21,15 @@ from dse.parallel.problem import Device, ParallelProblem
 from dse.parallel.storage import FUSED
 from dse.sharding.factors import Factor
 
-_FORWARDING = ("while-begin", "while-end", "branch-begin", "branch-end", "optimization-barrier", "bitcast")
+_FORWARDING = (
+    "while-begin",
+    "while-end",
+    "branch-begin",
+    "branch-end",
+    "optimization-barrier",
+    "bitcast",
+    "local-view",
+)
 """Operations whose results are their operands."""
 
 

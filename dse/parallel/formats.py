@@ -77,6 +77,22 @@ class BaselineDocument(_Document):
     peak_bytes: _Count
 
 
+class WholeDocument(_Document):
+    """Operations of one opcode that are done whole.
+
+    Attributes:
+        opcode: of custom calls, with their target.
+        count: how many.
+        flops: by which all of them are priced, with their repeats; 0 where only the bytes that they move are known.
+        names: of the first few.
+    """
+
+    opcode: str
+    count: _Count
+    flops: _Count
+    names: list[str]
+
+
 class MetricsDocument(_Document):
     """``metrics`` of a result.
 
@@ -89,7 +105,7 @@ class MetricsDocument(_Document):
         collectives: what is sent, by kind, axes and cause; those of most bytes first.
         one_device_s: the step on one device.
         baselines: plans that need no search (:mod:`dse.parallel.baselines`), by name; those that there are.
-        unknown_operations: how often each opcode without a rule occurs; of custom calls, each target.
+        whole_operations: what every device does whole, as no rule says how it can be split, by opcode.
         unfinished: ``why`` where the run was stopped before all layouts were tried.
         why: every layout of the argument that was asked about; None where none was.
     """
@@ -104,7 +120,7 @@ class MetricsDocument(_Document):
     collectives: list[CollectiveDocument]
     one_device_s: float
     baselines: dict[BaselineName, BaselineDocument]
-    unknown_operations: dict[str, int]
+    whole_operations: list[WholeDocument]
     unfinished: list[str]
     why: list[AlternativeDocument] | None = None
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from dse.graph.step import StepOperation
 from dse.parallel.baselines import baselines, unlimited
 from dse.parallel.check import Account, account
 from dse.parallel.formats import plan_document, stated_from_document
@@ -20,6 +19,7 @@ from dse.parallel.plan import (
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.resharding import PICO
+from dse.parallel.whole_operations import whole_operations
 from dse.results.result import FailedCheckError
 from dse.run.remembered import Remembered, Same
 
@@ -44,11 +44,6 @@ def metrics(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[str, A
 def metrics_of(problem: ParallelProblem, prices: Prices, plan: Plan, of: Account) -> dict[str, Any]:
     """``metrics`` of a plan, by the account ``of`` it."""
     whole = Plan((0,) * len(problem.graph.operations), (problem.mesh.whole,) * len(problem.graph.arguments))
-    unknown: dict[str, int] = {}
-    for operation, rule in zip(problem.graph.operations, problem.rules, strict=True):
-        if rule is None:
-            name = _shown_opcode(operation)
-            unknown[name] = unknown.get(name, 0) + 1
     return {
         "step_s": of.step_ps * PICO,
         "work_s": of.work_ps * PICO,
@@ -60,7 +55,7 @@ def metrics_of(problem: ParallelProblem, prices: Prices, plan: Plan, of: Account
         "collectives": summed(problem, sent_by(problem, prices, plan)),
         "one_device_s": picoseconds_of(problem, prices, whole) * PICO,
         "baselines": _BASELINES.get(Same(problem), lambda: _baselines(problem, prices)),
-        "unknown_operations": unknown,
+        "whole_operations": whole_operations(problem.graph, problem.rules),
     }
 
 
@@ -79,9 +74,3 @@ def _baselines(problem: ParallelProblem, prices: Prices) -> dict[str, Any]:
             "peak_bytes": of.peak_bytes,
         }
     return documents
-
-
-def _shown_opcode(operation: StepOperation) -> str:
-    """The opcode, of a custom call with what it calls."""
-    target = str(operation.attributes.get("custom_call_target", "")).strip('"')
-    return f"{operation.opcode} {target}".rstrip()

@@ -5,6 +5,7 @@ from itertools import islice
 
 from dse.parallel.comparison import tail
 from dse.parallel.problem import ParallelProblem
+from dse.parallel.whole_operations import whole_note
 from dse.report.units import memory_text, time_text
 from dse.results.result import Result
 
@@ -30,8 +31,7 @@ def notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list[
     yield from problem.graph.notes
     if not problem.graph.trainable:
         yield "No argument is trained, by names or use: the step is planned as it stands (--variables FILE names some)."
-    for opcode, count in sorted(metrics["unknown_operations"].items()):
-        yield f"{opcode} is unknown: {count:,} operations are done whole on every device."
+    yield from map(whole_note, metrics["whole_operations"])
     yield from _undivided(problem)
     yield from _missing_baselines(problem, metrics["baselines"])
     domain = problem.network.domain_accelerators

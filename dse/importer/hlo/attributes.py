@@ -1,6 +1,11 @@
-"""Attributes as HLO text has them, from numbers that stand elsewhere in another form."""
+"""Attributes as HLO text has them: read, and written from numbers that stand elsewhere in another form."""
 
+import re
 from collections.abc import Mapping, Sequence
+
+from dse.graph.step import Attribute
+
+_INTEGERS = re.compile(r"\{?\s*(-?\d{1,18}(?:\s*,\s*-?\d{1,18})*)?\s*\}?$")
 
 _USUAL = {"stride": "1", "pad": "0_0", "lhs_dilate": "1", "rhs_dilate": "1", "rhs_reversal": "0"}
 
@@ -37,3 +42,16 @@ def window_text(parts: Mapping[str, Sequence[str]]) -> str:
     """``{size=2x2 stride=2x2}``, from the parts of a window by their words, what is usual left out."""
     stated = [f"{key}={'x'.join(values)}" for key, values in parts.items() if {*values} != {_USUAL.get(key)}]
     return f"{{{' '.join(stated)}}}"
+
+
+def names_in(text: str) -> list[str]:
+    """``%a`` and ``{%a, %b}`` as names."""
+    return [name.strip().removeprefix("%") for name in text.strip("{}").split(",") if name.strip()]
+
+
+def value_of(text: str) -> Attribute:
+    """``{0,2}`` and ``3`` as numbers, everything else as it is."""
+    match = _INTEGERS.match(text)
+    if match is None or (not text.startswith("{") and match.group(1) is None):
+        return text
+    return tuple(int(number) for number in match.group(1).split(",")) if match.group(1) else ()

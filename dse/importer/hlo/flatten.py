@@ -3,14 +3,16 @@
 Costs time and memory linear in the operations after inlining.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from dse.graph.step import Attribute, StepGraph, StepOperation, StepValue
+from dse.importer.hlo.attributes import names_in, value_of
+from dse.importer.hlo.custom_calls import is_annotation, product_attributes
 from dse.importer.hlo.element_types import types_agree
+from dse.importer.hlo.loops import passes_of
 from dse.importer.hlo.module import (
     MAX_DIGITS,
     ArrayShape,
@@ -30,12 +32,19 @@ Tree = Any
 MAX_OPERATIONS = 4_000_000
 """Operations after inlining; calls inside calls could otherwise grow without end."""
 
-_INLINED = {"call": "to_apply", "fusion": "calls", "async-start": "calls"}
-_GIVING = ("opt-barrier", "optimization-barrier", "async-done", "async-update")
+_INLINED = {"call": "to_apply", "fusion": "calls", "async": "calls"}
+_GIVING = ("opt-barrier", "optimization-barrier", "add-dependency", "domain", "set-dimension-size")
+"""Opcodes that give their first operand, or say of it what no plan depends on."""
+
+_STARTED = {"all-reduce": None, "copy": 0}
+"""Of an asynchronous operation where in the shape of its start its result stands; None where it is all of that. All
+others have it behind their operands.
+"""
+
 _TAKING = ("get-tuple-element", *_GIVING, "while", "conditional")
 _FREE = ("constant", "iota")
 _COMBINED = ("reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce", "reduce-scatter", "map")
-_NO_OPERATION = ("after-all", "partition-id", "replica-id", "add-dependency")
+_NO_OPERATION = ("after-all", "partition-id", "replica-id")
 _RANDOM = ("rng", "rng-bit-generator", "rng-get-and-update-state")
 _ATTRIBUTES = frozenset((
     "dimensions", "lhs_batch_dims", "rhs_batch_dims", "lhs_contracting_dims", "rhs_contracting_dims", "window",
@@ -46,10 +55,6 @@ _ATTRIBUTES = frozenset((
     "input_batching_dims", "scatter_indices_batching_dims",
 ))  # fmt: skip
 """Attributes that say how an operation's arrays hang together; all others say what it computes, or how fast."""
-
-_INTEGERS = re.compile(r"\{?\s*(-?\d{1,18}(?:\s*,\s*-?\d{1,18})*)?\s*\}?$")
-_TRIPS = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"(\d{1,18})"')
-_WHOLE = re.compile(r"-?\d{1,18}$")
 
 
 def step_graph(module: HloModule, file: str | Path) -> StepGraph:
@@ -140,7 +145,7 @@ class _Flattening:
             else:
                 operands = [trees[name] for name in each.operands]
                 tree = self._result(each, operands, computation, scope, repeats)
-            if not each.opcode.startswith("async-"):  # their shapes hold more than what is computed
+            if not each.opcode.endswith(("-start", "-update")):  # their shapes hold more than what is computed
                 self._require_shape(each, tree)
             trees[each.name] = tree
         return trees[computation.root]
@@ -148,8 +153,14 @@ class _Flattening:
     def _result(
         self, each: Instruction, operands: Sequence[Tree], caller: Computation, scope: str, repeats: int
     ) -> Tree:
-        if not operands and each.opcode in _TAKING:
+        if not operands and (each.opcode in _TAKING or is_finish(each.opcode)):
             raise self._fault(each, f"{each.opcode} must have an operand")
+        if each.opcode.endswith("-start"):
+            return self._started(each, operands, caller, scope, repeats)
+        if is_finish(each.opcode):
+            return operands[0]
+        if is_annotation(each) and operands:
+            return self._annotated(each, operands[0], scope, repeats)
         match each.opcode:
             case "tuple":
                 return tuple(operands)
@@ -157,19 +168,53 @@ class _Flattening:
                 return self._part(each, operands[0])
             case opcode if opcode in _GIVING:
                 return operands[0]
-            case "call" | "fusion" | "async-start":
-                callee = self._callee(each, _INLINED[each.opcode], caller)
-                outer = self._fusion
-                if each.opcode == "fusion" and outer is None:
-                    self._fusion = next(self._kernels)
-                root = self._inline(callee, operands, _label(scope, each.op_name), repeats)
-                self._fusion = outer
-                return root
+            case "call" | "fusion":
+                return self._called(each, each.opcode, operands, caller, scope, repeats)
             case "while":
                 return self._loop(each, operands[0], caller, scope, repeats)
             case "conditional":
                 return self._branches(each, operands, caller, scope, repeats)
         return self._operation(each, operands, scope, repeats)
+
+    def _called(
+        self, each: Instruction, opcode: str, operands: Sequence[Tree], caller: Computation, scope: str, repeats: int
+    ) -> Tree:
+        callee = self._callee(each, _INLINED[opcode], caller)
+        outer = self._fusion
+        if opcode == "fusion" and outer is None:
+            self._fusion = next(self._kernels)
+        root = self._inline(callee, operands, _label(scope, each.op_name), repeats)
+        self._fusion = outer
+        return root
+
+    def _started(
+        self, each: Instruction, operands: Sequence[Tree], caller: Computation, scope: str, repeats: int
+    ) -> Tree:
+        """What an asynchronous operation results in: it is done where it starts (``call-start``, ``copy-start``)."""
+        opcode = each.opcode.removesuffix("-start")
+        if opcode in _INLINED:
+            return self._called(each, opcode, operands, caller, scope, repeats)
+        place = _STARTED.get(opcode, 1)
+        shape = each.shape
+        if place is not None:
+            if isinstance(shape, ArrayShape) or len(shape) <= place:
+                rule = f"{each.opcode} must have the shape of its operands and its result, but has {shape_text(shape)}"
+                raise self._fault(each, rule)
+            shape = shape[place]
+        return self._operation(each._replace(opcode=opcode, shape=shape), operands, scope, repeats)
+
+    def _annotated(self, each: Instruction, operand: Tree, scope: str, repeats: int) -> Tree:
+        """What a custom call gives that says how its operand is laid out: the operand, or a part of it by that name."""
+        if _shape_of(operand, self._values) == each.shape:
+            return operand
+        note = (
+            "arrays are parts of larger ones where a step says what each device does (shard_map); they count as parts"
+        )
+        if note not in self._notes:
+            self._notes.append(note)
+        tree = self._new(each.shape, each.name)
+        self._add("local-view", tuple(_leaves(operand)), tuple(_leaves(tree)), {}, (scope, each), repeats)
+        return tree
 
     def _require_shape(self, each: Instruction, tree: Tree) -> None:
         shape = _shape_of(tree, self._values)
@@ -226,7 +271,7 @@ class _Flattening:
     ) -> Tree:
         named = each.attributes.get("branch_computations")
         keys = ("true_computation", "false_computation")
-        names = _names(named) if named else [name for key in keys for name in _names(each.attributes.get(key, ""))]
+        names = names_in(named) if named else [name for key in keys for name in names_in(each.attributes.get(key, ""))]
         if len(names) != len(operands) - 1:
             raise self._fault(each, f"{len(names)} branches must have as many operands after the first")
         results = []
@@ -272,20 +317,10 @@ class _Flattening:
             raise self._fault(root, rule)
 
     def _passes(self, each: Instruction, caller: Computation) -> int:
-        """The passes of a loop: as XLA states them, or as its condition compares a counter with a constant."""
-        if stated := _TRIPS.search(each.attribute_text):
-            return int(stated.group(1))
-        condition = self._callee(each, "condition", caller)
-        limits = [
-            int(each.literal)
-            for each in condition.instructions.values()
-            if each.opcode == "constant" and _WHOLE.match(each.literal)
-        ]
-        compared = [each for each in condition.instructions.values() if each.opcode == "compare"]
-        if len(limits) == len(compared) == 1 and compared[0].attributes.get("direction") == "LT" and limits[0] > 0:
-            return limits[0]
-        self._notes.append(f"{each.name}: the number of passes of this loop is unknown; its body is counted once")
-        return 1
+        passes = passes_of(each, self._callee(each, "condition", caller))
+        if passes is None:
+            self._notes.append(f"{each.name}: the number of passes of this loop is unknown; its body is counted once")
+        return 1 if passes is None else passes
 
     def _part(self, each: Instruction, tree: Tree) -> Tree:
         index = each.attributes.get("index", "")
@@ -294,7 +329,7 @@ class _Flattening:
         return tree[int(index)]
 
     def _callee(self, each: Instruction, key: str, caller: Computation) -> Computation:
-        names = _names(each.attributes.get(key, ""))
+        names = names_in(each.attributes.get(key, ""))
         if len(names) != 1:
             raise self._fault(each, f"{each.opcode} must name a computation as {key}")
         return self._computation(each, names[0], caller)
@@ -306,20 +341,22 @@ class _Flattening:
 
     def _attributes(self, each: Instruction) -> Mapping[str, Attribute]:
         """The attributes, parsed once for each text; names and places in the source differ without a difference."""
-        text = each.attribute_text.partition(", metadata=")[0]
-        key = f"{each.opcode} {text}"
+        text = each.attribute_text
+        key = f"{each.opcode} {text if each.opcode == 'custom-call' else text.partition(', metadata=')[0]}"
         if key not in self._parsed:
-            given = {name: _parsed(value) for name, value in each.attributes.items() if name in _ATTRIBUTES}
+            given = {name: value_of(value) for name, value in each.attributes.items() if name in _ATTRIBUTES}
             parsed: dict[str, Attribute] = {name: value for name, value in given.items() if value != ()}
             if each.opcode in _COMBINED:
                 parsed["combiner"] = self._combiner(each)
+            if each.opcode == "custom-call":
+                parsed |= product_attributes(each.attributes.get("backend_config", ""))
             if each.opcode == "iota":
                 parsed.setdefault("iota_dimension", (0,))
             self._parsed[key] = parsed
         return self._parsed[key]
 
     def _combiner(self, each: Instruction) -> str:
-        names = _names(each.attributes.get("to_apply") or each.attributes.get("scatter", ""))
+        names = names_in(each.attributes.get("to_apply") or each.attributes.get("scatter", ""))
         if not names:
             return "other"
         if names[0] not in self._module.computations:
@@ -331,6 +368,11 @@ class _Flattening:
 
     def _fault(self, each: Instruction, rule: str) -> InputError:
         return fail(self._file, each.place, each.name, rule)
+
+
+def is_finish(opcode: str) -> bool:
+    """Whether it gives the result of an asynchronous operation, or hands it on."""
+    return opcode.endswith(("-done", "-update")) and opcode not in ("send-done", "recv-done")
 
 
 def _leaves(tree: Tree) -> Iterator[int]:
@@ -352,14 +394,3 @@ def _label(scope: str, name: str) -> str:
     if not scope or not name or name.startswith((scope, "jit(")):
         return name or scope
     return f"{scope}/{name}"
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip().removeprefix("%") for name in text.strip("{}").split(",") if name.strip()]
-
-
-def _parsed(text: str) -> Attribute:
-    match = _INTEGERS.match(text)
-    if match is None or (not text.startswith("{") and match.group(1) is None):
-        return text
-    return tuple(int(number) for number in match.group(1).split(",")) if match.group(1) else ()

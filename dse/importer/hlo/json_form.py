@@ -10,12 +10,18 @@ import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from typing import Any
 
 from dse.importer.hlo.attributes import listed, metadata_text, padding_text, quoted, ranges_text, window_text
+from dse.importer.hlo.json_messages import (
+    ComputationMessage,
+    ConvolutionNumbersMessage,
+    InstructionMessage,
+    ModuleMessage,
+    ShapeMessage,
+    ShardingMessage,
+    WindowDimensionMessage,
+)
 from dse.importer.hlo.module import (
     SHAPE_RULE,
     ArrayShape,
@@ -27,6 +33,7 @@ from dse.importer.hlo.module import (
     notes_of_bounds,
     require_parameters,
 )
+from dse.importer.hlo.tiles import require_iota
 from hardware.inputs import InputError, fail, validate
 
 KEYS = ("hlo", "hloModule", "hlo_module", "computations")
@@ -44,151 +51,6 @@ _NAMES = {"opaque_type": "opaque"}
 """Names of ``xla.PrimitiveType`` that text writes in another way."""
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-def _primitive(value: Any) -> Any:
-    """``value``, where it is of one of two types: pydantic would name a fault of each."""
-    if isinstance(value, str | int) and not isinstance(value, bool):
-        return value
-    raise ValueError("must be the name or the number of an xla.PrimitiveType")
-
-
-class _Shape(_Message):
-    element_type: Annotated[str | int, BeforeValidator(_primitive)] = 0
-    dimensions: tuple[int, ...] = ()
-    tuple_shapes: tuple["_Shape", ...] = ()
-    is_dynamic_dimension: tuple[bool, ...] = ()
-
-
-class _Metadata(_Message):
-    op_name: str = ""
-
-
-class _Literal(_Message):
-    s32s: tuple[int, ...] = ()
-    s64s: tuple[int, ...] = ()
-    u32s: tuple[int, ...] = ()
-    u64s: tuple[int, ...] = ()
-
-
-class _WindowDimension(_Message):
-    size: int = 0
-    stride: int = 1
-    padding_low: int = 0
-    padding_high: int = 0
-    window_dilation: int = 1
-    base_dilation: int = 1
-    window_reversal: bool = False
-
-
-class _Window(_Message):
-    dimensions: tuple[_WindowDimension, ...] = ()
-
-
-class _ConvolutionNumbers(_Message):
-    input_batch_dimension: int = 0
-    input_feature_dimension: int = 0
-    input_spatial_dimensions: tuple[int, ...] = ()
-    kernel_input_feature_dimension: int = 0
-    kernel_output_feature_dimension: int = 0
-    kernel_spatial_dimensions: tuple[int, ...] = ()
-    output_batch_dimension: int = 0
-    output_feature_dimension: int = 0
-    output_spatial_dimensions: tuple[int, ...] = ()
-
-
-class _Slice(_Message):
-    start: int = 0
-    limit: int = 0
-    stride: int = 1
-
-
-class _PaddingDimension(_Message):
-    edge_padding_low: int = 0
-    edge_padding_high: int = 0
-    interior_padding: int = 0
-
-
-class _Padding(_Message):
-    dimensions: tuple[_PaddingDimension, ...] = ()
-
-
-class _DotNumbers(_Message):
-    lhs_contracting_dimensions: tuple[int, ...] = ()
-    rhs_contracting_dimensions: tuple[int, ...] = ()
-    lhs_batch_dimensions: tuple[int, ...] = ()
-    rhs_batch_dimensions: tuple[int, ...] = ()
-
-
-class _PrecisionConfig(_Message):
-    operand_precision: tuple[str | int, ...] = ()
-    algorithm: str | int = ""
-
-
-class _GatherNumbers(_Message):
-    offset_dims: tuple[int, ...] = ()
-    collapsed_slice_dims: tuple[int, ...] = ()
-    start_index_map: tuple[int, ...] = ()
-    operand_batching_dims: tuple[int, ...] = ()
-    start_indices_batching_dims: tuple[int, ...] = ()
-    index_vector_dim: int = 0
-
-
-class _ScatterNumbers(_Message):
-    update_window_dims: tuple[int, ...] = ()
-    inserted_window_dims: tuple[int, ...] = ()
-    scatter_dims_to_operand_dims: tuple[int, ...] = ()
-    input_batching_dims: tuple[int, ...] = ()
-    scatter_indices_batching_dims: tuple[int, ...] = ()
-    index_vector_dim: int = 0
-
-
-class _Instruction(_Message):
-    name: str = Field(min_length=1)
-    opcode: str = Field(min_length=1)
-    shape: _Shape
-    metadata: _Metadata = _Metadata()
-    literal: _Literal = _Literal()
-    parameter_number: int = 0
-    tuple_index: int = 0
-    dimensions: tuple[int, ...] = ()
-    window: _Window | None = None
-    convolution_dimension_numbers: _ConvolutionNumbers | None = None
-    feature_group_count: int = 1
-    batch_group_count: int = 1
-    slice_dimensions: tuple[_Slice, ...] = ()
-    dynamic_slice_sizes: tuple[int, ...] = ()
-    padding_config: _Padding | None = None
-    custom_call_target: str = ""
-    dot_dimension_numbers: _DotNumbers | None = None
-    precision_config: _PrecisionConfig = _PrecisionConfig()
-    fft_length: tuple[int, ...] = ()
-    comparison_direction: str = ""
-    gather_dimension_numbers: _GatherNumbers | None = None
-    gather_slice_sizes: tuple[int, ...] = ()
-    scatter_dimension_numbers: _ScatterNumbers | None = None
-    id: int = 0
-    operand_ids: tuple[int, ...] = ()
-    called_computation_ids: tuple[int, ...] = ()
-    backend_config: str = ""
-
-
-class _Computation(_Message):
-    name: str = Field(min_length=1)
-    instructions: tuple[_Instruction, ...] = Field(min_length=1)
-    id: int = 0
-    root_id: int = 0
-
-
-class _Module(_Message):
-    name: str = "module"
-    computations: tuple[_Computation, ...] = Field(min_length=1)
-    entry_computation_name: str = ""
-    entry_computation_id: int = 0
-
-
 def module_from_document(document: Any, file: str | Path) -> HloModule:
     """The module that a JSON document describes; ``file`` is what errors call it.
 
@@ -203,7 +65,7 @@ def module_from_document(document: Any, file: str | Path) -> HloModule:
         rule = "must be HLO as JSON: an object with computations, which xla.HloModuleProto has, alone or as hloModule"
         raise fail(file, within.rstrip("."), document if within else "", rule)
     try:
-        module = validate(_Module, document, file)
+        module = validate(ModuleMessage, document, file)
     except InputError as error:
         raise InputError(replace(fault, key=f"{within}{fault.key}") for fault in error.faults) from error
     return _Reader(module, str(file), within).module()
@@ -212,7 +74,7 @@ def module_from_document(document: Any, file: str | Path) -> HloModule:
 class _Reader:
     """One pass over the computations; names take the place of ids."""
 
-    def __init__(self, module: _Module, file: str, within: str) -> None:
+    def __init__(self, module: ModuleMessage, file: str, within: str) -> None:
         self._module = module
         self._file = file
         self._within = within
@@ -230,6 +92,12 @@ class _Reader:
             self._called[each.id] = each.name
         return HloModule(self._module.name, computations, self._entry(computations), notes_of_bounds(self._bounded))
 
+    def _require_tiles(self, sharding: ShardingMessage, key: str) -> None:
+        for each in (sharding, *sharding.tuple_shardings):
+            tiles, reshaped = each.tile_assignment_dimensions, each.iota_reshape_dims
+            if tiles and reshaped:
+                require_iota(tiles, reshaped, each.iota_transpose_perm or None, self._file, f"{key}.sharding")
+
     def _entry(self, computations: Mapping[str, Computation]) -> str:
         """The computation of that name, or where no name is stated of that id."""
         name, number = self._module.entry_computation_name, self._module.entry_computation_id
@@ -239,13 +107,14 @@ class _Reader:
             raise fail(self._file, f"{self._within}{key}", name or number, "must be one of the computations")
         return entry
 
-    def _computation(self, computation: _Computation, place: str) -> Computation:
+    def _computation(self, computation: ComputationMessage, place: str) -> Computation:
         instructions: dict[str, Instruction] = {}
         names: dict[int, str] = {}
         for number, each in enumerate(computation.instructions):
             key = f"{place}.instructions.{number}"
             if each.name in instructions or each.id in names:
                 raise fail(self._file, key, each.name, "an instruction of this name or id stands before")
+            self._require_tiles(each.sharding, key)
             instructions[each.name] = self._instruction(each, names, key)
             names[each.id] = each.name
         root = names.get(computation.root_id)
@@ -255,7 +124,7 @@ class _Reader:
         require_parameters(made, self._file, place)
         return made
 
-    def _instruction(self, each: _Instruction, names: Mapping[int, str], key: str) -> Instruction:
+    def _instruction(self, each: InstructionMessage, names: Mapping[int, str], key: str) -> Instruction:
         for operand in each.operand_ids:
             if operand not in names:
                 rule = "an operand must be an instruction before, of the same computation"
@@ -274,7 +143,7 @@ class _Reader:
             key,
         )
 
-    def _shape(self, shape: _Shape, key: str) -> Shape:
+    def _shape(self, shape: ShapeMessage, key: str) -> Shape:
         kind = shape.element_type
         dtype = _TYPES.get(kind, str(kind)) if isinstance(kind, int) else _NAMES.get(kind.lower(), kind.lower())
         if dtype == "tuple":
@@ -288,7 +157,7 @@ class _Reader:
         return array
 
 
-def _literal(each: _Instruction) -> str:
+def _literal(each: InstructionMessage) -> str:
     """A parameter's number; a whole number that is a constant, as numbers of passes are."""
     if each.opcode == "parameter":
         return str(each.parameter_number)
@@ -296,12 +165,12 @@ def _literal(each: _Instruction) -> str:
     return str(whole[0]) if each.opcode == "constant" and len(whole) == 1 else ""
 
 
-def _text_of(each: _Instruction, called: Sequence[str]) -> str:
+def _text_of(each: InstructionMessage, called: Sequence[str]) -> str:
     """The attributes as HLO text has them."""
     return "".join(f", {name}={value}" for name, value in _attributes(each, called))
 
 
-def _attributes(each: _Instruction, called: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _attributes(each: InstructionMessage, called: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield from _called_computations(each, called)
     if each.opcode == "get-tuple-element":
         yield "index", str(each.tuple_index)
@@ -332,7 +201,7 @@ def _attributes(each: _Instruction, called: Sequence[str]) -> Iterator[tuple[str
         yield "metadata", metadata_text(each.metadata.op_name)
 
 
-def _called_computations(each: _Instruction, called: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _called_computations(each: InstructionMessage, called: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Each opcode has its own words for what it calls."""
     match each.opcode, list(called):
         case "while", [body, condition]:
@@ -347,7 +216,7 @@ def _called_computations(each: _Instruction, called: Sequence[str]) -> Iterator[
             yield "to_apply", callee
 
 
-def _numbers(each: _Instruction) -> Iterator[tuple[str, str]]:
+def _numbers(each: InstructionMessage) -> Iterator[tuple[str, str]]:
     """Dimension numbers of products and lookups."""
     if (dot := each.dot_dimension_numbers) is not None:
         yield "lhs_batch_dims", listed(dot.lhs_batch_dimensions)
@@ -371,12 +240,12 @@ _PRECISIONS = {"0": "default", "1": "high", "2": "highest"}
 """``PrecisionConfig.Precision`` where it is written as a number."""
 
 
-def _groups(each: _Instruction) -> Iterator[tuple[str, int]]:
+def _groups(each: InstructionMessage) -> Iterator[tuple[str, int]]:
     yield "feature_group_count", each.feature_group_count
     yield "batch_group_count", each.batch_group_count
 
 
-def _window(dims: Sequence[_WindowDimension]) -> str:
+def _window(dims: Sequence[WindowDimensionMessage]) -> str:
     return window_text(
         {
             "size": [str(each.size) for each in dims],
@@ -389,7 +258,7 @@ def _window(dims: Sequence[_WindowDimension]) -> str:
     )
 
 
-def _labels(numbers: _ConvolutionNumbers) -> str:
+def _labels(numbers: ConvolutionNumbersMessage) -> str:
     """``b01f_01io->b01f``."""
     sides = (
         ("b", "f", numbers.input_batch_dimension, numbers.input_feature_dimension, numbers.input_spatial_dimensions),

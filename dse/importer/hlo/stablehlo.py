@@ -22,14 +22,18 @@ from dse.importer.hlo.module import (
     shape_text,
 )
 from dse.importer.hlo.stablehlo_attributes import NUMBER, PADDING, attributes_of, integers, triples
+from dse.importer.hlo.tiles import require_tiles
 from hardware.inputs import fail
 
 _OPCODES = {
     "dot_general": "dot", "broadcast_in_dim": "broadcast", "if": "conditional", "case": "conditional",
-    "sharding_constraint": "copy", "composite": "call", "optimization_barrier": "opt-barrier",
+    "composite": "call", "optimization_barrier": "opt-barrier",
     "top_k": "topk",
 }  # fmt: skip
 """Operations that HLO calls by another word; in all others dashes stand for underscores."""
+
+_ANNOTATIONS = ("sdy.sharding_constraint", "sdy.propagation_barrier", "sdy.reshard", "sdy.data_flow_edge")
+"""Operations that say how an array is laid out."""
 
 _COMBINERS = ("reduce", "reduce_window", "select_and_scatter", "scatter", "all_reduce", "reduce_scatter", "map")
 _MOVES = ("broadcast_in_dim", "reshape", "slice", "pad", "convert")
@@ -44,6 +48,7 @@ def parse_stablehlo(text: str, file: str) -> HloModule:
         InputError: a text that is cut off, or a line that breaks a rule; with its number.
     """
     with limited_nesting(file):
+        require_tiles(text, file)
         return _Translation(read_module(text, file), file).module()
 
 
@@ -218,7 +223,11 @@ class _Translation:
 
     def _is_nothing(self, block: _Block, each: Operation, kind: str) -> bool:
         """Whether an operation gives what it takes, so that XLA leaves it out."""
-        if kind not in _MOVES or not each.operands or each.results != (block.values[each.operands[0]][1],):
+        if not each.operands or each.results != (block.values[each.operands[0]][1],):
+            return False
+        if f"{each.opcode}" in _ANNOTATIONS:
+            return True
+        if kind not in _MOVES:
             return False
         padded = kind == "pad" and any(any(dim) for dim in triples(each.attributes, PADDING))
         turned = integers(each.attributes, "dims", "broadcast_dimensions") or ()

@@ -25,6 +25,7 @@ from dse.importer.hlo.module import (
     require_parameters,
     shape_text,
 )
+from dse.importer.hlo.tiles import require_tiles
 from hardware.documents import text_of
 from hardware.inputs import InputError, fail
 
@@ -54,6 +55,7 @@ def read_hlo(path: str | Path) -> HloModule:
 def parse_hlo(text: str, file: str | Path) -> HloModule:
     """The module that ``text`` describes; ``file`` is what errors call it."""
     with limited_nesting(str(file)):
+        require_tiles(text, str(file))
         return _Reader(text, str(file)).module()
 
 

@@ -31,9 +31,6 @@ ELEMENTWISE = frozenset((
 ))  # fmt: skip
 """Opcodes that treat every element alone; scalars among the operands stand for arrays."""
 
-_IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
-"""Targets of custom calls that give what they take."""
-
 _RULES: dict[str, Rule] = {
     "broadcast": broadcast,
     "transpose": transpose,
@@ -63,7 +60,7 @@ _RULES: dict[str, Rule] = {
     "rng": free,
     "rng-bit-generator": whole,
     "get-dimension-size": whole,
-    "custom-call": elementwise,
+    "local-view": whole,
 }
 
 
@@ -75,7 +72,7 @@ def factors_of(shapes: Shapes) -> tuple[Factor, ...] | None:
     """
     opcode = shapes.operation.opcode
     rule = elementwise if opcode in ELEMENTWISE else _RULES.get(opcode)
-    if rule is None or (opcode == "custom-call" and shapes.text("custom_call_target").strip('"') not in _IDENTITIES):
+    if rule is None:
         return None
     return tuple(factor for factor in rule(shapes) if factor.size > 1)
 

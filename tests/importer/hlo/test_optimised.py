@@ -10,7 +10,7 @@ from dse.importer.hlo.flatten import step_graph
 from dse.importer.hlo.text import parse_hlo
 from dse.parallel.prices import work_of
 from dse.parallel.storage import Storage
-from tests.parallel.problems import DUMPS
+from tests.parallel.problems import DEVICE, DUMPS
 
 GPU = """HloModule jit_step, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }, \
 entry_computation_layout={(f32[64,32]{1,0}, bf16[8,64]{1,0:T(8,128)(2,1)})->(f32[64,32]{1,0}, f32[])}, \
@@ -141,7 +141,7 @@ def test_bytes_of_kernels_are_those_that_xla_counts(tmp_path, name, accessed):
     storage = Storage(graph)
     sizes = [each.size_bytes for each in graph.values]
     work = [
-        work_of(each, graph.values, sizes, row, storage.stored)
+        work_of(each, graph.values, DEVICE, sizes, row, storage.stored)
         for each, row in zip(graph.operations, storage.read, strict=True)
     ]
     counted = sum(each.repeats * (sum(each.operands) + sum(each.results)) for each in work)
@@ -153,10 +153,14 @@ def test_custom_calls_are_blocked_and_counted(dse, tmp_path):
     answer = dse("parallel", tmp_path / "gpu.hlo", "--mesh", "2", "--json")
     assert answer.code == 0, answer.err
     result = json.loads(answer.out)
-    assert result["metrics"]["unknown_operations"] == {"custom-call __cublas$gemm": 1}
+    assert result["metrics"]["whole_operations"] == [
+        {"opcode": "custom-call __cublas$gemm", "count": 1, "flops": 2 * 8 * 32 * 64, "names": ["gemm.0"]}
+    ]
     assert "gemm" not in result["solution"]["operations"]
     rare = dse("parallel", DUMPS / "rare.opt.hlo", "--mesh", "2", "--method", "linkage", "--json")
-    assert json.loads(rare.out)["metrics"]["unknown_operations"] == {
-        "custom-call lapack_sgeqrf_ffi": 1,
-        "custom-call lapack_sorgqr_ffi": 1,
-    }
+    whole = json.loads(rare.out)["metrics"]["whole_operations"]
+    assert [(each["opcode"], each["count"]) for each in whole] == [
+        ("custom-call lapack_sgeqrf_ffi", 1),
+        ("custom-call lapack_sorgqr_ffi", 1),
+    ]
+    assert all(each["flops"] for each in whole)
