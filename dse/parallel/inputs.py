@@ -30,6 +30,21 @@ def named_step(options: ParallelOptions, device: Device) -> tuple[str, StepGraph
     return source.where, graph
 
 
+def roles_note(graph: StepGraph) -> str:
+    """For users: what each argument was taken for."""
+    texts = {"parameter": "trained", "state": "kept from step to step, as an optimizer's state is", "input": "data"}
+    parts = []
+    for role, text in texts.items():
+        names = [argument.name for argument in graph.arguments if argument.role == role]
+        if names:
+            more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+            parts.append(f"{len(names):,} {text} ({', '.join(names[:_MAX_NAMES])}{more})")
+    return f"Arguments by what the step does with them: {'; '.join(parts)}. --variables FILE says it otherwise."
+
+
+_MAX_NAMES = 3
+
+
 def device_of(chosen: Accelerator, f32_products: Float32Products = "stated") -> Device:
     """Sustained rates: those of the spec, by the efficiencies of its matrix products and its other kernels.
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 
 from dse.parallel.comparison import tail
+from dse.parallel.inputs import roles_note
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.whole_operations import whole_note
 from dse.report.units import memory_text, time_text
@@ -28,6 +29,7 @@ def notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list[
         )
     if split := _split_state(problem, splits):
         yield f"{split} arrays of the optimizer's state are split unlike the tensor that they belong to."
+    yield roles_note(problem.graph)
     yield from problem.graph.notes
     if not problem.graph.trainable:
         yield "No argument is trained, by names or use: the step is planned as it stands (--variables FILE names some)."

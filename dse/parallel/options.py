@@ -167,7 +167,7 @@ class ParallelOptions(Options):
     ] = ()
     variables: Annotated[
         str | None,
-        Option("The trained arguments, one name per line (default: recognised by name and use).", metavar="FILE"),
+        Option("The trained arguments, one name per line (default: recognised by what the step does).", metavar="FILE"),
     ] = None
     why: Annotated[
         str | None,

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Literal, Self
 
 from dse.graph.step import StepGraph, StepValue
+from dse.graph.step_updates import updates_of
 from dse.parallel.mesh import Layout, Mesh
 from dse.parallel.overlap import fetched_ahead
 from dse.parallel.resharding import Fabric
@@ -118,17 +119,19 @@ class ParallelProblem:
 def carried_results(graph: StepGraph) -> dict[int, int]:
     """The argument that each result of the step replaces in the next step, by their positions.
 
-    A step returns what it carries in the order in which it takes it: each argument that is trained or kept is
-    replaced by the next result of its type and dimensions.
+    What a result is made from element by element, it replaces (:mod:`dse.graph.step_updates`). Of what is left, in the
+    order of both, each argument that is trained or kept is replaced by the next result of its type and dimensions.
     """
     values = graph.values
-    carried: dict[int, int] = {}
-    start = 0
+    updates = updates_of(values, graph.operations, [argument.value for argument in graph.arguments], graph.results)
+    carried = {place: number for place, number in updates.replaced.items() if graph.arguments[number].role != "input"}
+    known, start = {*carried.values()}, 0
     for number, argument in enumerate(graph.arguments):
-        if argument.role != "input":
+        if argument.role != "input" and number not in known:
             of = _kind(values[argument.value])
             places = range(start, len(graph.results))
-            match = next((place for place in places if _kind(values[graph.results[place]]) == of), None)
+            free = (place for place in places if place not in carried)
+            match = next((place for place in free if _kind(values[graph.results[place]]) == of), None)
             if match is not None:
                 carried[match] = number
                 start = match + 1

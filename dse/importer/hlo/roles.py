@@ -1,9 +1,10 @@
 """What each argument of a step is: a parameter, state of the optimizer, or data.
 
-The framework's names decide where they say it; a step whose names say nothing is judged by what happens to its
-arguments: floating arrays that the step returns in the same shape are parameters where they take part in a product, a
-convolution or a lookup, and state where they do not. A user's own list of what is trained (:func:`with_trained`) comes
-before both.
+What the step does with its arguments decides (:mod:`dse.graph.step_updates`): parameters are updated by the gradient of
+the loss, all else that is replaced or returned is state, and the rest is data, but for what names say to be kept. Only
+where nothing is updated (a step that returns gradients) names decide that say it; where none does, floating arrays that
+the step returns in the same shape are parameters if they take part in a product, a convolution or a lookup, and state
+if they do not. A user's own list of what is trained (:func:`with_trained`) comes before all of this.
 """
 
 import re
@@ -12,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from dse.graph.step import Role, StepArgument, StepGraph, StepOperation, StepValue
+from dse.graph.step_updates import updates_of
 
 _PARAMETERS = re.compile(r"^(params?|parameters?|weights?|variables|model|primals)(?![a-z])")
 _STATE = re.compile(
@@ -41,6 +43,13 @@ def arguments_of(
         results: positions of what the step returns.
     """
     by_name = [_role_by_name(name) for name, _ in named]
+    updates = updates_of(values, operations, [value for _, value in named], results)
+    if updates.trained:
+        kept = updates.kept | {number for number, role in enumerate(by_name) if role is not None}
+        return tuple(
+            StepArgument(value, name, "parameter" if n in updates.trained else "state" if n in kept else "input")
+            for n, (name, value) in enumerate(named)
+        )
     if "parameter" in by_name:
         return tuple(
             StepArgument(value, name, role or "input") for (name, value), role in zip(named, by_name, strict=True)

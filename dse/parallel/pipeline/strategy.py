@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dse.graph.step import StepGraph
-from dse.parallel.inputs import device_of, document_of_step, named_step
+from dse.parallel.inputs import device_of, document_of_step, named_step, roles_note
 from dse.parallel.options import MICROBATCHES, ParallelOptions, memory_bytes_of
 from dse.parallel.pipeline.exact import Answer, solve
 from dse.parallel.pipeline.exchange import profiled_graph
@@ -113,7 +113,7 @@ def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, fl
 
 def source_of(graph: StepGraph, of: StepProfile) -> Source:
     """A step with its profile as what is cut."""
-    notes = list(graph.notes)
+    notes = [roles_note(graph), *graph.notes]
     if of.unused:
         more = f" and {len(of.unused) - 1} more" if len(of.unused) > 1 else ""
         notes.append(f"The loss does not depend on {of.unused[0]}{more}: trained tensors that are in no stage.")
