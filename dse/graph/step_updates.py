@@ -116,6 +116,8 @@ def _made_from(
         taken = operation.operands
         if operation.opcode in _IN_PLACE:
             taken = taken[:1]
+        elif operation.opcode == "while-end":
+            taken = taken[1:]  # what the last pass gave
         elif operation.opcode not in _BY_ELEMENT:
             taken = ()
         for value in operation.results:

@@ -113,9 +113,10 @@ def _stated(source: ForwardTrace, microbatch: int) -> Trace:
 
 
 def _onnx(source: OnnxFile, microbatch: int) -> Made:
-    from dse.importer.onnx.file import read_onnx
+    from dse.importer.onnx.file import read_onnx_files
 
-    return replace(read_onnx(source.path, microbatch), name=source.name), (source.path,)
+    trace, files = read_onnx_files(source.path, microbatch)
+    return replace(trace, name=source.name), (source.path, *files)
 
 
 def _config(source: TransformersConfig, microbatch: int, sequence: int | None, mode: Mode) -> Made:

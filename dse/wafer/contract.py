@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dse.problem import Posed, ProblemType, result_of
 from dse.report.view import View
@@ -128,8 +128,10 @@ class WaferType(ProblemType[WaferOptions, Case]):
         problem = posed.problem.problem
         graph = {f"{posed.name}.kgraph": write_kgraph(posed.problem.graph)}
         if posed.options.sweep:
-            return sweep_report.view(problem, posed.options, result, graph)
-        return report.view(problem, result, graph)
+            view = sweep_report.view(problem, posed.options, result, graph)
+        else:
+            view = report.view(problem, result, graph)
+        return replace(view, notes=[*posed.problem.graph.notes, *view.notes])
 
 
 def _result(posed: WaferPosed, outcome: Outcome, seed: int, seconds: float) -> Result:

@@ -162,3 +162,41 @@ def test_long_sequences_in_large_microbatches_are_traced(tmp_path, monkeypatch, 
     assert one.parameters == 2 * 152064 * 3584 + 3584 + 2 * QWEN_LAYER
     forward = [sum(layer.forward.flops for layer in graph.layers) for graph in (one, eight)]
     assert forward[1] == 8 * forward[0]
+
+
+SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+
+
+def test_images_among_tokens_are_refused_in_one_line(tmp_path, dse):
+    document = {
+        "model_type": "gemma3",
+        "architectures": ["Gemma3ForConditionalGeneration"],
+        "text_config": {**SMALL, "num_key_value_heads": 1, "head_dim": 16, "vocab_size": 300},
+        "vision_config": {**SMALL, "image_size": 28, "patch_size": 14},
+        "mm_tokens_per_image": 4,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    answer = dse("partition", tmp_path / "config.json", "--package", "mcm-4", "--method", "greedy")
+    assert answer.code == 2
+    (line,) = answer.err.splitlines()
+    assert "Gemma3ForConditionalGeneration: has images among its tokens" in line
+    assert "text_config" in line
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3_text", **document["text_config"]}))
+    assert workload(str(tmp_path / "config.json")).graph(1, 1, TrainingRecipe()).parameters > 0
+
+
+def test_a_model_of_images_and_texts_is_fed_both(tmp_path):
+    from dse.sources.resolve import resolve
+    from dse.sources.traces import inference_trace_of
+
+    document = {
+        "model_type": "clip",
+        "architectures": ["CLIPModel"],
+        "text_config": {**SMALL, "vocab_size": 300, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
+        "vision_config": {**SMALL, "image_size": 28, "patch_size": 14},
+        "projection_dim": 16,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    trace = inference_trace_of(resolve(str(tmp_path / "config.json")))
+    assert {value.shape for value in trace.values if value.role == "input"} >= {(1, 3, 28, 28), (1, 77)}
+    assert trace.parameters == sum(p.numel() for p in real_module(document, "CLIPModel").parameters())

@@ -198,10 +198,6 @@ BROKEN = {
     "name of two words": (lambda text: text.replace("name='k2'", "name='k 2'"), "line 13: k 2: a name must be of"),
     "number of many digits": (lambda text: text.replace("conv[1] W", f"conv[{'9' * 5000}] W"), "line 12: .*a node"),
     "shape of many digits": (lambda text: text.replace("[4]", f"[{'9' * 5000}]", 1), "line 17: .*an edge must be"),
-    "sizes of many digits": (
-        lambda text: text.replace("conv[1] W", f"input[0] n=[ {'9' * 5000} ] name='i'\nconv[1] W"),
-        "have its sizes",
-    ),
     "name twice": (lambda text: text.replace("name='k2'", "name='k1'"), "k1: line 12 has it already"),
     "node twice": (lambda text: text.replace("cblock[3] f", "dblock[2] f"), r"line 14: dblock\[2\]: line 13 has it"),
     "edge malformed": (lambda text: text.replace(", shape", " shape", 1), "an edge must be"),
@@ -214,7 +210,6 @@ BROKEN = {
         r"line 1[78]: .*in a cycle",
     ),
     "no kernels": (lambda text: text[: text.index("conv[1]")], "at least one kernel"),
-    "input without sizes": (lambda text: text.replace("conv[1] W", "input[0] name='i'\nconv[1] W"), "have its sizes"),
     "into an input": (
         lambda text: (
             text.replace("conv[1] W", "input[0] n=[1 1 1] name='i'\nconv[1] W") + "conv[1]:y -> input[0]:x, shape:[1]\n"
@@ -264,9 +259,32 @@ def faults_of(text):
     return raised.value.faults
 
 
-def test_the_edges_of_an_input_without_sizes_are_no_further_fault():
-    text = GOOD.replace("conv[1] W", "input[0] name='i'\nconv[1] W") + "input[0]:_ -> conv[1]:x, shape:[1]\n"
-    assert [fault.value for fault in faults_of(text)] == [""]
+@pytest.mark.parametrize(
+    ("stated", "note"),
+    [
+        ("n=[ 1 1 7 ] ", "is of 1×1×7, its edge of 1; nothing depends on it."),
+        ("", "has no sizes that can be read (none); nothing depends on them."),
+        ("H=7 W=7 F=512 ", "has no sizes that can be read (H=7 W=7 F=512); nothing depends on them."),
+        ("n=[ ] ", "has no sizes that can be read (n=[ ]); nothing depends on them."),
+        (f"n=[ {'9' * 50} ] ", f"has no sizes that can be read (n=[ {'9' * 50} ]); nothing depends on them."),
+    ],
+)
+def test_sizes_of_inputs_and_outputs_decide_nothing_and_are_noted(stated, note):
+    """As in a public copy of the contest's case B, whose output states other sizes than what feeds it."""
+    text = GOOD.replace("conv[1] W", f"output[0] {stated}name='o'\nconv[1] W") + "conv[1]:y -> output[0]:_, shape:[1]\n"
+    graph = parse_kgraph(text, "g.kgraph", contest_library())
+    assert problem_of(graph, "g.kgraph", contest_library(), "small") == problem_from(GOOD)
+    (line,) = [number for number, each in enumerate(text.split("\n"), 1) if each.startswith("output[0]")]
+    assert graph.notes == (f"line {line}: output[0] {note}",)
+    assert parse_kgraph(write_kgraph(graph), "g.kgraph", contest_library()) == graph
+
+
+def test_the_answer_says_so(dse, tmp_path):
+    text = GOOD.replace("conv[1] W", "output[0] n=[ 2 ] name='o'\nconv[1] W") + "conv[1]:y -> output[0]:_, shape:[1]\n"
+    (tmp_path / "g.kgraph").write_text(text)
+    answer = dse("wafer", tmp_path / "g.kgraph")
+    assert answer.code == 0
+    assert "output[0] is of 2, its edge of 1; nothing depends on it" in " ".join(answer.out.split())
 
 
 @pytest.mark.parametrize("spelt", ["dblock[2]", "dblok[2]"])

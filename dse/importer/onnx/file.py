@@ -1,4 +1,4 @@
-"""Reading an ONNX file: the graph of its forward pass at one microbatch size. Weights are never read."""
+"""Reading an ONNX file: the graph of its forward pass at one microbatch size. Values of weights are never read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dse.graph.trace import Step, Trace, Value
 from dse.importer.libraries import library
+from dse.importer.onnx.batch import leading_size, open_dimensions, with_batch
 from hardware.documents import bytes_of
 from hardware.inputs import Fault, InputError, fail
 
@@ -20,7 +21,12 @@ _MAX_OPSET = 10_000
 
 
 def read_onnx(path: str | Path, microbatch: int | None = None) -> Trace:
-    """The forward pass of an ONNX model as a trace.
+    """As :func:`read_onnx_files`, the trace alone."""
+    return read_onnx_files(path, microbatch)[0]
+
+
+def read_onnx_files(path: str | Path, microbatch: int | None = None) -> tuple[Trace, tuple[Path, ...]]:
+    """The forward pass of an ONNX model as a trace, and the files beside it that values were read from.
 
     Shapes are inferred node by node, with what the graph computes of shapes folded. An operator that has no rule here
     becomes a step ``other``; one that ONNX does not define needs its shapes in the file (``value_info``).
@@ -30,19 +36,32 @@ def read_onnx(path: str | Path, microbatch: int | None = None) -> Trace:
     file sets to training mode drops.
 
     Args:
-        path: the file; external weight files need not be there.
-        microbatch: takes the place of the leading dimension of the inputs, which may be symbolic. None keeps a number
-            and takes 1 for a symbol.
+        path: the file. Files beside it with the values of weights need not be there; those of shapes and indices must.
+        microbatch: takes the place of the batch dimension of the inputs: the leading one, or the only symbolic one; of
+            inputs of fixed sizes the first one that can be changed and that reaches an output
+            (:mod:`dse.importer.onnx.batch`). None keeps a number and takes 1 for a symbol.
 
     Raises:
-        InputError: the library onnx is missing, no ONNX file, inputs without shapes or with symbolic dimensions behind
-            the leading one, a fixed leading dimension that the graph depends on, shapes that cannot be inferred,
-            unsupported dtypes.
+        InputError: the library onnx is missing, no ONNX file, inputs without shapes or with symbolic dimensions beside
+            the batch, fixed sizes of which none can be changed, shapes that cannot be inferred, unsupported dtypes,
+            values in a file that is not there or lies outside the model's folder.
     """
     path = Path(path)
     model = _load(path)
-    batch, symbols = _fix_inputs(path, model.graph, microbatch)
-    return _record(path, model, batch, symbols)
+    inputs = _inputs(path, model.graph, microbatch)
+    opened = open_dimensions(inputs)
+    if opened:
+        batch = microbatch or 1
+        symbols = {dim.dim_param: batch for dim in opened if dim.dim_param}
+        for dim in opened:
+            dim.dim_value = batch
+        _require_numbers(path, inputs, symbols)
+        return _record(path, model, batch, symbols)
+    _require_numbers(path, inputs, {})
+    fixed = leading_size(inputs)
+    if microbatch is None or microbatch == fixed:
+        return _record(path, model, fixed or 1, {})
+    return with_batch(model.graph, inputs, microbatch, lambda: _record(path, model, microbatch, {}))
 
 
 def _load(path: Path) -> "ModelProto":
@@ -76,11 +95,8 @@ def graph_inputs(graph: "GraphProto") -> Iterator["ValueInfoProto"]:
     return (entry for entry in graph.input if entry.name not in initialised)
 
 
-def _fix_inputs(path: Path, graph: "GraphProto", microbatch: int | None) -> tuple[int, Mapping[str, int]]:
-    """Gives every input a shape of numbers; the samples in a microbatch, and the numbers that symbols stand for.
-
-    ``graph`` is changed in place.
-    """
+def _inputs(path: Path, graph: "GraphProto", microbatch: int | None) -> "list[ValueInfoProto]":
+    """What the user hands over, each with a shape."""
     if microbatch is not None and microbatch < 1:
         raise fail(path, "microbatch", microbatch, "must be at least 1")
     inputs = list(graph_inputs(graph))
@@ -91,13 +107,11 @@ def _fix_inputs(path: Path, graph: "GraphProto", microbatch: int | None) -> tupl
     ]
     if faults:
         raise InputError(faults)
-    leading = [entry.type.tensor_type.shape.dim[0] for entry in inputs if entry.type.tensor_type.shape.dim]
-    free = [dim for dim in leading if not dim.HasField("dim_value")]
-    fixed = leading[0].dim_value if leading and not free else 0
-    batch = microbatch or fixed or 1
-    symbols = {dim.dim_param: batch for dim in free if dim.dim_param}
-    for dim in free or [dim for dim in leading if dim.dim_value == fixed]:
-        dim.dim_value = batch
+    return inputs
+
+
+def _require_numbers(path: Path, inputs: "Sequence[ValueInfoProto]", symbols: Mapping[str, int]) -> None:
+    """Gives every input a shape of numbers, by what ``symbols`` stand for; raises where one is left."""
     faults = []
     for entry in inputs:
         for axis, dim in enumerate(entry.type.tensor_type.shape.dim):
@@ -108,30 +122,15 @@ def _fix_inputs(path: Path, graph: "GraphProto", microbatch: int | None) -> tupl
                 faults.append(Fault(str(path), f"inputs.{entry.name}.{axis}", shown, _SYMBOLIC))
     if faults:
         raise InputError(faults)
-    if fixed and batch != fixed:
-        _forget_shapes(graph)
-    return batch, symbols
-
-
-def _forget_shapes(graph: "GraphProto") -> None:
-    """Takes away what ``graph`` and the graphs inside it state of shapes, which hold for another batch."""
-    from dse.importer.onnx.functions import inner_graphs
-
-    del graph.value_info[:]
-    for entry in graph.output:
-        entry.type.tensor_type.ClearField("shape")
-    for node in graph.node:
-        for inner in inner_graphs(node):
-            _forget_shapes(inner)
 
 
 _SYMBOLIC = (
-    "is not a number; only the leading dimension (the microbatch) may be open: export without this dynamic axis, or set"
-    " it with onnx.tools.update_model_dims.update_inputs_outputs_dims"
+    "is not a number; only one dimension, the batch, may be open: export without this dynamic axis, or set it with"
+    " onnx.tools.update_model_dims.update_inputs_outputs_dims"
 )
 
 
-def _record(path: Path, model: "ModelProto", batch: int, symbols: Mapping[str, int]) -> Trace:
+def _record(path: Path, model: "ModelProto", batch: int, symbols: Mapping[str, int]) -> tuple[Trace, tuple[Path, ...]]:
     from dse.importer.onnx.graphs import record_nodes
     from dse.importer.onnx.recorder import OnnxRecorder
 
@@ -141,7 +140,8 @@ def _record(path: Path, model: "ModelProto", batch: int, symbols: Mapping[str, i
     if not outputs:
         raise fail(path, "outputs", "", "the model must have a floating-point output (or a loss)")
     recorded = tuple(dict.fromkeys(recorder.value(name) for name in outputs))
-    return Trace(path.stem, batch, tuple(_roles(recorder.values, recorder.steps)), tuple(recorder.steps), recorded)
+    values = tuple(_roles(recorder.values, recorder.steps))
+    return Trace(path.stem, batch, values, tuple(recorder.steps), recorded), tuple(sorted(recorder.files))
 
 
 def _roles(values: Sequence[Value], steps: Sequence[Step]) -> Iterator[Value]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dse.graph.trace import VIEWS, Attribute, Role, Step, StepKind, Value
+from dse.importer.onnx.external import external_file, folder_of
 from dse.importer.onnx.functions import captured_names, definition
 from dse.importer.onnx.node import Node, complete, numbered, refused_by_onnx, shape_of
 from hardware.inputs import InputError, fail
@@ -60,6 +61,8 @@ class OnnxRecorder:
         self._constants: dict[str, np.ndarray[Any, Any]] = {}
         self._stored: set[str] = set()  # by nodes of kind Constant
         self._where = ""
+        self._absent: dict[str, str] = {}
+        self.files: set[Path] = set()
         stated = (*model.graph.value_info, *model.graph.output)
         self._stated = {entry.name: numbered(entry.type, symbols) for entry in stated}
         for tensor in model.graph.initializer:
@@ -73,12 +76,27 @@ class OnnxRecorder:
         onnx = self._onnx
         self._types[tensor.name] = onnx.helper.make_tensor_type_proto(tensor.data_type, tuple(tensor.dims))
         self._check_size(tensor.name)
-        external = tensor.data_location == onnx.TensorProto.EXTERNAL
         trained = self.is_float(tensor.name) and self.elements(tensor.name) > 1
-        if not trained and not external and self.elements(tensor.name) <= _CONSTANT_ELEMENTS:
-            with refused_by_onnx(self.path, f"values.{tensor.name}", ""):
-                self._constants[tensor.name] = onnx.numpy_helper.to_array(tensor)
+        if not trained and self.elements(tensor.name) <= _CONSTANT_ELEMENTS:
+            self._read(tensor)
         self._bind(tensor.name, "parameter" if trained else "buffer")
+
+    def _read(self, tensor: Any) -> None:
+        """What a small tensor holds; from its file, where that lies beside the model."""
+        if tensor.data_location == self._onnx.TensorProto.EXTERNAL:
+            file = external_file(self.path, tensor)
+            if not file.is_file():
+                self._absent[tensor.name] = f"the values of {tensor.name} are in {file}, which is not there"
+                return
+            self.files.add(file)
+        with refused_by_onnx(self.path, f"values.{tensor.name}", ""):
+            self._constants[tensor.name] = self._onnx.numpy_helper.to_array(tensor, str(folder_of(self.path)))
+
+    def _require_values(self, *names: str) -> None:
+        """Raises where what one of them holds lies in a file that is not there."""
+        for name in names:
+            if name in self._absent:
+                raise fail(self.path, f"values.{name}", "", f"must be known here, but {self._absent[name]}")
 
     # What handlers use ------------------------------------------------------------------------------------------------
 
@@ -106,11 +124,13 @@ class OnnxRecorder:
 
     def number(self, name: str) -> float | None:
         """The one number it holds, where that is known."""
+        self._require_values(name)
         held = self._constants.get(name)
         return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
 
     def integers(self, name: str) -> list[int] | None:
         """The whole numbers it holds, where they are known."""
+        self._require_values(name)
         held = self._constants.get(name)
         return None if held is None else [int(item) for item in held.reshape(-1)]
 
@@ -174,6 +194,8 @@ class OnnxRecorder:
         made._types = {**self._types, **made._types, **whole}
         made._constants = {**self._constants, **made._constants}
         made._stored = self._stored | made._stored
+        made._absent = {**self._absent, **made._absent}
+        made.files = self.files
         return made
 
     def weight(self, name: str, tensor: Any) -> int | None:
@@ -224,6 +246,7 @@ class OnnxRecorder:
             if not complete(known):
                 known = self._stated.get(output)
             if known is None or not complete(known):
+                self._require_values(*node.inputs)
                 raise fail(self.path, f"nodes.{name}", proto.op_type, _NO_SHAPE)
             self._types[output] = known
             self._check_size(output)
@@ -240,6 +263,9 @@ class OnnxRecorder:
     def _computed(self, node: Node, proto: "NodeProto") -> bool:
         """Computes a node that reads nothing but constants, or the shape of a value."""
         read = [name for name in node.inputs if name]
+        absent = [name for name in read if name in self._absent]
+        if absent and self._constants.keys() | self._absent.keys() >= {*read, *node.captured}:
+            self._absent.update(dict.fromkeys(node.outputs, self._absent[absent[0]]))
         if node.kind in ("Shape", "Size") and read and node.outputs:
             made = [shape_of(node, self.shape(read[0]))]
         elif node.kind.startswith("Random") or not self._constants.keys() >= {*read, *node.captured}:

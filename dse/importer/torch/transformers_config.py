@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
 _HEADS = ("PRETRAINING", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
 _LABELS = ("labels", "next_sentence_label", "sentence_order_label", "start_positions", "end_positions")
+_IMAGE_TOKENS = ("image_token_id", "image_token_index", "image_token")
+"""Keys of configs whose tokens say where images stand."""
+
 _PER_SAMPLE = ("ForSequenceClassification", "ForImageClassification", "ForMultipleChoice")
 
 _MAX_LAYERS = 512
@@ -147,17 +150,25 @@ def _inputs(
     whole: dict[str, Any] = {"dtype": torch.long}
     inputs: dict[str, torch.Tensor] = {}
     length = 0
+    text = config.get_text_config()
+    placeholder = next((key for key in _IMAGE_TOKENS if getattr(config, key, None) is not None), None)
+    if placeholder is not None and {"pixel_values", "input_ids"} <= accepted.keys():
+        rule = (
+            f"has images among its tokens, where the tokens themselves say ({placeholder}): give FILE.py:FUNCTION with "
+            "inputs of your own, or a config.json of its text_config alone"
+        )
+        raise fail(path, "architectures", cls.__name__, rule)
     if "pixel_values" in accepted:
-        if sequence is not None:
+        if sequence is not None and "input_ids" not in accepted:
             raise fail(path, "sequence", sequence, "a model of images has no sequence length")
-        side = getattr(config, "image_size", 224)
+        images = getattr(config, "vision_config", config)
+        side = getattr(images, "image_size", 224)
         height, width = side if isinstance(side, list | tuple) else (side, side)
-        channels = getattr(config, "num_channels", 3)
-        inputs["pixel_values"] = torch.empty(1, channels, height, width)
-    elif "input_ids" in accepted:
-        length = _length(path, config, sequence)
+        inputs["pixel_values"] = torch.empty(1, getattr(images, "num_channels", 3), height, width)
+    if "input_ids" in accepted:
+        length = _length(path, text, sequence)
         inputs["input_ids"] = torch.empty(1, length, **whole)
-    else:
+    if not inputs:
         raise fail(path, "architectures", cls.__name__, "must be a model of tokens or images; give FILE.py:FUNCTION")
     if "labels" in accepted and "labels" in labels:
         per_sample = not length or any(cls.__name__.endswith(ending) for ending in _PER_SAMPLE)

@@ -51,13 +51,17 @@ class Style:
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A kernel, or an input or output with its sizes; ``line`` in the file is no part of what it is."""
+    """A kernel, or an input or output with its sizes; ``line`` in the file is no part of what it is.
+
+    ``stated`` is what an input or output says in place of its sizes.
+    """
 
     kind: str
     index: int
     name: str
     values: tuple[tuple[str, int], ...] = ()
     sizes: tuple[int, ...] = ()
+    stated: str = ""
     line: int = field(default=0, compare=False)
 
     @property
@@ -83,13 +87,16 @@ class GraphEdge:
 
 @dataclass(frozen=True)
 class KernelGraph:
-    """A file: header entries as they stand, nodes, edges, spacing, and in which lines header entries stand."""
+    """A file: header entries as they stand, nodes, edges, spacing, in which lines header entries stand, and ``notes``
+    on what contradicts itself and decides nothing.
+    """
 
     header: Mapping[str, str]
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
     style: Style = Style()
     header_lines: Mapping[str, int] = field(default_factory=dict, compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
 
 def write_kgraph(graph: KernelGraph) -> str:
@@ -109,7 +116,7 @@ def _node_text(node: GraphNode, style: Style) -> str:
     words = [f"{key}={value}" for key, value in node.values]
     if node.kind in RESERVED:
         sizes = " ".join(map(str, node.sizes))
-        words = [f"n=[ {sizes} ]" if style.padded else f"n=[{sizes}]"]
+        words = [f"n=[ {sizes} ]" if style.padded else f"n=[{sizes}]"] if node.sizes else node.stated.split()
     return " ".join((node.kind + _index(node.index, style), *words, f"name='{node.name}'"))
 
 
@@ -147,7 +154,22 @@ def parse_kgraph(text: str, path: str | Path, library: KernelLibrary) -> KernelG
     if reader.faults:
         raise InputError(reader.faults)
     style = Style(max(reader.widths, default=1), reader.padded, reader.arrow, text.endswith("\n"))
-    return KernelGraph(header, tuple(reader.nodes), tuple(reader.edges), style, reader.header_lines)
+    nodes, edges = tuple(reader.nodes), tuple(reader.edges)
+    return KernelGraph(header, nodes, edges, style, reader.header_lines, tuple(_notes(nodes, edges)))
+
+
+def _notes(nodes: Iterable[GraphNode], edges: Iterable[GraphEdge]) -> Iterable[str]:
+    """Inputs and outputs whose sizes cannot be read, or are not those of what is sent: no placement depends on them."""
+    sent = {label: edge for edge in edges for label in edge.labels}
+    for node in nodes:
+        if node.kind not in RESERVED:
+            continue
+        where = f"line {node.line}: {node.label}"
+        if not node.sizes:
+            yield f"{where} has no sizes that can be read ({node.stated or 'none'}); nothing depends on them."
+        elif node.label in sent and sent[node.label].shape != node.sizes:
+            shape = "×".join(map(str, sent[node.label].shape))
+            yield f"{where} is of {'×'.join(map(str, node.sizes))}, its edge of {shape}; nothing depends on it."
 
 
 def _lines(text: str, reader: "_Reader") -> Iterable[tuple[int, str]]:
@@ -268,8 +290,7 @@ class _Reader:
     def _end_node(self, number: int, kind: str, index: int, name: str, values: str) -> None:
         sizes = _DIMENSIONS.fullmatch(values)
         if sizes is None:
-            self.fault(number, values, f"an {kind} must have its sizes: n=[ 112 112 128 ]")
-            self._excuse(kind, index)
+            self.nodes.append(GraphNode(kind, index, name, stated=" ".join(values.split()), line=number))
             return
         self.padded = self.padded or bool(sizes[1])
         self.nodes.append(GraphNode(kind, index, name, sizes=tuple(map(int, sizes[2].split())), line=number))
