@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from dse import DISTRIBUTION
+from dse.version import DISTRIBUTION
 from dse.graph.trace import Trace
 from dse.importer.assemble import assemble
 from dse.importer.canonical import canonical

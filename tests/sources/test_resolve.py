@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dse import DISTRIBUTION
+from dse.version import DISTRIBUTION
 from dse.graph.trace import Trace
 from dse.models.recipe import TrainingRecipe
 from dse.sources import catalogue, resolve
