@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 import pytest
 
-from dse.version import DISTRIBUTION
 from dse.graph.trace import Trace
 from dse.importer.assemble import assemble
 from dse.importer.canonical import canonical
@@ -17,6 +16,7 @@ from dse.importer.onnx.file import read_onnx
 from dse.importer.onnx.functions import captured_names, definition
 from dse.models.recipe import TrainingRecipe
 from dse.sharding.slicing import slice_group, widths
+from dse.version import DISTRIBUTION
 from hardware.inputs import InputError
 
 helper, TensorProto = onnx.helper, onnx.TensorProto

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from dse.version import DISTRIBUTION
 from dse.graph.trace import Trace
 from dse.models.recipe import TrainingRecipe
 from dse.sources import catalogue, resolve
@@ -24,6 +23,7 @@ from dse.sources.kinds import (
 )
 from dse.sources.traces import inference_trace_of
 from dse.sources.workloads import list_models, model, workload
+from dse.version import DISTRIBUTION
 from hardware.inputs import InputError
 
 GRAPH = ProblemFormat("a .json of schema dse.graph/1", schema="dse.graph/1", object_type=frozenset)
