@@ -73,7 +73,7 @@ def baseline(problem):
     return best
 
 
-@compiled()
+@compiled
 def _stages(columns, edges, network, recompute, state_factor, tensor):
     """Load, memory (base and stash) and accelerators of every stage [i, j), each computed by itself."""
     count = len(columns)
@@ -106,7 +106,7 @@ def _stages(columns, edges, network, recompute, state_factor, tensor):
     return load, base, stash, used
 
 
-@compiled()
+@compiled
 def _recurrence(load, base, stash, used, prefix_bytes, sync, hbm_bytes, accelerators, microbatches, stage_limit):
     """dp[s][k][i] over all k, then the best of all d, s and first stages."""
     count = load.shape[0]

@@ -1,125 +1,110 @@
-"""Compiled kernels, kept on disk safely and for every copy of the program.
+"""Compiled kernels: Numba's ``njit`` with a cache that notices every change.
 
-Numba keeps compiled code by the folder of the function's file and notices a change of that file alone. A change in
-another file whose kernels it calls goes unnoticed, and every copy of the program compiles everything again, as each
-version of it that is submitted to a cluster: a minute of work. So entry points are kept in the user's cache
-(``NUMBA_CACHE_DIR``, where it is set) under a name with a digest of every file they are compiled from; the kernels of
-other files that they call are compiled with them. Processes that want the same one at once, as new workers do, wait for
-the first of them to compile it.
+Numba keeps machine code beside a digest of the function's own file. It does not notice a change in another file whose
+functions were compiled with it or whose constants it froze. Therefore the cache folder is named by a digest of all
+kernel sources: a change in one of them makes a new folder, and nothing in an old one is read again.
+
+Entry points (:func:`compiled`) are called from Python and are cached. Kernels (:func:`kernel`) are called from compiled
+code only, and are compiled with the entry points that call them.
 """
 
-import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import re
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
-from types import MappingProxyType, ModuleType
 from typing import Any, Literal, TypeVar, overload
 
 import numba
 import numpy as np
 from numba import njit
-from numba.core import types
-from numba.core.caching import UserProvidedCacheLocator, UserWideCacheLocator
-from numba.core.compiler_lock import global_compiler_lock
-
-from hardware.kernel_compiler import KernelCompiler
+from numba.extending import register_jitable
 
 ErrorModel = Literal["python", "numpy"]
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
-
-
-class _OneFolder:
-    """A place for compiled code that does not depend on where its source lies: names tell versions apart."""
-
-    @classmethod
-    def get_suitable_cache_subpath(cls, _file: str) -> str:
-        """The folder in the cache."""
-        return "dse"
-
-
-class ProvidedFolder(_OneFolder, UserProvidedCacheLocator):
-    """In ``NUMBA_CACHE_DIR``, where that is set."""
-
-
-class UsersFolder(_OneFolder, UserWideCacheLocator):
-    """In the user's cache."""
-
-
-_LOCATORS = f"{__name__}.ProvidedFolder,{__name__}.UsersFolder,InTreeCacheLocator"
-"""Where compiled code is kept: the first of these that can be written."""
-
-
-def compiled(*modules: ModuleType, error_model: ErrorModel = "python") -> Callable[[Callable[..., Any]], Any]:
-    """Decorates an entry point: ``njit``, kept on disk until its own file or one of ``modules`` changes.
-
-    ``error_model``: numba's, of divisions by zero.
-    """
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        digest = hashlib.sha256()
-        for file in (function.__code__.co_filename, *(str(module.__file__) for module in modules)):
-            digest.update(Path(file).read_bytes())
-        function.__qualname__ += f"-{digest.hexdigest()[:16]}"
-        # The setting is read when a function is decorated, and is the user's again for functions of others.
-        config: Any = numba.config
-        before = config.CACHE_LOCATOR_CLASSES
-        config.CACHE_LOCATOR_CLASSES = _LOCATORS
-        try:
-            return _one_at_a_time(njit(cache=True, error_model=error_model)(function))
-        finally:
-            config.CACHE_LOCATOR_CLASSES = before
-
-    return decorate
-
-
-def _one_at_a_time(entry: Any) -> Any:
-    """Makes an entry point load or compile itself while no other process does."""
-    compile_now = entry.compile
-    lock_file = Path(entry.stats.cache_path) / f"{entry.__module__}.{entry.__qualname__}.lock"
-
-    def compile_once(signature: Any) -> Any:
-        # Numba's own lock comes first: a thread that compiles a caller holds it, and may want this entry point next.
-        with global_compiler_lock, _locked(lock_file):
-            return compile_now(signature)
-
-    entry.compile = compile_once
-    return entry
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """No other process is in such a context of ``file``, unless the file system has no locks or cannot be written."""
-    descriptor = None
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def read_only(array: Array) -> Array:
-    """A view of an array that cannot be written.
-
-    Numba compiles an entry point anew for arrays that can be written. One that is given arrays of both kinds is given
-    such views of all.
-    """
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-_KERNEL_OPTIONS: Mapping[str, Any] = MappingProxyType(
-    {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": True}
-)
-"""Options that Numba reads but does not list: no reference counts, and no entry points for Python callers."""
-
 Function = TypeVar("Function", bound=Callable[..., object])
+
+_PACKAGES = ("hardware", "dse", "policies")
+_USES_NUMBA = (b"from hardware.compiled import ", b"from numba import ")
+_IMPORT = re.compile(rb"^from ((?:hardware|dse|policies)[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
+_decorating = threading.Lock()
+
+
+def kernel_sources(root: Path) -> Iterator[Path]:
+    """The files below ``root`` that compiled code depends on, sorted.
+
+    These are the files that use Numba, and the files of this project that they import: kernels freeze the constants
+    they take from there.
+    """
+    sources = set()
+    for package in _PACKAGES:
+        for file in (root / package).rglob("*.py"):
+            text = file.read_bytes()
+            if any(marker in text for marker in _USES_NUMBA):
+                sources.add(file)
+                for module, names in _IMPORT.findall(text):
+                    folder = root.joinpath(*module.decode().split("."))
+                    imported = (folder / name for name in re.findall(r"\w+", names.decode()))
+                    sources |= {path.with_suffix(".py") for path in (folder, *imported)}
+    return (file for file in sorted(sources) if file.is_file())
+
+
+@cache
+def _sources_digest() -> str:
+    """A digest of all kernel sources beside this file, wherever they lie."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for file in kernel_sources(root):
+        digest.update(f"{file.relative_to(root).as_posix()}\0{file.stat().st_size}\0".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _cache_folder(user_folder: str) -> Path | None:
+    """Where entry points are cached; None if nothing can be written there.
+
+    A folder in the one that the user has set for Numba (``NUMBA_CACHE_DIR``), or else in the user's cache.
+    """
+    parent = Path(user_folder or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "dse" / "kernels")
+    folder = parent / f"dse-{_sources_digest()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _cached(function: Callable[..., Any], error_model: ErrorModel) -> Any:
+    # Numba reads the setting when it decorates a function. It is the user's own for functions of other packages.
+    settings: Any = numba.config
+    with _decorating:
+        user_folder = settings.CACHE_DIR
+        folder = _cache_folder(user_folder)
+        settings.CACHE_DIR = str(folder or user_folder)
+        try:
+            return njit(cache=folder is not None, error_model=error_model)(function)
+        finally:
+            settings.CACHE_DIR = user_folder
+
+
+@overload
+def compiled(function: Callable[..., Any]) -> Any: ...
+
+
+@overload
+def compiled(*, error_model: ErrorModel) -> Callable[[Callable[..., Any]], Any]: ...
+
+
+def compiled(function: Callable[..., Any] | None = None, *, error_model: ErrorModel = "python") -> Any:
+    """Decorates an entry point: ``njit``, cached on disk until a kernel source changes.
+
+    Where no cache can be written, each process compiles what it calls.
+
+    ``error_model``: Numba's, of divisions by zero.
+    """
+    return partial(_cached, error_model=error_model) if function is None else _cached(function, error_model)
 
 
 @overload
@@ -133,33 +118,27 @@ def kernel(*, error_model: ErrorModel) -> Callable[[Function], Function]: ...
 def kernel(
     function: Function | None = None, *, error_model: ErrorModel = "python"
 ) -> Function | Callable[[Function], Function]:
-    """Compiles a function that allocates nothing, without counting references to the arrays it is given.
+    """Decorates a function that allocates nothing and is called from compiled code; Python runs it uncompiled.
 
-    The counting is two atomic operations for every array of every tuple that is passed on, which took two thirds of the
-    time of the schedule searches, and six sevenths of that of matrix products. Numba refuses to compile an allocation
-    in such a function. Nothing is kept on disk: kernels are compiled with the entry points that call them
-    (:func:`compiled`), once for all whole numbers and once for all flags: Numba compiles a function anew for each
-    constant it is called with, and LLVM, which inlines kernels, sees the constants all the same.
+    References to the arrays it is given are not counted. The counting is two atomic operations for every array of every
+    tuple that is passed on: with it, a move of the placer on a fabric takes 60 to 160 µs of CPU time, not 6 to 14, and
+    its compilation two to four times as long. Numba refuses to compile an allocation in such a function. The option,
+    ``_nrt``, is the one that Numba's documentation of ``register_jitable`` gives as its example.
 
-    ``error_model``: numba's, of divisions by zero.
+    ``error_model``: Numba's, of divisions by zero.
     """
-
-    def decorate(function: Function) -> Function:
-        inner: Function = _for_any_constant(
-            njit(cache=False, error_model=error_model, pipeline_class=KernelCompiler, **_KERNEL_OPTIONS)(function)
-        )
-        return inner
-
+    decorate: Callable[[Function], Function] = register_jitable(
+        error_model=error_model, forceinline=True, no_cfunc_wrapper=True, _nrt=False
+    )
     return decorate if function is None else decorate(function)
 
 
-def _for_any_constant(inner: Any) -> Any:
-    """Makes a kernel compile itself for the types of constants instead of their values."""
-    compile_now = inner.compile
-    unliteral: Any = types.unliteral
+def read_only(array: Array) -> Array:
+    """A view of an array that cannot be written.
 
-    def compile_for_types(signature: tuple[Any, ...]) -> Any:
-        return compile_now(tuple(unliteral(argument) for argument in signature))
-
-    inner.compile = compile_for_types
-    return inner
+    Numba compiles an entry point anew for arrays that can be written. One that is given arrays of both kinds is given
+    such views of all.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware import buffer_tiles, core_mapping, core_splits
 from hardware.buffer_tiles import ANY, bus_words, min_bus_words, tile_position
 from hardware.compiled import compiled, kernel
 from hardware.core_mapping import Best, search
@@ -172,7 +171,7 @@ def _problems(work: Sequence[TensorWork]) -> Floats:
     return problems
 
 
-@compiled(buffer_tiles, core_splits, core_mapping, error_model="numpy")
+@compiled(error_model="numpy")
 def _search_all(
     problems: Floats,
     configurations: Floats,

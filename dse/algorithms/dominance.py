@@ -27,7 +27,7 @@ def non_dominated(first: Floats, second: Floats, third: Floats) -> Bools:
     return np.asarray(front[where.ravel()], dtype=np.bool_)
 
 
-@compiled()
+@compiled
 def _sweep(rank: Ints, third: Floats) -> Bools:
     """The points, in the order of :func:`non_dominated`, that none before dominates; rank 0 is the least second."""
     count = len(rank)

@@ -23,7 +23,6 @@ chip.
 
 import numpy as np
 
-from dse.algorithms import bits
 from dse.algorithms.bits import bit, lowest
 from hardware.compiled import compiled, kernel
 
@@ -54,7 +53,7 @@ def _slot(table, sets, words, mask):
     return slot
 
 
-@compiled(bits)
+@compiled
 def lattice(keys, above, max_downsets):
     """Every downset of the operators ``keys``, by its size, and the arcs that add one key.
 
@@ -109,7 +108,7 @@ def lattice(keys, above, max_downsets):
     return sets[:downsets].copy(), first[: downsets + 1].copy(), leads[:arcs].copy()
 
 
-@compiled(bits)
+@compiled
 def sides(sets, keys, below, above):
     """(operators inside each downset of ``keys`` for sure, those outside, as words of 64), [D, ⌈N / 64⌉] each."""
     inside = np.zeros((len(sets), below.shape[1]), dtype=np.uint64)
@@ -134,7 +133,7 @@ def _consumed_in(operator, words, graph):
     return False
 
 
-@compiled(bits)
+@compiled
 def link_times(inside, outside, graph, transfer_s):
     """Seconds of the link behind each downset, [D]."""
     link_s = np.zeros(len(inside))
@@ -208,7 +207,7 @@ def _sent_s(chip, outside, graph, transfer_s):
     return seconds
 
 
-@compiled(bits)
+@compiled
 def chain(
     first, leads, inside, outside, link_s, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, memory_bytes,
     chip_weight, stage_weight,
@@ -319,7 +318,7 @@ def _open_chips(outside, producers, count, graph, chip_of):
     return number
 
 
-@compiled(bits)
+@compiled
 def valid_chain(
     first, leads, inside, outside, link_s, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, memory_bytes,
     chip_weight, open_weight, traffic_weight, linear,

@@ -70,7 +70,7 @@ def chain_bounds(
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 
-@compiled()
+@compiled
 def _model_loads(last_end, last_work, work):
     """model[s, j]: least largest load of splitting the layers from j on into s stages, if layers took the model's time.
 
@@ -90,7 +90,7 @@ def _model_loads(last_end, last_work, work):
     return model
 
 
-@compiled()
+@compiled
 def _chain_bounds(
     forward_s,
     backward_s,
@@ -148,7 +148,7 @@ def _chain_bounds(
     return bounds
 
 
-@compiled()
+@compiled
 def _stages_bound(
     stages, longest, saved, last_work, work, update, recompute, entering_s, leaving_s, model, ratio, first_end,
     plain_stages, prefix_bytes, offset, rounds, sync_s_per_byte, best,

@@ -166,7 +166,7 @@ def explain(problem: PlacementProblem) -> MemoryShortfall:
     )
 
 
-@compiled()
+@compiled
 def _min_needs(
     weight_bytes: NDArray[np.float64],
     activation_bytes: NDArray[np.float64],

@@ -118,7 +118,7 @@ def has_timeline(problem: PlacementProblem, placement: Placement) -> bool:
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 
-@compiled()
+@compiled
 def _one_forward_one_backward(forward_s, backward_s, microbatches):
     """(forward start, forward end, backward start, backward end) under 1F1B, each [S, n].
 
@@ -143,7 +143,7 @@ def _one_forward_one_backward(forward_s, backward_s, microbatches):
     return forward_start, forward_end, backward_start, backward_end
 
 
-@compiled()
+@compiled
 def _gpipe(forward_s, backward_s, microbatches):
     """The same under GPipe."""
     stages = len(forward_s)

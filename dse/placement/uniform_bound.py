@@ -239,7 +239,7 @@ def _best_first(length, floor, first, rest, own_prefix, weights, stages, best_s,
     return best_s
 
 
-@compiled()
+@compiled
 def _uniform_optima(
     forward_s, backward_s, update_s, limit_s, length, plans, choices, held, transfers, weight_bytes, recompute
 ):

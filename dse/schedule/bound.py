@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from dse.schedule import dual_bound
 from dse.schedule.dual_bound import MULTIPLIER_GRID, core_shares, core_users, cover_by_chains, dual_value, lines_beside
 from dse.schedule.precedence import Edges, precedence
 from dse.schedule.problem import ScheduleProblem
@@ -85,7 +84,7 @@ def lower_bound(problem: ScheduleProblem) -> float:
     return float(bound[0])
 
 
-@compiled(dual_bound, error_model="numpy")
+@compiled(error_model="numpy")
 def _bound_columns(
     kind: npt.NDArray[np.int8],
     first: Ints,

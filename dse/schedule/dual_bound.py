@@ -55,14 +55,14 @@ _ROUNDING = 1e-13
 """More than the relative rounding of shares that are moved so many times."""
 
 
-@compiled()
+@compiled
 def core_users(kind: npt.NDArray[np.int8], k: int) -> Bools:
     """Which operators use a core of kind k (0 tensor, 1 vector); kind 2 (fused) uses both."""
     users: Bools = (kind == k) | (kind == 2)
     return users
 
 
-@compiled()
+@compiled
 def lines_beside(ancestor: Bools, line: Ints, uses: Bools) -> Ints:
     """How many users of one kind of core can be running while operator i runs on a single core, itself included.
 
@@ -81,7 +81,7 @@ def lines_beside(ancestor: Bools, line: Ints, uses: Bools) -> Ints:
     return beside
 
 
-@compiled()
+@compiled
 def core_shares(uses: Bools, beside: Ints, cores: Floats, share: Floats) -> None:
     """Fills ``share`` [4, O]: what a unit of operator i costs of M by tensor work, by vector work, and by the tensor
     and vector cores left idle if it is on the chain.
@@ -95,7 +95,7 @@ def core_shares(uses: Bools, beside: Ints, cores: Floats, share: Floats) -> None
             share[2 + k, i] = max(0.0, 1.0 - beside[k, i] * each)
 
 
-@compiled()
+@compiled
 def dual_value(
     begin: int,
     end: int,
@@ -133,7 +133,7 @@ def dual_value(
     return total + chain
 
 
-@compiled()
+@compiled
 def chain_shares(
     first: Ints, before: Ints, share: Floats, multipliers: Floats, longest: Floats, result: Floats
 ) -> None:
@@ -151,7 +151,7 @@ def chain_shares(
         i = nearest
 
 
-@compiled()
+@compiled
 def ascend(
     single: Floats, all_cores: Floats, first: Ints, before: Ints, share: Floats, start: Floats, result: Floats
 ) -> None:
@@ -185,7 +185,7 @@ def ascend(
         result[i] *= 1.0 - _ROUNDING
 
 
-@compiled()
+@compiled
 def shares_value(single: Floats, all_cores: Floats, shares: Floats) -> float:
     """The bound of ``shares`` [O]; a missing mode takes infinite time."""
     total = 0.0
@@ -194,7 +194,7 @@ def shares_value(single: Floats, all_cores: Floats, shares: Floats) -> float:
     return total
 
 
-@compiled()
+@compiled
 def _steepest(gain: Floats, first: Ints, before: Ints, share: Floats, longest: Floats, target: Floats) -> None:
     """Fills ``target`` [O] with the shares of one multiplier and chain under which ``gain`` [O] is the most.
 
@@ -217,7 +217,7 @@ def _steepest(gain: Floats, first: Ints, before: Ints, share: Floats, longest: F
     chain_shares(first, before, share, multipliers, longest[chosen], target)
 
 
-@compiled()
+@compiled
 def cover_by_chains(ancestor: Bools, member: Bools, line: Ints) -> int:
     """Covers the operators of ``member`` by the fewest chains, numbered in ``line``; returns how many.
 
@@ -240,7 +240,7 @@ def cover_by_chains(ancestor: Bools, member: Bools, line: Ints) -> int:
     return chains
 
 
-@compiled()
+@compiled
 def _augment(ancestor: Bools, member: Bools, root: int, follower: Ints, leader: Ints) -> None:
     """Gives ``root`` a follower if an augmenting path exists (breadth first)."""
     count = len(member)

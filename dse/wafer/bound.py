@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.run.progress import StopSignal, never_stop
-from dse.wafer import shapes, spread_kernel
+from dse.wafer import shapes
 from dse.wafer.problem import WaferProblem
 from dse.wafer.shapes import MAX_TICKS, NEVER, Ints, ShapeTable, Staircases, classes_of, staircases
 from dse.wafer.spread_kernel import spread
@@ -232,7 +232,7 @@ class CostBound:
         return tick * first + bound, first, after, price
 
 
-@compiled(shapes, spread_kernel)
+@compiled
 def _forest_cost(graph, sizing, features, weights, classes):
     """The least of Σ (distance · (degree / 2 · short − max(0, share − e)) + price · area) + adapters of the forest.
 

@@ -198,7 +198,7 @@ def _fill_widths(widths, ticks, min_k, outputs, limit):
             widths[group, number] = width_of(ticks[group, number], min_k[group, number], outputs[group], limit)
 
 
-@compiled()
+@compiled
 def _all_widths(ticks, min_k, outputs, limit):
     """[groups, G] of :func:`width_of`."""
     widths = np.empty(ticks.shape[:2], dtype=np.int64)
@@ -244,7 +244,7 @@ def _offer(best, choice, side, other, number):
         best[side & 1, side], choice[side & 1, side] = other, number
 
 
-@compiled()
+@compiled
 def _staircases(widths, tall, widest, extent, shorter):
     """(least, bounded, choice, area) of :class:`Staircases`. Of rectangles of the same sides the first is chosen."""
     groups, count = widths.shape

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW
 
 from dse.fabric.search.describe import Describer
 from dse.fabric.search.student import FEATURES, Student
@@ -20,7 +21,6 @@ from hardware.fabrics import Fabric
 from policies.fabric.data.records import Samples
 from policies.fabric.model.threads import one_thread
 from policies.fabric.student_settings import StudentSettings
-from policies.optimizers import AdamW
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -10,8 +10,8 @@ from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
+from torch.optim import Adam
 
-from policies.optimizers import Adam
 from policies.parallel.module import QModule
 
 _COPIED = "target_copied_at"

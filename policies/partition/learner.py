@@ -18,8 +18,8 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from torch import Tensor
+from torch.optim import Adam
 
-from policies.optimizers import Adam
 from policies.partition.distribution import ChipDistribution
 from policies.partition.elites import EliteBuffer
 from policies.partition.graph_store import GraphStore

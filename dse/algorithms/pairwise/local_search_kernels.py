@@ -6,7 +6,6 @@
 
 import numpy as np
 
-from dse.algorithms import draws
 from dse.algorithms.draws import draw
 from hardware.compiled import compiled, kernel
 
@@ -145,7 +144,7 @@ def move_chain(core, choices, local, loads, chain, move, penalty, node, choice):
     return count, change, excess_change
 
 
-@compiled(draws)
+@compiled
 def anneal(core, start, moves, first_temperature, last_temperature, penalty, seed):
     """The best plan visited, [nodes]; -1 everywhere if none was.
 

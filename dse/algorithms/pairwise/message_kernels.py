@@ -63,7 +63,7 @@ def give(core, nodes, pairs, messages, message_start, edge, node, share, least):
         messages[message_start + choice] -= given
 
 
-@compiled()
+@compiled
 def sweep(core, nodes, pairs, first_starts, to_first, second_starts, to_second, choices, is_forth):
     """Visit all nodes in rising order, or in falling order, and move costs between them and their edges.
 
@@ -114,7 +114,7 @@ def sweep(core, nodes, pairs, first_starts, to_first, second_starts, to_second, 
         costs -= after * share * (costs - least)
 
 
-@compiled()
+@compiled
 def lower_bound(starts, nodes, pair_starts, pairs):
     """Σ min of each node's costs + Σ min of each edge's costs."""
     total = 0.0

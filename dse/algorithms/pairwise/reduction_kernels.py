@@ -9,7 +9,7 @@ import numpy as np
 from hardware.compiled import compiled
 
 
-@compiled()
+@compiled
 def undominated(costs, usages, beside, starts, forbidden):
     """Which choices of a node no other dominates, [choices]; of choices that dominate each other, one.
 
@@ -47,7 +47,7 @@ def undominated(costs, usages, beside, starts, forbidden):
     return is_undominated
 
 
-@compiled()
+@compiled
 def best_middle(costs, first, second, forbidden):
     """(the least cost through a node for each pair of choices of its two neighbours, the choice that has it).
 

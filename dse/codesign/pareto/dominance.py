@@ -38,7 +38,7 @@ def surely_dominated(
     return np.asarray(_covered(*known, area, lower_score, upper_score, base_power, power_per_score), dtype=np.bool_)
 
 
-@compiled()
+@compiled
 def _covered(
     known_score: Floats,
     known_area: Floats,

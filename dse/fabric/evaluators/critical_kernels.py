@@ -11,7 +11,6 @@ steady state it goes round whatever limits the throughput.
 
 import numpy as np
 
-from dse.fabric.evaluators import event_state
 from dse.fabric.model import UnitKind
 from hardware.compiled import compiled, kernel
 
@@ -159,7 +158,7 @@ def _last_departure(s):
     return -1, -1
 
 
-@compiled(event_state)
+@compiled
 def trace_back(s, source, kind, since, waits, causes):
     """Add to ``waits``, [U], the slots of the critical path after ``since`` that a unit's data waits for the network.
 

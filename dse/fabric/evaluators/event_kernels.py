@@ -17,9 +17,7 @@ is left to wake, nothing can happen any more.
 
 import numpy as np
 
-from dse.algorithms import bits
 from dse.algorithms.bits import bit, lowest
-from dse.fabric.evaluators import event_state
 from dse.fabric.evaluators.event_state import FAR, MAX_SLOTS, WHEEL
 from hardware.compiled import compiled, kernel
 
@@ -302,7 +300,7 @@ def _end_sample(s, actor, slot, now):
             _free_sample(s, s.pin[pin].token_to, sample, slot + s.pin[pin].token_delay, now)
 
 
-@compiled(bits, event_state)
+@compiled
 def run(s):
     """Simulate until all samples of ``s.departs`` have departed, or nothing can happen any more; returns the slots.
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.fabric.evaluators import event_state
 from dse.fabric.evaluators.event_state import ACTOR, FAR, MEMORY, PIN, PLACE, QUEUE, SAMPLE, WHEEL, State
 from hardware.compiled import compiled, kernel
 
@@ -289,7 +288,7 @@ def _list_records(pin, samples, first):
         first[number + 1] = first[number] + samples * pin[number].flits
 
 
-@compiled(event_state)
+@compiled
 def lay_out(p, f, site, route_first, route_link, samples, fed_samples, recorded_samples):
     """The state in which the simulation of a legal placement begins.
 

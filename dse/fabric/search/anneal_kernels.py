@@ -9,9 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.algorithms import bits, draws
 from dse.algorithms.draws import draw
-from dse.fabric.search import move_kernels, move_state, peak_kernels, route_kernels, student_kernels, sum_kernels
 from dse.fabric.search.move_kernels import cost_of, try_move, undo
 from dse.fabric.search.move_state import NETS
 from dse.fabric.search.sum_kernels import find_sums
@@ -91,7 +89,7 @@ def _save(state, best):
             best.route[net, place] = state.route[net, which, place]
 
 
-@compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels, move_kernels)
+@compiled
 def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, attraction):
     """Anneal for a number of moves: (lowest cost met, moves that were accepted); ``best`` holds the one with that cost.
 
@@ -138,7 +136,7 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
     return lowest_cost, accepted
 
 
-@compiled(bits, draws, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels, move_kernels)
+@compiled
 def wander(case, state, seed, moves, tries, max_cost, reach, upto):
     """Make random moves whose cost is at most ``max_cost``: (the cost, moves that were tried, the mean rise of the cost
     over those of them that raise it, 0 where none does).

@@ -13,9 +13,7 @@ answer is counted.
 
 import numpy as np
 
-from dse.algorithms import bits
 from dse.algorithms.bits import bit
-from dse.fabric.search import move_state, peak_kernels, route_kernels, student_kernels, sum_kernels
 from dse.fabric.search.move_state import (
     BURSTS,
     BY_SHARING,
@@ -323,7 +321,7 @@ def _follow(case, state, net, which):
     state.depth[net, which] = farthest
 
 
-@compiled(bits, route_kernels, move_state, peak_kernels, student_kernels, sum_kernels)
+@compiled
 def begin(case, state, is_routed):
     """Route all nets of a state whose units have sites, or take their routes as they are, and find its terms; the cost.
 

@@ -101,7 +101,7 @@ def grow(ways, form, tree, source, cells, load, flits, route):
     return links, farthest
 
 
-@compiled()
+@compiled
 def grown(ways, form, tree, source, cells, load, flits, route):
     """:func:`grow` as an entry point."""
     return grow(ways, form, tree, source, cells, load, flits, route)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 def by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by the names of the operator's schema, defaults filled in."""
     named: dict[str, Any] = {}
+    # PyTorch offers an operator's schema, which every custom operator registers, under this name only.
     for position, argument in enumerate(function._schema.arguments):
         if position < len(args):
             named[argument.name] = args[position]

@@ -7,7 +7,7 @@ the module runs on one device as it is.
 from typing import TYPE_CHECKING
 
 from dse.graph.trace import StepKind
-from dse.importer.torch.recorder import TorchRecorder
+from dse.importer.torch.recorder import CURRENT
 
 if TYPE_CHECKING:
     import torch
@@ -24,11 +24,9 @@ def copy_to_group(x: "torch.Tensor", participants: int) -> "torch.Tensor":
 
 
 def _collective(kind: StepKind, x: "torch.Tensor", participants: int) -> "torch.Tensor":
-    from torch.utils._python_dispatch import _get_current_dispatch_mode
-
     if participants < 1:
         raise ValueError(f"participants must be at least 1, but got {participants}")
-    recorder = getattr(_get_current_dispatch_mode(), "recorder", None)
-    if participants == 1 or not isinstance(recorder, TorchRecorder):
+    recorder = CURRENT.get()
+    if participants == 1 or recorder is None:
         return x
     return recorder.collective(kind, x, participants)

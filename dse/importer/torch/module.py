@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dse.graph.trace import Trace
 from dse.importer.libraries import library
 from dse.importer.torch.operators import HANDLERS
-from dse.importer.torch.recorder import Rules, TorchRecorder, dispatch_mode
+from dse.importer.torch.recorder import Rules, TorchRecorder, recording
 from dse.importer.torch.rewrites import REWRITTEN
 from dse.importer.user_code import guarded
 from hardware.inputs import fail
@@ -62,7 +62,7 @@ def trace_module(
         _check_time_first(torch, module, (positional, named), source)
     recorder = TorchRecorder(Rules(HANDLERS, REWRITTEN), trained, frozen, dict(module.named_buffers()), tensors)
     with operators_as_written(torch):
-        answer = guarded(source, lambda: _run(torch, module, positional, named, dispatch_mode(recorder)))
+        answer = guarded(source, lambda: _run(torch, module, positional, named, recording(recorder)))
     outputs = _loss_or_outputs(torch, answer, recorder, source)
     return Trace(name, microbatch or batch, tuple(recorder.values), tuple(recorder.steps), outputs)
 

@@ -9,7 +9,9 @@ Tensors that depend on no input and no weight (position numbers, masks) are also
 branch on them (:mod:`dse.importer.torch.constants`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,12 +62,12 @@ class TorchRecorder(TensorValues):
         inputs: Mapping[str, "torch.Tensor"],
     ) -> None:
         import torch
-        from torch._decomp import core_aten_decompositions
+        from torch.export import default_decompositions
 
         super().__init__(UserCode())
         self.torch = torch
         self._rules = rules
-        self._decompositions = core_aten_decompositions()
+        self._decompositions = default_decompositions()
         self.mode: Any = None
         self._twins: dict[int, torch.Tensor] = {}
         roles: tuple[tuple[Role, Mapping[str, torch.Tensor]], ...] = (
@@ -82,7 +84,7 @@ class TorchRecorder(TensorValues):
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operator on the meta device and write it down."""
-        namespace, _, name = function._schema.name.partition("::")
+        namespace, _, name = function.name().partition(".")[0].partition("::")
         args, kwargs = self._on_meta(args), self._on_meta(kwargs)
         if "device" in kwargs:  # where none is named, the device is still the meta device's to choose
             kwargs["device"] = self.torch.device("meta")
@@ -233,8 +235,23 @@ class Rules:
     rewritten: Mapping[str, Rewrite]
 
 
-def dispatch_mode(recorder: TorchRecorder) -> Any:
-    """The context manager under which ``recorder`` sees every operator."""
+CURRENT: ContextVar[TorchRecorder | None] = ContextVar("current recorder", default=None)
+"""The recorder that sees every operator, if any."""
+
+
+@contextmanager
+def recording(recorder: TorchRecorder) -> Iterator[None]:
+    """A context in which ``recorder`` sees every operator."""
+    token = CURRENT.set(recorder)
+    try:
+        with _dispatch_mode(recorder):
+            yield
+    finally:
+        CURRENT.reset(token)
+
+
+def _dispatch_mode(recorder: TorchRecorder) -> Any:
+    # The mode is documented for extensions, but PyTorch keeps it in a private module; there is no other one.
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]

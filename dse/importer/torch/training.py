@@ -65,8 +65,6 @@ def traced_step(
         optimizer: which one.
     """
     import torch
-    from torch._guards import TracingContext, tracing
-    from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.func import functional_call, functionalize, grad_and_value
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -95,10 +93,7 @@ def traced_step(
 
     modules: dict[str, str] = {}
     attention = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
-    # PyTorch notes shapes as fake tensors. One mode serves them all: each new mode records the stack of its callers,
-    # which took a sixth of the time of the trace.
-    noted = tracing(TracingContext(FakeTensorMode(allow_fallback_kernels=True)))
-    with _modules_noted(module, modules), attention, noted:
+    with _modules_noted(module, modules), attention:
         # Only in-place operators are replaced: views stay views.
         plain = functionalize(step, remove="mutations")
         made = make_fx(plain, tracing_mode="real", decomposition_table=_decompositions())(
@@ -109,9 +104,12 @@ def traced_step(
 
 def _decompositions() -> dict[Any, Any]:
     import torch
-    from torch._decomp import core_aten_decompositions, get_decompositions
 
-    table = dict(core_aten_decompositions())
+    # torch.export offers the decompositions of core ATen only.
+    from torch._decomp import get_decompositions
+    from torch.export import default_decompositions
+
+    table = dict(default_decompositions())
     for name in _UNCHANGED:
         packet = getattr(torch.ops.aten, name)
         for overload in packet.overloads():

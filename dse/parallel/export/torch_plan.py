@@ -37,7 +37,7 @@ def torch_plan(problem: ParallelProblem, prices: Prices, plan: Plan) -> str:
     """The text of ``plan_torch.py``."""
     graph, mesh = problem.graph, problem.mesh
     template = resources.files("dse.parallel.export").joinpath("templates", "plan_torch.py").read_text()
-    docstring, imports, rest = re.split(r"\n\n(?=from collections|AXES = )", template)
+    docstring, imports, rest = re.split(r"\n\n(?=import copy|AXES = )", template)
     del docstring
     laid = dict(zip((each.name for each in graph.arguments), plan.arguments, strict=True))
     held = {each.name: _held(each.name, laid) for each in graph.trainable}
@@ -64,7 +64,7 @@ def torch_plan(problem: ParallelProblem, prices: Prices, plan: Plan) -> str:
     }
     own = sorted({each.partition("(")[0] for each in styles.values()})
     if own:
-        imports = imports.replace("import ParallelStyle", f"import {', '.join(own)}, ParallelStyle")
+        imports = imports.replace("import parallelize_module", f"import {', '.join(own)}, parallelize_module")
     for line, filled in constants.items():
         rest = rest.replace(f"{line}\n", f"{filled}\n", 1)
     about = _DOCSTRING.format(name=graph.name, devices=mesh.devices, mesh=mesh.text, inputs=", ".join(inputs))

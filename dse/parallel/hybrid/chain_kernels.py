@@ -8,7 +8,7 @@ import numpy as np
 from hardware.compiled import compiled
 
 
-@compiled()
+@compiled
 def undominated(slowest_s, exposed_s, slowest_tolerance_s, exposed_tolerance_s):
     """The numbers of those labels before which none stands that is at most as large in both times.
 

@@ -57,7 +57,7 @@ class Case(NamedTuple):
 Windows = npt.NDArray[np.int64]
 
 
-@compiled()
+@compiled
 def ring_s(rings, size_bytes):
     """:meth:`hardware.network.Ring.seconds`, summed over rings."""
     seconds = 0.0
@@ -72,7 +72,7 @@ def ring_s(rings, size_bytes):
     return seconds
 
 
-@compiled()
+@compiled
 def slowest_ring_s(rings, sizes):
     """Of each size the seconds of the ring that takes longest; 0 without rings."""
     slowest = np.zeros(len(sizes))
@@ -107,13 +107,13 @@ def stage_closing_s(case, stage, start, end):
     return seconds
 
 
-@compiled()
+@compiled
 def closing_s(case, stage, start, end):
     """:func:`stage_closing_s` for callers in Python, which no kernel without counted references has."""
     return stage_closing_s(case, stage, start, end)
 
 
-@compiled()
+@compiled
 def last_fitting(weight_bytes, shared_bytes, first_reader, next_reader, stash_bytes, state_factor, limit_bytes):
     """The last cut at which a stage that begins at each cut fits, [N + 1]; before its start where none does.
 
@@ -142,7 +142,7 @@ def last_fitting(weight_bytes, shared_bytes, first_reader, next_reader, stash_by
     return fits
 
 
-@compiled()
+@compiled
 def joined_in_time(case, cap_s, exposed_s, window):
     """:attr:`Case.fits` with no all-reduce exposed for longer than ``exposed_s``, inside the windows, [K, N + 1].
 
@@ -165,7 +165,7 @@ def joined_in_time(case, cap_s, exposed_s, window):
     return fits
 
 
-@compiled()
+@compiled
 def windows(case, cap_s):
     """The first and the last place of each cut under a cap, [2, K + 1]; a last one before its first: no plan.
 
@@ -203,7 +203,7 @@ def windows(case, cap_s):
     return window
 
 
-@compiled()
+@compiled
 def tails(case, cap_s, window):
     """Least seconds of a first microbatch from each cut, the start of each stage, on; and its best end: [K + 1, N + 1].
 
@@ -240,7 +240,7 @@ def tails(case, cap_s, window):
     return tail_s, best_end
 
 
-@compiled()
+@compiled
 def exposed_bound(case, window):
     """Seconds of all-reduces that are exposed at least, with every cut in its window.
 

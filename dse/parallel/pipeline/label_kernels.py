@@ -9,7 +9,6 @@ A label stands for the stages in front of a cut; those that another one dominate
 import numpy as np
 from numba import njit
 
-from dse.parallel.pipeline import cut_kernels
 from dse.parallel.pipeline.cut_kernels import stage_closing_s
 from hardware.compiled import compiled
 
@@ -139,7 +138,7 @@ def _extended(case, stage, cap_s, window, tail_s, limit_s, label, first_label):
     return grown[:, :total].copy(), next_first, grown_from[:total].copy(), ends[:total].copy(), made
 
 
-@compiled(cut_kernels)
+@compiled
 def shortest(case, cap_s, window, tail_s, limit_s):
     """The shortest plan under a cap that is shorter than ``limit_s``: (seconds, cuts, labels made).
 

@@ -27,7 +27,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.algorithms import bits
 from dse.algorithms.bits import bit, lowest
 from hardware.compiled import compiled, kernel
 
@@ -73,7 +72,7 @@ def new_room(count: int) -> Room:
     return Room(unmoved, able, chosen, above, seen, partner, owner, parent, stack, order, chip)
 
 
-@compiled(bits)
+@compiled
 def reach_of(graph):
     """The fewest edges in their direction on walks from each operator to each, :data:`FAR` at most, [N, N] bytes.
 

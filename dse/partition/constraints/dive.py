@@ -42,10 +42,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.algorithms import bits, draws
 from dse.algorithms.bits import bit, interval, lowest, size
 from dse.algorithms.draws import draw
-from dse.partition.constraints import chip_graph, closest, decisions
 from dse.partition.constraints.closest import keep_closest
 from dse.partition.constraints.decisions import DECIDED, begin, decide, domain, undo
 from hardware.compiled import compiled, kernel
@@ -338,7 +336,7 @@ def _closer(state, room, wanted, dead_ends):
     return dead_ends
 
 
-@compiled(bits, draws, chip_graph, decisions, closest)
+@compiled
 def partitions(state, graph, one, bounds, reach, room, orders, weights, wanted, seeds, linear_share, scratch, result):
     """Valid partitions, one for each seed.
 

@@ -12,9 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dse.algorithms import bits
 from dse.algorithms.bits import bit, lowest, size
-from dse.partition.constraints import chip_graph, decisions
 from dse.partition.constraints.decisions import begin, decide, domain, narrow, new_state, propagate, push, undo
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import PartitionGraph
@@ -118,25 +116,25 @@ def _leaves_chips(state, graph):
     return True
 
 
-@compiled(bits, chip_graph, decisions)
+@compiled
 def _begin(state, bounds):
     """Forget everything."""
     begin(state, bounds, len(state.arcs) - 1)
 
 
-@compiled(bits, chip_graph, decisions)
+@compiled
 def _left(state, graph, operator):
     """The domain of an operator that has no chip yet."""
     return domain(state, graph, operator)
 
 
-@compiled(bits, chip_graph, decisions)
+@compiled
 def _undone(state):
     """Take the last decision back."""
     undo(state)
 
 
-@compiled(bits, chip_graph, decisions)
+@compiled
 def _narrowed(state, graph, operator, mask):
     """Decide for the chips ``mask``; False, and nothing has changed, where that cannot be."""
     if size(mask) == 1:
@@ -154,7 +152,7 @@ def _narrowed(state, graph, operator, mask):
     return False
 
 
-@compiled(bits, chip_graph, decisions)
+@compiled
 def _excluded(state, graph, operator, mask):
     """Take the chips ``mask`` from a domain as a consequence of the last decision; whether all have a chip left.
 
@@ -166,7 +164,7 @@ def _excluded(state, graph, operator, mask):
     return _leaves_chips(state, graph)
 
 
-@compiled(bits, chip_graph, decisions)
+@compiled
 def _possible(state, graph, operator):
     """Whether an operator has a chip that can be decided for."""
     left = domain(state, graph, operator)

@@ -95,7 +95,7 @@ def _neighbours(
     return first, target[by_source].astype(np.int32), by_source.astype(np.int32)
 
 
-@compiled()
+@compiled
 def _descendants(order, first, node):
     """The operators that each one leads to, itself among them, [N, ⌈N / 64⌉]; ``order``: consumers first."""
     count = len(order)
@@ -110,7 +110,7 @@ def _descendants(order, first, node):
     return words
 
 
-@compiled()
+@compiled
 def _bits(word):
     """How many bits of a word are set."""
     count = 0
@@ -120,7 +120,7 @@ def _bits(word):
     return count
 
 
-@compiled()
+@compiled
 def _gaps(edges, below, above):
     """(how many chips each edge may lead on, how many operators are between its ends)."""
     count = below.shape[0]
@@ -138,7 +138,7 @@ def _gaps(edges, below, above):
     return gap, sizes
 
 
-@compiled()
+@compiled
 def _between(edges, below, above, first):
     """The operators between the ends of those edges that have room in the list."""
     nodes = np.zeros(first[-1], dtype=np.int32)
@@ -158,7 +158,7 @@ def _between(edges, below, above, first):
     return nodes
 
 
-@compiled()
+@compiled
 def _highest(edges, gap, below):
     """The highest chip of every operator: what its descendants leave, carried along the edges until nothing moves."""
     count = below.shape[0]

@@ -10,7 +10,6 @@ partition, 5 to 10 µs for 2,138 operators.
 
 import numpy as np
 
-from dse.algorithms import bits
 from dse.algorithms.bits import bit, leading, lowest
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import Chips, Floats, PartitionProblem
@@ -65,7 +64,7 @@ class AnalyticalEvaluator:
         return priced
 
 
-@compiled(bits)
+@compiled
 def _costs(chips, first, node, latency_s, transfer_s, weight_bytes, max_chips):
     """(slowest chip or link, latency of one input, fullest chip) of each partition, [B] each; busy, held."""
     count = chips.shape[0]

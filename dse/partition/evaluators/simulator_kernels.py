@@ -15,9 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dse.algorithms import bits
 from dse.algorithms.bits import bit, lowest
-from dse.partition.evaluators import simulator_links, simulator_operators
 from dse.partition.evaluators.simulator_links import one_input_s, transfers_s
 from dse.partition.evaluators.simulator_operators import EFFECT_SALTS
 from hardware.compiled import compiled, kernel
@@ -107,7 +105,7 @@ class Heap(NamedTuple):
     rank: npt.NDArray[np.int32]
 
 
-@compiled(bits, simulator_links, simulator_operators)
+@compiled
 def simulate(chips, operators, rates, max_chips):
     """(latency of one input [B], busy [B, 2, max_chips], peak bytes of each chip [B, max_chips]) of each partition.
 

@@ -11,7 +11,6 @@ its descendants or ancestors on the same chip. All of (2) to (5) and the cost ar
 
 import numpy as np
 
-from dse.algorithms import bits, draws
 from dse.algorithms.bits import bit, leading, lowest
 from dse.algorithms.draws import draw
 from hardware.compiled import compiled, kernel
@@ -110,7 +109,7 @@ def _move(chip, operator, there, graph):
                 chip[other] = there
 
 
-@compiled(bits, draws)
+@compiled
 def settle(chip, graph, latency_s, transfer_s, weight_bytes, chips, memory_bytes, moves, seed):
     """A valid partition ``chip`` after some moves, none of which makes the slowest chip or link slower.
 

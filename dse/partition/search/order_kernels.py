@@ -19,7 +19,6 @@ Cost: O(W (N + E)) for W operators on a chip at most; general also O(N²).
 
 import numpy as np
 
-from dse.algorithms import bits, draws
 from dse.algorithms.bits import bit
 from dse.algorithms.draws import draw
 from hardware.compiled import compiled, kernel
@@ -27,7 +26,7 @@ from hardware.compiled import compiled, kernel
 UNREACHED = 127
 
 
-@compiled()
+@compiled
 def places(order, out_first, out_node):
     """(place of every operator, [N]; place of its last consumer or −1, [N])."""
     count = len(order)
@@ -65,7 +64,7 @@ def _mark_chips(begin, parent, chips, order, chip_of):
         end, number = parent[end], number - 1
 
 
-@compiled(bits)
+@compiled
 def cut(order, place, last, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, memory_bytes, linear):
     """Chips that reach every place of ``order`` within ``limit_s``.
 
@@ -128,7 +127,7 @@ def cut(order, place, last, graph, latency_s, transfer_s, weight_bytes, chips, l
     return used, parent
 
 
-@compiled(draws)
+@compiled
 def reorder(order, begin, end, depth_first, graph, seed):
     """``order`` with the operators at places begin … end − 1 in another, random topological order.
 
@@ -196,7 +195,7 @@ def _part(order, begin, end, pivot, descend, graph, room):
     return middle
 
 
-@compiled(bits, draws)
+@compiled
 def parted(order, smallest, descend, graph, seed):
     """``order`` in two parts around an operator drawn, each of them likewise, down to windows of ``smallest``.
 
@@ -260,7 +259,7 @@ def _progress_s(order, used, chips, latency_s):
     return seconds
 
 
-@compiled(bits, draws)
+@compiled
 def improve(order, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, memory_bytes, linear, tries, seed):
     """Look for an order that can be cut into chips below ``limit_s``, and lower that again and again.
 

@@ -261,7 +261,7 @@ def _smallest_so_far(values, smallest):
             smallest[row, place] = least
 
 
-@compiled()
+@compiled
 def _solve(
     forward_s,
     backward_s,

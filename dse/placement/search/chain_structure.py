@@ -213,7 +213,7 @@ def _fewest_passes(
 
 
 # No annotations: numba infers the types.
-@compiled()
+@compiled
 def _last_end(weight_bytes, activation_bytes, stash_bytes, one_by_one, state_factor, hbm_bytes, stashes):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Row r: the largest j for which [i, j) fits memory with ``stashes[r]`` (ascending) microbatches stashed, or i.
 

@@ -11,7 +11,6 @@ they do so layer by layer; the s-th stage from the end stashes
 import numpy as np
 from numba import njit
 
-from dse.placement.search import stage_groups
 from dse.placement.search.stage_groups import layer_needs, load_bounds, may_fit, min_load
 from hardware.compiled import compiled, kernel
 
@@ -48,7 +47,7 @@ def _doubled(values):
     return doubled
 
 
-@compiled(stage_groups, error_model="numpy")
+@compiled(error_model="numpy")
 def stage_pairs(member, graph, rules, width, limit_s):
     """(offset, target, least) of all pairs whose stage may fit memory and have a load below ``limit_s``."""
     downsets = len(member)
@@ -102,7 +101,7 @@ def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
     return depth
 
 
-@compiled(stage_groups, error_model="numpy")
+@compiled(error_model="numpy")
 def solve_downsets(
     member, graph, rules, width, slots, pairs, first_costs, choices, passes, incumbent_s, slack, steps, optimistic,
     value, cut,

@@ -153,7 +153,7 @@ def may_fit(needs, peaks, groups, hbm_bytes):
     return smallest <= 0.0 or groups * np.floor(hbm_bytes / smallest) >= len(needs)
 
 
-@compiled()
+@compiled
 def min_load(stage, local, graph, groups, rules, limit_s, slack, steps):
     """(load, lower, group_of, used): the least load on at most ``groups`` groups, if below ``limit_s``.
 

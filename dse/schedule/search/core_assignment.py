@@ -11,7 +11,7 @@ from dse.schedule.search.segment import Codes
 from hardware.compiled import compiled, kernel
 
 
-@compiled()
+@compiled
 def assign_cores(kind: Codes, start: Ints, finish: Ints, core: Ints, capacity: Ints, step_limit: int) -> bool:
     """Replaces the entries -1 of ``core`` by cores or pairs; False if that is impossible or took ``step_limit`` steps.
 

@@ -34,8 +34,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from dse.schedule import dual_bound
-from dse.schedule.search import reduce, search_pool, search_state, segment
 from dse.schedule.search.reduce import NO_MODE, Integer, Ints
 from dse.schedule.search.search_pool import Pool, enter, new_pool, pop
 from dse.schedule.search.search_state import (
@@ -69,7 +67,7 @@ class SearchResult(NamedTuple):
     nodes: int
 
 
-@compiled(dual_bound, reduce, search_pool, search_state, segment, error_model="numpy")
+@compiled(error_model="numpy")
 def search(seg: Segment, limit: int, known_bound: int, node_limit: int, width: int) -> SearchResult:
     """The shortest schedule of ``seg`` below ``limit``, or a bound where ``node_limit`` states do not suffice.
 

@@ -192,7 +192,7 @@ def _in_seconds(
     return _SegmentTimes(start_s, result.core, makespan_s, bound_s, result.nodes)
 
 
-@compiled()
+@compiled
 def start_times(
     kind: Codes, covers: Bools, start: Ints, core: Ints, single_s: Floats, all_cores_s: Floats
 ) -> tuple[Floats, float]:

@@ -36,7 +36,7 @@ class UnitLatencies(NamedTuple):
     rounding: int
 
 
-@compiled()
+@compiled
 def common_unit(latencies: Floats) -> float:
     """The largest time of which all ``latencies`` are whole multiples (to 1e-11 relative), or 0 where there is none.
 
@@ -69,7 +69,7 @@ def common_unit(latencies: Floats) -> float:
     return unit
 
 
-@compiled()
+@compiled
 def unit_latencies(kind: npt.NDArray[np.int8], single_s: Floats, all_cores_s: Floats, cores: Ints) -> UnitLatencies:
     """Latencies as whole numbers, without dominated all-core modes.
 
@@ -106,7 +106,7 @@ def unit_latencies(kind: npt.NDArray[np.int8], single_s: Floats, all_cores_s: Fl
     return UnitLatencies(single, all_cores, unit_s, rounding)
 
 
-@compiled()
+@compiled
 def start_order(kind: npt.NDArray[np.int8], single: Ints, all_cores: Ints, covers: Bools, ancestor: Bools) -> Bools:
     """``order[b, a]``: operator b need not start before operator a; [O, O], transitively reduced.
 
@@ -139,7 +139,7 @@ def start_order(kind: npt.NDArray[np.int8], single: Ints, all_cores: Ints, cover
     return order
 
 
-@compiled()
+@compiled
 def _waits_for_no_more(ancestor: Bools, a: int, b: int) -> bool:
     """Whether a has no ancestors besides those of b, and b no descendants besides those of a; equals by position."""
     if ancestor[a, b] or ancestor[b, a]:
@@ -152,7 +152,7 @@ def _waits_for_no_more(ancestor: Bools, a: int, b: int) -> bool:
     return not equal or a < b
 
 
-@compiled()
+@compiled
 def interchangeable_chains(kind: npt.NDArray[np.int8], single: Ints, all_cores: Ints, covers: Bools) -> Ints:
     """For each operator the one before it in a row of equal chains (attention heads, twin GEMMs), or -1.
 
@@ -182,7 +182,7 @@ def interchangeable_chains(kind: npt.NDArray[np.int8], single: Ints, all_cores: 
     return twin_before
 
 
-@compiled()
+@compiled
 def _equal_steps(
     kind: npt.NDArray[np.int8],
     single: Ints,

@@ -43,7 +43,7 @@ class Pool(NamedTuple):
     chain: Ints
 
 
-@compiled()
+@compiled
 def new_pool(nodes: int, operators: int, slots: int) -> Pool:
     """An empty pool for ``nodes`` nodes, each with at most ``slots`` operators running at once."""
     return Pool(

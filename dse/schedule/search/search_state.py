@@ -25,7 +25,7 @@ class Work(NamedTuple):
     progress: Ints
 
 
-@compiled()
+@compiled
 def new_work(count: int, limit: int) -> Work:
     """Scratch arrays for ``count`` operators; ``progress`` holds the nodes used, the best makespan and its node."""
     return Work(

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from dse.schedule import dual_bound
 from dse.schedule.dual_bound import (
     ascend,
     chain_shares,
@@ -20,7 +19,6 @@ from dse.schedule.dual_bound import (
     dual_value,
     lines_beside,
 )
-from dse.schedule.search import reduce
 from dse.schedule.search.reduce import NO_MODE, Bools, Floats, Integer, Ints, start_order
 from hardware.compiled import compiled, kernel
 
@@ -67,7 +65,7 @@ class Segment(NamedTuple):
     paired: bool
 
 
-@compiled(dual_bound, reduce, error_model="numpy")
+@compiled(error_model="numpy")
 def build_segment(
     kind: Codes,
     single: Ints,
@@ -182,7 +180,7 @@ def best_potentials(
     return potential, rate
 
 
-@compiled(dual_bound, reduce, error_model="numpy")
+@compiled(error_model="numpy")
 def fix_modes(seg: Segment, limit: int) -> tuple[Ints, Ints, int]:
     """Modes left to operators in schedules shorter than ``limit``; returns the latencies and the number dropped.
 

@@ -6,10 +6,7 @@
 
 import numpy as np
 
-from dse.algorithms import draws
 from dse.algorithms.draws import draw
-from dse.wafer import shapes
-from dse.wafer.search import layout_kernels
 from dse.wafer.search.layout_kernels import BESIDE, FREE, NEW_ROW, STACKED, bound_width, cost_of
 from dse.wafer.shapes import NEVER
 from hardware.compiled import compiled, kernel
@@ -300,7 +297,7 @@ def change_level(ladder, seed, level):
     return min(len(ladder.limits) - 1, max(0, level + (step if draw(seed) < 0.5 else -step)))
 
 
-@compiled(layout_kernels, draws, shapes)
+@compiled
 def anneal(ladder, now, tried, best, level, cost, seed, steps, hot, cold):
     """Anneal for ``steps`` moves: (cost, level) of the best layout met, (cost, level) of the last one.
 

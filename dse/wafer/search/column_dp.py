@@ -64,7 +64,7 @@ def _stack(layout: Layout, columns: Sequence[tuple[int, int]]) -> None:
             downwards = 1 - downwards
 
 
-@compiled()
+@compiled
 def stack_widths(widths_by_height, wide, high, max_stacked):
     """[N, max_stacked, high + 1] the least width of a stack of up to ``max_stacked`` kernels from each, by height.
 
@@ -89,7 +89,7 @@ def stack_widths(widths_by_height, wide, high, max_stacked):
     return widths
 
 
-@compiled()
+@compiled
 def column_row_heights(widths, wide):
     """[N, N + 1] the least height of a row of columns from one kernel to before another; :data:`NEVER` where none."""
     count, max_stacked, sides = widths.shape
@@ -113,7 +113,7 @@ def column_row_heights(widths, wide):
     return heights
 
 
-@compiled()
+@compiled
 def _columns(widths, begin, end, height):
     """Where the last column begins of the row of least width of the kernels from ``begin`` on, [N + 1]."""
     count, max_stacked, _ = widths.shape

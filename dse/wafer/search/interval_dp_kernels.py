@@ -6,7 +6,6 @@
 
 import numpy as np
 
-from dse.wafer import shapes
 from dse.wafer.shapes import NEVER
 from hardware.compiled import compiled, kernel
 
@@ -108,7 +107,7 @@ def _join_all(tables, scores, one, other, target, split, edges, price, extent, j
             _offer(tables[target, join], score, scores[target, join], place, joined)
 
 
-@compiled(shapes)
+@compiled
 def fill(least, bounded, order, crossing, bounds, index_of, price, cells, tables, scores):
     """Fill ``tables`` for all intervals of ``order``. Grows with N³ · B.
 

@@ -15,7 +15,6 @@ it to be, so that its height can be odd or even as its neighbours' are, and thei
 
 import numpy as np
 
-from dse.wafer import shapes
 from dse.wafer.shapes import NEVER, width_of
 from hardware.compiled import compiled, kernel
 
@@ -245,7 +244,7 @@ def ticks_of(ladder, group, protocol, limit):
     return slowest
 
 
-@compiled(shapes)
+@compiled
 def measured(ladder, state, level):
     """(:func:`cost_of` for the time that the layout really takes, that time in ticks, tiles that rows are too long).
 

@@ -19,7 +19,6 @@ of a row keeps its length within the wafer (Lagrange).
 import numpy as np
 import numpy.typing as npt
 
-from dse.wafer import shapes, spread_kernel
 from dse.wafer.search.ladder import Ladder
 from dse.wafer.search.layout import Layout, copied, measure
 from dse.wafer.search.layout_kernels import NEW_ROW
@@ -91,7 +90,7 @@ def _common_c(ladder, order, place):
     return min(ladder.common_c[ladder.group[order[place - 1]]], ladder.common_c[ladder.group[order[place]]])
 
 
-@compiled(shapes, spread_kernel)
+@compiled
 def _pass(ladder, level, order, heights, coefficients, prices, crossing, classes):
     """(state, width) at each place of the sequence, [N] each; −1 where no state fits."""
     count, states = len(order), len(ladder.h)

@@ -125,7 +125,7 @@ def _stretched(heights: Sequence[int], available: int) -> list[int]:
     return stretched
 
 
-@compiled()
+@compiled
 def row_heights(least, wide, high):
     """[N, N + 1] the least height of a row from one kernel to before another; :data:`NEVER` where none fits.
 
@@ -149,7 +149,7 @@ def row_heights(least, wide, high):
     return rows
 
 
-@compiled()
+@compiled
 def _row_dp(rows, max_rows):
     """(f(r, i), where its last row begins), [most + 1, N + 1] each; :data:`NEVER` where nothing fits.
 

@@ -17,10 +17,7 @@ best ones for a tree. Those of the kernels are their staircases.
 
 import numpy as np
 
-from dse.algorithms import draws
 from dse.algorithms.draws import draw
-from dse.wafer import shapes
-from dse.wafer.search import anneal_kernels, layout_kernels
 from dse.wafer.search.anneal_kernels import below, change_level, change_protocol
 from dse.wafer.search.layout_kernels import bound_width, other_side, price, protocol_of
 from dse.wafer.shapes import NEVER
@@ -151,7 +148,7 @@ def _cost(ladder, tree, level):
     return (np.inf if excess >= NEVER else price(ladder, tree, level, excess)), excess
 
 
-@compiled(draws, shapes, anneal_kernels, layout_kernels)
+@compiled
 def measured(ladder, tree, level):
     """:func:`_cost` of a tree of which only ``expression`` and ``protocol`` are known; fills all the others."""
     for number in range(len(tree.protocol)):
@@ -259,7 +256,7 @@ def _copy(source, target, changed, first):
         target.used[number] = source.used[number]
 
 
-@compiled(draws, shapes, anneal_kernels, layout_kernels)
+@compiled
 def anneal(ladder, now, tried, best, level, cost, seed, steps, hot, cold):
     """Anneal for ``steps`` moves: (cost, level) of the best tree met, (cost, level) of the last one.
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hardware.compiled import compiled, kernel
-from policies.fabric.model import cycle_kernels
 from policies.fabric.model.cycle_kernels import find_max_cycle_ratio
 
 (
@@ -165,7 +164,7 @@ def _measure_units(case, isolated, unit, out):
         out[CRITICAL_WAIT] += relative * relative * relative * relative * (1.0 + unit[number])
 
 
-@compiled(cycle_kernels)
+@compiled
 def contention(case, isolated, site, route_first, route_link):
     """All measures of a placement, [16].
 

@@ -68,7 +68,7 @@ def find_max_cycle_ratio(arc_from, arc_to, weight, tokens, least, distance, head
         ratio = total / count
 
 
-@compiled()
+@compiled
 def max_cycle_ratio(arc_from, arc_to, weight, tokens, nodes, least):
     """The largest Σ weight / Σ tokens of a cycle, but not less than ``least``.
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hardware.compiled import compiled, kernel
-from policies.fabric.model import cycle_kernels
 from policies.fabric.model.cycle_kernels import find_max_cycle_ratio
 from policies.fabric.model.event_graph import EventGraph
 
@@ -175,7 +174,7 @@ def _period(events, hops, weight, tokens, distance, head, mark):
     return find_max_cycle_ratio(events.arc_from, events.arc_to, weight, tokens, events.least, distance, head, mark)
 
 
-@compiled(cycle_kernels)
+@compiled
 def measure(case, site, route_first, route_link):
     """All measures of a placement, [15], in slots of a sample where these are loads or periods."""
     events = case.events
@@ -192,7 +191,7 @@ def measure(case, site, route_first, route_link):
     return out
 
 
-@compiled(cycle_kernels)
+@compiled
 def spread(case, site, route_first, route_link):
     """Load, flows, rate and bursts of every link, [4, L], and links from each net's source to each sink, [K]."""
     links, depth, hops = np.empty((4, len(case.link_from))), np.empty(case.cells), np.empty(len(case.sink))

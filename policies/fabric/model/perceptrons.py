@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW
 
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.ridge import standardised
 from policies.fabric.model.threads import one_thread
-from policies.optimizers import AdamW
 
 Floats = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW
 
 from dse.run.progress import StopSignal, ask, never_stop
 from policies.fabric.model.examples import Examples
@@ -15,7 +16,6 @@ from policies.fabric.model.ridge import standardised
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.model.stack import Stack, StackLearner
 from policies.fabric.model.threads import one_thread
-from policies.optimizers import AdamW
 
 Floats = npt.NDArray[np.float64]
 

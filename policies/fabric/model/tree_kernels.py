@@ -12,7 +12,7 @@ LEAF = -1
 """What stands for the feature of a leaf."""
 
 
-@compiled()
+@compiled
 def sum_of_leaves(features, asked, threshold, left, right, value):
     """The sum over all trees of the leaf that each example ends in, [S].
 

@@ -89,7 +89,8 @@ class TreesLearner:
         )
         with threadpool_limits(1):  # threads that wait for each other on a busy machine take many times as long
             regressor.fit(examples.features.astype(np.float32), examples.target)
-        start = np.asarray(regressor._baseline_prediction, dtype=np.float64).reshape(1)
+        # The fitted nodes have no public accessor (scikit-learn 1.9). Boosting of squared errors starts from the mean.
+        start = np.mean(examples.target, dtype=np.float64).reshape(1)
         return self._arrays(start, [each[0].nodes for each in regressor._predictors])
 
     def _arrays(self, start: Floats, trees: Sequence[npt.NDArray[Any]]) -> Trees:

@@ -5,7 +5,6 @@
 
 import numpy as np
 
-from dse.parallel.pipeline import cut_kernels
 from dse.parallel.pipeline.cut_kernels import ring_s
 from hardware.compiled import compiled
 
@@ -13,7 +12,7 @@ LENGTH, FITS, ALL_REDUCE, SEND, BALANCE = range(5)
 """Columns of :func:`prices`."""
 
 
-@compiled(cut_kernels)
+@compiled
 def prices(profile, cuts, edges, reduce_rows, send_rows, reduce_rings, send_rings, microbatches, memory):
     """What plans cost, [B, 5]: seconds of a batch, 1 where every device has memory enough, seconds of the slowest
     all-reduce of gradients, seconds of the slowest transfer, least over largest computing time of a stage.

@@ -133,7 +133,7 @@ def _result(build: StepBuilder, node: Any, known: Mapping[Any, Any]) -> Result:
     given = by_name(node.target, args, dict(kwargs))
     value = node.meta["val"]
     outputs = tuple(_kind(each) if each is not None else None for each in _listed(value))
-    name = node.target._schema.name.partition("::")[2]
+    name = node.target.name().partition(".")[0].partition("::")[2]
     base = name.removesuffix(_COPIES)
     call = Call(build, base if base in HANDLERS else name, given, tuple(each for each in outputs if each is not None))
     handler = HANDLERS.get(call.name)

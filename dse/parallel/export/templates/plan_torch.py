@@ -1,7 +1,7 @@
 """The template of ``plan_torch.py``: a plan without parameters on no devices."""
 
+import copy
 from collections import Counter
-from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -12,10 +12,9 @@ from torch.distributed.tensor import DTensor, Partial, distribute_tensor
 from torch.distributed.tensor import Replicate as R
 from torch.distributed.tensor import Shard as S
 from torch.distributed.tensor.experimental import implicit_replication
-from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
+from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
 
 AXES = ()
 SIZES = ()
@@ -43,24 +42,32 @@ STYLES = {}
 INPUTS = {}
 """The layout of each input of the step."""
 
-BY_SAMPLE = (nn.modules.conv._ConvNd, nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd, nn.GroupNorm)
-BY_SAMPLE += (nn.modules.pooling._AdaptiveAvgPoolNd,)
+BY_SAMPLE = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.GroupNorm)
+BY_SAMPLE += (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+BY_SAMPLE += (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 ELEMENTWISE_LOSSES = (functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss)
 ELEMENTWISE_LOSSES += (functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits)
 
-LOCAL = (*BY_SAMPLE, nn.modules.batchnorm._BatchNorm, nn.RNNBase, nn.MultiheadAttention)
+LOCAL = (
+    *BY_SAMPLE,
+    nn.BatchNorm1d,
+    nn.BatchNorm2d,
+    nn.BatchNorm3d,
+    nn.SyncBatchNorm,
+    nn.RNNBase,
+    nn.MultiheadAttention,
+)
 """Modules that run on plain tensors: what DTensor does not split. The first ones treat every sample alone."""
 
 
-class Planned(ParallelStyle):
+class Planned:
     """One module by the plan: its parameters, and the layouts of its input and output."""
 
     def __init__(self, path, sharded):
-        super().__init__()
         self.path = path
         self.sharded = sharded
 
-    def _apply(self, module, device_mesh):
+    def __call__(self, module, device_mesh):
         whole = (R(),) * len(AXES)
         for name, parameter in module.named_parameters(recurse=False):
             if not isinstance(parameter, DTensor):
@@ -69,7 +76,7 @@ class Planned(ParallelStyle):
                 module.register_parameter(name, torch.nn.Parameter(spread, parameter.requires_grad))
         for name, buffer in module.named_buffers(recurse=False):
             if not isinstance(buffer, DTensor):
-                keeps = name not in module._non_persistent_buffers_set
+                keeps = name in module.state_dict()
                 module.register_buffer(name, distribute_tensor(buffer, device_mesh, whole), persistent=keeps)
         if isinstance(module, LOCAL):
             module.forward = _local(module)
@@ -91,12 +98,11 @@ class Planned(ParallelStyle):
         def run(*args, **kwargs):
             own = {name: self._full(name) for name, _ in module.named_parameters(recurse=False)}
             used = {
-                (module, name): getattr(module, name).redistribute(placements=USED[full])
+                f"part.{name}": getattr(module, name).redistribute(placements=USED[full])
                 for name, full in own.items()
                 if full in USED and full not in self.sharded
             }
-            with _holding(used):
-                return forward(*args, **kwargs)
+            return torch.func.functional_call(_Forward(module, forward), used, args, kwargs)
 
         return run
 
@@ -126,7 +132,10 @@ def apply(model, on=None):
             if parameter in shared:  # stands in two modules
                 setattr(module, name, shared[parameter])
         before = dict(module.named_parameters(recurse=False))
-        parallelize_module(module, on, STYLES.get(path) or Planned(path, sharded))
+        if path in STYLES:
+            parallelize_module(module, on, STYLES[path])
+        else:
+            Planned(path, sharded)(module, on)
         module.register_forward_hook(_gradients_joined)
         shared |= {each: getattr(module, name) for name, each in before.items()}
     _shard(model, on, sharded)
@@ -137,7 +146,7 @@ def apply(model, on=None):
 
     def run(*args, **kwargs):
         with implicit_replication(), _Functions():  # tensors that the model makes itself are the same on all ranks
-            return tree_map_only(DTensor, _joined, forward(*args, **kwargs))
+            return _mapped(DTensor, _joined, forward(*args, **kwargs))
 
     model.forward = run
     return model
@@ -217,12 +226,38 @@ def _gradients_joined(_module, _args, output):
             tensor.register_hook(_joined)
         return tensor
 
-    return tree_map_only(DTensor, hooked, output)
+    return _mapped(DTensor, hooked, output)
 
 
 def _joined(tensor):
     """Terms of a sum summed: the gradient of a loss must start from the loss itself."""
     return tensor.redistribute(placements=tuple(R() if each.is_partial() else each for each in tensor.placements))
+
+
+class _Forward(torch.nn.Module):
+    """A forward of ``part`` that functional_call can run with other parameters: hooks of ``part`` do not run again."""
+
+    def __init__(self, part, run):
+        super().__init__()
+        self.part, self.run = part, run
+
+    def forward(self, *args, **kwargs):
+        return self.run(*args, **kwargs)
+
+
+def _mapped(kind, function, tree):
+    """Nested tuples, lists and dictionaries with ``function`` of all that is of a kind in its place."""
+    if isinstance(tree, kind):
+        return function(tree)
+    if isinstance(tree, dict):  # what models of transformers return is one, with attributes
+        new = copy.copy(tree)
+        for key, value in tree.items():
+            new[key] = _mapped(kind, function, value)
+        return new
+    if isinstance(tree, tuple | list):
+        parts = [_mapped(kind, function, each) for each in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return tree
 
 
 def _local(module):
@@ -240,16 +275,14 @@ def _local(module):
         layout = tuple(each if samples and each == S(0) else R() for each in given[0].placements)
         gradients = tuple(Partial() if each == S(0) else each for each in layout)
         held = {}
-        for part in module.modules():
-            for name, each in (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)):
-                whole = each if _is_whole(each) else each.redistribute(placements=(R(),) * len(AXES))
-                held[part, name] = whole.to_local(grad_placements=gradients)
-        args, kwargs = tree_map_only(
+        for name, each in (*module.named_parameters(), *module.named_buffers()):
+            whole = each if _is_whole(each) else each.redistribute(placements=(R(),) * len(AXES))
+            held[f"part.{name}"] = whole.to_local(grad_placements=gradients)
+        args, kwargs = _mapped(
             DTensor, lambda each: each.redistribute(placements=layout).to_local(), (args, kwargs)
         )  # fmt: skip
-        with _holding(held):
-            output = forward(*args, **kwargs)
-        return tree_map_only(torch.Tensor, lambda each: DTensor.from_local(each, on, layout, run_check=False), output)
+        output = torch.func.functional_call(_Forward(module, forward), held, args, kwargs)
+        return _mapped(torch.Tensor, lambda each: DTensor.from_local(each, on, layout, run_check=False), output)
 
     return run
 
@@ -287,27 +320,9 @@ def _attention(args, kwargs):
         )
         return whole.redistribute(placements=placements).to_local()
 
-    args, kwargs = tree_map_only(torch.Tensor, part, (args, kwargs))
+    args, kwargs = _mapped(torch.Tensor, part, (args, kwargs))
     output = functional.scaled_dot_product_attention(*args, **kwargs)
     return DTensor.from_local(output, on, layout, run_check=False)
-
-
-@contextmanager
-def _holding(tensors):
-    """Modules with other tensors in place of some parameters and buffers: by (module, name)."""
-    before = {module: (module._parameters, module._buffers) for module, _ in tensors}
-    for module, (parameters, buffers) in before.items():
-        module._parameters = {name: each for name, each in parameters.items() if (module, name) not in tensors}
-        module._buffers = {name: each for name, each in buffers.items() if (module, name) not in tensors}
-    for (module, name), each in tensors.items():
-        module.__dict__[name] = each
-    try:
-        yield
-    finally:
-        for module, name in tensors:
-            del module.__dict__[name]
-        for module, (parameters, buffers) in before.items():
-            module._parameters, module._buffers = parameters, buffers
 
 
 def _brought(tree, layouts):

@@ -20,8 +20,6 @@ What the paper leaves open:
 
 import numpy as np
 
-from dse.wafer.search.gigaplacer import instance as instances
-from dse.wafer.search.gigaplacer import rows as placed
 from dse.wafer.search.gigaplacer import sizing
 from dse.wafer.search.gigaplacer.instance import Instance, adapters, common_c, slowest
 from dse.wafer.search.gigaplacer.rows import Rows, copied, pack
@@ -129,7 +127,7 @@ def _improve(instance, rows, number, row_height, limit, c, k):
     return True
 
 
-@compiled(instances, placed, sizing)
+@compiled
 def _refine(instance, rows, limit):
     c, k = np.empty(rows.c.shape[1], dtype=np.int64), np.empty(rows.c.shape[1], dtype=np.int64)
     improving = True

@@ -98,7 +98,7 @@ def _turn_round(rows, place_of, begin, end):
         left += rows.wide[number]
 
 
-@compiled()
+@compiled
 def _refine(instance, rows, orders):
     count = len(rows.order)
     place_of, numbers = np.empty(count, dtype=np.int64), np.empty(orders.shape[2], dtype=np.int64)

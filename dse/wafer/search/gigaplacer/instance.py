@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.wafer.problem import WaferProblem
-from dse.wafer.search.gigaplacer import sizing
 from dse.wafer.search.gigaplacer.sizing import INPUTS, OUTPUTS, Sizes, image_steps, sizes_of
 from dse.wafer.shapes import Ints
 from hardware.compiled import compiled, kernel
@@ -75,7 +74,7 @@ def adapters(h, w, c, other_h, other_w, other_c):
     return int(h != other_h) + int(w != other_w) + int(c != other_c or c == UNEQUAL)
 
 
-@compiled()
+@compiled
 def distance(instance, rows):
     """Twice the distance of kernels in rows: twice a centre is a whole number of tiles."""
     total = 0
@@ -86,7 +85,7 @@ def distance(instance, rows):
     return total
 
 
-@compiled()
+@compiled
 def adapter_count(instance, rows):
     """How many parameters differ over all edges."""
     total, count = 0, instance.sizes.convolutions
@@ -98,7 +97,7 @@ def adapter_count(instance, rows):
     return total
 
 
-@compiled(sizing)
+@compiled
 def slowest(instance, rows):
     """The ticks of the slowest kernel, equation (1c)."""
     sizes, most = instance.sizes, 0

@@ -24,8 +24,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.wafer.search.gigaplacer import instance as instances
-from dse.wafer.search.gigaplacer import rows, sizing
 from dse.wafer.search.gigaplacer.instance import Instance, adapters, common_c
 from dse.wafer.search.gigaplacer.rows import Cut, length, nothing_chosen, row_height
 from dse.wafer.search.gigaplacer.sizing import UP
@@ -127,13 +125,13 @@ def _cut_of(instance: Instance, limit: int, totals: Ints, begin_of: Callable[[in
     return Cut(begins, heights, limit)
 
 
-@compiled(rows, sizing)
+@compiled
 def height_of_row(instance, chosen, limit, begin, end):
     """Getheight of the kernels at the places from ``begin`` to before ``end`` of the order."""
     return row_height(instance.sizes, chosen, instance.order, begin, end, limit)
 
 
-@compiled(rows, sizing)
+@compiled
 def _strips_and_row(instance, chosen, limit):
     """(heights of all kernels as strips, [N]; of one row from a kernel to the last or from the first, [N, N + 1])."""
     count, order = len(instance.order), instance.order
@@ -145,7 +143,7 @@ def _strips_and_row(instance, chosen, limit):
     return flat, rest
 
 
-@compiled(rows, sizing)
+@compiled
 def _some_rows(instance, chosen, limit, count):
     """(f by rows and kernels, equation (6); where the last row begins), [count + 1, N + 1] each."""
     kernels = len(instance.order)
@@ -163,7 +161,7 @@ def _some_rows(instance, chosen, limit, count):
     return totals, begins
 
 
-@compiled(instances, rows, sizing)
+@compiled
 def _any_rows(instance, chosen, limit, prefix):
     """Equation (5); fills ``prefix``."""
     count = len(instance.order)

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.wafer.problem import PlacedKernel, WaferPlacement, WaferProblem
-from dse.wafer.search.gigaplacer import sizing
 from dse.wafer.search.gigaplacer.sizing import ACROSS, UP, Sizes, turned, upright
 from dse.wafer.shapes import NEVER, Ints
 from hardware.compiled import compiled, kernel
@@ -186,7 +185,7 @@ def size_kernel(sizes, chosen, rows, number, height, limit):
     rows.wide[number], rows.high[number] = wide, high
 
 
-@compiled(sizing)
+@compiled
 def _size(sizes, chosen, rows, limit):
     for row in range(len(rows.height)):
         for place in range(rows.begin[row], rows.begin[row + 1]):
@@ -203,7 +202,7 @@ def pack_row(rows, row, low):
         left += rows.wide[number]
 
 
-@compiled()
+@compiled
 def pack(rows):
     """Place all rows, from the bottom."""
     low = 0
