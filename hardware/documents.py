@@ -115,9 +115,12 @@ def parse_document(text: str, path: str | Path) -> Any:
     Raises:
         InputError: the text is not well-formed, gives a key twice, or breaks one of these rules.
     """
+    if text.count(",") > MAX_VALUES:  # which would take minutes, and all memory, to find out
+        raise fail(path, "", "", f"holds more than {MAX_VALUES:,} commas; a document has no more values")
     is_yaml = Path(path).suffix in (".yaml", ".yml")
     document = _parse_yaml(text, path) if is_yaml else _parse_json(text, path)
-    _DocumentRules(path).check(document)
+    if is_yaml or not _keeps_rules(document, text):
+        _DocumentRules(path).check(document)
     return document
 
 
@@ -249,6 +252,36 @@ def yaml_of(document: Any, **layout: Any) -> str:
     """``document`` as YAML that :func:`parse_document` reads as the same; ``layout`` as of ``yaml.dump``."""
     text: str = yaml.dump(document, Dumper=_PlainDumper, **layout)
     return text
+
+
+_CONTROL_ESCAPES = ("\\u", "\\b", "\\f")
+"""What JSON can write control characters with, of which its text itself has none."""
+
+
+def _keeps_rules(document: Any, text: str) -> bool:
+    """Whether a document of JSON surely keeps the rules of :class:`_DocumentRules`, which takes a fifth of their time.
+
+    It has no aliases, so that each container is met once. ``text``: that it was read from.
+    """
+    if type(document) not in (dict, list) or any(escape in text for escape in _CONTROL_ESCAPES):
+        return False
+    level, count = [document], 0
+    for _ in range(MAX_DEPTH + 1):
+        below: list[Any] = []
+        count += len(level)
+        for container in level:
+            for item in container.values() if type(container) is dict else container if type(container) is list else ():
+                kind = type(item)
+                if kind is dict or kind is list:
+                    below.append(item)
+                    continue
+                count += 1
+                if (kind is float or kind is int) and not -_MAX_NUMBER < item < _MAX_NUMBER:
+                    return False
+        if not below:
+            return count <= MAX_VALUES
+        level = below
+    return False
 
 
 _CONTAINERS = (dict, list)

@@ -42,6 +42,8 @@ _PROGRAM = tuple(Path(__file__).resolve().parents[1] / name for name in ("hardwa
 _notes: ContextVar[dict[str, InputFile] | None] = ContextVar("notes", default=None)
 _carried: ContextVar[Mapping[str, InputFile]] = ContextVar("carried", default={})  # noqa: B039 (never written to)
 
+_runs_code: ContextVar[bool] = ContextVar("runs code", default=True)
+
 
 @contextmanager
 def noting() -> Iterator[dict[str, InputFile]]:
@@ -62,6 +64,21 @@ def carried(files: Mapping[str, InputFile]) -> Iterator[None]:
         yield
     finally:
         _carried.reset(token)
+
+
+@contextmanager
+def no_code() -> Iterator[None]:
+    """Run no code of users: what it would give is taken from what is carried."""
+    token = _runs_code.set(False)
+    try:
+        yield
+    finally:
+        _runs_code.reset(token)
+
+
+def runs_code() -> bool:
+    """Whether code of users may be run."""
+    return _runs_code.get()
 
 
 def content_of(path: str | Path, max_bytes: int = -1) -> bytes:
@@ -86,7 +103,8 @@ def _carried_text(path: str | Path) -> str | None:
     named = files.get(str(path))
     if named is not None and named.text is not None:
         return named.text
-    return next((each.text for each in files.values() if each.path == str(path) and each.text is not None), None)
+    place = str(path) if named is None else named.path
+    return next((each.text for each in files.values() if each.path == place and each.text is not None), None)
 
 
 def absolute(path: str | Path) -> Path:
@@ -137,6 +155,29 @@ def note(path: str | Path, content: bytes, is_text: bool = False) -> None:
     notes[str(path)] = InputFile(str(absolute(path)), sha256, text)
 
 
+def note_document(name: str, text: str) -> None:
+    """Note a text that is no file, under a name that no file has."""
+    notes = _notes.get()
+    if notes is not None:
+        notes[name] = InputFile("", hashlib.sha256(text.encode()).hexdigest(), text)
+
+
+def note_files(files: Mapping[str, InputFile]) -> None:
+    """Note files as they were noted before."""
+    notes = _notes.get()
+    if notes is None:
+        return
+    for name, file in files.items():
+        known = notes.get(name)
+        if known is None or known.sha256 != file.sha256 or known.text is None:
+            notes[name] = file
+
+
+def carried_file(name: str | Path) -> InputFile | None:
+    """What is carried under a name."""
+    return _carried.get().get(str(name))
+
+
 def _is_of_the_program(path: Path) -> bool:
     return any(path.is_relative_to(folder) for folder in _PROGRAM)
 
@@ -161,9 +202,7 @@ def read_once(function: Callable[Parameters, Value]) -> Callable[Parameters, Val
             with noting() as files:
                 entry = entries[key] = function(*args, **kwargs), files
         value, files = entry
-        notes = _notes.get()
-        if notes is not None:
-            notes.update(files)
+        note_files(files)
         return value
 
     return cached

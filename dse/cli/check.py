@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from dse.cli.run_code import announce, run_code_option
 from dse.results.check import check_result
 from dse.run.directory import result_file
 
@@ -12,16 +13,21 @@ from dse.run.directory import result_file
 @click.command("check")
 @click.argument("result", type=click.Path(path_type=Path))
 @click.argument("input", required=False)
+@run_code_option
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def command(result: Path, input: str | None) -> None:  # noqa: A002 (the contract's name)
+def command(result: Path, input: str | None, run_code: bool) -> None:  # noqa: A002 (the contract's name)
     """Recompute RESULT from its input and print `ok` or every violation.
 
     RESULT is a run directory (`--out DIR`) or a result.json.
 
     INPUT replaces the input that is stored in the result: the file or name that was solved.
+
+    The graph of a FILE.py:FUNCTION is taken from the result, and the file is not run.
     """
     file = result_file(result)
-    violations = check_result(file, input)
+    if run_code:
+        announce(file)
+    violations = check_result(file, input, run_code)
     for violation in violations:
         click.echo(f"violation: {file}: {violation}")
     if violations:

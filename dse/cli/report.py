@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from dse.cli.run_code import announce, run_code_option
 from dse.problem import problem_type
 from dse.report.render import page
 from dse.results.check import posed_again
@@ -15,16 +16,19 @@ from hardware.inputs import fail
 
 @click.command("report")
 @click.argument("run", type=click.Path(path_type=Path))
+@run_code_option
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def command(run: Path) -> None:
+def command(run: Path, run_code: bool) -> None:
     """Write the report.html of a finished run again, from its result and its tables.
 
     RUN is a run directory (`--out DIR`) or the result.json in it.
     """
     path = result_file(run)
+    if run_code:
+        announce(path)
     directory = path.parent
     result = read_sealed(path)
-    posed = posed_again(result, path)
+    posed = posed_again(result, path, run_code=run_code)
     if posed.digest != result.problem.digest:
         raise fail(path, "problem.digest", "", f"{posed.name} has changed since this run")
     if result.objective.value is None:

@@ -7,7 +7,7 @@ recomputes what follows from the solution.
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
@@ -23,26 +23,31 @@ from dse.results.result import Result, result_in, seal_of
 from dse.run.directory import RESULT_FILE, RUN_FILE
 from dse.run.options import Options, is_object, option_fields
 from hardware.documents import parse_document, read_document, text_of
-from hardware.input_files import InputFile, carried
+from hardware.input_files import InputFile, carried, no_code
 from hardware.inputs import Fault, InputError, choose, fail, validate
 
 
-def check_result(path: Path, given: str | None = None) -> list[str]:
+def check_result(path: Path, given: str | None = None, run_code: bool = False) -> list[str]:
     """Every violation of the result in the file ``path``; empty where it holds.
 
     Args:
         path: a ``dse.result/1`` file.
         given: the file or name that was solved, where it is not the one that the result carries.
+        run_code: whether the user's code that the result names is run, rather than its graphs taken from the result.
 
     Raises:
         InputError: an unreadable result, settings or input.
     """
-    faults = chain.from_iterable(faults_in_turn(read_document(path), path, given))
+    faults = chain.from_iterable(faults_in_turn(read_document(path), path, given, run_code=run_code))
     return list(dict.fromkeys(faults))
 
 
 def faults_in_turn(
-    document: Any, path: Path, given: str | None = None, posed: Posed[Any, Any] | None = None
+    document: Any,
+    path: Path,
+    given: str | None = None,
+    posed: Posed[Any, Any] | None = None,
+    run_code: bool = False,
 ) -> Iterator[list[str]]:
     """The violations of a result document by parts of the check, each worked out when it is asked for.
 
@@ -53,6 +58,7 @@ def faults_in_turn(
         document: of a ``dse.result/1`` file.
         path: the file that it stands in.
         given: as in :func:`check_result`.
+        run_code: likewise.
         posed: the problem that the result answers; None to pose it again.
 
     Raises:
@@ -62,20 +68,19 @@ def faults_in_turn(
     yield seal_faults(document)
     yield _run_faults(result, path)
     yield _settings_faults(result, _options_again(result, path))
-    problem = posed if posed is not None else posed_again(result, path, given)
+    problem = posed if posed is not None else posed_again(result, path, given, run_code)
     if given is None:
         yield _input_faults(result.inputs, problem.inputs)
     # Nothing is yielded while files are carried: whoever asks would read from them too.
-    carried_files = {} if given is not None else result.inputs
-    with carried(carried_files):
+    with _received(result, given, run_code):
         shared = _shared_faults(result, problem)
     yield shared
-    with carried(carried_files):
+    with _received(result, given, run_code):
         own = _own_faults(result, problem, shared, str(path))
     yield own
 
 
-def posed_again(result: Result, path: Path, given: str | None = None) -> Posed[Any, Any]:
+def posed_again(result: Result, path: Path, given: str | None = None, run_code: bool = False) -> Posed[Any, Any]:
     """The problem that ``result``, of the file ``path``, answers: from what it carries, or from what is ``given``.
 
     Raises:
@@ -86,8 +91,18 @@ def posed_again(result: Result, path: Path, given: str | None = None) -> Posed[A
         options = _about(options, given)
     else:
         _refuse_objects(result, path)
-    with nullcontext() if given is not None else carried(result.inputs):
+    with _received(result, given, run_code):
         return pose(problem_type(result.command), options)
+
+
+@contextmanager
+def _received(result: Result, given: str | None, run_code: bool) -> Iterator[None]:
+    """What is read comes from the result, and no code is run, unless the user says so or names the input."""
+    if given is not None:
+        yield
+        return
+    with carried(result.inputs), nullcontext() if run_code else no_code():
+        yield
 
 
 def _options_again(result: Result, path: Path) -> Options:

@@ -27,6 +27,7 @@ from dse.sources.kinds import (
     TorchModule,
     TransformersConfig,
 )
+from dse.sources.user_graphs import code_file
 from hardware.documents import read_document
 from hardware.input_files import bytes_of, is_file, located, note, noting
 from hardware.inputs import InputError, fail, nearest, validate
@@ -117,7 +118,7 @@ def python_function(text: str) -> PythonFunction | None:
         return None
     if not function.isidentifier():
         raise fail(text, "", function, "must be FILE.py:FUNCTION, with the name of a function in the file")
-    return PythonFunction(_existing(path), function)
+    return PythonFunction(code_file(path) or _existing(path), function)
 
 
 @cache

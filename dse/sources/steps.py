@@ -12,10 +12,12 @@ from dse.importer.hlo.json_form import KEYS, module_from_document
 from dse.importer.hlo.module import HloModule
 from dse.importer.hlo.roles import with_trained
 from dse.importer.hlo.text import parse_hlo
-from dse.importer.user_file import function_of, loaded, parameters_of, takes
+from dse.importer.user_function import graph_of
+from dse.importer.user_process import ask
 from dse.sharding.hlo.table import step_factors
 from dse.sources.kinds import ProblemFormat, ProblemInput, PythonFunction, StepSource
 from dse.sources.resolve import STEP_SUFFIXES, python_function
+from dse.sources.user_graphs import user_graph
 from hardware.documents import text_of
 from hardware.input_files import bytes_of, is_file, note
 from hardware.inputs import InputError, fail, nearest
@@ -121,28 +123,17 @@ def with_variables(graph: StepGraph, path: str | Path) -> StepGraph:
 
 def _of_function(source: PythonFunction) -> StepGraph:
     """The step that a user's function returns: one of JAX, or a module of PyTorch."""
-    from dse.importer.torch.source import answer_of, is_module_with_inputs
 
-    parameters_of(source.path, source.function)  # a file that is not Python is refused with its line
-    with loaded(source.path) as file:
-        function = function_of(file, source.function)
-        needed = [name for name, required in takes(function).items() if required]
-        if needed:
-            raise fail(source.path, source.function, ", ".join(needed), "the function must have no parameters")
-        answer = answer_of(function, {}, source.path)
-        if is_module_with_inputs(answer):
-            from dse.importer.torch.step import Training, step_of_module
+    def make() -> StepGraph:
+        request = {"kind": "step", "path": str(source.path), "function": source.function}
+        document, files = ask(request)
+        for file in files:
+            note(file, bytes_of(file))
+        if isinstance(document, str):
+            return _graph_of_text(document, source.where)
+        return graph_of(document, StepGraph, source.where)
 
-            module, inputs, *targets = answer
-            training = Training.of_file(file, *targets)
-            graph = step_of_module(module, inputs, training, source.function)
-        else:
-            from dse.importer.jax.step import step_text
-
-            graph = _graph_of_text(step_text(answer, source.path, source.function), source.where)
-    for path in file.local_files:
-        note(path, bytes_of(path))
-    return graph
+    return user_graph(source, {}, StepGraph, make)
 
 
 def _of_objects(answer: tuple[Any, ...], where: str) -> StepGraph:

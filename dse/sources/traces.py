@@ -9,6 +9,8 @@ from dse.graph.trace import Trace
 from dse.importer.cache import cached, keep
 from dse.importer.canonical import canonical
 from dse.importer.torch.module import Mode, trace_module
+from dse.importer.user_function import graph_of
+from dse.importer.user_process import ask
 from dse.sources.built_in import inference_trace
 from dse.sources.kinds import (
     CatalogueNetwork,
@@ -21,6 +23,7 @@ from dse.sources.kinds import (
     Traceable,
     TransformersConfig,
 )
+from dse.sources.user_graphs import user_graph
 from hardware.input_files import bytes_of, note
 from hardware.inputs import fail
 
@@ -86,7 +89,13 @@ def traced(
     sizes = {"microbatch": microbatch, "tensor_parallel": tensor_parallel}
     if sequence is not None:
         sizes["sequence"] = sequence
-    return _cached_or_made(request | sizes, lambda: _function(source, sizes, mode))
+    request |= sizes
+    return user_graph(
+        source,
+        {**sizes, "mode": mode},
+        Trace,
+        lambda: _cached_or_made(request, lambda: _function(source, sizes, mode)),
+    )
 
 
 def takes_sequence(source: Model) -> bool:
@@ -126,9 +135,9 @@ def _config(source: TransformersConfig, microbatch: int, sequence: int | None, m
 
 
 def _function(source: PythonFunction, sizes: dict[str, int], mode: Mode) -> Made:
-    from dse.importer.torch.source import trace_function
-
-    return trace_function(source.path, source.function, source.name, sizes, mode)
+    asked = {"kind": "trace", "name": source.name, "sizes": sizes, "mode": mode}
+    document, files = ask({**asked, "path": str(source.path), "function": source.function})
+    return graph_of(document, Trace, source.where), files
 
 
 def _cached_or_made(request: dict[str, Any], make: Callable[[], Made]) -> Trace:

@@ -6,7 +6,6 @@ machines (:mod:`actors.pretraining`). What a trainer needs to continue is in the
 checkpoint, so a worker that dies, or a run that is interrupted, continues from there.
 """
 
-import pickle
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from policies.learning.actors import NO_ACTORS, LostLearnerError, TrainingActors
 from policies.learning.checkpoint import Checkpoint
 from policies.learning.curves import CurvePoint
 from policies.learning.scores import Score
+from policies.learning.state_file import decoded, encoded
 from policies.learning.task import LearningTask, Training
 
 
@@ -69,7 +69,7 @@ class Snapshot:
         number: of the checkpoint, from 1 on; 0 before the first.
         samples: that were learned from so far.
         checkpoint: the weights; None before the first.
-        state: of the training, pickled; empty before the first.
+        state: of the training (:mod:`policies.learning.state_file`); empty before the first.
         curve: the iterations since the checkpoint before.
     """
 
@@ -125,7 +125,7 @@ class Trainer:
         provenance = {"number": number, "samples": samples, "plan": self.plan.document(), "dse": VERSION}
         provenance |= training.provenance()
         checkpoint = Checkpoint(self.plan.task.settings, training.tensors(), provenance)
-        return Snapshot(number, samples, checkpoint, pickle.dumps(training.state()), tuple(curve))
+        return Snapshot(number, samples, checkpoint, encoded(training.state()), tuple(curve))
 
     def _at(self, before: Snapshot, stop: StopSignal, progress: ProgressCallback) -> Training:
         """The training where ``before`` left it."""
@@ -136,7 +136,7 @@ class Trainer:
             self.training.close()
         training = self.training = self.plan.task.begin(self.plan.seed, stop, progress, self.plan.actors)
         if before.number:
-            training.restore(pickle.loads(before.state))
+            training.restore(decoded(before.state))
         return training
 
 

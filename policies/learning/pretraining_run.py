@@ -1,6 +1,6 @@
 """What a pretraining run keeps in its directory, and how it goes from there to its end.
 
-``checkpoints/NUMBER/`` has the weights and the card of every checkpoint, ``training.pickle`` what the trainer needs to
+``checkpoints/NUMBER/`` has the weights and the card of every checkpoint, ``training.npz`` what the trainer needs to
 continue from the last one, after its SHA-256, and the journal the scores and the iterations of training. ``best/`` is
 the checkpoint that was chosen. A checkpoint is written before the trainer's state that leads on from it: after a crash
 at most one is made again, and then the same.
@@ -10,7 +10,6 @@ over the environments) by number of checkpoint. A continued run writes the whole
 """
 
 import hashlib
-import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,15 +19,16 @@ from typing import Any, Self
 from dse.run.directory import JOURNAL_FILE, write_bytes
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, ask
-from hardware.inputs import fail
+from hardware.inputs import fail, shown
 from policies.learning.checkpoint import BEST, CARD_FILE
 from policies.learning.curves import FOLDER, CurvePoint, CurveWriter
 from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer, Validator
 from policies.learning.scores import Score, selected
+from policies.learning.state_file import decoded, encoded
 
 TRAINED, VALIDATED = "checkpoints trained", "checkpoints validated"
 
-_STATE_FILE, _CHECKPOINTS = "training.pickle", "checkpoints"
+_STATE_FILE, _CHECKPOINTS = "training.npz", "checkpoints"
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -78,10 +78,13 @@ class PretrainingRun:
         except OSError as error:
             raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
         digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-        # Bytes that were changed can ask a pickle to do anything, or give other weights in silence.
+        # Bytes that were changed would give other weights in silence.
         if hashlib.sha256(content).digest() != digest:
             raise fail(path, "", "", "is no state of a training: its content has not the digest at its beginning")
-        number, samples, state = pickle.loads(content)
+        try:
+            number, samples, state = decoded(content)
+        except ValueError as error:
+            raise fail(path, "", "", f"is no state of a training: {shown(str(error))}") from error
         return Snapshot(number, samples, None, state)
 
     def keep(self, snapshot: Snapshot) -> None:
@@ -89,7 +92,7 @@ class PretrainingRun:
         assert snapshot.checkpoint is not None
         self.plan.task.checkpoint_format.save(self._place(snapshot.number), snapshot.checkpoint)
         self._journal.append(_key(snapshot.number, _CURVE), [asdict(point) for point in snapshot.curve])
-        content = pickle.dumps((snapshot.number, snapshot.samples, snapshot.state))
+        content = encoded((snapshot.number, snapshot.samples, snapshot.state))
         write_bytes(self.folder / _STATE_FILE, hashlib.sha256(content).digest() + content)
         self.show()
 

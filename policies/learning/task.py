@@ -44,7 +44,7 @@ class Training(Protocol):
         """The weights by name."""
 
     def state(self) -> Any:
-        """Everything that going on needs; can be pickled."""
+        """Everything that going on needs: a tree of arrays and data (:mod:`policies.learning.state_file`)."""
 
     def restore(self, state: Any) -> None:
         """Go on from what :meth:`state` gave, in a training that has not iterated yet."""

@@ -60,7 +60,7 @@ def test_a_sweep_that_was_stopped_twice_has_the_table_of_one_process(tmp_path, u
     run, stops, told = SweepRun(tmp_path, ASKED), StopsAfter(2), []
     with pytest.raises(StoppedError, match="interrupted"):
         # In this process, between the first checkpoint and its score.
-        sweep(run, silent, Once(run.folder / "trials" / ASKED.trials[0].name / "training.pickle"))
+        sweep(run, silent, Once(run.folder / "trials" / ASKED.trials[0].name / "training.npz"))
     with run.opened(ASKED.trials[0]) as own:
         assert own.unscored() == [1]
     with pytest.raises(StoppedError, match="time limit"):

@@ -1,5 +1,6 @@
 """Pretraining: the same checkpoints and scores in one process, on Ray, and after an interruption."""
 
+import hashlib
 import json
 import pickle
 import shutil
@@ -20,6 +21,7 @@ from policies.learning.checkpoint import chosen_folder
 from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer, Validator
 from policies.learning.pretraining_run import PretrainingRun, pretrain
 from policies.learning.scores import Score, selected
+from policies.learning.state_file import encoded
 from policies.parallel.pipeline.options import PipelinePretraining
 from policies.partition import training_graphs
 from policies.partition.checkpoint import POLICY
@@ -144,8 +146,8 @@ def test_a_run_that_is_interrupted_again_and_again_goes_on_to_the_same_checkpoin
 def test_a_checkpoint_without_training_state_is_made_again(tmp_path, undisturbed):
     # As a crash between the two leaves it.
     with pytest.raises(StoppedError):
-        pretrained(tmp_path, Once(tmp_path / "training.pickle"))
-    (tmp_path / "training.pickle").unlink()
+        pretrained(tmp_path, Once(tmp_path / "training.npz"))
+    (tmp_path / "training.npz").unlink()
     same(pretrained(tmp_path), undisturbed)
 
 
@@ -167,8 +169,16 @@ def stopped(tmp_path_factory):
     """The directory of a run that stopped behind its first checkpoint."""
     folder = tmp_path_factory.mktemp("runs") / "stopped"
     with pytest.raises(StoppedError):
-        pretrained(folder, Once(folder / "training.pickle"))
+        pretrained(folder, Once(folder / "training.npz"))
     return folder
+
+
+class Exploding:
+    def __reduce__(self):
+        return exec, ("raise SystemExit('a pickle was read')",)
+
+
+HOSTILE = pickle.dumps(Exploding())
 
 
 def flipped(content):
@@ -181,18 +191,18 @@ def flipped(content):
     [
         lambda content: b"",
         lambda content: b"cno.such.module\nThing\n.",
-        lambda content: pickle.dumps((3, 24, b"x")),
-        lambda content: content[:32] + pickle.dumps(("a", 24, b"x")),
+        lambda content: hashlib.sha256(HOSTILE).digest() + HOSTILE,
+        lambda content: content[:32] + encoded(("a", 24, b"x")),
         lambda content: content[:-1],
         flipped,
     ],
-    ids=["empty", "nonsense", "without a digest", "another's digest", "truncated", "flipped"],
+    ids=["empty", "nonsense", "a pickle", "another's digest", "truncated", "flipped"],
 )
 def test_a_damaged_training_state_is_refused(tmp_path, stopped, damaged):
     folder = tmp_path / "run"
     shutil.copytree(stopped, folder)
-    (folder / "training.pickle").write_bytes(damaged((folder / "training.pickle").read_bytes()))
-    with pytest.raises(InputError, match=r"training\.pickle: is no state of a training") as error:
+    (folder / "training.npz").write_bytes(damaged((folder / "training.npz").read_bytes()))
+    with pytest.raises(InputError, match=r"training\.npz: is no state of a training") as error:
         pretrained(folder)
     assert len(str(error.value).splitlines()) == 1
 
@@ -400,7 +410,7 @@ def test_the_command_needs_a_directory(dse):
 
 def test_a_checkpoint_without_samples_is_refused(tmp_path):
     with pytest.raises(StoppedError):
-        pretrained(tmp_path, Once(tmp_path / "training.pickle"))
+        pretrained(tmp_path, Once(tmp_path / "training.npz"))
     card = tmp_path / "checkpoints" / "0001" / "card.json"
     document = json.loads(card.read_text())
     document["provenance"]["samples"] = "8"

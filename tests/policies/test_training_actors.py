@@ -1,7 +1,6 @@
 """Runners and learners in actors: the same weights as in one process, whoever dies, and after an interruption."""
 
 import os
-import pickle
 import signal
 from contextlib import closing
 from dataclasses import replace
@@ -15,6 +14,7 @@ from policies.learning.actors import NO_ACTORS, LostLearnerError, TrainingActors
 from policies.learning.pretraining import PretrainingPlan, Snapshot, Trainer
 from policies.learning.pretraining_run import PretrainingRun, pretrain
 from policies.learning.rllib.learners import LearnerActors
+from policies.learning.state_file import decoded, encoded
 from policies.parallel.pipeline.policy import PolicySettings
 from policies.parallel.pipeline.task import PipelineTask
 from policies.partition.settings import LearningSettings
@@ -85,10 +85,10 @@ def doom(group, marker):
 
 def without_actors(training, task):
     """Another training, in this process, from the state that one has behind its actors, which are ended."""
-    state = pickle.dumps(training.state())
+    state = encoded(training.state())
     training.close()
     other = begun(task)
-    other.restore(pickle.loads(state))
+    other.restore(decoded(state))
     return other
 
 

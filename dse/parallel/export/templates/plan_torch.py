@@ -2,6 +2,7 @@
 
 import copy
 from collections import Counter
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -98,11 +99,12 @@ class Planned:
         def run(*args, **kwargs):
             own = {name: self._full(name) for name, _ in module.named_parameters(recurse=False)}
             used = {
-                f"part.{name}": getattr(module, name).redistribute(placements=USED[full])
+                (module, name): getattr(module, name).redistribute(placements=USED[full])
                 for name, full in own.items()
                 if full in USED and full not in self.sharded
             }
-            return torch.func.functional_call(_Forward(module, forward), used, args, kwargs)
+            with _holding(used):
+                return forward(*args, **kwargs)
 
         return run
 
@@ -234,15 +236,34 @@ def _joined(tensor):
     return tensor.redistribute(placements=tuple(R() if each.is_partial() else each for each in tensor.placements))
 
 
-class _Forward(torch.nn.Module):
-    """A forward of ``part`` that functional_call can run with other parameters: hooks of ``part`` do not run again."""
+@contextmanager
+def _holding(tensors):
+    """Modules with other tensors in place of some parameters and buffers: by (module, name)."""
+    before = {module: _held_by(module) for module, _ in tensors}
+    for (module, name), each in tensors.items():
+        delattr(module, name)
+        vars(module)[name] = each
+    try:
+        yield
+    finally:
+        for module, (parameters, buffers) in before.items():
+            for name in (*parameters, *buffers):  # all of them, or their order would change
+                if name in vars(module):
+                    del vars(module)[name]
+                else:
+                    delattr(module, name)
+            for name, each in parameters.items():
+                module.register_parameter(name, each)
+            for name, (each, keeps) in buffers.items():
+                module.register_buffer(name, each, persistent=keeps)
 
-    def __init__(self, part, run):
-        super().__init__()
-        self.part, self.run = part, run
 
-    def forward(self, *args, **kwargs):
-        return self.run(*args, **kwargs)
+def _held_by(module):
+    """The parameters of a module, and its buffers with whether its state has them."""
+    buffers = dict(module.named_buffers(recurse=False, remove_duplicate=False))
+    kept = module.state_dict() if buffers else ()
+    parameters = dict(module.named_parameters(recurse=False, remove_duplicate=False))
+    return parameters, {name: (each, name in kept) for name, each in buffers.items()}
 
 
 def _mapped(kind, function, tree):
@@ -275,13 +296,15 @@ def _local(module):
         layout = tuple(each if samples and each == S(0) else R() for each in given[0].placements)
         gradients = tuple(Partial() if each == S(0) else each for each in layout)
         held = {}
-        for name, each in (*module.named_parameters(), *module.named_buffers()):
-            whole = each if _is_whole(each) else each.redistribute(placements=(R(),) * len(AXES))
-            held[f"part.{name}"] = whole.to_local(grad_placements=gradients)
+        for part in module.modules():
+            for name, each in (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)):
+                whole = each if _is_whole(each) else each.redistribute(placements=(R(),) * len(AXES))
+                held[part, name] = whole.to_local(grad_placements=gradients)
         args, kwargs = _mapped(
             DTensor, lambda each: each.redistribute(placements=layout).to_local(), (args, kwargs)
         )  # fmt: skip
-        output = torch.func.functional_call(_Forward(module, forward), held, args, kwargs)
+        with _holding(held):
+            output = forward(*args, **kwargs)
         return _mapped(torch.Tensor, lambda each: DTensor.from_local(each, on, layout, run_check=False), output)
 
     return run
