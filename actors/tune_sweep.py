@@ -10,7 +10,6 @@ reports its chunk in parts of about two seconds: each reaches the store, and so 
 and a sweep that has ended waits for no more than a part.
 """
 
-import pickle
 import shutil
 import tempfile
 import time
@@ -217,17 +216,14 @@ class SweepSearcher(Searcher):
         return sum(len(architectures_of(task)) for parts in self._running.values() for task in parts.values())
 
     def save(self, checkpoint_path: str) -> None:
-        """Write what the searcher knows to ``checkpoint_path``."""
-        state = (self._sweep.state(), self._running, self._evaluated, self.busy_s)
-        Path(checkpoint_path).write_bytes(pickle.dumps(state))
+        """Write nothing that counts: a run goes on from its journal."""
+        Path(checkpoint_path).touch()
 
     def restore(self, checkpoint_path: str) -> None:
-        """Continue from what :meth:`save` wrote; trials that ran then are expected to end."""
-        state, self._running, self._evaluated, self.busy_s = pickle.loads(Path(checkpoint_path).read_bytes())
-        self._sweep.restore(state)
+        """Do nothing, as :meth:`save`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles the searcher beside its own state; what counts is in save(), and the store may be a locked file.
+        # Tune pickles the searcher beside its own state; the store may be a locked file.
         return {
             key: value
             for key, value in self.__dict__.items()

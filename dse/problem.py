@@ -150,6 +150,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         stoppable: whether its work takes so long that a time limit or Ctrl-C leaves the best answer so far.
         unchecked: keys of ``metrics`` that only the run itself can know (counts, times); everything else of a result
             is recomputed by the check.
+        steering: settings that only direct the search, which no answer tells.
     """
 
     name: ClassVar[str]
@@ -161,6 +162,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
     parallel: ClassVar[bool] = True
     stoppable: ClassVar[bool] = True
     unchecked: ClassVar[tuple[str, ...]] = ()
+    steering: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def pose(self, options: OptionsT) -> Posed[OptionsT, ProblemT]:
@@ -194,6 +196,11 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         Raises:
             InputError: a malformed solution.
         """
+
+    def open_claims(self, result: "Result", posed: Posed[OptionsT, ProblemT]) -> Mapping[str, str]:
+        """What :meth:`faults` can neither confirm nor refute in ``result``: by key, the reason in words."""
+        del result, posed
+        return {}
 
     @abstractmethod
     def view(self, result: "Result", posed: Posed[OptionsT, ProblemT], tables: "Tables") -> "View":

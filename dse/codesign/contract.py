@@ -1,6 +1,7 @@
 """``dse codesign`` by the contract of a problem."""
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -44,6 +45,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     Solution = Solution
     Metrics = Metrics
     unchecked = ("failed", "unfinished")
+    steering = ("search", "samples", "hysteresis", "hysteresis_rule")
 
     def pose(self, options: CodesignOptions) -> AnyPosed:
         """The jobs and the space of architectures."""
@@ -107,6 +109,12 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
         for key, figure in metrics.items():
             faults += differences(f"metrics.{key}", result.metrics.get(key), figure)
         return faults or metric_faults(options, problem, result, machines)
+
+    def open_claims(self, result: Result, posed: AnyPosed) -> Mapping[str, str]:
+        """That no other architecture is better."""
+        if posed.options.plans == "modern" or result.bound is None:
+            return {}
+        return {"bound": "that no architecture exceeds it would take the whole search to prove again"}
 
     def view(self, result: Result, posed: AnyPosed, tables: Tables) -> View:
         """The accelerator, the plans, the baselines, the space and the schedules."""

@@ -95,7 +95,8 @@ class _Server:
             self.close()
             raise
         self.close()
-        return self._process.wait(), b""  # the server itself was ended
+        ended = self._process.wait()  # the server itself was ended
+        return -ended if ended < 0 else ended << 8, b""
 
     def close(self) -> None:
         """End the server, and the child that it waits for."""

@@ -39,6 +39,7 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
     profile of PipeDream, DAPPLE (text) or Piper (JSON).
     """
     Options = ParallelOptions
+    steering = ("method", "checkpoint", "q_state")
     parallel = False
 
     def pose(self, options: ParallelOptions) -> ParallelPosed:

@@ -132,6 +132,11 @@ class DownsetLattice:
             limit_s = high_s if is_near else float(np.sqrt(low_s * high_s))
         return DownsetBound(min(low_s, best_s), best)
 
+    def excludes(self, limit_s: float) -> bool:
+        """Whether no valid partition has all chips and links within the limit, as far as these downsets tell."""
+        used, *_ = self._chains(self._problem.chips, limit_s, *_FEWEST)
+        return bool(used[-1] > self._problem.chips)
+
     def _fastest(self, limit_s: float) -> DownsetBound:
         """The best chain of any number of chips, infinite where none is within the limit.
 

@@ -2,19 +2,21 @@
 
 The partition, its cost and its metrics come from :mod:`dse.partition.check`, and a simulated cost from the plain form
 of the simulator; no compiled evaluator and no search is used. Where a result says that nothing fits, that is proven
-again. A bound is not, and so not that an answer is optimal: only what value, bound, gap and status say of each other.
+again. A bound is refused where a partition beats it; where it can be neither proven nor refuted, the check says so.
 """
 
 import math
 from collections.abc import Sequence
 
 from dse.partition.answer import BALANCED, PartitionPosed, metrics
+from dse.partition.bound_check import BoundState, bound_state
 from dse.partition.check import cost_s, violations
 from dse.partition.evaluators.simulator_reference import simulate
 from dse.partition.formats import MethodDocument, MetricsDocument, partition_from_document
 from dse.partition.memory import impossible, proven_by_model
 from dse.partition.methods import LEARNED, METHODS
 from dse.partition.options import EvaluatorName, PartitionOptions, Question
+from dse.partition.problem import PartitionProblem
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, Result, relative_gap
@@ -33,6 +35,8 @@ def answer_faults(result: Result, posed: PartitionPosed) -> list[str]:
     stated = MetricsDocument.model_validate(result.metrics)
     faults = [] if result.bound is None else _bound_faults("", result.bound, options.evaluator)
     faults += _method_faults(result, stated, options)
+    if not faults and result.bound is not None:
+        faults += _refuted(result, question.problem)
     solver = stated.solver
     if solver is not None and not solver.fall_backs <= solver.partitions <= result.evaluations:
         faults.append(
@@ -59,6 +63,21 @@ def _bound_faults(where: str, bound: float, evaluator: EvaluatorName) -> list[st
     if evaluator == "simulator":
         return [f"{where}bound must not be given: the simulator has none"]
     return [] if bound > 0 else [f"{where}bound must be positive, but got {bound}"]
+
+
+def _refuted(result: Result, problem: PartitionProblem) -> list[str]:
+    """The bound, where a partition beats it."""
+    state, best_s = stated_bound(result, problem)
+    if state != "refuted":
+        return []
+    best = 1 / best_s if problem.objective == "throughput" else best_s
+    return [f"bound {result.bound} does not hold: there is a partition of {result.objective.name} = {best}"]
+
+
+def stated_bound(result: Result, problem: PartitionProblem) -> tuple[BoundState, float]:
+    """What can be said of the bound of a result that has one (:func:`~dse.partition.bound_check.bound_state`)."""
+    assert result.bound is not None
+    return bound_state(problem, 1 / result.bound if problem.objective == "throughput" else result.bound)
 
 
 def _method_faults(result: Result, stated: MetricsDocument, options: PartitionOptions) -> list[str]:

@@ -1,7 +1,9 @@
 """``dse partition`` by the contract of a problem."""
 
+from collections.abc import Mapping
+
 from dse.partition.answer import BALANCED, PartitionPosed, answer, objective_of
-from dse.partition.check_answer import answer_faults
+from dse.partition.check_answer import answer_faults, stated_bound
 from dse.partition.formats import MetricsDocument, SolutionDocument
 from dse.partition.methods import LEARNED
 from dse.partition.options import PartitionOptions, Question, question_of
@@ -31,6 +33,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
     Solution = SolutionDocument
     Metrics = MetricsDocument
     unchecked = ("methods", "unfinished", "misfit", "solver")
+    steering = ("method", "checkpoint", "samples", "solver_mode")
 
     def pose(self, options: PartitionOptions) -> PartitionPosed:
         """The graph and the package that the options name."""
@@ -56,8 +59,14 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
         return answer(posed, run)
 
     def faults(self, result: Result, posed: PartitionPosed) -> list[str]:
-        """All that follows from the partition; a proof that nothing fits is made again, a bound is not."""
+        """All that follows from the partition; a proof that nothing fits is repeated, and a bound if affordable."""
         return answer_faults(result, posed)
+
+    def open_claims(self, result: Result, posed: PartitionPosed) -> Mapping[str, str]:
+        """A bound that is neither proven nor refuted."""
+        if result.bound is None or stated_bound(result, posed.problem.problem)[0] == "proven":
+            return {}
+        return {"bound": "its proof is too long to be repeated; no partition that beats it is known"}
 
     def view(self, result: Result, posed: PartitionPosed, tables: Tables) -> View:
         """Chips, links, methods and the graph."""

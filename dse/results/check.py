@@ -20,6 +20,7 @@ from dse.problem import Posed, ProblemType, pose, problem_type, registered
 from dse.results.claims import claim_faults
 from dse.results.differences import differences
 from dse.results.result import Result, result_in, seal_of
+from dse.results.unchecked import NotChecked, not_checked
 from dse.run.directory import RESULT_FILE, RUN_FILE
 from dse.run.options import Options, is_object, option_fields
 from hardware.documents import parse_document, read_document, text_of
@@ -38,8 +39,23 @@ def check_result(path: Path, given: str | None = None, run_code: bool = False) -
     Raises:
         InputError: an unreadable result, settings or input.
     """
-    faults = chain.from_iterable(faults_in_turn(read_document(path), path, given, run_code=run_code))
-    return list(dict.fromkeys(faults))
+    return checked(path, given, run_code)[0]
+
+
+def checked(path: Path, given: str | None = None, run_code: bool = False) -> tuple[list[str], list[NotChecked]]:
+    """The violations as :func:`check_result` lists them, and what was not checked where there are none.
+
+    Raises:
+        InputError: as :func:`check_result`.
+    """
+    document = read_document(path)
+    result = result_in(document, path)
+    posed = posed_again(result, path, given, run_code)
+    faults = list(dict.fromkeys(chain.from_iterable(faults_in_turn(document, path, given, posed, run_code))))
+    if faults:
+        return faults, []
+    with _received(result, given, run_code):
+        return [], not_checked(result, posed, run_code or given is not None)
 
 
 def faults_in_turn(

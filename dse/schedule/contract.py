@@ -46,6 +46,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     name = "schedule"
     help = "Schedule the operators of LAYER (JSON, dse.schedule/1; docs/formats.md) for the shortest makespan."
     Options = ScheduleOptions
+    steering = ("method",)
     Solution = SolutionDocument
     Metrics = MetricsDocument
     parallel = False

@@ -46,7 +46,7 @@ def user_graph(source: PythonFunction, sizes: Mapping[str, Any], kind: type[Grap
     """
     parameters_of(source.path, source.function)  # notes the text; a file that is not Python is refused with its line
     digest = hashlib.sha256(bytes_of(source.path)).hexdigest()[:12]
-    asked = [f"{key} {value}" for key, value in sizes.items()]
+    asked: list[str] = [f"{key} {value}" for key, value in sizes.items()]
     name = ", ".join([f"graph of {source.path.name}:{source.function} ({digest})", *asked])
     if not runs_code():
         return _carried_graph(source, name, kind)

@@ -7,7 +7,7 @@ passes its check, and no altered one does.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from itertools import cycle, product
 from pathlib import Path
@@ -19,6 +19,7 @@ from dse.results.answer import Answer
 from dse.results.check import check_result, faults_in_turn, faults_of
 from dse.results.result import Result, result_in, seal_of
 from dse.results.session import Session, answer
+from dse.results.unchecked import not_checked
 from dse.run.directory import RESULT_FILE, RUN_FILE, RunDirectory
 from dse.run.executor import Executor
 from dse.run.options import Options
@@ -26,9 +27,6 @@ from dse.run.run import Run
 from dse.run.tables import Tables
 from dse.testing.alterations import Place, altered, sampled
 from hardware.inputs import InputError
-
-RUN_ONLY = ("seconds", "evaluations", "versions")
-"""Entries of any result that only the run itself can know: whether they can be is checked, not what they are."""
 
 POSES = ("command", "settings", "inputs")
 """Entries that say which problem a result answers."""
@@ -242,9 +240,9 @@ def no_alteration_passes(
     goes through the whole check, as by ``dse check``: no part of it may break, whatever the parts before found. For
     other alterations one fault is enough.
 
-    Sealed again, only what the run alone can know may pass (:data:`RUN_ONLY`, ``unchecked`` of the problem, and where
-    an input file lay). Beside a ``run.yaml`` the check compares settings and seed with it; without one it must still
-    find a setting that is missing.
+    Sealed again, only what the check says it has not checked may pass
+    (:func:`~dse.results.unchecked.not_checked`), and where an input file lay. Beside a ``run.yaml`` the check compares
+    settings and seed with it; without one it must still find a setting that is missing, or that it should have checked.
     """
     arguments = {**posed.options.document(), "seed": result.seed}
     directory = RunDirectory(folder / "sealed", problem.name, arguments, posed.run_digest, resume=False)
@@ -253,33 +251,41 @@ def no_alteration_passes(
     assert check_result(path) == []
     again = check.posed_again(result_in(document, path), path)
     passed = []
+    trusted = {key for entry in not_checked(result, posed) for key in entry.keys}
+    # Of another method and seed nothing is known, but they must be some, and agree with the run directory.
+    of_the_run = {key for key in trusted if key not in ("seed", "method") and not key.startswith("settings.")}
     for place in sampled(document, count):
         poses = place[0] in POSES
-        only_sealed = place[0] == "seal" or _may_pass(place, problem)
+        only_sealed = place[0] == "seal" or _may_pass(place, of_the_run)
         for number, (what, forged) in enumerate(altered(document, place)):
             if number == 0 and not _refused(path, forged, again, poses=poses, whole=only_sealed):
                 passed.append(f"{what} (not sealed)")
             if not only_sealed and not _refused(path, _resealed(forged), again, poses=poses, whole=number == 0):
                 passed.append(what)
-    passed += [f"settings.{key} is missing (without {RUN_FILE})" for key in _free_settings(document, folder)]
+    passed += [f"{what} (without {RUN_FILE})" for what in _free_settings(document, folder, trusted)]
+    claimed = _resealed(document | {"bound": document["objective"]["value"], "gap": 0.0, "status": "optimal"})
+    if document["status"] == "feasible" and "bound" not in trusted and not _refused(path, claimed, again):
+        passed.append("a claim that the answer is optimal")
     assert passed == [], f"altered without being noticed: {passed}"
 
 
-def _free_settings(document: dict[str, Any], folder: Path) -> list[str]:
-    """The settings that may be missing in a result that lies in no run directory."""
+def _free_settings(document: dict[str, Any], folder: Path, trusted: Container[str]) -> list[str]:
+    """How settings may be altered in a result that lies in no run directory, though the check should have noticed."""
     path = folder / "alone.json"
     path.write_text(json.dumps(document))
     assert check_result(path) == [], "a result must pass its check without its run directory"
-    settings = document["settings"]
-    without = {key: {other: settings[other] for other in settings if other != key} for key in settings}
-    altered = {key: _resealed(document | {"settings": rest}) for key, rest in without.items()}
-    return [key for key, each in altered.items() if not _refused(path, each, None, poses=True)]
+    return [
+        what
+        for key in document["settings"]
+        for what, forged in altered(document, ("settings", key))
+        if (f"settings.{key}" not in trusted or what.endswith("missing"))
+        and not _refused(path, _resealed(forged), None, poses=True)
+    ]
 
 
-def _may_pass(place: Place, problem: ProblemType[Any, Any]) -> bool:
-    if place[0] == "metrics":
-        return len(place) > 1 and place[1] in problem.unchecked
-    return place[0] in RUN_ONLY or (place[0] == "inputs" and place[-1] == "path")
+def _may_pass(place: Place, trusted: Container[str]) -> bool:
+    is_listed = any(".".join(map(str, place[:depth])) in trusted for depth in range(1, len(place) + 1))
+    return is_listed or (place[0] == "inputs" and place[-1] == "path")
 
 
 def _resealed(document: dict[str, Any]) -> dict[str, Any]:

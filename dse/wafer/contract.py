@@ -62,6 +62,7 @@ class WaferType(ProblemType[WaferOptions, Case]):
     Solution = Solution
     Metrics = Metrics
     unchecked = ("unfinished",)
+    steering = ("method", "moves")
 
     def pose(self, options: WaferOptions) -> WaferPosed:
         """The case that the options name, with their header."""
@@ -122,6 +123,12 @@ class WaferType(ProblemType[WaferOptions, Case]):
             faults.append(f"objective.value must be total_cost = {value}, but got {result.objective.value}")
         expected = metrics(problem, placement) | {"unfinished": result.metrics.get("unfinished")}
         return faults + differences("metrics", result.metrics, expected) + _proof_faults(result, problem, placement)
+
+    def open_claims(self, result: Result, posed: WaferPosed) -> Mapping[str, str]:
+        """The bounds of a sweep."""
+        if not posed.options.sweep or result.bound is None:
+            return {}
+        return dict.fromkeys(("bound", "metrics"), "of bounds of a sweep, only whether they agree with the costs")
 
     def view(self, result: Result, posed: WaferPosed, tables: Tables) -> View:
         """The layout and its kernels, or the front of a sweep."""

@@ -1,4 +1,4 @@
-"""Sweeps through Tune: the same answer as in-process, nothing lost, and the searcher's state saved and restored."""
+"""Sweeps through Tune: the same answer as in-process, and nothing lost."""
 
 import faulthandler
 import json
@@ -150,34 +150,6 @@ def test_a_poison_architecture_is_recorded_and_the_others_go_on(problem, walked,
 def searcher_of(problem, store=None, stop=never_stop):
     context = SearchContext(problem, problem.machines(), InProcessExecutor(), {} if store is None else store)
     return SweepSearcher(Sweep(context, walk(problem)), 2, stop)
-
-
-def finish(searcher, evaluators, running):
-    """Run the trials of a searcher by hand."""
-    turn = 0
-    while True:
-        suggested = searcher.suggest(f"trial {turn}")
-        if suggested == searcher.FINISHED:
-            return
-        if suggested is not None:
-            running[f"trial {turn}"] = suggested["parts"]
-        turn += 1
-        identifier, parts = running.popitem()
-        reports = [{"part": part, "answer": evaluators(task), "seconds": 1.0} for part, task in enumerate(parts)]
-        for report in reports[:-1]:
-            searcher.on_trial_result(identifier, report)
-        searcher.on_trial_complete(identifier, reports[-1])
-
-
-def test_a_restored_searcher_goes_on_where_it_was_saved(problem, walked, tmp_path):
-    before = searcher_of(problem)
-    running = {"trial a": before.suggest("trial a")["parts"]}
-    before.save(str(tmp_path / "state.pkl"))
-    after = searcher_of(problem, store := {})
-    after.restore(str(tmp_path / "state.pkl"))
-    finish(after, after._sweep.evaluators, running)
-    assert after._sweep.outcome(None) == walked[0]
-    assert store.items() >= walked[1].items()
 
 
 def test_a_trial_that_was_begun_again_counts_its_parts_once(problem):

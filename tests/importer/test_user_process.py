@@ -127,10 +127,14 @@ def test_code_that_never_returns_ends_with_ctrl_c(file):
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # test processes of pytest-xdist ignore it
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        traced(file, "hangs")
-    thread.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            traced(file, "hangs")
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
     child = int(marker.read_text())
     while is_running(child):
         time.sleep(0.01)

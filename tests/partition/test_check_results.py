@@ -6,11 +6,13 @@ import json
 import pytest
 
 from dse.partition.answer import BALANCED
+from dse.partition.bound_check import bound_state
+from dse.partition.check import cost_s
 from dse.partition.options import PartitionOptions
 from dse.results.check import check_result
 from dse.results.result import relative_gap
 from hardware.inputs import InputError
-from tests.partition.small import random_graph
+from tests.partition.small import random_graph, random_problem, valid_partitions
 from tests.solving import answer, resealed
 
 ASKED = {
@@ -282,3 +284,37 @@ def test_a_bound_tighter_than_that_of_every_method_is_refused(results, check):
         attempt["bound"] = attempt["value"] * 2
         attempt["gap"] = 0.5
     assert any("tighter than all" in fault for fault in check(lie))
+
+
+def claimed(document, value, bound):
+    """The document with a value and a bound, and with everything that follows from them."""
+    lie = copy.deepcopy(document)
+    lie["objective"]["value"], lie["bound"], lie["gap"] = value, bound, relative_gap(value, bound)
+    lie["status"] = "optimal" if value == bound else "feasible"
+    return lie
+
+
+def test_a_slow_partition_of_a_small_graph_that_claims_to_be_optimal_is_found(results, check, tmp_path):
+    graph = {"schema": "dse.graph/1", "name": "four", "nodes": [], "edges": [["a", "b"], ["b", "c"], ["c", "d"]]}
+    graph["nodes"] = [{"name": name, "latency_s": 1e-6, "output_bytes": 1.0} for name in "abcd"]
+    path = tmp_path / "four.json"
+    path.write_text(json.dumps(graph))
+    best = json.loads(answer(PartitionOptions(str(path), chips=2)).to_json())
+    assert best["status"] == "optimal"
+    # All operators on one chip, as an honest search that found no more would state it, but for the claim.
+    slow = json.loads(answer(PartitionOptions(str(path), chips=1)).to_json())
+    lie = claimed({**best, "solution": slow["solution"], "metrics": slow["metrics"]}, *[slow["objective"]["value"]] * 2)
+    lie["metrics"] = {**lie["metrics"], "chips": 2, "chips_usable": best["metrics"]["chips_usable"]}
+    assert any(line.startswith("bound ") and "does not hold" in line for line in check(lie)), check(lie)
+
+
+@pytest.mark.parametrize("objective", ["throughput", "latency"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bound_is_proven_up_to_the_optimum_of_all_partitions_and_refuted_beyond(seed, objective):
+    problem = random_problem(seed, objective=objective)
+    optimum_s = min((cost_s(problem, chip) for chip in valid_partitions(problem)), default=None)
+    if optimum_s is not None:
+        assert bound_state(problem, optimum_s)[0] == "proven"
+        state, best_s = bound_state(problem, 1.01 * optimum_s)
+        assert state == "refuted"
+        assert best_s == pytest.approx(optimum_s)

@@ -119,10 +119,8 @@ def test_values_made_of_weights_are_computed_at_load_time(modules):
 
 
 def test_a_trace_is_cached(modules, monkeypatch):
-    import dse.importer.torch.source
-
     first = graph_of(f"{modules}:net")
-    monkeypatch.setattr(dse.importer.torch.source, "trace_function", None)
+    monkeypatch.setattr("dse.sources.traces.ask", None)
     again = graph_of(f"{modules}:net")
     assert again.names == first.names
     assert (again.flops == first.flops).all()

@@ -67,7 +67,7 @@ def test_a_result_is_checked_in_another_directory(dse, folders, monkeypatch, nam
     assert dse(*ASKED[name], "--out", "run").code == 0
     monkeypatch.chdir(elsewhere)
     checked = dse("check", here / "run" / "result.json")
-    assert (checked.code, checked.out, checked.err) == (0, "ok\n", "")
+    assert (checked.code, checked.out) == (0, "ok\n")
 
 
 @pytest.mark.parametrize("name", ["config", "plan"])
@@ -103,16 +103,16 @@ def test_a_config_that_is_gone_is_read_from_the_result(dse, folders, monkeypatch
     if cache == "cleared":
         monkeypatch.setenv("DSE_CACHE_DIR", str(tmp_path / "other"))
     checked = dse("check", here / "run" / "result.json")
-    assert (checked.code, checked.out, checked.err) == (0, "ok\n", "")
+    assert (checked.code, checked.out) == (0, "ok\n")
 
 
-def test_code_that_is_gone_is_one_line(dse, folders):
+def test_code_that_is_gone_is_not_needed(dse, folders):
     here, _ = folders
     assert dse(*ASKED["function"], "--out", "run").code == 0
     (here / "net.py").unlink()
     checked = dse("check", here / "run" / "result.json")
-    assert checked.code == 2
-    assert checked.err == "error: net.py: cannot be read: no such file or directory\n"
+    assert (checked.code, checked.out) == (0, "ok\n")
+    assert "not checked: inputs.graph of net.py:net" in checked.err
 
 
 @pytest.mark.parametrize("name", ASKED)

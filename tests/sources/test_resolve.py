@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dse.graph.trace import Trace
+from dse.importer.user_function import answered
 from dse.models.recipe import TrainingRecipe
 from dse.sources import catalogue, resolve
 from dse.sources.kinds import (
@@ -201,7 +202,6 @@ def test_a_size_that_a_source_does_not_take_is_refused():
 @pytest.mark.parametrize(
     ("source", "library", "extra"),
     [
-        ("net.py:net", "torch", "learn"),
         ("config.json", "transformers", "learn,models"),
         ("config.json", "torch", "learn"),
         ("net.onnx", "onnx", "onnx"),
@@ -214,6 +214,13 @@ def test_a_missing_library_is_named_with_the_extra_that_brings_it(monkeypatch, s
         inference_trace_of(resolve.resolve(source))
     assert f"pip install '{DISTRIBUTION}[{extra}]'" in str(error.value)
     assert len(error.value.faults) == 1
+
+
+def test_code_of_users_that_needs_a_missing_library_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    asked = {"kind": "trace", "path": "net.py", "function": "net", "name": "net", "mode": "inference"}
+    (fault,) = answered({**asked, "sizes": {"microbatch": 1}})["faults"]
+    assert f"pip install '{DISTRIBUTION}[learn]'" in fault["rule"]
 
 
 def test_traces_are_of_the_same_kind_for_every_source():

@@ -7,7 +7,6 @@ has already, keeps what comes back and makes the outcome. :func:`search` drives 
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -64,15 +63,6 @@ class Proposer(Protocol):
     def progress(self) -> tuple[int, int]:
         """Architectures told and, as far as is known by now, to be told in all."""
         ...
-
-
-@dataclass(frozen=True)
-class SweepState:
-    """What a :class:`Sweep` knows: evaluations by (job, architecture), and scores by architecture, each [H]."""
-
-    proposer: Proposer
-    evaluations: dict[tuple[int, int], Evaluation]
-    scores: dict[int, Floats]
 
 
 def architectures_of(task: JobTask) -> tuple[int, ...]:
@@ -221,14 +211,6 @@ class Sweep:
     def predicted_s(self, architectures: int) -> float:
         """A rough prediction of the work of evaluating so many architectures on one core."""
         return predicted_seconds(self._problem, architectures)
-
-    def state(self) -> SweepState:
-        """What the sweep knows, to be pickled; the store keeps its evaluations itself."""
-        return SweepState(self.proposer, self._evaluations, self._scores)
-
-    def restore(self, state: SweepState) -> None:
-        """Continue from a :meth:`state` of the same problem."""
-        self.proposer, self._evaluations, self._scores = state.proposer, state.evaluations, state.scores
 
 
 def search(context: SearchContext, *, proposer: Proposer) -> SearchOutcome:

@@ -1,0 +1,39 @@
+"""What ``dse check`` does not check: entries of a result that only the run could know, or whose proof is too long."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dse.problem import Posed, problem_type
+from dse.results.result import Result
+
+
+@dataclass(frozen=True)
+class NotChecked:
+    """Entries that the check takes on trust.
+
+    Attributes:
+        keys: paths in the result, such as ``metrics.methods``.
+        reason: why.
+    """
+
+    keys: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.keys)}: {self.reason}"
+
+
+def not_checked(result: Result, posed: Posed[Any, Any], run_code: bool = False) -> list[NotChecked]:
+    """All that a check of ``result`` without faults leaves open."""
+    problem = problem_type(result.command)
+    metrics = [f"metrics.{key}" for key in problem.unchecked if key in result.metrics]
+    known = ("evaluations", "seconds", "versions", *metrics)
+    chosen = ("seed", "method", *(f"settings.{key}" for key in problem.steering if key in result.settings))
+    entries = [
+        NotChecked(known, "only the run knows; what the check can say is whether they agree with the rest"),
+        NotChecked(chosen, "how the answer was searched for, which no answer tells"),
+    ]
+    code = tuple(f"inputs.{name}" for name in result.inputs if name.startswith("graph of "))
+    if code and not run_code:
+        entries.append(NotChecked(code, "taken from the result; --run-code runs the code that gave it"))
+    return entries + [NotChecked((key,), reason) for key, reason in problem.open_claims(result, posed).items()]
