@@ -320,10 +320,14 @@ class PartitionRunner(GroupRunner):
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Where the rollouts are, the best that is known, and the weights."""
-        return super().get_state(*args, **kwargs) | {_BEST: dict(self.best), _ANCHORS: dict(self.anchors)}
+        return super().get_state(*args, **kwargs) | {
+            _BEST: dict(self.best),
+            _ANCHORS: {number: (each.chips, each.cost_s, each.groups) for number, each in self.anchors.items()},
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from what :meth:`get_state` gave; a state of weights alone leaves the rest as it is."""
         super().set_state(state)
         self.best = dict(state.get(_BEST, self.best))
-        self.anchors = dict(state.get(_ANCHORS, self.anchors))
+        if _ANCHORS in state:
+            self.anchors = {number: Anchor(*each) for number, each in state[_ANCHORS].items()}

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from dse.problem import Posed
+from dse.problem import Posed, result_of
 from dse.results.result import (
     Objective,
     ProblemReference,
@@ -12,7 +12,6 @@ from dse.results.result import (
     proven_status,
     read_result,
     relative_gap,
-    result_of,
 )
 from dse.schedule.contract import ScheduleOptions
 from hardware.inputs import InputError
