@@ -266,7 +266,7 @@ def _keeps_rules(document: Any, text: str) -> bool:
     if type(document) not in (dict, list) or any(escape in text for escape in _CONTROL_ESCAPES):
         return False
     level, count = [document], 0
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         below: list[Any] = []
         count += len(level)
         for container in level:

@@ -1,4 +1,5 @@
 import gzip
+import re
 from typing import Annotated, Literal
 
 import pytest
@@ -205,3 +206,21 @@ def test_a_packed_file_that_holds_too_much_is_refused(tmp_path, monkeypatch):
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b" " * 1000 + b"1"))
     with pytest.raises(InputError, match="holds more than"):
         read_document(tmp_path / "a.json.gz")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("[1, 2, 3, 4, 5]", "holds more than 4 "),
+        ("[[1, 2], [3]]", "holds more than 4 values, the limit"),
+        ('{"a": "\\b"}', "must not contain the character U+0008"),
+        ("[1e999]", "numbers must be finite"),
+        (f"[{10**308}]", "a number must be below 1e308"),
+        ("[" * 101 + "]" * 101, "is nested too deeply"),
+        ("[[1, 2], 3]", "holds more than 4 values, the limit"),
+    ],
+)
+def test_a_document_of_json_that_breaks_a_limit_is_refused(monkeypatch, text, rule):
+    monkeypatch.setattr("hardware.documents.MAX_VALUES", 4 if "holds" in rule else 1000)
+    with pytest.raises(InputError, match=re.escape(rule)):
+        parse_document(text, "x.json")
