@@ -104,6 +104,7 @@ class Transformer(StrictModel):
             prediction, DeepSeek-V3, 2024, section 2.2): the normed stream and the normed embedding of the next token,
             both projected to one stream, a layer like the last one, a norm, and a pass through the shared head.
         numerics: what no cost depends on. Problems do not have it, exports do.
+        assumed: by field, what its reader took where the user's file does not say; for notes, and in no problem.
         published_parameters: of the whole model without those layers, for comparison.
     """
 
@@ -138,6 +139,7 @@ class Transformer(StrictModel):
     window: Window | None = None
     prediction_layers: Annotated[int, Field(strict=True, ge=0, le=16)] = 0
     numerics: Numerics = Numerics()
+    assumed: dict[str, str] = Field(default_factory=dict)
     published_parameters: Count | None = None
 
     @model_validator(mode="after")
@@ -148,6 +150,11 @@ class Transformer(StrictModel):
             raise ValueError(f"heads must divide hidden ({self.hidden}) where head_width is left out")
         if not self.feed_forward and self.dense_layers:
             raise ValueError("feed_forward must be given: the model has layers without experts")
+        if bool(self.position_rows) != (self.positions == "learned"):
+            rule = "must be given with positions: learned" if self.positions == "learned" else "must be 0"
+            raise ValueError(f"position_rows {rule}: rows of a learned table, where positions are {self.positions}")
+        if self.positions == "learned" and self.sequence > self.position_rows:
+            raise ValueError(f"sequence must be at most position_rows, {self.position_rows}")
         if self.experts is not None and self.experts.active > self.experts.routed:
             raise ValueError(f"experts.active must be at most experts.routed, {self.experts.routed}")
         if self.head == "masked_lm" and self.window is not None:
@@ -162,7 +169,7 @@ class Transformer(StrictModel):
 
     def document(self) -> dict[str, Any]:
         """In JSON types; a key that came later is there only where it says something, so that digests last."""
-        document = self.model_dump(mode="json", exclude={"numerics"})
+        document = self.model_dump(mode="json", exclude={"numerics", "assumed"})
         if not self.query_key_value_biases:
             del document["query_key_value_biases"]
         return document

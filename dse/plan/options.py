@@ -87,6 +87,9 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     fixed.setdefault("precision", _PRECISION)
     model = transformer(options.model)
     machine, sequence = system(options.on, options.network), options.sequence or model.sequence
+    if model.positions == "learned" and sequence > model.position_rows:
+        rule = f"must be at most the rows of the model's table of positions, {model.position_rows:,}"
+        raise fail("--sequence", "", sequence, rule, str(model.position_rows))
     problem = PlanProblem(
         model=model,
         system=machine,

@@ -67,6 +67,8 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
         _verdict(problem, result),
         notes=[
             *_best_note(result),
+            f"a step has {problem.global_batch:,} samples of {problem.sequence:,} tokens",
+            *_assumed_notes(problem),
             *_sets_note(problem, result),
             *_later_tokens_note(problem),
             *_launch_notes(problem, result),
@@ -119,6 +121,16 @@ def _best_note(result: Result) -> list[str]:
     return [
         f"the plan takes {time_text(own)}, the proven best {time_text(best['step_s'])} "
         f"({share_text(1 - best['step_s'] / own)} less): {plan}"
+    ]
+
+
+def _assumed_notes(problem: PlanProblem) -> list[str]:
+    """What a model's file does not say, and was taken for it; not of samples where their length was given."""
+    given = problem.sequence != problem.model.sequence
+    return [
+        f"assumed of {problem.model.name}: {words}"
+        for field, words in problem.model.assumed.items()
+        if not (field == "sequence" and given)
     ]
 
 

@@ -34,7 +34,8 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         **{field: sizes[key] for field, key in _NEEDED.items()},
         "kv_heads": _kv_heads(sizes),
         "head_width": sizes.get("head_dim", 0, lowest=1),
-        "sequence": min(4096, sizes.get("max_position_embeddings", 4096, lowest=1)),
+        "sequence": min(_SAMPLE_TOKENS, sizes.get("max_position_embeddings", _SAMPLE_TOKENS, lowest=1)),
+        "assumed": _assumed(family, document),
         "tied_embeddings": sizes.get("tie_word_embeddings", False),
         "prediction_layers": sizes.get("num_nextn_predict_layers", 0),
         "numerics": _numerics(sizes),
@@ -56,6 +57,9 @@ _NEEDED = {
     "feed_forward": "intermediate_size",
     "vocabulary": "vocab_size",
 }
+_SAMPLE_TOKENS = 4096
+"""Of models with a ``config.json``, which has the longest sample and no usual one; or the longest, where it is less."""
+
 _KEYS = {"layers": "num_hidden_layers", "prediction_layers": "num_nextn_predict_layers"}
 """By field of a transformer that may have a fault still, the key that it is read from."""
 
@@ -72,6 +76,16 @@ _USUAL: dict[str, dict[str, Any]] = {
     "kimi_k2": {"n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536},
 }
 """What transformers takes where a file leaves a key out; null is another thing: no window, a head of keys each."""
+
+
+def _assumed(family: str, document: dict[str, Any]) -> dict[str, str]:
+    """What a file does not say and is taken for it."""
+    longest = document.get("max_position_embeddings")
+    words = "no longest one" if longest is None else f"at most {longest:,}" if isinstance(longest, int) else ""
+    tokens = f"{_SAMPLE_TOKENS:,} tokens in a sample, or the longest: the file has no usual number, and {words}"
+    left = {key: value for key, value in _USUAL.get(family, {}).items() if key not in document}
+    usual = ", ".join(f"{key} {value}" for key, value in left.items())
+    return {"sequence": tokens} | ({"sizes": f"as transformers, where the file has no key: {usual}"} if left else {})
 
 
 class _Config:

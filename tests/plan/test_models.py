@@ -1,8 +1,11 @@
 """Transformers: parameters and FLOPs against what is published, and what a config.json gives."""
 
+import json
+
 import pytest
 
 from dse.models.transformer import flops_per_sample, parameters
+from dse.plan.model import Transformer
 from dse.plan.model_sources import list_transformers, transformer
 from dse.plan.transformers_configs import of_config
 from dse.sources.workloads import model
@@ -82,9 +85,43 @@ def test_models_of_the_zoo_have_the_parameters_and_flops_of_their_graphs(name):
 
 def test_a_config_is_the_model_that_was_published():
     read, known = of_config(CONFIG, "deepseek-v3", "config.json"), transformer("deepseek-v3")
-    assert read.model_copy(update={"source": "", "published_parameters": None}) == known.model_copy(
-        update={"source": "", "published_parameters": None}
-    )
+    same = {"source": "", "published_parameters": None, "assumed": {}}
+    assert read.model_copy(update=same) == known.model_copy(update=same)
+
+
+def test_what_a_config_does_not_say_is_noted(tmp_path, dse):
+    file, config = tmp_path / "config.json", {
+        "model_type": "mixtral", "num_hidden_layers": 4, "hidden_size": 1024, "num_attention_heads": 16,
+        "intermediate_size": 2048, "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2,
+    }  # fmt: skip
+    file.write_text(json.dumps(config | {"max_position_embeddings": 32768}))
+    asked = ("predict", file, "--accelerators", 8, "--global-batch", 8)
+    said, given = (" ".join(dse(*asked, *more).out.split()) for more in ((), ("--sequence", 8192)))
+    assert "a step has 8 samples of 4,096 tokens" in said
+    assert "4,096 tokens in a sample, or the longest: the file has no usual number, and at most 32,768" in said
+    assert "as transformers, where the file has no key: num_key_value_heads 8" in said
+    assert "a step has 8 samples of 8,192 tokens" in given
+    assert "tokens in a sample, or the longest" not in given
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"positions": "learned"}, "position_rows must be given with positions: learned"),
+        ({"positions": "learned", "position_rows": 256}, "sequence must be at most position_rows, 256"),
+        ({"position_rows": 512}, "position_rows must be 0"),
+    ],
+)
+def test_a_table_of_positions_has_rows_for_a_sample_and_is_nowhere_else(changed, rule):
+    sizes = {"name": "own", "layers": 2, "hidden": 512, "heads": 8, "feed_forward": 2048, "vocabulary": 32000}
+    with pytest.raises(ValueError, match=rule):
+        Transformer(**sizes, sequence=512, **changed)
+
+
+def test_no_sample_is_longer_than_the_table_of_positions(dse):
+    answered = dse("predict", "gpt3-175b", "--sequence", 4096)
+    assert answered.code == 2
+    assert "--sequence: 4096: must be at most the rows of the model's table of positions, 2,048" in answered.err
 
 
 @pytest.mark.parametrize(
