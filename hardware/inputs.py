@@ -7,6 +7,7 @@ travels further.
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -29,6 +30,8 @@ SMALLEST = 1e-30
 
 _MAX_COMPARED_NAMES = 2_000
 _MAX_COMPARED_CHARACTERS = 120
+_NUMBERS = re.compile(r"\d+")
+_CODE = re.compile(r"[^\W\d_]{1,2}(?=\d)")
 _MIN_BEGINNING = 3
 """Characters of a name that is offered what it begins."""
 _LISTED_CHARACTERS = 500
@@ -99,8 +102,25 @@ def one_line(text: str, max_characters: int) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The valid name that ``name`` most likely meant, or None; also where there is too much to compare."""
-    return next(iter(_close(name, names, 1, 0.5)), None)
+    """The valid name that ``name`` most likely meant, or None; also where there is too much to compare.
+
+    Numbers are no misspellings: ``a100-80gb`` may mean ``a100-sxm``, but neither ``h100-96gb`` nor ``v100``; of another
+    machine, model or size nothing is said.
+    """
+    return next(iter(_close(name, (each for each in names if _may_mean(name, each)), 1, 0.5)), None)
+
+
+def _may_mean(name: str, other: str) -> bool:
+    """Whether two names differ in their letters alone, or one has more numbers behind those that they share.
+
+    Of letters in front of a number, one or two are a code (a100, gb200), and must be the same.
+    """
+    ours, theirs = (_NUMBERS.findall(each.lower()) for each in (name, other))
+    if any(one != two for one, two in zip(ours, theirs, strict=False)):
+        return False
+    codes = [_CODE.match(each.lower()) for each in (name, other)]
+    one, two = ("" if code is None else code[0] for code in codes)
+    return one == two or not (one and two)
 
 
 def _close(name: str, names: Iterable[str], count: int, cutoff: float) -> list[str]:

@@ -93,7 +93,7 @@ def main() -> None:
         path = context.command_path if context is not None else "dse"
         from hardware.inputs import one_line
 
-        click.echo(f"error: {path}: {one_line(error.format_message(), 1000)}", err=True)
+        click.echo(f"error: {path}: {one_line(_message(error), 1000)}", err=True)
         sys.exit(EXIT_BAD_INPUT)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
@@ -106,6 +106,19 @@ def main() -> None:
         if debug:
             raise
         _report(error)
+
+
+def _message(error: click.ClickException) -> str:
+    """Of a fault; of an option that is a key of a training plan, the option that takes it."""
+    context = getattr(error, "ctx", None)
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        from dse.plan.training_plan import ALIASES, KEYS
+
+        name = error.option_name.removeprefix("--").replace("-", "_")
+        key = ALIASES.get(name, name)
+        if key in KEYS and "plan" in {each.name for each in context.command.params}:
+            return f"No such option '{error.option_name}': --plan {key}=… takes it."
+    return error.format_message()
 
 
 def _require_text(arguments: list[str]) -> None:

@@ -55,7 +55,7 @@ def parameter_of(field: OptionField) -> Any:
     if field.kind is bool:
         return click.option(f"--{field.key}", field.name, is_flag=True, default=field.default, help=option.help)
     return click.option(
-        f"--{field.key}",
+        *field.flags,
         field.name,
         type=kind,
         multiple=many,

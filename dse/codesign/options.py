@@ -13,7 +13,7 @@ from dse.models.traced.model import TracedModel, check_traced, is_traced
 from dse.models.workload import BuiltModel, Workload
 from dse.placement.problem import PipelineSchedule
 from dse.plan.kernels import HALF_BYTES
-from dse.plan.model_sources import transformer
+from dse.plan.model_sources import list_transformers, transformer
 from dse.plan.rules import faults as plan_faults
 from dse.plan.stack import template_stack
 from dse.plan.training_plan import read_plan
@@ -267,6 +267,9 @@ class CodesignOptions(Options):
         """The models that are named."""
         if not self.models:
             raise fail("dse codesign", "MODEL", "", "at least one model must be named")
+        for name in self.models:
+            if name in list_transformers():
+                raise fail("", "model", name, "is a model of training plans: --plans modern takes it")
         workloads = [self._of_granularity(name, workload(name, self.sequence)) for name in self.models]
         names = [each.name for each in workloads]
         for name in names:

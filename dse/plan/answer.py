@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from dse.plan.bound import min_step_s
@@ -11,6 +12,7 @@ from dse.plan.check_costs import plan_costs
 from dse.plan.constraints import CONSTRAINTS, relaxed
 from dse.plan.options import opened
 from dse.plan.problem import PlanProblem
+from dse.plan.rules import context_widths, pipeline_depths, tensor_widths
 from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans
 from dse.plan.search.nearest_devices import nearest_devices
 from dse.plan.training_plan import CHOSEN_KEYS, USUAL_ORDER
@@ -218,13 +220,35 @@ def nothing_legal(problem: PlanProblem) -> Exception:
     devices = nearest_devices(problem)
     hint = None if devices is None else str(devices)
     text = ",".join(f"{key}={value}" for key, value in problem.fixed if key in CHOSEN_KEYS)
+    sizes = _undivided(problem)
+    listed = " or ".join(f"{size:,}" for size in sizes[:4]) + (" …" if len(sizes) > 4 else "")
+    if text and sizes:
+        rule = f"must be a multiple of the replicas that {problem.devices:,} devices leave with this plan: {listed}"
+        batches = (max(1, round(problem.global_batch / size)) * size for size in sizes)
+        nearest = min(batches, key=lambda batch: abs(math.log(batch / problem.global_batch)))
+        return fail("--global-batch", "", problem.global_batch, rule, str(nearest))
     if text:
         rule = (
             f"no plan that keeps the rules has these values on {problem.devices:,} devices, at this batch and sequence"
         )
         return fail("--plan", "", text, rule, hint and f"--accelerators {hint}")
     rule = f"no plan uses all of them at a batch of {problem.global_batch:,}"
+    rule += f", which would have to be a multiple of {listed}" if sizes else ""
     return fail("--accelerators", "", problem.devices, rule, hint)
+
+
+def _undivided(problem: PlanProblem) -> list[int]:
+    """Replicas, times the microbatch, that the other axes leave; none where the batch is a multiple of one of them."""
+    fixed = dict(problem.fixed)
+    widths = {
+        "tensor": tensor_widths(problem),
+        "context": context_widths(problem),
+        "pipeline": pipeline_depths(problem),
+    }
+    others = (math.prod(each) for each in product(*([fixed[key]] if key in fixed else widths[key] for key in widths)))
+    replicas = sorted({problem.devices // ranks for ranks in others if problem.devices % ranks == 0})
+    sizes = [count * fixed.get("microbatch", 1) for count in replicas if fixed.get("data", count) == count]
+    return [] if any(problem.global_batch % size == 0 for size in sizes) else sizes
 
 
 def checked(problem: PlanProblem, answer: PlanAnswer) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from dse.plan.answer import CHANGES
 from dse.plan.constraints import CONSTRAINTS
 from dse.plan.export import exports, inexpressible
 from dse.plan.groups import replica_groups
@@ -61,7 +62,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             return View(title, "No plan that fits was found before the run was stopped.", notes=_notes(problem))
         notes = [f"would help: {lever}" for lever in proof.levers]
         return View(title, f"does not fit: {proof.explanation}", notes=[*notes, *_notes(problem)])
-    tables = _tables(result)
+    tables = _tables(problem, result)
     return View(
         title,
         _verdict(problem, result),
@@ -256,7 +257,7 @@ def _idle_settings(problem: PlanProblem, result: Result) -> list[str]:
     ]
 
 
-def _tables(result: Result) -> list[Table]:
+def _tables(problem: PlanProblem, result: Result) -> list[Table]:
     metrics, plan = result.metrics, result.solution["plan"]
     words = plan_rows(plan)
     words.append(("model Tflop/s an accelerator", f"{metrics['model_flops_per_accelerator'] / TERA:,.1f}"))
@@ -266,7 +267,7 @@ def _tables(result: Result) -> list[Table]:
         time_table(metrics["time_s"], metrics["step_s"]),
         memory_table(metrics["memory_bytes"]),
     ]
-    more = _without(metrics), _constraints(metrics, plan), _sensitivity(metrics), _pareto(metrics)
+    more = _without(metrics), _constraints(metrics, plan), _sensitivity(problem, metrics), _pareto(metrics)
     return tables + [table for table in more if table is not None]
 
 
@@ -327,7 +328,8 @@ def _changes(best: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return ",".join(f"{key}={words.get(key, value)}" for key, value in other.items() if value != best[key])
 
 
-def _sensitivity(metrics: Mapping[str, Any]) -> Table | None:
+def _sensitivity(problem: PlanProblem, metrics: Mapping[str, Any]) -> Table | None:
+    """By throughput, since a change may make steps of more samples."""
     changes: Mapping[str, Any] = metrics.get("sensitivity") or {}
     if not changes:
         return None
@@ -337,12 +339,17 @@ def _sensitivity(metrics: Mapping[str, Any]) -> Table | None:
         else (
             change,
             time_text(each["step_s"]),
-            f"{100 * (each['step_s'] / metrics['step_s'] - 1):+.1f} %",
+            f"{100 * (_samples(problem, change) * metrics['step_s'] / each['step_s'] - 1):+.1f} %",
             whole_plan(each["plan"], "result").text(),
         )
         for change, each in changes.items()
     ]
-    return Table(("change", "best step", "", "plan"), rows, "what would change the answer")
+    return Table(("change", "best step", "throughput", "plan"), rows, "what would change the answer")
+
+
+def _samples(problem: PlanProblem, change: str) -> float:
+    """Samples of a step after a change, over those before it."""
+    return CHANGES[change](problem).global_batch / problem.global_batch
 
 
 def _price(step_s: float | None, best_s: float) -> tuple[str, str]:

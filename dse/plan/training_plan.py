@@ -12,6 +12,7 @@ from itertools import permutations
 from typing import Any, Literal, get_args, get_type_hints
 
 from dse.plan.recomputation import MODULES, RECOMPUTE_RULE, modules_of, recompute_word
+from dse.run.options import option_of
 from hardware.documents import read_document, yaml_of
 from hardware.inputs import Fault, InputError, fail, nearest, shown
 from hardware.number_text import number_of
@@ -146,11 +147,11 @@ SETTINGS = ("precision", *KEYS[KEYS.index("weights") :])
 CHOSEN_KEYS = tuple(key for key in KEYS if key not in SETTINGS)
 """Keys that are chosen where they are open."""
 
-_ABBREVIATIONS = {
+ALIASES = {
     "tp": "tensor", "sp": "sequence_parallel", "cp": "context", "ep": "expert", "dp": "data", "pp": "pipeline",
     "vp": "interleave", "vpp": "interleave", "mbs": "microbatch",
 }  # fmt: skip
-"""Of other tools, offered where one stands for a key."""
+"""Of other tools; each is taken for a key."""
 
 _TYPES = get_type_hints(TrainingPlan)
 _LARGEST = 2**24
@@ -226,6 +227,11 @@ def _value(value: Any) -> Any:
 
 
 def _typed(read: Mapping[str, Any], where: str) -> dict[str, Any]:
+    named = [ALIASES.get(str(key).lower(), key) for key in read]
+    repeated = next((key for key in named if named.count(key) > 1), None)
+    if repeated is not None:
+        raise fail(where, str(repeated), "", "the key stands twice")
+    read = dict(zip(named, read.values(), strict=True))
     given = {key: _word(value) if _TYPES.get(key) is Overlap else value for key, value in read.items()}
     again = recompute_word(given.get("recompute"))
     given |= {} if again is None else {"recompute": again}
@@ -237,8 +243,11 @@ def _typed(read: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _fault(key: str, value: Any, where: str) -> Fault | None:
     if key not in KEYS:
-        meant = _ABBREVIATIONS.get(str(key).lower()) or nearest(str(key), KEYS)
-        return Fault(where, str(key), "", f"no key of a plan; known: {', '.join(KEYS)}", meant)
+        if option := option_of(str(key)):
+            return Fault(where, str(key), "", f"no key of a plan; {option} takes it")
+        meant = nearest(str(key), KEYS)
+        known = "" if meant else f"; known: {', '.join(KEYS)}"
+        return Fault(where, str(key), "", f"no key of a plan{known}", meant)
     kind = _TYPES[key]
     word = _word(value)
     if kind is bool:

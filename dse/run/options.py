@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from types import MappingProxyType
 from typing import Annotated, Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -39,6 +40,23 @@ class Option:
     belongs_to: tuple[str, ...] | None = None
 
 
+ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "global_batch": ("gbs", "global-batch-size"),
+        "sequence": ("seqlen", "seq-len", "seq-length", "sequence-length"),
+        "microbatch": ("mbs", "micro-batch-size"),
+    }
+)
+"""By the name of an option, what other tools call it; each is taken for it."""
+
+
+def option_of(alias: str) -> str | None:
+    """The option that other tools call so, or that is called so itself."""
+    text = alias.lower().replace("_", "-")
+    names = (name for name, others in ALIASES.items() if text in (*others, name.replace("_", "-")))
+    return next((f"--{name.replace('_', '-')}" for name in names), None)
+
+
 @dataclass(frozen=True)
 class OptionField:
     """One field of a dataclass of options: name, type without its annotation, default (None where it is required)."""
@@ -53,6 +71,11 @@ class OptionField:
     def flag(self) -> str:
         """As it is written on the command line and in errors."""
         return (self.option.metavar or self.name.upper()) if self.option.positional else f"--{self.key}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All that the command line takes for it."""
+        return f"--{self.key}", *(f"--{alias}" for alias in ALIASES.get(self.name, ()))
 
     @property
     def key(self) -> str:

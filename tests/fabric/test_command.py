@@ -272,7 +272,7 @@ def test_a_bad_fabric_is_refused_in_a_line(dse, folder, path, value, words):
         (("--chains", "0"), "--chains"),
         (("--moves", "0"), "--moves"),
         (("--microbatch", "2"), "microbatch"),
-        (("--fabric", "plasticine-8x17"), "did you mean plasticine-8x16?"),
+        (("--fabric", "plastcine-8x16"), "did you mean plasticine-8x16?"),
         (("--fabric", "nowhere.yaml"), "nowhere.yaml"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_changed_answer_is_refused_by_the_checker(dse, graph_file, tmp_path):
 
 BROKEN = {
     "cycle": (lambda graph: graph["edges"].append(["n5", "n0"]), "cycle"),
-    "edge to nothing": (lambda graph: graph["edges"].append(["n5", "n9"]), "did you mean"),
+    "edge to nothing": (lambda graph: graph["edges"].append(["n4", "node5"]), "did you mean n5?"),
     "edge twice": (lambda graph: graph["edges"].append(["n0", "n1"]), "every edge must stand once"),
     "name twice": (lambda graph: graph["nodes"].append(graph["nodes"][0]), "node names must be unique"),
     "negative size": (lambda graph: graph["nodes"][0].update(output_bytes=-1), "nodes.0.output_bytes"),

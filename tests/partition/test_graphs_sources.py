@@ -343,7 +343,7 @@ def test_an_onnx_file_gives_its_operators_without_its_weights(tmp_path):
 @pytest.mark.parametrize(
     ("source", "options", "words"),
     [
-        ("resnet5", {}, "did you mean resnet50"),
+        ("resnet50x", {}, "did you mean resnet50"),
         ("bert-larg", {}, "did you mean bert-large"),
         ("nothing.json", {}, "cannot be read"),
         ("nothing.onnx", {}, "cannot be read"),

@@ -28,8 +28,8 @@ BAD = {
     "batch": ("microbatch=3", "microbatch: 3: must divide the batch (64) (did you mean 4?)"),
     "replica": ("data=8,microbatch=16", "data · microbatch must divide the batch (64) (did you mean 8?)"),
     "experts": ("expert=2", "expert: 2: must divide the experts (1) (did you mean 1?)"),
-    "key": ("tensr=2", "tensr: no key of a plan; known: tensor"),
-    "abbreviation": ("VPP=2", "cross_entropy (did you mean interleave?)"),
+    "key": ("tensr=2", "tensr: no key of a plan (did you mean tensor?)"),
+    "abbreviation": ("VPP=64", "interleave: 64: must be at most the layers (32)"),
     "word": ("recompute=ful", "recompute: ful: must be none, selective, op, full, or full/K with K from 2 to 999"),
     "every": ("recompute=full/64", "recompute: full/64: must be every k-th layer with k up to the layers (32)"),
     "copies": ("data=4,zero_copies=8,tensor=2", "zero_copies: 8: must divide data (4) (did you mean 4?)"),
@@ -137,16 +137,18 @@ def test_copies_that_leave_nothing_to_share_are_priced_where_they_are_asked_for(
         (("--accelerators", 0), "'--accelerators': 0 is not in the range 1<=x<=1048576."),
         (
             ("--accelerators", 37, "--global-batch", 5),
-            "--accelerators: 37: no plan uses all of them at a batch of 5 (did you mean 38?)",
+            "--accelerators: 37: no plan uses all of them at a batch of 5, which would have to be a multiple of 37 "
+            "(did you mean 38?)",
         ),
         (
             ("--accelerators", 1000),
-            "--accelerators: 1000: no plan uses all of them at a batch of 1,024 (did you mean 992?)",
+            "--accelerators: 1000: no plan uses all of them at a batch of 1,024, which would have to be a multiple of "
+            "5 or 10 or 20 or 25 … (did you mean 992?)",
         ),
         (
             ("--accelerators", 1000, "--plan", "pipeline=4"),
-            "--plan: pipeline=4: no plan that keeps the rules has these values on 1,000 devices, at this batch and "
-            "sequence (did you mean --accelerators 1024?)",
+            "--global-batch: 1024: must be a multiple of the replicas that 1,000 devices leave with this plan: "
+            "125 or 250 (did you mean 1000?)",
         ),
         (("--network", "dgx"), "no network spec of this name"),
     ],
@@ -325,3 +327,16 @@ def test_every_chip_comes_in_a_system_of_its_own():
         assert system(name).network == network(net)
     for name in ("h100-sxm", "h100-96gb", "gb200"):
         assert system(joined[name]).chip.name == name
+
+
+def test_a_larger_batch_is_compared_by_throughput(dse):
+    """A step of twice the samples takes longer; what changes the answer is what it makes of a second."""
+    answered = dse("plan", "megatron-1.7b", "--accelerators", 8, "--global-batch", 64, "--sensitivity", "--json")
+    assert answered.code == 0, answered.err
+    metrics = json.loads(answered.out)["metrics"]
+    twice = metrics["sensitivity"]["twice the batch"]
+    gain = 100 * (2 * metrics["step_s"] / twice["step_s"] - 1)
+    assert 0 <= gain < 50
+    shown = dse("plan", "megatron-1.7b", "--accelerators", 8, "--global-batch", 64, "--sensitivity")
+    (row,) = (line for line in shown.out.splitlines() if "twice the batch" in line)
+    assert f"{gain:+.1f} %" in row

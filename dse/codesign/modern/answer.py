@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.codesign.formats import architecture_solution
+from dse.codesign.modern.plan_rows import PlanRows
 from dse.codesign.modern.problem import ModernOptimum, ModernProblem, ModernSpace
 from dse.codesign.modern.search import Candidates, ModernOutcome, ModernSearch, SizeSearch, chosen_optimum
 from dse.codesign.modern.sensitivity import CHANGES, after_changes
@@ -15,6 +17,7 @@ from dse.codesign.options import CodesignOptions
 from dse.plan.answer import nothing_legal
 from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
+from dse.plan.plan_arrays import PlanArrays
 from dse.plan.recomputation import recompute_code
 from dse.plan.training_plan import ORDERS, USUAL_ORDER
 from dse.problem import Posed, result_of
@@ -25,7 +28,7 @@ from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_s
 from dse.run.remembered import Remembered
 from dse.run.run import Run
 from hardware.machines import Machines
-from hardware.specs import accelerator
+from hardware.specs import Accelerator, accelerator
 from hardware.units import gib_from_bytes
 
 ModernPosed = Posed[CodesignOptions, ModernSpace]
@@ -280,13 +283,26 @@ def _baselines(posed: ModernPosed, stop: StopSignal) -> list[dict[str, Any]]:
         posed_there = replace(problem, fixed=reference)
         searching = ModernSearch(posed_there, reference.machines, stop)
         outcome = _whole(posed_there, reference.machines, searching.candidates(), stop)
-        rows.append(_row(f"{reference.title}, its best plan", posed_there, reference.machines, outcome))
+        title = _reference_name(reference, chosen_optimum(posed_there, outcome))
+        rows.append(_row(title, posed_there, reference.machines, outcome))
     return rows
 
 
-def _papers_plans(candidates: Candidates) -> Any:
-    """Pipeline × data × tensor, activations kept or made again."""
-    plans = candidates.plans
+def _reference_name(reference: Accelerator, at_size: SizeSearch | None) -> str:
+    """That of the accelerator, or of its cores where they get another size of HBM."""
+    if at_size is None or at_size.hbm_bytes == reference.hbm_bytes:
+        return f"{reference.title}, its best plan"
+    return f"cores of {reference.title} with {memory_text(at_size.hbm_bytes)} of HBM, their best plan"
+
+
+def _papers_plans(candidates: Candidates) -> NDArray[np.int64]:
+    """Positions of pipeline × data × tensor, activations kept or made again."""
+    assert isinstance(candidates.plans, PlanRows), "all plans, whose arrays are not kept"
+    chosen = [start + _are_the_papers(plans) for start, plans in candidates.plans.pieces()]
+    return np.concatenate(chosen)
+
+
+def _are_the_papers(plans: PlanArrays) -> NDArray[np.int64]:
     modes = [recompute_code("none"), recompute_code("full")]
     whole = np.isin(plans.recompute, modes) & (plans.sequence_parallel == 0) & (plans.zero == 0)
     whole &= plans.order == ORDERS.index(USUAL_ORDER)

@@ -135,8 +135,7 @@ def _stopped_faults(result: Result, again: ModernAnswer, problem: ModernProblem,
     at_size = again.outcome.sizes[hbm_bytes]
     assert at_size.best is not None, "a plan fits at this size"
     optimum = problem.global_batch / at_size.best.step_s
-    fitting = again.candidates.ideal_s[again.candidates.memory_bytes <= hbm_bytes]
-    bounds = [problem.global_batch / float(fitting.min())]
+    bounds = [problem.global_batch / again.candidates.min_s(hbm_bytes)]
     value = result.objective.value
     if value is not None and value >= optimum * (1 - PROOF_TOLERANCE):
         bounds.append(optimum)

@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.codesign.modern.plan_rows import PlanRows
 from dse.codesign.modern.problem import ModernOptimum, ModernProblem
 from dse.codesign.search.choice import TIE, chosen_size
 from dse.plan.evaluate import step_seconds, steps_and_memory
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.problem import PlanProblem
-from dse.plan.search.vocabulary import all_plans
 from dse.plan.template_kernels import RooflineKernels, TemplateKernels
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, ask, never_stop, silent
 from hardware.machines import Machines
@@ -39,6 +39,9 @@ Indices = NDArray[np.int64]
 
 _ROWS = 65_536
 """Plans times machines that are priced together: their arrays take tens of megabytes."""
+
+_COMPARED = 1 << 20
+"""Bounds that are compared together."""
 
 _LEADING = 256
 """Plans that are priced for the first incumbent."""
@@ -53,21 +56,40 @@ _ARCHITECTURES = 256
 
 @dataclass(frozen=True)
 class Candidates:
-    """All plans, with what holds on every architecture; arrays have shape [P].
+    """All plans or some, with what holds on every architecture; arrays have shape [P].
 
     Attributes:
-        plans: in the order of their enumeration.
+        plans: in the order of their enumeration; all of them are made a piece at a time.
         memory_bytes: of the fullest rank.
         ideal_s: lower bounds on the step on every architecture of the space.
     """
 
-    plans: PlanArrays
+    plans: PlanArrays | PlanRows
     memory_bytes: Floats
     ideal_s: Floats
 
     def part(self, chosen: Indices) -> "Candidates":
         """Some of them."""
         return Candidates(self.plans.part(chosen), self.memory_bytes[chosen], self.ideal_s[chosen])
+
+    @property
+    def arrays(self) -> PlanArrays:
+        """Of all of them at once: for some alone."""
+        return self.plans.part(np.arange(self.plans.count))
+
+    def min_s(self, hbm_bytes: int) -> float:
+        """No plan that fits takes less; infinite where none does."""
+        return float(self.ideal_s.min(initial=np.inf, where=self.memory_bytes <= hbm_bytes))
+
+    def promising(self, hbm_bytes: int, below_s: float = np.inf, count: int | None = None) -> "Candidates":
+        """Those that fit and whose bounds are not above ``below_s``, the lowest bounds first; ``count`` of them."""
+        best = np.empty(0, dtype=np.int64)
+        for piece in _pieces(np.arange(len(self.ideal_s)), _COMPARED):
+            ideal = self.ideal_s[piece]
+            may = piece[(ideal <= below_s) & (self.memory_bytes[piece] <= hbm_bytes)]
+            merged = np.concatenate([best, may])
+            best = merged if count is None else merged[np.argsort(self.ideal_s[merged], kind="stable")[:count]]
+        return self.part(best[np.argsort(self.ideal_s[best], kind="stable")])
 
 
 @dataclass
@@ -129,16 +151,17 @@ class ModernSearch:
         Raises:
             StoppedError: the stop signal gave a reason.
         """
-        plans = all_plans(self._posed)
+        plans = PlanRows(self._posed)
         most = RooflineKernels(
             self._posed, self._machines, self._elements.max(keepdims=True), self._lanes.max(keepdims=True)
         )
         memory, ideal = np.empty((2, plans.count))
-        for chosen in _pieces(np.arange(plans.count), _ROWS):
-            ask(self._stop)
-            self._progress("bounding plans", int(chosen[0]), plans.count)
-            part = plans.part(chosen)
-            ideal[chosen], memory[chosen] = steps_and_memory(self._posed, part, most)
+        for start, piece in plans.pieces():
+            for local in _pieces(np.arange(piece.count), _ROWS):
+                ask(self._stop)
+                chosen = slice(start + int(local[0]), start + int(local[-1]) + 1)
+                self._progress("bounding plans", chosen.start, plans.count)
+                ideal[chosen], memory[chosen] = steps_and_memory(self._posed, piece.part(local), most)
         return Candidates(plans, memory, ideal)
 
     def outcome(self, candidates: Candidates) -> ModernOutcome:
@@ -146,33 +169,31 @@ class ModernSearch:
         sizes: dict[int, SizeSearch] = {}
         stopped = None
         for hbm_bytes in reversed(self._problem.hbm_bytes):
-            fitting = candidates.part(np.flatnonzero(candidates.memory_bytes <= hbm_bytes))
-            sizes[hbm_bytes] = at_size = SizeSearch(hbm_bytes, float(fitting.ideal_s.min(initial=np.inf)))
-            if not fitting.plans.count:
+            sizes[hbm_bytes] = at_size = SizeSearch(hbm_bytes, candidates.min_s(hbm_bytes))
+            if at_size.bound_s == np.inf:
                 continue
             try:
-                self._close(at_size, fitting)
+                self._close(at_size, candidates)
             except StoppedError as reason:
                 stopped = str(reason)
                 break
         return ModernOutcome(candidates.plans.count, sizes, stopped)
 
-    def _close(self, at_size: SizeSearch, fitting: Candidates) -> None:
+    def _close(self, at_size: SizeSearch, candidates: Candidates) -> None:
         """Prove the optimum at one HBM size."""
-        order = fitting.part(np.argsort(fitting.ideal_s, kind="stable"))
-        leading = order.part(np.arange(min(_LEADING, order.plans.count)))
+        leading = candidates.promising(at_size.hbm_bytes, count=_LEADING)
         promising = np.argsort(self._class_bounds(leading).min(axis=0), kind="stable")
         incumbent = np.inf
         for number in promising[:_SEED_CLASSES]:
             members = self._members(number)
             seeds = members[np.argsort(-self._machines.global_buffer_bytes[members], kind="stable")][:_SEEDS]
-            steps = self._exact(leading.plans, seeds)
+            steps = self._exact(leading.arrays, seeds)
             if steps.min() < incumbent:
                 incumbent = float(steps.min())
                 row, column = np.unravel_index(int(steps.argmin()), steps.shape)
                 at_size.best = self._optimum(leading, int(row), int(seeds[column]), incumbent)
         cut_s = incumbent
-        survivors = order.part(np.flatnonzero(order.ideal_s <= incumbent * (1 + TIE)))
+        survivors = candidates.promising(at_size.hbm_bytes, below_s=incumbent * (1 + TIE))
         bounds = self._class_bounds(survivors)
         least = bounds.min(axis=0)
         for number in np.argsort(least, kind="stable"):
@@ -197,7 +218,7 @@ class ModernSearch:
         index = min(ties, key=lambda tie: (self._machines.area_mm2[tie], tie))
         chosen = np.flatnonzero(bounds[:, self._class_of[index]] <= least * (1 + TIE))
         open_ = survivors.part(chosen)
-        steps = self._exact(open_.plans, np.array([index]))[:, 0]
+        steps = self._exact(open_.arrays, np.array([index]))[:, 0]
         rows = np.flatnonzero(steps <= steps.min() * (1 + TIE))
         keys = open_.plans.part(rows)
         order = np.lexsort((keys.recompute, keys.microbatch, keys.zero, keys.tensor, open_.memory_bytes[rows]))

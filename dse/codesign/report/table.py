@@ -141,6 +141,11 @@ def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row
         ("microbatch", f"{plan['microbatch']}, activations {_activations(plan)}"),
         ("HBM", f"{hbm_text(plan['hbm_gb'])}, {hbm_text(metrics['peak_memory_gb'], 3)} used by the fullest stage"),
         ("utilisation", f"{100 * metrics['model_flops_utilisation']:.1f} % of peak FLOPs (model FLOPs)"),
+        (
+            "power",
+            f"{number(metrics['power_w'])} W of an accelerator on average, {number(metrics['joules_per_sample'])} J a "
+            "sample on all of them",
+        ),
     ]
 
 
