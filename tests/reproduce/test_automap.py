@@ -237,7 +237,7 @@ def test_the_command_prints_our_plans_beside_the_papers(dse, tmp_path):
         (("--models", str(shared_data("hlo") / "dlrm-tiny.hlo")), "must name its arguments as benchmarks/hlo/steps.py"),
         (("--mesh", "model"), "--mesh"),
         (("--network", "dappel"), "did you mean dapple"),
-        (("--accelerator", "v10"), "did you mean v100"),
+        (("--accelerator", "v100x"), "did you mean v100"),
         (("table9",), "no table or figure"),
         (("--moves", "5"), "is an option of gigaplacer"),
     ],

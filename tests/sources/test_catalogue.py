@@ -157,7 +157,7 @@ def test_granularities_agree_on_flops_and_on_what_is_held():
 
 def test_a_wrong_name_is_refused_with_the_nearest():
     with pytest.raises(InputError, match="did you mean resnet50"):
-        catalogue.entry("resnet5")
+        catalogue.entry("resnet50x")
 
 
 def test_without_pytorch_a_graph_says_what_it_needs(monkeypatch):

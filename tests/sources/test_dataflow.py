@@ -142,7 +142,7 @@ def test_a_document_is_a_forward_pass_that_can_train(tmp_path):
 
 REFUSED = [
     ("bert-large:layer24", "bert-large: layers: layer24: must be a layer of the model: embedding, layer0, layer1, …, "),
-    ("bert-large:layer24", "layer23, head (did you mean layer"),
+    ("bert-large:layr23", "layer23, head (did you mean layer23"),
     ("bert-large:layer3..layer1", "bert-large: layers: layer3..layer1: the first layer must not be behind the last"),
     ("bert-large:a..b..c", "bert-large: layers: a..b..c: must be a layer, or FIRST..LAST"),
     ("bert-lage:layer3", "model: bert-lage: must be "),

@@ -107,8 +107,8 @@ def test_formats_of_a_problem_are_resolved_for_that_problem_only():
     [
         ("bert-larg", "model: bert-larg: must be a built-in model (bert-large, "),
         ("bert-larg", "did you mean bert-large?"),
-        ("resnet5", "did you mean resnet50?"),
-        ("megatron-8.4b", "did you mean megatron-8.3b?"),
+        ("resnet50x", "did you mean resnet50?"),
+        ("megatrn-8.3b", "did you mean megatron-8.3b?"),
         ("", "must be a built-in model"),
         ("gone\0.onnx", "cannot be read"),
         ("gone" * 1000, "must be a built-in model"),
