@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test lint bench docs clean
+.PHONY: run test test-lowest-ray lint bench docs clean
 
 run: $(VENV)/base
 	rm -rf runs/bert-large
@@ -14,6 +14,13 @@ WORKERS = $(shell $(BIN)/python -c "import os; print(min(os.cpu_count() + 1, 4))
 
 test: $(VENV)/test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 15 -rs
+
+# Ray is used through its public interfaces, which this holds against the lowest version that pyproject.toml allows.
+LOWEST_RAY = 2.50
+test-lowest-ray: $(VENV)/test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	  --target $(VENV)/lowest-ray "ray==$(LOWEST_RAY).*"
+	PYTHONPATH=$(abspath $(VENV)/lowest-ray) $(BIN)/python -m pytest tests/actors tests/test_cluster_yaml.py -rs
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

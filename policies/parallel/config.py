@@ -6,6 +6,7 @@ from ray.rllib.algorithms.dqn import DQN, DQNConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from policies.learning.actors import NO_ACTORS, TrainingActors
+from policies.learning.rllib.learner_settings import with_learner
 from policies.parallel.episodes import EpisodeSource
 from policies.parallel.learner import QLearner, StepBatch
 from policies.parallel.module import QModule
@@ -44,9 +45,6 @@ def config_of(
             batch_mode="complete_episodes",
         )
         .learners(
-            learner_class=QLearner,
-            learner_connector=lambda *_spaces: StepBatch(),
-            add_default_connectors_to_learner_pipeline=False,
             num_learners=actors.learners,
             num_gpus_per_learner=float(actors.gpus),
         )
@@ -69,4 +67,9 @@ def config_of(
             num_steps_sampled_before_learning_starts=settings.warm_up,
         )
     )
-    return config
+    return with_learner(
+        config,
+        learner_class=QLearner,
+        learner_connector=lambda *_spaces: StepBatch(),
+        add_default_connectors_to_learner_pipeline=False,
+    )

@@ -5,6 +5,7 @@ from typing import Any
 
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 
+from policies.learning.rllib.learner_settings import with_learner
 from policies.partition.curves import algorithm_curves
 from policies.partition.graph_store import GraphStore
 from policies.partition.learner import PartitionLearner
@@ -51,8 +52,6 @@ def config_of(
             batch_mode="complete_episodes",
         )
         .learners(
-            learner_class=PartitionLearner,
-            add_default_connectors_to_learner_pipeline=False,
             num_learners=learners,
             num_gpus_per_learner=gpus_per_learner,
         )
@@ -71,6 +70,7 @@ def config_of(
             entropy_coeff=0.0,
         )
     )
+    config = with_learner(config, learner_class=PartitionLearner, add_default_connectors_to_learner_pipeline=False)
     if events is not None:
         config = config.callbacks(on_train_result=algorithm_curves(events, settings.passes))
     return config

@@ -20,6 +20,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from torch import Tensor
 from torch.optim import Adam
 
+from policies.learning.rllib.learner_settings import with_learner
 from policies.partition.distribution import ChipDistribution
 from policies.partition.elites import EliteBuffer
 from policies.partition.graph_store import GraphStore
@@ -56,7 +57,7 @@ class PartitionLearner(PPOTorchLearner):
         self.elites = EliteBuffer(self.settings.elites)
         config = self.config
         self.batches = GroupBatch()
-        self.config = config.copy(copy_frozen=False).learners(learner_connector=lambda *_spaces: self.batches)
+        self.config = with_learner(config.copy(copy_frozen=False), learner_connector=lambda *_spaces: self.batches)
         super().build()
         # It is sent with checkpoints, without what this learner holds.
         self.config = config

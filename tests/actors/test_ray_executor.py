@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 import ray
+from packaging.version import Version
 
 from actors import joining, private_ray
 from actors import ray_executor as executors
@@ -240,6 +241,7 @@ def test_the_token_is_the_one_that_ray_takes(tmp_path, monkeypatch, settings, to
     assert joining._token() == token
 
 
+@pytest.mark.skipif(Version(ray.__version__) < Version("2.52"), reason="Ray before 2.52 has no token")
 @pytest.mark.usefixtures("ray_executor")
 @pytest.mark.parametrize("mode", ["token", "disabled"])
 def test_a_real_cluster_refuses_another_token_or_none(mode):

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils import metrics as names
 from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 _WEIGHTS, _EPISODES, _VISITS = "weights_seq_no", "rollouts", "visits"
 
@@ -148,15 +150,15 @@ class GroupRunner(EnvRunner, Checkpointable):
     def _count(self, episodes: int) -> None:
         """Say how much was sampled: RLlib decides by this when an iteration has enough."""
         steps = episodes * self._steps
-        log = self.metrics.log_value
-        log(names.NUM_ENV_STEPS_SAMPLED, steps, reduce="sum")
-        log((names.NUM_AGENT_STEPS_SAMPLED, DEFAULT_AGENT_ID), steps, reduce="sum")
-        log((names.NUM_MODULE_STEPS_SAMPLED, DEFAULT_MODULE_ID), steps, reduce="sum")
-        log(names.NUM_EPISODES, episodes, reduce="sum")
-        log(names.NUM_ENV_STEPS_SAMPLED_LIFETIME, steps, reduce="lifetime_sum", with_throughput=True)
-        log((names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, DEFAULT_AGENT_ID), steps, reduce="lifetime_sum")
-        log((names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, DEFAULT_MODULE_ID), steps, reduce="lifetime_sum")
-        log(names.NUM_EPISODES_LIFETIME, episodes, reduce="lifetime_sum")
+        log, sums, lifetime = self.metrics.log_value, *_sums()
+        log(names.NUM_ENV_STEPS_SAMPLED, steps, **sums)
+        log((names.NUM_AGENT_STEPS_SAMPLED, DEFAULT_AGENT_ID), steps, **sums)
+        log((names.NUM_MODULE_STEPS_SAMPLED, DEFAULT_MODULE_ID), steps, **sums)
+        log(names.NUM_EPISODES, episodes, **sums)
+        log(names.NUM_ENV_STEPS_SAMPLED_LIFETIME, steps, **lifetime, with_throughput=True)
+        log((names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, DEFAULT_AGENT_ID), steps, **lifetime)
+        log((names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, DEFAULT_MODULE_ID), steps, **lifetime)
+        log(names.NUM_EPISODES_LIFETIME, episodes, **lifetime)
 
     def get_state(
         self,
@@ -216,3 +218,13 @@ def _is_asked(components: str | Collection[str] | None, not_components: str | Co
         return any(name.split("/")[0] == COMPONENT_RL_MODULE for name in every)
 
     return (components is None or named(components)) and not (not_components is not None and named(not_components))
+
+
+@cache
+def _sums() -> tuple[dict[str, Any], dict[str, Any]]:
+    """How RLlib is told to sum over an iteration, and over all of them: Ray 2.50 knows no ``lifetime_sum``."""
+    try:
+        MetricsLogger().log_value("probe", 1, reduce="lifetime_sum")
+    except ValueError:
+        return {"reduce": "sum", "clear_on_reduce": True}, {"reduce": "sum"}
+    return {"reduce": "sum"}, {"reduce": "lifetime_sum"}
