@@ -372,7 +372,7 @@ class WindowedMap:
             self._explained_s = now
             running = sum(_has_answered(seat.up) for seat in self._starting.values())
             if running:
-                self._notice(f"{running} of {self._workers} workers run, and read what they work on")
+                self._notice(f"{running} of {self._workers} workers are up and loading their input")
             else:
                 self._notice_wait()
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 
 import click
+from rich.text import Text
 
 from dse.cli.number_types import WholeNumber
 from dse.cli.terminal import console, print_table
@@ -40,7 +41,7 @@ def command(model: str | None, as_json: bool, sequence: int | None) -> None:
             else ""
         )
         counted = describe.counted_parameters(described)
-        heading = f"[bold]{described['name']}[/bold]: {counted}, widths {widths}{longest}"
+        heading = Text.assemble((described["name"], "bold"), f": {counted}, widths {widths}{longest}")
         console().print(heading, soft_wrap=True)
         print_table(describe.LAYER_HEADERS, describe.layer_rows(described))
         if described["unpriced"]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 from click.core import ParameterSource
+from rich.text import Text
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.problem_command import parameter_of
@@ -170,10 +171,10 @@ def _finish(done: Reproduction, settings: RunSettings) -> None:
 
 def _show(done: Reproduction, out: Path | None) -> None:
     screen = console()
-    screen.print(f"[bold]{done.paper}[/bold]: {done.citation}", soft_wrap=True)
+    screen.print(Text.assemble((done.paper, "bold"), f": {done.citation}"), soft_wrap=True)
     screen.print(done.summary, soft_wrap=True)
     for section in done.sections:
-        screen.print(f"\n[bold]{section.title}[/bold]", soft_wrap=True)
+        screen.print(f"\n{section.title}", style="bold", soft_wrap=True)
         for table in section.tables:
             print_table(table.headers, table.rows)
         for note in section.notes:

@@ -22,7 +22,7 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], title: st
     Where the terminal is too narrow for all columns, cells are wrapped; where that is not enough, the columns that do
     not fit stand below each row, with their headers.
     """
-    cells, screen = [list(row) for row in rows], console()
+    cells, screen = [[" ".join(cell.split("\n")) for cell in row] for row in rows], console()
     rights = [_is_right(column, header, cells) for column, header in enumerate(headers)]
     widths = _wrapped_widths(headers, cells, screen.width)
     if title:
@@ -62,6 +62,8 @@ def _wrapped_widths(headers: Sequence[str], cells: Sequence[Sequence[str]], widt
     cells; None where there are none, or where a row would take more than a few lines.
     """
     columns = list(zip(headers, *cells, strict=True))
+    if not columns:
+        return []
     natural = [max(map(cell_len, column)) for column in columns]
     widths = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in columns]
     widths[0] = natural[0]
@@ -95,7 +97,5 @@ def _stacked(headers: Sequence[str], cells: Sequence[Sequence[str]], rights: Seq
     for row in cells:
         lines.append(line(row))
         rest = "; ".join(f"{headers[at]}: {row[at]}".removeprefix(": ") for at in below if row[at])
-        lines += textwrap.wrap(
-            rest, width, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
-        )
+        lines += textwrap.wrap(rest, width, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
     return [*lines, ""]

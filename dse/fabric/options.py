@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from dse.fabric.methods import AUTO, COSTS, LEARNED, LEARNED_SIMULATED, SIMULATOR
+from dse.fabric.methods import AUTO, COSTS, LEARNED, LEARNED_SIMULATED, REFINED_COSTS, SIMULATOR
 from dse.fabric.problem import CutMode, FabricProblem
 from dse.fabric.search.routing import Routing
 from dse.fabric.setting import tuned_for
@@ -21,8 +21,8 @@ CHAINS, ROUNDS = 4, 12
 SPREAD_MOVES = 200_000
 """Moves of a search from which several chains and rounds of simulated changes are better than one chain of all moves.
 
-On graphs of families that nothing was trained on, at equal CPU time, one chain was ahead at 0.3 and 1 s (36,000 and
-126,000 moves with the student) and behind at 3 s (``benchmarks.fabric_placement --families``).
+On graphs of families that nothing was trained on, at equal CPU time, one chain was ahead at 0.3 s (36,000 moves with the
+student), as good as four without rounds at 1 s (126,000) and behind at 3 s (``benchmarks.fabric_placement --families``).
 """
 
 _COSTS = (*COSTS, LEARNED, LEARNED_SIMULATED)
@@ -98,8 +98,8 @@ class FabricOptions(Options):
     chains: Annotated[
         int | None,
         Option(
-            f"Independent chains of annealing (default: {CHAINS}; where these would make fewer than {SPREAD_MOVES:,} "
-            "moves together, one chain makes them all).",
+            f"Independent chains of annealing (default: {CHAINS}; where the simulator judges and these would make fewer "
+            f"than {SPREAD_MOVES:,} moves together, one chain makes them all).",
             min=1,
             max=10_000,
         ),
@@ -134,7 +134,7 @@ class FabricOptions(Options):
     def effort(self) -> Effort:
         """The chains, their moves, and the rounds after them."""
         together = CHAINS * self.moves
-        if self.chains is None and together < SPREAD_MOVES:
+        if self.chains is None and together < SPREAD_MOVES and self.chosen_cost in REFINED_COSTS:
             return Effort(1, together, self.rounds or 0)
         chains = CHAINS if self.chains is None else self.chains
         brief = chains == 1 and self.moves < SPREAD_MOVES

@@ -295,7 +295,7 @@ def test_a_worker_that_runs_and_prepares_is_not_said_to_be_missing(monkeypatch, 
     heard, freed = [], tmp_path / "freed"
 
     def stop():
-        if any("1 of 1 workers run, and read what they work on" in text for text in heard):
+        if any("1 of 1 workers are up and loading their input" in text for text in heard):
             freed.touch()
 
     slow = SlowToReturn(tmp_path / "died", 3, die, freed)

@@ -48,6 +48,7 @@ PLACE = (
         ({"moves": 200, "chains": 4}, (4, 200, 12)),
         ({"moves": 200_000, "chains": 1}, (1, 200_000, 12)),
         ({"moves": 199_999, "chains": 1}, (1, 199_999, 0)),
+        ({"moves": 200, "cost": "tuned"}, (4, 200, 12)),
     ],
 )
 def test_a_small_budget_goes_to_one_chain_unless_something_else_is_asked_for(given, effort):

@@ -4,10 +4,14 @@ order.
 
 import numpy as np
 
+from dse.algorithms.cp_sat import solved
 from dse.results.result import FailedCheckError
 from policies.parallel.episodes import Masks
 from policies.parallel.linkage.dimensions import Decided, Dimensions, Integers
 from policies.parallel.linkage.episodes import OPEN, DecisionSource, SplitPlan
+
+_PROOF_TIME = 300.0
+"""CP-SAT's deterministic seconds for the proof."""
 
 
 def max_dimensions(of: Dimensions) -> int:
@@ -25,8 +29,7 @@ def max_dimensions(of: Dimensions) -> int:
     for group in np.flatnonzero(~of.splittable).tolist():
         model.add(taken[group] == 0)
     model.maximize(sum(int(weight) * each for weight, each in zip(of.weights, taken, strict=True)))
-    solver = cp_model.CpSolver()
-    status = solver.solve(model)
+    solver, status = solved(model, _PROOF_TIME)
     if status != cp_model.OPTIMAL:
         raise FailedCheckError(f"CP-SAT ended with {solver.status_name(status)}, not with a proven optimum")
     return round(solver.objective_value)
