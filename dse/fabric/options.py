@@ -21,8 +21,9 @@ CHAINS, ROUNDS = 4, 12
 SPREAD_MOVES = 200_000
 """Moves of a search from which several chains and rounds of simulated changes are better than one chain of all moves.
 
-On graphs of families that nothing was trained on, at equal CPU time, one chain was ahead at 0.3 s (36,000 moves with the
-student), as good as four without rounds at 1 s (126,000) and behind at 3 s (``benchmarks.fabric_placement --families``).
+On graphs of families that nothing was trained on, at equal CPU time, one chain was ahead at 0.3 s (36,000 moves with
+the student), as good as four without rounds at 1 s (126,000) and behind at 3 s
+(``benchmarks.fabric_placement --families``).
 """
 
 _COSTS = (*COSTS, LEARNED, LEARNED_SIMULATED)
@@ -98,8 +99,8 @@ class FabricOptions(Options):
     chains: Annotated[
         int | None,
         Option(
-            f"Independent chains of annealing (default: {CHAINS}; where the simulator judges and these would make fewer "
-            f"than {SPREAD_MOVES:,} moves together, one chain makes them all).",
+            f"Independent chains of annealing (default: {CHAINS}; where the simulator judges and these would make "
+            f"fewer than {SPREAD_MOVES:,} moves together, one chain makes them all).",
             min=1,
             max=10_000,
         ),
