@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -66,14 +67,22 @@ def values_of(shapes: Any) -> Any:
 def collectives(text: str, sizes: dict[str, int]) -> Counter[tuple[str, str]]:
     """Bytes that groups of devices hold together in collectives of compiled HLO, by (kind, axes)."""
     found: Counter[tuple[str, str]] = Counter()
+    for kind, axes, size in collectives_of(text, sizes):
+        found[kind, axes] += size
+    return found
+
+
+def collectives_of(text: str, sizes: dict[str, int]) -> Iterator[tuple[str, str, int]]:
+    """Every collective of compiled HLO: kind, axes, and the bytes that a group of devices holds together."""
     for line in text.splitlines():
         if match := _COLLECTIVE.search(line):
             axes, kind = axes_of(line, sizes), match.group(2)
             parts = prod(sizes[axis] for axis in axes) if kind in _IN_PARTS else 1
-            for dtype, dims in re.findall(r"(\w+)\[([\d,]*)\]", match.group(1)):
-                size = BYTES[dtype] * prod(int(each) for each in dims.split(",") if each)
-                found[kind.replace("-", "_"), "+".join(axes)] += parts * size
-    return found
+            size = sum(
+                BYTES[dtype] * prod(int(each) for each in dims.split(",") if each)
+                for dtype, dims in re.findall(r"(\w+)\[([\d,]*)\]", match.group(1))
+            )
+            yield kind.replace("-", "_"), "+".join(axes), parts * size
 
 
 def axes_of(line: str, sizes: dict[str, int]) -> tuple[str, ...]:
@@ -106,18 +115,24 @@ def _numbers(text: str | None) -> list[int]:
     return [int(each) for each in (text or "").split(",") if each]
 
 
-def compared(name: str, folder: Path) -> Comparison:
-    """The plan in a run directory beside the step on one device; before JAX is imported."""
+def loaded_plan(folder: Path) -> tuple[Any, dict[str, int]]:
+    """``plan_jax.py`` of a run directory, and the sizes of its axes; before JAX is imported, which gets its devices."""
     result = json.loads((folder / "result.json").read_text())
     sizes = {axis: int(size) for axis, size in (each.split("=") for each in result["solution"]["mesh"].split(","))}
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={prod(sizes.values())}"
+    spec = importlib.util.spec_from_file_location("plan_jax", folder / "plan_jax.py")
+    plan = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(plan)
+    return plan, sizes
+
+
+def compared(name: str, folder: Path) -> Comparison:
+    """The plan in a run directory beside the step on one device; before JAX is imported."""
+    plan, sizes = loaded_plan(folder)
     import jax
 
     from benchmarks.hlo.steps import STEPS
 
-    spec = importlib.util.spec_from_file_location("plan_jax", folder / "plan_jax.py")
-    plan = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(plan)
     step, shapes = STEPS[name]()
     arguments = values_of(shapes)
     alone = jax.jit(step)(*arguments)

@@ -1,14 +1,17 @@
 """``plan_jax.py``: the plan as a module that a JAX program imports.
 
-It holds the mesh, a PartitionSpec for each argument by its name, and for each product, convolution, lookup, update and
-reduction the PartitionSpec of its result, by the label that JAX gave the operation (its name stack) and its shape.
-Everything else is ``templates/plan_jax.py`` as it is: an interpreter over the step's jaxpr that constrains those
-results, without touching the user's code.
+It holds the mesh, a PartitionSpec for each argument by its name, and those of results by the label that JAX gave an
+operation (its name stack) and the shape of its result: of products, convolutions, lookups, updates and reductions, from
+which propagation finds the rest; of a plan that reshards, of every operation that is one primitive, and of what it
+takes. All else is ``templates/plan_jax.py`` as it is: an interpreter over the step's jaxpr that constrains these,
+without touching the user's code.
 """
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from importlib import resources
+from operator import itemgetter
 
 from dse.parallel.mesh import Layout, Mesh
 from dse.parallel.plan import Plan
@@ -16,10 +19,21 @@ from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.storage import FUSED
 
-PRIMITIVES = {
-    "dot_general", "conv_general_dilated", "gather", "scatter-add", "scatter", "reduce_sum", "reduce_max", "reduce_min",
+_PRIMITIVES: Mapping[str, tuple[str, ...]] = {
+    "add": ("add", "add_any"), "subtract": ("sub",), "multiply": ("mul",), "divide": ("div",), "maximum": ("max",),
+    "minimum": ("min",), "negate": ("neg",), "exponential": ("exp",), "exponential-minus-one": ("expm1",),
+    "log": ("log",), "log-plus-one": ("log1p",), "tanh": ("tanh",), "logistic": ("logistic",), "rsqrt": ("rsqrt",),
+    "sqrt": ("sqrt",), "power": ("pow",), "cosine": ("cos",), "sine": ("sin",), "abs": ("abs",), "sign": ("sign",),
+    "erf": ("erf",), "compare": ("eq", "ne", "lt", "le", "gt", "ge"), "select": ("select_n",), "clamp": ("clamp",),
+    "convert": ("convert_element_type",), "and": ("and",), "or": ("or",), "not": ("not",),
+    "dot": ("dot_general",), "convolution": ("conv_general_dilated",), "broadcast": ("broadcast_in_dim",),
+    "reduce": ("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or"), "transpose": ("transpose",),
+    "reshape": ("reshape", "squeeze", "expand_dims", "broadcast_in_dim"), "slice": ("slice",), "pad": ("pad",),
+    "concatenate": ("concatenate",), "dynamic-slice": ("dynamic_slice",), "gather": ("gather",),
+    "dynamic-update-slice": ("dynamic_update_slice",), "scatter": ("scatter", "scatter-add"), "reverse": ("rev",),
+    "reduce-window": ("reduce_window_max", "reduce_window_sum"), "select-and-scatter": ("select_and_scatter_add",),
 }  # fmt: skip
-"""Primitives of JAX whose results are pinned; whatever is fused with them follows."""
+"""By opcode the primitives of JAX that are one such operation; others become several, of which none is pinned."""
 
 _DOCSTRING = '''"""A parallel plan for {name} on {devices} devices ({mesh}), by dse parallel.
 
@@ -51,21 +65,57 @@ def jax_plan(problem: ParallelProblem, prices: Prices, plan: Plan) -> str:
 
 
 def _pins(problem: ParallelProblem, prices: Prices, plan: Plan) -> list[str]:
-    graph = problem.graph
-    layouts: dict[str, dict[tuple[int, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
+    graph, mesh = problem.graph, problem.mesh
+    layouts: dict[str, dict[tuple[int, ...], list[tuple[tuple[int, int], str]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    resharding = _reshards(problem, prices, plan)
     for operation, priced, choice in zip(graph.operations, prices.priced, plan.choices, strict=True):
         scope, _, rest = operation.label.partition("/")
-        primitive = rest.rpartition("/")[2]
-        if not priced or operation.opcode in FUSED or primitive not in PRIMITIVES or not scope.startswith("jit("):
+        primitives = _PRIMITIVES.get(operation.opcode, ())
+        if not priced or rest.rpartition("/")[2] not in primitives or not scope.startswith("jit("):
             continue
-        dims = graph.values[operation.results[0]].dims
-        layout = priced[choice].layouts.results[0]
-        layouts[rest][dims].append(_spec(problem.mesh, layout, len(dims)))
+        if operation.opcode in FUSED and not resharding:
+            continue
+        of, result = priced[choice].layouts, graph.values[operation.results[0]]
+        # A primitive takes no initial values.
+        count = len(operation.results) if operation.opcode.startswith("reduce") else len(operation.operands)
+        count *= resharding
+        ranks = [len(graph.values[value].dims) for value in operation.operands[:count]]
+        operands = [_spec(mesh, layout, rank) for layout, rank in zip(of.operands[:count], ranks, strict=True)]
+        text = f"({_spec(mesh, of.results[0], len(result.dims))}, ({''.join(f'{each}, ' for each in operands)}))"
+        layouts["/".join(re.findall(r"[^/()]+", rest))][result.dims].append((_traced(result.name), text))
     lines = []
     for label, by_shape in layouts.items():
-        entries = [f"{dims}: [{', '.join(specs)}]" for dims, specs in by_shape.items()]
+        entries = [
+            f"{dims}: [{', '.join(text for _, text in sorted(pins, key=itemgetter(0)))}]"
+            for dims, pins in by_shape.items()
+        ]
         lines.append(f"    {label!r}: {{{', '.join(entries)}}},")
     return lines
+
+
+def _reshards(problem: ParallelProblem, prices: Prices, plan: Plan) -> bool:
+    """Whether an operation takes a value in another layout than it is made in; propagation finds all else by itself."""
+    graph = problem.graph
+    made = {each.value: layout for each, layout in zip(graph.arguments, plan.arguments, strict=True)}
+    for operation, priced, choice in zip(graph.operations, prices.priced, plan.choices, strict=True):
+        if priced:
+            of = priced[choice].layouts
+            taken = zip(operation.operands, of.operands, strict=True)
+            if any(made.get(value, layout) != layout for value, layout in taken):
+                return True
+            made.update(zip(operation.results, of.results, strict=True))
+    return False
+
+
+def _traced(name: str) -> tuple[int, int]:
+    """The place of an instruction in the order of tracing: XLA numbers names in it, and writes them in another.
+
+    Of several calls of one function the place of the call follows.
+    """
+    number, _, call = name.rpartition(".")[2].partition("~")
+    return int(number) if number.isdecimal() else 0, int(call or 1)
 
 
 def _spec(mesh: Mesh, layout: Layout, rank: int) -> str:

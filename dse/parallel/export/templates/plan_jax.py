@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 from collections import Counter
 
 import jax
@@ -17,7 +18,7 @@ ARGUMENTS = {}
 """The layout of each argument; those that are not here are whole."""
 
 PINS = {}
-"""By label and shape the layouts of results, in the order in which the step computes them."""
+"""By label and shape the layouts of results and operands, in the order in which the step computes them."""
 
 
 def mesh(devices=None):
@@ -80,28 +81,66 @@ def _pinned(step, chosen):
 
     def run(*arguments):
         traced, shape = jax.make_jaxpr(step, return_shape=True)(*arguments)
-        met = Counter()
-        values = _run(traced.jaxpr, traced.consts, jax.tree_util.tree_leaves(arguments), "", met, chosen)
+        total = Counter((label, _shape(equation)) for label, equation in _labelled(traced.jaxpr, ""))
+        pins = {key: _pins_of(*key, count) for key, count in total.items()}
+        values = _run(traced.jaxpr, traced.consts, jax.tree_util.tree_leaves(arguments), "", pins, chosen)
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(shape), values)
 
     return run
 
 
-def _run(jaxpr, consts, arguments, scope, met, chosen):
+def _inner(equation, scope):
+    """What a call of a function calls, and its scope; an equation's own scope where it is none."""
+    stack = "/".join(part for part in (scope, str(equation.source_info.name_stack)) if part)
+    if equation.primitive.name in ("custom_jvp_call", "custom_vjp_call") and "call_jaxpr" in equation.params:
+        return equation.params["call_jaxpr"], stack  # gradients have been taken by now
+    if equation.primitive.name not in ("pjit", "jit"):
+        return None, stack
+    return equation.params["jaxpr"], "/".join(part for part in (stack, f"jit({equation.params['name']})") if part)
+
+
+def _labelled(jaxpr, scope):
+    """Every equation with its label, calls of jitted functions opened."""
+    for equation in jaxpr.eqns:
+        inner, stack = _inner(equation, scope)
+        if inner is None:
+            yield _label(equation, stack), equation
+        else:
+            yield from _labelled(inner.jaxpr, stack)
+
+
+def _label(equation, stack):
+    """The words of the name stack and the primitive: XLA writes jvp(jit(silu)) for what is jvp()/jit(silu) here."""
+    return "/".join(re.findall(r"[^/()]+", f"{stack}/{equation.primitive.name}"))
+
+
+def _shape(equation):
+    return equation.outvars[0].aval.shape if equation.outvars else ()
+
+
+def _pins_of(label, shape, count):
+    """The layouts of the operations of this label and shape; those of all where XLA has merged some of ``count``."""
+    layouts = PINS.get(label, {}).get(shape, ())
+    if len(layouts) == count:
+        return iter(layouts)
+    return iter(layouts[:1] * count if len(set(layouts)) == 1 else ())
+
+
+def _run(jaxpr, consts, arguments, scope, pins, chosen):
     """One equation after the other; calls of jitted functions are opened."""
     known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *arguments), strict=True))
     for equation in jaxpr.eqns:
         operands = [each.val if isinstance(each, Literal) else known[each] for each in equation.invars]
-        stack = "/".join(part for part in (scope, str(equation.source_info.name_stack)) if part)
-        inner = equation.params.get("jaxpr") if equation.primitive.name in ("pjit", "jit") else None
+        inner, stack = _inner(equation, scope)
         if inner is not None:
-            name = "/".join(part for part in (stack, f"jit({equation.params['name']})") if part)
-            results = _run(inner.jaxpr, inner.consts, operands, name, met, chosen)
+            results = _run(inner.jaxpr, inner.consts, operands, stack, pins, chosen)
         else:
+            layout, taken = next(pins[_label(equation, stack), _shape(equation)], (None, ()))
+            if [len(each) for each in taken] == [np.ndim(each) for each in operands]:
+                operands = [_constrained(*pair, chosen) for pair in zip(operands, taken, strict=True)]
             bound = equation.primitive.get_bind_params(equation.params)
             results = _bound(equation.primitive, bound, operands)
-            label = "/".join(part for part in (stack, equation.primitive.name) if part)
-            results = [_constrained(label, met, each, chosen) for each in results] if label in PINS else results
+            results = [each if layout is None else _constrained(each, layout, chosen) for each in results]
         known.update(zip(equation.outvars, results, strict=True))
     return [each.val if isinstance(each, Literal) else known[each] for each in jaxpr.outvars]
 
@@ -113,11 +152,8 @@ def _bound(primitive, bound, operands):
     return results if primitive.multiple_results else [results]
 
 
-def _constrained(label, met, value, chosen):
-    """A result in the layout that the plan has for the next operation of this label and shape."""
-    layouts = PINS[label].get(value.shape, ())
-    place = met[label, value.shape]
-    met[label, value.shape] += 1
-    if place >= len(layouts):
+def _constrained(value, layout, chosen):
+    """A value in a layout; numbers have none."""
+    if np.ndim(value) == 0 or np.ndim(value) != len(layout):
         return value
-    return jax.lax.with_sharding_constraint(value, NamedSharding(chosen, layouts[place]))
+    return jax.lax.with_sharding_constraint(value, NamedSharding(chosen, layout))
