@@ -33,7 +33,7 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], title: st
         return
     table = Table(box=box.SIMPLE_HEAD, show_header=any(headers), pad_edge=False)
     for header, right, width in zip(headers, rights, widths, strict=True):
-        table.add_column(header, justify="right" if right else "left", width=width)
+        table.add_column(header, justify="right" if right else "left", width=width, overflow="fold")
     for row in cells:
         table.add_row(*row)
     screen.print(table)
@@ -65,7 +65,7 @@ def _wrapped_widths(headers: Sequence[str], cells: Sequence[Sequence[str]], widt
     if not columns:
         return []
     natural = [max(map(cell_len, column)) for column in columns]
-    widths = [max((cell_len(word) for cell in column for word in cell.split()), default=0) for column in columns]
+    widths = [max(map(_longest_word, column)) for column in columns]
     widths[0] = natural[0]
     left = width - len(_GAP) * len(columns) - sum(widths)
     if left < 0:
@@ -76,6 +76,12 @@ def _wrapped_widths(headers: Sequence[str], cells: Sequence[Sequence[str]], widt
         left -= 1
     lines = [max(-(-cell_len(row[at]) // max(widths[at], 1)) for at in range(len(columns))) for row in cells]
     return widths if max(lines, default=1) <= _MAX_LINES else None
+
+
+def _longest_word(cell: str) -> int:
+    """The cells that the longest word takes; the first one stands behind the spaces that indent it."""
+    words = cell.split()
+    return max(map(cell_len, [cell[: cell.index(words[0])] + words[0], *words])) if words else 0
 
 
 def _stacked(headers: Sequence[str], cells: Sequence[Sequence[str]], rights: Sequence[bool], width: int) -> list[str]:

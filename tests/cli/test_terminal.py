@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dse.cli.terminal import print_table
@@ -55,6 +55,7 @@ def test_a_table_keeps_every_column_at_any_width(width):
     rows=st.lists(st.lists(st.text("abc 0123456789", max_size=40), min_size=4, max_size=4), min_size=1, max_size=4),
     width=st.sampled_from(WIDTHS),
 )
+@example(rows=[["", "", " 00000", 17 * "0"]], width=40)
 def test_a_table_keeps_every_word_of_every_cell(rows, width):
     text = on_a_terminal(width, ("one", "two", "three", "four"), rows)
     assert all(words(cell) <= words(text) for row in rows for cell in row)
