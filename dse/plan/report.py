@@ -161,7 +161,7 @@ def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
         plans.append(("proven best", best["plan"]))
     said = [(word, inexpressible(problem, whole_plan(document, "result"))) for word, document in plans]
     return [
-        f"{lacking}, which the {word} has: it is one of this vocabulary, not of the framework"
+        f"{lacking}: the {word} is one of this vocabulary, not of the framework"
         for word, lacking in said
         if lacking is not None
     ]

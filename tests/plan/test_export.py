@@ -9,6 +9,7 @@ import yaml
 
 from dse.plan.check import illegal
 from dse.plan.export import REFUSALS_FILE, exports
+from dse.plan.export.requirements import FRAMEWORKS
 from dse.plan.model import Window
 from dse.plan.model_sources import transformer
 from dse.plan.stack import stack
@@ -224,10 +225,10 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
     posed = problem("llama3-8b", devices=32, batch=128, sequence=8192)
     lines = exports(posed, plan(**PLANS["roles"]))[REFUSALS_FILE].splitlines()
     assert lines == [
-        "torchtitan.toml: not written, since it cannot express zero=1; "
+        "torchtitan.toml: not written: torchtitan cannot express zero=1; "
         "weights, gradients and moments of other precisions than each other's; gradient_transfer=bf16",
-        "maxtext.yml: not written, since it cannot express gradients=bf16; moments=bf16; gradient_transfer=bf16",
-        "deepspeed.json: not written, since it cannot express moments=bf16",
+        "maxtext.yml: not written: MaxText cannot express gradients=bf16; moments=bf16; gradient_transfer=bf16",
+        "deepspeed.json: not written: DeepSpeed cannot express moments=bf16",
     ]
 
 
@@ -265,8 +266,9 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
             {"data": 8, "pipeline": 4, "microbatch": 8},
             {
                 "torchtitan.toml": "zero=0 with data=8: replicas beside other axes without FSDP; "
-                "16-bit products of 32-bit weights without FSDP, beside tensor or pipeline",
-                "maxtext.yml": "microbatches of 2: pipeline (4) must divide it",
+                "16-bit products of 32-bit weights without FSDP, beside tensor or pipeline; "
+                "torchtitan requires the number of microbatches (2) to be at least pipeline (4)",
+                "maxtext.yml": "MaxText requires the number of microbatches (2) to be a multiple of pipeline (4)",
             },
         ),
         (
@@ -305,7 +307,8 @@ def test_what_a_framework_would_run_otherwise_is_refused(values, lines):
     posed = problem("llama3-8b", devices=32, batch=128, sequence=8192, **settings)
     refused = exports(posed, plan(**values))[REFUSALS_FILE]
     for name, lacking in lines.items():
-        assert f"{name}: not written, since it cannot express {lacking}\n" in refused
+        reason = lacking if lacking.startswith(FRAMEWORKS[name]) else f"{FRAMEWORKS[name]} cannot express {lacking}"
+        assert f"{name}: not written: {reason}\n" in refused
 
 
 @pytest.mark.parametrize(
@@ -321,7 +324,10 @@ def test_what_a_framework_would_run_otherwise_is_refused(values, lines):
         ),
         (
             {"data": 64, "expert": 8},
-            {"torchtitan.toml": "ranks that share weights of 1: expert (8) must divide it"},
+            {
+                "torchtitan.toml": "torchtitan requires the number of ranks that share weights (1) "
+                "to be a multiple of expert (8)"
+            },
         ),
         (
             {"data": 16, "expert": 8, "pipeline": 4, "zero": 3, "precision": "fp8"},
@@ -334,14 +340,15 @@ def test_what_a_framework_would_run_otherwise_of_experts_is_refused(values, line
     settings = {key: values[key] for key in SETTINGS if key in values}
     refused = exports(problem("mixtral-8x7b", devices=64, batch=256, **settings), plan(**values))[REFUSALS_FILE]
     for name, lacking in lines.items():
-        assert f"{name}: not written, since it cannot express {lacking}\n" in refused
+        reason = lacking if lacking.startswith(FRAMEWORKS[name]) else f"{FRAMEWORKS[name]} cannot express {lacking}"
+        assert f"{name}: not written: {reason}\n" in refused
 
 
 def test_exchanges_that_the_stack_overlaps_are_refused_as_those_that_the_plan_does():
     values = {"data": 64, "expert": 8, "zero": 3, "recompute": "full"}
     software = with_facts(overlaps_expert=True)
     refused = exports(problem("mixtral-8x7b", devices=64, batch=256, software=software), plan(**values))[REFUSALS_FILE]
-    assert "megatron.args: not written, since it cannot express overlap of exchanges with experts and" in refused
+    assert "megatron.args: not written: Megatron-LM cannot express overlap of exchanges with experts and" in refused
     later = transformer("mixtral-8x7b").model_copy(update={"prediction_layers": 1})
     posed = problem(later, devices=64, batch=256, software=software)
     refused = exports(posed, plan(**values | {"recompute": "selective"}))[REFUSALS_FILE]
@@ -352,8 +359,8 @@ def test_megatron_cuts_sequences_into_two_parts_for_each_rank_of_the_context_axi
     values = {"data": 8, "context": 4, "zero": 1}
     refused = exports(problem("llama3-8b", devices=32, batch=128, sequence=8196), plan(**values))[REFUSALS_FILE]
     assert (
-        "megatron.args: not written, since it cannot express a sequence of 8,196: 2 · context (8) must divide it\n"
-        in refused
+        "megatron.args: not written: Megatron-LM requires the sequence length (8,196) "
+        "to be a multiple of 2 · context (8)\n" in refused
     )
     assert "megatron.args" in exports(problem("llama3-8b", devices=32, batch=128, sequence=8200), plan(**values))
 
@@ -394,18 +401,18 @@ def test_torchtitan_has_experts_in_8_bits_too():
         (
             "torchtitan-2024",
             "tensor=2,sequence_parallel=no,data=2,pipeline=2,zero=1,order=tensor-context-pipeline-data",
-            "torchtitan.toml cannot express zero=1; order=tensor-context-pipeline-data; "
-            "tensor=2 without sequence parallelism, which the plan has",
+            "torchtitan cannot express zero=1; order=tensor-context-pipeline-data; "
+            "tensor=2 without sequence parallelism: the plan is one",
         ),
         ("torchtitan-2024", "tensor=1,data=8,zero=3,recompute=op", None),
-        ("megatron-2025", "tensor=1,data=8,zero=3,recompute=op", "megatron.args cannot express"),
+        ("megatron-2025", "tensor=1,data=8,zero=3,recompute=op", "Megatron-LM cannot express"),
         ("generic", "tensor=1,data=8,zero=1", None),
     ],
 )
 def test_an_answer_says_what_the_framework_of_its_stack_lacks(dse, software, values, lacking):
     answer = dse("predict", "llama3-8b", "--global-batch", 16, "--stack", software, "--plan", values)
     assert answer.code == 0, answer.err
-    said = [line for line in answer.out.splitlines() if "cannot express" in line and "which the plan has" in line]
+    said = [line for line in answer.out.splitlines() if "cannot express" in line and "the plan is one of this" in line]
     assert len(said) == (lacking is not None)
     assert all(lacking in line for line in said)
 
@@ -413,9 +420,7 @@ def test_an_answer_says_what_the_framework_of_its_stack_lacks(dse, software, val
 def test_the_best_plan_that_a_framework_lacks_is_said_to_be_that_of_the_vocabulary(dse):
     answer = dse("plan", "llama3-8b", "--stack", "torchtitan-2024", "--accelerators", 64)
     assert answer.code == 0, answer.err
-    text = (
-        "torchtitan.toml cannot express zero=1, which the plan has: it is one of this vocabulary, not of the framework"
-    )
+    text = "torchtitan cannot express zero=1: the plan is one of this vocabulary, not of the framework"
     assert text in answer.out
 
 
@@ -442,11 +447,13 @@ def test_layers_that_predict_later_tokens_come_back_where_a_framework_has_them()
     arguments = dict(line.partition(" ")[::2] for line in whole["megatron.args"].splitlines())
     assert int(arguments["--mtp-num-layers"]) == yaml.safe_load(whole["maxtext.yml"])["mtp_num_layers"] == 1
     assert megatron(whole["megatron.args"], posed) == plan(**PLANS["wide"]).document()
-    assert "torchtitan.toml: not written, since it cannot express layers that predict" in whole[REFUSALS_FILE]
+    assert "torchtitan.toml: not written: torchtitan cannot express layers that predict" in whole[REFUSALS_FILE]
     ends = exports(posed, plan(**PLANS["ends"]))["megatron.args"]
     assert megatron(ends, posed) == plan(**PLANS["ends"]).document()
     some = exports(posed, plan(**PLANS["every fourth layer"]))[REFUSALS_FILE]
-    assert "megatron.args: not written, since it cannot express recompute=full/4 with layers that predict later" in some
+    assert (
+        "megatron.args: not written: Megatron-LM cannot express recompute=full/4 with layers that predict later" in some
+    )
     assert "mtp" not in exports(problem("llama3-8b", devices=32, batch=128), plan(**PLANS["wide"]))["megatron.args"]
 
 
@@ -496,4 +503,4 @@ def test_a_model_that_megatron_would_build_otherwise_is_refused(changes, mesh, l
     model = transformer("llama3-8b").model_copy(update=changes)
     written = exports(problem(model, devices=64, batch=64), plan(**mesh))
     assert "megatron.args" not in written
-    assert f"megatron.args: not written, since it cannot express {lacking}" in written[REFUSALS_FILE]
+    assert f"megatron.args: not written: Megatron-LM cannot express {lacking}" in written[REFUSALS_FILE]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import yaml
 
 from dse.plan.check import illegal
 from dse.plan.export import REFUSALS_FILE, exports
@@ -28,57 +29,65 @@ def experts(model: Transformer, **fields) -> Transformer:
 
 
 BREAKING = {
-    ("torchtitan.toml", "a sequence", "2 · tensor · context"): (DENSE, {"sequence": 8196}, {"context": 4, "data": 2}),
-    ("torchtitan.toml", "heads", "tensor"): (changed(DENSE, heads=30), {}, CUT | {"data": 2}),
-    ("torchtitan.toml", "key heads", "tensor"): (changed(DENSE, kv_heads=2), {}, CUT | {"data": 2}),
-    ("torchtitan.toml", "experts", "expert"): (experts(EXPERTS, routed=6), {}, {"data": 8, "expert": 4}),
-    ("torchtitan.toml", "ranks that share weights", "expert"): (
+    ("torchtitan.toml", "the sequence length", "2 · tensor · context"): (
+        DENSE, {"sequence": 8196}, {"context": 4, "data": 2},
+    ),
+    ("torchtitan.toml", "the number of heads", "tensor"): (changed(DENSE, heads=30), {}, CUT | {"data": 2}),
+    ("torchtitan.toml", "the number of key heads", "tensor"): (changed(DENSE, kv_heads=2), {}, CUT | {"data": 2}),
+    ("torchtitan.toml", "the number of experts", "expert"): (experts(EXPERTS, routed=6), {}, {"data": 8, "expert": 4}),
+    ("torchtitan.toml", "the number of ranks that share weights", "expert"): (
         EXPERTS, {}, {"data": 8, "zero_copies": 2, "expert": 8},
     ),
-    ("torchtitan.toml", "a batch", "data · microbatch"): (DENSE, {"batch": 20}, {"data": 8}),
-    ("torchtitan.toml", "chunks of layers that it makes", "pipeline · interleave"): (
+    ("torchtitan.toml", "the batch", "data · microbatch"): (DENSE, {"batch": 20}, {"data": 8}),
+    ("torchtitan.toml", "the number of chunks that it makes of the layers", "pipeline · interleave"): (
         changed(DENSE, layers=9), {}, {"data": 2, "pipeline": 4},
     ),
-    ("megatron.args", "a sequence", "2 · context"): (DENSE, {"sequence": 8196}, {"context": 4, "data": 2}),
-    ("megatron.args", "a sequence", "tensor · context"): (
-        DENSE, {"sequence": 8196}, {"tensor": 8, "sequence_parallel": True},
-    ),
-    ("megatron.args", "heads", "tensor"): (changed(DENSE, heads=30), {}, CUT | {"data": 2}),
-    ("megatron.args", "the larger one of key heads and tensor", "the other"): (
-        changed(DENSE, heads=12, kv_heads=6, head_width=128), {}, CUT | {"data": 2},
-    ),
-    ("megatron.args", "a feed-forward width", "tensor"): (changed(DENSE, feed_forward=14338), {}, CUT | {"data": 2}),
-    ("megatron.args", "a width of shared experts", "tensor"): (
-        experts(SHARED, width=1530, shared=1), {}, CUT | {"data": 2},
-    ),
-    ("megatron.args", "experts", "expert"): (experts(EXPERTS, routed=6), {}, {"data": 8, "expert": 4}),
-    ("megatron.args", "ranks of a stage", "expert"): (EXPERTS, {}, {"data": 4, "pipeline": 2, "expert": 8}),
-    ("megatron.args", "replicas", "zero_copies"): (DENSE, {}, {"data": 8, "zero": 1, "zero_copies": 3}),
-    ("megatron.args", "ranks with the same experts", "zero_copies"): (
-        EXPERTS, {}, {"data": 8, "expert": 8, "zero": 1, "zero_copies": 2},
-    ),
-    ("megatron.args", "a batch", "data · microbatch"): (DENSE, {"batch": 20}, {"data": 8}),
-    ("megatron.args", "microbatches", "pipeline"): (
+    ("torchtitan.toml", "the number of microbatches", "pipeline"): (DENSE, {"batch": 4}, {"data": 2, "pipeline": 4}),
+    ("torchtitan.toml", "the number of microbatches", "its rounds of pipeline"): (
         DENSE, {"batch": 18}, {"data": 2, "pipeline": 4, "interleave": 2},
     ),
-    ("megatron.args", "a greatest common divisor of widths", "a block of scaled elements"): (
-        changed(DENSE, feed_forward=14344), {"precision": "fp8"}, {"data": 8, "precision": "fp8"},
-    ),
-    ("maxtext.yml", "layers of a pipeline", "pipeline · interleave"): (
-        changed(DENSE, layers=30), {}, {"data": 2, "pipeline": 4},
-    ),
-    ("maxtext.yml", "microbatches", "pipeline"): (DENSE, {"batch": 12}, {"data": 2, "pipeline": 4}),
-    ("maxtext.yml", "a batch", "data · microbatch"): (DENSE, {"batch": 20}, {"data": 8}),
-    ("maxtext.yml", "a sequence", "2 · context"): (DENSE, {"sequence": 8196}, {"context": 4, "data": 2}),
-    ("maxtext.yml", "a sequence", "tensor · context"): (
+    ("megatron.args", "the sequence length", "2 · context"): (DENSE, {"sequence": 8196}, {"context": 4, "data": 2}),
+    ("megatron.args", "the sequence length", "tensor · context"): (
         DENSE, {"sequence": 8196}, {"tensor": 8, "sequence_parallel": True},
     ),
-    ("maxtext.yml", "heads", "tensor"): (changed(DENSE, heads=30), {}, CUT | {"data": 2}),
-    ("maxtext.yml", "key heads", "tensor"): (changed(DENSE, kv_heads=2), {}, CUT | {"data": 2}),
-    ("maxtext.yml", "a feed-forward width", "tensor"): (changed(DENSE, feed_forward=14338), {}, CUT | {"data": 2}),
-    ("maxtext.yml", "a vocabulary", "tensor"): (changed(DENSE, vocabulary=50257), {}, CUT | {"data": 2}),
-    ("maxtext.yml", "a hidden size", "ranks that share weights"): (changed(DENSE, hidden=4100), {}, {"data": 8}),
-    ("deepspeed.json", "a batch", "data · microbatch"): (DENSE, {"batch": 20}, {"data": 8}),
+    ("megatron.args", "the number of heads", "tensor"): (changed(DENSE, heads=30), {}, CUT | {"data": 2}),
+    ("megatron.args", "the larger one of key heads and tensor", "the smaller one"): (
+        changed(DENSE, heads=12, kv_heads=6, head_width=128), {}, CUT | {"data": 2},
+    ),
+    ("megatron.args", "the feed-forward width", "tensor"): (changed(DENSE, feed_forward=14338), {}, CUT | {"data": 2}),
+    ("megatron.args", "the width of shared experts", "tensor"): (
+        experts(SHARED, width=1530, shared=1), {}, CUT | {"data": 2},
+    ),
+    ("megatron.args", "the number of experts", "expert"): (experts(EXPERTS, routed=6), {}, {"data": 8, "expert": 4}),
+    ("megatron.args", "the number of ranks of a stage", "expert"): (
+        EXPERTS, {}, {"data": 4, "pipeline": 2, "expert": 8},
+    ),
+    ("megatron.args", "the number of replicas", "zero_copies"): (DENSE, {}, {"data": 8, "zero": 1, "zero_copies": 3}),
+    ("megatron.args", "the number of ranks with the same experts", "zero_copies"): (
+        EXPERTS, {}, {"data": 8, "expert": 8, "zero": 1, "zero_copies": 2},
+    ),
+    ("megatron.args", "the batch", "data · microbatch"): (DENSE, {"batch": 20}, {"data": 8}),
+    ("megatron.args", "the number of microbatches", "pipeline"): (
+        DENSE, {"batch": 18}, {"data": 2, "pipeline": 4, "interleave": 2},
+    ),
+    ("megatron.args", "the greatest common divisor of widths", "a block of scaled elements"): (
+        changed(DENSE, feed_forward=14344), {"precision": "fp8"}, {"data": 8, "precision": "fp8"},
+    ),
+    ("maxtext.yml", "the number of layers", "pipeline · interleave"): (
+        changed(DENSE, layers=30), {}, {"data": 2, "pipeline": 4},
+    ),
+    ("maxtext.yml", "the number of microbatches", "pipeline"): (DENSE, {"batch": 12}, {"data": 2, "pipeline": 4}),
+    ("maxtext.yml", "the batch", "data · microbatch"): (DENSE, {"batch": 20}, {"data": 8}),
+    ("maxtext.yml", "the sequence length", "2 · context"): (DENSE, {"sequence": 8196}, {"context": 4, "data": 2}),
+    ("maxtext.yml", "the sequence length", "tensor · context"): (
+        DENSE, {"sequence": 8196}, {"tensor": 8, "sequence_parallel": True},
+    ),
+    ("maxtext.yml", "the number of heads", "tensor"): (changed(DENSE, heads=30), {}, CUT | {"data": 2}),
+    ("maxtext.yml", "the number of key heads", "tensor"): (changed(DENSE, kv_heads=2), {}, CUT | {"data": 2}),
+    ("maxtext.yml", "the feed-forward width", "tensor"): (changed(DENSE, feed_forward=14338), {}, CUT | {"data": 2}),
+    ("maxtext.yml", "the vocabulary", "tensor"): (changed(DENSE, vocabulary=50257), {}, CUT | {"data": 2}),
+    ("maxtext.yml", "the hidden size", "the ranks that share weights"): (changed(DENSE, hidden=4100), {}, {"data": 8}),
+    ("deepspeed.json", "the batch", "data · microbatch"): (DENSE, {"batch": 20}, {"data": 8}),
 }  # fmt: skip
 
 
@@ -125,7 +134,10 @@ def test_a_legal_plan_may_break_an_assertion():
     assert illegal(posed, each) == []
     made = exports(posed, each)
     assert "torchtitan.toml" not in made
-    assert "a sequence of 8,196: 2 · tensor · context (8) must divide it" in made[REFUSALS_FILE]
+    assert (
+        "not written: torchtitan requires the sequence length (8,196) to be a multiple of 2 · tensor · context (8)"
+        in made[REFUSALS_FILE]
+    )
     assert "torchtitan.toml" in exports(replace(posed, sequence=8192), each)
 
 
@@ -172,6 +184,26 @@ def test_what_is_not_known_of_a_model_is_said():
 def test_files_without_the_model_name_it_in_their_first_line(name):
     first = exports(problem("llama3-8b", devices=8, batch=8), plan(data=8, zero=3))[name].splitlines()[0]
     assert first.startswith("# Not in this file: the model, llama3-8b (32 layers, hidden size 4,096, 32 heads")
+
+
+@pytest.mark.parametrize(
+    ("name", "pipelines"), [("deepseek-v3", False), ("deepseek-v2", False), ("mixtral-8x7b", True)]
+)
+def test_maxtext_pipelines_no_model_with_dense_layers_before_its_experts(name, pipelines):
+    made = exports(problem(name, devices=8, batch=32), plan(pipeline=2, data=4, zero=3, recompute="full"))
+    assert ("maxtext.yml" in made) == pipelines
+    if not pipelines:
+        line = next(line for line in made[REFUSALS_FILE].splitlines() if line.startswith("maxtext.yml"))
+        assert "layers without experts, which it leaves out of a pipeline" in line
+
+
+@pytest.mark.parametrize(("pipeline", "interleave"), [(2, 1), (4, 1), (4, 2)])
+def test_stages_repeats_and_layers_in_a_file_of_maxtext_are_all_layers(pipeline, interleave):
+    each = plan(pipeline=pipeline, interleave=interleave, data=8 // pipeline, zero=3)
+    settings = yaml.safe_load(exports(problem("llama3-8b", devices=8, batch=32), each)["maxtext.yml"])
+    repeats, left = divmod(32, settings["ici_pipeline_parallelism"] * settings["num_layers_per_pipeline_stage"])
+    assert (repeats, left) == (interleave, 0)
+    assert settings["num_pipeline_microbatches"] % settings["ici_pipeline_parallelism"] == 0
 
 
 def test_no_cost_and_no_digest_depends_on_numerics():

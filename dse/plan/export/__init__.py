@@ -5,7 +5,7 @@ from dse.plan.export.expressible import NotExpressibleError
 from dse.plan.export.left_out import left_out
 from dse.plan.export.maxtext import maxtext_settings
 from dse.plan.export.megatron import megatron_arguments
-from dse.plan.export.requirements import broken_requirements
+from dse.plan.export.requirements import FRAMEWORKS, broken_requirements
 from dse.plan.export.torchtitan import torchtitan_toml
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
@@ -31,7 +31,7 @@ def exports(problem: PlanProblem, plan: TrainingPlan) -> dict[str, str]:
         try:
             texts[name] = _written(name, problem, plan)
         except NotExpressibleError as reason:
-            lacking.append(f"{name}: not written, since it cannot express {reason}\n")
+            lacking.append(f"{name}: not written: {reason}\n")
     return texts | ({REFUSALS_FILE: "".join(lacking)} if lacking else {})
 
 
@@ -43,18 +43,18 @@ def inexpressible(problem: PlanProblem, plan: TrainingPlan) -> str | None:
     try:
         _written(name, problem, plan)
     except NotExpressibleError as reason:
-        return f"{name} cannot express {reason}"
+        return str(reason)
     return None
 
 
 def _written(name: str, problem: PlanProblem, plan: TrainingPlan) -> str:
     if problem.model.head != "causal_lm" and name != "deepspeed.json":
-        raise NotExpressibleError("the model is no decoder")
+        raise NotExpressibleError(f"{FRAMEWORKS[name]} cannot express a model that is no decoder")
     broken = broken_requirements(name, problem, plan)
     try:
         text = _EXPORTS[name](problem, plan)
     except NotExpressibleError as lacking:
-        raise NotExpressibleError("; ".join([str(lacking), *broken])) from lacking
+        raise NotExpressibleError("; ".join([f"{FRAMEWORKS[name]} cannot express {lacking}", *broken])) from lacking
     if broken:
         raise NotExpressibleError("; ".join(broken))
     return "".join(f"# {line}\n" for line in left_out(name, problem.model)) + text

@@ -16,10 +16,10 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
     """The YAML text.
 
     Raises:
-        NotExpressibleError: the plan has what MaxText lacks: ZeRO 1 and 2, GPipe, stages of unequal layers,
-            recomputation of some layers, accumulated gradients of 8-bit products, other orders of the axes,
-            experts spread over other axes, other precisions than bf16, fp8 and int8, or precisions of state and
-            overlaps of its own (XLA decides what overlaps).
+        NotExpressibleError: the plan has what MaxText lacks: ZeRO 1 and 2, GPipe, stages of unequal layers, layers
+            without experts in a pipeline, recomputation of some layers, accumulated gradients of 8-bit products, other
+            orders of the axes, experts spread over other axes, other precisions than bf16, fp8 and int8, or precisions
+            of state and overlaps of its own (XLA decides what overlaps).
     """
     stages = plan.pipeline * plan.interleave
     rounds = problem.global_batch // (plan.data * plan.microbatch)
@@ -30,6 +30,10 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
         (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
+        (
+            plan.pipeline > 1 and problem.model.experts is not None and problem.model.experts.dense_layers > 0,
+            f"pipeline={plan.pipeline} of layers without experts, which it leaves out of a pipeline",
+        ),
         (plan.schedule == "gpipe", "schedule=gpipe"),
         (plan.expert > 1, f"expert={plan.expert} over the ranks of other axes"),
         (plan.precision not in _QUANTIZATION, f"precision={plan.precision}"),

@@ -22,12 +22,13 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
     """One argument a line.
 
     Raises:
-        NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats,
-            recomputation of every second product, of unequal parts of chunks, or of every K layers with a layer
-            that predicts later tokens (which Megatron-LM then leaves out), or precisions of state and overlaps
-            that it ties to each other; or the model has biases or windows of attention that Megatron-LM has no
-            arguments for.
+        NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, tensor without
+            sequence parallelism beside experts, recomputation of every second product, of unequal parts of chunks, or
+            of every K layers with a layer that predicts later tokens (which Megatron-LM then leaves out), or
+            precisions of state and overlaps that it ties to each other; or the model has biases or windows of
+            attention that Megatron-LM has no arguments for.
     """
+    cuts_experts = problem.model.experts is not None and plan.tensor > 1
     layers, chunks = problem.model.layers, plan.pipeline * plan.interleave * _every(plan)
     refuse(
         (plan.schedule != "1f1b", f"schedule={plan.schedule}"),
@@ -35,6 +36,10 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
         (
             not any(is_ordered_as(plan, order) for order in (USUAL_ORDER, PIPELINE_INSIDE)),
             f"order={plan.order}",
+        ),
+        (
+            cuts_experts and not plan.sequence_parallel,
+            f"tensor={plan.tensor} without sequence parallelism of a model with experts",
         ),
         (plan.recompute == "op", "recompute=op"),
         (_every(plan) > 1 and not has_equal_stages(plan), f"recompute={plan.recompute} of unequal stages"),

@@ -1,4 +1,4 @@
-"""What frameworks assert of a configuration: numbers that must divide others, and sizes of pipelines.
+"""What frameworks assert of a configuration: numbers that must divide others, or be at least as large.
 
 One table, a row for each assertion that an exported plan can violate. Each is the framework's own, of the version and
 in the file that it names.
@@ -6,7 +6,7 @@ in the file that it names.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
@@ -15,13 +15,14 @@ Sizes = Callable[[PlanProblem, TrainingPlan], tuple[int, int]]
 
 
 class Requirement(NamedTuple):
-    """A number that must be a multiple of another one.
+    """A number that must be a multiple of another one, or at least as large.
 
     Attributes:
         file: of settings, which names the framework.
         what, by: both numbers, in words.
         source: version, file and, where it has one, name of the assertion.
-        sizes: both numbers of a plan; (0, 1) where the framework does not ask.
+        sizes: both numbers of a plan; (0, 1) where the framework does not ask for a multiple, (0, 0) for a size.
+        relation: of the first number to the second.
     """
 
     file: str
@@ -29,11 +30,14 @@ class Requirement(NamedTuple):
     by: str
     source: str
     sizes: Sizes
+    relation: Literal["a multiple of", "at least"] = "a multiple of"
 
     def broken(self, problem: PlanProblem, plan: TrainingPlan) -> str | None:
         """What a plan violates, in words; None where it keeps the rule."""
-        multiple, divisor = self.sizes(problem, plan)
-        return f"{self.what} of {multiple:,}: {self.by} ({divisor:,}) must divide it" if multiple % divisor else None
+        size, other = self.sizes(problem, plan)
+        if (size >= other) if self.relation == "at least" else (size % other == 0):
+            return None
+        return f"{FRAMEWORKS[self.file]} requires {self.what} ({size:,}) to be {self.relation} {self.by} ({other:,})"
 
 
 def broken_requirements(file: str, problem: PlanProblem, plan: TrainingPlan) -> list[str]:
@@ -95,6 +99,8 @@ def _eight_bits(problem: PlanProblem, plan: TrainingPlan) -> tuple[int, int]:
 
 
 _TITAN, _MEGATRON, _MAXTEXT, _DEEPSPEED = "torchtitan.toml", "megatron.args", "maxtext.yml", "deepspeed.json"
+FRAMEWORKS = {_TITAN: "torchtitan", _MEGATRON: "Megatron-LM", _MAXTEXT: "MaxText", _DEEPSPEED: "DeepSpeed"}
+"""By file of settings."""
 _TITAN_MODEL = "torchtitan 0.2.2, models/*/infra/parallelize.py"
 _TITAN_ATTENTION = "torchtitan 0.2.2, models/*/model/model.py: Attention views its columns as whole heads"
 _CORE = "Megatron Core 0.16.1"
@@ -102,130 +108,151 @@ _JAX = "MaxText 0.2.5, configs/base.yml, logical_axis_rules; jax.jit: an axis of
 
 REQUIREMENTS = (
     Requirement(
-        _TITAN, "a sequence", "2 · tensor · context", f"{_TITAN_MODEL}: seq_len_divisor",
+        _TITAN, "the sequence length", "2 · tensor · context", f"{_TITAN_MODEL}: seq_len_divisor",
         lambda problem, plan: (problem.sequence, 2 * plan.tensor * plan.context),
     ),
     Requirement(
-        _TITAN, "heads", "tensor", _TITAN_ATTENTION,
+        _TITAN, "the number of heads", "tensor", _TITAN_ATTENTION,
         lambda problem, plan: (problem.model.heads, plan.tensor),
     ),
     Requirement(
-        _TITAN, "key heads", "tensor", _TITAN_ATTENTION,
+        _TITAN, "the number of key heads", "tensor", _TITAN_ATTENTION,
         lambda problem, plan: (_groups(problem, plan), plan.tensor),
     ),
     Requirement(
-        _TITAN, "experts", "expert", "torchtitan 0.2.2, distributed/expert_parallel.py: Shard(0) of grouped weights",
+        _TITAN, "the number of experts", "expert",
+        "torchtitan 0.2.2, distributed/expert_parallel.py: Shard(0) of grouped weights",
         lambda problem, plan: (_experts(problem), plan.expert),
     ),
     Requirement(
-        _TITAN, "ranks that share weights", "expert", "torchtitan 0.2.2, distributed/parallel_dims.py: efsdp",
+        _TITAN, "the number of ranks that share weights", "expert",
+        "torchtitan 0.2.2, distributed/parallel_dims.py: efsdp",
         lambda _, plan: (_sharing(plan) * plan.tensor, plan.expert),
     ),
     Requirement(
-        _TITAN, "a batch", "data · microbatch", "torchtitan 0.2.2, train.py: global batch size must be multiple", _batch
+        _TITAN, "the batch", "data · microbatch",
+        "torchtitan 0.2.2, train.py: global batch size must be multiple", _batch
     ),
     Requirement(
-        _TITAN, "chunks of layers that it makes", "pipeline · interleave",
+        _TITAN, "the number of chunks that it makes of the layers", "pipeline · interleave",
         "torchtitan 0.2.2, distributed/pipeline_parallel.py: num_virtual_stages, stages_per_rank",
         lambda problem, plan: (_made_chunks(problem, plan), plan.pipeline * plan.interleave),
     ),
     Requirement(
-        _MEGATRON, "a sequence", "2 · context", "Megatron-LM 8c090f2, megatron/training/arguments.py: validate_args",
+        _TITAN, "the number of microbatches", "pipeline",
+        "PyTorch 2.9, distributed/pipelining/schedules.py: PipelineScheduleSingle, n_microbatches < num_stages",
+        lambda problem, plan: (_rounds(problem, plan), plan.pipeline) if plan.interleave == 1 else (0, 0), "at least",
+    ),
+    Requirement(
+        _TITAN, "the number of microbatches", "its rounds of pipeline",
+        "PyTorch 2.9, distributed/pipelining/schedules.py: ScheduleInterleaved1F1B, n_microbatches % number_of_rounds",
+        lambda problem, plan: (
+            _rounds(problem, plan) if plan.interleave > 1 else 0, max(1, _rounds(problem, plan) // plan.pipeline)
+        ),
+    ),
+    Requirement(
+        _MEGATRON, "the sequence length", "2 · context",
+        "Megatron-LM 8c090f2, megatron/training/arguments.py: validate_args",
         _halves,
     ),
     Requirement(
-        _MEGATRON, "a sequence", "tensor · context", f"{_CORE}, tensor_parallel/mappings.py: dim_size % world_size",
+        _MEGATRON, "the sequence length", "tensor · context",
+        f"{_CORE}, tensor_parallel/mappings.py: dim_size % world_size",
         lambda problem, plan: (problem.sequence if plan.sequence_parallel else 0, plan.tensor * plan.context),
     ),
     Requirement(
-        _MEGATRON, "heads", "tensor", f"{_CORE}, transformer/transformer_config.py: num_attention_heads",
+        _MEGATRON, "the number of heads", "tensor", f"{_CORE}, transformer/transformer_config.py: num_attention_heads",
         lambda problem, plan: (problem.model.heads, plan.tensor),
     ),
     Requirement(
-        _MEGATRON, "the larger one of key heads and tensor", "the other",
+        _MEGATRON, "the larger one of key heads and tensor", "the smaller one",
         f"{_CORE}, transformer/transformer_config.py: num_query_groups, multiple or divisor", _multiple_or_divisor,
     ),
     Requirement(
-        _MEGATRON, "a feed-forward width", "tensor", f"{_CORE}, tensor_parallel/layers.py: divide",
+        _MEGATRON, "the feed-forward width", "tensor", f"{_CORE}, tensor_parallel/layers.py: divide",
         lambda problem, plan: (problem.model.feed_forward, plan.tensor),
     ),
     Requirement(
-        _MEGATRON, "a width of shared experts", "tensor", f"{_CORE}, tensor_parallel/layers.py: divide",
+        _MEGATRON, "the width of shared experts", "tensor", f"{_CORE}, tensor_parallel/layers.py: divide",
         lambda problem, plan: (_shared(problem), plan.tensor),
     ),
     Requirement(
-        _MEGATRON, "experts", "expert", f"{_CORE}, transformer/moe/moe_layer.py: num_moe_experts % ep_size",
+        _MEGATRON, "the number of experts", "expert",
+        f"{_CORE}, transformer/moe/moe_layer.py: num_moe_experts % ep_size",
         lambda problem, plan: (_experts(problem), plan.expert),
     ),
     Requirement(
-        _MEGATRON, "ranks of a stage", "expert", f"{_CORE}, parallel_state.py: expert_tensor_model_pipeline_parallel",
+        _MEGATRON, "the number of ranks of a stage", "expert",
+        f"{_CORE}, parallel_state.py: expert_tensor_model_pipeline_parallel",
         lambda problem, plan: (_expert_ranks(plan) if _experts(problem) else 0, plan.expert),
     ),
     Requirement(
-        _MEGATRON, "replicas", "zero_copies", f"{_CORE}, parallel_state.py: num_distributed_optimizer_instances",
+        _MEGATRON, "the number of replicas", "zero_copies",
+        f"{_CORE}, parallel_state.py: num_distributed_optimizer_instances",
         lambda _, plan: (plan.data * plan.context, plan.zero_copies),
     ),
     Requirement(
-        _MEGATRON, "ranks with the same experts", "zero_copies",
+        _MEGATRON, "the number of ranks with the same experts", "zero_copies",
         f"{_CORE}, parallel_state.py: num_distributed_optimizer_instances",
         lambda problem, plan: (_expert_ranks(plan) // plan.expert if _experts(problem) else 0, plan.zero_copies),
     ),
     Requirement(
-        _MEGATRON, "a batch", "data · microbatch", f"{_CORE}, num_microbatches_calculator.py: global batch size", _batch
+        _MEGATRON, "the batch", "data · microbatch",
+        f"{_CORE}, num_microbatches_calculator.py: global batch size", _batch
     ),
     Requirement(
-        _MEGATRON, "microbatches", "pipeline", f"{_CORE}, pipeline_parallel/schedules.py: microbatch_group_size",
+        _MEGATRON, "the number of microbatches", "pipeline",
+        f"{_CORE}, pipeline_parallel/schedules.py: microbatch_group_size",
         lambda problem, plan: (_rounds(problem, plan) if plan.interleave > 1 else 0, plan.pipeline),
     ),
     Requirement(
-        _MEGATRON, "a greatest common divisor of widths", "a block of scaled elements",
+        _MEGATRON, "the greatest common divisor of widths", "a block of scaled elements",
         "Transformer Engine 2, pytorch/utils.py: assert_dim_for_fp8_exec (16); MXFP8Quantizer (32)", _eight_bits,
     ),
     Requirement(
-        _MAXTEXT, "layers of a pipeline", "pipeline · interleave",
+        _MAXTEXT, "the number of layers", "pipeline · interleave",
         "MaxText 0.2.5, configs/types.py: pipeline_parallel_layers, num_layers_per_pipeline_stage",
-        lambda problem, plan: (
-            (problem.model.layers - (problem.model.dense_layers if _experts(problem) else 0))
-            if plan.pipeline > 1 else 0,
-            plan.pipeline * plan.interleave,
-        ),
+        lambda problem, plan: (problem.model.layers if plan.pipeline > 1 else 0, plan.pipeline * plan.interleave),
     ),
     Requirement(
-        _MAXTEXT, "microbatches", "pipeline", "MaxText 0.2.5, configs/types.py: num_pipeline_microbatches % num_stages",
+        _MAXTEXT, "the number of microbatches", "pipeline",
+        "MaxText 0.2.5, configs/types.py: num_pipeline_microbatches % num_stages",
         lambda problem, plan: (_rounds(problem, plan), plan.pipeline),
     ),
     Requirement(
-        _MAXTEXT, "a batch", "data · microbatch",
+        _MAXTEXT, "the batch", "data · microbatch",
         "MaxText 0.2.5, configs/types.py: micro_batch_size_to_train_on % num_pipeline_microbatches", _batch,
     ),
     Requirement(
-        _MAXTEXT, "a sequence", "2 · context", "MaxText 0.2.5, context_parallel_load_balance: reorder_sequence", _halves
+        _MAXTEXT, "the sequence length", "2 · context",
+        "MaxText 0.2.5, context_parallel_load_balance: reorder_sequence", _halves
     ),
     Requirement(
-        _MAXTEXT, "a sequence", "tensor · context", f"{_JAX}: activation_norm_length",
+        _MAXTEXT, "the sequence length", "tensor · context", f"{_JAX}: activation_norm_length",
         lambda problem, plan: (problem.sequence if plan.sequence_parallel else 0, plan.tensor * plan.context),
     ),
     Requirement(
-        _MAXTEXT, "heads", "tensor", f"{_JAX}: heads", lambda problem, plan: (problem.model.heads, plan.tensor)
+        _MAXTEXT, "the number of heads", "tensor",
+        f"{_JAX}: heads", lambda problem, plan: (problem.model.heads, plan.tensor)
     ),
     Requirement(
-        _MAXTEXT, "key heads", "tensor", f"{_JAX}: kv_heads",
+        _MAXTEXT, "the number of key heads", "tensor", f"{_JAX}: kv_heads",
         lambda problem, plan: (_groups(problem, plan), plan.tensor),
     ),
     Requirement(
-        _MAXTEXT, "a feed-forward width", "tensor", f"{_JAX}: mlp",
+        _MAXTEXT, "the feed-forward width", "tensor", f"{_JAX}: mlp",
         lambda problem, plan: (problem.model.feed_forward, plan.tensor),
     ),
     Requirement(
-        _MAXTEXT, "a vocabulary", "tensor", f"{_JAX}: vocab",
+        _MAXTEXT, "the vocabulary", "tensor", f"{_JAX}: vocab",
         lambda problem, plan: (problem.model.vocabulary, plan.tensor),
     ),
     Requirement(
-        _MAXTEXT, "a hidden size", "ranks that share weights", f"{_JAX}: embed",
+        _MAXTEXT, "the hidden size", "the ranks that share weights", f"{_JAX}: embed",
         lambda problem, plan: (problem.model.hidden, _sharing(plan)),
     ),
     Requirement(
-        _DEEPSPEED, "a batch", "data · microbatch",
+        _DEEPSPEED, "the batch", "data · microbatch",
         "DeepSpeed 0.19.8, runtime/config.py: train_batch_size is microbatch · accumulation · ranks", _batch,
     ),
 )  # fmt: skip
