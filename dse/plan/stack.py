@@ -63,7 +63,7 @@ class ReservedRatio(StrictModel):
     """What a caching allocator has reserved for tensors that come and go within a step, over what these take.
 
     Those are activations and working memory, of many sizes, between which gaps stay. Weights, gradients and optimizer
-    state are as large in every step and take what they are. ``fitted`` as of a rate.
+    state are counted as their tensors, which is an assumption. ``fitted`` as of a rate.
     """
 
     value: Annotated[float, Field(ge=1, le=4)]

@@ -75,7 +75,7 @@ class StepWithMemory(Step):
         """The same with this sharing of state.
 
         What an allocator has reserved beyond tensors that come and go within a step is a part of its own: state is
-        allocated once, and leaves no gaps. Buffers of collectives are not the allocator's.
+        assumed to leave no gaps. Buffers of collectives are not the allocator's.
         """
         software, stages = self.problem.software, self.stages
         whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")

@@ -145,8 +145,14 @@ def test_a_setting_that_makes_no_difference_is_noted(dse, key):
     asked = ("predict", "megatron-1.7b", "--on", "h200-sxm", "--accelerators", 8, "--global-batch", 8)
     answered = dse(*asked, "--plan", f"{mesh},recompute=full,microbatch=1,{key}={value}")
     assert answered.code == 0, answered.err
-    assert f"{key}={value} makes no difference" in " ".join(answered.out.split())
+    assert f"{key}={value} makes no difference because" in " ".join(answered.out.split())
     assert answered.out.count("makes no difference") == 1
+
+
+def test_an_order_of_one_axis_is_noted_with_its_reason(dse):
+    asked = ("predict", "megatron-1.7b", "--on", "h200-sxm", "--accelerators", 8, "--global-batch", 8)
+    answered = dse(*asked, "--plan", f"data=8,recompute=full,microbatch=1,order={PIPELINE_INSIDE}")
+    assert "because fewer than two axes have more than one rank" in " ".join(answered.out.split())
 
 
 def test_settings_that_make_a_difference_are_not_noted(dse):

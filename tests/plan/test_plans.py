@@ -281,8 +281,8 @@ def test_overlaps_that_make_no_difference_are_noted(dse):
     assert answer.code == 0
     noted = [line for line in answer.out.splitlines() if "makes no difference" in line]
     assert noted == [
-        "overlap_expert=no makes no difference with expert=1",
-        "overlap_pipeline=yes makes no difference with interleave=1",
+        "overlap_expert=no makes no difference because expert=1",
+        "overlap_pipeline=yes makes no difference because interleave=1",
     ]
 
 
