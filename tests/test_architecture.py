@@ -93,8 +93,8 @@ def circles(imports):
 
 @cache
 def all_imports():
-    """(importer, imported), imports within functions too; not those for type checkers only."""
-    graph = grimp.build_graph("hardware", "dse", "policies", "actors", exclude_type_checking_imports=True)
+    """(importer, imported), imports within functions and those for type checkers too."""
+    graph = grimp.build_graph("hardware", "dse", "policies", "actors")
     return [(name, other) for name in graph.modules for other in graph.find_modules_directly_imported_by(name)]
 
 

@@ -18,16 +18,14 @@ All arrays have shape [P].
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dse.plan.kernels import HALF_BYTES, Lanes
+from dse.plan.layer_work import RankWork
 from dse.plan.plan_arrays import Floats
 from hardware.operations import VectorKind
-
-if TYPE_CHECKING:
-    from dse.plan.layer_work import RankWork
 
 
 class Remade(NamedTuple):
@@ -46,7 +44,7 @@ class _Product(NamedTuple):
     is_summed: bool = False
 
 
-def remade(work: "RankWork", has_experts: bool, vector_s: Floats, blocks: float) -> Remade:
+def remade(work: RankWork, has_experts: bool, vector_s: Floats, blocks: float) -> Remade:
     """Of a layer whose vector work takes ``vector_s`` in a forward pass, with ``blocks`` cut over the tensor axis."""
     hidden = float(work.model.hidden)
     stream = HALF_BYTES * work.cut_tokens * hidden
@@ -71,7 +69,7 @@ def remade(work: "RankWork", has_experts: bool, vector_s: Floats, blocks: float)
     return Remade(again + work.attention_core[0], bytes_left)
 
 
-def _products(work: "RankWork", has_experts: bool) -> Iterator[_Product]:
+def _products(work: RankWork, has_experts: bool) -> Iterator[_Product]:
     """Those of a forward pass that count, in their order."""
     model, tokens, cut = work.model, work.tokens, work.cut_tokens
     hidden, latent = float(model.hidden), model.latent
@@ -97,7 +95,7 @@ def _products(work: "RankWork", has_experts: bool) -> Iterator[_Product]:
             yield _Product(tokens, np.ceil(columns / work.tensor), hidden)
 
 
-def _experts(work: "RankWork") -> Remade:
+def _experts(work: RankWork) -> Remade:
     """The router and the first products of routed experts; what other ranks send and give back is kept."""
     model, experts, cut = work.model, work.model.experts, work.cut_tokens
     assert experts is not None, "only called for layers with experts"
@@ -110,7 +108,7 @@ def _experts(work: "RankWork") -> Remade:
     return Remade(again, np.where(work.plans.expert > 1, exchanged, 0.0))
 
 
-def _last_addition_s(work: "RankWork") -> Floats:
+def _last_addition_s(work: RankWork) -> Floats:
     """A residual addition, with dropout where the model has it."""
     elements = work.cut_tokens * float(work.model.hidden)
     kinds: tuple[VectorKind, ...] = ("add", "dropout") if work.model.dropout else ("add",)

@@ -1,14 +1,10 @@
 """``recompute=op`` from the definition in docs/plan.md, in plain numbers, for :mod:`dse.plan.check_layers`."""
 
-from typing import TYPE_CHECKING
-
 from dse.plan.check_kernels import VectorPass
-
-if TYPE_CHECKING:
-    from dse.plan.check_layers import RankCosts
+from dse.plan.check_layers import RankCosts
 
 
-def alternate(costs: "RankCosts", sparse: bool, vector_s: float) -> tuple[float, float]:
+def alternate(costs: RankCosts, sparse: bool, vector_s: float) -> tuple[float, float]:
     """Seconds of what a layer makes again, and bytes that it keeps, where every second product is made again."""
     model, tokens, cut, t = costs.model, costs.tokens, costs.between, costs.t
     h, heads, groups = model.hidden, costs.heads, costs.key_heads

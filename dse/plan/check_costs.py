@@ -6,6 +6,7 @@ It shares no code with :mod:`dse.plan.evaluate`: it lists the operators of every
 from dataclasses import dataclass
 
 from dse.plan.check_ends import embedding_s, head_s
+from dse.plan.check_layer import layer_of
 from dse.plan.check_layers import Layer, RankCosts, hides
 from dse.plan.check_mesh import Axes, members
 from dse.plan.problem import PlanProblem
@@ -56,8 +57,8 @@ def stages_of(problem: PlanProblem, plan: TrainingPlan) -> list[list[int]]:
 def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     """Step time and memory of a plan that keeps the rules (:mod:`dse.plan.check`)."""
     costs, model, stack = RankCosts(problem, plan), problem.model, problem.stack
-    dense = costs.layer(sparse=False) if model.dense_layers else None
-    sparse = costs.layer(sparse=True) if model.dense_layers < model.layers else None
+    dense = layer_of(costs, sparse=False) if model.dense_layers else None
+    sparse = layer_of(costs, sparse=True) if model.dense_layers < model.layers else None
     kinds = [layer for layer in (dense, sparse) if layer is not None]
     p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
     stream = 2 * costs.tokens * model.hidden

@@ -4,10 +4,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dse.plan.check_alternate import alternate
 from dse.plan.check_kernels import Rates, VectorPass
 from dse.plan.check_mesh import Axes, Mesh, group_s
-from dse.plan.check_modules import modules_again
 from dse.plan.problem import PlanProblem
 from dse.plan.stack import Stack
 from dse.plan.training_plan import TrainingPlan
@@ -284,81 +282,3 @@ class RankCosts:
         size_bytes += 2 * cut * h + cut * experts.active * (inputs * h + each * experts.width * self.padding)
         size_bytes += inputs * (whole - cut) * h if experts.shared else 0
         return size_bytes + each * tokens * self.shared_columns
-
-    def layer(self, sparse: bool) -> Layer:
-        """A layer with or without experts."""
-        plan, result = self.plan, Layer()
-        beside = [0.0, 0.0]
-        casts: list[VectorPass] = []
-        for group, m, n, k, count, low in self.products(sparse):
-            forward, backward, size = self.product_s(m, n, k, low)
-            result.forward.linear += count * forward
-            result.backward.linear += count * backward
-            if group.startswith("attention") or not sparse:
-                beside = [beside[0] + forward, beside[1] + backward]
-            if size < 2.0:
-                casts += [VectorPass(count * m * k, 1, 4, 0, (), ()), VectorPass(count * m * n, 1, 0, 4, (), ())]
-            if group.startswith("expert"):
-                result.experts += count * n * k
-            else:
-                result.weights += n * k
-        result.weights += 2 * self.model.hidden
-        forward, backward, scores = self.core()
-        result.forward.attention, result.backward.attention = forward, backward
-        result.forward.vector, result.backward.vector = self.passes_s([*self.vector_passes(sparse), *casts])
-        blocks = 1 if sparse and self.model.experts is not None and not self.model.experts.shared else 2
-        stream = 2 * self.tokens * self.model.hidden
-        if plan.sequence_parallel:
-            scatter, gather = self.on_tensor("reduce_scatter", stream), self.gathered_s
-            raw = blocks * (gather + scatter), blocks * ((1 + self.gathers_again) * gather + scatter)
-        else:
-            raw = (blocks * self.on_tensor("all_reduce", stream),) * 2
-        tensor = raw
-        result.sent["tensor"] = raw
-        result.forward.tensor, result.backward.tensor = map(self.exposed_tensor, raw, beside)
-        width = self.key_heads * (self.model.key_width + self.model.context_width)
-        ring = 2 * width * plan.microbatch * self.problem.sequence
-        gather, scatter = (
-            self.collective(kind, ring, [(plan.context, self.mesh.stride("context"))])
-            for kind in ("all_gather", "reduce_scatter")
-        )
-        result.sent["context"] = gather, gather + scatter
-        beside_ring = (forward, backward) if hides(plan.overlap_context, self.stack.overlaps_context.value) else (0, 0)
-        result.forward.context = max(0.0, gather - beside_ring[0])
-        result.backward.context = max(0.0, gather + scatter - beside_ring[1])
-        if sparse and self.model.experts is not None:
-            exchanges = self.exchanges_s
-            result.sent["expert"] = exchanges, exchanges
-            others = tensor[0] + gather, tensor[1] + gather + scatter
-            for each, sent in zip((result.forward, result.backward), others, strict=True):
-                compute = each.linear + each.attention + each.vector - (sent - each.tensor - each.context)
-                each.expert = max(0.0, exchanges - compute) if self.hides_exchange else exchanges
-        self._make_again(result, sparse, scores)
-        return result
-
-    def _make_again(self, result: Layer, sparse: bool, scores: float) -> None:
-        """What backward passes make again of a layer, and what is in memory until then; ``scores``: of attention."""
-        plan, activations = self.plan, self.saved_bytes(sparse)
-        result.whole = result.saved = activations + scores
-        if plan.recompute == "none":
-            return
-        if plan.recompute.startswith("full"):
-            result.again, result.saved = result.forward.total, 2 * self.between * self.model.hidden
-            result.sent_again = {name: sent[0] for name, sent in result.sent.items()}
-            result.remade = result.whole
-        elif plan.recompute == "op":
-            result.again, result.saved = alternate(self, sparse, result.forward.vector)
-            result.remade = max(0.0, result.whole - result.saved)
-        else:
-            self._make_modules_again(result, sparse, scores)
-
-    def _make_modules_again(self, result: Layer, sparse: bool, scores: float) -> None:
-        names = self.plan.recompute.replace("selective", "core_attn").split("+")
-        again = modules_again(self, sparse, names)
-        result.again, result.remade = again.seconds, again.dropped
-        result.saved -= again.dropped
-        result.sent_again = {"tensor": again.tensor, "expert": again.expert}
-        if "core_attn" in names:
-            result.again += result.forward.attention + result.forward.context
-            result.saved -= scores
-            result.sent_again["context"] = result.sent["context"][0]

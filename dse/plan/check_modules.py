@@ -1,12 +1,10 @@
 """Modules made again, from the definition in docs/plan.md, in plain numbers, for :mod:`dse.plan.check_layers`."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dse.plan.check_kernels import VectorPass
-
-if TYPE_CHECKING:
-    from dse.plan.check_layers import RankCosts
+from dse.plan.check_layers import RankCosts
 
 _REPEATED_BY = {
     "attention up": ("mla_up_proj",),
@@ -33,7 +31,7 @@ class Again(NamedTuple):
     dropped: float
 
 
-def modules_again(costs: "RankCosts", sparse: bool, names: Collection[str]) -> Again:
+def modules_again(costs: RankCosts, sparse: bool, names: Collection[str]) -> Again:
     """What the modules repeat and drop in a layer with or without experts."""
     products, network, moe = _products(costs, sparse, names)
     vector = costs.passes_s(_vector_passes(costs, sparse, names))[0]
@@ -50,7 +48,7 @@ def modules_again(costs: "RankCosts", sparse: bool, names: Collection[str]) -> A
     return Again(seconds, tensor.networks * tensor.network_s + tensor.gathers, expert, _dropped(costs, sparse, names))
 
 
-def _products(costs: "RankCosts", sparse: bool, names: Collection[str]) -> tuple[float, float, float]:
+def _products(costs: RankCosts, sparse: bool, names: Collection[str]) -> tuple[float, float, float]:
     """Seconds of products and casts: of what ``names`` repeat; of one pass of a cut network's products, of ``moe``."""
     total, network, moe = 0.0, 0.0, 0.0
     for group, m, n, k, count, low in costs.products(sparse):
@@ -67,7 +65,7 @@ def _products(costs: "RankCosts", sparse: bool, names: Collection[str]) -> tuple
     return total, network, moe
 
 
-def _vector_passes(costs: "RankCosts", sparse: bool, names: Collection[str]) -> list[VectorPass]:
+def _vector_passes(costs: RankCosts, sparse: bool, names: Collection[str]) -> list[VectorPass]:
     model, tokens, cut, h = costs.model, costs.tokens, costs.between, costs.model.hidden
     both, passes = costs.heads + costs.key_heads, []
     if "layernorm" in names:
@@ -101,7 +99,7 @@ class _Tensor(NamedTuple):
     gathers: float
 
 
-def _tensor(costs: "RankCosts", sparse: bool, names: Collection[str]) -> _Tensor:
+def _tensor(costs: RankCosts, sparse: bool, names: Collection[str]) -> _Tensor:
     model, is_cut = costs.model, costs.plan.sequence_parallel
     stream = 2 * costs.tokens * model.hidden
     network_s = costs.on_tensor("all_reduce", stream)
@@ -118,7 +116,7 @@ def _tensor(costs: "RankCosts", sparse: bool, names: Collection[str]) -> _Tensor
     return _Tensor(network_s, networks, gathers)
 
 
-def _dropped(costs: "RankCosts", sparse: bool, names: Collection[str]) -> float:
+def _dropped(costs: RankCosts, sparse: bool, names: Collection[str]) -> float:
     model, tokens, cut, h = costs.model, costs.tokens, costs.between, costs.model.hidden
     inputs = min(costs.size, 2.0)
     whole = cut if costs.gathers_again else tokens

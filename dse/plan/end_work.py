@@ -9,7 +9,8 @@ import numpy as np
 
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.layer_sums import WorkSum, total_of
-from dse.plan.layer_work import RankWork, Size
+from dse.plan.layer_work import Size
+from dse.plan.layers import LayerPrices
 from dse.plan.plan_arrays import Floats
 
 _CROSS_ENTROPY_BYTES = {True: (10.0, 6.0), False: (14.0, 22.0)}
@@ -19,7 +20,7 @@ These are, in a forward pass, a cast to 32 bits and log-softmax, and in the back
 log-softmax, which reads two tensors, and a cast to 16 bits."""
 
 
-class EndWork(RankWork):
+class EndWork(LayerPrices):
     """The work of plans on one rank, of layers and of the ends of the model."""
 
     @cached_property

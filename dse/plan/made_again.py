@@ -1,13 +1,14 @@
 """What backward passes make again of one layer, by the modes of :mod:`dse.plan.recomputation`; arrays of shape [P]."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dse.plan.alternate import remade
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.layer_sums import WorkSum
+from dse.plan.layer_work import RankWork
 from dse.plan.plan_arrays import Floats, Integers
 from dse.plan.recomputation import (
     ALTERNATE,
@@ -20,9 +21,6 @@ from dse.plan.recomputation import (
     SELECTIVE,
     SHARED_EXPERTS,
 )
-
-if TYPE_CHECKING:
-    from dse.plan.layer_work import RankWork
 
 
 class ForwardPass(NamedTuple):
@@ -52,7 +50,7 @@ class MadeAgain(NamedTuple):
     remade_bytes: Floats
 
 
-def made_again(work: "RankWork", sums: WorkSum, first: ForwardPass) -> MadeAgain:
+def made_again(work: RankWork, sums: WorkSum, first: ForwardPass) -> MadeAgain:
     """What each plan says of the layer; of plans that make nothing again, what nothing reads.
 
     While a layer is made again, what it has dropped is in memory beside what it keeps: with ``full`` the whole layer,
@@ -85,7 +83,7 @@ def has_sets(codes: Integers) -> bool:
     return bool(((codes > SELECTIVE) & (codes < ALTERNATE)).any())
 
 
-def _modules(work: "RankWork", sums: WorkSum, first: ForwardPass, sets: Integers) -> MadeAgain:
+def _modules(work: RankWork, sums: WorkSum, first: ForwardPass, sets: Integers) -> MadeAgain:
     """What sets of modules say of the layer, the empty one among them."""
     core, nothing = (sets & CORE_ATTN) > 0, np.zeros(work.plans.count)
     seconds, remade_bytes = np.where(core, first.core, 0.0), nothing
@@ -115,14 +113,14 @@ def _modules(work: "RankWork", sums: WorkSum, first: ForwardPass, sets: Integers
     return MadeAgain(seconds, sent, saved, remade_bytes)
 
 
-def _network(work: "RankWork", has_experts: bool) -> int:
+def _network(work: RankWork, has_experts: bool) -> int:
     """The modules that a layer's feed-forward network over the tensor axis is in; 0 where it has none."""
     if not has_experts:
         return MLP
     return MOE | SHARED_EXPERTS if work.model.experts is not None and work.model.experts.shared else 0
 
 
-def _gathers(work: "RankWork", network: int, sets: Integers) -> Iterator[Floats]:
+def _gathers(work: RankWork, network: int, sets: Integers) -> Iterator[Floats]:
     """Seconds of gathering the inputs of cut products once more, where ranks have parts of these and keep them whole.
 
     A network that is made again gathers its own. The latent tensors of attention are gathered by its up-projections.

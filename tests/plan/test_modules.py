@@ -9,7 +9,7 @@ import pytest
 from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate, kernels_of
-from dse.plan.layer_work import RankWork
+from dse.plan.layers import LayerPrices
 from dse.plan.model import Transformer
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.recomputation import MODULES, modules_in, modules_of, recompute_code, recompute_word, word_of_code
@@ -93,7 +93,7 @@ def test_every_set_of_modules_costs_what_the_lists_of_a_layer_say(model, mesh, f
         mesh = {**mesh, "expert": 1}
     posed, sets = posed_for(model, mesh, FACTS[facts], precision), subsets(model)
     plans = [plan(**mesh, recompute=word(each), precision=precision, microbatch=2) for each in sets]
-    work = RankWork(posed, PlanArrays.of(plans), kernels_of(posed, precision))
+    work = LayerPrices(posed, PlanArrays.of(plans), kernels_of(posed, precision))
     kinds = [(False, work.dense)] if model.dense_layers else []
     kinds += [(True, work.sparse)] if model.has_expert_layers else []
     for sparse, layer in kinds:

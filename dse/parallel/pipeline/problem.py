@@ -4,15 +4,13 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from dse.parallel.pipeline.share_times import EqualShares
 from hardware.network import Network, Ring
-
-if TYPE_CHECKING:
-    from dse.parallel.pipeline.shares import EqualShares
 
 DeviceCutting = Literal["equal", "near", "free"]
 """Devices of the stages: equally many, at most :data:`RADIUS` from that in front of each cut, or any."""
@@ -150,7 +148,7 @@ class PipelineProblem:
     state_factor: float = 1.0
     recompute: bool = False
     update_s_per_byte: float = 0.0
-    shares: "EqualShares | None" = None
+    shares: EqualShares | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.stages <= self.devices:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem, Profile, SharedWeights
-from dse.parallel.pipeline.shares import EqualShares
+from dse.parallel.pipeline.share_times import EqualShares
 from dse.parallel.problem import Device
 from hardware.network_specs import network
 from hardware.product_rates import ProductRates
