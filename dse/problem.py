@@ -151,6 +151,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         unchecked: keys of ``metrics`` that only the run itself can know (counts, times); everything else of a result
             is recomputed by the check.
         steering: settings that only direct the search, which no answer tells.
+        additions: settings that ask for more beside an answer, of which a result without a value says nothing.
     """
 
     name: ClassVar[str]
@@ -163,6 +164,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
     stoppable: ClassVar[bool] = True
     unchecked: ClassVar[tuple[str, ...]] = ()
     steering: ClassVar[tuple[str, ...]] = ()
+    additions: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def pose(self, options: OptionsT) -> Posed[OptionsT, ProblemT]:

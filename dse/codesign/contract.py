@@ -46,6 +46,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     Metrics = Metrics
     unchecked = ("failed", "unfinished")
     steering = ("search", "samples", "hysteresis", "hysteresis_rule")
+    additions = ("pareto", "sensitivity")
 
     def pose(self, options: CodesignOptions) -> AnyPosed:
         """The jobs and the space of architectures."""

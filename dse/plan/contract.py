@@ -43,6 +43,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     """The best training plan of a machine, proven by pricing or ruling out every one."""
 
     name = "plan"
+    additions = ("sensitivity", "constraints")
     help = (
         "Find the fastest training plan of MODEL that fits a machine, proven over all of a vocabulary (docs/plan.md): "
         "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, (hybrid) ZeRO, recomputation "

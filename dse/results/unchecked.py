@@ -28,7 +28,8 @@ def not_checked(result: Result, posed: Posed[Any, Any], run_code: bool = False) 
     problem = problem_type(result.command)
     metrics = [f"metrics.{key}" for key in problem.unchecked if key in result.metrics]
     known = ("evaluations", "seconds", "versions", *metrics)
-    chosen = ("seed", "method", *(f"settings.{key}" for key in problem.steering if key in result.settings))
+    settings = (*problem.steering, *(problem.additions if result.objective.value is None else ()))
+    chosen = ("seed", "method", *(f"settings.{key}" for key in settings if key in result.settings))
     entries = [
         NotChecked(known, "only the run knows; what the check can say is whether they agree with the rest"),
         NotChecked(chosen, "how the answer was searched for, which no answer tells"),

@@ -203,7 +203,7 @@ BROKEN = {
     "edge malformed": (lambda text: text.replace(", shape", " shape", 1), "an edge must be"),
     "edge to nowhere": (
         lambda text: text.replace("-> dblock[2]", "-> dblock[9]"),
-        r"line 17: dblock\[9\]: an edge must join two nodes.*dblock\[2\]",
+        r"line 17: dblock\[9\]: an edge must join two nodes of the graph$",
     ),
     "cycle": (
         lambda text: text.replace("dblock[2]:y -> cblock[3]", "dblock[2]:y -> conv[1]"),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from dse.graph.named_edges import find_cycle
 from dse.graph.trace import Step, Trace, Value
+from dse.importer.user_function import answered
 from dse.importer.work import tensor_flops
 from dse.sources import catalogue
 from dse.version import DISTRIBUTION
@@ -255,8 +256,10 @@ def test_a_module_goes_to_a_layout_in_one_command(dse, traced, tmp_path):
 def test_without_pytorch_it_says_what_to_install(traced, monkeypatch):
     source = traced({"a": "Conv2d(3, 4, 1)"}, "return self.a(x)")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(InputError, match=rf"pip install '{DISTRIBUTION}\[learn\]'"):
-        read(source)
+    path, _, function = str(source).rpartition(":")
+    request = {"kind": "trace", "path": path, "function": function, "name": "net", "sizes": {}, "mode": "inference"}
+    (fault,) = answered(request)["faults"]
+    assert f"pip install '{DISTRIBUTION}[learn]'" in fault["rule"]
 
 
 CATALOGUE = (
