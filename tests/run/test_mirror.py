@@ -138,7 +138,7 @@ def test_files_of_others_are_not_written_over(tmp_path):
 def too_long_elsewhere(folder):
     """A file in ``folder`` whose path is as long as one may be, so that no folder of a longer name can hold it."""
     longest, part = 4095, "d" * 200
-    while len(str(folder)) + 2 * len(part) < longest:
+    while longest - len(str(folder)) - 1 > 255:  # which is as long as a name may be
         folder /= part
     folder.mkdir(parents=True)
     (folder / ("f" * (longest - len(str(folder)) - 1))).touch()

@@ -37,7 +37,7 @@ def test_a_changed_input_or_another_version_is_refused(tmp_path, monkeypatch):
     RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=False)
     with pytest.raises(InputError, match="an input has changed"):
         RunDirectory(tmp_path / "r", "place", {}, "sha256:2", resume=True)
-    monkeypatch.setattr("dse.__version__", "99")
+    monkeypatch.setattr("dse.run.directory.VERSION", "99")
     with pytest.raises(InputError, match=r"version: .*this is 99"):
         RunDirectory(tmp_path / "r", "place", {}, DIGEST, resume=True)
 
