@@ -94,7 +94,8 @@ def test_a_faulty_file_is_refused_with_the_key_and_the_rule(tmp_path, changes, k
 
 
 def test_misspelt_names_get_the_nearest_one(tmp_path):
-    assert fault_of("mcm-63").suggestion == "mcm-36"
+    assert fault_of("mcn-36").suggestion == "mcm-36"
+    assert fault_of("mcm-63").suggestion is None  # another package
     assert fault_of(written(tmp_path, "a.yaml", chip__launchs_s={"value": 1, "source": "misspelt"})).suggestion == (
         "launch_s"
     )
