@@ -201,8 +201,7 @@ def _memory_note(stack: Stack) -> str:
     runs = f" (fitted to {', '.join(known.fitted)})" if known.fitted else ""
     return (
         f"memory is reserved: what the allocator holds, {known.value:g} times what activations and working memory take"
-        f"{runs}; state is assumed to take what its tensors do (with torchtitan-2024, which was not fitted to it, "
-        "memory of Llama 3 405B on 512 H100 is 13.4 % too low)"
+        f"{runs}; state is assumed to take what its tensors do, which may be too low where state is most of it"
     )
 
 
@@ -336,23 +335,19 @@ def _sensitivity(problem: PlanProblem, metrics: Mapping[str, Any]) -> Table | No
     changes: Mapping[str, Any] = metrics.get("sensitivity") or {}
     if not changes:
         return None
+    before = problem.global_batch / metrics["step_s"]
     rows = [
         (change, "nothing fits", "", "")
         if each is None
         else (
             change,
             time_text(each["step_s"]),
-            f"{100 * (_samples(problem, change) * metrics['step_s'] / each['step_s'] - 1):+.1f} %",
+            f"{100 * (CHANGES[change](problem).global_batch / each['step_s'] / before - 1):+.1f} %",
             whole_plan(each["plan"], "result").text(),
         )
         for change, each in changes.items()
     ]
     return Table(("change", "best step", "throughput", "plan"), rows, "what would change the answer")
-
-
-def _samples(problem: PlanProblem, change: str) -> float:
-    """Samples of a step after a change, over those before it."""
-    return CHANGES[change](problem).global_batch / problem.global_batch
 
 
 def _price(step_s: float | None, best_s: float) -> tuple[str, str]:
