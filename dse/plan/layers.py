@@ -8,9 +8,9 @@ import numpy as np
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.layer_sums import LayerWork, Parts, WorkSum, total_of
 from dse.plan.layer_work import RankWork
-from dse.plan.made_again import ForwardPass, made_again
 from dse.plan.plan_arrays import Floats
 from dse.plan.recomputation import LAYERNORM, MLA_UP_PROJ, MLP, MOE, MOE_ACT, SHARED_EXPERTS
+from dse.plan.recomputed import ForwardPass, recomputed
 
 
 class LayerPrices(RankWork):
@@ -98,7 +98,7 @@ class LayerPrices(RankWork):
             work.drop(own, MLA_UP_PROJ)
         saved = total_of(work.saved) + own
         first = ForwardPass(forward, vector[0], core[0] + context[0], sent, saved, scores, blocks, has_experts)
-        again, norms = made_again(self, work, first), 2.0 * self.model.hidden
+        again, norms = recomputed(self, work, first), 2.0 * self.model.hidden
         return LayerWork(
             linear=linear,
             attention=core,

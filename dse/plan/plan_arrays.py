@@ -23,7 +23,7 @@ def recompute_period(codes: Integers) -> Integers:
     return period
 
 
-def layers_made_again(codes: Integers, layers: Integers) -> Integers:
+def layers_recomputed(codes: Integers, layers: Integers) -> Integers:
     """How many of so many ``layers`` in a row are made again, whole or in part: the first of every K.
 
     ``codes`` stand for the modes of recomputation; the shape is that to which both broadcast.

@@ -15,7 +15,7 @@ import numpy as np
 from dse.plan.end_work import EndWork
 from dse.plan.kernels import HALF_BYTES, Kernels, Lanes
 from dse.plan.layer_sums import LayerWork
-from dse.plan.plan_arrays import Floats, Integers, PlanArrays, layers_made_again
+from dse.plan.plan_arrays import Floats, Integers, PlanArrays, layers_recomputed
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
 from hardware.operations import CollectiveKind
@@ -113,15 +113,15 @@ class Step:
     # Recomputation ----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def made_again(self) -> tuple[Integers, Integers]:
+    def recomputed(self) -> tuple[Integers, Integers]:
         """Layers of each stage that backward passes make again, without and with experts; the former come first."""
         codes = self.plans.recompute[:, None]
-        dense = layers_made_again(codes, self.stages.dense)
-        return dense, layers_made_again(codes, self.stages.layers) - dense
+        dense = layers_recomputed(codes, self.stages.dense)
+        return dense, layers_recomputed(codes, self.stages.layers) - dense
 
-    def of_made_again(self, name: str) -> Floats:
+    def of_recomputed(self, name: str) -> Floats:
         """Another array of layers, summed over those that are made again."""
-        (dense, sparse), (dense_layers, sparse_layers) = self.kinds, self.made_again
+        (dense, sparse), (dense_layers, sparse_layers) = self.kinds, self.recomputed
         total: Floats = dense_layers * getattr(dense, name)[:, None]
         if sparse is not None:
             total = total + sparse_layers * getattr(sparse, name)[:, None]
@@ -130,7 +130,7 @@ class Step:
     @cached_property
     def recompute_s(self) -> Floats:
         """Seconds of what a backward pass makes again; [P, K]."""
-        return self.of_made_again("recompute")
+        return self.of_recomputed("recompute")
 
     # Parameters -------------------------------------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class Step:
         dense, sparse = (None if kind is None else self._sent_beside_replicas(kind) for kind in self.kinds)
         assert dense is not None, "a model has layers"
         forward, backward = (self.over_stages(dense[side], None if sparse is None else sparse[side]) for side in (0, 1))
-        again, sparse_again = self.made_again
+        again, sparse_again = self.recomputed
         backward = backward + again * dense[2][:, None]
         if sparse is not None:
             backward = backward + sparse_again * sparse[2][:, None]

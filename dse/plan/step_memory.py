@@ -27,7 +27,7 @@ class StepWithMemory(Step):
         in_flight: Floats = np.where(all_first, every, np.minimum(chunks, every)) / v
         return in_flight
 
-    def made_again_bytes(self) -> Floats:
+    def recomputed_bytes(self) -> Floats:
         """Activations of the one layer that a backward pass has made again, beside those that were kept; [P, K]."""
         (dense, sparse), stages = self.kinds, self.stages
         if sparse is None or sparse is dense:
@@ -59,7 +59,7 @@ class StepWithMemory(Step):
     def working_bytes(self, gathered: Floats | float) -> Floats:
         """What passes need for a while beside what is kept: bytes that are ``gathered`` among them; [P, K]."""
         head: Floats = self.stages.head * self.work.head_bytes[:, None]
-        working: Floats = self.made_again_bytes() + gathered + head
+        working: Floats = self.recomputed_bytes() + gathered + head
         return working
 
     @property
@@ -78,8 +78,8 @@ class StepWithMemory(Step):
         assumed to leave no gaps. Buffers of collectives are not the allocator's.
         """
         software, stages = self.problem.software, self.stages
-        whole = self.of_layers("whole_bytes") - self.of_made_again("whole_bytes")
-        activations = np.maximum(whole, 0.0) + self.of_made_again("saved_bytes")
+        whole = self.of_layers("whole_bytes") - self.of_recomputed("whole_bytes")
+        activations = np.maximum(whole, 0.0) + self.of_recomputed("saved_bytes")
         buffers = self.problem.stack.communicator_bytes.value * self.communicators
         parts = {
             "weights": software.weight_bytes * self.shared_out(weights),

@@ -10,11 +10,11 @@ from dse.run.progress import StopSignal, never_stop
 from dse.schedule.bound import lower_bound
 from dse.schedule.check import violations
 from dse.schedule.problem import ScheduleProblem, ScheduleSolution
-from dse.schedule.search.layer import Layer, schedule_column, solve_many
+from dse.schedule.search.layer import Layer, solve_many
 from dse.schedule.search.segment_search import SearchLimits
 from hardware.inputs import choose
 
-__all__ = ["METHODS", "Method", "schedule_column", "solve", "solve_many", "solve_search"]
+__all__ = ["METHODS", "Method", "solve", "solve_many", "solve_search"]
 
 EVENT_SEARCH = "event search"
 

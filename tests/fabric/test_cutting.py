@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dse.fabric.search.cutting import cut, cut_in_order
+from dse.fabric.search.cutting import best_cut, cut
 from dse.fabric.search.dividing import Ways, can_divide, divided
 from dse.fabric.search.expansion import available_units, expand
 from dse.fabric.search.pieces import Machine, estimate, piece_graph
@@ -151,7 +151,7 @@ def test_the_best_cut_is_that_of_brute_force(kind, seed, batch, flits, configura
         SMALL, memory_bytes=flits * SMALL.flit_bytes, configuration_s=configuration_s, rows=2, columns=8
     )
     machine = Machine(machine_fabric, SLOTS, available_units(machine_fabric, 1.0))
-    time_s, pieces = cut_in_order(graph, order, machine, batch)
+    time_s, pieces = best_cut(divided(graph, {}, machine.fabric.tile), order, machine, batch, {})
     assert time_s == pytest.approx(brute_force_s(graph, order, machine, batch))
     assert bool(pieces) == (time_s < float("inf"))
     if pieces:

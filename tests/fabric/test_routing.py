@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dse.fabric.model import Net, Pipeline, Placement, Sink, Unit, placement_faults
 from dse.fabric.rules import RuleTerms, RuleWeights, rule_terms
-from dse.fabric.search.routing import rerouted, routed
+from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import random_sites
 from tests.fabric.cases import COMPUTE, INPUT, MEMORY, OUTPUT, PLASTICINE, SMALL, random_pipeline
 from tests.fabric.cases import routed as routed_plainly
@@ -67,17 +67,6 @@ def test_routes_along_rows_or_columns_are_the_plain_ones(seed, columns_first):
                 assert start % columns == column
             if not columns_first and is_along_row:
                 assert start // columns == row
-
-
-@RELAXED
-@given(st.integers(0, 2**32 - 1), st.sampled_from(ROUTINGS), st.sampled_from([(), ((1, 1),)]))
-def test_routing_again_is_legal_and_never_raises_the_squared_loads(seed, routing, absent):
-    fabric = replace(SMALL, rows=4, columns=5, absent=absent)
-    pipeline, site = case(seed, fabric)
-    before = routed(pipeline, site, fabric, routing)
-    after = rerouted(pipeline, before, fabric, rounds=3)
-    assert placement_faults(pipeline, after, fabric) == []
-    assert rule_terms(pipeline, after, fabric).squared_load <= rule_terms(pipeline, before, fabric).squared_load
 
 
 def crossing():

@@ -13,7 +13,6 @@ from dse.partition.check import violations
 from dse.partition.constraints.closest import FAR, reach_of
 from dse.partition.constraints.dive import LINEAR
 from dse.partition.constraints.sampler import Sampler, seeds_of
-from dse.partition.constraints.solver import ConstraintSolver
 from dse.partition.constraints.structure import structure_of
 from dse.partition.formats import read_graph
 from dse.partition.problem import PartitionProblem
@@ -127,82 +126,6 @@ def test_a_mask_stands_with_the_layer_that_uses_it():
     edges = np.array([[0, 3], [1, 4], [2, 5], [3, 4], [4, 5]])
     graph = replace(random_graph(0, 6, 0.0), edges=edges)
     assert graph.late_order.tolist() == [0, 3, 1, 4, 2, 5]
-
-
-def solved_in_order(solver, order, draw):
-    """Algorithm 1 of the paper, with uniform weights; never more than some thousand decisions for a small graph."""
-    place = 0
-    for _ in range(10_000):
-        if place == len(order):
-            return solver.partition()
-        left = sorted(solver.get_domain(order[place]))
-        place = solver.set_domain(order[place], [draw.choice(left)])
-    raise AssertionError("went round in circles")
-
-
-@pytest.mark.parametrize("seed", range(0, 100, 5))
-def test_the_papers_procedure_on_domains_ends_with_nearly_every_valid_partition_and_no_other(seed):
-    problem, draw = random_problem(seed, most_operators=6, most_chips=4), np.random.default_rng(seed)
-    everything, found = valid_partitions(problem), set()
-    for _ in range(3000):
-        solver = ConstraintSolver(problem.graph, problem.chips)
-        found.add(solved_in_order(solver, draw.permutation(len(problem.graph)), draw))
-        if len(found) >= 0.9 * len(everything):
-            break
-    assert found <= everything
-    assert len(found) >= 0.9 * len(everything)
-
-
-small_graphs = st.builds(random_graph, st.integers(0, 10**6), st.integers(1, 12), st.sampled_from([0.1, 0.3]))
-
-
-@settings(deadline=None, max_examples=40)
-@given(small_graphs, st.integers(1, 8), st.integers(0, 10**6))
-def test_the_papers_fix_on_domains_ends_with_a_valid_partition(graph, chips, seed):
-    """Algorithm 2: whole domains are decided for where the candidate's chip is not left, and single chips later."""
-    draw, count = np.random.default_rng(seed), len(graph)
-    order, wanted = draw.permutation(count), draw.integers(0, chips, count)
-    solver, place = ConstraintSolver(graph, chips), 0
-    for _ in range(20_000):
-        if place == 2 * count:
-            break
-        operator = order[place % count]
-        left = solver.get_domain(operator)
-        if place >= count:
-            chosen = {draw.choice(sorted(left))}
-        else:
-            chosen = {wanted[operator]} if wanted[operator] in left else left
-        place = solver.set_domain(operator, chosen)
-        assert place == solver.decisions
-    assert violations(PartitionProblem(graph, chips, 1e9), solver.partition()) == []
-
-
-@settings(deadline=None, max_examples=40)
-@given(graphs, st.integers(1, 12), st.integers(0, 10**6))
-def test_domains_hold_the_chips_of_a_valid_partition_that_is_decided_for(graph, chips, seed):
-    valid = Sampler(graph, chips).sample(seeds_of(seed, 0, 1))[0]
-    solver = ConstraintSolver(graph, chips)
-    for number, operator in enumerate(np.random.default_rng(seed).permutation(len(graph)), start=1):
-        for other in range(len(graph)):
-            assert valid[other] in solver.get_domain(other)
-        assert solver.set_domain(operator, [valid[operator]]) == number
-    assert solver.partition() == tuple(valid.tolist())
-
-
-def test_a_no_good_leaves_the_domain_and_the_last_decision_goes_where_none_is_left():
-    # a → b → c and a → c: with a and c on 0 and 2, b fits on either; on 1 it would close a path beside the arc a → c.
-    graph = replace(random_graph(0, 3, 0.0), edges=np.array([[0, 1], [1, 2], [0, 2]]))
-    solver = ConstraintSolver(graph, 3)
-    assert solver.set_domain(0, [0]) == 1
-    assert solver.get_domain(1) == {0, 1}
-    assert solver.set_domain(1, [1]) == 2
-    assert solver.get_domain(2) == {1}
-    with pytest.raises(ValueError, match=r"domain \[1\] of operator 2, but got \[0\]"):
-        solver.set_domain(2, [0])
-    with pytest.raises(ValueError, match="operator 2 has not been decided about"):
-        solver.partition()
-    assert solver.set_domain(2, [1]) == 3
-    assert solver.partition() == (0, 1, 1)
 
 
 @pytest.mark.parametrize("seed", GRAPHS)

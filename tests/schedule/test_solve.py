@@ -15,7 +15,7 @@ from dse.schedule.formats import read_problem
 from dse.schedule.problem import Schedule, ScheduleOperator, ScheduleProblem, ScheduleSolution
 from dse.schedule.search.cp_sat import solve_cp_sat
 from dse.schedule.search.event_search import COUNTED_CORE, ON_ALL_CORES, SearchResult
-from dse.schedule.search.layer import Layer, schedule_column, solve_many
+from dse.schedule.search.layer import Layer, solve_many
 from dse.schedule.search.reduce import NO_MODE
 from dse.schedule.search.scip import solve_scip
 from dse.schedule.search.segment_search import SearchLimits, list_schedule
@@ -260,9 +260,9 @@ def test_columns_equal_single_problems():
         )
         assert makespan[column] == pytest.approx(makespan_s(problem), rel=EXACT)
         assert bound[column] == makespan[column]
-        schedule = schedule_column(
-            kinds, layer.edges, single_s[:, column], all_cores_s[:, column], problem.tensor_cores, problem.vector_cores
-        )
+        times = single_s[:, column], all_cores_s[:, column]
+        cores = problem.tensor_cores, problem.vector_cores
+        schedule = Layer(kinds, layer.edges).schedule(*times, *cores).schedule
         assert violations(problem, schedule) == []
         assert schedule.makespan_s == pytest.approx(makespan[column], rel=EXACT)
 

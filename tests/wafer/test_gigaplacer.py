@@ -16,7 +16,7 @@ from dse.wafer.search.context import SearchContext
 from dse.wafer.search.gigaplacer import method
 from dse.wafer.search.gigaplacer.adapter_refinement import fewer_adapters
 from dse.wafer.search.gigaplacer.distance_refinement import WINDOW, less_distance
-from dse.wafer.search.gigaplacer.instance import adapter_count, distance, instance_of, slowest
+from dse.wafer.search.gigaplacer.instance import distance, instance_of, slowest
 from dse.wafer.search.gigaplacer.judgment import (
     any_rows,
     height_of_row,
@@ -195,6 +195,15 @@ def test_strips_are_as_few_as_fit(residual):
         assert violations(residual, placement_of(residual, placed_rows(instance.sizes, instance.order, cut))) == []
 
 
+def adapter_count(instance, rows):
+    """How many parameters differ over all edges."""
+    sizes, total = instance.sizes, 0
+    c = [{*rows.c[number, : sizes.convolutions[group]].tolist()} for number, group in enumerate(sizes.group)]
+    for one, other in instance.edges.tolist():
+        total += int(rows.h[one] != rows.h[other]) + int(rows.w[one] != rows.w[other]) + (len(c[one] | c[other]) > 1)
+    return total
+
+
 @pytest.mark.parametrize("limit", [400, 1200, 2800])
 def test_of_equally_low_rows_algorithm_1_takes_those_of_less_distance_and_adapters(residual, limit):
     """The program by its definition: the best cut of every prefix, priced by placing it."""
@@ -293,7 +302,6 @@ def test_adapters_never_become_more_nor_the_time_longer(judge):
             after = fewer_adapters(instance, before)
             assert violations(problem, placement_of(problem, after)) == []
             priced = [cost(problem, placement_of(problem, each)) for each in (before, after)]
-            assert [each.adapter for each in priced] == [adapter_count(instance, each) for each in (before, after)]
             assert priced[1].adapter <= priced[0].adapter
             assert priced[1].time <= priced[0].time
             fewer += priced[1].adapter < priced[0].adapter

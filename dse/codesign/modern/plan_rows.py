@@ -26,7 +26,7 @@ class PlanPiece(NamedTuple):
 
 
 class PlanRows:
-    """P plans in the order of their enumeration, as :func:`dse.plan.search.vocabulary.all_plans` has them.
+    """P plans in the order of their enumeration, as :mod:`dse.plan.search.vocabulary` has them.
 
     Their families take a thirtieth of the memory that they would.
     """

@@ -83,17 +83,6 @@ def cut(graph: DataflowGraph, fabric: Fabric, slots: OperatorSlots, batch: int, 
     return replace(min(cuts, key=lambda each: each.time_s), apart_s=cuts[0].apart_s)
 
 
-def cut_in_order(
-    graph: DataflowGraph, order: Sequence[int], machine: Machine, batch: int
-) -> tuple[float, list[tuple[int, int]]]:
-    """The least time of consecutive pieces of ``order``, and where each begins and ends.
-
-    ``order`` is a topological one of all operators but inputs and outputs. The time is infinite, and there are no
-    pieces, if some operator does not fit.
-    """
-    return _best_cut(divided(graph, {}, machine.fabric.tile), order, machine, batch, {})
-
-
 _Signature = tuple[object, ...]
 
 
@@ -125,7 +114,7 @@ class _Cutter:
         best = (float("inf"), [(0, 0)])
         best_order: Sequence[int] = ()
         for order in (_depth_first(parts.graph), _workers(parts.graph)):
-            tried = _best_cut(parts, order, self.machine, self.batch, self.known)
+            tried = best_cut(parts, order, self.machine, self.batch, self.known)
             if tried[0] < best[0]:
                 best, best_order = tried, order
         pieces = []
@@ -210,7 +199,7 @@ class _Cutter:
         return next(finer, base)
 
 
-def _best_cut(
+def best_cut(
     whole: Divided, order: Sequence[int], machine: Machine, batch: int, known: dict[_Signature, Estimate | None]
 ) -> tuple[float, list[tuple[int, int]]]:
     """The least time and the pieces; infinite and none where an operator fits nowhere.

@@ -1,6 +1,5 @@
 """Routes for placed units: multicast trees XY, YX and by congestion. Links have no capacity; any load is legal."""
 
-import heapq
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, get_args
@@ -69,76 +68,3 @@ def routed(pipeline: Pipeline, site: Sequence[int] | Integers, fabric: Fabric, r
         routes.append(room[:links].tolist())
         load[room[:links]] += net.flits
     return Placement.of(np.asarray(site).tolist(), routes)
-
-
-def rerouted(pipeline: Pipeline, placement: Placement, fabric: Fabric, rounds: int = 1) -> Placement:
-    """The same sites with other routes: each net in turn is taken out and routed again with the least squared loads.
-
-    Detours are allowed, so a branch takes the way that adds least to the sum of squared loads, whatever its length; the
-    sum never grows. The sinks of a net are reached in the order in which they are cheapest.
-
-    Args:
-        pipeline: of the placement.
-        placement: a legal one.
-        fabric: of the placement.
-        rounds: over all nets; ends early when a round improves nothing.
-    """
-    load = np.zeros(len(fabric.grid.link_from))
-    routes = [placement.route(number) for number in range(len(pipeline.nets))]
-    cell = fabric.grid.site_cell[placement.site]
-    for net, route in zip(pipeline.nets, routes, strict=True):
-        load[route] += net.flits
-    outgoing = _outgoing(fabric)
-    for _ in range(rounds):
-        is_better = False
-        for number, net in enumerate(pipeline.nets):
-            load[routes[number]] -= net.flits
-            added = net.flits * (2.0 * load + net.flits)
-            ends = {int(cell[sink.unit]) for sink in net.sinks}
-            route = _cheapest_tree(fabric, outgoing, int(cell[net.source]), ends, added.tolist())
-            if added[route].sum() < added[routes[number]].sum():
-                routes[number], is_better = route, True
-            load[routes[number]] += net.flits
-        if not is_better:
-            break
-    return Placement.of(placement.site.tolist(), routes)
-
-
-def _outgoing(fabric: Fabric) -> list[list[tuple[int, int]]]:
-    """(link, cell that it leads to) of every cell."""
-    outgoing: list[list[tuple[int, int]]] = [[] for _ in range(fabric.grid.cells)]
-    for link, (start, end) in enumerate(zip(fabric.grid.link_from, fabric.grid.link_to, strict=True)):
-        outgoing[start].append((link, int(end)))
-    return outgoing
-
-
-def _cheapest_tree(
-    fabric: Fabric, outgoing: Sequence[Sequence[tuple[int, int]]], source: int, ends: set[int], cost: Sequence[float]
-) -> list[int]:
-    """Links of a tree that reaches ``ends``: the cheapest way from the tree to any of them (Dijkstra), and again."""
-    link_from = fabric.grid.link_from
-    entered, waiting = {source}, ends - {source}
-    route: list[int] = []
-    while waiting:
-        into: dict[int, int] = {}
-        least = dict.fromkeys(entered, 0.0)
-        queue = [(0.0, cell) for cell in sorted(entered)]
-        while queue:
-            length, cell = heapq.heappop(queue)
-            if cell in waiting:
-                break
-            if length > least[cell]:
-                continue
-            for link, end in outgoing[cell]:
-                if end not in least or length + cost[link] < least[end]:
-                    least[end], into[end] = length + cost[link], link
-                    heapq.heappush(queue, (least[end], end))
-        branch = []
-        waiting.discard(cell)
-        while cell not in entered:
-            branch.append(into[cell])
-            cell = int(link_from[into[cell]])
-        route += reversed(branch)
-        entered.update(int(fabric.grid.link_to[link]) for link in branch)
-        waiting -= entered
-    return route

@@ -112,10 +112,6 @@ class StageProblem(ParallelProblem):
         most = max(map(self.mesh.shards, layouts))
         return tuple(layout for layout in layouts if self.mesh.shards(layout) == most)
 
-    def times_of_value(self, value: int) -> int:
-        """How often a batch joins or reshards a value."""
-        return 1 if self.step.once[value] else self.microbatches
-
     def runs(self, operation: int) -> int:
         """How often a batch runs an operation of the passes."""
         return self.microbatches * (2 if self.recompute and self.step.forward[operation] else 1)

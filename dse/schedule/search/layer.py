@@ -247,17 +247,3 @@ def solve_many(
     for column, (tensor, vector) in enumerate(zip(tensor_cores.tolist(), vector_cores.tolist(), strict=True)):
         makespan_s[column], bound_s[column] = layer.makespan(single[column], all_cores[column], tensor, vector, limits)
     return makespan_s, bound_s
-
-
-def schedule_column(
-    kinds: Sequence[str],
-    edges: Edges,
-    single_s: Floats,
-    all_cores_s: Floats,
-    tensor_cores: int,
-    vector_cores: int,
-    limits: SearchLimits = DEFAULT_LIMITS,
-) -> Schedule:
-    """The schedule behind one column of :func:`solve_many`; ``single_s`` and ``all_cores_s`` are [O]."""
-    single, all_cores = np.asarray(single_s, dtype=np.float64), np.asarray(all_cores_s, dtype=np.float64)
-    return Layer(kinds, edges).schedule(single, all_cores, tensor_cores, vector_cores, limits).schedule

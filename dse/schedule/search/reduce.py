@@ -20,9 +20,6 @@ Integer = int | np.int64
 NO_MODE = 1 << 60
 """The duration, in units, of a mode that an operator does not have."""
 
-GRID_BITS = 44
-"""All latencies of a segment together take less than 2^GRID_BITS units, so sums and products stay exact."""
-
 
 class UnitLatencies(NamedTuple):
     """Latencies in whole units of ``unit_s`` seconds; :data:`NO_MODE` where a mode is missing or dropped.

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hardware.compiled import compiled, kernel
-from policies.fabric.model.cycle_kernels import find_max_cycle_ratio
+from policies.fabric.model.cycle_kernels import max_cycle_ratio
 
 (
     SWITCHED,
@@ -133,7 +133,7 @@ def _period(events, waits, has_waits, weight, tokens, distance, head, mark):
         elif has_waits and events.tokens[arc] == 0.0:
             # Flits wait on their way; tokens that come back do not.
             weight[arc] += waits.wait[sink]
-    return find_max_cycle_ratio(events.arc_from, events.arc_to, weight, tokens, events.least, distance, head, mark)
+    return max_cycle_ratio(events.arc_from, events.arc_to, weight, tokens, events.least, distance, head, mark)
 
 
 @kernel

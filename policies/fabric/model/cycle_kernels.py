@@ -4,9 +4,7 @@
 # ruff: noqa: ANN001, ANN201, ANN202
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
-import numpy as np
-
-from hardware.compiled import compiled, kernel
+from hardware.compiled import kernel
 
 TOLERANCE = 1e-7
 """Relative rise of a ratio that counts as none."""
@@ -41,8 +39,17 @@ def _relax(arc_from, arc_to, weight, tokens, ratio, distance, head):
 
 
 @kernel
-def find_max_cycle_ratio(arc_from, arc_to, weight, tokens, least, distance, head, mark):
-    """As :func:`max_cycle_ratio`, with room for three values of every node."""
+def max_cycle_ratio(arc_from, arc_to, weight, tokens, least, distance, head, mark):
+    """The largest Σ weight / Σ tokens of a cycle, but not less than ``least``.
+
+    Newton's method on the ratio: while some cycle is longer than nothing under weight − ratio · tokens, its own ratio
+    is the next one. Such a cycle appears among the arcs that Bellman and Ford's longest paths end with (Dasdan,
+    "Experimental analysis of the fastest optimum cycle ratio and mean algorithms", ACM TODAES 2004, Lawler's and
+    Burns's algorithms).
+
+    ``arc_from`` and ``arc_to`` are numbers of nodes, [A]; ``tokens`` are not negative, and every cycle has one;
+    ``least`` is not negative; ``distance``, ``head`` and ``mark`` are room for a value of every node.
+    """
     nodes = len(distance)
     ratio = least
     while True:
@@ -66,20 +73,3 @@ def find_max_cycle_ratio(arc_from, arc_to, weight, tokens, least, distance, head
         if total <= ratio * count * (1.0 + 1e-12):
             return ratio
         ratio = total / count
-
-
-@compiled
-def max_cycle_ratio(arc_from, arc_to, weight, tokens, nodes, least):
-    """The largest Σ weight / Σ tokens of a cycle, but not less than ``least``.
-
-    Newton's method on the ratio: while some cycle is longer than nothing under weight − ratio · tokens, its own ratio
-    is the next one. Such a cycle appears among the arcs that Bellman and Ford's longest paths end with (Dasdan,
-    "Experimental analysis of the fastest optimum cycle ratio and mean algorithms", ACM TODAES 2004, Lawler's and
-    Burns's algorithms).
-
-    ``arc_from`` and ``arc_to`` are numbers of nodes, [A]; ``tokens`` are not negative, and every cycle has one;
-    ``least`` is not negative.
-    """
-    distance = np.empty(nodes)
-    head, mark = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
-    return find_max_cycle_ratio(arc_from, arc_to, weight, tokens, least, distance, head, mark)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hardware.compiled import compiled, kernel
-from policies.fabric.model.cycle_kernels import find_max_cycle_ratio
+from policies.fabric.model.cycle_kernels import max_cycle_ratio
 from policies.fabric.model.event_graph import EventGraph
 
 (
@@ -171,7 +171,7 @@ def _period(events, hops, weight, tokens, distance, head, mark):
                 samples = np.ceil(places / events.flits[arc])
                 tokens[arc] = samples
                 weight[arc] += np.floor((samples * events.flits[arc] - places) * events.step[arc])
-    return find_max_cycle_ratio(events.arc_from, events.arc_to, weight, tokens, events.least, distance, head, mark)
+    return max_cycle_ratio(events.arc_from, events.arc_to, weight, tokens, events.least, distance, head, mark)
 
 
 @compiled

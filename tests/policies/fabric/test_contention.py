@@ -76,7 +76,8 @@ class Plain:
                 weight[arc] += math.floor((tokens[arc] * events.flits[arc] - room) * events.step[arc])
             elif has_waits and not events.tokens[arc]:
                 weight[arc] += sum(self.wait(net, link, period) for link in way)
-        return max_cycle_ratio(events.arc_from, events.arc_to, weight, tokens, events.nodes, events.least)
+        room = np.empty(events.nodes), np.empty(events.nodes, np.int64), np.empty(events.nodes, np.int64)
+        return max_cycle_ratio(events.arc_from, events.arc_to, weight, tokens, events.least, *room)
 
     def measures(self):
         slowest = self.featurizer.base_slots

@@ -46,7 +46,8 @@ def test_the_ratio_is_that_of_the_best_simple_cycle(seed, nodes, whole):
     columns = [np.array(column) for column in zip(*arcs, strict=True)] if arcs else [np.zeros(0)] * 4
     ends = [column.astype(np.int64) for column in columns[:2]]
     weights = [column.astype(np.float64) for column in columns[2:]]
-    assert max_cycle_ratio(*ends, *weights, nodes, 0.0) == pytest.approx(ratio_by_cycles(arcs, nodes), abs=1e-5)
+    room = np.empty(nodes), np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    assert max_cycle_ratio(*ends, *weights, 0.0, *room) == pytest.approx(ratio_by_cycles(arcs, nodes), abs=1e-5)
 
 
 def period(pipeline, fabric, placement):

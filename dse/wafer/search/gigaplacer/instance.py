@@ -86,18 +86,6 @@ def distance(instance, rows):
 
 
 @compiled
-def adapter_count(instance, rows):
-    """How many parameters differ over all edges."""
-    total, count = 0, instance.sizes.convolutions
-    for edge in range(len(instance.edges)):
-        one, two = instance.edges[edge, 0], instance.edges[edge, 1]
-        c = common_c(rows.c[one], count[instance.sizes.group[one]])
-        other_c = common_c(rows.c[two], count[instance.sizes.group[two]])
-        total += adapters(rows.h[one], rows.w[one], c, rows.h[two], rows.w[two], other_c)
-    return total
-
-
-@compiled
 def slowest(instance, rows):
     """The ticks of the slowest kernel, equation (1c)."""
     sizes, most = instance.sizes, 0

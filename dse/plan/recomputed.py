@@ -41,7 +41,7 @@ class ForwardPass(NamedTuple):
     has_experts: bool
 
 
-class MadeAgain(NamedTuple):
+class Recomputed(NamedTuple):
     """Seconds that a backward pass repeats, those of collectives by axis, bytes kept, and there for a while."""
 
     seconds: Floats
@@ -50,7 +50,7 @@ class MadeAgain(NamedTuple):
     remade_bytes: Floats
 
 
-def made_again(work: RankWork, sums: WorkSum, first: ForwardPass) -> MadeAgain:
+def recomputed(work: RankWork, sums: WorkSum, first: ForwardPass) -> Recomputed:
     """What each plan says of the layer; of plans that make nothing again, what nothing reads.
 
     While a layer is made again, what it has dropped is in memory beside what it keeps: with ``full`` the whole layer,
@@ -75,7 +75,7 @@ def made_again(work: RankWork, sums: WorkSum, first: ForwardPass) -> MadeAgain:
         again, saved = np.where(alternates, other.again_s, again), np.where(alternates, other.bytes_left, saved)
         sent = {name: np.where(alternates, 0.0, seconds) for name, seconds in sent.items()}
         remade_bytes = np.where(alternates, np.maximum(whole_bytes - other.bytes_left, 0.0), remade_bytes)
-    return MadeAgain(again, sent, saved, remade_bytes)
+    return Recomputed(again, sent, saved, remade_bytes)
 
 
 def has_sets(codes: Integers) -> bool:
@@ -83,7 +83,7 @@ def has_sets(codes: Integers) -> bool:
     return bool(((codes > SELECTIVE) & (codes < ALTERNATE)).any())
 
 
-def _modules(work: RankWork, sums: WorkSum, first: ForwardPass, sets: Integers) -> MadeAgain:
+def _modules(work: RankWork, sums: WorkSum, first: ForwardPass, sets: Integers) -> Recomputed:
     """What sets of modules say of the layer, the empty one among them."""
     core, nothing = (sets & CORE_ATTN) > 0, np.zeros(work.plans.count)
     seconds, remade_bytes = np.where(core, first.core, 0.0), nothing
@@ -110,7 +110,7 @@ def _modules(work: RankWork, sums: WorkSum, first: ForwardPass, sets: Integers) 
         idle = compute - (raw - exposed) if network else compute
         seconds = seconds + np.where((sets & MOE) > 0, work.exposed_exchange(idle, idle)[0], 0.0)
     saved = np.where(core, first.saved, first.saved + first.scores) - remade_bytes
-    return MadeAgain(seconds, sent, saved, remade_bytes)
+    return Recomputed(seconds, sent, saved, remade_bytes)
 
 
 def _network(work: RankWork, has_experts: bool) -> int:
