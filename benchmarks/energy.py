@@ -92,10 +92,10 @@ def products() -> None:
 
 def peaks() -> None:
     """Every unit busy and every memory and link at full rate."""
-    from hardware.energy import peak_w
     from hardware.energy_model import energy_model_of
     from hardware.network_specs import network
     from hardware.specs import accelerator, list_specs
+    from tests.hardware.peak_power import peak_w
 
     print("\nPeak power, W (a bound on average power: every unit and memory busy at once), and the chip's own limit")
     for name in list_specs():

@@ -24,9 +24,9 @@ def main() -> None:
 
     from dse.fabric.rules import rule_terms, single_rule
     from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
-    from dse.fabric.search.exact import LinearRule, cheapest
     from hardware.fabrics import fabric
     from tests.fabric.cases import random_pipeline
+    from tests.fabric.exact import LinearRule, cheapest
 
     small = replace(fabric("plasticine-8x16"), name="small", rows=3, columns=4)
     print(ROW.format(*HEAD), flush=True)

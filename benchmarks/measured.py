@@ -7,6 +7,7 @@ fixed times, the roofline with the fixed time of its kind fitted to the same eve
 """
 
 import argparse
+import csv
 import sys
 import time
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from dse.calibration.fit import (
     predict_s,
     reporting_rows,
 )
-from dse.calibration.rows import MeasuredAllReduce, MeasuredKernel, read_all_reduces, read_kernels
+from dse.calibration.rows import MeasuredAllReduce, MeasuredKernel, read_rows
 from hardware.machines import Machines
 from hardware.network import Network
 from hardware.network_specs import network
@@ -139,6 +140,12 @@ def all_reduce_table(link: Network, rows: Sequence[MeasuredAllReduce]) -> float:
     return errors[0]
 
 
+def measured_all_reduces(path: Path) -> list[MeasuredAllReduce]:
+    """The rows of a CSV file with columns ``bytes, measured_s``."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [MeasuredAllReduce(int(row["bytes"]), float(row["measured_s"]), GPUS) for row in csv.DictReader(file)]
+
+
 def error(predicted: Sequence[float], rows: Sequence[MeasuredKernel] | Sequence[MeasuredAllReduce]) -> float:
     return mean_absolute_error(predicted, [row.measured_s for row in rows])
 
@@ -148,8 +155,8 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=shared_data("measured"), help="folder of the measured tables")
     folder = parser.parse_args().data
     machines = accelerator("a100-80gb").machines
-    kernels = kernel_table(machines, read_kernels(folder / "a100_fp16_kernels.csv"))
-    reduced = all_reduce_table(network("nvlink3"), read_all_reduces(folder / "a100x4_nvlink3_allreduce.csv", GPUS))
+    kernels = kernel_table(machines, read_rows(folder / "a100_fp16_kernels.csv"))
+    reduced = all_reduce_table(network("nvlink3"), measured_all_reduces(folder / "a100x4_nvlink3_allreduce.csv"))
     claims = (("GEMM", kernels["gemm"], 0.05), ("all kernels", kernels["all"], 0.10), ("all-reduce", reduced, 0.08))
     print()
     for name, value, target in claims:

@@ -22,6 +22,8 @@ ALL_REDUCE: Literal["all_reduce"] = "all_reduce"
 MAX_SIZE = 10**18
 """Of a buffer and of the product of a kernel's dimensions: 64 bits hold what is computed from it."""
 
+_COLUMNS = ("op", "m", "n", "k", "measured_s")
+
 
 @dataclass(frozen=True)
 class MeasuredKernel:
@@ -52,39 +54,15 @@ def read_rows(path: str | Path) -> list[MeasuredKernel | MeasuredAllReduce]:
     Raises:
         InputError: the file or one of its numbers cannot be read, or an unknown op.
     """
-    return [
-        (_all_reduce if row["op"] == ALL_REDUCE else _kernel)(path, line, row)
-        for line, row in _csv_rows(path, ("op", "m", "n", "k", "measured_s"))
-    ]
+    return [(_all_reduce if row["op"] == ALL_REDUCE else _kernel)(path, line, row) for line, row in _csv_rows(path)]
 
 
-def read_kernels(path: str | Path) -> list[MeasuredKernel]:
-    """The rows of a table, as :func:`read_rows` has them, that are no all-reduces."""
-    return [row for row in read_rows(path) if isinstance(row, MeasuredKernel)]
-
-
-def read_all_reduces(path: str | Path, participants: int) -> list[MeasuredAllReduce]:
-    """The rows of a CSV file with columns ``bytes, measured_s``.
-
-    Raises:
-        InputError: the file or one of its numbers cannot be read.
-    """
-    return [
-        MeasuredAllReduce(
-            size_bytes=_count(path, line, row, "bytes"),
-            measured_s=_number(path, line, row, "measured_s"),
-            participants=participants,
-        )
-        for line, row in _csv_rows(path, ("bytes", "measured_s"))
-    ]
-
-
-def _csv_rows(path: str | Path, columns: tuple[str, ...]) -> list[tuple[int, dict[Any, Any]]]:
-    """Line numbers and rows of a CSV file with at least these columns; InputError where it is not one."""
+def _csv_rows(path: str | Path) -> list[tuple[int, dict[Any, Any]]]:
+    """Line numbers and rows of a CSV file with at least :data:`_COLUMNS`; InputError where it is not one."""
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
-            _require_columns(path, reader.fieldnames or (), columns)
+            _require_columns(path, reader.fieldnames or ())
             rows = [(reader.line_num, row) for row in reader]
     except OSError as error:
         raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
@@ -99,12 +77,12 @@ def _csv_rows(path: str | Path, columns: tuple[str, ...]) -> list[tuple[int, dic
     return rows
 
 
-def _require_columns(path: str | Path, present: Sequence[str], columns: tuple[str, ...]) -> None:
-    missing = next((column for column in columns if column not in present), None)
+def _require_columns(path: str | Path, present: Sequence[str]) -> None:
+    missing = next((column for column in _COLUMNS if column not in present), None)
     if missing is not None:
         similar = nearest(missing, present)
         instead = f"; the file has {similar}" if similar is not None else ""
-        rule = f"the column is missing (units are part of the name{instead}); needed: {', '.join(columns)}"
+        rule = f"the column is missing (units are part of the name{instead}); needed: {', '.join(_COLUMNS)}"
         raise fail(path, missing, "", rule)
 
 

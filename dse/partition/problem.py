@@ -15,6 +15,7 @@ output once whose farthest consumer lies beyond it. The slowest chip or link is 
 pipeline, the reciprocal of its throughput.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -78,6 +79,21 @@ class PartitionGraph:
     moved_bytes: Floats
     copy_of: tuple[Copy | None, ...] = ()
     formats: tuple[str, ...] = ()
+
+    @classmethod
+    def unpriced(
+        cls,
+        name: str,
+        names: Iterable[str],
+        columns: Sequence[Sequence[float]],
+        edges: Iterable[tuple[int, int]],
+        formats: Iterable[str] = (),
+    ) -> "PartitionGraph":
+        """A graph for a package to price; ``columns``: output, weights, FLOPs and bytes of each operator, [N, 4]."""
+        output, weight, flops, moved = np.array(columns, dtype=np.float64).reshape(-1, 4).T.copy()
+        pairs = np.array(list(edges), dtype=np.int64).reshape(-1, 2)
+        unknown_s = np.full(len(output), np.nan)
+        return cls(name, tuple(names), unknown_s, output, weight, pairs, flops, moved, formats=tuple(formats))
 
     def __len__(self) -> int:
         return len(self.names)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import measure_kernels
 from dse.calibration.calibration import MIN_ROWS
 from dse.calibration.fit import FITTED_CONSTANTS, fitting_rows, reporting_rows
-from dse.calibration.rows import read_kernels, read_rows
+from dse.calibration.rows import read_rows
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def measure(monkeypatch, tmp_path):
 def test_what_was_measured_here_is_a_table_for_dse_calibrate(measure, monkeypatch):
     monkeypatch.setattr(measure_kernels, "BATCH_S", 1e-4)
     path = measure("--device", "cpu", "--dtype", "float32", "--largest", 256)
-    rows = read_kernels(path)
+    rows = read_rows(path)
     assert len(rows) == len(list(measure_kernels.shapes(256)))
     assert all(row.measured_s > 0 for row in rows)
     kinds = Counter(row.kind for row in rows)

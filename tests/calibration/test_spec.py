@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from dse.calibration.calibrate import calibrate
 from dse.calibration.fit import fitting_rows, mean_absolute_error, predict_s, reporting_rows
-from dse.calibration.rows import read_kernels
+from dse.calibration.rows import read_rows
 from dse.cli.calibrate import command
 from hardware.inputs import InputError
 from hardware.specs import accelerator
@@ -65,7 +65,7 @@ def test_written_spec_gives_the_errors_that_were_printed(tmp_path, uncalibrated,
     out = tmp_path / "calibrated.yaml"
     outcome = CliRunner().invoke(command, [str(uncalibrated), str(measured), "--out", str(out)])
     assert outcome.exit_code == 0, outcome.output
-    rows = read_kernels(measured)
+    rows = read_rows(measured)
     machines = accelerator(str(out)).machines
     (gemm,) = calibrated.errors
     for part, printed in ((fitting_rows(rows), gemm.fitted_after), (reporting_rows(rows), gemm.held_out_after)):

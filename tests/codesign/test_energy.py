@@ -15,13 +15,14 @@ from dse.codesign.problem import TrainingPlan
 from dse.placement.problem import Placement, Stage
 from dse.schedule.search.segment_search import SearchLimits
 from hardware.cost_model import cost_model
-from hardware.energy import operation_energy, peak_w, static_w
+from hardware.energy import operation_energy, static_w
 from hardware.energy_model import energy_model
 from hardware.estimator import estimate
 from hardware.operations import Collective
 from hardware.space import architecture_space
 from tests.codesign.test_exhaustive import TINY_MODEL
 from tests.codesign.test_imported import TWO_STACKS
+from tests.hardware.peak_power import peak_w
 
 MODEL = energy_model()
 

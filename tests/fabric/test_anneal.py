@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from dse.fabric.model import Net, Pipeline, Sink, Unit, placement_faults
 from dse.fabric.rules import MIXTURE, RULES, RuleWeights, rule_cost, rule_scales, rule_terms, single_rule
 from dse.fabric.search.anneal import MAX_NETS, Annealing, AnnealSettings, Chain, annealed, case_of, state_of
-from dse.fabric.search.exact import cheapest
 from dse.fabric.search.move_kernels import begin
 from dse.fabric.search.move_state import State
 from dse.fabric.search.routing import routed
@@ -32,6 +31,7 @@ from tests.fabric.cases import (
     placement_of,
     random_pipeline,
 )
+from tests.fabric.exact import cheapest
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 ROUTINGS = ("xy", "yx", "congestion")

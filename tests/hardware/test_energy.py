@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hardware.cost_model import cost_model
-from hardware.energy import LEVELS, energy_by_level, operation_energy, peak_w, static_w
+from hardware.energy import LEVELS, energy_by_level, operation_energy, static_w
 from hardware.energy_model import EnergyModel, energy_model, energy_model_of
 from hardware.estimator import estimate
 from hardware.gemm import TensorWork, tensor_times, tensor_traffic
@@ -23,6 +23,7 @@ from hardware.spec_fields import spec_names
 from hardware.specs import accelerator
 from hardware.units import GIB
 from tests.hardware import slow_tiler
+from tests.hardware.peak_power import peak_w
 from tests.hardware.small_machines import on_random_machines, small_machine
 from tests.hardware.test_estimator_laws import NETWORK, gemms, machines, operations, vectors
 from tests.hardware.test_specs import numbers_without_source, text_of

@@ -2,5 +2,5 @@
 
 Operators are spread over units by :mod:`dse.fabric.search.expansion`, nets are routed by
 :mod:`dse.fabric.search.routing`, and sites are found by :mod:`dse.fabric.search.anneal` under a weighted sum of rules
-(:mod:`dse.fabric.rules`). :mod:`dse.fabric.search.exact` proves the optimum of small cases.
+(:mod:`dse.fabric.rules`).
 """

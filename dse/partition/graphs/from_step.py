@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
 from dse.graph.step import FORWARDING, StepGraph, StepOperation
 from dse.graph.step_loops import loop_owners
 from dse.graph.step_work import flops_of, product_of
@@ -68,18 +66,8 @@ class _Writer:
 
     def finished(self) -> PartitionGraph:
         """The graph."""
-        output, weight, flops, moved = np.array(self._columns, dtype=np.float64).reshape(-1, 4).T.copy()
-        return PartitionGraph(
-            name=self._graph.name,
-            names=tuple(self._names),
-            latency_s=np.full(len(self._names), np.nan),
-            output_bytes=output,
-            weight_bytes=weight,
-            edges=np.array(list(self._edges), dtype=np.int64).reshape(-1, 2),
-            flops=flops,
-            moved_bytes=moved,
-            formats=tuple("+".join(sorted(each)) for each in self._formats),
-        )
+        formats = ("+".join(sorted(each)) for each in self._formats)
+        return PartitionGraph.unpriced(self._graph.name, self._names, self._columns, self._edges, formats)
 
     def add(self, number: int) -> None:
         """The operation, as an operator or as a part of one."""

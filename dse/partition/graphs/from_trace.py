@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from dse.graph.trace import FIXED, WEIGHTS, Granularity, Step, Trace, Value
 from dse.importer.program import Program
 from dse.partition.graphs.pieces import Piece, pieces_of, unwritten
@@ -91,17 +89,7 @@ class _GraphWriter:
     _taken: set[str] = field(default_factory=set)
 
     def finished(self) -> PartitionGraph:
-        output, weight, flops, moved = np.array(self.columns, dtype=np.float64).reshape(-1, 4).T.copy()
-        return PartitionGraph(
-            name=self.trace.name,
-            names=tuple(self.names),
-            latency_s=np.full(len(self.names), np.nan),
-            output_bytes=output,
-            weight_bytes=weight,
-            edges=np.array(list(self.edges), dtype=np.int64).reshape(-1, 2),
-            flops=flops,
-            moved_bytes=moved,
-        )
+        return PartitionGraph.unpriced(self.trace.name, self.names, self.columns, self.edges)
 
     def step(self, step: Step, granularity: Granularity) -> None:
         """The operator of ``step``, or one for each of its pieces."""
