@@ -83,30 +83,19 @@ class GraphTensors:
 
 
 def graph_tensors(graph: StoredGraph, settings: LearningSettings, device: torch.device) -> GraphTensors:
-    """``graph`` as tensors on ``device``, with the prior of the settings.
-
-    Raises:
-        ValueError: the prior is ``dp``, and the graph has no start partition.
-    """
+    """``graph`` as tensors on ``device``, with the prior of the settings."""
     problem = graph.problem
     latency_s = problem.graph.latency_s
     total_s = latency_s.sum() or 1.0
     transfer_s = problem.graph.output_bytes / problem.link_bytes_per_s
     work = torch.tensor(graph.sequence.work, dtype=torch.float32, device=device)
-    prior: Tensor | None = None
-    if settings.prior == "diagonal":
-        prior = work
-    elif settings.prior == "dp":
-        if graph.start is None:
-            raise ValueError(f"prior `dp` needs a start partition, but {graph.name} has none")
-        prior = (torch.tensor(graph.start, dtype=torch.float32, device=device) + 0.5) / problem.chips
     return GraphTensors(
         torch.from_numpy(graph.features).to(device),
         torch.tensor(problem.graph.edges.reshape(-1, 2).T.copy(), dtype=torch.int64, device=device),
         work,
         torch.tensor(latency_s / total_s, dtype=torch.float32, device=device),
         torch.tensor(transfer_s / total_s, dtype=torch.float32, device=device),
-        prior,
+        work if settings.prior == "diagonal" else None,
         problem.chips,
     )
 
@@ -236,29 +225,6 @@ class _FullAttention(nn.Module):
         return added
 
 
-class _LinearAttention(nn.Module):
-    """Linear attention with a residual: φ(Q) (φ(K)ᵀ V) over φ(Q) Σ φ(K), φ = 1 + ELU; O(N).
-
-    Source: Katharopoulos et al., "Transformers are RNNs", ICML 2020, equations 4 to 7.
-    """
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.heads = heads
-        self.inward = nn.Linear(width, 3 * width)
-        self.outward = nn.Linear(width, width)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        parts = self.inward(self.norm(hidden)).view(len(hidden), 3, self.heads, -1)
-        query, key, value = 1 + nn.functional.elu(parts[:, 0]), 1 + nn.functional.elu(parts[:, 1]), parts[:, 2]
-        held = torch.einsum("nhk,nhv->hkv", key, value)
-        scale = torch.einsum("nhk,hk->nh", query, key.sum(0)).unsqueeze(-1)
-        mixed = torch.einsum("nhk,hkv->nhv", query, held) / scale.clamp(min=1e-6)
-        added: Tensor = hidden + self.outward(mixed.reshape(len(hidden), -1))
-        return added
-
-
 class PartitionNetwork(nn.Module):
     """Logits of every operator's chip.
 
@@ -274,11 +240,7 @@ class PartitionNetwork(nn.Module):
         self.corrects = self.anchored or settings.prior != "none"
         self.inward = nn.Linear(len(FEATURES), width)
         self.layers = nn.ModuleList([_Layer(width) for _ in range(settings.layers)])
-        self.attention: nn.Module | None = None
-        if settings.attention == "full":
-            self.attention = _FullAttention(width, settings.heads)
-        elif settings.attention == "linear":
-            self.attention = _LinearAttention(width, settings.heads)
+        self.attention = _FullAttention(width, settings.heads) if settings.attention == "full" else None
         self.hidden = nn.Linear(width + STATE, width)
         self.outward = nn.Linear(width, 2 if self.ordinal else MAX_CHIPS)
         if self.corrects:

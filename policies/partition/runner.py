@@ -216,14 +216,10 @@ class PartitionRunner(GroupRunner):
     def _first_anchor(self, graph: StoredGraph) -> Chips:
         """The prior as a valid partition, or every other time the graph's start; without both any."""
         seeds = self._seeds(1)
-        if graph.start is not None and self.settings.prior != "dp" and int(seeds[0]) >> 63:
+        if graph.start is not None and int(seeds[0]) >> 63:
             return np.array(graph.start, dtype=np.int8)
         if self.settings.prior == "none":
             return np.asarray(graph.sampler.sample(seeds)[0])
-        if self.settings.prior == "dp":
-            if graph.start is None:
-                raise ValueError(f"prior `dp` needs a start partition, but {graph.name} has none")
-            return np.array(graph.start, dtype=np.int8)
         chips = graph.problem.chips
         candidate = np.minimum(graph.sequence.work * chips, chips - 1).astype(np.int64)
         return np.asarray(graph.sampler.fix(candidate[None], seeds, orders=graph.sequence.order[None])[0])

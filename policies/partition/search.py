@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.search.context import SearchContext, SearchResult
-from dse.partition.search.order_search import order_search
 from dse.partition.search.refining import starts_of
-from dse.run.progress import silent
 from policies.partition.checkpoint import PolicyCheckpoint
 from policies.partition.graph_store import GraphStore, StoredGraph
 from policies.partition.runner import COST, REPAIRED
@@ -73,18 +70,8 @@ def training_of(
     context: SearchContext, settings: LearningSettings, checkpoint: PolicyCheckpoint | None = None
 ) -> PartitionTraining:
     """Rollouts and learning on the graph of ``context`` alone."""
-    graph = StoredGraph(context.problem, context.evaluator, start=_start(context, settings))
+    graph = StoredGraph(context.problem, context.evaluator)
     return PartitionTraining(GraphStore([graph]), settings, context.seed, checkpoint)
-
-
-def _start(context: SearchContext, settings: LearningSettings) -> tuple[int, ...] | None:
-    if settings.prior != "dp":
-        return None
-    if context.starts:
-        return context.starts[0]
-    # Dynamic programming uses the reference cost, not the context's evaluator.
-    own = replace(context, evaluator=AnalyticalEvaluator(context.problem), progress=silent)
-    return order_search(own, rounds=1).chip
 
 
 def _candidates(episodes: list[SingleAgentEpisode]) -> tuple[Any, Any]:

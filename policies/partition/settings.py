@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from dse.run.options import STRICT
 from hardware.inputs import shown
 
-AttentionName = Literal["none", "full", "linear"]
+AttentionName = Literal["none", "full"]
 HeadName = Literal["ordinal", "categorical"]
-PriorName = Literal["none", "diagonal", "dp"]
+PriorName = Literal["none", "diagonal"]
 AnchorName = Literal["prior", "best"]
 SolverName = Literal["fix", "sample", "none"]
 OrderName = Literal["mixed", "random"]
@@ -41,14 +41,11 @@ class LearningSettings:
     Attributes:
         layers, width: of the GraphSAGE stack. Paper: 8 × 128. Ours: 4 × 64, about a sixth of the time. At most 64 ×
             4,096, which has 3 × 10⁹ weights.
-        attention: over each graph's operators, behind that stack: ``none``, ``full`` (softmax, O(N²)) or ``linear``
-            (O(N)). With 10,000 operators, 8 × 128 and one thread a step forward and back took 1.7 s without,
-            1.5 s with linear and 10 s with full attention, in 1.1 GB: beyond some thousand operators take linear.
+        attention: over each graph's operators, behind that stack: ``none``, or ``full`` (softmax, O(N²)), as the paper.
         heads: of that attention.
         head: ``ordinal``: a position and a spread for each operator, whatever the number of chips; ``categorical``: a
             logit for each of 64 chips.
-        prior: what the network corrects: nothing; ``diagonal``, the chip at an operator's share of the work;
-            ``dp``, the chips of a start partition.
+        prior: what the network corrects: nothing; or ``diagonal``, the chip at an operator's share of the work.
         anchor: whether it always corrects the ``prior``, or the ``best`` partition that is known of the graph, which
             it then sees as equation (7) lets it see the pass before: the policy proposes changes.
         anchor_visits: groups of rollouts of a graph after which its best partition is forgotten, so that a policy that

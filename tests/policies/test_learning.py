@@ -259,24 +259,12 @@ def test_without_a_solver_invalid_candidates_have_no_reward():
     np.testing.assert_array_equal(group.rewards > 0, valid)
 
 
-@pytest.mark.parametrize("attention", ["full", "linear"])
-def test_the_papers_form_runs(attention):
+def test_the_papers_form_runs():
     asked = problem()
-    form = replace(PAPER, layers=2, width=16, rollouts=6, epochs=2, attention=attention)
+    form = replace(PAPER, layers=2, width=16, rollouts=6, epochs=2)
     found = learn(context(asked, 13), form)
     assert found.evaluations == 13
     assert not violations(asked, found.chip)
-
-
-def test_the_prior_of_a_partition_begins_with_it():
-    asked = problem()
-    start = tuple(np.repeat([0, 1, 2, 3], 6).tolist())
-    settings = replace(SMALL, prior="dp")
-    counting = Counting(asked)
-    learn(context(asked, 1, evaluator=counting, starts=(start,)), settings)
-    assert counting.costs_s == [cost_s(asked, start)]
-    # Without one, a short search makes it.
-    assert learn(context(asked, 1), settings).cost_s < cost_s(asked, start)
 
 
 def test_graphs_of_several_sizes_make_one_batch():

@@ -13,9 +13,9 @@ from tests.policies.examples import chain, stored
 
 FORMS = [
     {"head": "ordinal", "prior": "none"},
-    {"head": "categorical", "prior": "none", "attention": "linear"},
+    {"head": "categorical", "prior": "none", "attention": "full"},
     {"head": "ordinal", "prior": "diagonal", "attention": "full"},
-    {"head": "categorical", "prior": "dp"},
+    {"head": "categorical", "prior": "diagonal"},
 ]
 
 
@@ -102,20 +102,10 @@ def test_several_graphs_are_encoded_as_each_alone():
 
 @pytest.mark.parametrize("head", ["ordinal", "categorical"])
 def test_an_untrained_network_returns_its_prior(head):
-    graph = stored(start=tuple(np.repeat([0, 1, 2, 3], 6).tolist()))
-    for prior, expected in (
-        ("diagonal", np.minimum((graph.sequence.work * 4).astype(int), 3)),
-        ("dp", np.array(graph.start)),
-    ):
-        settings = small(head=head, prior=prior)
-        torch.manual_seed(1)
-        logits = logits_of(PartitionNetwork(settings), graph, settings)
-        np.testing.assert_array_equal(logits[0].argmax(-1).numpy(), expected)
-
-
-def test_the_prior_dp_needs_a_start_partition():
-    with pytest.raises(ValueError, match="start partition"):
-        tensors(stored(), small(prior="dp"))
+    graph, settings = stored(), small(head=head, prior="diagonal")
+    torch.manual_seed(1)
+    logits = logits_of(PartitionNetwork(settings), graph, settings)
+    np.testing.assert_array_equal(logits[0].argmax(-1).numpy(), np.minimum((graph.sequence.work * 4).astype(int), 3))
 
 
 def test_one_network_serves_any_number_of_chips():

@@ -8,8 +8,8 @@ from dse.run.progress import StopSignal, never_stop
 from dse.schedule.search.core_assignment import assign_cores
 from dse.schedule.search.event_search import ON_ALL_CORES, SearchResult, search
 from dse.schedule.search.mode_branching import ModeBranching
-from dse.schedule.search.reduce import NO_MODE, Bools, Floats, Ints, unit_latencies
-from dse.schedule.search.segment import Codes, Segment, build_segment, with_modes, without_useless_modes
+from dse.schedule.search.reduce import Bools, Floats, Ints, unit_latencies
+from dse.schedule.search.segment import Codes, Segment, build_segment, without_useless_modes
 
 _FUSED = 2
 
@@ -175,21 +175,7 @@ def _search_both_ways(
             reduced = segment if first else without_useless_modes(segment, best.makespan, multipliers)
             result = search(reduced, best.makespan, best.bound, node_limit, limits.width)
             best = _improved(best, result, segment, bool(backwards))
-        if first and best.bound < best.makespan - rounding:
-            best = _without_all_cores(best, directions[0], multipliers, limits)
     return best
-
-
-def _without_all_cores(best: SearchResult, segment: Segment, multipliers: Floats, limits: SearchLimits) -> SearchResult:
-    """Improves ``best`` by schedules that use all cores only for operators without another mode.
-
-    Where many cores make both modes useful the search goes back and forth between them; this finds what one alone
-    can do. Its bound holds for such schedules only and is discarded.
-    """
-    singles = np.where(segment.single < NO_MODE, NO_MODE, segment.all_cores)
-    restricted = with_modes(segment, segment.single, singles, multipliers)
-    result = search(restricted, best.makespan, best.bound, limits.nodes // 8, limits.width)
-    return _improved(best, result._replace(bound=0), segment, False)
 
 
 def _improved(best: SearchResult, candidate: SearchResult, segment: Segment, backwards: bool) -> SearchResult:
