@@ -58,16 +58,18 @@ class Window(StrictModel):
 
 
 class Numerics(StrictModel):
-    """What decides the results of a model and none of its costs; None where it is not known.
+    """What decides the results of a model and none of its costs here; None where it is not known.
 
     Attributes:
         rotary_base: θ of rotary embeddings.
+        rotary_fraction: of a head's width (of latent attention: of ``rotary_width``), the part that they rotate.
         rotary_scaling: how these are scaled to longer sequences: ``none``, ``llama3``, ``yarn``, …
         norm_epsilon: what norms add to a variance.
         activation: of feed-forward networks: ``silu``, ``gelu``, …
     """
 
     rotary_base: Positive | None = None
+    rotary_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     rotary_scaling: str | None = None
     norm_epsilon: Positive | None = None
     activation: str | None = None

@@ -1,5 +1,6 @@
 """A ``config.json`` of Hugging Face transformers as a :class:`~dse.plan.model.Transformer`."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -38,7 +39,7 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         "assumed": _assumed(family, document),
         "tied_embeddings": sizes.get("tie_word_embeddings", False),
         "prediction_layers": sizes.get("num_nextn_predict_layers", 0),
-        "numerics": _numerics(sizes),
+        "numerics": _numerics(sizes, family),
     }
     fields |= _FAMILIES[family](sizes)
     if not fields["head_width"] and fields["hidden"] % fields["heads"]:
@@ -89,17 +90,28 @@ def _assumed(family: str, document: dict[str, Any]) -> dict[str, str]:
 
 
 class _Config:
-    """A ``config.json`` of sizes and switches; null is as if left out. A fault names the key that the file has."""
+    """A ``config.json`` of sizes and switches; null is as if left out. A fault names the key that the file has.
 
-    def __init__(self, document: dict[str, Any], where: str) -> None:
-        self._document, self.where = document, where
+    Args:
+        document: what the file holds, or a mapping in it.
+        where: the file.
+        path: of the mapping in the file, with a dot behind it.
+    """
+
+    def __init__(self, document: dict[str, Any], where: str, path: str = "") -> None:
+        self._document, self.where, self._path = document, where, path
+
+    @property
+    def keys(self) -> set[str]:
+        """Those that have a value."""
+        return {key for key, value in self._document.items() if value is not None}
 
     def __contains__(self, key: str) -> bool:
-        return self._document.get(key) is not None
+        return key in self.keys
 
     def __getitem__(self, key: str) -> int:
         if key not in self:
-            raise fail(self.where, key, "", "must be given")
+            raise fail(self.where, self._path + key, "", "must be given")
         return self.get(key, 0, lowest=1)
 
     def get(self, key: str, usual: Value, lowest: int = 0) -> Value:
@@ -108,47 +120,72 @@ class _Config:
         if value is None:
             return usual
         if type(value) is not type(usual):
-            raise fail(self.where, key, value, f"must be {_TYPES[type(usual)]}")
+            raise fail(self.where, self._path + key, value, f"must be {_TYPES[type(usual)]}")
         if type(value) is int and not lowest <= value <= MAX_SIZE:
             rule = f"must be at most {MAX_SIZE}" if value > MAX_SIZE else f"must be at least {lowest}"
-            raise fail(self.where, key, value, rule)
+            raise fail(self.where, self._path + key, value, rule)
         return value
 
-    def positive(self, key: str) -> float | None:
-        """A positive number, or None where it is left out."""
+    def positive(self, key: str, highest: float = math.inf) -> float | None:
+        """A positive number up to the highest one, or None where it is left out."""
         value = self._document.get(key)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise fail(self.where, key, value, "must be a number above 0")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= highest:
+            rule = "must be a number above 0" + (f", at most {highest:g}" if math.isfinite(highest) else "")
+            raise fail(self.where, self._path + key, value, rule)
         return float(value)
 
     def text(self, key: str) -> str | None:
         """A word, or None where it is left out."""
         value = self._document.get(key)
         if value is not None and not isinstance(value, str):
-            raise fail(self.where, key, value, "must be a word")
+            raise fail(self.where, self._path + key, value, "must be a word")
         return value
 
-    def mapping(self, key: str) -> dict[str, Any]:
-        """Keys and values; none where they are left out."""
+    def part(self, key: str) -> "_Config":
+        """The mapping at ``key``; an empty one where it is left out."""
         value = self._document.get(key)
         if value is not None and not isinstance(value, dict):
-            raise fail(self.where, key, value, "must be keys and values")
-        return value or {}
+            raise fail(self.where, self._path + key, value, "must be keys and values")
+        return _Config(value or {}, self.where, f"{self._path}{key}.")
+
+    def parts(self) -> list["_Config"]:
+        """The mappings in it; itself where it has none."""
+        return [self.part(key) for key, value in self._document.items() if isinstance(value, dict)] or [self]
 
 
-def _numerics(sizes: _Config) -> dict[str, Any]:
-    """What the file says of them, in its form of before transformers 5 (``rope_theta``, ``rope_scaling``) or since."""
-    rotary = sizes.mapping("rope_parameters") or sizes.mapping("rope_scaling")
-    scaling = rotary.get("rope_type", rotary.get("type"))
-    kind = scaling if isinstance(scaling, str) else None
-    return {
-        "rotary_base": sizes.positive("rope_theta") or rotary.get("rope_theta"),
-        "rotary_scaling": "none" if kind in (None, "default") else kind,
+_PARTLY_ROTARY = {"phi3": 1.0, "glm4_moe": 0.5}
+"""Families whose code reads ``partial_rotary_factor``, and what transformers takes where it is left out."""
+
+
+def _numerics(sizes: _Config, family: str) -> dict[str, Any]:
+    """What the file says of them, in its form of before transformers 5 (``rope_theta``, ``rope_scaling``) or since.
+
+    Since then the parameters of rotary embeddings may differ by the kind of a layer. What differs is not known of the
+    model as a whole.
+    """
+    rotary = [each for key in ("rope_parameters", "rope_scaling") for each in sizes.part(key).parts()]
+    bases = {each.positive("rope_theta") for each in rotary} - {None} or {sizes.positive("rope_theta")}
+    scalings = {_scaling(each) for each in rotary} - {"none"} or {"none"}
+    numerics: dict[str, Any] = {
+        "rotary_base": bases.pop() if len(bases) == 1 else None,
+        "rotary_scaling": scalings.pop() if len(scalings) == 1 else None,
         "norm_epsilon": sizes.positive("rms_norm_eps"),
         "activation": sizes.text("hidden_act"),
     }
+    if family in _PARTLY_ROTARY:
+        fractions = [each.positive("partial_rotary_factor", highest=1) for each in (*rotary, sizes)]
+        numerics["rotary_fraction"] = next(filter(None, fractions), _PARTLY_ROTARY[family])
+    return numerics
+
+
+def _scaling(rotary: _Config) -> str | None:
+    """How rotary embeddings are scaled; None where there are parameters of a scaling and no word for it."""
+    kind = rotary.text("rope_type") or rotary.text("type")
+    if kind is None and rotary.keys - {"rope_theta", "partial_rotary_factor"}:
+        return None
+    return "none" if kind in (None, "default") else kind
 
 
 def _kv_heads(sizes: _Config) -> int:

@@ -148,3 +148,66 @@ def test_a_key_that_came_later_does_not_change_the_digest_of_models_without_it()
     biased = of_config(BASE | {"model_type": "qwen2"}, "biased", "config.json")
     assert "query_key_value_biases" not in plain.document()
     assert biased.document()["query_key_value_biases"] is True
+
+
+@pytest.mark.parametrize("stated", [{}, {"partial_rotary_factor": 0.25}, {"rope_parameters": {
+    "rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.25}}], ids=str)  # fmt: skip
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rotary_embeddings_turn_as_much_of_a_head_as_those_of_transformers(name, stated):
+    transformers = pytest.importorskip("transformers")
+    family = name.partition(",")[0]
+    sizes = BASE | FAMILIES[name] | stated
+    built = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(family, **sizes))
+    read = of_config(sizes | {"model_type": family}, "partly", "config.json")
+    width = read.latent.rotary_width if read.latent else read.key_width
+    assert 2 * built.model.rotary_emb.inv_freq.numel() == int(width * read.numerics.rotary_fraction)
+    theta = built.config.rope_parameters["rope_theta"]
+    assert read.numerics.rotary_base in (None, theta)
+    assert (read.numerics.rotary_base is None) == ("rope_parameters" not in sizes)
+
+
+ROTARY = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("stated", "base", "scaling"),
+    [
+        ({}, None, "none"),
+        ({"rope_scaling": None, "rope_theta": 5e5}, 5e5, "none"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, None, "linear"),
+        ({"rope_scaling": {"factor": 2.0}}, None, None),
+        ({"rope_scaling": {"short_factor": [1.0], "long_factor": [2.0]}}, None, None),
+        ({"rope_parameters": ROTARY}, 1e6, "yarn"),
+        ({"rope_parameters": {"rope_theta": 1e6}, "rope_scaling": {"type": "yarn"}}, 1e6, "yarn"),
+        ({"rope_parameters": {"full_attention": ROTARY, "sliding_attention": ROTARY}}, 1e6, "yarn"),
+        ({"rope_parameters": {"full_attention": ROTARY, "sliding_attention": {"rope_theta": 1e4}}}, None, "yarn"),
+        ({"rope_parameters": {"full_attention": ROTARY,
+                              "sliding_attention": {"rope_type": "linear", "factor": 2.0}}}, 1e6, None),
+    ],
+)  # fmt: skip
+def test_what_is_read_of_rotary_embeddings_is_known_and_nothing_else(stated, base, scaling):
+    numerics = of_config(BASE | stated | {"model_type": "llama"}, "rotary", "config.json").numerics
+    assert (numerics.rotary_base, numerics.rotary_scaling) == (base, scaling)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rope_theta": "1e6"}, "rope_theta: 1e6: must be a number above 0$"),
+        ({"rope_parameters": {"rope_theta": -1}}, "rope_parameters.rope_theta: -1: must be a number above 0$"),
+        ({"rope_scaling": {"rope_type": ["yarn"]}}, r'rope_scaling.rope_type: \["yarn"\]: must be a word$'),
+        ({"rope_parameters": {"full_attention": {"rope_type": 3}}},
+         "rope_parameters.full_attention.rope_type: 3: must be a word$"),
+        ({"rope_scaling": "yarn"}, "rope_scaling: yarn: must be keys and values$"),
+        ({"partial_rotary_factor": 1.5, "model_type": "phi3"},
+         "partial_rotary_factor: 1.5: must be a number above 0, at most 1$"),
+        ({"rope_parameters": {"partial_rotary_factor": 0}, "model_type": "glm4_moe", "n_routed_experts": 8},
+         "rope_parameters.partial_rotary_factor: 0: must be a number above 0, at most 1$"),
+        ({"rms_norm_eps": 0}, "rms_norm_eps: 0: must be a number above 0$"),
+        ({"hidden_act": ["silu"]}, r'hidden_act: \["silu"\]: must be a word$'),
+    ],
+)  # fmt: skip
+def test_numerics_that_are_none_are_refused_by_the_files_own_key(change, message):
+    sizes = BASE | EXPERTS | {"model_type": "qwen3_moe", "num_experts": 8}
+    with pytest.raises(InputError, match="^config.json: " + message):
+        of_config(sizes | change, "broken", "config.json")

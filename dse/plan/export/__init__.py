@@ -17,21 +17,29 @@ _EXPORTS = {
     "deepspeed.json": deepspeed_json,
 }
 REFUSALS_FILE = "not-exported.txt"
+"""What is not exported: whole files, and of those without comments what they lack."""
 
 
 def exports(problem: PlanProblem, plan: TrainingPlan) -> dict[str, str]:
     """By file name, the settings of each framework that can express the plan.
 
     All but those of DeepSpeed are of decoders. The first lines of a file, comments, say what it leaves out of the model
-    and its training (JSON has no comments; that of DeepSpeed has replicas, precision and batch alone). What a framework
-    lacks or would refuse is said in a file of its own, one line each.
+    and its training. JSON has no comments, so that another file says it of DeepSpeed's; the same file has a line for
+    each framework that lacks or would refuse something of the plan.
     """
     texts, lacking = {}, []
     for name in _EXPORTS:
+        said = left_out(name, problem.model)
         try:
-            texts[name] = _written(name, problem, plan)
+            text = _written(name, problem, plan)
         except NotExpressibleError as reason:
             lacking.append(f"{name}: not written: {reason}\n")
+            continue
+        if name.endswith(".json"):
+            lacking.append(f"{name}: {said[0]} {'; '.join(line.removeprefix('- ') for line in said[1:])}\n")
+        else:
+            text = "".join(f"# {line}\n" for line in said) + text
+        texts[name] = text
     return texts | ({REFUSALS_FILE: "".join(lacking)} if lacking else {})
 
 
@@ -57,4 +65,4 @@ def _written(name: str, problem: PlanProblem, plan: TrainingPlan) -> str:
         raise NotExpressibleError("; ".join([f"{FRAMEWORKS[name]} cannot express {lacking}", *broken])) from lacking
     if broken:
         raise NotExpressibleError("; ".join(broken))
-    return "".join(f"# {line}\n" for line in left_out(name, problem.model)) + text
+    return text

@@ -7,35 +7,78 @@ from dse.plan.model import Transformer
 _ACTIVATIONS = {True: "silu", False: "gelu"}
 """Of gated feed-forward networks, and of others, as Megatron-LM has them by its flags here."""
 
+_OPENINGS = {
+    "megatron.args": (
+        "Run {name} with Megatron-LM: pretrain_gpt.py $(grep -v '^#' megatron.args), and add what this file lacks:"
+    ),
+    "torchtitan.toml": (
+        "These sections lay out the training of {name}. Merge them into a torchtitan job configuration that sets "
+        "what this file lacks:"
+    ),
+    "maxtext.yml": (
+        "These settings lay out the training of {name}. Pass them to MaxText on top of a configuration that sets "
+        "what this file lacks:"
+    ),
+    "deepspeed.json": "sets batch, precision and ZeRO alone. The training script has to set what it lacks:",
+}
+"""By file, the line before the list; JSON has no comments, so that the one of DeepSpeed stands in another file."""
+
 
 def left_out(file: str, model: Transformer) -> list[str]:
-    """Lines that say it; none for a file that has no comments."""
-    sizes = f"{model.layers} layers, hidden size {model.hidden:,}, {model.heads} heads, vocabulary {model.vocabulary:,}"
-    other = f"Not in this file: the model, {model.name} ({sizes})"
-    return {
-        "megatron.args": [
-            f"{model.name} in Megatron-LM: pretrain_gpt.py $(grep -v '^#' megatron.args)",
-            f"Not in this file: {', '.join(_not_in_arguments(model))}.",
-        ],
-        "torchtitan.toml": [f"{other}: merge these sections into a file whose [model] is that."],
-        "maxtext.yml": [f"{other}: give these settings beside a model_name that is that."],
-    }.get(file, [])
+    """Lines that say what to do with a file, and one for each thing that it lacks."""
+    lacking = _not_in_arguments(model) if file == "megatron.args" else _of_the_model(model)
+    return [_OPENINGS[file].format(name=model.name), *(f"- {words}" for words in (*lacking, *_of_every_job(model)))]
+
+
+def _of_every_job(model: Transformer) -> Iterator[str]:
+    yield f"tokenizer (its vocabulary: {model.vocabulary:,}) and data"
+    yield "optimizer and learning rate"
 
 
 def _not_in_arguments(model: Transformer) -> Iterator[str]:
     numerics = model.numerics
-    yield f"tokenizer (vocabulary of {model.vocabulary:,}), data, learning rate"
-    if model.positions == "rotary" and numerics.rotary_base is None:
-        yield "base of rotary embeddings (not known of the model; Megatron-LM takes 10000)"
-    if numerics.rotary_scaling not in (None, "none"):
-        yield f"scaling of rotary embeddings ({numerics.rotary_scaling})"
+    if model.positions == "rotary":
+        if numerics.rotary_base is None:
+            yield "--rotary-base: the model's is not known; Megatron-LM's default is 10000"
+        elif not numerics.rotary_base.is_integer():
+            yield f"--rotary-base: it takes whole numbers, the model's is {numerics.rotary_base}"
+        yield from _scaling(model)
     if numerics.norm_epsilon is None:
-        yield "epsilon of norms (not known of the model; Megatron-LM takes 1e-5)"
+        yield "--norm-epsilon: the model's is not known; Megatron-LM's default is 1e-5"
     if numerics.activation not in (None, _ACTIVATIONS[model.gated]):
-        yield f"activation ({numerics.activation})"
+        yield f"activation function: {numerics.activation}; the flags in this file make it {_ACTIVATIONS[model.gated]}"
     if model.dropout:
-        yield "probabilities of dropout (Megatron-LM takes 0.1)"
-    if model.experts is not None:
-        yield "scores, groups and balancing of the router"
+        yield "--attention-dropout and --hidden-dropout: Megatron-LM's default is 0.1"
+    yield from _router(model)
     if model.embedding_norm or model.token_types:
         yield "norm and token types of the embedding"
+
+
+def _of_the_model(model: Transformer) -> Iterator[str]:
+    """All of it, for frameworks that take a model by its name."""
+    sizes = f"{model.layers} layers, hidden size {model.hidden:,}, {model.heads} heads, vocabulary {model.vocabulary:,}"
+    numerics = model.numerics
+    yield f"the model: {sizes}"
+    if model.positions == "rotary":
+        base = "not known" if numerics.rotary_base is None else f"{numerics.rotary_base:g}"
+        yield f"base of rotary embeddings: {base}"
+        if numerics.rotary_fraction < 1:
+            yield f"rotary embeddings on the first {numerics.rotary_fraction:g} of each head's width, not on all of it"
+        yield from _scaling(model)
+    epsilon = "not known" if numerics.norm_epsilon is None else f"{numerics.norm_epsilon:g}"
+    yield f"epsilon of norms: {epsilon}"
+    yield f"activation function: {numerics.activation or 'not known'}"
+    if model.dropout:
+        yield "probabilities of dropout"
+    yield from _router(model)
+
+
+def _scaling(model: Transformer) -> Iterator[str]:
+    scaling = model.numerics.rotary_scaling
+    if scaling != "none":
+        yield f"scaling of rotary embeddings: {scaling or 'not known'}"
+
+
+def _router(model: Transformer) -> Iterator[str]:
+    if model.experts is not None:
+        yield "router: scores, groups and balancing of its load"

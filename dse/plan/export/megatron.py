@@ -233,8 +233,11 @@ def _model(model: Transformer) -> Iterator[str]:
         yield "--normalization RMSNorm"
     if model.positions != "learned":
         yield f"--position-embedding-type {'rope' if model.positions == 'rotary' else 'none'}"
-    if model.numerics.rotary_base is not None and model.positions == "rotary":
-        yield f"--rotary-base {model.numerics.rotary_base:.0f}"
+    base = model.numerics.rotary_base
+    if base is not None and base.is_integer() and model.positions == "rotary":
+        yield f"--rotary-base {base:.0f}"
+    if model.numerics.rotary_fraction < 1 and model.positions == "rotary":
+        yield f"--rotary-percent {model.numerics.rotary_fraction:g}"
     if model.numerics.norm_epsilon is not None:
         yield f"--norm-epsilon {model.numerics.norm_epsilon:g}"
     if not model.dropout:

@@ -5,7 +5,7 @@ in the file that it names.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from dse.plan.problem import PlanProblem
@@ -88,14 +88,45 @@ def _multiple_or_divisor(problem: PlanProblem, plan: TrainingPlan) -> tuple[int,
     return (max(groups, plan.tensor), min(groups, plan.tensor)) if groups else (0, 1)
 
 
-def _eight_bits(problem: PlanProblem, plan: TrainingPlan) -> tuple[int, int]:
-    """The greatest common divisor of the widths of linear layers on a rank; 16 (of mxfp8 32) divides each or not."""
-    model = problem.model
-    widths = [model.hidden, model.feed_forward // plan.tensor, _shared(problem) // plan.tensor]
-    widths += [model.experts.width] if model.experts is not None else []
-    widths += [0] if model.latent is not None else [model.heads * model.context_width // plan.tensor]
-    block = {"fp8": 16, "mxfp8": 32}.get(plan.precision, 1)
-    return math.gcd(*widths), block
+def _dense_width(problem: PlanProblem) -> int:
+    return problem.model.feed_forward if problem.model.dense_layers else 0
+
+
+def _expert_width(problem: PlanProblem) -> int:
+    return 0 if problem.model.experts is None else problem.model.experts.width
+
+
+def _block(plan: TrainingPlan, fp8: int) -> int:
+    """What sizes of 8-bit products must be multiples of: ``fp8`` of theirs, blocks of MXFP8 32; 1 of other products."""
+    return {"fp8": fp8, "mxfp8": 32}.get(plan.precision, 1)
+
+
+def _rank_tokens(problem: PlanProblem, plan: TrainingPlan) -> int:
+    """Tokens of a microbatch on a rank that has gathered them over the tensor axis."""
+    return plan.microbatch * problem.sequence // plan.context
+
+
+def _linear_widths(problem: PlanProblem, plan: TrainingPlan) -> list[tuple[int, int]]:
+    """(inputs, outputs) of each kind of linear layer on a rank; without router and output matrix, which stay wide."""
+    model, cut = problem.model, plan.tensor
+    queries, values = model.heads * model.key_width // cut, model.heads * model.context_width // cut
+    widths = [(values, model.hidden)]
+    if model.latent is None:
+        groups = max(1, model.key_heads // cut)
+        made = [queries, groups * model.key_width, groups * model.context_width]
+        widths += [(model.hidden, width) for width in made]
+    else:
+        rank, keys, turned = model.latent.query_rank, model.latent.key_value_rank, model.latent.rotary_width
+        widths += [(model.hidden, rank), (rank, queries)] if rank else [(model.hidden, queries)]
+        unturned = model.heads * (model.key_width - turned + model.context_width) // cut
+        widths += [(model.hidden, keys + turned), (keys, unturned)]
+    inner = [_dense_width(problem) // cut, _shared(problem) // cut, _expert_width(problem)]
+    return widths + [pair for width in inner if width for pair in ((model.hidden, width), (width, model.hidden))]
+
+
+def _common(widths: Iterable[int]) -> int:
+    """The greatest number that divides all: a block divides each where it divides this."""
+    return math.gcd(*widths)
 
 
 _TITAN, _MEGATRON, _MAXTEXT, _DEEPSPEED = "torchtitan.toml", "megatron.args", "maxtext.yml", "deepspeed.json"
@@ -104,7 +135,15 @@ FRAMEWORKS = {_TITAN: "torchtitan", _MEGATRON: "Megatron-LM", _MAXTEXT: "MaxText
 _TITAN_MODEL = "torchtitan 0.2.2, models/*/infra/parallelize.py"
 _TITAN_ATTENTION = "torchtitan 0.2.2, models/*/model/model.py: Attention views its columns as whole heads"
 _CORE = "Megatron Core 0.16.1"
-_JAX = "MaxText 0.2.5, configs/base.yml, logical_axis_rules; jax.jit: an axis of the mesh must divide what it shards"
+_ENGINE = (
+    "Transformer Engine 0139fa5, pytorch/utils.py: assert_dim_for_fp8_exec (8 and 16); "
+    "00768c7, pytorch/tensor/mxfp8_tensor.py: MXFP8Quantizer (32 and 32)"
+)
+_SCALED = (
+    "PyTorch 2.13.0, _meta_registrations.py: torch._scaled_mm, divisible by 16 (tokens are the inner size of gradients "
+    "of weights); blocks of MXFP8 have 32 elements"
+)
+_JAX = "MaxText 000b810, configs/base.yml, logical_axis_rules; jax.jit: an axis of the mesh must divide what it shards"
 
 REQUIREMENTS = (
     Requirement(
@@ -140,14 +179,24 @@ REQUIREMENTS = (
     ),
     Requirement(
         _TITAN, "the number of microbatches", "pipeline",
-        "PyTorch 2.9, distributed/pipelining/schedules.py: PipelineScheduleSingle, n_microbatches < num_stages",
+        "PyTorch 2.13.0, distributed/pipelining/schedules.py: PipelineScheduleSingle, n_microbatches < num_stages",
         lambda problem, plan: (_rounds(problem, plan), plan.pipeline) if plan.interleave == 1 else (0, 0), "at least",
     ),
     Requirement(
         _TITAN, "the number of microbatches", "its rounds of pipeline",
-        "PyTorch 2.9, distributed/pipelining/schedules.py: ScheduleInterleaved1F1B, n_microbatches % number_of_rounds",
+        "PyTorch 2.13.0, distributed/pipelining/schedules.py: ScheduleInterleaved1F1B, number_of_rounds",
         lambda problem, plan: (
             _rounds(problem, plan) if plan.interleave > 1 else 0, max(1, _rounds(problem, plan) // plan.pipeline)
+        ),
+    ),
+    Requirement(
+        _TITAN, "the tokens of a microbatch on a rank", "the block of 8-bit products", _SCALED,
+        lambda problem, plan: (_rank_tokens(problem, plan), _block(plan, 16)),
+    ),
+    Requirement(
+        _TITAN, "the greatest common divisor of linear widths on a rank", "the block of 8-bit products", _SCALED,
+        lambda problem, plan: (
+            _common(width for pair in _linear_widths(problem, plan) for width in pair), _block(plan, 16)
         ),
     ),
     Requirement(
@@ -170,7 +219,7 @@ REQUIREMENTS = (
     ),
     Requirement(
         _MEGATRON, "the feed-forward width", "tensor", f"{_CORE}, tensor_parallel/layers.py: divide",
-        lambda problem, plan: (problem.model.feed_forward, plan.tensor),
+        lambda problem, plan: (_dense_width(problem), plan.tensor),
     ),
     Requirement(
         _MEGATRON, "the width of shared experts", "tensor", f"{_CORE}, tensor_parallel/layers.py: divide",
@@ -206,8 +255,20 @@ REQUIREMENTS = (
         lambda problem, plan: (_rounds(problem, plan) if plan.interleave > 1 else 0, plan.pipeline),
     ),
     Requirement(
-        _MEGATRON, "the greatest common divisor of widths", "a block of scaled elements",
-        "Transformer Engine 2, pytorch/utils.py: assert_dim_for_fp8_exec (16); MXFP8Quantizer (32)", _eight_bits,
+        _MEGATRON, "the tokens of a microbatch on a rank", "the first block of 8-bit products", _ENGINE,
+        lambda problem, plan: (
+            _rank_tokens(problem, plan) // (plan.tensor if plan.sequence_parallel else 1), _block(plan, 8)
+        ),
+    ),
+    Requirement(
+        _MEGATRON, "the greatest common divisor of widths into linear layers", "the last block of 8-bit products",
+        _ENGINE,
+        lambda problem, plan: (_common(width for width, _ in _linear_widths(problem, plan)), _block(plan, 16)),
+    ),
+    Requirement(
+        _MEGATRON, "the greatest common divisor of widths out of linear layers", "the first block of 8-bit products",
+        _ENGINE,
+        lambda problem, plan: (_common(width for _, width in _linear_widths(problem, plan)), _block(plan, 8)),
     ),
     Requirement(
         _MAXTEXT, "the number of layers", "pipeline · interleave",
@@ -241,7 +302,15 @@ REQUIREMENTS = (
     ),
     Requirement(
         _MAXTEXT, "the feed-forward width", "tensor", f"{_JAX}: mlp",
-        lambda problem, plan: (problem.model.feed_forward, plan.tensor),
+        lambda problem, plan: (_dense_width(problem), plan.tensor),
+    ),
+    Requirement(
+        _MAXTEXT, "the width of an expert", "tensor", f"{_JAX}: mlp_moe",
+        lambda problem, plan: (_expert_width(problem), plan.tensor),
+    ),
+    Requirement(
+        _MAXTEXT, "the width of shared experts", "tensor", f"{_JAX}: mlp",
+        lambda problem, plan: (_shared(problem), plan.tensor),
     ),
     Requirement(
         _MAXTEXT, "the vocabulary", "tensor", f"{_JAX}: vocab",
@@ -252,8 +321,18 @@ REQUIREMENTS = (
         lambda problem, plan: (problem.model.hidden, _sharing(plan)),
     ),
     Requirement(
+        _MAXTEXT, "the rank of latent queries", "the ranks that share weights", f"{_JAX}: q_lora",
+        lambda problem, plan: (0 if problem.model.latent is None else problem.model.latent.query_rank, _sharing(plan)),
+    ),
+    Requirement(
+        _MAXTEXT, "the rank of latent keys", "the ranks that share weights", f"{_JAX}: kv_lora",
+        lambda problem, plan: (
+            0 if problem.model.latent is None else problem.model.latent.key_value_rank, _sharing(plan)
+        ),
+    ),
+    Requirement(
         _DEEPSPEED, "the batch", "data · microbatch",
-        "DeepSpeed 0.19.8, runtime/config.py: train_batch_size is microbatch · accumulation · ranks", _batch,
+        "DeepSpeed 3a890ec, runtime/config.py: _batch_assertion", _batch,
     ),
 )  # fmt: skip
 """Every assertion, framework by framework."""
