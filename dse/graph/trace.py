@@ -13,7 +13,7 @@ kind           inputs                                         attributes
 matmul         a[..., m, k], b[..., k, n], bias[n] optional   –
 convolution    x[N, C, H, W], w[O, C / groups, kh, kw],       stride, padding, dilation (pairs), groups,
                bias[O] optional                               transposed (0, 1)
-elementwise    one or more, broadcast                         function: a name of :data:`FUNCTIONS`; operand (float)
+elementwise    one or more, broadcast                         function: as listed below; operand (float)
 softmax        x                                              axis
 layer_norm     x, gain and offset optional                    axes (normalised together)
 rms_norm       x, gain optional                               axes
@@ -38,6 +38,11 @@ all_reduce     x (a partial sum)                              participants
 copy_to_group  x                                              participants (backward: an all-reduce of the gradient)
 other          any                                            name: as its library calls it; flops where known
 ============== ============================================== ==========================================================
+
+Elementwise functions: add, subtract, multiply, divide, scale, add_constant, negate, relu, gelu, silu, sigmoid, tanh,
+exp, erf, log, sqrt, rsqrt, power, abs, sin, cos, maximum, minimum, clamp, compare, select, mask. ``scale``,
+``add_constant`` and ``power`` have a scalar (attribute ``operand``) where they have one input; ``mask`` fills where a
+mask says so.
 """
 
 from collections.abc import Mapping
@@ -77,40 +82,6 @@ StepKind = Literal[
 
 VIEWS: frozenset[str] = frozenset({"reshape", "permute", "expand", "slice", "cast"})
 """Steps that move no data: a consumer reads through them."""
-
-FUNCTIONS: frozenset[str] = frozenset(
-    {
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "scale",
-        "add_constant",
-        "negate",
-        "relu",
-        "gelu",
-        "silu",
-        "sigmoid",
-        "tanh",
-        "exp",
-        "erf",
-        "log",
-        "sqrt",
-        "rsqrt",
-        "power",
-        "abs",
-        "sin",
-        "cos",
-        "maximum",
-        "minimum",
-        "clamp",
-        "compare",
-        "select",
-        "mask",
-    }
-)
-"""Elementwise functions. ``scale``, ``add_constant`` and ``power`` have a scalar (attribute ``operand``) where they
-have one input; ``mask`` fills where a mask says so."""
 
 Granularity = Literal["operator", "primitive"]
 """What one operator of a graph made of a trace is: what the user's framework calls one (a softmax, a linear layer with
