@@ -55,8 +55,8 @@ class Posed(Generic[OptionsT, ProblemT]):
         name: the name of the problem, for people.
         document: the problem in JSON types; its digest is the problem's identity.
         objective: what is optimised, without a value.
-        run_document: what decides the answer and is neither the problem nor an option (the weights of a checkpoint),
-            in JSON types. A run directory of something else is refused.
+        run_document: what decides what a run writes and is neither the problem nor an option (the weights of a
+            checkpoint, what only exported files have), in JSON types. A run directory of something else is refused.
         inputs: the files that were read, by the names that the options give them.
     """
 
@@ -77,7 +77,7 @@ class Posed(Generic[OptionsT, ProblemT]):
 
     @cached_property
     def run_digest(self) -> str:
-        """The digest of everything that decides the answer and is no option."""
+        """The digest of everything that decides what a run writes and is no option."""
         from dse.results.result import digest
 
         return self.digest if self.run_document is None else digest([self.document, self.run_document])

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
+from dse.plan.model import Numerics
 from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults, no_mode_rule, recomputations
@@ -106,7 +107,9 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     if broken:
         raise InputError(broken)
     goal = Objective(name="step_s", value=None, unit="s", sense="min")
-    return Posed(options, problem, problem.name, problem.document(), goal)
+    # What exports have and no cost depends on: a finished run is the answer to no other.
+    numerics = None if model.numerics == Numerics() else {"numerics": model.numerics.model_dump(mode="json")}
+    return Posed(options, problem, problem.name, problem.document(), goal, numerics)
 
 
 def opened(problem: PlanProblem, **fixed: Any) -> PlanProblem:

@@ -7,17 +7,16 @@ from typing import Any
 from dse.plan.answer import CHANGES
 from dse.plan.constraints import CONSTRAINTS
 from dse.plan.export import exports, inexpressible
-from dse.plan.groups import replica_groups
+from dse.plan.idle_settings import idle_settings
 from dse.plan.options import opened
 from dse.plan.pipeline_page import pipeline_parts
-from dse.plan.plan_arrays import PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.recomputation import ALL_SETS, modules_in, set_word
 from dse.plan.search.vocabulary import tried_sets
 from dse.plan.stack import Stack
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
-from dse.plan.training_plan import AS_STACK, AXES, USUAL_ORDER, whole_plan, yaml_text
+from dse.plan.training_plan import TrainingPlan, whole_plan, yaml_text
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
@@ -75,7 +74,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             *_launch_notes(problem, result),
             *_notes(problem),
             *_exchange_buffers(problem, result),
-            *_idle_settings(problem, result),
+            *_idle_notes(problem, whole_plan(result.solution["plan"], "result")),
         ],
         tables=tables,
         page=lambda: [*plan_charts(problem, result.solution["plan"]), *tables],
@@ -230,32 +229,11 @@ def _exchange_buffers(problem: PlanProblem, result: Result) -> list[str]:
     ]
 
 
-def _idle_settings(problem: PlanProblem, result: Result) -> list[str]:
+def _idle_notes(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     """What is given of communication that the plan does not have."""
-    plan = whole_plan(result.solution["plan"], "result")
-    groups = replica_groups(PlanArrays.of([plan]), problem.model.experts is not None)
-    has_replicas = any(each.sharing.members[0] * each.copies.members[0] > 1 for each in groups)
-    shares = plan.zero > 0 and any(each.sharing.members[0] > 1 for each in groups)
-    several = [axis for axis in plan.order.split("-") if getattr(plan, axis) > 1]
-    few = "fewer than two axes have more than one rank"
-    once, whole = "there is only one replica", "weights are not sharded"
-    usual = "the axes of more than one rank are in the usual order" if len(several) > 1 else few
-    without = {
-        "order": (several == sorted(several, key=AXES.index), usual),
-        "overlap_tensor": (plan.tensor == 1, "tensor=1"),
-        "overlap_context": (plan.context == 1, "context=1"),
-        "overlap_expert": (plan.expert == 1, "expert=1"),
-        "overlap_pipeline": (plan.interleave == 1, "interleave=1"),
-        "overlap_gradients": (not has_replicas, once),
-        "overlap_weights": (not shares, whole),
-        "gradient_transfer": (not has_replicas, once),
-        "weight_transfer": (not shares, whole),
-    }
-    given = dict(problem.fixed)
     return [
         f"{key}={getattr(plan, key)} makes no difference because {reason}"
-        for key, (is_idle, reason) in without.items()
-        if is_idle and given.get(key, AS_STACK) not in (AS_STACK, USUAL_ORDER)
+        for key, reason in idle_settings(problem, plan).items()
     ]
 
 

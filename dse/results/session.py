@@ -91,7 +91,10 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
         if given and session.out is None:
             raise fail("dse", name, "", "needs the directory of the run: --out DIR")
     with session.announce(f"reading the input of dse {problem.name}"):
-        posed = replace(pose(problem, options), run_document=session.document(options))
+        posed = pose(problem, options)
+        above = session.document(options)
+        if above is not None:
+            posed = replace(posed, run_document=above if posed.run_document is None else [posed.run_document, above])
     arguments = {**posed.options.document(), "seed": session.seed}
     directory = opened(session.out, session.resume, session.mirror, problem.name, arguments, posed.run_digest)
     finished = None if directory is None else finished_result(directory, problem)

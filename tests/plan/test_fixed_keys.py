@@ -7,6 +7,7 @@ import pytest
 from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs
 from dse.plan.check_mesh import Mesh, members
+from dse.plan.idle_settings import idle_settings
 from dse.plan.model import Transformer
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.search.vocabulary import all_plans
@@ -124,6 +125,84 @@ def test_what_can_only_share_nothing_is_answered_as_asked(devices, given):
     plans = all_plans(posed)
     assert plans.count > 0
     assert not any(shares(plans.plan(position)) for position in range(plans.count))
+
+
+VALUES = {
+    "precision": ("bf16", "fp8"),
+    "weights": ("bf16", "fp32"),
+    "gradients": ("bf16", "fp32"),
+    "moments": ("bf16", "fp32"),
+    "gradient_transfer": ("bf16", "fp32"),
+    "weight_transfer": ("fp8", "fp32"),
+    "overlap_tensor": ("yes", "no"),
+    "overlap_context": ("yes", "no"),
+    "overlap_expert": ("yes", "no"),
+    "overlap_gradients": ("yes", "no"),
+    "overlap_weights": ("yes", "no"),
+    "overlap_pipeline": ("yes", "no"),
+    "cross_entropy": ("fused", "unfused"),
+}
+"""Of each setting two values."""
+
+MESHES = [
+    {"data": 8},
+    {"data": 8, "zero": 3},
+    {"data": 8, "zero": 1, "zero_copies": 8},
+    {"data": 8, "expert": 4, "zero": 1},
+    {"tensor": 8, "sequence_parallel": True},
+    {"context": 8},
+    {"context": 4, "data": 2, "zero": 1},
+    {"pipeline": 4, "data": 2},
+    {"pipeline": 4, "interleave": 1, "data": 2, "zero": 1},
+    {"pipeline": 2, "interleave": 2, "data": 4},
+    {"pipeline": 2, "interleave": 2, "data": 2, "tensor": 2, "sequence_parallel": True, "zero": 2},
+    {"tensor": 2, "sequence_parallel": True, "context": 2, "expert": 4, "data": 2, "zero": 3},
+]
+
+
+def of_setting(key, value, model, mesh):
+    """Problem and plan of a mesh, with one setting."""
+    posed = problem(model, devices=8, batch=16, sequence=512, **{key: value})
+    return posed, plan(**mesh, **{key: value})
+
+
+def prices(key, model, mesh):
+    """Step and memory with each value of a setting, by the checker."""
+    costs = [plan_costs(*of_setting(key, value, model, mesh)) for value in VALUES[key]]
+    return [(each.step_s, each.memory_bytes) for each in costs]
+
+
+def test_every_setting_has_values_here():
+    assert {*VALUES} == {*SETTINGS}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in VALUES.items() for value in values])
+def test_what_is_open_does_not_undo_a_setting(key, value, name):
+    posed = problem(MODELS[name], devices=8, batch=16, sequence=512, **{key: value})
+    found = enumerate_plans(posed)
+    for each in (found.best, found.least, *found.front):
+        assert illegal(posed, each.plan) == []
+        assert {name: getattr(each.plan, name) for name in SETTINGS} == plan_settings(key, value)
+
+
+def plan_settings(key, value):
+    """All settings, one of which is given."""
+    return dict.fromkeys(SETTINGS, "stack") | {"precision": "bf16"} | {key: value}
+
+
+@pytest.mark.parametrize("key", VALUES)
+def test_a_setting_that_is_said_to_be_idle_changes_neither_time_nor_memory(key):
+    noted = different = 0
+    for mesh in MESHES:
+        model = MODELS["experts" if mesh.get("expert", 1) > 1 else "dense"]
+        one, other = prices(key, model, mesh)
+        said = [key in idle_settings(*of_setting(key, value, model, mesh)) for value in VALUES[key]]
+        assert said[0] == said[1]
+        assert not said[0] or one == other, mesh
+        noted, different = noted + said[0], different + (one != other)
+    assert different > 0
+    assert (noted > 0) == (key in IDLE)
 
 
 IDLE = {
