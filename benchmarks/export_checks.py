@@ -167,7 +167,7 @@ def megatron(problem: PlanProblem, plan: TrainingPlan, path: Path) -> str:
 _ONLY_MEGATRON_LM = frozenset({
     "use_tp_pp_dp_mapping", "num_virtual_stages_per_pipeline_rank", "micro_batch_size", "global_batch_size",
     "ckpt_format", "recompute_activations", "group_query_attention", "position_embedding_type", "seq_length",
-    "max_position_embeddings", "untie_embeddings_and_output_weights", "rotary_base",
+    "max_position_embeddings", "untie_embeddings_and_output_weights", "rotary_base", "rotary_percent",
 })  # fmt: skip
 """Flags whose values go to no field of Megatron Core's settings by their own name.
 
