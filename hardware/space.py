@@ -1,8 +1,8 @@
 """Spaces of architectures: every machine of the template, of the sizes that a spec lists, that fits an area budget.
 
 ``specs/spaces/table-1.yaml`` is the default, ``specs/spaces/phaze-2024.yaml`` the list of the published tool; a user's
-own file has the same form (docs/codesign.md). The bandwidth of the global buffer is no dimension: it takes no area, so
-that the largest is always best, and every machine of a space has that of the cost model.
+own file has the same form (docs/method/codesign.md). The bandwidth of the global buffer is no dimension: it takes no
+area, so that the largest is always best, and every machine of a space has that of the cost model.
 """
 
 from pathlib import Path

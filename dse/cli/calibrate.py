@@ -20,7 +20,7 @@ def command(spec: str, measurements: Path, stack: str | None, precision: str | N
 
     SPEC is an accelerator, by a name of `dse specs` or your own YAML file; a network, where all rows are all-reduces;
     or, with --stack, a chip of `dse plan`. MEASUREMENTS.csv has the columns op, m, n, k and measured_s. Half of the
-    rows of each kind of work are fitted to, the others are held out (docs/hardware.md).
+    rows of each kind of work are fitted to, the others are held out (docs/guides/calibrate.md).
     """
     from dse.calibration.calibrate import calibrate
     from dse.run.directory import write_text

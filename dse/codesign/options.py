@@ -44,10 +44,10 @@ _WITHOUT_TIME_UNIT = "phaze-2024"
 
 CostModelName = Literal["consistent", "phaze-2024"]
 Plans = Literal["phaze", "phaze-2024", "modern"]
-"""Which plans there are: see docs/codesign.md."""
+"""Which plans there are: see docs/method/codesign.md."""
 
 Granularity = Literal["operators", "trace"]
-"""What the operators of a layer are: see docs/codesign.md."""
+"""What the operators of a layer are: see docs/method/codesign.md."""
 
 _LIST = "N,…"
 

@@ -1,4 +1,4 @@
-"""``recompute=op`` from the definition in docs/plan.md, in plain numbers, for :mod:`dse.plan.check_layers`."""
+"""``recompute=op`` from the definition in docs/method/plan.md, in plain numbers, for :mod:`dse.plan.check_layers`."""
 
 from dse.plan.check_kernels import VectorPass
 from dse.plan.check_layers import RankCosts

@@ -1,4 +1,4 @@
-"""The cost of one plan from the definition in docs/plan.md, in plain numbers: what the checker trusts.
+"""The cost of one plan from the definition in docs/method/plan.md, in plain numbers: what the checker trusts.
 
 It shares no code with :mod:`dse.plan.evaluate`: it lists the operators of every layer of every stage, and adds them up.
 """

@@ -1,4 +1,4 @@
-"""Seconds of single kernels from the definition in docs/plan.md, in plain numbers, for :mod:`dse.plan.check_layers`.
+"""Seconds of single kernels as docs/method/plan.md defines them, in plain numbers, for :mod:`dse.plan.check_layers`.
 
 Chips are priced by their data sheets. On an accelerator of the template, a product takes what the hardware's mapping
 says, which is part of the problem's definition; how kernels make up a layer is counted here again.

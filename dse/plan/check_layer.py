@@ -1,4 +1,4 @@
-"""A whole layer of a plan in plain numbers, with what its backward pass makes again: the definition in docs/plan.md."""
+"""A layer of a plan in plain numbers, with what its backward pass recomputes, as docs/method/plan.md defines it."""
 
 from dse.plan.check_alternate import alternate
 from dse.plan.check_kernels import VectorPass

@@ -1,4 +1,4 @@
-"""The cost of one layer from the definition in docs/plan.md, in plain numbers, for :mod:`dse.plan.check_costs`."""
+"""The cost of one layer as docs/method/plan.md defines it, in plain numbers, for :mod:`dse.plan.check_costs`."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Which ranks a plan's collectives join, from its definition in docs/plan.md, for :mod:`dse.plan.check_costs`.
+"""Which ranks a plan's collectives join, from its definition in docs/method/plan.md, for :mod:`dse.plan.check_costs`.
 
 A group of ranks is a list of axes, (members, ranks between two of them), the innermost first.
 """

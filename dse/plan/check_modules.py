@@ -1,4 +1,4 @@
-"""Modules made again, from the definition in docs/plan.md, in plain numbers, for :mod:`dse.plan.check_layers`."""
+"""Recomputed modules, as docs/method/plan.md defines them, in plain numbers, for :mod:`dse.plan.check_layers`."""
 
 from collections.abc import Collection
 from typing import NamedTuple

@@ -45,7 +45,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     name = "plan"
     additions = ("sensitivity", "constraints")
     help = (
-        "Find the fastest training plan of MODEL that fits a machine, proven over all of a vocabulary (docs/plan.md): "
+        "Find the fastest training plan of MODEL that fits a machine, proven over a vocabulary (docs/method/plan.md): "
         "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, (hybrid) ZeRO, recomputation "
         "of layers or of certain sets of modules, which the answer names, order of the axes."
     )

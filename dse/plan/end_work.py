@@ -1,6 +1,6 @@
 """What the ends of a model cost a rank, for arrays of plans: the embedding, the output with its loss, later tokens.
 
-The terms and their sources are those of docs/plan.md. All arrays have shape [P].
+The terms and their sources are those of docs/method/plan.md. All arrays have shape [P].
 """
 
 from functools import cached_property

@@ -64,7 +64,7 @@ class Kernels(Protocol):
 
 
 class ChipKernels:
-    """The longer of FLOPs at the sustained peak and traffic at the sustained rate of memory (docs/plan.md)."""
+    """The longer of FLOPs at the sustained peak and traffic at the sustained rate of memory (docs/method/plan.md)."""
 
     machines = 1
     are_bounds = False

@@ -1,6 +1,6 @@
 """What one layer costs a rank, for arrays of plans: times of its passes, bytes that it keeps, parameters.
 
-The terms and their sources are those of docs/plan.md. All arrays have shape [P].
+The terms and their sources are those of docs/method/plan.md. All arrays have shape [P].
 """
 
 from functools import cached_property

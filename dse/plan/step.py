@@ -4,7 +4,8 @@ With M microbatches, stages of load L_i a microbatch (both passes), p stages of 
 
     step = M · max L + (ΣL − max L) / v + filling transfers + exposed data-parallel collectives + optimizer
 
-(Narayanan et al., SC 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3). The terms are those of docs/plan.md.
+(Narayanan et al., SC 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3). The terms are those of
+docs/method/plan.md.
 """
 
 from functools import cached_property

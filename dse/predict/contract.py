@@ -15,8 +15,8 @@ class PredictType(PlanType):
 
     name = "predict"
     help = (
-        "Predict the step time and the memory of a training plan of MODEL on a machine (docs/plan.md). What --plan "
-        "leaves open is chosen; the best plan of the same machine stands beside it."
+        "Predict the step time and the memory of a training plan of MODEL on a machine (docs/method/plan.md). What "
+        "--plan leaves open is chosen; the best plan of the same machine stands beside it."
     )
     Options: ClassVar[type[Any]] = PredictOptions
     Metrics: ClassVar[Any] = MetricsDocument

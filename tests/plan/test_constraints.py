@@ -101,7 +101,7 @@ def chunk_models(layers):
 
 
 def largest_stage(layers, depth, first, last):
-    """Layers of the largest stage, by the rule of docs/plan.md."""
+    """Layers of the largest stage, by the rule of docs/method/plan.md."""
     given = [count for count in (first, last) if count]
     others, left = depth - len(given), layers - sum(given)
     return max([*given, -(-left // others)] if others else given)

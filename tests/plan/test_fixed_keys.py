@@ -50,7 +50,7 @@ def shares(each: TrainingPlan) -> bool:
 
 
 def has_effect(key: str, each: TrainingPlan) -> bool:
-    """Whether a plan does what its value of a key says, by the definition in docs/plan.md."""
+    """Whether a plan does what its value of a key says, by the definition in docs/method/plan.md."""
     match key:
         case "zero" | "zero_copies":
             return shares(each)

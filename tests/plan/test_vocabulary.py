@@ -1,4 +1,4 @@
-"""The plans that a search tries, against their definition in docs/plan.md; what is legal says the checker."""
+"""The plans that a search tries, against their definition in docs/method/plan.md; what is legal says the checker."""
 
 from itertools import product
 from math import ceil

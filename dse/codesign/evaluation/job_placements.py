@@ -198,7 +198,7 @@ def _layer_graph(graph: ModelGraph, latencies: LayerLatencies | None, state_fact
     """The layers of ``graph`` to be placed.
 
     A frozen byte counts as 1 / ``state_factor`` weight bytes, so that it takes one byte of memory; its share of the
-    gradient synchronisation is time that no real run spends (docs/codesign.md).
+    gradient synchronisation is time that no real run spends (docs/method/codesign.md).
     """
     layers = []
     for name, layer, distinct in zip(graph.names, graph.layers, graph.layer_index, strict=True):

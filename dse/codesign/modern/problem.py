@@ -4,7 +4,7 @@ Over every architecture of the space and every HBM size, the model is trained by
 
     throughput(architecture) = global_batch / min step_s(plan on the architecture)
 
-with steps as docs/plan.md counts them, and kernels priced on the architecture's own cores
+with steps as docs/method/plan.md counts them, and kernels priced on the architecture's own cores
 (:mod:`dse.plan.template_kernels`). HBM size and ties are chosen as in :mod:`dse.codesign.problem`.
 """
 
