@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("dse", "hardware", "policies", "actors")
 TOP_LEVEL = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 CHAPTERS = {
-    "Start": ("index", "quickstart", "tutorial"),
-    "Problems": ("codesign", "sensitivity", "partition", "wafer", "fabric", "parallel", "plan"),
-    "Reference": ("formats", "hardware", "learning", "reproduce", "cluster"),
+    "Start": ("index", "quickstart"),
+    "Problems": ("partition", "wafer", "fabric", "parallel"),
+    "Reference": ("formats", "learning", "reproduce", "cluster"),
     "Inside": ("architecture", "contributing", "changelog"),
 }
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
