@@ -1,5 +1,6 @@
 """Exported plans and the checks of frameworks: with a stub of one, since none is installed for tests."""
 
+import json
 import os
 import subprocess
 import sys
