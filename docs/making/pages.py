@@ -15,8 +15,8 @@ PACKAGES = ("dse", "hardware", "policies", "actors")
 TOP_LEVEL = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 CHAPTERS = {
     "Start": ("index", "quickstart"),
-    "Problems": ("partition", "wafer", "fabric", "parallel"),
-    "Reference": ("formats", "learning", "reproduce", "cluster"),
+    "Problems": ("wafer", "fabric"),
+    "Reference": ("formats", "reproduce", "cluster"),
     "Inside": ("architecture", "contributing", "changelog"),
 }
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")

@@ -34,9 +34,9 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
     help = """Split the tensors of the training step STEP over a mesh of devices, or cut it into a pipeline, or try all.
 
     STEP is a file of XLA's HLO (text or JSON) or StableHLO, or FILE.py:FUNCTION that returns a JAX function and the
-    shapes of its arguments, or a PyTorch module and its inputs (docs/parallel.md). It can also be a problem of the
-    IOPDDL contest (.json, .json.gz), which is solved as it stands: it has no mesh. A pipeline can also be cut from a
-    profile of PipeDream, DAPPLE (text) or Piper (JSON).
+    shapes of its arguments, or a PyTorch module and its inputs (docs/guides/shard-a-step.md). It can also be a problem
+    of the IOPDDL contest (.json, .json.gz), which is solved as it stands: it has no mesh. A pipeline can also be cut
+    from a profile of PipeDream, DAPPLE (text) or Piper (JSON).
     """
     Options = ParallelOptions
     steering = ("method", "checkpoint", "q_state")

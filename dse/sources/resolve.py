@@ -80,7 +80,7 @@ def accepted(formats: Sequence[ProblemFormat] = ()) -> str:
     *others, last = [
         *(each.description for each in formats),
         f"a built-in model ({', '.join(list_models())})",
-        "a network of the catalogue (docs/partition.md)",
+        "a network of the catalogue (docs/method/partition.md)",
         "FILE.py:FUNCTION",
         "an .onnx file",
         "a config.json of transformers",

@@ -55,7 +55,7 @@ class WaferType(ProblemType[WaferOptions, Case]):
 
     CASE is a graph in the format of the ISPD 2020 contest, one of the contest's networks by name (below),
     FILE.py:FUNCTION that returns a PyTorch module and example inputs, an ONNX file, or a network of the catalogue
-    (docs/partition.md). --out DIR saves it as CASE.kgraph, with the placement as CASE.paint and a picture.
+    (docs/method/partition.md). --out DIR saves it as CASE.kgraph, with the placement as CASE.paint and a picture.
     """
     epilog = f"Networks of the contest:  {'  '.join(NETWORKS)}"
     Options = WaferOptions

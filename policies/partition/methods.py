@@ -19,7 +19,7 @@ REFINE, PLAIN = (Path(__file__).parent / "shipped" / name for name in ("refine",
 """The checkpoints that come along: of the policy that refines, and without a prior.
 
 ``rl`` begins with neither: a policy that refines and has learned nothing before is as good within what seeds differ
-(docs/learning.md).
+(docs/method/learning.md).
 """
 
 _NEEDED = ("torch", "safetensors", "gymnasium")
