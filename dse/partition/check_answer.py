@@ -28,15 +28,21 @@ _OF_THE_RUN = {"methods", "unfinished", "misfit", "solver"}
 def answer_faults(result: Result, posed: PartitionPosed) -> list[str]:
     """Every way in which ``result`` breaks the rules of the problem or states what does not hold.
 
+    The bound, which may take seconds to prove, is looked at where nothing else is wrong.
+
     Raises:
         InputError: a malformed solution or malformed metrics.
     """
+    faults = _cheap_faults(result, posed)
+    return faults or ([] if result.bound is None else _refuted(result, posed.problem.problem))
+
+
+def _cheap_faults(result: Result, posed: PartitionPosed) -> list[str]:
+    """What is wrong with ``result``, but for what takes a search to find out."""
     options, question = posed.options, posed.problem
     stated = MetricsDocument.model_validate(result.metrics)
     faults = [] if result.bound is None else _bound_faults("", result.bound, options.evaluator)
     faults += _method_faults(result, stated, options)
-    if not faults and result.bound is not None:
-        faults += _refuted(result, question.problem)
     solver = stated.solver
     if solver is not None and not solver.fall_backs <= solver.partitions <= result.evaluations:
         faults.append(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from copy import deepcopy
 
 NUMBERS = (0, -1, 1, 3, 0.5, 1e-320, 1e300, -1e308, 2**31, 2**53 + 1, 2**63, 10**30, 10**400, 1_000, 65_536, 10**9)
 TEXTS = (
@@ -83,7 +84,8 @@ def _other_value(random, value):
         return random.choice(NUMBERS)
     if isinstance(value, str) and random.random() < 0.5:
         return random.choice(TEXTS)
-    return random.choice(random.choice((NUMBERS, TEXTS, CONTAINERS)))
+    # A copy: what is changed next may be inside it.
+    return deepcopy(random.choice(random.choice((NUMBERS, TEXTS, CONTAINERS))))
 
 
 def changed_document(random, document):
@@ -101,10 +103,9 @@ def changed_document(random, document):
         elif kind == 3:
             del parent[key]
         elif isinstance(parent, dict):
-            parent[random.choice((*TEXTS, f"{key}s"))] = parent.pop(key) if kind == 4 else parent[key]
+            parent[random.choice((*TEXTS, f"{key}s"))] = parent.pop(key) if kind == 4 else deepcopy(parent[key])
         else:
-            copies = [json.loads(json.dumps(parent[key])) for _ in range(random.choice((1, 5, 60)))]
-            parent.extend(copies)
+            parent.extend(deepcopy(parent[key]) for _ in range(random.choice((1, 5, 60))))
     return document
 
 
