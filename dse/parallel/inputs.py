@@ -8,17 +8,22 @@ from dse.graph.step import StepGraph
 from dse.graph.step_work import require_rates
 from dse.parallel.options import Float32Products, ParallelOptions
 from dse.parallel.problem import Device
+from dse.sharding.factors import Factor
+from dse.sharding.hlo.table import step_factors
 from dse.sources.steps import resolve_step, step_of, with_variables
 from hardware.inputs import fail
 from hardware.specs import Accelerator
 
+Rules = tuple[tuple[Factor, ...] | None, ...]
+"""Of each operation its factors, as :func:`~dse.sharding.hlo.table.step_factors` has them."""
 
-def named_step(options: ParallelOptions, device: Device) -> tuple[str, StepGraph]:
-    """What errors call the step that the options name, and its graph.
+
+def named_step(options: ParallelOptions, device: Device) -> tuple[str, StepGraph, Rules]:
+    """What errors call the step that the options name, its graph, and the factors of its operations.
 
     Raises:
-        InputError: whatever is wrong with the step, one without arguments, or one with products that ``device`` has no
-            rate for.
+        InputError: whatever is wrong with the step or an operation of it, one without arguments, or one with products
+            that ``device`` has no rate for.
     """
     source = resolve_step(options.step)
     graph = step_of(source)
@@ -26,8 +31,9 @@ def named_step(options: ParallelOptions, device: Device) -> tuple[str, StepGraph
         raise fail(source.where, "", "", "must take arguments: without them there is nothing to split")
     if options.variables is not None:
         graph = with_variables(graph, options.variables)
+    rules = step_factors(graph, source.where)  # first: only what keeps its rule has a price
     require_rates(graph, device.products, source.where)
-    return source.where, graph
+    return source.where, graph, rules
 
 
 def roles_note(graph: StepGraph) -> str:

@@ -22,7 +22,6 @@ from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result
 from dse.results.result import Objective as Goal
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
-from dse.sharding.hlo.table import step_factors
 from hardware.inputs import choose, fail, validate
 from hardware.network_specs import network
 from hardware.specs import accelerator
@@ -55,7 +54,7 @@ def posed(options: ParallelOptions) -> ShardingPosed:
         _require_emittable(options, options.emit_iopddl)
     joined = network(options.network or chosen.network)
     device = device_of(chosen, options.f32_products)
-    where, graph = named_step(options, device)
+    where, graph, rules = named_step(options, device)
     names = [argument.name for argument in graph.arguments]
     dims = {argument.name: graph.values[argument.value].dims for argument in graph.arguments}
     problem = ParallelProblem(
@@ -69,7 +68,7 @@ def posed(options: ParallelOptions) -> ShardingPosed:
         options.overlap,
         pins_of(options.pin, names, dims, mesh),
         where,
-        rules=step_factors(graph, where),
+        rules=rules,
     )
     if options.why is not None:
         choose(where, "--why", options.why, names, "argument")

@@ -30,7 +30,6 @@ from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
-from dse.sharding.hlo.table import step_factors
 from hardware.inputs import fail
 from hardware.specs import accelerator
 
@@ -80,12 +79,12 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> Posed[ParallelO
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
     cut = pipeline.posed(options, at_most=at_most)
     device = device_of(accelerator(options.accelerator), options.f32_products)
-    where, graph = named_step(options, device)
+    where, graph, rules = named_step(options, device)
     if graph.is_optimised:
         rule = "must be a step before optimisation with --strategy hybrid: kernels cannot be divided among stages"
         raise fail(where, "", "", rule)
     question = whole_step(cut.problem)
-    steps = Stages(graph, step_factors(graph, where), where)
+    steps = Stages(graph, rules, where)
     cuts = candidate_cuts(question.problem.profile, steps, MAX_CUTS)
     problems = [HybridProblem(question.problem, steps, device, options.state, cuts, question.device_cutting)]
     if options.microbatches is None:

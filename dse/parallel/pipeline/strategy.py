@@ -35,7 +35,6 @@ from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Res
 from dse.run.directory import write_bytes
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
-from dse.sharding.hlo.table import step_factors
 from hardware.inputs import fail, nearest, validate
 from hardware.network import Network
 from hardware.network_specs import network
@@ -105,8 +104,7 @@ def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, fl
         factor = {"weights": 1.0, "gradients": 2.0, "optimizer": 4.0}[options.state]
         notes = ["A profile: times are those of the file; the optimizer's state is taken to be Adam's."]
         return (*source_of_graph(profiled, Path(path).stem, notes, path), factor, None)
-    where, graph = named_step(options, device)
-    step_factors(graph, where)  # refuses an operation whose shapes break its rule
+    where, graph, _ = named_step(options, device)
     of = profile_of(graph, device, where)
     return source_of(graph, of), of.profile, state_factor_of(graph, options.state), of
 
