@@ -16,8 +16,8 @@ TOP_LEVEL = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHA
 CHAPTERS = {
     "Start": ("index", "quickstart"),
     "Problems": ("wafer", "fabric"),
-    "Reference": ("formats", "reproduce", "cluster"),
-    "Inside": ("architecture", "contributing", "changelog"),
+    "Reference": ("reproduce",),
+    "Inside": ("contributing", "changelog"),
 }
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 

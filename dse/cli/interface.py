@@ -43,8 +43,8 @@ def solve(
     Args:
         problem: its name (:func:`dse.problems`).
         sources: what its command takes as arguments: names, files, documents (a dictionary of JSON types, as
-            docs/formats.md describes it), or, where it takes a model, a pair of a PyTorch module and its example
-            inputs. A result about a module can be checked in this process, but not from its file.
+            docs/reference/formats.md describes it), or, where it takes a model, a pair of a PyTorch module and its
+            example inputs. A result about a module can be checked in this process, but not from its file.
         out: a run directory; None saves nothing.
         resume: whether the run that was begun there is to be continued.
         mirror: a URI that the run directory is copied to.

@@ -109,7 +109,7 @@ class MisfitDocument(_Document):
 
 
 class MetricsDocument(_Document):
-    """``metrics`` of a result: figures of its partition, if it has one, and of the run (docs/formats.md)."""
+    """``metrics`` of a result: figures of its partition, if it has one, and of the run (docs/reference/formats.md)."""
 
     operators: int | None = None
     edges: int | None = None

@@ -53,7 +53,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     """A layer graph over the accelerators of a cluster, with a proven optimum."""
 
     name = "place"
-    help = "Find the proven optimal placement of the layer graph LAYERS (JSON, dse.placement/1; docs/formats.md)."
+    help = "Find the proven optimal placement of the layer graph LAYERS (dse.placement/1; docs/reference/formats.md)."
     Options = PlaceOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument

@@ -64,7 +64,7 @@ class Answer:
 
     @property
     def solution(self) -> dict[str, Any]:
-        """The solution in the user's own names (docs/formats.md)."""
+        """The solution in the user's own names (docs/reference/formats.md)."""
         return self.result.solution
 
     @property

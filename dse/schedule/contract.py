@@ -44,7 +44,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     """Operators of one layer on the cores of one accelerator, for the shortest makespan."""
 
     name = "schedule"
-    help = "Schedule the operators of LAYER (JSON, dse.schedule/1; docs/formats.md) for the shortest makespan."
+    help = "Schedule the operators of LAYER (dse.schedule/1; docs/reference/formats.md) for the shortest makespan."
     Options = ScheduleOptions
     steering = ("method",)
     Solution = SolutionDocument

@@ -31,7 +31,7 @@ def test_an_answer_about_a_document_can_be_checked_from_its_file(dse, tmp_path):
 
 @pytest.mark.parametrize("command", ["schedule", "place"])
 def test_a_legal_answer_is_not_said_to_be_optimal_where_a_better_one_is_proven(dse, tmp_path, command):
-    """What docs/formats.md says of proofs: these two problems are solved again."""
+    """What docs/reference/formats.md says of proofs: these two problems are solved again."""
     if command == "schedule":
         document = package.schedule(LAYER).result.model_dump(by_alias=True)
         for operator in document["solution"]["operators"].values():

@@ -1,4 +1,4 @@
-"""``dse.dataflow/1`` documents: reading and writing dataflow graphs (docs/formats.md)."""
+"""``dse.dataflow/1`` documents: reading and writing dataflow graphs (docs/reference/formats.md)."""
 
 from collections.abc import Iterator
 from pathlib import Path
