@@ -28,7 +28,7 @@ TABLES = (COSTS, PARTS, AGAIN, SECONDS)
 
 _PARTS_AGAIN = not_measured(
     "another placement: which of several is taken, and how kernels are moved within a row, the paper leaves open "
-    "(docs/wafer.md)"
+    "(docs/evidence/wafer.md)"
 )
 
 _NOTES = (
