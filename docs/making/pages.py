@@ -15,7 +15,7 @@ PACKAGES = ("dse", "hardware", "policies", "actors")
 TOP_LEVEL = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 CHAPTERS = {
     "Start": ("index", "quickstart"),
-    "Problems": ("fabric"),
+    "Problems": ("fabric",),
     "Reference": ("reproduce",),
     "Inside": ("contributing", "changelog"),
 }

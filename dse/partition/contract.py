@@ -26,8 +26,8 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
     help = """Partition GRAPH over a ring of chips for the highest throughput or the lowest latency, with a bound.
 
     GRAPH is a name from `dse models`, a YAML file of hyper-parameters, FILE.py:FUNCTION that returns a PyTorch module
-    and example inputs, an ONNX file, a config.json of transformers, a step as HLO or StableHLO (docs/parallel.md), or a
-    graph (dse.graph/1; docs/reference/formats.md).
+    and example inputs, an ONNX file, a config.json of transformers, a step as HLO or StableHLO
+    (docs/guides/shard-a-step.md), or a graph (dse.graph/1; docs/reference/formats.md).
     """
     Options = PartitionOptions
     Solution = SolutionDocument
