@@ -15,8 +15,6 @@ PACKAGES = ("dse", "hardware", "policies", "actors")
 TOP_LEVEL = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 CHAPTERS = {
     "Start": ("index", "quickstart"),
-    "Problems": ("fabric",),
-    "Reference": ("reproduce",),
     "Inside": ("contributing", "changelog"),
 }
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")

@@ -47,7 +47,7 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
 
     GRAPH is a layer of a built-in model (bert-large:layer3, bert-large:layer0..layer2), a whole model, a YAML file of
     hyper-parameters, FILE.py:FUNCTION that returns a PyTorch module and example inputs, an ONNX file, a config.json of
-    transformers, or a graph (dse.dataflow/1; docs/fabric.md).
+    transformers, or a graph (dse.dataflow/1; docs/guides/place-on-a-fabric.md).
     """
     Options = FabricOptions
     Solution = SolutionDocument
