@@ -21,13 +21,6 @@ def spaces_of(source: EpisodeSource) -> tuple[gymnasium.Space[Any], gymnasium.Sp
     return seen, gymnasium.spaces.Discrete(source.actions)
 
 
-class _Episode(SingleAgentEpisode):
-    """An episode that has ended, which nobody changes: the replay would copy it, step by step."""
-
-    def __deepcopy__(self, _memo: dict[int, Any]) -> "_Episode":
-        return self
-
-
 class EpisodeRunner(GroupRunner):
     """Plays rounds of episodes; actions are the best ones, or with probability ε any legal one.
 
@@ -110,7 +103,7 @@ class EpisodeRunner(GroupRunner):
         return actions
 
     def _episode(self, observed: list[Any], taken: list[int], earned: list[float]) -> SingleAgentEpisode:
-        return _Episode(
+        return SingleAgentEpisode(
             observations=observed,
             actions=taken,
             rewards=list[SupportsFloat](earned),

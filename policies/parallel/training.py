@@ -1,4 +1,4 @@
-"""Episodes, replay and learning: RLlib's runners, prioritised buffer and DQN learners."""
+"""Episodes, replay and learning: RLlib's runners and DQN learners, and a prioritised replay."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from policies.parallel.replay import StepReplay
 from policies.parallel.runner import EpisodeRunner
 from policies.parallel.settings import QSettings
 
-_REPLAY, _DRAW, _UPDATES, _STEPS = "replay", "replay_draw", "updates", "steps"
+_REPLAY, _UPDATES, _STEPS = "replay", "updates", "steps"
 
 
 class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
@@ -47,8 +47,7 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         self.settings = settings
         config = config_of(settings, source, seed, actors)
         super().__init__(config, EpisodeRunner, QLearner, settings.parts, settings.episodes, checkpoint)
-        self._replay = StepReplay(capacity=settings.buffer, alpha=settings.alpha)
-        self._replay.rng = np.random.default_rng(seed)
+        self._replay = StepReplay(settings.buffer, settings.alpha, seed)
         self._updates = self._steps = 0
 
     def minibatch_size(self, episodes: Sequence[SingleAgentEpisode]) -> int:
@@ -61,9 +60,7 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         Raises:
             LostLearnerError: a learner has died.
         """
-        self._replay.add(list(episodes))
-        # Nobody reads the replay's metrics, and unread they grow.
-        self._replay.get_metrics()
+        self._replay.add(episodes)
         self._steps += sum(map(len, episodes))
         scalars = {"reward": float(np.mean([each.get_return() for each in episodes]))}
         if self._steps >= self.settings.warm_up:
@@ -82,7 +79,7 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         """One update, after which the steps' priorities are their errors."""
         settings = self.settings
         # A fixed number of rewards would leave out the steps that have fewer behind them, the last of every episode.
-        steps: Any = self._replay.steps(settings.batch, settings.lookahead, settings.beta, settings.gamma)
+        steps: Any = self._replay.draw(settings.batch, settings.lookahead, settings.beta, settings.gamma)
         self._updates += 1
         # The target network is due by this number, which RLlib takes for steps of the environment.
         results = self.learners.update(steps, timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: self._updates})
@@ -97,8 +94,7 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
     def state(self) -> dict[str, Any]:
         """Everything that going on needs."""
         return super().state() | {
-            _REPLAY: self._replay.get_state(),
-            _DRAW: self._replay.rng.bit_generator.state,
+            _REPLAY: self._replay.state(),
             _UPDATES: self._updates,
             _STEPS: self._steps,
         }
@@ -106,8 +102,7 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave."""
         super().restore(state)
-        self._replay.set_state(state[_REPLAY])
-        self._replay.rng.bit_generator.state = state[_DRAW]
+        self._replay.restore(state[_REPLAY])
         self._updates, self._steps = state[_UPDATES], state[_STEPS]
 
 

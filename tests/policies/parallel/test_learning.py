@@ -1,7 +1,5 @@
 """Learning: masks, the loss, resuming, and that it gets better than chance."""
 
-from copy import deepcopy
-
 import numpy as np
 import pytest
 import torch
@@ -11,6 +9,7 @@ from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 from policies.parallel.learner import StepBatch
 from policies.parallel.networks import PlaceNetwork, q_values
 from policies.parallel.pipeline.online import PipelineTrainingSource
+from policies.parallel.replay import StepReplay
 from policies.parallel.settings import Layout, QSettings
 from policies.parallel.training import QTraining
 from tests.policies.parallel.cases import problem_of
@@ -59,7 +58,7 @@ def test_targets_are_those_of_double_q_learning(training):
     for _ in range(4):
         under_way.iterate()
     module = under_way.learner.module[DEFAULT_MODULE_ID]
-    steps = under_way._replay.steps(16, lookahead=1, beta=0.6, gamma=0.6)
+    steps = under_way._replay.draw(16, lookahead=1, beta=0.6, gamma=0.6)
     assert not np.allclose(*(next(each.parameters()).detach() for each in (module.network, module._target)))
     errors = []
     for step in steps:
@@ -82,22 +81,34 @@ def test_targets_are_those_of_double_q_learning(training):
 
 
 def test_the_replay_draws_the_steps_that_the_one_of_rllib_draws(training):
-    under_way = training(lookahead=3)
-    for _ in range(4):
-        under_way.iterate()
-    own, theirs = under_way._replay, PrioritizedEpisodeReplayBuffer(capacity=2000, alpha=0.2)
-    theirs.set_state(deepcopy(own.get_state()))
-    theirs.rng = deepcopy(own.rng)
-    steps = own.steps(64, lookahead=3, beta=0.6, gamma=0.6)
-    wanted = theirs.sample(num_items=64, n_step=(1, 4), beta=0.6, gamma=0.6)
-    assert {step.n_step for step in steps} == {1, 2, 3}
-    assert own._last_sampled_indices == theirs._last_sampled_indices
-    assert own.rng.random() == theirs.rng.random()
-    for step, of in zip(steps, wanted, strict=True):
-        np.testing.assert_array_equal([step.seen, step.behind], of.get_observations(slice(0, 2)))
-        assert (step.action, step.reward, step.is_last) == (of.get_actions(0), of.get_rewards(0), of.is_terminated)
-        outputs = [of.get_extra_model_outputs(name, 0) for name in ("weights", "n_step")]
-        assert [step.weight, step.n_step] == pytest.approx(outputs, rel=1e-12)
+    """Through rounds of episodes that push older ones out, and draws that change priorities."""
+    under_way, random = training(), np.random.default_rng(1)
+    own, theirs = StepReplay(150, 0.2, seed=5), PrioritizedEpisodeReplayBuffer(capacity=150, alpha=0.2)
+    theirs.rng = np.random.default_rng(5)
+    for _ in range(8):
+        episodes = under_way.sample(15, random_actions=True)
+        own.add(episodes)
+        theirs.add(episodes)
+        assert len(own) == theirs.get_num_timesteps() <= 150
+        steps = own.draw(64, lookahead=3, beta=0.6, gamma=0.6)
+        wanted = theirs.sample(num_items=64, n_step=(1, 4), beta=0.6, gamma=0.6)
+        assert {step.n_step for step in steps} == {1, 2, 3}
+        for step, of in zip(steps, wanted, strict=True):
+            np.testing.assert_array_equal([step.seen, step.behind], of.get_observations(slice(0, 2)))
+            assert (step.action, step.reward, step.is_last) == (of.get_actions(0), of.get_rewards(0), of.is_terminated)
+            outputs = [of.get_extra_model_outputs(name, 0) for name in ("weights", "n_step")]
+            assert [step.weight, step.n_step] == pytest.approx(outputs, rel=1e-12)
+        errors = random.random(64) * 3
+        errors[0] = 0.0
+        own.update_priorities(errors)
+        theirs.update_priorities(errors)
+
+
+def test_a_round_larger_than_the_replay_leaves_its_last_episodes(training):
+    episodes = training().sample(15, random_actions=True)
+    replay = StepReplay(8, 0.2, seed=0)
+    replay.add(episodes)
+    assert len(replay) == sum(map(len, episodes[-(8 // len(episodes[-1])) :]))
 
 
 def test_a_training_goes_on_from_its_state_as_if_it_had_not_stopped(training):
