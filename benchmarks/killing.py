@@ -223,8 +223,8 @@ def node_killed(items, item_s, system):
     small = {"num_cpus": 1, "object_store_memory": 80 * 1024**2}
     spare = {"include_dashboard": False, "no_monitor": True}
     cluster = Cluster(True, head_node_args={"_system_config": system, **small, **spare})
-    victim, folder = cluster.add_node(**small), Path(tempfile.mkdtemp())
-    known, arrived, heard, moment = {victim.node_id, cluster.head_node.node_id}, [], [], {}
+    folder = Path(tempfile.mkdtemp())
+    arrived, heard, moment = [], [], {}
 
     def more():
         yield from range(items)
@@ -247,6 +247,9 @@ def node_killed(items, item_s, system):
 
     try:
         with RayExecutor(2, address=cluster.address, notice=heard.append) as executor:
+            # Only now: this process would have joined either.
+            victim = cluster.add_node(**small)
+            known = {victim.node_id, cluster.head_node.node_id}
             function = Doomed(item_s, victim.node_id, folder)
             outcomes = [described(each) for each in executor.outcomes(function, more(), arrived=keep)]
     finally:

@@ -10,8 +10,8 @@ from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
-from torch.optim import Adam
 
+from policies.learning.rllib.optimizer import FusedAdam
 from policies.parallel.module import QModule
 
 _COPIED = "target_copied_at"
@@ -41,11 +41,11 @@ class QLearner(DQNTorchLearner):
         return list(DQNLearner.rl_module_required_apis())
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Adam, all weights in one call."""
+        """Adam of all weights."""
         module = self.module[module_id]
         assert isinstance(module, QModule)
         weights = list(module.network.parameters())
-        optimizer = Adam(weights, fused=True)
+        optimizer = FusedAdam(weights)
         self.register_optimizer(module_id=module_id, optimizer=optimizer, params=weights, lr_or_lr_schedule=config.lr)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:

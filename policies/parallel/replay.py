@@ -1,7 +1,7 @@
 """Prioritised replay (Schaul et al., 2016) of the steps of whole episodes."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +45,8 @@ class Step:
 class StepReplay:
     """Episodes that have ended, whose steps are drawn by their priorities.
 
-    It holds, draws and forgets what RLlib's ``PrioritizedEpisodeReplayBuffer`` would, with the same random numbers. That
-    one makes an episode of each step that it draws, which takes as long as a small network takes to learn from it.
+    It holds, draws and forgets what RLlib's ``PrioritizedEpisodeReplayBuffer`` would, with the same random numbers.
+    That one makes an episode of each step that it draws, which takes as long as a small network takes to learn from it.
 
     Args:
         capacity: steps that it holds; only a single episode may have more.
@@ -124,7 +124,7 @@ class StepReplay:
             self._drawn.append(node)
         return steps
 
-    def update_priorities(self, priorities: Sequence[float]) -> None:
+    def update_priorities(self, priorities: Iterable[float]) -> None:
         """Give the steps that were drawn last these priorities, as a rule their errors."""
         for node, given in zip(self._drawn, priorities, strict=True):
             priority = max(float(given), _SMALLEST)

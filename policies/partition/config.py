@@ -6,6 +6,7 @@ from typing import Any
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 
 from policies.learning.rllib.learner_settings import with_learner
+from policies.learning.rllib.runner import count_from_zero
 from policies.partition.curves import algorithm_curves
 from policies.partition.graph_store import GraphStore
 from policies.partition.learner import PartitionLearner
@@ -71,6 +72,5 @@ def config_of(
         )
     )
     config = with_learner(config, learner_class=PartitionLearner, add_default_connectors_to_learner_pipeline=False)
-    if events is not None:
-        config = config.callbacks(on_train_result=algorithm_curves(events, settings.passes))
-    return config
+    config = config.callbacks(on_algorithm_init=count_from_zero)
+    return config if events is None else config.callbacks(on_train_result=algorithm_curves(events, settings.passes))

@@ -18,9 +18,9 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from torch import Tensor
-from torch.optim import Adam
 
 from policies.learning.rllib.learner_settings import with_learner
+from policies.learning.rllib.optimizer import FusedAdam
 from policies.partition.distribution import ChipDistribution
 from policies.partition.elites import EliteBuffer
 from policies.partition.graph_store import GraphStore
@@ -71,11 +71,11 @@ class PartitionLearner(PPOTorchLearner):
         return []
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Adam, all weights in one call: with many small ones, that is most of a step."""
+        """Adam of all weights."""
         weights = self.get_parameters(self.module[module_id])
         self.register_optimizer(
             module_id=module_id,
-            optimizer=Adam(weights, fused=True),
+            optimizer=FusedAdam(weights),
             params=weights,
             lr_or_lr_schedule=config.lr,
         )

@@ -56,8 +56,8 @@ def test_training_goes_on_where_its_checkpoint_ended(store, tmp_path):
     algorithm.stop()
 
     resumed = Algorithm.from_checkpoint(path)
-    held = resumed.learner_group._learner.elites
-    assert held.chips("first") is not None
+    (held,) = resumed.learner_group.foreach_learner(lambda learner: learner.elites.chips("first"))
+    assert held.get() is not None
     before = weights(resumed)
     resumed.train()
     for name, weight in weights(resumed).items():

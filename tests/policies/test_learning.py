@@ -14,6 +14,7 @@ from dse.partition.problem import PartitionGraph, PartitionProblem
 from dse.partition.search.sampling import random_search
 from dse.version import DISTRIBUTION
 from hardware.inputs import InputError
+from policies.learning.rllib.training import RLlibTraining
 from policies.partition import methods
 from policies.partition.advantage import advantages
 from policies.partition.anchor import Anchor
@@ -111,6 +112,7 @@ def test_learner_and_runner_compute_the_same_likelihoods(form):
         # Weights that say something, and an anchor that was measured.
         with torch.no_grad():
             tuner.learner.module[DEFAULT_MODULE_ID].network.outward.weight.normal_(0.0, 0.3)
+        assert isinstance(tuner, RLlibTraining)
         tuner._share()
         tuner.runner.sample(num_episodes=3)
     episodes = tuner.runner.sample(num_episodes=6)

@@ -27,6 +27,7 @@ from policies.partition import training_graphs
 from policies.partition.checkpoint import POLICY
 from policies.partition.methods import PLAIN, REFINE
 from policies.partition.options import PartitionPretraining
+from policies.partition.runner import PartitionRunner
 from policies.partition.settings import REFINING, LearningSettings
 from policies.partition.task import PartitionTask
 from policies.partition.training_graphs import stored_graphs
@@ -326,6 +327,7 @@ def test_a_budget_that_updates_cannot_have_is_refused(dse, small_plan, tmp_path,
 def test_a_policy_that_refines_trains_from_good_partitions_and_bad_ones():
     settings = replace(SMALL, prior="diagonal", anchor="best", anchor_visits=1)
     runner = replace(TASK, settings=settings, training=("alexnet",)).begin(0, never_stop, silent).runner
+    assert isinstance(runner, PartitionRunner)
     (graph,) = runner.store.graphs
     assert graph.start is not None
     min_s = min(graph.evaluator.costs(starts_of(SearchContext(graph.problem, graph.evaluator, InProcessExecutor()))))

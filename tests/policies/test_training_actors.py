@@ -107,7 +107,7 @@ def test_a_runner_that_dies_is_replaced_and_training_goes_on_without_any_with_th
     scalars = [training.iterate().scalars]
     assert (tmp_path / "killed").exists()
     while group.num_healthy_remote_env_runners() < 2:
-        group.probe_unhealthy_env_runners(timeout_seconds=1)
+        group.probe_unhealthy_env_runners()
     assert len(set(processes(group)) - {victim}) == 2
     # The second iteration has all its runners, and the last one none.
     scalars.append(training.iterate().scalars)

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from ray.exceptions import RayError
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.core import COMPONENT_LEARNER, DEFAULT_MODULE_ID
+from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_METRICS_LOGGER, DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.learner_group import LearnerGroup
 from ray.rllib.core.rl_module.apis import TargetNetworkAPI
@@ -90,7 +90,7 @@ class OwnLearner(Learners, Generic[LearnerT]):
 
     def get_state(self) -> dict[str, Any]:
         """As :meth:`Learners.get_state`."""
-        return dict(self.learner.get_state())
+        return _lasting(self.learner.get_state())
 
     def set_state(self, state: dict[str, Any]) -> None:
         """As :meth:`Learners.set_state`."""
@@ -133,7 +133,7 @@ class LearnerActors(Learners):
     def get_state(self) -> dict[str, Any]:
         """As :meth:`Learners.get_state`; all are in the same."""
         try:
-            return dict(self.group.get_state()[COMPONENT_LEARNER])
+            return _lasting(self.group.get_state()[COMPONENT_LEARNER])
         except (RayError, AssertionError, IndexError) as error:
             raise LostLearnerError(str(error)) from error
 
@@ -158,6 +158,11 @@ class LearnerActors(Learners):
         if lost is not None or len(results) < len(self.group if numbers is None else numbers):
             raise LostLearnerError(str(lost or "a learner has died"))
         return [result.get() for result in results]
+
+
+def _lasting(state: dict[str, Any]) -> dict[str, Any]:
+    """A learner's state without RLlib's metrics: nothing depends on them, and Ray 2.50's are more than data."""
+    return {name: each for name, each in state.items() if name != COMPONENT_METRICS_LOGGER}
 
 
 def _use_one_thread(_learner: Learner) -> None:

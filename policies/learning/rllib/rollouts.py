@@ -78,7 +78,11 @@ class RunnerActors:
     def __init__(self, config: AlgorithmConfig) -> None:
         own = config.copy(copy_frozen=False)
         own.env_runners(max_requests_in_flight_per_env_runner=_AHEAD)
-        own.fault_tolerance(restart_failed_env_runners=True, delay_between_env_runner_restarts_s=0)
+        own.fault_tolerance(
+            restart_failed_env_runners=True,
+            delay_between_env_runner_restarts_s=0,
+            env_runner_health_probe_timeout_s=_PING_S,
+        )
         self.group = EnvRunnerGroup(config=own, local_env_runner=False)
         self.assigned: dict[int, list[tuple[int, ...]]] = {}
         self._version = 0
@@ -153,7 +157,7 @@ class RunnerActors:
         lacking = len(healthy) < self.group.num_remote_env_runners()
         if lacking and time.monotonic() - self._pinged_s > _BETWEEN_PINGS_S:
             self._pinged_s = time.monotonic()
-            self.group.probe_unhealthy_env_runners(timeout_seconds=_PING_S)
+            self.group.probe_unhealthy_env_runners()
             for number in self.group.healthy_env_runner_ids():
                 self.assigned.setdefault(number, [])
 

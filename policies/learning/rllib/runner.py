@@ -210,6 +210,21 @@ class GroupRunner(EnvRunner, Checkpointable):
         assert self.module is not None
 
 
+def count_from_zero(*, metrics_logger: MetricsLogger, **_kwargs: Any) -> None:
+    """RLlib's ``on_algorithm_init``: counts of all that was sampled begin with the algorithm.
+
+    Ray 2.50 would make them of the first iteration's, which are sums of their own where a runner makes several groups,
+    so that these count several times. Later versions take them from runners alone.
+    """
+    lifetime = _sums()[1]
+    if lifetime["reduce"] == "sum":
+        log, of_all = metrics_logger.log_value, names.ENV_RUNNER_RESULTS
+        log((of_all, names.NUM_ENV_STEPS_SAMPLED_LIFETIME), 0, **lifetime, with_throughput=True)
+        log((of_all, names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, DEFAULT_AGENT_ID), 0, **lifetime)
+        log((of_all, names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, DEFAULT_MODULE_ID), 0, **lifetime)
+        log((of_all, names.NUM_EPISODES_LIFETIME), 0, **lifetime)
+
+
 def _is_asked(components: str | Collection[str] | None, not_components: str | Collection[str] | None) -> bool:
     """Whether the module's state belongs to what is asked for: all if nothing is named."""
 

@@ -7,6 +7,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
 from policies.parallel.learner import StepBatch
+from policies.parallel.module import QModule
 from policies.parallel.networks import PlaceNetwork, q_values
 from policies.parallel.pipeline.online import PipelineTrainingSource
 from policies.parallel.replay import StepReplay
@@ -58,6 +59,7 @@ def test_targets_are_those_of_double_q_learning(training):
     for _ in range(4):
         under_way.iterate()
     module = under_way.learner.module[DEFAULT_MODULE_ID]
+    assert isinstance(module, QModule)
     steps = under_way._replay.draw(16, lookahead=1, beta=0.6, gamma=0.6)
     assert not np.allclose(*(next(each.parameters()).detach() for each in (module.network, module._target)))
     errors = []
