@@ -41,10 +41,10 @@ def case(request, tmp_path_factory):
 def real_module(document, cls):
     import transformers
 
-    config = transformers.CONFIG_MAPPING[document["model_type"]].from_dict(document)
+    config = transformers.CONFIG_MAPPING[document["model_type"]].from_dict(document, attn_implementation="eager")
     config.use_cache = False
     with torch.device("meta"):
-        return getattr(transformers, cls)._from_config(config, attn_implementation="eager").train()
+        return getattr(transformers, cls)(config).train()
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

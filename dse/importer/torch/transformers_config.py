@@ -62,7 +62,9 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
     kind = str(document["model_type"])
     if kind not in known:
         raise fail(path, "model_type", kind, "transformers has no model of this type", nearest(kind, known))
-    config = guarded(str(path), lambda: transformers.CONFIG_MAPPING[kind].from_dict(document))
+    config = guarded(
+        str(path), lambda: transformers.CONFIG_MAPPING[kind].from_dict(document, attn_implementation="eager")
+    )
     config.use_cache = False
     if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = getattr(config, "pad_token_id", None) or 0  # which one is of no matter here
@@ -71,11 +73,15 @@ def trace_config(path: Path, model: str, microbatch: int, sequence: int | None, 
     # kernels for mixtures of experts accept 16 bits only, some other classes 32 bits only
     dtype = torch.bfloat16 if any("experts" in key for key in config.to_dict()) else torch.float32
 
+    for part in (config, *(getattr(config, name) for name in config.sub_configs)):
+        if part is not None:
+            part.dtype = dtype
+
     def build() -> Any:
         with torch.device("meta"):
-            return cls._from_config(config, attn_implementation="eager", dtype=dtype)
+            return cls(config)
 
-    with _limited_modules(path), warnings.catch_warnings():
+    with _default_dtype(dtype), _limited_modules(path), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Initializing zero-element tensors")  # refused in a line of its own
         module = guarded(str(path), build)
     for part in module.modules():
@@ -98,6 +104,19 @@ def _size_faults(path: Path, document: Any, place: str = "") -> Iterator[Fault]:
             limit = _MAX_LAYERS if counts else _MAX_SIZE
             if value > limit:
                 yield Fault(str(path), here, str(value), f"must be at most {limit:,}")
+
+
+@contextmanager
+def _default_dtype(dtype: "torch.dtype") -> Iterator[None]:
+    """Modules that are made meanwhile have weights of this type."""
+    import torch
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @contextmanager
@@ -128,7 +147,7 @@ def _model_class(path: Path, config: Any, document: dict[str, Any]) -> Any:
     if named:
         name = str(named[0] if isinstance(named, list) else named)
         model = getattr(transformers, name, None)
-        if not hasattr(model, "_from_config"):
+        if not (isinstance(model, type) and issubclass(model, transformers.PreTrainedModel)):
             raise fail(path, "architectures", name, "transformers has no model class of this name")
         return model
     for head in _HEADS:
