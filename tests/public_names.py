@@ -12,8 +12,10 @@ OURS = frozenset({"actors", "benchmarks", "docs", "dse", "hardware", "policies",
 INTERNAL = ("numba.core", "ray.autoscaler", "ray.tune.execution")
 """Packages without an underscore that their projects do not document as an interface."""
 
-DOCUMENTED = frozenset({"_asdict", "_exit", "_field_defaults", "_fields", "_getframe", "_make", "_replace"})
-"""Names with an underscore that Python documents: of named tuples, ``os._exit`` and ``sys._getframe``."""
+DOCUMENTED = frozenset(
+    {"_asdict", "_exit", "_field_defaults", "_fields", "_getframe", "_make", "_replace", "_repr_html_"}
+)
+"""Names with an underscore that are documented: of named tuples, ``os._exit``, ``sys._getframe``, and of notebooks."""
 
 _DOTTED = re.compile(r"[A-Za-z]\w*(\.\w+)+")
 
@@ -63,8 +65,25 @@ def defined_names(tree: ast.Module) -> set[str]:
     return {name for name in names if is_private(name)}
 
 
+def imported_modules(tree: ast.Module) -> set[str]:
+    """The dotted names that a file imports."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def module_files(module: str) -> tuple[str, str]:
+    """The two files of which a module may be."""
+    path = module.replace(".", "/")
+    return f"{path}.py", f"{path}/__init__.py"
+
+
 def private_uses(tree: ast.Module, defined: set[str]) -> list[Use]:
-    """Private names of other packages. ``defined``: the private names of this project, of all of its files."""
+    """Private names of other packages. ``defined``: those that may be this project's own in this file."""
     file = _File()
     uses = []
     for node in ast.walk(tree):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.public_names import OURS, defined_names, private_uses
+from tests.public_names import OURS, defined_names, imported_modules, module_files, private_uses
 
 ROOT = Path(__file__).parents[1]
 
@@ -15,9 +15,7 @@ THIS = "tests/test_public_interfaces.py"
 TRACING = "PyTorch has no public way to see the operations of a module as it runs, with their schemas"
 GROUPS = "PyTorch has no public process group that stands for devices which are not there"
 MODULES = "RLlib documents these methods as the ones that a module of one's own overrides"
-REPLAY = "to go: RLlib's replay hands out its steps as episodes alone, which takes as long as learning from them"
 TREES = "scikit-learn has no public form of the trees that it has fitted"
-CONFIGS = "transformers makes a model of a class that a configuration names by this method alone"
 FRAMEWORKS = "what the framework would know on a machine with its accelerators, which is not there"
 COUNTING = "the option that Numba documents with register_jitable; without it a fabric move takes ten times as long"
 
@@ -34,20 +32,7 @@ ALLOWED: dict[str, dict[str, tuple[str, ...]]] = {
         "policies/parallel/module.py": ("_forward_exploration", "_forward_train"),
         "policies/partition/rl_module.py": ("_forward_exploration", "_forward_inference", "_forward_train"),
     },
-    REPLAY: {
-        "policies/parallel/replay.py": (
-            "_indices",
-            "_min_segment",
-            "_num_episodes_evicted",
-            "_sum_segment",
-            "_tree_idx_to_sample_idx",
-        )
-    },
     TREES: {"policies/fabric/model/trees.py": ("_predictors",)},
-    CONFIGS: {
-        "dse/importer/torch/transformers_config.py": ("_from_config",),
-        "tests/importer/test_transformers.py": ("_from_config",),
-    },
     FRAMEWORKS: {"benchmarks/export_checks.py": ("_registry_model_converter_cls", "_te_version")},
 }
 """{reason: {file: private names that have no public twin}}."""
@@ -59,8 +44,14 @@ def used():
     files = [path for folder in sorted(OURS) for path in sorted((ROOT / folder).rglob("*.py"))]
     trees = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in files}
     trees.pop(THIS)
-    defined = set().union(*map(defined_names, trees.values()))
-    names = {name: {use.name for use in private_uses(tree, defined)} for name, tree in trees.items()}
+    defined = {name: defined_names(tree) for name, tree in trees.items()}
+
+    def known(name):
+        """Names of the file and of the files of ours that it imports: another library's may be the same elsewhere."""
+        files = (file for module in imported_modules(trees[name]) for file in module_files(module))
+        return set().union(defined[name], *(defined.get(file, ()) for file in files))
+
+    names = {name: {use.name for use in private_uses(tree, known(name))} for name, tree in trees.items()}
     return {name: found for name, found in names.items() if found}
 
 
@@ -97,6 +88,13 @@ def test_private_names_of_other_packages_are_on_the_list():
 def test_a_private_name_is_found(code, name):
     tree = ast.parse(code)
     assert name in {use.name for use in private_uses(tree, defined_names(tree))}
+
+
+def test_a_name_that_only_another_file_defines_is_found():
+    tree = ast.parse("from actors.worker import Worker\nvalue = made()\nvalue._hidden, value._own")
+    assert imported_modules(tree) == {"actors.worker", "actors.worker.Worker"}
+    assert module_files("actors.worker") == ("actors/worker.py", "actors/worker/__init__.py")
+    assert [use.name for use in private_uses(tree, {"_own"})] == ["_hidden"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from actors.windowed_map import WindowedMap
 from benchmarks.scale_costs import map_over
 from benchmarks.scale_model import Costs, Policy, SimulatedMap
 
@@ -113,6 +114,7 @@ def test_a_call_has_no_more_items_than_its_policy_allows(last, left, max_items):
 @pytest.mark.parametrize("workers", [1, 10, 8000])
 def test_calls_are_sized_as_the_map_sizes_them(workers):
     real = map_over([], None)
+    assert isinstance(real, WindowedMap)
     real._workers = workers
     for done, work_s in ((0, 0.0), (1, 0.0), (7, 1e-3), (100, 100.0), (1000, 3.0), (3, 1e5)):
         real._done, real._work_s = done, work_s
