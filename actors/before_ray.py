@@ -1,22 +1,33 @@
-"""What must be set before Ray is imported, for a private instance that nobody else can reach."""
+"""What must be set when Ray is imported and started, for a private instance that nobody else can reach."""
 
-import os
 import sys
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
 
-_PRIVATE = {
-    # Ray then takes the loopback address for the address of this machine, on Linux as on macOS and Windows, and all of
-    # its processes listen there alone.
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    # The default from 2.59 on; versions before 2.52 have no token.
-    "RAY_AUTH_MODE": "token",
-}
+from actors.environment import environment
+
+_PRIVATE = MappingProxyType(
+    {
+        # Ray then takes the loopback address for the address of this machine, on Linux as on macOS and Windows, and all
+        # of its processes listen there alone.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # The default from 2.59 on; versions before 2.52 have no token.
+        "RAY_AUTH_MODE": "token",
+    }
+)
 
 
-def expect_private_ray() -> None:
-    """Have the private Ray of this process listen on loopback only, and ask for its token.
+@cache
+def expect_private_ray() -> Mapping[str, str]:
+    """Import Ray so that this process's private Ray listens on loopback only, and asks for its token.
 
-    Without effect in a process that has imported Ray before: its private instance listens on all interfaces then, and
-    asks for the token where this is Ray's default.
+    Returns:
+        the environment variables that such a Ray must also be started with; none in a process that has imported Ray
+        before. There, the private Ray listens on all interfaces, and asks for the token where this is Ray's default.
     """
-    if "ray" not in sys.modules:
-        os.environ.update(_PRIVATE)
+    if "ray" in sys.modules:
+        return {}
+    with environment(_PRIVATE):
+        import ray  # noqa: F401
+    return _PRIVATE

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import ray
 
+from actors.before_ray import expect_private_ray
 from actors.environment import environment, own_sigterm
 from actors.worker_kind import WorkerKind
 from dse.run.owned_folder import OwnedFolder
+from dse.run.progress import Notice, silent_notice
 
 _OBJECT_STORE_BYTES = 150 * 1024**2
 """Results are small; the default store would claim 30 % of the machine's memory."""
@@ -26,9 +28,15 @@ class PrivateRay:
 
     Args:
         kinds: what it has CPUs and GPUs for.
+        notice: receives a warning for people where it does not ask for a token.
     """
 
-    def __init__(self, kinds: Sequence[WorkerKind]) -> None:
+    def __init__(self, kinds: Sequence[WorkerKind], notice: Notice = silent_notice) -> None:
+        if not asks_for_token():
+            notice(
+                f"Ray {ray.__version__} starts without a token here: other users of this machine can run code in it, "
+                "under your name; ray>=2.59 asks for one"
+            )
         # Paths of Unix sockets are limited to about 100 characters, so the folder has a short one.
         self.folder = OwnedFolder("dse-", Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir()))
         try:
@@ -43,7 +51,7 @@ class PrivateRay:
         with os.fdopen(os.open(token, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
             file.write(_token())
         settings = {"RAY_TMPDIR": str(self.folder.path), "RAY_AUTH_TOKEN": "", "RAY_AUTH_TOKEN_PATH": str(token)}
-        with environment(settings), own_sigterm():
+        with environment({**settings, **expect_private_ray()}), own_sigterm():
             ray.init(
                 address="local",
                 num_cpus=int(sum(kind.count * kind.cpus for kind in kinds)),
@@ -58,6 +66,14 @@ class PrivateRay:
         """End all of its processes, and remove its files."""
         ray.shutdown()
         self.folder.close()
+
+
+def asks_for_token() -> bool:
+    """Whether a private Ray of this process asks for its token."""
+    version = tuple(map(int, ray.__version__.split(".")[:2]))
+    default = "token" if version >= (2, 59) else "disabled"
+    mode = {**os.environ, **expect_private_ray()}.get("RAY_AUTH_MODE", default)
+    return version >= (2, 52) and mode == "token"
 
 
 @cache

@@ -74,7 +74,7 @@ class RayExecutor(Executor):
 
     def __enter__(self) -> Self:
         if self._address is None:
-            self._private = PrivateRay(self._kinds if self._extra is None else (*self._kinds, self._extra))
+            self._private = PrivateRay(self._kinds if self._extra is None else (*self._kinds, self._extra), self.notice)
             return self
         join(self._address)
         if self._all:

@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-import ray
-from packaging.version import Version
 
 from benchmarks import killing
 from tests.codesign.test_exhaustive import TINY_MODEL
@@ -26,8 +24,6 @@ WHOLE = ("--search", "hysteresis", "--hysteresis", 59748)
 LISTEN = "0A"
 LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
 """127.0.0.1, the same for IPv6, and ::1, as Linux writes them."""
-
-HAS_TOKEN = Version(ray.__version__) >= Version("2.52")
 
 
 class Command:
@@ -108,7 +104,7 @@ def test_it_listens_on_loopback_only(command):
     assert {address for address in command.listening().values() if address not in LOOPBACK} == set()
 
 
-@pytest.mark.skipif(not HAS_TOKEN, reason="Ray before 2.52 has no token")
+@pytest.mark.newer_ray
 def test_a_stranger_on_the_machine_is_refused_and_gets_figures_at_most(command):
     """As nobody (uid 65534), where the tests run as root."""
     heard = strange((), "127.0.0.1", command.listening())

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import grpc
 import pytest
 import ray
-from packaging.version import Version
 
 from actors import joining, private_ray
 from actors import ray_executor as executors
@@ -61,7 +60,9 @@ def test_a_private_instance_that_does_not_start_leaves_nothing_behind(monkeypatc
         raise RuntimeError("no room")
 
     before = dict(os.environ)
-    monkeypatch.setattr(private_ray, "ray", SimpleNamespace(init=init, shutdown=lambda: made.append("shut down")))
+    monkeypatch.setattr(
+        private_ray, "ray", SimpleNamespace(__version__="2.60.0", init=init, shutdown=lambda: made.append("shut down"))
+    )
     with pytest.raises(RuntimeError, match="no room"), RayExecutor(1):
         pytest.fail("the context was entered")
     folder, *after = made
@@ -241,7 +242,49 @@ def test_the_token_is_the_one_that_ray_takes(tmp_path, monkeypatch, settings, to
     assert joining._token() == token
 
 
-@pytest.mark.skipif(Version(ray.__version__) < Version("2.52"), reason="Ray before 2.52 has no token")
+def test_a_private_ray_leaves_the_environment_as_it_was():
+    """A process that joins a cluster later takes the token's mode from its user."""
+    code = """
+import os
+from dse.cli.executors import executor_of
+def ours():
+    return sorted({"RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"} & os.environ.keys())
+with executor_of(1, None, 99.0) as executor:
+    print(*executor.map(abs, [-1]), ours())
+print(ours())
+"""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    root = Path(__file__).parents[2]
+    found = subprocess.run([sys.executable, "-c", code], cwd=root, env=own, capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines() == ["1 []", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "asks"),
+    [
+        ("2.50.1", "token", False),
+        ("2.55.0", None, False),
+        ("2.55.0", "token", True),
+        ("2.60.0", None, True),
+        ("2.60.0", "disabled", False),
+    ],
+)
+def test_a_private_ray_without_a_token_is_warned_of(monkeypatch, version, mode, asks):
+    monkeypatch.setattr(private_ray, "expect_private_ray", dict)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    if mode:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    started = SimpleNamespace(__version__=version, init=lambda **_: None, shutdown=lambda: None)
+    monkeypatch.setattr(private_ray, "ray", started)
+    heard = []
+    private_ray.PrivateRay((), heard.append).close()
+    warning = (
+        f"Ray {version} starts without a token here: other users of this machine can run code in it, under your name"
+    )
+    assert heard == ([] if asks else [f"{warning}; ray>=2.59 asks for one"])
+
+
+@pytest.mark.newer_ray
 @pytest.mark.usefixtures("ray_executor")
 @pytest.mark.parametrize("mode", ["token", "disabled"])
 def test_a_real_cluster_refuses_another_token_or_none(mode):
