@@ -15,12 +15,13 @@ WORKERS = $(shell $(BIN)/python -c "import os; print(min(os.cpu_count() + 1, 4))
 test: $(VENV)/test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 15 -rs
 
-# Ray is used through its public interfaces, which this holds against the lowest version that pyproject.toml allows.
+# Ray is used through its public interfaces, which this holds against the lowest version that pyproject.toml allows:
+# all tests that start Ray, but those of tokens, which that version does not have, and of jobs, whose end it misses.
 LOWEST_RAY = 2.50
 test-lowest-ray: $(VENV)/test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
 	  --target $(VENV)/lowest-ray "ray==$(LOWEST_RAY).*"
-	PYTHONPATH=$(abspath $(VENV)/lowest-ray) $(BIN)/python -m pytest tests/actors tests/test_cluster_yaml.py -rs
+	PYTHONPATH=$(abspath $(VENV)/lowest-ray) $(BIN)/python -m pytest -m "ray and not newer_ray" -rs
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .
