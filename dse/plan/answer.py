@@ -94,16 +94,16 @@ def solve(problem: PlanProblem, stop: StopSignal = never_stop) -> PlanAnswer:
     return PlanAnswer(outcome, enumerated(free, stop) if needs_others else None)
 
 
-def compared(problem: PlanProblem) -> PlanAnswer:
-    """The best plan that has what is fixed, beside the best of all plans.
+def compared(problem: PlanProblem, stop: StopSignal = never_stop) -> PlanAnswer:
+    """The best plan that has what is fixed, beside the best of all plans; of both those until ``stop`` gives a reason.
 
     Raises:
         InputError: no plan keeps the rules.
     """
-    outcome = enumerated(problem)
+    outcome = enumerated(problem, stop)
     if outcome.least is None:
         raise nothing_legal(problem)
-    return PlanAnswer(outcome, enumerated(opened(problem)))
+    return PlanAnswer(outcome, None if outcome.stopped is not None else enumerated(opened(problem), stop))
 
 
 def without_parts(problem: PlanProblem, best: Priced, stop: StopSignal = never_stop) -> dict[str, float | None]:

@@ -92,7 +92,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
                 return metrics(posed.problem, best) | self.beside(posed, answer, stop)
             except StoppedError as stopped:
                 reason = str(stopped)
-        return _stopped_metrics(posed.problem, best, reason)
+        return self._stopped_metrics(posed.problem, best, reason)
 
     def answered_by(self, options: TrainingOptions) -> tuple[str, ...]:
         """Complete enumeration alone."""
@@ -102,8 +102,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         """The fastest plan that fits, or why there is none."""
         started = time.perf_counter()
         problem = posed.problem
-        stop = run.stop if self.stoppable else never_stop
-        answer = self.searched(problem, stop)
+        answer = self.searched(problem, run.stop)
         checked(problem, answer)
         best = answer.matching.best
         value = None if best is None else best.step_s
@@ -115,7 +114,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
             bound=value if is_whole else min_step_s(problem),
             status="interrupted" if answer.matching.stopped == "interrupted" else None,
             solution=None if best is None else {"plan": best.plan.document()},
-            metrics=self._answered(posed, answer, stop),
+            metrics=self._answered(posed, answer, run.stop),
             infeasibility=infeasibility(problem, answer) if best is None and is_whole else None,
             evaluations=answer.evaluations,
             seconds=time.perf_counter() - started,
@@ -139,8 +138,8 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         if best is None:
             return ["status must be infeasible: no plan fits"]
         reason = result.metrics.get("stopped")
-        if reason is not None and self.stoppable:
-            return _stopped_faults(result, problem, Priced(plan, value or math.nan, math.nan), best)
+        if reason is not None:
+            return self._stopped_faults(result, problem, Priced(plan, value or math.nan, math.nan), best)
         return [
             *differences("solution.plan", result.solution["plan"], best.plan.document()),
             *differences("bound", result.bound, best.step_s),
@@ -148,8 +147,6 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         ]
 
     def _unanswered_faults(self, result: Result, problem: PlanProblem) -> list[str]:
-        if not self.stoppable:
-            return [f"status must not be {result.status} without a plan: the search always runs to its end"]
         return [
             *differences("bound", result.bound, min_step_s(problem)),
             *(f"metrics.{key} must not be given without a plan" for key in result.metrics),
@@ -160,30 +157,33 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
             return ["status infeasible: but a plan fits"]
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
         # A run that was stopped while it looked for other plans, which would fit, names none.
-        answers = [again, *([PlanAnswer(again.matching, None)] if self.stoppable else [])]
+        answers = [again, PlanAnswer(again.matching, None)]
         faults = [differences("infeasibility", stated, infeasibility(problem, each).model_dump()) for each in answers]
         return min(faults, key=len) + [f"metrics.{key} must not be given without a plan" for key in result.metrics]
+
+    def cut_short(self, best: Priced) -> dict[str, Any]:
+        """What the metrics hold beside those of the plan, where the run was cut short."""
+        return {"pareto": [priced_document(best)], "without": {}}
+
+    def _stopped_metrics(self, problem: PlanProblem, best: Priced, reason: str) -> dict[str, Any]:
+        """The metrics of a run that was cut short: what follows from its plan alone."""
+        own = metrics(problem, best)
+        priced = Priced(best.plan, own["step_s"], sum(own["memory_bytes"].values()))
+        return own | self.cut_short(priced) | {"stopped": reason}
+
+    def _stopped_faults(self, result: Result, problem: PlanProblem, claimed: Priced, best: Priced) -> list[str]:
+        """Of a run that was cut short: its bound is that of all plans, or the best step, where it had priced all."""
+        value, bound = result.objective.value, result.bound
+        is_best = value is not None and value <= best.step_s * (1 + 1e-9)
+        bounds = [min_step_s(problem), *([best.step_s] if is_best else [])]
+        is_legal = any(not differences("bound", bound, each) for each in bounds)
+        faults = [] if is_legal else [f"bound must be {bounds[0]!r}"]
+        expected = self._stopped_metrics(problem, claimed, str(result.metrics["stopped"]))
+        return [*faults, *differences("metrics", result.metrics, expected)]
 
     def view(self, result: Result, posed: PlanPosed, tables: Tables) -> View:
         """Step time, where it goes, memory."""
         return view(posed.problem, result, f"Training plan of {posed.name}")
-
-
-def _stopped_metrics(problem: PlanProblem, best: Priced, reason: str) -> dict[str, Any]:
-    """The metrics of a run that was cut short: what follows from its plan alone."""
-    own = metrics(problem, best)
-    priced = Priced(best.plan, own["step_s"], sum(own["memory_bytes"].values()))
-    return own | {"pareto": [priced_document(priced)], "without": {}, "stopped": reason}
-
-
-def _stopped_faults(result: Result, problem: PlanProblem, claimed: Priced, best: Priced) -> list[str]:
-    """Of a run that was cut short: its bound is that of all plans, or the best step, where it had priced every plan."""
-    value, bound = result.objective.value, result.bound
-    is_best = value is not None and value <= best.step_s * (1 + 1e-9)
-    bounds = [min_step_s(problem), *([best.step_s] if is_best else [])]
-    faults = [] if any(not differences("bound", bound, each) for each in bounds) else [f"bound must be {bounds[0]!r}"]
-    expected = _stopped_metrics(problem, claimed, str(result.metrics["stopped"]))
-    return [*faults, *differences("metrics", result.metrics, expected)]
 
 
 PROBLEM = PlanType()

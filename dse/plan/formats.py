@@ -70,7 +70,10 @@ class PricedDocument(_Document):
 
 
 class MetricsDocument(_Document):
-    """``metrics`` of a result of ``dse predict``; ``best`` is the fastest plan on the same machine."""
+    """``metrics`` of a result of ``dse predict``; ``best`` is the fastest plan on the same machine.
+
+    ``stopped``, where the run was cut short before that was known, says why; there is no ``best`` then.
+    """
 
     step_s: Amount
     tokens_per_s: Amount
@@ -79,7 +82,8 @@ class MetricsDocument(_Document):
     mfu: Amount
     time_s: dict[str, Amount]
     memory_bytes: dict[str, Amount]
-    best: PricedDocument
+    best: PricedDocument | None = None
+    stopped: str | None = None
 
 
 class PlanMetricsDocument(_Document):

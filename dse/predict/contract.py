@@ -7,7 +7,8 @@ from dse.plan.contract import PlanPosed, PlanType
 from dse.plan.formats import MetricsDocument, priced_document
 from dse.plan.options import PredictOptions
 from dse.plan.problem import PlanProblem
-from dse.run.progress import StopSignal, never_stop
+from dse.plan.search.enumeration import Priced
+from dse.run.progress import StoppedError, StopSignal, never_stop
 
 
 class PredictType(PlanType):
@@ -20,18 +21,23 @@ class PredictType(PlanType):
     )
     Options: ClassVar[type[Any]] = PredictOptions
     Metrics: ClassVar[Any] = MetricsDocument
-    stoppable = False
 
     def searched(self, problem: PlanProblem, stop: StopSignal) -> PlanAnswer:
         """The user's plan and the best one of the same machine."""
-        del stop
-        return compared(problem)
+        return compared(problem, stop)
 
     def beside(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal = never_stop) -> dict[str, Any]:
         """The best plan of the same machine."""
         del stop
+        if answer.every is not None and answer.every.stopped is not None:
+            raise StoppedError(answer.every.stopped)
         assert answer.other is not None, "a plan that fits is one of these"
         return {"best": priced_document(answer.other)}
+
+    def cut_short(self, best: Priced) -> dict[str, Any]:
+        """Nothing: that the plan is the best of all is not known."""
+        del best
+        return {}
 
 
 PROBLEM = PredictType()

@@ -7,10 +7,11 @@ from dse.plan import answer as plan_answer
 from dse.plan.bound import min_step_s
 from dse.plan.contract import PROBLEM
 from dse.plan.evaluate import evaluate
-from dse.plan.options import PlanOptions
+from dse.plan.options import PlanOptions, PredictOptions
 from dse.plan.search import enumeration
 from dse.plan.search.vocabulary import all_plans
 from dse.plan.stack import list_stacks, stack
+from dse.predict.contract import PROBLEM as PREDICT
 from dse.results.check import faults_of
 from dse.run.progress import StoppedError
 from dse.run.run import Run
@@ -148,6 +149,32 @@ def test_a_stopped_run_cannot_claim_a_better_bound_or_a_front():
     value = result.objective.value
     assert faults_of(result.model_copy(update={"bound": 0.99 * value, "gap": 1 / 99}), posed)
     assert faults_of(result.model_copy(update={"metrics": result.metrics | {"pareto": []}}), posed)
+
+
+@pytest.mark.parametrize("reason", ["time limit", "interrupted"])
+@pytest.mark.parametrize("question", [1, 2, 7])
+def test_a_stopped_prediction_has_a_legal_plan_and_a_bound(small_chunks, question, reason):
+    options = PredictOptions(model="llama3-8b", accelerators=16, global_batch=64, sequence=1024, plan="tensor=2")
+    posed = PREDICT.pose(options)
+    result = PREDICT.answer(posed, Run(stop=stopped_at(question, reason)))
+    assert result.metrics["stopped"] == reason
+    assert "best" not in result.metrics
+    assert result.bound <= result.objective.value
+    assert faults_of(result, posed) == []
+    assert faults_of(result.model_copy(update={"metrics": result.metrics | {"stopped": None}}), posed)
+    assert PREDICT.view(result, posed, Run().tables).verdict
+
+
+def test_a_prediction_of_a_whole_plan_that_is_stopped_names_no_best_one():
+    plan = "tensor=2,data=8,microbatch=1,zero=3,zero_copies=1"
+    posed = PREDICT.pose(PredictOptions(model="llama3-8b", accelerators=16, global_batch=64, sequence=1024, plan=plan))
+    own = PREDICT.answer(posed, Run())
+    plan_answer._ENUMERATED.clear()
+    plan_answer.enumerated(posed.problem)  # it is known, what stands beside it is not
+    cut = PREDICT.answer(posed, Run(stop=lambda: "time limit"))
+    assert (cut.status, cut.objective, cut.bound) == ("optimal", own.objective, own.bound)
+    assert cut.metrics == {key: each for key, each in own.metrics.items() if key != "best"} | {"stopped": "time limit"}
+    assert faults_of(cut, posed) == []
 
 
 @pytest.mark.parametrize("name", list_stacks())

@@ -1,5 +1,6 @@
 """The exact search against brute force, CP-SAT and SCIP, and the laws that makespans obey."""
 
+import os
 from dataclasses import replace
 from itertools import count
 
@@ -8,11 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import killing
 from dse.results.result import FailedCheckError
+from dse.run.child import Heard, heard_from
+from dse.run.progress import never_stop
 from dse.schedule import solve as solve_module
 from dse.schedule.check import violations
 from dse.schedule.formats import read_problem
 from dse.schedule.problem import Schedule, ScheduleOperator, ScheduleProblem, ScheduleSolution
+from dse.schedule.search import scip
 from dse.schedule.search.cp_sat import solve_cp_sat
 from dse.schedule.search.event_search import COUNTED_CORE, ON_ALL_CORES, SearchResult
 from dse.schedule.search.layer import Layer, solve_many
@@ -106,6 +111,34 @@ def test_scip_finds_the_optimum_of_the_search_with_fused_operators(operators, se
     assert other.optimal
     assert violations(problem, other.schedule) == []
     assert other.schedule.makespan_s == pytest.approx(makespan_s(problem), rel=EXACT)
+
+
+def test_scip_is_ended_amid_its_work():
+    problem, asked = random_problem(7, 24, max_cores=3, density=0.1), []
+
+    def stop():
+        asked.append(any("scip_process" in each.title for each in killing.descendants(os.getpid())))
+        return "interrupted" if asked[-1] else None
+
+    found = solve_scip(problem, stop=stop)
+    assert asked[-1]
+    assert violations(problem, found.schedule) == []
+    assert found.bound_s <= found.schedule.makespan_s
+    assert not any("scip_process" in each.title for each in killing.descendants(os.getpid()))
+
+
+def test_what_scip_had_found_before_a_stop_is_kept(monkeypatch):
+    """Its output ends amid a line."""
+    heard = []
+
+    def torn(module, given, stop):
+        heard.append(heard_from(module, given, never_stop).output)
+        return Heard(heard[-1] + b'{"bound": 1', "interrupted")
+
+    monkeypatch.setattr(scip, "heard_from", torn)
+    problem = random_problem(900, 5, density=0.2)
+    assert solve_scip(problem).schedule.makespan_s == pytest.approx(makespan_s(problem), rel=EXACT)
+    assert b"\n" in heard[0]
 
 
 def test_scip_refuses_large_problems():

@@ -6,12 +6,7 @@ interrupted, so what takes longer than a moment is solved in a process of its ow
 killed on a stop.
 """
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -25,14 +20,13 @@ from dse.algorithms.pairwise.certificate import Duals
 from dse.algorithms.pairwise.core import Core
 from dse.algorithms.pairwise.linear_model import LinearModel, linear_model
 from dse.algorithms.pairwise.problem import Ints
+from dse.run.child import heard_from
 from dse.run.progress import StopSignal, never_stop
 
 Floats = npt.NDArray[np.float64]
 
 _SMALL_SIZE, _MOMENT_MS = 5_000, 500
 """Choices and pairs up to which a model is solved in this process, and for how long that is tried."""
-
-_ASKED_EVERY_S = 0.05
 
 _PROVEN_GAP = 0.999
 """Costs are whole numbers: a bound that is less than 1 below a plan proves it."""
@@ -182,33 +176,14 @@ def _solved(
 
 
 def _solved_elsewhere(messages: Sequence[Any], stop: StopSignal) -> Any:
-    """As :func:`highs_process.solve`, in a process that ends when ``stop`` gives a reason, and with this one."""
-    ours, theirs = os.pipe()
-    command = [sys.executable, highs_process.__file__, str(ours)]
-    with tempfile.TemporaryFile() as given:
-        for message in messages:
-            given.write(message.ByteSize().to_bytes(highs_process.LENGTH_BYTES, "little"))
-            given.write(message.SerializeToString())
-        given.seek(0)
-        try:
-            # Ctrl-C is for this process, which says what becomes of the other one.
-            process = subprocess.Popen(
-                command, stdin=given, stdout=subprocess.PIPE, pass_fds=(ours,), start_new_session=True
-            )
-            return _answer(process, stop)
-        finally:
-            os.close(ours)
-            os.close(theirs)
+    """As :func:`highs_process.solve`, in a process that ends when ``stop`` gives a reason, and with this one.
 
-
-def _answer(process: subprocess.Popen[bytes], stop: StopSignal) -> Any:
-    """What a process has found, which ends."""
-    with process:
-        try:
-            while stop() is None:
-                with suppress(subprocess.TimeoutExpired):
-                    answer, _ = process.communicate(timeout=_ASKED_EVERY_S)
-                    return result_pb2.SolveResultProto.FromString(answer) if answer else None
-            return None
-        finally:
-            process.kill()
+    Raises:
+        ChildFailedError: it failed otherwise than by rounding errors, or was ended for want of memory.
+    """
+    given = b"".join(
+        message.ByteSize().to_bytes(highs_process.LENGTH_BYTES, "little") + message.SerializeToString()
+        for message in messages
+    )
+    heard = heard_from(highs_process.__name__, given, stop)
+    return result_pb2.SolveResultProto.FromString(heard.output) if heard.output and not heard.stopped else None

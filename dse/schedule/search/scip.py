@@ -6,14 +6,16 @@ assignment although the counts fit. Variables x exist for incomparable operators
 make them constants, which are folded into (4).
 """
 
-from concurrent.futures import ThreadPoolExecutor, wait
+import json
 from dataclasses import dataclass, field
 
 import numpy as np
 from pyscipopt import Model, Variable, quicksum
 
+from dse.run.child import heard_from
 from dse.run.progress import StopSignal, never_stop
 from dse.schedule.problem import ScheduleProblem, ScheduleSolution
+from dse.schedule.search import scip_process
 from dse.schedule.search.reduce import NO_MODE, Ints
 from dse.schedule.search.segment_search import serial_schedule
 from dse.schedule.search.unit_problem import UnitProblem, solution, unit_problem, with_cores
@@ -22,7 +24,6 @@ from hardware.inputs import fail
 NODE_LIMIT = 20_000
 ROW_LIMIT = 100_000
 _SCALE = 1_000.0
-_ASKED_EVERY_S = 0.05
 _KIND_NAMES = ("tensor", "vector")
 
 
@@ -160,21 +161,15 @@ def _solve(
     program: _Program, units: UnitProblem, seed: int, node_limit: int, stop: StopSignal = never_stop
 ) -> tuple[Ints | None, np.ndarray[tuple[int], np.dtype[np.bool_]], float]:
     """Starts and modes of the best solution, timed again in whole units from its order x, and the bound in units."""
-    model = program.model
-    model.setParam("randomization/randomseedshift", seed)
-    model.setParam("limits/totalnodes", node_limit)
-    model.setParam("limits/gap", 0.0)
-    _optimize(model, stop)
-    bound = float(np.ceil(model.getDualbound() / _SCALE * units.horizon * (1 - 1e-6) - 1e-6))
-    count = len(units.kind)
-    on_all = np.zeros(count, dtype=np.bool_)
-    if model.getNSols() == 0:
-        return None, on_all, max(bound, 0.0)
-    best = model.getBestSol()
-    on_all = np.array([model.getSolVal(best, variable) > 0.5 for variable in program.on_all], dtype=np.bool_)
+    known = _found(program.model, seed, node_limit, stop)
+    bound = float(np.ceil(known["bound"] / _SCALE * units.horizon * (1 - 1e-6) - 1e-6))
+    count, values = len(units.kind), known["values"]
+    if values is None:
+        return None, np.zeros(count, dtype=np.bool_), max(bound, 0.0)
+    on_all = np.array([values[variable.name] > 0.5 for variable in program.on_all], dtype=np.bool_)
     before = units.ancestor.copy()
     for (i, j), variable in program.order.items():
-        before[j, i] = model.getSolVal(best, variable) > 0.5
+        before[j, i] = values[variable.name] > 0.5
     duration = np.where(on_all, units.all_cores, units.single)
     start = np.zeros(count, dtype=np.int64)
     for i in np.argsort(before.sum(axis=1), kind="stable").tolist():
@@ -182,14 +177,14 @@ def _solve(
     return start, on_all, max(bound, 0.0)
 
 
-def _optimize(model: Model, stop: StopSignal) -> None:
-    """Solve, until ``stop`` gives a reason: in a thread of its own, as signals reach Python in the main thread only."""
-    with ThreadPoolExecutor(1) as thread:
-        solving = thread.submit(model.optimizeNogil)
-        while not wait([solving], _ASKED_EVERY_S).done:
-            if stop() is not None:
-                model.interruptSolve()
-        solving.result()
+def _found(model: Model, seed: int, node_limit: int, stop: StopSignal) -> scip_process.Line:
+    """What SCIP knew last."""
+    settings = {"randomization/randomseedshift": seed % 2**31, "limits/totalnodes": node_limit, "limits/gap": 0.0}
+    given = f"{json.dumps(settings)}\n{scip_process.problem_text(model)}"
+    heard = heard_from(scip_process.__name__, given.encode(), stop)
+    lines = [line for line in heard.output.splitlines(keepends=True) if line.endswith(b"\n")]
+    known: scip_process.Line = json.loads(lines[-1]) if lines else {"bound": 0.0, "values": None}
+    return known
 
 
 def _next_assigned(
