@@ -45,7 +45,8 @@ _TRACED_NOTES = (
     "Traced: layers as the published tool traces them (table4). Sunstone: products have the cycles of the paper's "
     "mapper, which an implementation of our own gives (dse/reproduce/phaze/mapper.py); all else is the same.",
     "Doubled: ours times two, which is the utilisation of a peak that counts a multiply-accumulate once. That the "
-    "paper has such a peak is inferred from its figures (docs/evidence/phaze.md) and contradicts the formula that it cites; "
+    "paper has such a peak is inferred from its figures (docs/evidence/phaze.md) and contradicts the formula that it "
+    "cites; "
     "only ours / paper compares what the paper defines.",
 )
 
