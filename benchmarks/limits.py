@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 15.0
 PATIENCE_S = 180.0
-"""After which a process that does not stop is ended."""
+"""After which a process that does not stop, or a check, is ended."""
 
 INTERRUPTED = 130
 DUMPS = ROOT / "dse" / "reproduce" / "automap" / "dumps"
@@ -171,7 +171,10 @@ def _answer_faults(case: Case, path: Path) -> list[str]:
     faults = [] if result["bound"] is not None else ["no bound"]
     faults += [] if result["solution"] or result["infeasibility"] else ["no solution"]
     check = [sys.executable, "-m", "dse", "check", str(path)]
-    done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True)
+    try:
+        done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return [*faults, f"dse check had not ended after {PATIENCE_S:.0f} s"]
     return faults if done.returncode == 0 else [*faults, f"dse check: {(done.stdout + done.stderr).strip()[:200]}"]
 
 
