@@ -28,6 +28,7 @@ lint: $(VENV)/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/making/lint.py
 
 bench: $(VENV)/test
 	$(BIN)/python -m benchmarks

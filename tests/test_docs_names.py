@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dse", "hardware", "policies", "actors", "benchmarks", "tests")
-DOCUMENTS = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
+DOCUMENTS = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 _ONE_OF = "|".join(PACKAGES)
@@ -62,7 +62,7 @@ def unresolved(text):
     paths = {path for path in PATH.findall(code) if not (ROOT / path.rstrip(".")).exists()}
     defined = {name for path in SOURCES for name in re.findall(r"^class (\w+)", path.read_text(), flags=re.MULTILINE)}
     classes = {span for span in SPAN.findall(text) if CLASS.fullmatch(span) and span not in defined}
-    known = {path.name for path in (*SOURCES, *(ROOT / "docs").glob("*.py"))}
+    known = {path.name for path in (*SOURCES, *(ROOT / "docs").rglob("*.py"))}
     files = {span for span in SPAN.findall(text) if FILE.fullmatch(span) and span not in known}
     return sorted(names | paths | classes | files)
 
@@ -80,12 +80,12 @@ def broken_links(path, text):
     return broken
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_names_and_paths_in_code_exist(path):
     assert unresolved(path.read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_relative_links_lead_somewhere(path):
     assert broken_links(path, path.read_text(encoding="utf-8")) == []
 

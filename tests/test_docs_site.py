@@ -23,12 +23,11 @@ def constant(name):
     raise AssertionError(f"{PAGES} sets no {name}")
 
 
-def test_every_document_and_notebook_is_in_one_chapter():
-    chapters = [name for names in constant("CHAPTERS").values() for name in names]
-    files = [path.stem for pattern in ("*.md", "*.ipynb") for path in (ROOT / "docs").glob(pattern)]
-    top_level = [page.removesuffix(".md") for page in constant("TOP_LEVEL").values()]
-    assert sorted(chapters) == sorted([*files, *top_level])
+def test_every_chapter_is_a_folder_and_every_folder_of_pages_is_a_chapter():
+    folders = {path.parent.name for path in (ROOT / "docs").glob("*/*.md")}
+    assert folders <= set(constant("CHAPTERS"))
     assert all((ROOT / name).is_file() for name in constant("TOP_LEVEL"))
+    assert all((ROOT / "docs" / chapter / "index.md").is_file() for chapter in folders)
 
 
 def test_the_reference_covers_every_package_that_is_installed():

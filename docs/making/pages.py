@@ -4,43 +4,73 @@ mkdocs-gen-files runs this at the beginning of a build; nothing is written into 
 """
 
 import json
+import os.path
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import mkdocs_gen_files
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from docs.making.figures import filled  # noqa: E402
+
 PACKAGES = ("dse", "hardware", "policies", "actors")
 TOP_LEVEL = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-CHAPTERS = {
-    "Start": ("index", "quickstart"),
-    "Inside": ("contributing", "changelog"),
+CHAPTERS = ("start", "guides", "method", "evidence", "reference", "contribute")
+"""Folders of docs/, in the order of the navigation."""
+
+FIRST = {
+    "start": ("ten-minutes", "quickstart"),
+    "guides": (
+        "price-a-training-plan",
+        "find-the-best-plan",
+        "which-accelerator",
+        "shard-a-step",
+        "partition-over-chiplets",
+        "place-on-a-wafer",
+        "place-on-a-fabric",
+        "bring-your-own",
+        "calibrate",
+        "pretrain-a-policy",
+        "run-on-a-cluster",
+        "check-and-share",
+        "from-python",
+    ),
 }
+"""Pages that stand first in their chapter; the others follow by name."""
+
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def page_of(path: Path) -> str:
-    """The Markdown file ``path`` with links that lead somewhere on the site too.
+    """The Markdown file ``path`` with its figures, and with links that lead somewhere on the site too.
 
     GitHub's anchors have a hyphen for each space, the site's one for several.
     """
+    folder = path.parent.relative_to(ROOT / "docs").as_posix() if path.is_relative_to(ROOT / "docs") else "."
+
+    def on_site(target: Path) -> str:
+        name = target.as_posix()
+        if name in TOP_LEVEL:
+            return TOP_LEVEL[name]
+        if target.parts[0] == "docs":
+            shown = target.with_suffix(".md") if target.suffix == ".ipynb" else target
+            return shown.relative_to("docs").as_posix()
+        if not (ROOT / name).is_file():
+            return ""
+        with mkdocs_gen_files.open(f"files/{name}", "wb") as file:
+            file.write((ROOT / name).read_bytes())
+        return f"files/{name}"
 
     def moved(link: re.Match[str]) -> str:
         target, anchor = (path.parent / link[1]).resolve().relative_to(ROOT), re.sub("-+", "-", link[2] or "")
-        name = target.as_posix()
-        if name in TOP_LEVEL:
-            return f"]({TOP_LEVEL[name]}{anchor})"
-        if target.parts[0] == "docs":
-            shown = target.with_suffix(".md") if target.suffix == ".ipynb" else target
-            return f"]({shown.relative_to('docs').as_posix()}{anchor})"
-        copied = f"files/{name}" if (ROOT / name).is_file() else ""
-        if copied:
-            with mkdocs_gen_files.open(copied, "wb") as file:
-                file.write((ROOT / name).read_bytes())
-        return f"]({copied}{anchor})"
+        page = on_site(target)
+        return f"]({os.path.relpath(page, folder) if page else ''}{anchor})"
 
-    return LINK.sub(moved, path.read_text(encoding="utf-8"))
+    return LINK.sub(moved, filled(path.read_text(encoding="utf-8")))
 
 
 def notebook_page(path: Path) -> str:
@@ -70,17 +100,77 @@ def write(name: str, text: str) -> None:
         file.write(text)
 
 
+def title_of(text: str) -> str:
+    """The first heading of a page, without marks of code."""
+    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+    return heading[1].replace("`", "") if heading else ""
+
+
+def chapter_pages(chapter: str) -> list[Path]:
+    """The pages and notebooks of a chapter in the order of the navigation, its index first."""
+    files = [path for pattern in ("*.md", "*.ipynb") for path in (ROOT / "docs" / chapter).glob(pattern)]
+    order = {name: rank for rank, name in enumerate(("index", *FIRST.get(chapter, ())))}
+    return sorted(files, key=lambda path: (order.get(path.stem, len(order)), path.stem))
+
+
+def commands_page() -> str:
+    """Every command with its options, from what ``--help`` says."""
+    import click
+
+    from dse.cli import group
+
+    parts = ["# Commands"]
+
+    def add(command: click.Command, name: str, parent: click.Context | None) -> None:
+        context = click.Context(command, info_name=name, parent=parent, terminal_width=100, max_content_width=100)
+        if parent is not None:
+            parts.append(f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```")
+        if isinstance(command, click.Group):
+            for each in command.list_commands(context):
+                found = command.get_command(context, each)
+                if found is not None:
+                    add(found, each, context)
+
+    add(group, "dse", None)
+    return "\n\n".join(parts) + "\n"
+
+
+def specs_page() -> str:
+    """Every spec as its file, in which each constant has its source."""
+    parts = ["# Specs"]
+    for folder in sorted(path for path in (ROOT / "hardware" / "specs").iterdir() if path.is_dir()):
+        parts.append(f"## {folder.name.replace('_', ' ')}")
+        for path in sorted(folder.glob("*.yaml")):
+            parts.append(f"### {path.stem}\n\n```yaml\n{path.read_text(encoding='utf-8').rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
 def build() -> None:
     """All pages, and the navigation."""
-    for path in sorted((ROOT / "docs").glob("*.md")):
-        write(path.name, page_of(path))
+    navigation = ["* [dse](index.md)"]
     for name, page in TOP_LEVEL.items():
         write(page, page_of(ROOT / name))
+    for chapter in CHAPTERS:
+        navigation.append(f"* {chapter.capitalize()}")
+        entries = []
+        for path in chapter_pages(chapter):
+            text = notebook_page(path) if path.suffix == ".ipynb" else page_of(path)
+            page = f"{chapter}/{path.stem}.md"
+            write(page, text)
+            entries.append((title_of(text), page))
+        if chapter == "reference":
+            for page, text in (("commands", commands_page()), ("specs", specs_page())):
+                write(f"reference/{page}.md", text)
+                entries.append((title_of(text), f"reference/{page}.md"))
+        if chapter == "contribute":
+            entries += [("Contributing", "contributing.md"), ("Changelog", "changelog.md")]
+        navigation += [f"    * [{title}]({page})" for title, page in entries]
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        write(path.name, page_of(path))
+        navigation.append(f"* [{title_of(path.read_text(encoding='utf-8'))}]({path.name})")
     for path in sorted((ROOT / "docs").glob("*.ipynb")):
         write(f"{path.stem}.md", notebook_page(path))
-    navigation = []
-    for title, names in CHAPTERS.items():
-        navigation += [f"* {title}", *(f"    * [{name.capitalize()}]({name}.md)" for name in names)]
+        navigation.append(f"* [{path.stem.capitalize()}]({path.stem}.md)")
     navigation.append("* Modules")
     for package in PACKAGES:
         for words in modules(package):

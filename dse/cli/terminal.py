@@ -1,5 +1,6 @@
 """Tables for people, on stdout. They fit the terminal, and no column is left out."""
 
+import os
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -45,12 +46,14 @@ def print_view_table(table: ViewTable) -> None:
 
 
 def console() -> Console:
-    """The console of stdout; wide enough for whole rows where the output is not a terminal.
+    """The console of stdout; where the output is no terminal, as wide as COLUMNS says, or enough for whole rows.
 
     It takes text as it is: brackets and colons in a user's names are no markup.
     """
     screen = Console(highlight=False, markup=False, emoji=False)
-    return screen if screen.is_terminal else Console(highlight=False, markup=False, emoji=False, width=160)
+    if screen.is_terminal or "COLUMNS" in os.environ:
+        return screen
+    return Console(highlight=False, markup=False, emoji=False, width=160)
 
 
 def _is_right(column: int, header: str, cells: Sequence[Sequence[str]]) -> bool:

@@ -1,0 +1,87 @@
+"""The rules of the documentation: what `make lint` refuses, and how figures come into pages."""
+
+import json
+
+import pytest
+
+from docs.making import figures, lint
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """A folder with one result file."""
+    content = {
+        "command": "python -m benchmarks.none",
+        "machine": "two cores",
+        "date": "2026-01-02",
+        "figures": {"seconds": 3.14159, "model": {"share": 0.125, "plans": 12345}},
+        "tables": {
+            "main": {"columns": ["a", "b"], "rows": [["x|y", 1234], [None, 0.5]]},
+            "uneven": {"columns": ["a"], "rows": [[1, 2]]},
+        },
+    }
+    (tmp_path / "none.json").write_text(json.dumps(content))
+    monkeypatch.setattr(figures, "RESULTS", tmp_path)
+    figures.results.cache_clear()
+    yield
+    figures.results.cache_clear()
+
+
+@pytest.mark.usefixtures("results")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("{{ none.seconds:.1f }} s", "3.1 s"),
+        ("{{ none.model.share:.1%}} of {{ none.model.plans }}", "12.5% of 12,345"),
+        ("{{= 2.9 %; PHAZE, Table 2 }} and `{{ none.seconds }}`", "2.9 % and `{{ none.seconds }}`"),
+        ("{{ table none.main }}", "| a | b |\n| --- | --- |\n| x\\|y | 1,234 |\n| – | 0.5 |"),
+        ("{{ source none }}", "(`python -m benchmarks.none`; two cores; 2026-01-02)"),
+    ],
+)
+def test_placeholders_are_read_from_result_files(text, shown):
+    assert figures.filled(text) == shown
+
+
+@pytest.mark.usefixtures("results")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{ nowhere.seconds }}", "benchmarks/results/nowhere.json does not exist; there are none"),
+        ("{{ none.minutes }}", "benchmarks/results/none.json: figures.minutes does not exist"),
+        ("{{ none.model }}", "figures.model is no figure, but a group"),
+        ("{{ table none.other }}", "tables.other does not exist"),
+        ("{{ table none.uneven }}", r"tables.uneven: \[1, 2\] must have 1 cells"),
+        ("{{= 2.9 % }}", "needs a source"),
+    ],
+)
+def test_a_placeholder_that_names_nothing_is_an_error(text, message):
+    with pytest.raises(ValueError, match=message):
+        figures.filled(text)
+
+
+def test_typed_figures_are_found_and_sizes_and_code_are_not():
+    text = "It takes 3.5 s.\nOn 80 GB with 8 chips.\n`12 %` and {{ none.x:.1f }} %\n```\n5 ms\n```\n1.14 × as fast, 12%"
+    found = lint.typed_figures("page.md", text)
+    assert [(line.split(":")[1], line.split("'")[1]) for line in found] == [
+        ("1", "3.5 s"),
+        ("7", "1.14 ×"),
+        ("7", "12%"),
+    ]
+
+
+def test_words_of_the_list_are_refused_with_what_to_write():
+    found = lint.words("page.md", "Fine.\nActivations are Made again.\n`made again`", lint.word_list())
+    assert found == ["page.md:2: 'Made again': write recomputed"]
+
+
+def test_a_guide_has_its_sections_and_no_more_lines_than_allowed():
+    sections = "".join(f"\n## {heading}\n" for heading in lint.HEADINGS)
+    assert lint.form("g.md", "guides", f"# Q\n{sections}") == []
+    assert "sections of a guide" in lint.form("g.md", "guides", "# Q\n\n## Command\n")[0]
+    assert "at most 120 lines, not 135" in lint.form("g.md", "guides", f"# Q\n{sections}" + "x\n" * 124)[0]
+    assert lint.form("m.md", "method", "# Model\n") == []
+
+
+@pytest.mark.parametrize("path", lint.pages(), ids=lambda path: path.relative_to(lint.DOCS).as_posix())
+def test_pages_keep_the_rules(path):
+    assert lint.violations(path) == []
