@@ -90,3 +90,10 @@ def test_the_build_is_strict_and_its_scripts_are_there():
     }
     scripts = plugins["gen-files"]["scripts"] + plugins["mkdocstrings"]["handlers"]["python"]["options"]["extensions"]
     assert all((ROOT / script).is_file() for script in scripts)
+
+
+def test_the_index_of_a_chapter_links_its_pages():
+    for chapter in ("guides", "method", "evidence", "reference"):
+        folder = ROOT / "docs" / chapter
+        linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "index.md").read_text(encoding="utf-8")))
+        assert linked == {path.name for path in folder.glob("*.md")} - {"index.md"}

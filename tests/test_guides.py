@@ -18,7 +18,7 @@ GUIDES = sorted(path for path in (ROOT / "docs").glob("guides/*.md") if path.nam
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"#\s*not run: \S")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)\n+<!-- made by (\S+) -->")
-RUN_TIME = re.compile(r"(?<=[(])\d[\d.,]* s(?=[)])|(?<=, )\d[\d.,]* s(?=[)])|(?<=in )\d[\d.,]* (?:CPU )?s\b")
+RUN_TIME = re.compile(r"(?<=[(])\d[\d.,]* m?s(?=[)])|(?<=, )\d[\d.,]* m?s(?=[)])|(?<=in )\d[\d.,]* (?:CPU )?s\b")
 
 
 def commands(block):
@@ -29,7 +29,7 @@ def commands(block):
 
 def plain(line):
     """A line of output without differences that mean nothing: spaces, rules, and how long the run took."""
-    return RUN_TIME.sub("T", " ".join(line.split()))
+    return RUN_TIME.sub("T", " ".join(line.replace("─", " ").split()))
 
 
 def missing_lines(shown, printed):

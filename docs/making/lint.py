@@ -21,7 +21,7 @@ MAX_LINES = {"guides": 120, "method": 250}
 WITH_FIGURES = ("start", "guides", "evidence")
 """Chapters whose measured figures are read from result files."""
 
-UNITS = "%|×|ns|µs|ms|s|min|h|seconds|minutes|hours|times|GB/s|TB/s|MB/s|Tflop/s|samples/s|tokens/s"
+UNITS = r"%|×(?!\s?\d)|ns|µs|ms|s|min|h|seconds|minutes|hours|times|GB/s|TB/s|MB/s|Tflop/s|samples/s|tokens/s"
 FIGURE = re.compile(rf"(?<![\w.,])\d[\d.,]*\s?(?:{UNITS})(?![\w/])")
 HEADINGS = ("Command", "What you see", "How to read it", "What to change", "Where it ends")
 """Sections of a guide, in this order."""
