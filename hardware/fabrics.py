@@ -377,6 +377,12 @@ def fabric(name_or_path: str | Path) -> Fabric:
         seconds = _MAX_SLOTS * described.slot_s
         rule = f"latency and time of a flit must not exceed {_MAX_SLOTS} slots, {seconds:g} s"
         raise fail(name_or_path, "off_chip", "", rule)
+    if described.channel_flits > _MAX_SLOTS:
+        rule = (
+            f"must be large enough that a channel off chip carries at most {_MAX_SLOTS} tiles while a compute unit "
+            f"multiplies one, but it carries {described.channel_flits:,}"
+        )
+        raise fail(name_or_path, "compute.flops", described.compute_flops, rule)
     return described
 
 

@@ -143,6 +143,7 @@ def of(value):
         ({"off_chip__bytes_per_s": of(float("inf"))}, "off_chip.bytes_per_s.value", "finite"),
         ({"off_chip__latency_s": of(1)}, "off_chip", "must not exceed 1000 slots"),
         ({"off_chip__bytes_per_s": of(1)}, "off_chip", "must not exceed 1000 slots"),
+        ({"compute__flops": of(3)}, "compute.flops", "at most 1000 tiles while a compute unit multiplies one"),
         ({"configuration_s": of(-1)}, "configuration_s.value", "at least 0"),
         ({"linsk": {}}, "linsk", "unknown key"),
     ],
