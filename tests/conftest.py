@@ -6,6 +6,9 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Output is as wide as its rows, whatever terminal the tests run in.
+os.environ.pop("COLUMNS", None)
+
 # No test may depend on how fast it is: neither on a deadline nor on how long examples take to draw.
 settings.register_profile("dse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dse")

@@ -269,7 +269,7 @@ def test_what_git_ignores_is_not_uploaded(head):
 
 
 def test_an_upload_may_be_as_large_as_the_documentation_says(head, tmp_path):
-    (limit_mib,) = re.findall(r"Ray\'s\s+limit is (\d+) MiB", (ROOT / "docs" / "cluster.md").read_text())
+    (limit_mib,) = re.findall(r"at most (\d+) MiB", (ROOT / "docs" / "guides" / "run-on-a-cluster.md").read_text())
     for mib, taken in ((int(limit_mib) - 1, True), (int(limit_mib) + 1, False)):
         (tmp_path / "weights.bin").write_bytes(os.urandom(mib << 20))
         command = ("submit", "--no-wait", "--working-dir", tmp_path, "--", "true")
