@@ -28,14 +28,14 @@ lint: $(VENV)/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python docs/making/lint.py
+	$(BIN)/python -m docs.making.lint
 
 bench: $(VENV)/test
 	$(BIN)/python -m benchmarks
 
 # mkdocs and its theme print advertisements of their successors.
 docs: $(VENV)/docs
-	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

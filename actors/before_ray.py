@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 
 from actors.environment import environment
@@ -29,5 +30,5 @@ def expect_private_ray() -> Mapping[str, str]:
     if "ray" in sys.modules:
         return {}
     with environment(_PRIVATE):
-        import ray  # noqa: F401
+        import_module("ray")
     return _PRIVATE

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import yaml
 
+from docs.making.figures import CODE, PLACEHOLDER, filled
+
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-
-from docs.making.figures import CODE, PLACEHOLDER, filled  # noqa: E402
-
 DOCS = ROOT / "docs"
 WORDS = DOCS / "contribute" / "words.yaml"
 MAX_LINES = {"guides": 120, "method": 250}

@@ -6,17 +6,14 @@ mkdocs-gen-files runs this at the beginning of a build; nothing is written into 
 import json
 import os.path
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import mkdocs_gen_files
 
+from docs.making.figures import filled
+
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-
-from docs.making.figures import filled  # noqa: E402
-
 PACKAGES = ("dse", "hardware", "policies", "actors")
 TOP_LEVEL = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 CHAPTERS = ("start", "guides", "method", "evidence", "reference", "contribute")

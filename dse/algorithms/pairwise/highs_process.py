@@ -7,7 +7,7 @@ where HiGHS fails.
 from io import BytesIO
 from typing import BinaryIO
 
-from ortools.math_opt import callback_pb2, model_parameters_pb2, model_pb2, parameters_pb2
+from ortools.math_opt import callback_pb2, model_parameters_pb2, model_pb2, parameters_pb2, result_pb2
 from ortools.math_opt.core.python import solver
 from ortools.math_opt.python import init_arguments
 from pybind11_abseil.status import StatusNotOk
@@ -22,10 +22,10 @@ def solve(
     model: model_pb2.ModelProto,
     parameters: parameters_pb2.SolveParametersProto,
     model_parameters: model_parameters_pb2.ModelSolveParametersProto,
-) -> object | None:
+) -> result_pb2.SolveResultProto | None:
     """MathOpt's result; None where HiGHS fails, as it may by rounding errors."""
     try:
-        result: object = solver.solve(
+        result: result_pb2.SolveResultProto = solver.solve(
             model,
             parameters_pb2.SOLVER_TYPE_HIGHS,
             init_arguments.StreamableSolverInitArguments().to_proto(),
@@ -53,7 +53,7 @@ def answer(given: bytes, out: BinaryIO) -> None:
             message.ParseFromString(stream.read(int.from_bytes(stream.read(LENGTH_BYTES), "little")))
     result = solve(*messages)
     if result is not None:
-        out.write(result.SerializeToString())  # type: ignore[attr-defined]
+        out.write(result.SerializeToString())
 
 
 if __name__ == "__main__":

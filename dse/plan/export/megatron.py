@@ -7,7 +7,7 @@ cut, and for another value, or none, with ``--use-megatron-fsdp``.
 from collections.abc import Iterator
 
 from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
-from dse.plan.model import Transformer, Window
+from dse.plan.model import Experts, Transformer, Window
 from dse.plan.problem import PlanProblem
 from dse.plan.recomputation import modules_of
 from dse.plan.stages import chunk_layers, stage_layers
@@ -212,20 +212,7 @@ def _model(model: Transformer) -> Iterator[str]:
     yield f"--num-layers {model.layers}"
     yield f"--hidden-size {model.hidden}"
     yield f"--num-attention-heads {model.heads}"
-    if model.latent is not None:
-        latent = model.latent
-        yield "--multi-latent-attention"
-        if latent.query_rank:
-            yield f"--q-lora-rank {latent.query_rank}"
-        yield f"--kv-lora-rank {latent.key_value_rank}"
-        yield f"--qk-head-dim {model.key_width - latent.rotary_width}"
-        yield f"--qk-pos-emb-head-dim {latent.rotary_width}"
-        yield f"--v-head-dim {model.context_width}"
-    else:
-        yield f"--kv-channels {model.key_width}"
-        if model.key_heads != model.heads:
-            yield "--group-query-attention"
-            yield f"--num-query-groups {model.key_heads}"
+    yield from _heads(model)
     yield f"--ffn-hidden-size {model.feed_forward or (model.experts.width if model.experts else 4 * model.hidden)}"
     if model.gated:
         yield "--swiglu"
@@ -258,19 +245,39 @@ def _model(model: Transformer) -> Iterator[str]:
     if model.attention_sinks:
         yield "--softmax-type learnable"
     if model.experts is not None:
-        experts = model.experts
-        yield f"--num-experts {experts.routed}"
-        yield f"--moe-router-topk {experts.active}"
-        yield f"--moe-ffn-hidden-size {experts.width}"
-        if experts.shared:
-            yield f"--moe-shared-expert-intermediate-size {experts.shared * experts.width}"
-        if experts.dense_layers:
-            sparse = model.layers - experts.dense_layers
-            yield f"--moe-layer-freq ([0]*{experts.dense_layers}+[1]*{sparse})"
-        yield "--moe-grouped-gemm"
-        yield "--moe-token-dispatcher-type alltoall"
+        yield from _experts(model, model.experts)
     if model.prediction_layers:
         yield f"--mtp-num-layers {model.prediction_layers}"
+
+
+def _heads(model: Transformer) -> Iterator[str]:
+    if model.latent is not None:
+        latent = model.latent
+        yield "--multi-latent-attention"
+        if latent.query_rank:
+            yield f"--q-lora-rank {latent.query_rank}"
+        yield f"--kv-lora-rank {latent.key_value_rank}"
+        yield f"--qk-head-dim {model.key_width - latent.rotary_width}"
+        yield f"--qk-pos-emb-head-dim {latent.rotary_width}"
+        yield f"--v-head-dim {model.context_width}"
+    else:
+        yield f"--kv-channels {model.key_width}"
+        if model.key_heads != model.heads:
+            yield "--group-query-attention"
+            yield f"--num-query-groups {model.key_heads}"
+
+
+def _experts(model: Transformer, experts: Experts) -> Iterator[str]:
+    yield f"--num-experts {experts.routed}"
+    yield f"--moe-router-topk {experts.active}"
+    yield f"--moe-ffn-hidden-size {experts.width}"
+    if experts.shared:
+        yield f"--moe-shared-expert-intermediate-size {experts.shared * experts.width}"
+    if experts.dense_layers:
+        sparse = model.layers - experts.dense_layers
+        yield f"--moe-layer-freq ([0]*{experts.dense_layers}+[1]*{sparse})"
+    yield "--moe-grouped-gemm"
+    yield "--moe-token-dispatcher-type alltoall"
 
 
 def _job(problem: PlanProblem) -> Iterator[str]:
