@@ -96,7 +96,9 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
     proof = "predicted"
     plan = whole_plan(result.solution["plan"], "result")
     if result.status == "optimal" and not plan.is_given_by(dict(problem.fixed)):
-        proof = "proven best with what is fixed" if problem.fixed else "proven best"
+        # Precisions are never chosen: one of them is always fixed.
+        is_free = {key for key, _ in problem.fixed} <= {"precision"}
+        proof = "proven best" if is_free else "proven best with what is fixed"
     if metrics.get("stopped") and result.bound is not None and (result.gap or 0.0) > PROOF_TOLERANCE:
         proof = f"the best before the run was stopped; no plan takes less than {time_text(result.bound)}"
     return (

@@ -157,15 +157,14 @@ def test_sigterm_leaves_the_best_so_far_and_nothing_else(command):
 @pytest.mark.parametrize("command", [("pretrain", "partition", "--out", "run"), ("codesign", "bert-large")])
 def test_what_ray_reads_when_it_is_imported_is_set_before(command, tmp_path):
     code = """
-import builtins, os, sys
-import_before = builtins.__import__
-def looking(name, *arguments, **settings):
-    if name.split(".")[0] == "ray" and "ray" not in sys.modules:
-        settings = [os.environ.get(key) for key in ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_AUTH_MODE")]
-        print("ray:", *settings, file=sys.__stdout__, flush=True)
-        os._exit(0)
-    return import_before(name, *arguments, **settings)
-builtins.__import__ = looking
+import os, sys
+class Looking:
+    def find_spec(self, name, path=None, target=None):
+        if name == "ray":
+            settings = [os.environ.get(key) for key in ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_AUTH_MODE")]
+            print("ray:", *settings, file=sys.__stdout__, flush=True)
+            os._exit(0)
+sys.meta_path.insert(0, Looking())
 from dse.cli import main
 main()
 """
