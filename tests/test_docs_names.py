@@ -20,6 +20,7 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`|^ {4}[^\n]*$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")
 CLASS = re.compile(r"(?:[A-Z][a-z]+){2,}")
 FILE = re.compile(r"[a-z_]+\.py")
+TEST = re.compile(r"(?<![\w./-])(tests/[\w./-]+\.py)::(\w+)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 ROLE = re.compile(rf":(?:mod|func|class|data|meth|attr):`~?((?:{_ONE_OF})(?:\.\w+)*)`")
 
@@ -56,7 +57,7 @@ def slugs(text):
 
 
 def unresolved(text):
-    """Names, paths and classes in code of ``text`` that there are not."""
+    """Names, paths, tests and classes in code of ``text`` that do not exist."""
     code = " ".join(CODE.findall(text))
     names = {name for name in NAME.findall(code) if not resolves(name)}
     paths = {path for path in PATH.findall(code) if not (ROOT / path.rstrip(".")).exists()}
@@ -64,7 +65,13 @@ def unresolved(text):
     classes = {span for span in SPAN.findall(text) if CLASS.fullmatch(span) and span not in defined}
     known = {path.name for path in (*SOURCES, *(ROOT / "docs").rglob("*.py"))}
     files = {span for span in SPAN.findall(text) if FILE.fullmatch(span) and span not in known}
-    return sorted(names | paths | classes | files)
+    tests = {f"{path}::{name}" for path, name in TEST.findall(code) if not defines(ROOT / path, name)}
+    return sorted(names | paths | classes | files | tests)
+
+
+def defines(path, name):
+    """Whether a file of tests has a test called ``name``; where there is no file, that is said elsewhere."""
+    return not path.exists() or f"\ndef {name}(" in path.read_text(encoding="utf-8")
 
 
 def broken_links(path, text):
@@ -104,10 +111,18 @@ def test_what_does_not_exist_is_reported(tmp_path):
     """The checks themselves: each kind of reference once right, once wrong."""
     right = (
         "`dse.partition.problem.PartitionGraph.names`, `python -m benchmarks.measured`, schema `dse.graph/1`,"
-        " `hardware/specs`, `PartitionGraph`, `check.py`\n\n    from dse.run.executor import Executor\n"
+        " `hardware/specs`, `PartitionGraph`, `check.py`,"
+        " `tests/test_docs_names.py::test_what_does_not_exist_is_reported`\n\n"
+        "    from dse.run.executor import Executor\n"
     )
     assert unresolved(right) == []
-    spans = ("NoSuchThing", "dse.partition.constraints.Sampler", "dse/partition/nowhere.py", "no_file.py")
+    spans = (
+        "tests/test_docs_names.py::test_nothing",
+        "NoSuchThing",
+        "dse.partition.constraints.Sampler",
+        "dse/partition/nowhere.py",
+        "no_file.py",
+    )
     wrong = " ".join(f"`{span}`" for span in spans) + "\n\n    import dse.nowhere\n"
     assert unresolved(wrong) == sorted([*spans, "dse.nowhere"])
     page = tmp_path / "page.md"
