@@ -97,3 +97,22 @@ def test_the_index_of_a_chapter_links_its_pages():
         folder = ROOT / "docs" / chapter
         linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "index.md").read_text(encoding="utf-8")))
         assert linked == {path.name for path in folder.glob("*.md")} - {"index.md"}
+
+
+def test_the_workflow_builds_with_make_and_publishes_what_it_built():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "docs.yml").read_text())
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = [step["run"] for step in build["steps"] if "run" in step]
+    assert commands == ["make docs"]
+    assert {command.removeprefix("make ") for command in commands} <= targets
+    [upload] = [step for step in build["steps"] if step.get("uses", "").startswith("actions/upload-pages-artifact@")]
+    assert upload["with"]["path"] == yaml.safe_load((ROOT / "mkdocs.yml").read_text())["site_dir"]
+    [python] = [step for step in build["steps"] if step.get("uses", "").startswith("actions/setup-python@")]
+    minimum = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+    assert tuple(map(int, python["with"]["python-version"].split("."))) >= tuple(map(int, minimum.split(".")))
+    assert publish["needs"] == "build"
+    assert "refs/heads/main" in publish["if"]
+    assert [step["uses"].partition("@")[0] for step in publish["steps"]] == ["actions/deploy-pages"]
+    assert publish["permissions"] == {"pages": "write", "id-token": "write"}
+    assert workflow["permissions"] == {"contents": "read"}

@@ -7,7 +7,7 @@ import pytest
 
 import dse
 
-NOTEBOOK = json.loads((Path(__file__).parents[1] / "docs" / "quickstart.ipynb").read_text(encoding="utf-8"))
+NOTEBOOK = json.loads((Path(__file__).parents[1] / "docs" / "start" / "quickstart.ipynb").read_text(encoding="utf-8"))
 CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
 

@@ -162,12 +162,6 @@ def build() -> None:
         if chapter == "contribute":
             entries += [("Contributing", "contributing.md"), ("Changelog", "changelog.md")]
         navigation += [f"    * [{title}]({page})" for title, page in entries]
-    for path in sorted((ROOT / "docs").glob("*.md")):
-        write(path.name, page_of(path))
-        navigation.append(f"* [{title_of(path.read_text(encoding='utf-8'))}]({path.name})")
-    for path in sorted((ROOT / "docs").glob("*.ipynb")):
-        write(f"{path.stem}.md", notebook_page(path))
-        navigation.append(f"* [{path.stem.capitalize()}]({path.stem}.md)")
     navigation.append("* Modules")
     for package in PACKAGES:
         for words in modules(package):

@@ -37,7 +37,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     name = "codesign"
     help = """Find and prove the best accelerator and placement for training each MODEL.
 
-    MODEL is a name from `dse models`, a YAML file of hyper-parameters (docs/example-model.yaml), FILE.py:FUNCTION that
+    MODEL is a name from `dse models`, a YAML file of hyper-parameters (docs/examples/model.yaml), FILE.py:FUNCTION that
     returns a PyTorch module and example inputs, a config.json of transformers, or an ONNX file. Several models share
     one accelerator.
     """

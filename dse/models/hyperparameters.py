@@ -1,7 +1,7 @@
 """The hyper-parameters of a transformer, as a YAML file of schema ``dse.model/1`` states them.
 
 Every field that has a usual value takes it when it is left out, so that a new model is a file of seven lines (see
-``docs/example-model.yaml``).
+``docs/examples/model.yaml``).
 """
 
 from itertools import pairwise

@@ -12,7 +12,7 @@ from dse.sources.workloads import list_models, model
 from hardware.inputs import InputError
 from tests.models.strategies import hyperparameters
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "example-model.yaml"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "model.yaml"
 MINIMAL = {"name": "mine", "layers": 2, "hidden": 48, "heads": 4, "vocabulary": 100, "sequence": 16}
 
 

@@ -183,7 +183,7 @@ def test_a_traced_model_is_a_chain_of_equal_blocks_without_head():
         ({"models": ("bert-large",)}, "they need --cost-model phaze-2024"),
         ({"models": ("llama2-7b",), "cost_model": "phaze-2024"}, "only the models of PHAZE's Table 4"),
         (
-            {"models": ("docs/example_model.py:vision_language",), "cost_model": "phaze-2024"},
+            {"models": ("docs/examples/model.py:vision_language",), "cost_model": "phaze-2024"},
             "an imported model has no layers",
         ),
         ({"models": ("bert-large",), "plans": "modern"}, "--granularity trace needs --plans phaze"),

@@ -13,7 +13,7 @@ from tests.wafer.small import conv_line, graph_text
 
 DATA = Path(__file__).parent.parent / "data"
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "example-accelerator.yaml"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "accelerator.yaml"
 
 GRAPH = {
     "schema": "dse.graph/1",

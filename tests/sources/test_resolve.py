@@ -29,7 +29,7 @@ from hardware.inputs import InputError
 
 GRAPH = ProblemFormat("a .json of schema dse.graph/1", schema="dse.graph/1", object_type=frozenset)
 DRAWING = ProblemFormat("a .drawing file", suffixes=(".drawing",), names=("mona-lisa",))
-MODEL = Path(__file__).parents[2] / "docs" / "example-model.yaml"
+MODEL = Path(__file__).parents[2] / "docs" / "examples" / "model.yaml"
 
 
 @pytest.fixture(autouse=True)

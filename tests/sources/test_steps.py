@@ -16,7 +16,7 @@ from hardware.inputs import InputError
 from tests.parallel.problems import MLP
 from tests.sources.step_functions import FUNCTIONS
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "example_step.py"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "step.py"
 
 
 @pytest.fixture(autouse=True)

@@ -237,7 +237,7 @@ def test_what_no_kernel_computes_is_refused(traced, layer, forward, shape, words
 
 
 def test_a_module_goes_to_a_layout_in_one_command(dse, traced, tmp_path):
-    example = Path(__file__).parents[2] / "docs" / "example_network.py"
+    example = Path(__file__).parents[2] / "docs" / "examples" / "network.py"
     out = tmp_path / "run"
     asked = ("--moves", 200, "--workers", 0)
     shown = dse("wafer", f"{example}:pictures", *asked, "--out", out)

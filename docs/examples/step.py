@@ -1,4 +1,4 @@
-"""A training step of your own over devices:  dse parallel docs/example_step.py:step --mesh 8
+"""A training step of your own over devices:  dse parallel docs/examples/step.py:step --mesh 8
 
 A function without parameters returns the step and its arguments, as arrays or as shapes.
 """

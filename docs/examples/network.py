@@ -1,4 +1,4 @@
-"""A network of your own on a wafer:  dse wafer docs/example_network.py:pictures --out runs/pictures
+"""A network of your own on a wafer:  dse wafer docs/examples/network.py:pictures --out runs/pictures
 
 A function returns a PyTorch module and example inputs. No weights are made and nothing is computed: `dse` follows the
 shapes. Every convolution and linear layer below becomes a kernel, named after its module.

@@ -1,4 +1,4 @@
-"""A model of your own:  dse codesign docs/example_model.py:vision_language --out runs/mine
+"""A model of your own:  dse codesign docs/examples/model.py:vision_language --out runs/mine
 
 A function returns a PyTorch module and example inputs. No weights are made and nothing is computed: `dse` follows the
 shapes. Layers need no particular names; the sixteen equal blocks below are found and priced once.
