@@ -26,8 +26,8 @@ from dse.sources import workloads as library
 def command(model: str | None, as_json: bool, sequence: int | None) -> None:
     """List the built-in models, or the layers of MODEL.
 
-    MODEL is a built-in name, a YAML file of hyper-parameters (docs/examples/model.yaml), FILE.py:FUNCTION that returns a
-    PyTorch module and example inputs, a config.json of transformers, or an ONNX file.
+    MODEL is a built-in name, a YAML file of hyper-parameters (docs/examples/model.yaml), FILE.py:FUNCTION that returns
+    a PyTorch module and example inputs, a config.json of transformers, or an ONNX file.
     """
     if model is not None:
         described = describe.describe_layers(library.workload(model, sequence))
