@@ -1,0 +1,65 @@
+"""What all forms of kernel times share: rates of a chip, bounds of constants, and how times that overlap add up."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Shapes = Mapping[str, Floats]
+"""Arrays of [N] by name."""
+
+Constants = Mapping[str, float]
+
+
+class Rates(NamedTuple):
+    """Rates of a chip, each a number or an array of [N].
+
+    Attributes:
+        flops_per_s: peak of matrix products in the format of the kernel.
+        bytes_per_s: peak of memory.
+        processors: how many independent ones share the peak (streaming multiprocessors).
+        link_bytes_per_s: peak of a chip's links, in one direction.
+    """
+
+    flops_per_s: Any
+    bytes_per_s: Any
+    processors: Any
+    link_bytes_per_s: Any
+
+
+class Range(NamedTuple):
+    """Where a fit looks for a constant, and where it starts."""
+
+    low: float
+    start: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the seconds of one class of kernels follow from their shapes.
+
+    Attributes:
+        shapes: what names the columns of a shape.
+        constants: what is fitted, with its range. A share is one of a peak rate and at most 1.
+        seconds: of [N] kernels.
+    """
+
+    shapes: tuple[str, ...]
+    constants: Mapping[str, Range]
+    seconds: Callable[[Shapes, Rates, Constants], Floats]
+
+
+def overlapping(power: float, first: Floats, second: Floats) -> Floats:
+    """Seconds of two activities that overlap: at least the longer, at most the sum; ``power`` 1 is the sum."""
+    longer, shorter = np.maximum(first, second), np.minimum(first, second)
+    ratio = np.divide(shorter, longer, out=np.zeros_like(longer), where=longer > 0)
+    return np.asarray(longer * (1.0 + ratio**power) ** (1.0 / power))
+
+
+def blocks(size: Floats | float, block: float) -> Floats:
+    """How many blocks cover ``size``."""
+    return np.asarray(np.ceil(np.asarray(size) / block))
