@@ -1,9 +1,10 @@
-"""Kernel times published with AIConfigurator, as shapes of :mod:`hardware.kernel_times`, and which of them may be fitted to.
+"""Kernel times published with AIConfigurator, as shapes of :mod:`hardware.kernel_times`, and which may be fitted to.
 
-The rows are not part of the project: they are read from ``serving/kernels`` in the folder that DSE_CASES names. Which rows
-are for fitting was decided before anything was fitted, and is committed: ``benchmarks/data/kernel_rows.json`` holds a bit
-for each row and the digest of the table that the bits belong to. In each group of a table (chip, engine, format, kernel),
-the first third by the digest of the row's key is for fitting. ``--mark`` writes the file where there is none.
+The rows are not part of the project: they are read from ``serving/kernels`` in the folder that DSE_CASES names. Which
+rows are for fitting was decided before anything was fitted, and is committed: ``benchmarks/data/kernel_rows.json``
+holds a bit for each row and the digest of the table that the bits belong to. In each group of a table (chip, engine,
+format, kernel), the first third by the digest of the row's key is for fitting.
+``python -m benchmarks.kernel_rows`` writes the file where there is none.
 """
 
 import csv
@@ -126,8 +127,9 @@ def _experts(row: Mapping[str, str]) -> Mapping[str, float]:
     ranks = int(row["moe_ep_size"])
     is_even = row["distribution"] == "balanced"
     loads = tokens_by_expert(experts, chosen, tokens, ranks, None if is_even else POWER_LAW)
-    # Tables of kernels that choose groups of experts first fit half of them: `balanced` there leaves the other half idle.
-    grouped = (row["engine"] == "sglang" and row["dtype"] in ("fp8_block", "nvfp4")) or "min_latency" in row["kernel_source"]
+    # Kernels that choose groups of experts first: equal loads there leave half of the experts idle, as times tell.
+    is_fast = "min_latency" in row["kernel_source"]
+    grouped = is_fast or (row["engine"] == "sglang" and row["dtype"] in ("fp8_block", "nvfp4"))
     if is_even and grouped and experts == 256 and ranks == 1:
         loads = loads[: experts // 2]
     return expert_sums(loads) | {
@@ -141,19 +143,29 @@ def _experts(row: Mapping[str, str]) -> Mapping[str, float]:
 
 
 def _all_reduce(row: Mapping[str, str]) -> Mapping[str, float]:
-    return _numbers(row, chips="gpus") | {"bytes": 2.0 * float(row["elements"]), "eager": float("eager" in row["kernel"])}
+    return _numbers(row, chips="gpus") | {
+        "bytes": 2.0 * float(row["elements"]),
+        "eager": float("eager" in row["kernel"]),
+    }
 
 
 def _nccl(row: Mapping[str, str]) -> Mapping[str, float]:
     rounds = 2.0 if row["operation"] == "all_reduce" else 1.0
-    return _numbers(row, chips="gpus") | {"bytes": ELEMENT_BYTES[row["dtype"]] * float(row["elements"]), "rounds": rounds}
+    return _numbers(row, chips="gpus") | {
+        "bytes": ELEMENT_BYTES[row["dtype"]] * float(row["elements"]),
+        "rounds": rounds,
+    }
 
 
 TABLES: Mapping[str, Table] = {
     "gemm": Table("dense", ("engine", "version", "dtype"), "dtype", _dense),
     "moe": Table("experts", ("engine", "version", "kernel_source", "dtype"), "dtype", _experts),
-    "attention_prefill": Table("prefill", ("engine", "version", "attn_dtype", "kv_dtype"), "attn_dtype", _attention("tokens")),
-    "attention_decode": Table("decode", ("engine", "version", "attn_dtype", "kv_dtype"), "attn_dtype", _attention("context")),
+    "attention_prefill": Table(
+        "prefill", ("engine", "version", "attn_dtype", "kv_dtype"), "attn_dtype", _attention("tokens")
+    ),
+    "attention_decode": Table(
+        "decode", ("engine", "version", "attn_dtype", "kv_dtype"), "attn_dtype", _attention("context")
+    ),
     "mla_prefill": Table("latent prefill", ("engine", "version", "dtype", "kv_dtype"), "dtype", _latent_prefill),
     "mla_decode": Table("latent decode", ("engine", "version", "dtype", "kv_dtype"), "dtype", _latent_decode),
     "allreduce": Table("all-reduce", ("engine", "version", "kernel"), None, _all_reduce),
@@ -170,7 +182,10 @@ def groups(name: str) -> list[Group]:
     found: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         found[row["gpu"], " ".join(row[column] for column in table.group)].append(place)
-    return [_group(name, chip, variant, [rows[place] for place in places], marks[places]) for (chip, variant), places in found.items()]
+    return [
+        _group(name, chip, variant, [rows[place] for place in places], marks[places])
+        for (chip, variant), places in found.items()
+    ]
 
 
 def _group(name: str, chip: str, variant: str, rows: list[dict[str, str]], marks: Any) -> Group:
@@ -209,7 +224,9 @@ def mark() -> None:
         found = defaultdict(list)
         for place, row in enumerate(rows):
             key = "|".join(value for column, value in row.items() if column != "ms")
-            found[row["gpu"], *(row[column] for column in table.group)].append((hashlib.sha256(key.encode()).hexdigest(), place))
+            found[row["gpu"], *(row[column] for column in table.group)].append(
+                (hashlib.sha256(key.encode()).hexdigest(), place)
+            )
         chosen = np.zeros(len(rows), dtype=bool)
         for places in found.values():
             chosen[[place for _, place in sorted(places)[: len(places) // 3]]] = True

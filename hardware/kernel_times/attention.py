@@ -1,8 +1,8 @@
 """Fused attention: whole prompts and single new tokens, with heads of keys and values or with latent ones.
 
-A prompt's blocks of 128 queries are spread over the processors; a block passes over the blocks of keys that a causal mask,
-or a window, leaves. Softmax runs beside the products. A new token reads all keys and values once; few sequences with few
-heads of keys are cut along the context, and each part is a chain of its own.
+A prompt's blocks of 128 queries are spread over the processors; a block passes over the blocks of keys that a causal
+mask, or a window, leaves. Softmax runs beside the products. A new token reads all keys and values once; few sequences
+with few heads of keys are cut along the context, and each part is a chain of its own.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Collectives among the chips of one domain: all-reduce kernels of engines, and NCCL's.
 
 An all-reduce takes the fastest of three protocols: everybody reads all (one shot), reduce-scatter and all-gather (two
-shots), and the same with a higher rate and a later start. Switches that reduce make eight chips faster than two: the rate
-grows by ``eight``, by its root for four. Called eagerly, it takes no less than the host needs to launch it.
+shots), and the same with a higher rate and a later start. Switches that reduce make eight chips faster than two: the
+rate grows by ``eight``, by its root for four. Called eagerly, it takes no less than the host needs to launch it.
 """
 
 import numpy as np
@@ -30,7 +30,10 @@ def _nccl_s(shapes: Shapes, rates: Rates, constants: Constants) -> Floats:
     chips = shapes["chips"]
     sent = shapes["rounds"] * (chips - 1.0) / chips * shapes["bytes"]
     rate = rates.link_bytes_per_s * _growth(chips, constants)
-    small, large = sent / (rate * constants["small_share"]), constants["large_s"] + sent / (rate * constants["large_share"])
+    small, large = (
+        sent / (rate * constants["small_share"]),
+        constants["large_s"] + sent / (rate * constants["large_share"]),
+    )
     return np.asarray(constants["start_s"] + constants["chip_s"] * chips + np.minimum(small, large))
 
 

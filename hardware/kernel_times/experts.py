@@ -72,7 +72,9 @@ def expert_sums(loads: tuple[float, ...]) -> dict[str, float]:
     """What the form needs of the tokens by expert: experts hit, rows, and rows padded to each height."""
     tokens = np.asarray(loads)
     hit = np.minimum(tokens, 1.0)
-    padded = {f"padded_{height}": float((hit * blocks(np.maximum(tokens, 1.0), height) * height).sum()) for height in HEIGHTS}
+    padded = {
+        f"padded_{height}": float((hit * blocks(np.maximum(tokens, 1.0), height) * height).sum()) for height in HEIGHTS
+    }
     return {"hit": float(hit.sum()), "rows": float(tokens.sum())} | padded
 
 

@@ -40,7 +40,7 @@ class FittedKernel(StrictModel):
     Attributes:
         kind: which form they belong to.
         variant: what else tells kernels apart: engine and version, format, kernel.
-        precision: whose peak rate counts; the chip's highest 16-bit rate for collectives, which compute nothing.
+        precision: whose peak rate counts; ``bf16`` for collectives, which compute nothing.
         rows: how many they were fitted to.
         constants: by the names of the form.
     """
@@ -121,20 +121,19 @@ def kernel_times(name_or_path: str | Path) -> KernelTimes:
             their form, or a precision that the chip lacks.
     """
     spec = read_spec("kernel_times", name_or_path, KernelTimesSpec, "chip with timed kernels")
-    own = chip(spec.chip)
+    own, file = chip(spec.chip), str(name_or_path)
     seen = set()
     for place, kernel in enumerate(spec.kernels):
-        key = f"kernels.{place}"
-        needed = FORMS[kernel.kind].constants
-        if set(kernel.constants) != set(needed):
-            raise fail(str(name_or_path), f"{key}.constants", ", ".join(sorted(kernel.constants)), f"must be {', '.join(needed)}")
+        key, needed = f"kernels.{place}", FORMS[kernel.kind].constants
+        if odd := set(kernel.constants) ^ set(needed):
+            raise fail(file, f"{key}.constants", ", ".join(sorted(odd)), f"must be {', '.join(needed)}")
         for constant, value in kernel.constants.items():
             low, _, high = needed[constant]
             if not low <= value <= high:
-                raise fail(str(name_or_path), f"{key}.constants.{constant}", value, f"must lie within {low:g} and {high:g}")
+                raise fail(file, f"{key}.constants.{constant}", value, f"must lie within {low:g} and {high:g}")
         if kernel.precision not in own.peak_flops:
-            raise fail(str(name_or_path), f"{key}.precision", kernel.precision, f"must be one of {', '.join(own.peak_flops)}")
+            raise fail(file, f"{key}.precision", kernel.precision, f"must be one of {', '.join(own.peak_flops)}")
         if (kernel.kind, kernel.variant) in seen:
-            raise fail(str(name_or_path), f"{key}.variant", kernel.variant, "must stand once for each kind")
+            raise fail(file, f"{key}.variant", kernel.variant, "must stand once for each kind")
         seen.add((kernel.kind, kernel.variant))
     return KernelTimes(own, spec)
