@@ -8,6 +8,7 @@ from dse.cli.run_code import announce, run_code_option
 from dse.problem import problem_type
 from dse.report.render import page
 from dse.results.check import posed_again
+from dse.results.other_versions import told_of_other_versions
 from dse.results.result import read_sealed
 from dse.run.directory import REPORT_FILE, result_file, write_text
 from dse.run.tables import Tables
@@ -27,10 +28,11 @@ def command(run: Path, run_code: bool) -> None:
     if run_code:
         announce(path)
     directory = path.parent
-    result = read_sealed(path)
-    posed = posed_again(result, path, run_code=run_code)
-    if posed.digest != result.problem.digest:
-        raise fail(path, "problem.digest", "", f"{posed.name} has changed since this run")
+    with told_of_other_versions(path):
+        result = read_sealed(path)
+        posed = posed_again(result, path, run_code=run_code)
+        if posed.digest != result.problem.digest:
+            raise fail(path, "problem.digest", "", f"{posed.name} has changed since this run")
     if result.objective.value is None:
         raise fail(path, "status", result.status, "a run without an answer has no report")
     tables = Tables(directory)

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from dse.problem import Posed, ProblemType, pose, problem_type, registered
 from dse.results.claims import claim_faults
 from dse.results.differences import differences
+from dse.results.other_versions import other_version, told_of_other_versions
 from dse.results.result import Result, result_in, seal_of
 from dse.results.unchecked import NotChecked, not_checked
 from dse.run.directory import RESULT_FILE, RUN_FILE
@@ -45,15 +46,19 @@ def check_result(path: Path, given: str | None = None, run_code: bool = False) -
 def checked(path: Path, given: str | None = None, run_code: bool = False) -> tuple[list[str], list[NotChecked]]:
     """The violations as :func:`check_result` lists them, and what was not checked where there are none.
 
+    Of a result that another version made and that does not hold here, this is the only violation.
+
     Raises:
         InputError: as :func:`check_result`.
     """
     document = read_document(path)
-    result = result_in(document, path)
-    posed = posed_again(result, path, given, run_code)
-    faults = list(dict.fromkeys(chain.from_iterable(faults_in_turn(document, path, given, posed, run_code))))
+    with told_of_other_versions(path) if given is None else nullcontext():
+        result = result_in(document, path)
+        posed = posed_again(result, path, given, run_code)
+        faults = list(dict.fromkeys(chain.from_iterable(faults_in_turn(document, path, given, posed, run_code))))
     if faults:
-        return faults, []
+        other = other_version(document, path)
+        return faults if other is None else [other], []
     with _received(result, given, run_code):
         return [], not_checked(result, posed, run_code or given is not None)
 

@@ -4,7 +4,6 @@
 """
 
 import os
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dse.run.journal import Journal
-from dse.run.versions import versions
+from dse.run.versions import COMMIT_DIGITS, git_revision, versions
 from dse.version import VERSION
 from hardware.documents import read_document, yaml_of
 from hardware.inputs import fail
@@ -22,9 +21,6 @@ RESULT_FILE = "result.json"
 JOURNAL_FILE = "journal.jsonl"
 REPORT_FILE = "report.html"
 TUNE_FOLDER = "tune"
-
-_COMMIT_DIGITS = 9
-"""Of a commit, as many as are printed."""
 
 
 def result_file(path: str | Path) -> Path:
@@ -121,15 +117,15 @@ class RunDirectory:
         for name, digest in self._inputs.items():
             if isinstance(before, dict) and before.get(name) != digest:
                 return f"inputs.{name}", "this input has changed since this run began; name a new directory"
-        began, now = stored.get("git_revision"), _git_revision()
+        began, now = stored.get("git_revision"), git_revision()
         if not isinstance(began, str) or now is None or began == now:
             return "problem", "an input has changed since this run began; name a new directory"
-        commits = f"commit {began[:_COMMIT_DIGITS]} of dse began this run, and this is {now[:_COMMIT_DIGITS]}"
+        commits = f"commit {began[:COMMIT_DIGITS]} of dse began this run, and this is {now[:COMMIT_DIGITS]}"
         return "problem", f"{commits}: an input has changed, or is read otherwise; name a new directory"
 
     def _write_run_file(self) -> None:
         inputs = {"inputs": self._inputs} if self._inputs else {}
-        content = self._wanted | inputs | {"versions": versions(), "git_revision": _git_revision()}
+        content = self._wanted | inputs | {"versions": versions(), "git_revision": git_revision()}
         self.write(RUN_FILE, yaml_of(content, sort_keys=False, allow_unicode=True))
 
     @contextmanager
@@ -219,19 +215,3 @@ def _first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> t
         if arguments.get(key) != wanted["arguments"].get(key):
             return f"arguments.{key}", other
     return None
-
-
-def _git_revision() -> str | None:
-    """The commit of the checkout that the code runs from, if it is one."""
-    try:
-        answer = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.stdout.strip()

@@ -2,9 +2,14 @@
 
 import importlib.metadata
 import platform
+import subprocess
 from functools import cache
+from pathlib import Path
 
 from dse.version import VERSION
+
+COMMIT_DIGITS = 9
+"""Of a commit, as many as are printed."""
 
 LIBRARIES = ("numpy", "numba", "ortools", "pyscipopt", "ray", "rustworkx")
 
@@ -24,3 +29,22 @@ def _libraries() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return installed
+
+
+@cache
+def git_revision() -> str | None:
+    """The commit of the checkout that the code runs from; None where it was installed, in whatever repository."""
+    checkout = Path(__file__).resolve().parents[2]
+    try:
+        answer = subprocess.run(
+            ["git", "rev-parse", "--show-toplevel", "HEAD"],
+            cwd=checkout,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    folder, commit = answer.stdout.splitlines()
+    return commit if Path(folder).resolve() == checkout else None

@@ -19,6 +19,7 @@ from typing import Any, Self
 from dse.run.directory import JOURNAL_FILE, write_bytes
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, ask
+from dse.version import VERSION
 from hardware.inputs import fail, shown
 from policies.learning.checkpoint import BEST, CARD_FILE
 from policies.learning.curves import FOLDER, CurvePoint, CurveWriter
@@ -29,6 +30,15 @@ from policies.learning.state_file import decoded, encoded
 TRAINED, VALIDATED = "checkpoints trained", "checkpoints validated"
 
 _STATE_FILE, _CHECKPOINTS = "training.npz", "checkpoints"
+
+_FORMER_STATE_FILE = "training.pickle"
+"""What the state was before it was read without pickles."""
+
+_SCHEMA = "dse.training/1"
+"""Name and version of what stands in the state file. Whoever changes what a training keeps, or how, raises it."""
+
+_OF_ANOTHER_VERSION = "is the state of a training by another version of dse"
+_ANEW = "name a new directory, or begin anew in this one without it"
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -68,10 +78,13 @@ class PretrainingRun:
         """The snapshot from which training continues.
 
         Raises:
-            InputError: the file was damaged.
+            InputError: the file was damaged, or another version wrote it.
         """
         path = self.folder / _STATE_FILE
         if not path.exists():
+            former = self.folder / _FORMER_STATE_FILE
+            if former.exists():
+                raise fail(former, "", "", f"{_OF_ANOTHER_VERSION}, which is not read: {_ANEW}")
             return Snapshot()
         try:
             content = path.read_bytes()
@@ -82,17 +95,22 @@ class PretrainingRun:
         if hashlib.sha256(content).digest() != digest:
             raise fail(path, "", "", "is no state of a training: its content has not the digest at its beginning")
         try:
-            number, samples, state = decoded(content)
+            document = decoded(content)
         except ValueError as error:
             raise fail(path, "", "", f"is no state of a training: {shown(str(error))}") from error
-        return Snapshot(number, samples, None, state)
+        if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
+            version = document.get("dse") if isinstance(document, dict) else None
+            by = f" ({shown(version)}; this is {VERSION})" if isinstance(version, str) else ""
+            raise fail(path, "", "", f"{_OF_ANOTHER_VERSION}{by}, which is not read: {_ANEW}")
+        return Snapshot(document["number"], document["samples"], None, document["state"])
 
     def keep(self, snapshot: Snapshot) -> None:
         """Keep a checkpoint, its part of the curves, and then the state that leads on from it."""
         assert snapshot.checkpoint is not None
         self.plan.task.checkpoint_format.save(self._place(snapshot.number), snapshot.checkpoint)
         self._journal.append(_key(snapshot.number, _CURVE), [asdict(point) for point in snapshot.curve])
-        content = encoded((snapshot.number, snapshot.samples, snapshot.state))
+        state = {"number": snapshot.number, "samples": snapshot.samples, "state": snapshot.state}
+        content = encoded({"schema": _SCHEMA, "dse": VERSION} | state)
         write_bytes(self.folder / _STATE_FILE, hashlib.sha256(content).digest() + content)
         self.show()
 

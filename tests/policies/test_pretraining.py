@@ -208,6 +208,33 @@ def test_a_damaged_training_state_is_refused(tmp_path, stopped, damaged):
     assert len(str(error.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "former",
+    [(1, 8, b"state"), {"schema": "dse.training/0", "dse": "0.0.3", "steps": 4}],
+    ids=["without a schema", "another schema"],
+)
+def test_the_state_of_another_version_is_said_to_be_one(tmp_path, stopped, former):
+    folder = tmp_path / "run"
+    shutil.copytree(stopped, folder)
+    content = encoded(former)
+    (folder / "training.npz").write_bytes(hashlib.sha256(content).digest() + content)
+    by = r" \(0\.0\.3; this is .*\)" if isinstance(former, dict) else ""
+    with pytest.raises(
+        InputError, match=rf"training\.npz: is the state of a training by another version of dse{by}, w"
+    ):
+        pretrained(folder)
+
+
+def test_a_pickle_of_an_older_version_is_named_and_not_read(tmp_path, stopped):
+    folder = tmp_path / "run"
+    shutil.copytree(stopped, folder)
+    (folder / "training.npz").unlink()
+    (folder / "training.pickle").write_bytes(HOSTILE)
+    with pytest.raises(InputError, match=r"training\.pickle: is the state of a training by another version") as error:
+        pretrained(folder)
+    assert len(str(error.value).splitlines()) == 1
+
+
 def test_graphs_that_cannot_run_are_left_out_and_named(tmp_path, monkeypatch):
     known = training_graphs._runs
     monkeypatch.setattr(

@@ -52,7 +52,7 @@ def test_the_input_that_has_changed_is_named_and_decides_nothing(tmp_path):
 
 @pytest.mark.parametrize("key", ["version", "git_revision"])
 def test_a_run_of_another_version_is_not_said_to_have_other_inputs(tmp_path, monkeypatch, key):
-    monkeypatch.setattr("dse.run.directory._git_revision", lambda: "abcdef0123456789")
+    monkeypatch.setattr("dse.run.directory.git_revision", lambda: "abcdef0123456789")
     RunDirectory(tmp_path, "place", {"moves": 1}, DIGEST, resume=False)
     document = yaml.safe_load((tmp_path / "run.yaml").read_text())
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(document | {key: "0.0.1-of-long-ago"}))
@@ -67,7 +67,7 @@ def test_a_run_of_another_version_is_not_said_to_have_other_inputs(tmp_path, mon
 
 @pytest.mark.parametrize("commit", [7, ["a"], {}, None])
 def test_a_commit_that_is_no_text_is_not_printed(tmp_path, monkeypatch, commit):
-    monkeypatch.setattr("dse.run.directory._git_revision", lambda: "abcdef0123456789")
+    monkeypatch.setattr("dse.run.directory.git_revision", lambda: "abcdef0123456789")
     RunDirectory(tmp_path, "place", {}, DIGEST, resume=False)
     document = yaml.safe_load((tmp_path / "run.yaml").read_text())
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(document | {"git_revision": commit}))
