@@ -62,8 +62,6 @@ def pytest_collection_modifyitems(items):
     backwards = {path: place for place, path in enumerate(dict.fromkeys(item.path for item in reversed(items)))}
     items.sort(key=lambda item: (not is_on_ray(item.name), item.path not in slow, backwards[item.path]))
     for item in items:
-        if is_on_ray(item.name) or item.path.parent.name == "actors":
-            item.add_marker(pytest.mark.ray)
         item.add_marker(pytest.mark.xdist_group(ON_RAY if is_on_ray(item.name) else item.location[0]))
 
 

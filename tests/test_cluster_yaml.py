@@ -77,6 +77,7 @@ def installed(commands):
     return found
 
 
+@pytest.mark.ray_interface
 def test_rays_own_schema_takes_the_file(cluster):
     schema = json.loads(of_ray("ray-schema.json"))
     jsonschema.validate(cluster, schema)
@@ -84,6 +85,7 @@ def test_rays_own_schema_takes_the_file(cluster):
         jsonschema.validate(cluster | {"max_worker": 3}, schema)
 
 
+@pytest.mark.ray_interface
 def test_nothing_of_rays_defaults_is_left_to_run(cluster):
     """Ray's defaults install another Ray, with the system's pip."""
     defaults = yaml.safe_load(of_ray(f"{cluster['provider']['type']}/defaults.yaml"))

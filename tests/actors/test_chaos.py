@@ -101,6 +101,7 @@ def test_killed_drivers_lose_and_repeat_nothing(undisturbed, model_file, tmp_pat
     assert {kill.left for kill in kills} == {()}
 
 
+@pytest.mark.ray_interface
 def test_a_killed_node_is_replaced():
     often = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 1000, "health_check_failure_threshold": 3}
     found = in_own_process("node_killed", items=20, item_s=0.05, system=often)
@@ -235,6 +236,7 @@ def listener():
         yield f"127.0.0.1:{mute.getsockname()[1]}"
 
 
+@pytest.mark.ray_interface
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_an_address_that_answers_nothing_is_refused(dse, model_file, tmp_path, monkeypatch, scheme):
     monkeypatch.setattr("actors.joining._TIMEOUT_S", 0.5)

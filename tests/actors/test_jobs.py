@@ -25,7 +25,7 @@ from dse.cli import main
 from tests.actors import held
 from tests.codesign.test_exhaustive import TINY_MODEL
 
-pytestmark = [pytest.mark.slow, pytest.mark.newer_ray]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 UPLOADED = ("pyproject.toml", "README.md", ".gitignore", "actors", "dse", "hardware", "policies")

@@ -56,6 +56,7 @@ def alone(ray_executor):
         yield executor
 
 
+@pytest.mark.ray_interface
 def test_a_sweep_that_was_stopped_twice_has_the_table_of_one_process(tmp_path, undisturbed, alone, capfd):
     run, stops, told = SweepRun(tmp_path, ASKED), StopsAfter(2), []
     with pytest.raises(StoppedError, match="interrupted"):

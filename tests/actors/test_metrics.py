@@ -31,6 +31,7 @@ def exported():
     return found
 
 
+@pytest.mark.ray_interface
 @pytest.mark.slow
 def test_counts_and_depths_are_exported(ray_executor):
     ray_executor.release()

@@ -92,6 +92,7 @@ def strange(prefix, host, ports):
     return json.loads(heard.stdout)
 
 
+@pytest.mark.ray_interface
 def test_its_files_are_its_users_alone(command):
     assert mode(command.folder) == 0o700
     assert command.folder.stat().st_uid == os.getuid()
@@ -99,12 +100,12 @@ def test_its_files_are_its_users_alone(command):
     assert not (command.home / ".ray").exists(), "Ray has made a token of its own, for everybody to read"
 
 
+@pytest.mark.ray_interface
 def test_it_listens_on_loopback_only(command):
     assert len(command.listening()) >= 5, "the processes of Ray were not found"
     assert {address for address in command.listening().values() if address not in LOOPBACK} == set()
 
 
-@pytest.mark.newer_ray
 def test_a_stranger_on_the_machine_is_refused_and_gets_figures_at_most(command):
     """As nobody (uid 65534), where the tests run as root."""
     heard = strange((), "127.0.0.1", command.listening())
@@ -154,6 +155,7 @@ def test_sigterm_leaves_the_best_so_far_and_nothing_else(command):
     assert not command.folder.exists()
 
 
+@pytest.mark.ray_interface
 @pytest.mark.parametrize("command", [("pretrain", "partition", "--out", "run"), ("codesign", "bert-large")])
 def test_what_ray_reads_when_it_is_imported_is_set_before(command, tmp_path):
     code = """

@@ -4,6 +4,7 @@ import os
 import sys
 from typing import ClassVar
 
+import pytest
 from ray import cloudpickle, tune
 
 from actors.quiet_tune import run_trials
@@ -37,6 +38,7 @@ class Heard(tune.Callback):
         self.reports.append(result)
 
 
+@pytest.mark.ray_interface
 def test_trials_share_an_actor_in_the_folder_of_the_command(ray_executor, tmp_path, capfd):
     ray_executor.release()
     Heard.reports.clear()
@@ -66,6 +68,7 @@ class Fails(Counts):
         raise ValueError(f"no {self.number}")
 
 
+@pytest.mark.ray_interface
 def test_trials_that_are_given_up_are_told_of(ray_executor, tmp_path):
     ray_executor.release()
     (error,) = run_trials(

@@ -44,6 +44,7 @@ class DieOnce:
         return -item
 
 
+@pytest.mark.ray_interface
 @pytest.mark.parametrize("count", [0, 1, 2, 37])
 def test_results_come_in_order(ray_executor, count):
     function = Square()
@@ -71,6 +72,7 @@ def test_a_private_instance_that_does_not_start_leaves_nothing_behind(monkeypatc
     assert dict(os.environ) == before
 
 
+@pytest.mark.ray_interface
 def test_an_exception_of_the_function_reaches_the_caller(ray_executor):
     with pytest.raises(ValueError, match="13 is refused"):
         list(ray_executor.map(Square(), range(20)))
@@ -102,6 +104,7 @@ def test_a_map_that_was_left_does_not_reach_the_next(ray_executor):
     assert [value for value, _ in ray_executor.map(Adds(5), range(9))] == list(range(5, 14))
 
 
+@pytest.mark.ray_interface
 def test_released_workers_free_their_cpus_whoever_holds_them(ray_executor):
     list(ray_executor.map(Adds(1), range(9)))
     held = list(ray_executor._actors)  # as the traceback of an error does
@@ -111,6 +114,7 @@ def test_released_workers_free_their_cpus_whoever_holds_them(ray_executor):
     assert held
 
 
+@pytest.mark.ray_interface
 def test_a_killed_worker_loses_nothing(ray_executor, tmp_path):
     function = DieOnce(str(tmp_path / "died"))
     assert list(ray_executor.map(function, range(10))) == [-item for item in range(10)]
@@ -242,6 +246,7 @@ def test_the_token_is_the_one_that_ray_takes(tmp_path, monkeypatch, settings, to
     assert joining._token() == token
 
 
+@pytest.mark.ray_interface
 def test_a_private_ray_leaves_the_environment_as_it_was():
     """A process that joins a cluster later takes the token's mode from its user."""
     code = """
@@ -284,7 +289,6 @@ def test_a_private_ray_without_a_token_is_warned_of(monkeypatch, version, mode, 
     assert heard == ([] if asks else [f"{warning}; ray>=2.59 asks for one"])
 
 
-@pytest.mark.newer_ray
 @pytest.mark.usefixtures("ray_executor")
 @pytest.mark.parametrize("mode", ["token", "disabled"])
 def test_a_real_cluster_refuses_another_token_or_none(mode):

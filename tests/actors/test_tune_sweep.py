@@ -48,6 +48,7 @@ def walk(problem):
     return AreaWalk(problem.machines().area_mm2, NoNewBestRule(LEVEL))
 
 
+@pytest.mark.ray_interface
 def test_the_answer_is_that_of_the_walk_in_process_and_tunes_own_loggers_write_scalars(
     problem, walked, ray_executor, capfd, tmp_path
 ):
@@ -92,6 +93,7 @@ def test_nothing_beyond_the_end_is_asked_for_where_the_store_has_all_before_it(p
     assert searcher._sweep.outcome(None) == walked[0]
 
 
+@pytest.mark.ray_interface
 def test_bayesian_samples_are_evaluated_once_each(problem, ray_executor, capfd):
     machines = problem.machines()
     store = {}
@@ -132,6 +134,7 @@ def deadly(monkeypatch, ray_executor):
     return ray_executor
 
 
+@pytest.mark.ray_interface
 @pytest.mark.parametrize(
     ("fault", "reason"), [(refuse, "ZeroDivisionError: refused"), (die, "1 worker processes died under it")]
 )

@@ -170,6 +170,7 @@ def test_an_item_that_has_cost_a_worker_has_the_next_to_itself(executor, monkeyp
     assert len(again[0]) == len(again[0][0]) == 1
 
 
+@pytest.mark.ray_interface
 @pytest.mark.usefixtures("room")
 def test_an_item_that_takes_too_long_is_given_up(monkeypatch, tmp_path):
     monkeypatch.setattr(windowed_map, "time", Clock(tmp_path))
@@ -187,6 +188,7 @@ class Pid:
         return os.getpid()
 
 
+@pytest.mark.ray_interface
 def test_workers_killed_from_outside_lose_nothing(executor):
     ours, _ = executor()
     killed, sent, pids = set(), [], []
@@ -236,6 +238,7 @@ class Writable:
         return self.held.flags.writeable, self.fixed.flags.writeable, item.flags.writeable, np.copy(item)
 
 
+@pytest.mark.ray_interface
 def test_arrays_are_no_less_writable_on_the_other_side(executor):
     ours, _ = executor()
     for held, fixed, given, answer in ours.map(Writable(), [np.zeros(3), np.zeros(100_000)]):
@@ -259,6 +262,7 @@ def test_more_workers_than_the_cluster_has_room_for():
         assert list(crowd.map(Always(-1, die), range(50))) == [-item for item in range(50)]
 
 
+@pytest.mark.ray_interface
 @pytest.mark.usefixtures("room")
 def test_a_wait_for_room_is_explained_and_can_be_stopped(monkeypatch):
     monkeypatch.setattr(windowed_map, "PATIENCE_S", 0.5)
@@ -321,6 +325,7 @@ def _refuse_to_exist(pid):
     return Unreadable()
 
 
+@pytest.mark.ray_interface
 @pytest.mark.usefixtures("room")
 def test_a_function_that_cannot_be_read_is_an_error():
     with (
@@ -350,6 +355,7 @@ class Broken:
         """Never reached."""
 
 
+@pytest.mark.ray_interface
 @pytest.mark.usefixtures("room")
 def test_workers_that_cannot_start_are_an_error_and_no_wait(monkeypatch):
     monkeypatch.setattr("actors.ray_executor.Worker", Broken)
@@ -371,6 +377,7 @@ class Devices:
         return gpus
 
 
+@pytest.mark.ray_interface
 @pytest.mark.usefixtures("room")
 def test_workers_of_two_kinds_share_the_work(ray_executor, tmp_path):
     assert set(ray_executor.map(Devices(tmp_path), range(8))) == {0, 1}

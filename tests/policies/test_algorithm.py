@@ -43,6 +43,7 @@ def test_a_store_comes_back_from_its_file(store):
     assert [graph.document() for graph in sent.graphs] == [graph.document() for graph in store.graphs]
 
 
+@pytest.mark.ray_interface
 @pytest.mark.usefixtures("ray_executor")
 def test_training_goes_on_where_its_checkpoint_ended(store, tmp_path):
     algorithm = config_of(SETTINGS, store, seed=5).build_algo()
@@ -66,6 +67,7 @@ def test_training_goes_on_where_its_checkpoint_ended(store, tmp_path):
     resumed.stop()
 
 
+@pytest.mark.ray_interface
 @pytest.mark.usefixtures("ray_executor")
 def test_no_graph_is_in_a_checkpoint(store, tmp_path):
     algorithm = config_of(SETTINGS, store).build_algo()
@@ -123,6 +125,7 @@ def test_a_restarted_runner_continues_with_the_next_seeds(store):
         np.testing.assert_array_equal(here.get_actions(-1), there.get_actions(-1))
 
 
+@pytest.mark.ray_interface
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_executor")
 def test_remote_runners_use_all_graphs_and_the_trained_weights(store):

@@ -70,6 +70,7 @@ def test_a_curve_that_cannot_be_written_is_one_line(tmp_path):
         written(tmp_path)
 
 
+@pytest.mark.ray_interface
 @pytest.mark.usefixtures("ray_executor", "quiet_home")
 def test_an_algorithm_that_goes_on_from_a_checkpoint_repeats_no_step(tmp_path):
     settings = LearningSettings(layers=1, width=8, rollouts=4, graphs=2, epochs=1, passes=2)

@@ -99,6 +99,7 @@ def test_a_runner_in_an_actor_changes_no_weight_and_training_goes_on_without_it(
     assert_same((weights, scalars + others), expected[PIPELINE])
 
 
+@pytest.mark.ray_interface
 def test_a_runner_that_dies_is_replaced_and_training_goes_on_without_any_with_the_same_weights(expected, tmp_path):
     training = begun(PARTITION, TrainingActors(runners=2))
     group = training.runners.group
@@ -148,6 +149,7 @@ def states_of(learners):
     return [result.get() for result in learners.group.foreach_learner(lambda learner: learner.get_state())]
 
 
+@pytest.mark.ray_interface
 @pytest.mark.parametrize("task", [PARTITION, PIPELINE], ids=["partition", "pipeline"])
 def test_learners_learn_the_same_as_one_up_to_rounding_and_say_when_one_dies(task, expected):
     with closing(begun(task, TrainingActors(learners=2))) as training:
