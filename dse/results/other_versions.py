@@ -72,7 +72,8 @@ def _command(document: Mapping[str, Any]) -> str | None:
     settings, seed = document.get("settings"), document.get("seed")
     if problem is None or not isinstance(settings, dict) or any(map(is_object, settings.values())):
         return None
-    inputs, options = [], []
+    inputs: list[str | bool] = []
+    options: list[str | bool] = []
     for field in option_fields(problem.load().Options):
         words = [*_words(settings.get(field.name, field.default), field.default)]
         if field.option.positional:
