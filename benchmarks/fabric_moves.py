@@ -109,8 +109,8 @@ def judged_rows(checkpoint, grid, pipeline):
         parts = (
             lambda: [(featurizer(each), contention_features(featurizer, each)) for each in placements],
             (lambda: [encoder(each) for each in placements]) if model.needs_encodings else (lambda: None),
-            lambda model=model, examples=examples: model.mean_and_spread(examples),
-            lambda cost=cost: cost.expected(placements),
+            lambda model=model, examples=examples: model.predict(examples),
+            lambda cost=cost: cost.interval_slots(placements),
         )
         features, encoding, predicted, whole = (1e3 * seconds(part) / BATCH for part in parts)
         print(f"{name:14}{features:18.3f}{encoding:12.3f}{predicted:10.3f}{whole:18.3f}", flush=True)

@@ -52,18 +52,16 @@ CONTENDERS: dict[str, Callable[[Dimensions, Decided, int, int], int]] = {
 
 def rows(of: Dimensions, decided: Decided, seeds: int) -> list[Row]:
     """Every method."""
-    found, episodes = [], [1] * seeds
-    for state in ("graph", "decisions"):
-        started, outcomes, cpu_s = 0.0, [], []
-        for seed in range(seeds):
-            started = time.process_time()
-            outcomes.append(trained(of, decided, state, seed))
-            cpu_s.append(time.process_time() - started)
-        episodes = [each.evaluations for each in outcomes]
-        first = f"first stage {median(each.first or 0 for each in outcomes):g}"
-        conflicts = sum(each.conflicts for each in outcomes) / max(1, sum(episodes))
-        split = [each.second or 0 for each in outcomes]
-        found.append(Row(f"dqn, {state}", split, episodes, cpu_s, f"{first}, {conflicts:.0%} conflicts"))
+    outcomes, cpu_s = [], []
+    for seed in range(seeds):
+        started = time.process_time()
+        outcomes.append(trained(of, decided, seed))
+        cpu_s.append(time.process_time() - started)
+    episodes = [each.evaluations for each in outcomes]
+    first = f"first stage {median(each.first or 0 for each in outcomes):g}"
+    conflicts = sum(each.conflicts for each in outcomes) / max(1, sum(episodes))
+    split = [each.second or 0 for each in outcomes]
+    found = [Row("dqn", split, episodes, cpu_s, f"{first}, {conflicts:.0%} conflicts")]
     for name, contender in CONTENDERS.items():
         split, cpu_s = [], []
         for seed in range(seeds):

@@ -111,7 +111,7 @@ def _fabric(options: Any, _executor: Executor, _directory: Path | None) -> Metho
     from policies.fabric.methods import default_costs, learned_costs
 
     learned = _learned_for(options)
-    costs = learned_costs(learned, options.caution)
+    costs = learned_costs(learned)
     return {**costs, **default_costs(learned)} if _is_free(options) else costs
 
 
@@ -129,7 +129,7 @@ def _parallel(options: Any, _executor: Executor, _directory: Path | None) -> Met
     if options.strategy == "sharding":
         from policies.parallel.linkage.methods import learned_methods as of_sharding
 
-        return of_sharding(options.decide, options.q_state)
+        return of_sharding(options.decide)
     if options.strategy in ("hybrid", "all"):
         return {}
     from policies.parallel.pipeline.methods import learned_methods

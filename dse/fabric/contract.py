@@ -53,7 +53,7 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
     Solution = SolutionDocument
     Metrics = MetricsDocument
     unchecked = ("unfinished", "notes")
-    steering = ("cost", "tuned", "checkpoint", "caution", "chains", "moves", "rounds", "batch")
+    steering = ("cost", "tuned", "checkpoint", "chains", "moves", "rounds", "batch")
 
     def pose(self, options: FabricOptions) -> FabricPosed:
         """The graph spread over units of the fabric that the options name."""

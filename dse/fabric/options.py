@@ -68,17 +68,6 @@ class FabricOptions(Options):
             belongs_to=("cost", AUTO, LEARNED_SIMULATED, LEARNED),
         ),
     ] = None
-    caution: Annotated[
-        float,
-        Option(
-            "Penalty for uncertain predictions: X times the spread of the model's members is added to the logarithm "
-            "of the predicted slots.",
-            metavar="X",
-            min=0.0,
-            max=100.0,
-            belongs_to=("cost", LEARNED),
-        ),
-    ] = 0.0
     fill: Annotated[float, Option("Share of the compute and memory units that may be used.", min=0.01, max=1.0)] = 1.0
     cut: Annotated[
         CutMode,

@@ -39,7 +39,7 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
     from a profile of PipeDream, DAPPLE (text) or Piper (JSON).
     """
     Options = ParallelOptions
-    steering = ("method", "checkpoint", "q_state")
+    steering = ("method", "checkpoint")
     parallel = False
 
     def pose(self, options: ParallelOptions) -> ParallelPosed:

@@ -115,14 +115,6 @@ class ParallelOptions(Options):
             belongs_to=_SHARDING,
         ),
     ] = "variables"
-    q_state: Annotated[
-        Literal["decisions", "graph"],
-        Option(
-            "What method dqn sees. decisions: their vector, as in the paper; graph: that of linkage groups "
-            "(GraphSAGE).",
-            belongs_to=_SHARDING,
-        ),
-    ] = "decisions"
     accelerator: Annotated[str, Option("The accelerator that each device is.", metavar="SPEC")] = "a100-80gb"
     f32_products: Annotated[
         Float32Products,

@@ -110,7 +110,7 @@ def answer(posed: PartitionPosed, run: Run) -> Result:
 def _answer(posed: PartitionPosed, run: Run, recorder: SampleRecorder | None) -> Result:
     started = time.perf_counter()
     options, question = posed.options, posed.problem
-    chosen = methods_of(options.method, options.solver_mode, {**METHODS, **run.methods})
+    chosen = methods_of(options.method, {**METHODS, **run.methods})
     evaluator = question.evaluator(options.evaluator, recorder)
     outcome = _Outcome(options.method, SearchResult(), infeasibility=impossible(question, options.evaluator))
     with run.executor as workers:

@@ -33,7 +33,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
     Solution = SolutionDocument
     Metrics = MetricsDocument
     unchecked = ("methods", "unfinished", "misfit", "solver")
-    steering = ("method", "checkpoint", "samples", "solver_mode")
+    steering = ("method", "checkpoint", "samples")
 
     def pose(self, options: PartitionOptions) -> PartitionPosed:
         """The graph and the package that the options name."""

@@ -6,12 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from dse.graph.trace import Granularity
-from dse.partition.constraints.sampler import SolverMode
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.evaluators.simulator_operators import rates_of
 from dse.partition.graphs.source import prepared_graph_of
-from dse.partition.methods import ALL, LEARNED, METHODS, SOLVER_MODES, names_of
+from dse.partition.methods import ALL, LEARNED, METHODS, names_of
 from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProblem
 from dse.partition.samples import PriceRecorder, RecordedEvaluator
 from dse.partition.search.context import Evaluator
@@ -56,13 +55,6 @@ class PartitionOptions(Options):
         str | None, Option("Initial weights of `rl`: a checkpoint, as made by `dse pretrain`.", metavar="DIR")
     ] = None
     samples: Annotated[int, Option("Partitions that a sampling method evaluates.", min=1, max=10**8)] = 600
-    solver_mode: Annotated[
-        SolverMode | None,
-        Option(
-            f"How {', '.join(SOLVER_MODES)} make valid partitions: by sampling from distributions, or by fixing "
-            "candidates (default: each method's own).",
-        ),
-    ] = None
     emit_samples: Annotated[
         str | None,
         Option(
@@ -84,9 +76,9 @@ class PartitionOptions(Options):
         """The methods by name, in order, each once.
 
         Raises:
-            InputError: an unknown name, or a solver mode where no method has the choice.
+            InputError: an unknown name.
         """
-        return names_of(self.method, self.solver_mode, (*METHODS, LEARNED))
+        return names_of(self.method, (*METHODS, LEARNED))
 
 
 @dataclass(frozen=True)

@@ -165,11 +165,9 @@ class ByLearnedCost:
 
     Attributes:
         learned: student and cost model.
-        caution: spreads of the ensemble that are added to the logarithm of the expected slots.
     """
 
     learned: LearnedFor
-    caution: float = 0.0
 
     def __call__(self, context: SearchContext) -> list[Candidate]:
         """The chains' placements, the one that is expected to be fastest first.
@@ -187,7 +185,7 @@ class ByLearnedCost:
             return _noted(by_tuned(context), trained)
         assert ensemble is not None
         candidates = _followed(context, trained)
-        cost = LearnedCost(ensemble, context.pipeline, context.fabric, self.caution)
+        cost = LearnedCost(ensemble, context.pipeline, context.fabric)
         return [candidates[number] for number in cost.ranked([each.placement for each in candidates])]
 
 
@@ -244,11 +242,9 @@ def default_costs(learned: LearnedFor) -> Mapping[str, Search]:
     return MappingProxyType({SIMULATOR: by_simulator_instead} if objection else {})
 
 
-def learned_costs(learned: LearnedFor, caution: float = 0.0) -> Mapping[str, Search]:
+def learned_costs(learned: LearnedFor) -> Mapping[str, Search]:
     """The learned costs by name."""
-    return MappingProxyType(
-        {LEARNED: ByLearnedCost(learned, caution), LEARNED_SIMULATED: ByStudentAndSimulator(learned)}
-    )
+    return MappingProxyType({LEARNED: ByLearnedCost(learned), LEARNED_SIMULATED: ByStudentAndSimulator(learned)})
 
 
 def weights_digest(checkpoint: Path | None, cost: str) -> str:

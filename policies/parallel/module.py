@@ -65,8 +65,7 @@ class QModule(TorchRLModule, QNetAPI, TargetNetworkAPI, InferenceOnlyAPI):
         # RLlib's module goes through both steps at once, with gradients that only this one needs.
         with torch.no_grad():
             output[QF_TARGET_NEXT_PREDS] = self.forward_target(behind)[QF_PREDS]
-            if self.settings.double:
-                output[QF_NEXT_PREDS] = self.compute_q_values(behind)[QF_PREDS]
+            output[QF_NEXT_PREDS] = self.compute_q_values(behind)[QF_PREDS]
         return output
 
     def _forward_inference(self, batch: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:

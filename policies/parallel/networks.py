@@ -64,11 +64,6 @@ class VectorNetwork(nn.Module):
 
 def network_of(settings: QSettings) -> nn.Module:
     """The network of ``settings``."""
-    if settings.network == "graph":
-        # Loads PyTorch Geometric, which no other network needs.
-        from policies.parallel.linkage.network import GraphNetwork
-
-        return GraphNetwork(settings)
     return PlaceNetwork(settings) if settings.network == "places" else VectorNetwork(settings)
 
 
@@ -76,10 +71,8 @@ def q_values(network: nn.Module, settings: QSettings, seen: Tensor) -> Tensor:
     """Q-values [B, A] of observations [B, F]: V + A − mean A over the legal actions, and −∞ for the others."""
     value, advantages = network(seen)
     legal = seen[:, seen.shape[1] - settings.layout.masks :] > 0
-    if settings.dueling:
-        count = legal.sum(1, keepdim=True).clamp(min=1)
-        advantages = advantages - (advantages * legal).sum(1, keepdim=True) / count + value
-    values: Tensor = advantages.masked_fill(~legal, -torch.inf)
+    mean = (advantages * legal).sum(1, keepdim=True) / legal.sum(1, keepdim=True).clamp(min=1)
+    values: Tensor = (advantages - mean + value).masked_fill(~legal, -torch.inf)
     return values
 
 

@@ -36,7 +36,7 @@ def _operators(trial: CurveTrial) -> dict[str, Any]:
     from policies.parallel.training import QTraining
 
     assert trial.operators is not None
-    source = DecisionSource(dimensions_of(problem_of(trial.operators), "variables"), True, "decisions", trial.seed)
+    source = DecisionSource(dimensions_of(problem_of(trial.operators), "variables"), True, trial.seed)
     training = QTraining(settings_of(source, "variables", Budget(rounds=trial.rounds)), source, trial.seed)
     made = _rounds(training, trial.rounds)
     best = None if source.best is None else float(source.best.dimensions)

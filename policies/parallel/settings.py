@@ -8,7 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 Reward = Literal["root", "inverse"]
-NetworkName = Literal["places", "vector", "graph"]
+NetworkName = Literal["places", "vector"]
+
+_FORMER = {"double": True, "dueling": True, "edges": []}
+"""Settings of earlier policies that had no other value."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class QSettings:
     Attributes:
         layout: of observations.
         network: ``places``: one network for every place, which also sees what all places have in common; ``vector``:
-            a perceptron of the whole observation; ``graph``: GraphSAGE over places that are nodes.
+            a perceptron of the whole observation.
         hidden: units of a layer.
         layers: hidden layers of the perceptrons.
         learning_rate: of Adam.
@@ -68,8 +71,6 @@ class QSettings:
         episodes: of a round.
         parts: of a round, each made by itself, with random numbers of its own: their number decides the weights.
         updates: that follow a round.
-        double, dueling: Double DQN (van Hasselt et al., 2015); a value and advantages (Wang et al., 2016).
-        edges: of network ``graph``: pairs of places.
     """
 
     layout: Layout
@@ -91,9 +92,6 @@ class QSettings:
     episodes: int = 50
     parts: int = 1
     updates: int = 10
-    double: bool = True
-    dueling: bool = True
-    edges: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not (0 < self.last_epsilon <= self.first_epsilon <= 1 and 0 <= self.gamma <= 1):
@@ -123,23 +121,22 @@ class QSettings:
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON types."""
-        return asdict(self) | {"edges": [list(pair) for pair in self.edges]}
+        return asdict(self)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "QSettings":
-        """The settings that :meth:`document` wrote; policies from before rounds had parts have one.
+        """The settings that :meth:`document` wrote; earlier policies may lack ``parts`` and have :data:`_FORMER`.
 
         Raises:
             ValueError: unknown or missing keys, or values that cannot be.
         """
-        given = {"parts": 1, **document}
+        given = {"parts": 1} | {key: value for key, value in document.items() if _FORMER.get(key) != value}
         if set(given) != {each.name for each in fields(cls)} or not isinstance(given["layout"], dict):
             raise ValueError("must have the settings of this version, and no others")
         layout = given["layout"]
         if set(layout) != {each.name for each in fields(Layout)}:
             raise ValueError("layout: must have the sizes of this version, and no others")
         try:
-            edges = tuple((int(one), int(other)) for one, other in given["edges"])
-            return cls(**{**given, "layout": Layout(**layout), "edges": edges})
+            return cls(**{**given, "layout": Layout(**layout)})
         except TypeError as error:
             raise ValueError(f"must have the types of this version: {error}") from error

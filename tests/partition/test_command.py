@@ -96,7 +96,6 @@ def test_a_broken_graph_is_one_line(dse, graph_file, fault):
         (("--chips", 3, "--method", "magic"), "magic"),
         (("--chips", 3, "--method", "greedy,randon"), "did you mean random"),
         (("--chips", 3, "--method", "all,dp"), "all"),
-        (("--chips", 3, "--solver-mode", "fix"), "hill-climb, anneal, random"),
         (("--chips", 3, "--microbatch", 4), "cannot be chosen"),
     ],
 )
@@ -145,17 +144,6 @@ def test_methods_are_compared_in_the_terminal_and_in_the_report(dse, graph_file,
         assert words in shown.out
         assert words in page
     assert dse("check", out / "result.json").out == "ok\n"
-
-
-def test_both_solver_modes_can_be_chosen(dse, graph_file):
-    asked = ("partition", graph_file(), "--chips", 3, "--method", "random", "--samples", 2, "--workers", 0, "--json")
-    modes, differ = ("sample", "fix"), False
-    for seed in range(5):
-        found = [json.loads(dse(*asked, "--seed", seed, "--solver-mode", mode).out) for mode in modes]
-        assert tuple(result["settings"]["solver_mode"] for result in found) == modes
-        assert [result["metrics"]["solver"]["partitions"] for result in found] == [1, 1]
-        differ |= found[0]["solution"] != found[1]["solution"]
-    assert differ
 
 
 def test_the_fall_backs_of_the_solver_are_counted_and_shown(dse, graph_file):

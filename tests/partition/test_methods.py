@@ -1,4 +1,4 @@
-"""Methods by name, both forms of the constraint solver, several methods beside each other, and what they evaluated."""
+"""Methods by name, several methods beside each other, and what they evaluated."""
 
 import json
 import math
@@ -9,7 +9,7 @@ import pytest
 
 from dse.partition.check import cost_s, violations
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
-from dse.partition.methods import METHODS, SOLVER_MODES, methods_of
+from dse.partition.methods import METHODS, methods_of
 from dse.partition.options import PartitionOptions, Question
 from dse.partition.problem import PartitionProblem
 from dse.partition.report import view
@@ -30,7 +30,7 @@ from tests.solving import answer
 PROBLEM = PartitionProblem(random_graph(4, 25, 0.12), 5, LINK_BYTES_PER_S)
 OPEN = PartitionProblem(random_graph(3, 18, 0.15), 5, LINK_BYTES_PER_S)
 """A smaller one, whose optimum the portfolio does not prove either: it goes through all that it consists of."""
-FORMS = [(name, mode) for name, modes in SOLVER_MODES.items() for mode in modes]
+SAMPLING = ("random", "anneal", "hill-climb")
 
 
 def context_of(problem, **changes):
@@ -38,9 +38,9 @@ def context_of(problem, **changes):
     return SearchContext(problem, **(given | changes))
 
 
-@pytest.mark.parametrize(("name", "mode"), FORMS)
-def test_both_forms_find_valid_partitions_by_seed_and_more_samples_are_no_worse(name, mode):
-    method = methods_of(name, mode)[name]
+@pytest.mark.parametrize("name", SAMPLING)
+def test_sampling_finds_valid_partitions_by_seed_and_more_samples_are_no_worse(name):
+    method = METHODS[name]
     found = method(context_of(PROBLEM))
     assert violations(PROBLEM, found.chip) == []
     assert found.cost_s == pytest.approx(cost_s(PROBLEM, found.chip), rel=1e-12)
@@ -51,35 +51,23 @@ def test_both_forms_find_valid_partitions_by_seed_and_more_samples_are_no_worse(
     assert found.cost_s < one_s
 
 
-@pytest.mark.parametrize(("name", "mode"), FORMS)
-def test_both_forms_reach_the_best_of_a_small_problem(name, mode):
+@pytest.mark.parametrize("name", SAMPLING)
+def test_sampling_reaches_the_best_of_a_small_problem(name):
     problem = random_problem(7, 6, 3)
     best_s = min(cost_s(problem, chip) for chip in valid_partitions(problem))
-    found = methods_of(name, mode)[name](context_of(problem, samples=600))
+    found = METHODS[name](context_of(problem, samples=600))
     assert found.cost_s == pytest.approx(best_s, rel=1e-9)
-
-
-@pytest.mark.parametrize("name", SOLVER_MODES)
-def test_the_two_solver_modes_differ_and_one_is_the_default(name):
-    sample, fix = (SOLVER_MODES[name][mode] for mode in ("sample", "fix"))
-    assert sample(context_of(PROBLEM)).chip != fix(context_of(PROBLEM)).chip
-    assert METHODS[name] in (sample, fix)
 
 
 def test_methods_are_run_in_the_order_of_their_names():
     assert list(methods_of("greedy, random")) == ["greedy", "random"]
     assert list(methods_of("all")) == list(METHODS)
-    assert methods_of("all", "fix")["random"] is SOLVER_MODES["random"]["fix"]
-    assert methods_of("all", "fix")["portfolio"] is METHODS["portfolio"]
 
 
-@pytest.mark.parametrize(
-    ("text", "mode", "words"),
-    [("randon", None, "random"), ("", None, "no method"), ("greedy,", None, "no method"), ("dp", "fix", "hill-climb")],
-)
-def test_unknown_names_and_useless_modes_are_refused(text, mode, words):
+@pytest.mark.parametrize(("text", "words"), [("randon", "random"), ("", "no method"), ("greedy,", "no method")])
+def test_unknown_names_are_refused(text, words):
     with pytest.raises(InputError, match=words):
-        methods_of(text, mode)
+        methods_of(text)
 
 
 def test_several_methods_are_compared_and_the_best_is_the_answer(few_steps):

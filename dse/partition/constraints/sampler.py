@@ -6,7 +6,6 @@ are left to it (Algorithm 1). FIX first keeps the candidate's chip wherever it i
 """
 
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,6 @@ from dse.partition.constraints.dive import FALL_BACK, MAX_CLOSEST, Drawn, new_sc
 from dse.partition.constraints.structure import structure_of
 from dse.partition.problem import Chips, PartitionGraph, Words
 
-SolverMode = Literal["sample", "fix"]
 """The two forms of the constraint solver."""
 
 LINEAR_SHARE = 0.5

@@ -8,7 +8,6 @@ evaluate has everything on one chip, so that one that is stopped at once has an 
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -32,15 +31,6 @@ _LARGEST_CHANGE = 0.2
 """Share of the operators that annealing gives new distributions, or hill climbing new chips, at most."""
 
 
-State = TypeVar("State")
-
-Draw = Callable[[Sampler, Words], Chips]
-"""Partitions [B, N] from a constraint solver, one for each of the seeds [B]."""
-
-Step = Callable[[State, np.random.Generator, Words], tuple[State, Chips]]
-"""(the next state, the partition [1, N] that it stands for) from a state, random numbers, and the solver's seed [1]."""
-
-
 @dataclass(frozen=True)
 class _Part:
     """Partitions number ``first`` … of a random search."""
@@ -52,21 +42,21 @@ class _Part:
 class _DrawAndPrice:
     """Draws and prices partitions, on any worker."""
 
-    def __init__(self, context: SearchContext, draw: Draw) -> None:
+    def __init__(self, context: SearchContext) -> None:
         self._sampler = Sampler(context.problem.graph, context.problem.chips)
-        self._draw, self._evaluator, self._seed = draw, context.evaluator, context.seed
+        self._evaluator, self._seed = context.evaluator, context.seed
 
     def __call__(self, part: _Part) -> tuple[Chips, Floats, int]:
         """The cheapest of the partitions and its cost, [1, N] and [1], and how many were fall-backs."""
-        chips = self._draw(self._sampler, seeds_of(self._seed, part.first, part.count))
+        chips = self._sampler.sample(seeds_of(self._seed, part.first, part.count))
         costs = self._evaluator.costs(chips)
         best = int(np.argmin(costs))
         return chips[best : best + 1], costs[best : best + 1], self._sampler.fall_backs
 
 
-def best_of_draws(context: SearchContext, draw: Draw) -> SearchResult:
-    """The best of everything on one chip and ``samples`` − 1 partitions that ``draw`` gives, over the executor."""
-    work, count = _DrawAndPrice(context, draw), context.samples - 1
+def random_search(context: SearchContext) -> SearchResult:
+    """The best of everything on one chip and ``samples`` − 1 uniform samples (SAMPLE), over the executor."""
+    work, count = _DrawAndPrice(context), context.samples - 1
     parts = [_Part(first, min(_CHUNK, count - first)) for first in range(0, count, _CHUNK)]
     best, done = first_result(context), 1
     with suppress(StoppedError):
@@ -79,51 +69,29 @@ def best_of_draws(context: SearchContext, draw: Draw) -> SearchResult:
     return replace(best, evaluations=done)
 
 
-def random_search(context: SearchContext) -> SearchResult:
-    """The best of uniform samples (SAMPLE)."""
-    return best_of_draws(context, Sampler.sample)
-
-
-def anneal_with(context: SearchContext, sampler: Sampler, state: State, step: Step[State]) -> SearchResult:
-    """Simulated annealing: ``step`` proposes with ``sampler``, Metropolis decides whether to continue from there."""
-    draw = np.random.default_rng(context.seed)
+def anneal(context: SearchContext) -> SearchResult:
+    """Annealing over distributions: some operators get new random ones, SAMPLE draws, Metropolis decides whether to
+    continue from there.
+    """
+    problem = context.problem
+    sampler, count = Sampler(problem.graph, problem.chips), len(problem.graph)
+    draw, weights = np.random.default_rng(context.seed), np.ones((count, problem.chips))
     best, current_s = first_result(context), np.inf
     for number in range(1, context.samples):
         if context.stop() is not None:
             break
-        proposed, chips = step(state, draw, seeds_of(context.seed, number, 1))
+        changed = draw.choice(count, int(draw.integers(1, max(2, int(_LARGEST_CHANGE * count)))), replace=False)
+        proposed = weights.copy()
+        proposed[changed] = draw.dirichlet(np.full(problem.chips, 0.3), len(changed))
+        chips = sampler.sample(seeds_of(context.seed, number, 1), proposed)
         costs = context.evaluator.costs(chips)
         best = best.with_candidates(chips, costs).with_solved(1, sampler.fall_backs)
         temperature = _HOTTEST * (_COOLEST / _HOTTEST) ** (number / max(1, context.samples - 1))
         worse = (costs[0] - current_s) / current_s if np.isfinite(current_s) else -1.0
         if worse <= 0 or draw.random() < np.exp(-worse / temperature):
-            state, current_s = proposed, float(costs[0])
+            weights, current_s = proposed, float(costs[0])
         context.progress(_PHASE, number + 1, context.samples)
     return best
-
-
-def some_of(draw: np.random.Generator, count: int) -> Ints:
-    """The operators, of ``count``, that annealing changes in one step."""
-    return draw.choice(count, int(draw.integers(1, max(2, int(_LARGEST_CHANGE * count)))), replace=False)
-
-
-def few_of(draw: np.random.Generator, count: int) -> Ints:
-    """The operators, of ``count``, that hill climbing changes in one step: mostly only a few."""
-    return draw.choice(count, 1 + int(_LARGEST_CHANGE * count * draw.random() ** 4), replace=False)
-
-
-def anneal(context: SearchContext) -> SearchResult:
-    """Annealing over distributions: some operators get new random ones, SAMPLE draws."""
-    problem = context.problem
-    sampler, count = Sampler(problem.graph, problem.chips), len(problem.graph)
-
-    def step(weights: Floats, draw: np.random.Generator, seeds: Words) -> tuple[Floats, Chips]:
-        changed = some_of(draw, count)
-        proposed = weights.copy()
-        proposed[changed] = draw.dirichlet(np.full(problem.chips, 0.3), len(changed))
-        return proposed, sampler.sample(seeds, proposed)
-
-    return anneal_with(context, sampler, np.ones((count, problem.chips)), step)
 
 
 def hill_climb(context: SearchContext) -> SearchResult:
@@ -190,7 +158,7 @@ def _move(draw: np.random.Generator, order: Ints) -> tuple[Ints, Ints]:
     """
     count = len(order)
     if draw.random() < 0.5:
-        changed = few_of(draw, count)
+        changed = draw.choice(count, 1 + int(_LARGEST_CHANGE * count * draw.random() ** 4), replace=False)
         return changed, draw.choice([-1, 1], len(changed))
     width = max(1, int(count * draw.random() ** 3))
     first = int(draw.integers(1 - width, count))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,39 +11,11 @@ from dse.fabric.model import Pipeline, Placement
 from hardware.fabrics import Fabric
 from policies.fabric.model.contention import CONTENTION, contention_features
 from policies.fabric.model.encoding import Encoder
+from policies.fabric.model.ensemble import Ensemble
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.features import FEATURES, Featurizer
 
 Floats = npt.NDArray[np.float64]
-
-
-class UncertainModel(Protocol):
-    """A model that tells how sure it is: :class:`~policies.fabric.model.ridge.Ridge`, which is always, or
-    :class:`~policies.fabric.model.ensemble.Ensemble`.
-
-    Attributes:
-        needs_encodings: whether it looks at more than features.
-    """
-
-    @property
-    def needs_encodings(self) -> bool:
-        """As above."""
-
-    def mean_and_spread(self, examples: Examples) -> tuple[Floats, Floats]:
-        """The expected targets and their standard deviation, [S] each."""
-
-
-@dataclass(frozen=True, eq=False)
-class Expected:
-    """What a model expects of placements.
-
-    Attributes:
-        interval_slots: slots between two departures, [P].
-        spread: standard deviation of their logarithm among the members of an ensemble, [P].
-    """
-
-    interval_slots: Floats
-    spread: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,25 +25,20 @@ class LearnedCost:
     Attributes:
         model: that predicts.
         pipeline, fabric: of all placements.
-        caution: spreads that are added to the logarithm of the expected slots before placements are ranked.
     """
 
-    model: UncertainModel
+    model: Ensemble
     pipeline: Pipeline
     fabric: Fabric
-    caution: float = 0.0
 
-    def expected(self, placements: Sequence[Placement]) -> Expected:
-        """What the model expects of legal placements."""
+    def interval_slots(self, placements: Sequence[Placement]) -> Floats:
+        """The slots between two departures that the model expects of legal placements, [P]."""
         examples, base_slots = self._examples(placements)
-        mean, spread = self.model.mean_and_spread(examples)
-        return Expected(base_slots * np.exp(-mean), spread)
+        return np.asarray(base_slots * np.exp(-self.model.predict(examples)), dtype=np.float64)
 
     def ranked(self, placements: Sequence[Placement]) -> list[int]:
         """The numbers of the placements, the one that is expected to be fastest first; of equal ones as they are."""
-        expected = self.expected(placements)
-        cost = np.log(expected.interval_slots) + self.caution * expected.spread
-        return [int(number) for number in np.argsort(cost, kind="stable")]
+        return [int(number) for number in np.argsort(self.interval_slots(placements), kind="stable")]
 
     @cached_property
     def _featurizer(self) -> Featurizer:

@@ -1,4 +1,4 @@
-"""The shipped form of the cost model: a stack, and networks that correct it, with their mean and their spread."""
+"""The shipped form of the cost model: a stack, and networks that correct it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -39,19 +39,9 @@ class Ensemble:
         return bool(self.networks)
 
     def predict(self, examples: Examples) -> Floats:
-        """The mean of the members' targets, [S]."""
-        return self.mean_and_spread(examples)[0]
-
-    def mean_and_spread(self, examples: Examples) -> tuple[Floats, Floats]:
-        """Mean of the networks, and standard deviation of these and of the stack's members, [S] each.
-
-        Without networks, the mean is that of the stack. Networks that correct nothing are alone.
-        """
+        """The mean of the networks' targets, or without networks the stack's, [S]."""
         answers = [network.predict(examples) for network in self.networks]
-        mean = np.mean(answers, axis=0) if answers else self.stack.predict(examples)
-        if all(network.is_on_stack for network in self.networks):
-            answers.extend(self.stack.members(examples))
-        return mean, np.std(answers, axis=0)
+        return np.mean(answers, axis=0) if answers else self.stack.predict(examples)
 
     def tensors(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that was learned, by name."""

@@ -33,22 +33,9 @@ class Ridge:
     scale: Floats
     weights: Floats
 
-    @property
-    def needs_encodings(self) -> bool:
-        """It sees hand features alone."""
-        return False
-
     def predict(self, examples: Examples) -> Floats:
         """The expected targets, [S]."""
-        return self.predict_features(examples.features)
-
-    def mean_and_spread(self, examples: Examples) -> tuple[Floats, Floats]:
-        """The expected targets, and zeros: there are no others to differ from, [S] each."""
-        return self.predict(examples), np.zeros(len(examples))
-
-    def predict_features(self, features: Floats) -> Floats:
-        """The expected targets of placements with these features, [S, F]."""
-        expanded = quadratic(standardised(features, self.mean, self.scale))
+        expanded = quadratic(standardised(examples.features, self.mean, self.scale))
         return np.asarray(expanded @ self.weights, dtype=np.float64)
 
 

@@ -21,8 +21,7 @@ class CostSettings:
         form: ``resources``: units, nets, routes and links as nodes, and a soft maximum over the slots that each of them
             needs as readout; ``paper``: Algorithm 1, units as nodes, routes as edges, mean over units as readout.
         layers, width: of message passing. The paper does not state its own.
-        members: networks with other seeds, whose mean is the prediction and whose spread is caution; none: the stack
-            alone predicts.
+        members: networks with other seeds, whose mean is the prediction; none: the stack alone predicts.
         on_stack: whether networks correct the stack of boosted trees and perceptrons, and see the
             hand features at the readout.
         unit_features, edge_features: whether networks see what units are, and what nets, routes and links carry (the

@@ -13,14 +13,9 @@ from dse.sharding.factors import Place
 from policies.parallel.episodes import Masks
 
 Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 Decided = Literal["variables", "inputs"]
 """Dimensions of trained tensors (operator plans), or of the inputs that are neither trained nor kept (data plans)."""
-
-NODE_FEATURES = ("dimensions", "size", "reductions", "conflicts", "can be split")
-"""Of every group: logarithms of its decided dimensions, its size, the operations that it would reduce and the groups
-that it excludes, each over the largest; and whether it can be split at all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +28,6 @@ class Dimensions:
         numbers: of the groups in the step's linkage, [G].
         excludes: whether two groups cannot both be split, [G, G].
         splittable: whether a group can be split into as many parts as there are devices, [G].
-        features: :data:`NODE_FEATURES` of every group, [G, 5], from 0 to 1.
     """
 
     places: tuple[Place, ...]
@@ -41,7 +35,6 @@ class Dimensions:
     numbers: tuple[int, ...]
     excludes: Masks
     splittable: Masks
-    features: Floats
 
     @cached_property
     def weights(self) -> Integers:
@@ -95,20 +88,9 @@ def dimensions_of(problem: ParallelProblem, decided: Decided) -> Dimensions:
     np.fill_diagonal(excludes, False)
     groups = [linkage.groups[number] for number in numbers]
     splittable = np.array([group.allows(parts) for group in groups], dtype=bool)
-    counted = np.array(
-        [
-            [sizes[number] for number in numbers],
-            [group.size for group in groups],
-            [len(group.reductions) for group in groups],
-            excludes.sum(1),
-        ],
-        dtype=np.float64,
-    ).reshape(4, len(numbers))
-    scaled = np.log1p(counted) / np.maximum(np.log1p(counted).max(axis=1, keepdims=True, initial=0), 1e-9)
-    features = np.concatenate([scaled, splittable[None]]).T
     chosen = [places[place] for place in ordered]
     of = np.array([here.get(_number(known[place]), -1) for place in ordered], dtype=np.int64)
-    return Dimensions(tuple(chosen), of, numbers, excludes, splittable, features)
+    return Dimensions(tuple(chosen), of, numbers, excludes, splittable)
 
 
 def _number(group: int | None) -> int:

@@ -8,21 +8,16 @@ dimension is decided for itself, and one that contradicts what is known is a con
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from policies.parallel.episodes import Actions, Floats32, Masks
-from policies.parallel.linkage.dimensions import NODE_FEATURES, Dimensions, Integers
+from policies.parallel.linkage.dimensions import Dimensions, Integers
 from policies.parallel.settings import Layout
 
 SPLIT_REWARD, WHOLE_REWARD, CONFLICT_REWARD = 0.4, 0.1, -1.0
 SPLIT, WHOLE, OPEN = 1, 0, -1
-
-State = Literal["decisions", "graph"]
-"""What is seen: the paper's vector of decisions with the position, or the continuous state that it leaves to the
-future (7.2): features of every linkage group with what is known of it, for GraphSAGE over the conflicts."""
 
 _MAX_PLANS = 32
 
@@ -48,7 +43,6 @@ class DecisionSource:
     Args:
         dimensions: what is decided.
         linked: whether decisions hold for whole linkage groups.
-        state: what the network sees.
         seed: of back-tracing.
 
     Attributes:
@@ -57,15 +51,12 @@ class DecisionSource:
 
     actions = 2
 
-    def __init__(self, dimensions: Dimensions, linked: bool, state: State = "decisions", seed: int = 0) -> None:
-        self.dimensions, self.linked, self.state = dimensions, linked, state
+    def __init__(self, dimensions: Dimensions, linked: bool, seed: int = 0) -> None:
+        self.dimensions, self.linked = dimensions, linked
         self._seed = seed
         places, groups = len(dimensions.places), len(dimensions.numbers)
         self.steps = max(1, groups if linked else places)
-        if state == "decisions":
-            self.layout = Layout(2, places, 1, self.actions)
-        else:
-            self.layout = Layout(len(NODE_FEATURES) + 4, groups, 1, self.actions)
+        self.layout = Layout(2, places, 1, self.actions)
         self.features = self.layout.size
         self.start: SplitPlan | None = None
         self.plans: OrderedDict[tuple[int, ...], SplitPlan] = OrderedDict()
@@ -144,22 +135,15 @@ class DecisionEpisodes:
         return self._place
 
     def observations(self) -> Floats32:
-        """Vector of decisions and position, or features and statuses of the groups (:data:`State`)."""
+        """What is known of every dimension, and the position, as in the paper."""
         source, layout = self._source, self._source.layout
         seen = np.zeros((len(self.statuses), layout.size), dtype=np.float32)
         channels, context, masks = layout.parts(seen)
         running = np.flatnonzero(~self._ended)
         at = self._place[running]
         context[running, 0] = at / max(1, len(source.dimensions.places))
-        if source.state == "decisions":
-            channels[:, 0] = self._known()
-            channels[running, 1, at] = 1
-        else:
-            channels[:, :-4] = source.dimensions.features.T
-            for channel, status in zip((-4, -3, -2), (SPLIT, WHOLE, OPEN), strict=True):
-                channels[:, channel] = self.statuses == status
-            groups = source.dimensions.group[at]
-            channels[running[groups >= 0], -1, groups[groups >= 0]] = 1
+        channels[:, 0] = self._known()
+        channels[running, 1, at] = 1
         masks[running] = 1
         return seen
 

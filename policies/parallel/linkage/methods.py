@@ -6,7 +6,7 @@ Nothing heavy is imported before it runs.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from dse.parallel.linkage_decisions import Decisions
 from dse.parallel.plan import Plan, picoseconds_of, state_bytes_of
@@ -27,11 +27,9 @@ class LinkageTraining:
 
     Attributes:
         decided: dimensions of trained tensors, or of inputs.
-        state: what the network sees.
     """
 
     decided: "Decided"
-    state: Literal["decisions", "graph"] = "decisions"
 
     def __call__(self, problem: ParallelProblem, prices: Prices, seed: int, stop: StopSignal) -> Solution:
         """The best of the plans that split most dimensions, without a bound; nothing where none of them fits.
@@ -47,7 +45,7 @@ class LinkageTraining:
         from policies.parallel.linkage.search import trained
 
         dimensions = dimensions_of(problem, self.decided)
-        outcome = trained(dimensions, self.decided, self.state, seed, stop=stop)
+        outcome = trained(dimensions, self.decided, seed, stop=stop)
         plans = sorted({*outcome.plans, greedy_plan(dimensions)}, key=lambda each: (-each.dimensions, each.split))
         made = [(each, plan_of(problem, prices, dimensions, each)) for each in plans]
         legal = [each for each in made if _fits(problem, each[1])]
@@ -71,9 +69,9 @@ def plan_of(problem: ParallelProblem, prices: Prices, dimensions: "Dimensions", 
     return Decisions(problem, prices).plan({(dimensions.numbers[group], axis) for group in split_plan.split})
 
 
-def learned_methods(decided: "Decided", state: Literal["decisions", "graph"]) -> Mapping[str, ShardingMethod]:
+def learned_methods(decided: "Decided") -> Mapping[str, ShardingMethod]:
     """The learned method by name."""
-    return MappingProxyType({"dqn": LinkageTraining(decided, state)})
+    return MappingProxyType({"dqn": LinkageTraining(decided)})
 
 
 def _fits(problem: ParallelProblem, plan: Plan) -> bool:

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from dse.run.progress import StopSignal, never_stop
 from policies.parallel.linkage.dimensions import Decided, Dimensions
-from policies.parallel.linkage.episodes import DecisionSource, SplitPlan, State
+from policies.parallel.linkage.episodes import DecisionSource, SplitPlan
 from policies.parallel.settings import QSettings
 from policies.parallel.training import QTraining
 
@@ -56,13 +54,12 @@ class Outcome:
 def trained(
     dimensions: Dimensions,
     decided: Decided,
-    state: State = "decisions",
     seed: int = 0,
     budget: Budget | None = None,
     stop: StopSignal = never_stop,
 ) -> Outcome:
     """The plans of both stages; a step with nothing to decide has one without any split."""
-    source = DecisionSource(dimensions, decided == "variables", state, seed)
+    source = DecisionSource(dimensions, decided == "variables", seed)
     if not len(dimensions.numbers):
         return Outcome((SplitPlan((), 0),), 0, 0, 0, 0)
     given = budget or Budget()
@@ -85,14 +82,9 @@ def trained(
 
 def settings_of(source: DecisionSource, decided: Decided, budget: Budget) -> QSettings:
     """The paper's, for this source."""
-    edges: tuple[tuple[int, int], ...] = ()
-    if source.state == "graph":
-        pairs = np.argwhere(np.triu(source.dimensions.excludes)).tolist()
-        edges = tuple((one, other) for one, other in pairs)
     return QSettings(
         source.layout,
-        network="graph" if source.state == "graph" else "vector",
-        edges=edges,
+        network="vector",
         learning_rate=LEARNING_RATE,
         epsilon_steps=EPSILON_STEPS[decided],
         episodes=budget.episodes,

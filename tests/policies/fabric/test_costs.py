@@ -246,9 +246,6 @@ def test_tuned_rules_and_a_checkpoint_do_not_go_together(dse, graph_file):
     refused = dse(*place, "--checkpoint", SHIPPED)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
     assert "leave one out" in refused.err
-    refused = dse(*place[:-2], "--caution", 1)
-    assert (refused.code, len(refused.error_lines)) == (2, 1)
-    assert refused.err.startswith("error: dse fabric place: --caution: belongs to --cost learned, ")
     refused = dse(*place, "--cost", NAME)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
     assert f"belongs to --cost tuned or simulator, but --cost is {NAME}" in refused.err

@@ -181,9 +181,8 @@ def ensemble():
 def test_members_differ_and_their_mean_is_the_prediction(ensemble):
     unseen = learned_from(2, 1)
     members = [network.predict(unseen) for network in ensemble.networks]
-    mean, spread = ensemble.mean_and_spread(unseen)
-    np.testing.assert_allclose(mean, np.mean(members, axis=0))
-    assert (spread > 0).all()
+    np.testing.assert_allclose(ensemble.predict(unseen), np.mean(members, axis=0))
+    assert (np.std(members, axis=0) > 0).all()
 
 
 def test_the_same_seed_learns_the_same_and_another_does_not(ensemble):
@@ -207,12 +206,11 @@ def test_a_checkpoint_gives_the_same_predictions(ensemble, tmp_path):
     np.testing.assert_array_equal(restored.predict(unseen), ensemble.predict(unseen))
 
 
-def test_without_networks_the_stack_predicts_and_its_members_are_the_spread(tmp_path):
+def test_without_networks_the_stack_predicts(tmp_path):
     settings, unseen = replace(TINY, members=0), learned_from(2, 1)
     alone = EnsembleLearner(settings, stack=QUICK_STACK).fit(learned_from(6, 0))
-    mean, spread = alone.mean_and_spread(unseen)
+    mean = alone.predict(unseen)
     np.testing.assert_array_equal(mean, alone.stack.predict(unseen))
-    np.testing.assert_array_equal(spread, alone.stack.members(unseen).std(axis=0))
     COST.save(tmp_path, Checkpoint(settings, alone.tensors(), PROVENANCE))
     back = load_for(tmp_path, PROVENANCE["samples"])
     np.testing.assert_array_equal(type(alone).of(back.settings, back.tensors).predict(unseen), mean)
@@ -243,7 +241,5 @@ def test_a_cost_ranks_placements_by_the_slots_that_it_expects(ensemble):
     pipeline = layered_pipeline(random, copies=1, layers=2, width=3)
     placements = [routed(pipeline, random_sites(pipeline, PLASTICINE, random), PLASTICINE, "xy") for _ in range(4)]
     cost = LearnedCost(ensemble, pipeline, PLASTICINE)
-    expected = cost.expected(placements)
-    assert cost.ranked(placements) == sorted(range(4), key=lambda number: expected.interval_slots[number])
-    cautious = replace(cost, caution=1e6)
-    assert cautious.ranked(placements) == sorted(range(4), key=lambda number: expected.spread[number])
+    expected = cost.interval_slots(placements)
+    assert cost.ranked(placements) == sorted(range(4), key=lambda number: expected[number])

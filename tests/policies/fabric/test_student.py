@@ -177,24 +177,20 @@ def options_for(graph_file, checkpoint, **others):
     return FabricType.Options(str(file), fabric="plasticine-8x16", **asked)
 
 
-@pytest.mark.parametrize("caution", [0.0, 100.0])
-def test_a_search_follows_the_student_and_puts_first_what_the_ensemble_ranks_first(
-    graph_file, checkpoint, trained, caution
-):
-    options, pipeline = options_for(graph_file, checkpoint, caution=caution), graph_file[1].expansion.pipeline
+def test_a_search_follows_the_student_and_puts_first_what_the_ensemble_ranks_first(graph_file, checkpoint, trained):
+    options, pipeline = options_for(graph_file, checkpoint), graph_file[1].expansion.pipeline
     chosen = ChosenRules(Setting.untuned())
     settings, seed = AnnealSettings(moves=200), (0, 0)
     context = SearchContext(
         pipeline, FABRIC, settings, 0, chosen, 2, seed, "piece", InProcessExecutor(), silent, never_stop
     )
     learned = upper_methods("fabric", options, InProcessExecutor(), None)["learned"]
-    assert learned.caution == caution
     found = learned(context)
     annealing = Annealing(pipeline, FABRIC, MIXTURE, settings, student=trained.student)
     chains = [annealing(Chain(each)) for each in np.random.default_rng(seed).integers(2**63, size=2).tolist()]
     loaded = load_for(checkpoint, provenance_of(FABRIC, operator_slots()))
     model = Ensemble.of(loaded.settings, loaded.tensors)
-    assert [each.chain for each in found] == LearnedCost(model, pipeline, FABRIC, caution).ranked(
+    assert [each.chain for each in found] == LearnedCost(model, pipeline, FABRIC).ranked(
         [each.placement for each in chains]
     )
     assert [each.cost for each in found] == [chains[each.chain].cost for each in found]

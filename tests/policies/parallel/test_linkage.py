@@ -38,7 +38,6 @@ def dimensions(draw):
         tuple(range(groups)),
         excludes | excludes.T,
         random.random(groups) < 0.8,
-        random.random((groups, 5)),
     )
 
 
@@ -143,20 +142,18 @@ def trainings(monkeypatch):
     return begun
 
 
-@pytest.mark.parametrize("state", ["decisions", "graph"])
-def test_operator_plans_split_as_much_as_the_exact_ones(state):
+def test_operator_plans_split_as_much_as_the_exact_ones():
     of = dimensions_of(VGG, "variables")
-    outcome = trained(of, "variables", state, seed=1, budget=Budget(rounds=4, stable=4, updates=4))
+    outcome = trained(of, "variables", seed=1, budget=Budget(rounds=4, stable=4, updates=4))
     assert outcome.second == linkage_plan(VGG, Prices(VGG)).value == max_split(of)
     assert outcome.first <= outcome.second
     assert outcome.conflicts < outcome.evaluations
 
 
-@pytest.mark.parametrize("state", ["decisions", "graph"])
-def test_the_policys_own_operator_plan_becomes_an_exact_one_by_learning(trainings, state):
+def test_the_policys_own_operator_plan_becomes_an_exact_one_by_learning(trainings):
     of = dimensions_of(STEP, "variables")
     budget = Budget(rounds=8, stable=8, updates=12)
-    outcome = trained(of, "variables", state, seed=1, budget=budget)
+    outcome = trained(of, "variables", seed=1, budget=budget)
     most = max_split(of)
     assert outcome.first == outcome.second == linkage_plan(STEP, Prices(STEP)).value == most
     (training,) = trainings
