@@ -29,7 +29,7 @@ class InputFile:
     Attributes:
         path: where it was, absolute.
         sha256: the digest of its content.
-        text: its content; None where it is code or binary, or larger than :data:`MAX_CARRIED_BYTES`.
+        text: its content; null where it is code or binary, or larger than :data:`MAX_CARRIED_BYTES`.
     """
 
     path: str

@@ -65,14 +65,24 @@ def _has_boolean(value: Any) -> bool:
 
 
 class Quantity(StrictModel):
-    """A positive finite number and where it comes from."""
+    """A positive finite number and where it comes from.
+
+    Attributes:
+        value: the number.
+        source: a document, with its table or section, or an assumption that is called one.
+    """
 
     value: Positive
     source: Source
 
 
 class Count(StrictModel):
-    """A positive whole number and where it comes from."""
+    """A positive whole number and where it comes from.
+
+    Attributes:
+        value: the number.
+        source: a document, with its table or section.
+    """
 
     value: PositiveInteger
     source: Source

@@ -1,10 +1,14 @@
 """The rules of the documentation: what `make lint` refuses, and how figures come into pages."""
 
 import json
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import pytest
+from pydantic import BaseModel, Field
 
 from docs.making import figures, lint
+from docs.making.fields import fields
 
 
 @pytest.fixture
@@ -57,6 +61,55 @@ def test_placeholders_are_read_from_result_files(text, shown):
 def test_a_placeholder_that_names_nothing_is_an_error(text, message):
     with pytest.raises(ValueError, match=message):
         figures.filled(text)
+
+
+class Inner(BaseModel):
+    """What a list holds.
+
+    Attributes:
+        kind: one of |two|,
+            with a second line.
+    """
+
+    kind: Annotated[Literal["a", "b"], Field(alias="type")]
+
+
+@dataclass
+class Outer:
+    """A format.
+
+    Attributes:
+        parts: each :class:`Inner`.
+        low, high: bounds.
+        note: for people.
+    """
+
+    parts: list[Inner]
+    low: float
+    high: float
+    note: str | None = None
+
+
+class Silent(BaseModel):
+    """Says nothing of its keys."""
+
+    key: int
+
+
+def test_keys_of_a_format_are_those_of_its_classes_with_what_their_docstrings_say():
+    module = f"{__name__}."
+    assert fields(module + "Outer", module + "Inner") == (
+        "**Outer**: A format.\n\n| key | type | default | meaning |\n|---|---|---|---|\n"
+        "| `parts` | list of Inner | required | each `Inner` |\n"
+        "| `low`, `high` | number | required | bounds |\n"
+        "| `note` | text |  | for people |\n\n"
+        "**Inner**: What a list holds.\n\n| key | type | default | meaning |\n|---|---|---|---|\n"
+        "| `type` | `a`, `b` | required | one of \\|two\\|, with a second line |"
+    )
+    with pytest.raises(ValueError, match="Silent: its docstring does not say what key is"):
+        fields(module + "Silent")
+    with pytest.raises(ValueError, match="nothing is not a pydantic model"):
+        fields(module + "nothing")
 
 
 def test_typed_figures_are_found_and_sizes_and_code_are_not():

@@ -6,6 +6,7 @@ A page of ``docs/`` says ``{{ plans.model.share:.1% }}`` and gets the figure ``m
     {{ table plans.main }}                  the table ``main`` of that file, alone on a line
     {{ source plans }}                      the command, the machine and the date of that file
     {{= 2.9 %; PHAZE, Table 2 }}            a figure that is not ours, and where it is from
+    {{ fields dse.plan.model.Transformer }} the keys of a format (:mod:`docs.making.fields`), alone on a line
 
 A result file holds ``command``, ``machine``, ``date``, and ``figures`` (nested numbers or texts), ``tables`` (by name,
 ``columns`` and ``rows``), or both.
@@ -17,6 +18,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from docs.making.fields import fields
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -106,6 +109,8 @@ def filled(text: str) -> str:
             return table(rest.strip())
         if word == "source":
             return source(rest.strip())
+        if word == "fields":
+            return fields(*rest.split())
         path, _, form = content.partition(":")
         return figure(path.strip(), form.strip())
 

@@ -39,11 +39,13 @@ FIRST = {
 }
 """Pages that stand first in their chapter; the others follow by name."""
 
+NAME = re.compile(r"^```.*?^```|(?<!\[)`((?:dse|hardware|policies|actors)(?:\.\w+)+)`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def page_of(path: Path) -> str:
-    """The Markdown file ``path`` with its figures, and with links that lead somewhere on the site too.
+    """The Markdown file ``path`` with its figures and keys, with links that lead somewhere on the site too, and with
+    names of code that lead to their docstrings.
 
     GitHub's anchors have a hyphen for each space, the site's one for several.
     """
@@ -67,7 +69,11 @@ def page_of(path: Path) -> str:
         page = on_site(target)
         return f"]({os.path.relpath(page, folder) if page else ''}{anchor})"
 
-    return LINK.sub(moved, filled(path.read_text(encoding="utf-8")))
+    def documented(code: re.Match[str]) -> str:
+        name = code[1]
+        return f'<autoref optional identifier="{name}"><code>{name}</code></autoref>' if name else code[0]
+
+    return NAME.sub(documented, LINK.sub(moved, filled(path.read_text(encoding="utf-8"))))
 
 
 def notebook_page(path: Path) -> str:

@@ -21,7 +21,16 @@ class _Document(BaseModel):
 
 
 class Architecture(_Document):
-    """Sizes of an accelerator, and its area."""
+    """Sizes of an accelerator, and its area.
+
+    Attributes:
+        tensor_cores, vector_cores: how many.
+        core_width, core_depth: multiply-accumulate units of a tensor core's array.
+        vector_lanes: of a vector core.
+        global_buffer_bytes: shared by all cores.
+        tensor_l2_bytes, vector_l2_bytes: of one core.
+        area_mm2: without interfaces.
+    """
 
     tensor_cores: _Count
     core_width: _Count
@@ -35,7 +44,18 @@ class Architecture(_Document):
 
 
 class PlanSummary(_Document):
-    """How one model is trained, without its stages: see :func:`dse.codesign.formats.plan_summary`."""
+    """How one model is trained, without its stages.
+
+    Attributes:
+        pipeline, data, tensor: stages, pipelines and tensor-parallel width.
+        microbatch: samples.
+        recompute: whether the backward pass recomputes activations.
+        hbm_gb: memory of an accelerator, in GiB.
+        accelerators_used: of those there are.
+        batch_s: time of a global batch.
+        throughput_per_s: samples per second.
+        schedule_nodes: states to which schedules were searched; an evaluation as deep finds the plan again.
+    """
 
     pipeline: _Count
     data: _Count
@@ -50,21 +70,36 @@ class PlanSummary(_Document):
 
 
 class StageDocument(_Document):
-    """Layers by name, and the accelerators that run them in one pipeline."""
+    """A stage.
+
+    Attributes:
+        layers: by name.
+        accelerators: of one pipeline.
+    """
 
     layers: Annotated[list[_Name], Field(min_length=1)]
     accelerators: _Count
 
 
 class PartSchedule(ScheduleDocument):
-    """The schedule of the forward pass, the backward pass or the update of a layer, with a lower bound on its time."""
+    """The schedule of a pass or an update of a layer.
+
+    Attributes:
+        operators: the run of each, by name.
+        makespan_s: its length.
+        bound_s: no schedule is shorter.
+    """
 
     makespan_s: _Amount
     bound_s: _Amount
 
 
 class LayerSchedules(_Document):
-    """The schedules of one distinct layer."""
+    """The schedules of one distinct layer.
+
+    Attributes:
+        forward, backward, update: of the passes and of the optimizer step.
+    """
 
     forward: PartSchedule
     backward: PartSchedule
@@ -72,21 +107,42 @@ class LayerSchedules(_Document):
 
 
 class Plan(PlanSummary):
-    """How one model is trained."""
+    """How one model is trained; other keys as of :class:`~dse.codesign.documents.PlanSummary`.
+
+    Attributes:
+        pipeline, data, tensor, microbatch, recompute, hbm_gb, accelerators_used, batch_s, throughput_per_s: as there.
+        schedule_nodes: as there.
+        stages: of one pipeline, from the first to the last.
+        layers: the schedules of each distinct layer.
+    """
 
     stages: Annotated[list[StageDocument], Field(min_length=1)]
     layers: dict[str, LayerSchedules]
 
 
 class Solution(_Document):
-    """``solution`` of a result: the architecture, and the plan of each model."""
+    """``solution``.
+
+    Attributes:
+        architecture: of the accelerator.
+        models: the plan of each, by name.
+    """
 
     architecture: Architecture
     models: dict[str, Plan]
 
 
 class ModelFigures(_Document):
-    """What one model's plan is worth: see :func:`dse.codesign.check.answer_metrics`."""
+    """What one model's plan is worth.
+
+    Attributes:
+        value: its part in the objective.
+        power_w: average power of one accelerator.
+        joules_per_sample: of all accelerators.
+        model_flops_utilisation: model FLOPs per second over the peak of all accelerators (PaLM, appendix B).
+        peak_memory_gb: of the fullest stage, in GiB.
+        simulated_batch_s: a batch with every pass, synchronisation and optimizer step in time.
+    """
 
     value: _Amount
     power_w: _Amount
@@ -97,7 +153,16 @@ class ModelFigures(_Document):
 
 
 class Baseline(_Document):
-    """One row of the comparison: see :func:`dse.codesign.baseline.baselines`."""
+    """One row of the comparison.
+
+    Attributes:
+        name: accelerator and placement.
+        placement: ``expert``: the paper's.
+        area_mm2: of its template, or of the die.
+        process_nm: of that area.
+        model_flops_utilisation: as of an answer; null where nothing fits.
+        plan: null where nothing fits.
+    """
 
     name: str
     placement: Literal["expert", "own"]
@@ -108,14 +173,25 @@ class Baseline(_Document):
 
 
 class Best(_Document):
-    """An architecture that has an optimum, and the states to which the schedules of each model were searched."""
+    """An architecture that has an optimum.
+
+    Attributes:
+        architecture: which.
+        schedule_nodes: states to which the schedules of each model were searched.
+    """
 
     architecture: Architecture
     schedule_nodes: list[_Count]
 
 
 class FailedEvaluation(_Document):
-    """An evaluation that failed, and why."""
+    """An evaluation on which the program failed or worker processes died. It counts for nothing; its bound stands.
+
+    Attributes:
+        model: by name.
+        architecture: which.
+        reason: in words.
+    """
 
     model: str
     architecture: Architecture
@@ -123,7 +199,15 @@ class FailedEvaluation(_Document):
 
 
 class FrontPoint(_Document):
-    """One architecture of a front, at its largest HBM size."""
+    """One architecture of a front.
+
+    Attributes:
+        score: the objective.
+        area_mm2, power_w: of one accelerator.
+        proven: whether its schedules are proven.
+        architecture: which.
+        models: the plan of each, by name.
+    """
 
     score: _Amount
     area_mm2: _Amount
@@ -134,7 +218,17 @@ class FrontPoint(_Document):
 
 
 class Front(_Document):
-    """A Pareto front: see :func:`dse.codesign.pareto.document.front_document`."""
+    """A Pareto front in score, area and power.
+
+    Attributes:
+        hbm_gb: the HBM size of all points, the largest, in GiB.
+        mean: over models.
+        proven: whether no point is missing.
+        architectures_in_space, architectures_evaluated, architectures_pruned: counts.
+        undecided: architectures that may be on it.
+        stopped: why the search ended early; null where it did not.
+        points: by falling score.
+    """
 
     hbm_gb: _Amount
     mean: Mean
@@ -148,9 +242,24 @@ class Front(_Document):
 
 
 class Metrics(_Document):
-    """``metrics`` of a result. What follows ``failed`` belongs to an answer, but for the parts that are asked for.
+    """``metrics``. What follows ``failed`` belongs to an answer, ``pareto`` and ``sensitivity`` to these options.
 
-    ``sensitivity`` has a form of its own (:func:`dse.codesign.sensitivity.table.sensitivity_from_document`).
+    Attributes:
+        architectures_in_space, architectures_evaluated, architectures_pruned: counts.
+        optimum_by_hbm: the best score at each HBM size.
+        best_by_hbm: the architecture that has it.
+        notes: idle accelerators, stretched networks, microbatch sizes that were left out.
+        unfinished: what a time limit or an interrupt left out; ``--resume`` completes it.
+        failed: evaluations that failed; ``--resume`` tries them again.
+        score: the objective.
+        area_budget_used: a share.
+        interface_mm2: area of HBM and network interfaces.
+        models: figures of each, by name.
+        proven_optimum: the best score of the space; null where it is not known.
+        distance_from_proven: of the score, as a share; null where it is not known.
+        baselines: of each model.
+        pareto: the front.
+        sensitivity: points, takeovers and summary (:func:`dse.codesign.sensitivity.table.sensitivity_document`).
     """
 
     architectures_in_space: int

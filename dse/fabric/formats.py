@@ -24,13 +24,13 @@ class _Document(BaseModel):
 
 
 class PieceDocument(_Document):
-    """What is on the fabric at the same time.
+    """``solution`` of a graph that fits: what is on the fabric at the same time.
 
     Attributes:
-        unit: the sites of every operator's units (:attr:`hardware.fabric_grid.Grid.site_kind`), in the order of the
-            units of the expansion: parts, weights, sums, buffers.
-        routes: for every unit that sends, by name, the links of each of its nets, ``[from, to]`` by cells, from the
-            unit's own cell outwards.
+        unit: the sites of every operator's units: parts, weights, sums of gradients, buffers. Sites of compute and
+            memory units are numbered row by row, then come those of input and output.
+        routes: for every unit that sends, the links of each of its nets as ``[from, to]``, from the unit's own cell
+            outwards; row r and column c have the cell r · columns + c. A net without links stays at the switch.
     """
 
     unit: dict[str, list[Count]]
@@ -38,14 +38,24 @@ class PieceDocument(_Document):
 
 
 class TurnDocument(_Document):
-    """A turn on the fabric: the number of its piece, from 1, and the operators that it runs."""
+    """A turn on the fabric.
+
+    Attributes:
+        piece: its number, from 1.
+        operators: those that it runs, by name.
+    """
 
     piece: Annotated[int, Field(ge=1)]
     operators: list[str]
 
 
 class PiecesDocument(_Document):
-    """Pieces of a cut graph, no two of them alike, and the order in which they are on the fabric."""
+    """``solution`` of a graph that is cut.
+
+    Attributes:
+        pieces: no two of them alike.
+        turns: the order in which they are on the fabric.
+    """
 
     pieces: Annotated[list[PieceDocument], Field(min_length=1)]
     turns: Annotated[list[TurnDocument], Field(min_length=1)]
@@ -64,7 +74,13 @@ class SolutionDocument(RootModel[Any]):
 
 
 class LinkDocument(_Document):
-    """The busiest link: its cells, the flits of a sample that pass it, and their nets."""
+    """The busiest link.
+
+    Attributes:
+        cells: that it joins.
+        flits: of a sample that pass it.
+        nets: whose flits these are.
+    """
 
     cells: _LinkEnds
     flits: Count
@@ -72,7 +88,13 @@ class LinkDocument(_Document):
 
 
 class BoundDocument(_Document):
-    """The resource that binds every placement; ``unit`` is null for the channels off chip together."""
+    """The bound on every placement.
+
+    Attributes:
+        resource: that gives it.
+        unit: by name; null for the channels off chip together.
+        slots: between two samples at least.
+    """
 
     resource: Resource
     unit: str | None
@@ -80,7 +102,12 @@ class BoundDocument(_Document):
 
 
 class ReliefDocument(_Document):
-    """A change (:data:`dse.fabric.relief.CHANGES`) and the slots between samples with it; null in a deadlock."""
+    """The same placement with one resource relieved.
+
+    Attributes:
+        change: key of :data:`dse.fabric.relief.CHANGES`.
+        interval_slots: between two samples; null in a deadlock.
+    """
 
     change: str
     interval_slots: Amount | None
@@ -103,11 +130,11 @@ class PieceMetrics(_Document):
         bound: what no placement can beat.
         rules: what the rules say (:class:`dse.fabric.rules.RuleTerms`).
         busiest_link: null where no net leaves its cell.
-        waits: slots between two departures in the window of the throughput, by what they go by with
+        waits: slots between two departures in the window of the throughput, by cause
             (:data:`dse.fabric.evaluators.critical_kernels.CAUSES`); null in a deadlock. Their sum is
             ``interval_slots``, or less where the bound counts.
-        relief: one resource relieved at a time, of those that could gain 1 %; empty where none could or a stop came
-            first, and of a cut graph for all pieces but the one that takes most of the time.
+        relief: one resource relieved at a time, of those that could gain 1 %; empty where none could or an interrupt
+            came first, and of a cut graph for all pieces but the one that takes most of the time.
     """
 
     units: dict[str, Count]
@@ -128,7 +155,15 @@ class PieceMetrics(_Document):
 
 
 class TurnMetrics(_Document):
-    """Seconds of a turn; ``bound_s``: the least of a run however the piece is placed; null in a deadlock."""
+    """Seconds of a turn.
+
+    Attributes:
+        piece: its number, from 1.
+        configuration_s: of the fabric.
+        load_s: of weights.
+        run_s: of the batch; null in a deadlock.
+        bound_s: the least that ``run_s`` can be, however the piece is placed.
+    """
 
     piece: Annotated[int, Field(ge=1)]
     configuration_s: Amount
@@ -152,8 +187,13 @@ class CutMetrics(_Document):
 
 
 class MetricsDocument(_Document):
-    """``metrics``: of every piece; ``cut``: of a graph that does not fit; what a stop has left out; ``notes``: why
-    another cost than the one asked for was used.
+    """``metrics``.
+
+    Attributes:
+        pieces: one where the graph fits.
+        cut: null where the graph fits.
+        unfinished: what an interrupt left out.
+        notes: where another cost was used than the one requested.
     """
 
     pieces: list[PieceMetrics]

@@ -77,7 +77,12 @@ class StrategyDocument(BaseModel):
 
 
 class AllSolution(BaseModel):
-    """``solution`` of a result: the strategy of the best plan, and by name every strategy's plan in its own form."""
+    """``solution`` of ``--strategy all``.
+
+    Attributes:
+        best: the strategy of the shortest step.
+        plans: the ``solution`` of each strategy, by name.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -86,7 +91,13 @@ class AllSolution(BaseModel):
 
 
 class AllMetrics(BaseModel):
-    """``metrics`` of a result: what each strategy gave, and the metrics of its plan in its own form."""
+    """``metrics`` of ``--strategy all``.
+
+    Attributes:
+        step_s: of the best plan.
+        strategies: what each gave, by name.
+        plans: the ``metrics`` of each strategy, by name.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

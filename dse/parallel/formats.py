@@ -21,7 +21,7 @@ class _Document(BaseModel):
 
 
 class SolutionDocument(_Document):
-    """``solution`` of a result.
+    """``solution`` of ``--strategy sharding``.
 
     Attributes:
         mesh: the axes, from the outermost in.
@@ -55,7 +55,13 @@ class CollectiveDocument(_Document):
 
 
 class AlternativeDocument(_Document):
-    """A layout of the argument that was asked about: the time of a step with it, or why no plan has it."""
+    """A layout of the argument of ``--why``.
+
+    Attributes:
+        split: for each dimension the axes that split it.
+        step_s: time of a step with it; null where no plan has it.
+        reason: why no plan has it.
+    """
 
     split: list[list[str]]
     step_s: float | None
@@ -94,7 +100,7 @@ class WholeDocument(_Document):
 
 
 class MetricsDocument(_Document):
-    """``metrics`` of a result.
+    """``metrics`` of ``--strategy sharding``.
 
     Attributes:
         step_s: the time of a step: work_s and communication_s one after the other, without hidden_s.

@@ -36,8 +36,17 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _Node(_Document):
-    """``latency_s``, or ``flops`` and ``bytes`` for a package to price."""
+class NodeDocument(_Document):
+    """An operator: ``latency_s``, or ``flops`` and ``bytes`` for a package to price.
+
+    Attributes:
+        name: unique.
+        latency_s: on one chip.
+        output_bytes: of its one output tensor, however many operators read it.
+        weight_bytes: of its weights.
+        flops: of one input.
+        bytes: read and written.
+    """
 
     name: _Name
     latency_s: _Amount | None = None
@@ -47,10 +56,18 @@ class _Node(_Document):
     bytes: _Amount | None = None
 
 
-class _GraphDocument(_Document):
+class GraphDocument(_Document):
+    """A ``dse.graph/1`` document.
+
+    Attributes:
+        name: for people; the name of the file where it is left out.
+        nodes: operators in any order.
+        edges: ``[from, to]``; bytes behind them are accepted and ignored.
+    """
+
     version: Annotated[Literal["dse.graph/1"], Field(alias="schema")]
     name: str = ""
-    nodes: Annotated[list[_Node], Field(min_length=1)]
+    nodes: Annotated[list[NodeDocument], Field(min_length=1)]
     edges: list[_Edge]
 
 
@@ -62,13 +79,26 @@ def _chips(value: Any) -> Any:
 
 
 class SolutionDocument(_Document):
-    """``solution`` of a result: the chip of each operator, or the chips of its copies by consumer."""
+    """``solution`` of a result: a partition.
+
+    Attributes:
+        chip: of each operator; of one that was copied, the chip of each copy by the consumer that it is for. What
+            follows from weights and constants alone has no chip: every reader holds it.
+    """
 
     chip: dict[str, Annotated[int | dict[str, int], BeforeValidator(_chips)]]
 
 
 class MethodDocument(_Document):
-    """What one of several methods found: value and bound in the unit of the objective, None where it has none."""
+    """What one of several methods found.
+
+    Attributes:
+        method: its name.
+        value, bound: in the unit of the objective; null where there is none.
+        gap: as in a result.
+        evaluations: of partitions.
+        seconds: of the run.
+    """
 
     method: str
     value: _Positive | None
@@ -79,10 +109,10 @@ class MethodDocument(_Document):
 
 
 class SolverDocument(_Document):
-    """What the constraint solver made for the methods that count it.
+    """What the constraint solver produced for ``random`` and ``anneal``.
 
     Attributes:
-        partitions: how many.
+        partitions: their number.
         fall_backs: those that are linear because no general partition was found.
     """
 
@@ -109,7 +139,23 @@ class MisfitDocument(_Document):
 
 
 class MetricsDocument(_Document):
-    """``metrics`` of a result: figures of its partition, if it has one, and of the run (docs/reference/formats.md)."""
+    """``metrics`` of a result: figures of its partition, if it has one, and of the run.
+
+    Attributes:
+        operators, edges: of the graph.
+        chips, chips_used: of the package, and of the partition.
+        chip_s: seconds of every chip under the reference evaluator.
+        link_s: seconds of every link.
+        bottleneck: the chip or link that takes longest.
+        chip_weight_bytes: weights of every chip; where they are streamed, of a lookup table only the rows that an
+            input reads.
+        chips_usable: no partition uses more chips.
+        chips_usable_linear: the same for partitions whose data go from each chip to the next.
+        methods: where several ran, the answer of each.
+        unfinished: methods that were interrupted or not begun.
+        misfit: where no partition that fits memory was found, what the nearest one lacks.
+        solver: counts of the constraint solver.
+    """
 
     operators: int | None = None
     edges: int | None = None
@@ -142,7 +188,7 @@ def graph_from_document(document: Any, path: str | Path) -> PartitionGraph:
     Raises:
         InputError: one fault for each thing that is wrong.
     """
-    parsed = validate(_GraphDocument, document, path)
+    parsed = validate(GraphDocument, document, path)
     names = [node.name for node in parsed.nodes]
     faults = (*graph_faults("node", names, parsed.edges), *_unpriced(parsed))
     if faults:
@@ -164,7 +210,7 @@ def _column(values: Iterable[float | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def _unpriced(parsed: _GraphDocument) -> Iterator[FaultFields]:
+def _unpriced(parsed: GraphDocument) -> Iterator[FaultFields]:
     for index, node in enumerate(parsed.nodes):
         if node.latency_s is None and (node.flops is None or node.bytes is None):
             yield f"nodes.{index}", shown(node.name), "must have latency_s, or flops and bytes", None

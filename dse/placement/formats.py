@@ -42,7 +42,18 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _Layer(_Document):
+class LayerDocument(_Document):
+    """A layer as sliced at one width.
+
+    Attributes:
+        name: unique within the width; every width has the same names.
+        forward_s, backward_s: of one microbatch.
+        weight_bytes: of weights; a rank keeps ``state_factor`` times as much.
+        activation_bytes: kept of one microbatch for the backward pass.
+        sliced: whether the layer is cut over the accelerators of the width.
+        update_s: its optimizer step, once per batch.
+    """
+
     name: _Name
     forward_s: _Amount
     backward_s: _Amount
@@ -52,12 +63,38 @@ class _Layer(_Document):
     update_s: _Amount = 0.0
 
 
-class _Graph(_Document):
-    layers: Annotated[list[_Layer], Field(min_length=1)]
+class GraphDocument(_Document):
+    """The layer graph of one width.
+
+    Attributes:
+        layers: in any order.
+        edges: ``[from, to, bytes]``; ``[from, to]`` is a dependency without data.
+    """
+
+    layers: Annotated[list[LayerDocument], Field(min_length=1)]
     edges: list[_Edge]
 
 
-class _PlacementDocument(_Document):
+class ProblemDocument(_Document):
+    """A ``dse.placement/1`` document. Times are of one microbatch.
+
+    Attributes:
+        name: for people.
+        accelerators: K, of the whole machine.
+        microbatches: M, of a global batch.
+        hbm_bytes: memory of an accelerator.
+        network_bytes_per_s: rate between accelerators, or between nodes.
+        recompute: whether stages recompute activations.
+        state_factor: bytes of weights, gradients and optimizer state per byte of weights.
+        gradient_sync_factor: 2 for a ring all-reduce.
+        tensor_parallel: the layers at each available tensor-parallel width.
+        pipeline_schedule: ``1f1b`` (PipeDream-Flush), or ``gpipe``, which keeps all microbatches of a pipeline.
+        node_accelerators: accelerators of a node with a network of its own; 0: the network is flat.
+        node_bytes_per_s: rate inside a node; given together with ``node_accelerators``.
+        recompute_granularity: what ``recompute`` keeps of a microbatch: ``stage`` the input of the stage (the PHAZE
+            paper), ``layer`` the input of each layer.
+    """
+
     version: Annotated[Literal["dse.placement/1"], Field(alias="schema")]
     name: str
     accelerators: Annotated[int, Field(ge=1, le=_MAX_ACCELERATORS)]
@@ -67,29 +104,51 @@ class _PlacementDocument(_Document):
     recompute: bool
     state_factor: _Positive
     gradient_sync_factor: _Amount
-    tensor_parallel: Annotated[dict[str, _Graph], Field(min_length=1)]
+    tensor_parallel: Annotated[dict[str, GraphDocument], Field(min_length=1)]
     pipeline_schedule: PipelineSchedule = "1f1b"
     node_accelerators: Annotated[int, Field(ge=0, le=_MAX_ACCELERATORS)] = 0
     node_bytes_per_s: _Amount = 0.0
     recompute_granularity: RecomputeGranularity = "stage"
 
 
-class _StageDocument(_Document):
+class StageDocument(_Document):
+    """A stage of a pipeline.
+
+    Attributes:
+        layers: by name.
+        accelerators: of one pipeline.
+        groups: where a stage of a branching graph runs on several groups side by side, the layers of each.
+    """
+
     layers: Annotated[list[_Name], Field(min_length=1)]
     accelerators: Annotated[int, Field(ge=1)]
     groups: list[Annotated[list[_Name], Field(min_length=1)]] = []
 
 
 class SolutionDocument(_Document):
-    """``solution`` of a result: the width, the number of pipelines, and the stages of one of them."""
+    """``solution`` of a result: a placement.
+
+    Attributes:
+        tensor: the tensor-parallel width.
+        data: the number of pipelines.
+        stages: of one pipeline, from the first to the last.
+    """
 
     tensor: Annotated[int, Field(ge=1)]
     data: Annotated[int, Field(ge=1)]
-    stages: Annotated[list[_StageDocument], Field(min_length=1)]
+    stages: Annotated[list[StageDocument], Field(min_length=1)]
 
 
 class MetricsDocument(_Document):
-    """``metrics`` of a result: when passes and optimizer steps end in time; left out where passes are too many."""
+    """``metrics`` of a result: the pipeline simulated in time; left out where passes are too many.
+
+    The objective counts gradient synchronisation and update of the first stage only, as the paper does. Where a later
+    stage needs longer for them than the pipeline takes to drain, the simulated batch is longer than the objective.
+
+    Attributes:
+        simulated_pipeline_s: until the last pass ends.
+        simulated_batch_s: until the last optimizer step of any stage ends.
+    """
 
     simulated_pipeline_s: _Amount | None = None
     simulated_batch_s: _Amount | None = None
@@ -112,7 +171,7 @@ def problem_from_document(document: Any, path: str | Path) -> PlacementProblem:
     Raises:
         InputError: one fault for each thing that is wrong.
     """
-    parsed = validate(_PlacementDocument, document, path)
+    parsed = validate(ProblemDocument, document, path)
     faults = [Fault(str(path), *fault) for fault in (*_width_faults(parsed), *_node_faults(parsed))]
     for width, graph in parsed.tensor_parallel.items():
         where = f"tensor_parallel.{width}"
@@ -137,7 +196,7 @@ def problem_from_document(document: Any, path: str | Path) -> PlacementProblem:
     )
 
 
-def _node_faults(parsed: _PlacementDocument) -> Iterator[tuple[str, str, str, str | None]]:
+def _node_faults(parsed: ProblemDocument) -> Iterator[tuple[str, str, str, str | None]]:
     """A node has both a size and a bandwidth, or neither is given."""
     if parsed.node_accelerators > 0 and parsed.node_bytes_per_s == 0.0:
         yield "node_bytes_per_s", "", "must be given, above 0, where node_accelerators is", None
@@ -145,7 +204,7 @@ def _node_faults(parsed: _PlacementDocument) -> Iterator[tuple[str, str, str, st
         yield "node_accelerators", "", "must be given, at least 1, where node_bytes_per_s is", None
 
 
-def _width_faults(parsed: _PlacementDocument) -> Iterator[tuple[str, str, str, str | None]]:
+def _width_faults(parsed: ProblemDocument) -> Iterator[tuple[str, str, str, str | None]]:
     """Faults of the widths: positive integers, all with the layers of the first."""
     names: set[str] | None = None
     first = ""
@@ -164,11 +223,11 @@ def _width_faults(parsed: _PlacementDocument) -> Iterator[tuple[str, str, str, s
             yield f"{key}.layers", shown(name), rule, nearest(name, names - here)
 
 
-def _faults(graph: _Graph) -> Iterator[FaultFields]:
+def _faults(graph: GraphDocument) -> Iterator[FaultFields]:
     return graph_faults("layer", [layer.name for layer in graph.layers], [edge[:2] for edge in graph.edges])
 
 
-def _layer_graph(graph: _Graph) -> LayerGraph:
+def _layer_graph(graph: GraphDocument) -> LayerGraph:
     """The graph with its layers in topological order; independent layers stay in the listed order."""
     listed = {layer.name: index for index, layer in enumerate(graph.layers)}
     order = topological_order(len(listed), [(listed[source], listed[target]) for source, target, _ in graph.edges])

@@ -23,7 +23,7 @@ def _recompute(word: str) -> str:
 
 
 class PlanDocument(_Document):
-    """A training plan."""
+    """A training plan. Keys as of :class:`dse.plan.training_plan.TrainingPlan`."""
 
     tensor: Width
     sequence_parallel: bool
@@ -56,13 +56,23 @@ class PlanDocument(_Document):
 
 
 class SolutionDocument(_Document):
-    """``solution`` of a result."""
+    """``solution``.
+
+    Attributes:
+        plan: the chosen plan.
+    """
 
     plan: PlanDocument
 
 
 class PricedDocument(_Document):
-    """A plan with its step time and the memory of its fullest rank."""
+    """A plan and what it costs.
+
+    Attributes:
+        step_s: time of a step.
+        memory_bytes: of the fullest rank.
+        plan: which.
+    """
 
     step_s: Amount
     memory_bytes: Amount
@@ -70,9 +80,17 @@ class PricedDocument(_Document):
 
 
 class MetricsDocument(_Document):
-    """``metrics`` of a result of ``dse predict``; ``best`` is the fastest plan on the same machine.
+    """``metrics`` of ``dse predict``.
 
-    ``stopped``, where the run was cut short before that was known, says why; there is no ``best`` then.
+    Attributes:
+        step_s: time of a step.
+        tokens_per_s, tokens_per_s_per_accelerator: of all accelerators, and of one.
+        model_flops_per_accelerator: per second.
+        mfu: model FLOPs per second over the peak in the plan's precision.
+        time_s: by part of the busiest stage; the sum is ``step_s``.
+        memory_bytes: of the fullest rank, by part.
+        best: the fastest plan on the same machine; null where the run was stopped before it was known.
+        stopped: why the run ended early.
     """
 
     step_s: Amount
@@ -87,12 +105,17 @@ class MetricsDocument(_Document):
 
 
 class PlanMetricsDocument(_Document):
-    """``metrics`` of a result of ``dse plan``.
+    """``metrics`` of ``dse plan``.
 
-    ``pareto`` has the fastest plan for each amount of memory; ``without`` the best step where a part of the vocabulary
-    is left out, null where nothing fits then. Where they were asked for, ``constraints`` has the best plan without each
-    practical constraint (:data:`dse.plan.constraints.CONSTRAINTS`), ``sensitivity`` the best plan after each change.
-    ``stopped``, where the run was cut short, says why: ``pareto`` then has the plan alone, ``without`` nothing.
+    Attributes:
+        step_s, tokens_per_s, tokens_per_s_per_accelerator, model_flops_per_accelerator, mfu: as of ``dse predict``.
+        time_s, memory_bytes: as of ``dse predict``.
+        pareto: the fastest plan for each amount of memory; after an early end the plan alone.
+        without: the best step without each part of the vocabulary that the plan uses; null where nothing fits then.
+        sensitivity: with this option, the best plan after each change; null where nothing fits then.
+        constraints: with this option, the best plan without each rule of
+            :data:`dse.plan.constraints.CONSTRAINTS`.
+        stopped: why the run ended early.
     """
 
     step_s: Amount

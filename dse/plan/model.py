@@ -38,7 +38,7 @@ class Experts(StrictModel):
         active: how many each token takes.
         width: inner width of one.
         shared: experts of the same width that every token takes too.
-        dense_layers: layers at the beginning that have a plain feed-forward network instead.
+        dense_layers: layers at the beginning with a plain feed-forward network instead.
         biases: whether the router and the experts' linear layers have biases.
     """
 
@@ -51,7 +51,12 @@ class Experts(StrictModel):
 
 
 class Window(StrictModel):
-    """Attention to the last ``tokens`` alone in a ``share`` of the layers."""
+    """Attention to the last tokens alone.
+
+    Attributes:
+        tokens: how many.
+        share: of the layers that have it.
+    """
 
     tokens: Size
     share: Annotated[float, Field(gt=0, le=1)]
@@ -81,17 +86,21 @@ class Transformer(StrictModel):
     Attributes:
         name: what it is called.
         source: where the figures come from.
-        layers, hidden, heads, vocabulary: as everywhere.
+        layers: of the model, without multi-token-prediction layers.
+        hidden: width of the residual stream.
+        heads: of queries.
+        vocabulary: rows of the embedding.
         kv_heads: heads of keys and values (Ainslie et al. 2023); ``heads`` where left out.
         head_width: of queries and keys; hidden / heads where left out.
         value_width: of values; ``head_width`` where left out.
         feed_forward: inner width of a dense layer's feed-forward network.
         gated: whether that has three matrices (SwiGLU, Shazeer 2020) instead of two.
-        positions: rotary, or a learned table of ``position_rows``.
+        positions: rotary, or a learned table.
+        position_rows: of that table; given with ``learned`` positions only.
         normalisation: by which gain, or gain and offset.
         query_key_norm: whether queries and keys are normalised over a head's width.
-        attention_biases, feed_forward_biases: of the linear layers.
-        query_key_value_biases: of the products that make queries, keys and values alone (Qwen2).
+        attention_biases, feed_forward_biases: whether the linear layers have them.
+        query_key_value_biases: whether the products of queries, keys and values alone have them (Qwen2).
         attention_sinks: whether each head has a learned logit beside its scores (GPT-OSS).
         tied_embeddings: whether the output matrix is the token embedding.
         head: ``causal_lm``, or ``masked_lm``: tokens see all others, and a dense layer with activation and norm stands
@@ -101,11 +110,13 @@ class Transformer(StrictModel):
         embedding_norm: whether the embedding is normalised.
         dropout: whether attention and residual branches have it.
         sequence: usual tokens of a sample.
-        latent, experts, window: what is not so in every layer or model.
-        prediction_layers: more layers that train with it, each predicting one token further ahead (multi-token
-            prediction, DeepSeek-V3, 2024, section 2.2): the normed stream and the normed embedding of the next token,
-            both projected to one stream, a layer like the last one, a norm, and a pass through the shared head.
-        numerics: what no cost depends on. Problems do not have it, exports do.
+        latent: latent attention.
+        experts: mixture of experts.
+        window: windowed attention.
+        prediction_layers: multi-token-prediction layers (DeepSeek-V3, 2024, section 2.2): the normed stream and the
+            normed embedding of the next token, both projected to one stream, a layer like the last one, a norm, and a
+            pass through the shared head.
+        numerics: needed by exports; no cost depends on it.
         assumed: by field, what its reader took where the user's file does not say; for notes, and in no problem.
         published_parameters: of the whole model without those layers, for comparison.
     """

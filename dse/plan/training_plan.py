@@ -1,4 +1,4 @@
-"""A training plan: how a training step is spread over devices and pipelined, what it keeps and what it makes again.
+"""A training plan: how a training step is spread over devices and pipelined, what it keeps and what it recomputes.
 
 Ranks are counted with the tensor axis innermost, then context, data and the pipeline outermost (Megatron-LM's order),
 or in another order of these axes; experts are spread over the ranks of one pipeline stage, so that the expert axis
@@ -52,30 +52,34 @@ class TrainingPlan:
     """A whole plan.
 
     Attributes:
-        tensor: devices that each layer's matrices are cut over (Shoeybi et al., Megatron-LM, 2019).
-        sequence_parallel: whether those devices also cut what lies between the matrices (Korthikanti et al. 2022).
-        context: devices that a sample's tokens are cut over in a ring (Liu et al., Ring Attention, 2023).
-        expert: devices that the experts of a layer are spread over, whole.
+        tensor: devices over which each layer's matrices are cut (Shoeybi et al., Megatron-LM, 2019).
+        sequence_parallel: whether these devices also cut what lies between the matrices (Korthikanti et al. 2022).
+        context: devices over which the tokens of a sample are cut in a ring (Liu et al., Ring Attention, 2023).
+        expert: devices over which the experts of a layer are spread, each whole.
         data: replicas.
         pipeline: stages.
-        interleave: chunks of layers that a stage has (Narayanan et al., SC 2021, section 2.2.2).
+        interleave: chunks of layers of a stage (Narayanan et al., SC 2021, section 2.2.2).
         schedule: of the microbatches; ``gpipe`` runs all forward passes first.
-        zero: what replicas share out: nothing, optimizer state, gradients too, weights too (Rajbhandari et al. 2020).
+        zero: what replicas share out: 0 nothing, 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et al.
+            2020); 3 is FSDP.
         microbatch: samples of a replica that pass the pipeline together.
-        recompute: what backward passes make again (:mod:`dse.plan.recomputation`): nothing, the core of attention,
-            other modules of a layer (joined by ``+``), all but attention and every second matrix product (``op``, as
-            torchtitan's option of this name), whole layers, or (``full/k``) the first of every k layers of a stage.
+        recompute: what backward passes recompute (:mod:`dse.plan.recomputation`): ``none``; ``selective``, the core of
+            attention; modules of a layer joined by ``+``; ``op``, all but attention and every second matrix product
+            (torchtitan's option); ``full``, whole layers; ``full/K``, the first of every K layers of a stage.
         precision: of the operands of linear layers.
         zero_copies: sets of replicas that each have the whole of what ``zero`` shares out: hybrid sharding (Zhang et
             al., MiCS, 2022; FSDP's replicate dimension). Neighbouring replicas share.
         order: of the axes of the mesh, the innermost first.
-        first_layers, last_layers: of the first and the last stage; 0: as many as the others, as far as possible.
-        weights, gradients, moments: precisions in which a rank keeps the weights that its passes read, the gradients
-            that microbatches add up in, and both moments of the optimizer.
-        gradient_transfer, weight_transfer: precisions in which replicas reduce gradients and gather weights.
-        overlap_tensor, overlap_context, overlap_expert, overlap_gradients, overlap_weights, overlap_pipeline: whether
-            the collectives of these axes, the reduction of gradients, the gathering of weights and the transfers
-            between stages run beside compute.
+        first_layers, last_layers: layers of the first and the last stage; 0: as many as the others, as far as possible.
+        weights: precision of the weights that passes read.
+        gradients: precision of the gradients that microbatches accumulate.
+        moments: precision of both moments of the optimizer.
+        gradient_transfer: precision in which replicas reduce gradients.
+        weight_transfer: precision in which replicas gather weights.
+        overlap_tensor, overlap_context, overlap_expert: whether the collectives of this axis run beside compute.
+        overlap_gradients: whether the reduction of gradients runs beside compute.
+        overlap_weights: whether the gathering of weights runs beside compute.
+        overlap_pipeline: whether transfers between stages run beside compute.
         cross_entropy: whether the loss is one kernel over the logits, or PyTorch's operators one after the other.
     """
 

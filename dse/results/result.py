@@ -46,14 +46,26 @@ def _file(value: Any) -> Any:
 
 
 class ProblemReference(_Strict):
-    """Which problem was answered: its name and the SHA-256 of its canonical JSON form."""
+    """Which problem was answered.
+
+    Attributes:
+        name: for people.
+        digest: SHA-256 of the posed problem in canonical JSON.
+    """
 
     name: str
     digest: str
 
 
 class Objective(_Strict):
-    """What was optimised, and its value (None where there is no feasible answer)."""
+    """What was optimised.
+
+    Attributes:
+        name: such as ``batch_s``.
+        value: null without a feasible answer.
+        unit: of value and bound.
+        sense: ``min`` or ``max``.
+    """
 
     name: str
     value: float | None
@@ -62,10 +74,25 @@ class Objective(_Strict):
 
 
 class Result(_Strict):
-    """One answer. ``bound`` and ``gap`` are None where no bound is known; ``infeasibility`` says why nothing fits.
+    """One answer.
 
-    ``settings`` are the options, ``inputs`` the files that they name; ``seal`` is empty until it is
-    written.
+    Attributes:
+        command: the problem, as the command calls it.
+        problem: its name and digest.
+        status: ``optimal`` (proven), ``feasible``, ``infeasible`` (proven), ``interrupted``, ``unknown`` (stopped
+            before any answer).
+        objective: what was optimised, and its value.
+        bound: what no answer can be better than; null where none is known.
+        gap: |value − bound| / max(|value|, |bound|).
+        solution, metrics: by problem.
+        infeasibility: why nothing fits, or null.
+        evaluations, seconds: the cost of the run.
+        seed: of the run.
+        method: that gave the answer.
+        settings: the options, defaults included, by their names with ``_`` for ``-``.
+        inputs: every file that was read; the graphs of user code, whose path is empty.
+        versions: of ``dse``, Python and the solver libraries.
+        seal: SHA-256 of everything else in the file; empty until the result is written.
     """
 
     schema_: Literal["dse.result/1"] = Field(default="dse.result/1", alias="schema")

@@ -41,32 +41,61 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _Operator(_Document):
+class OperatorDocument(_Document):
+    """An operator of a layer.
+
+    Attributes:
+        name: unique.
+        kind: ``fused`` takes a tensor core and the vector core of the same number.
+        single_s: seconds on one core of its kind.
+        all_cores_s: seconds on all cores, while nothing else runs.
+    """
+
     name: _Name
     kind: CoreKind
     single_s: _Latency
     all_cores_s: _Latency
 
 
-class _ScheduleDocument(_Document):
+class ProblemDocument(_Document):
+    """A ``dse.schedule/1`` document.
+
+    Attributes:
+        name: for people; the name of the file where it is left out.
+        tensor_cores, vector_cores: of the accelerator.
+        operators: in any order.
+        edges: ``[from, to]``; bytes behind them are accepted and ignored, since latencies hold transfers.
+    """
+
     version: Annotated[Literal["dse.schedule/1"], Field(alias="schema")]
     name: str = ""
     tensor_cores: _CoreCount
     vector_cores: _CoreCount
-    operators: Annotated[list[_Operator], Field(min_length=1)]
+    operators: Annotated[list[OperatorDocument], Field(min_length=1)]
     edges: list[_Edge]
 
 
-class _OperatorRun(_Document):
+class OperatorRun(_Document):
+    """When and where an operator runs.
+
+    Attributes:
+        start_s, finish_s: from the beginning of the layer.
+        cores: ``"all"``, or a list with the number of one core.
+    """
+
     start_s: _Time
     finish_s: _Time
     cores: Annotated[tuple[int, ...] | Literal["all"], BeforeValidator(_cores)]
 
 
 class SolutionDocument(_Document):
-    """``solution`` of a result: when each operator runs, and on which cores."""
+    """``solution`` of a result: a schedule.
 
-    operators: dict[str, _OperatorRun]
+    Attributes:
+        operators: the run of each, by name.
+    """
+
+    operators: dict[str, OperatorRun]
 
 
 class MetricsDocument(_Document):
@@ -91,7 +120,7 @@ def problem_from_document(document: Any, path: str | Path) -> ScheduleProblem:
     Raises:
         InputError: one fault for each thing that is wrong.
     """
-    parsed = validate(_ScheduleDocument, document, path)
+    parsed = validate(ProblemDocument, document, path)
     names = [operator.name for operator in parsed.operators]
     faults = [Fault(str(path), *fault) for fault in graph_faults("operator", names, parsed.edges)]
     if faults:

@@ -21,7 +21,16 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _PlacedDocument(_Document):
+class PlacedDocument(_Document):
+    """A placed kernel.
+
+    Attributes:
+        h, w: execution parameters of the kernel.
+        c, k: execution parameters of each of its convolutions.
+        x, y: lower corner of the rectangle as it lies, in tiles.
+        rotation: ``R90``: turned by a right angle.
+    """
+
     h: _Positive
     w: _Positive
     c: list[_Positive]
@@ -32,24 +41,32 @@ class _PlacedDocument(_Document):
 
 
 class PlacementDocument(_Document):
-    """A placement by the names of its kernels."""
+    """``solution`` of one wafer.
 
-    kernels: dict[str, _PlacedDocument]
+    Attributes:
+        kernels: by name.
+    """
+
+    kernels: dict[str, PlacedDocument]
 
 
 class PointDocument(_Document):
     """A point of a sweep.
 
     Attributes:
-        width, height, memlimit, wdeltat, wlength, wadapter, tiles: its wafer and weights.
+        width, height: of its wafer, in tiles.
+        memlimit: words of a tile.
+        wdeltat, wlength, wadapter: its weights of time, distance and adapters.
+        tiles: of the wafer.
         status: whether it is answered, and how surely.
-        cost, time, distance, adapter: of its placement; None without one.
-        bound: no placement costs less; None where nothing is known.
-        front, certain: whether it is on the front, and whether the bounds prove that.
+        cost, time, distance, adapter: of its placement; null without one.
+        bound: no placement costs less; null where nothing is known.
+        front: whether it is on the front.
+        certain: whether the bounds prove that it is, or that it is not.
         found_at: the point whose run found the placement.
-        infeasibility: the proof that no placement is legal, or None.
-        reason: why its own run is not whole, or None.
-        kernels: the placement as in :class:`PlacementDocument`, or None.
+        infeasibility: the proof that no placement is legal, or null.
+        reason: why its own run did not end, or null.
+        kernels: the placement as in :class:`PlacementDocument`, or null.
     """
 
     width: int
@@ -70,17 +87,31 @@ class PointDocument(_Document):
     found_at: str | None
     infeasibility: dict[str, Any] | None
     reason: Annotated[str, Field(min_length=1)] | None
-    kernels: dict[str, _PlacedDocument] | None
+    kernels: dict[str, PlacedDocument] | None
 
 
 class SweepDocument(_Document):
-    """The points of a sweep by name, in the order of the grid."""
+    """``solution`` of a sweep.
+
+    Attributes:
+        points: by name, in the order of the grid.
+    """
 
     points: dict[str, PointDocument]
 
 
 class PlacementMetrics(_Document):
-    """``metrics`` of a placement; ``unfinished``: what was stopped before its end."""
+    """``metrics`` of a placement.
+
+    Attributes:
+        time: of the slowest kernel, in the contest's unit.
+        distance: sum over edges, in tiles.
+        adapter: mismatches of h, w and c over all edges.
+        kernels, edges: of the graph.
+        utilisation: share of the wafer's tiles inside kernels.
+        busy: share of the wafer's tiles that work, averaged over the time of the slowest kernel.
+        unfinished: what was interrupted.
+    """
 
     time: float
     distance: float
@@ -99,7 +130,14 @@ class NoPlacementMetrics(_Document):
 
 
 class SweepMetrics(_Document):
-    """``metrics`` of a sweep: numbers of points, and the names of those on the front and of those that did not end."""
+    """``metrics`` of a sweep.
+
+    Attributes:
+        points: how many there are.
+        infeasible: how many of them.
+        front: names of the points on it.
+        unfinished: names of the points whose runs did not end.
+    """
 
     points: _Count
     infeasible: _Count

@@ -128,7 +128,18 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
-class _ConvolutionDocument(_Document):
+class ConvolutionDocument(_Document):
+    """A convolution of a kernel type. Sizes are whole numbers from 1 to 2²⁰, or expressions of the type's parameters
+    with ``+``, ``-``, ``*``, ``/`` (without remainder) and parentheses.
+
+    Attributes:
+        height, width: of its image.
+        window_height, window_width: of its window.
+        inputs, outputs: features.
+        stride: in both directions.
+        other_stride: equal to T.
+    """
+
     height: Annotated[_Expression, Field(alias="H")]
     width: Annotated[_Expression, Field(alias="W")]
     window_height: Annotated[_Expression, Field(alias="R")]
@@ -137,23 +148,37 @@ class _ConvolutionDocument(_Document):
     outputs: Annotated[_Expression, Field(alias="K")]
     stride: Annotated[_Expression, Field(alias="T")] = "1"
     other_stride: Annotated[_Expression | None, Field(alias="U")] = None
-    """That of ``stride`` where it is left out."""
 
     def expressions(self) -> Iterator[tuple[str, str]]:
         """(field, expression) of what is given."""
         return ((field, text) for field, text in self if text is not None)
 
 
-class _TypeDocument(_Document):
+class TypeDocument(_Document):
+    """A kernel type.
+
+    Attributes:
+        parameters: names of its formal parameters, as in ``.kgraph``.
+        written: their order in ``.paint``; that of ``parameters`` where it is left out.
+        convolutions: what a kernel consists of, from left to right.
+    """
+
     parameters: _Names
     written: _Names | None = None
-    convolutions: Annotated[list[_ConvolutionDocument], Field(min_length=1)]
+    convolutions: Annotated[list[ConvolutionDocument], Field(min_length=1)]
 
 
-class _LibraryDocument(_Document):
+class LibraryDocument(_Document):
+    """A ``dse.kernels/1`` document: kernel types that are added, or replace those of their names.
+
+    Attributes:
+        source: where the types are from; ignored.
+        kernels: types by name.
+    """
+
     version: Annotated[Literal["dse.kernels/1"], Field(alias="schema")]
     source: str = ""
-    kernels: Annotated[dict[str, _TypeDocument], Field(min_length=1)]
+    kernels: Annotated[dict[str, TypeDocument], Field(min_length=1)]
 
 
 @cache
@@ -178,11 +203,11 @@ def read_types(path: str | Path) -> tuple[KernelType, ...]:
     Raises:
         InputError: the file is malformed, or names parameters that its types do not have.
     """
-    parsed = validate(_LibraryDocument, read_document(path), path)
+    parsed = validate(LibraryDocument, read_document(path), path)
     return tuple(_type(name, entry, path) for name, entry in parsed.kernels.items())
 
 
-def _type(name: str, entry: _TypeDocument, path: str | Path) -> KernelType:
+def _type(name: str, entry: TypeDocument, path: str | Path) -> KernelType:
     if name in RESERVED:
         raise fail(path, f"kernels.{name}", "", f"must be a word other than {' and '.join(RESERVED)}")
     if not _WORD.fullmatch(name):
@@ -197,7 +222,7 @@ def _type(name: str, entry: _TypeDocument, path: str | Path) -> KernelType:
         raise fail(path, f"kernels.{name}.written", entry.written, "must be the parameters in another order")
     for number, convolution in enumerate(entry.convolutions):
         for field, text in convolution.expressions():
-            alias = _ConvolutionDocument.model_fields[field].alias
+            alias = ConvolutionDocument.model_fields[field].alias
             _check_expression(text, entry.parameters, path, f"kernels.{name}.convolutions.{number}.{alias}")
     written = None if entry.written is None else tuple(entry.written)
     return KernelType(name, tuple(entry.parameters), _Expanded(tuple(entry.convolutions)), written)
@@ -207,7 +232,7 @@ def _type(name: str, entry: _TypeDocument, path: str | Path) -> KernelType:
 class _Expanded:
     """The convolutions of a kernel by their expressions."""
 
-    documents: tuple[_ConvolutionDocument, ...]
+    documents: tuple[ConvolutionDocument, ...]
 
     def __call__(self, values: Mapping[str, int]) -> list[Convolution]:
         convolutions = []

@@ -19,21 +19,39 @@ class _Document(BaseModel):
 
 
 class TrainedModel(_Document):
-    """How the model is trained."""
+    """How the model is trained.
+
+    Attributes:
+        hbm_gb: memory of an accelerator, in GiB.
+        plan: of the vocabulary of ``dse plan``.
+    """
 
     hbm_gb: _Amount
     plan: PlanDocument
 
 
 class ModernSolution(_Document):
-    """``solution``: the architecture, and the plan of the one model, by its name."""
+    """``solution``.
+
+    Attributes:
+        architecture: of the accelerator.
+        models: the one model, by name.
+    """
 
     architecture: Architecture
     models: dict[str, TrainedModel]
 
 
 class ModelFigures(_Document):
-    """What the plan is worth, as ``dse plan`` counts it."""
+    """What the plan is worth, as ``dse plan`` counts it.
+
+    Attributes:
+        throughput_per_s: samples per second.
+        step_s: of a global batch.
+        tokens_per_s: of all accelerators.
+        model_flops_utilisation: over the peak of all accelerators.
+        time_s, memory_bytes: by part.
+    """
 
     throughput_per_s: _Amount
     step_s: _Amount
@@ -44,7 +62,13 @@ class ModelFigures(_Document):
 
 
 class BestAtSize(_Document):
-    """The optimum at one HBM size."""
+    """The optimum at one HBM size.
+
+    Attributes:
+        throughput_per_s: samples per second.
+        architecture: which.
+        plan: which.
+    """
 
     throughput_per_s: _Amount
     architecture: Architecture
@@ -52,7 +76,15 @@ class BestAtSize(_Document):
 
 
 class BaselineAnswer(_Document):
-    """An optimum of another search; what nothing fits, or is not chosen, is null."""
+    """An optimum of another search; values are null where nothing fits.
+
+    Attributes:
+        name: of the search.
+        throughput_per_s: samples per second.
+        hbm_gb: in GiB.
+        architecture: null where it is not chosen.
+        plan: which.
+    """
 
     name: str
     throughput_per_s: _Amount | None
@@ -62,7 +94,15 @@ class BaselineAnswer(_Document):
 
 
 class AfterChange(_Document):
-    """The optimum after a change, and how much slower the answer's architecture is then; null where nothing fits."""
+    """The optimum after a change; values are null where nothing fits.
+
+    Attributes:
+        throughput_per_s: samples per second.
+        hbm_gb: in GiB.
+        architecture: which.
+        plan: which.
+        regret: share of the throughput that the answer's architecture lacks then.
+    """
 
     throughput_per_s: _Amount | None
     hbm_gb: _Amount | None
@@ -72,7 +112,23 @@ class AfterChange(_Document):
 
 
 class ModernMetrics(_Document):
-    """``metrics``; what follows ``unfinished`` belongs to searches that were not stopped."""
+    """``metrics``; what follows ``unfinished`` belongs to searches that ended. Without it the bound is that of the
+    fastest plan with the most processing elements and lanes of the space.
+
+    Attributes:
+        architectures_in_space: how many.
+        plans_in_vocabulary: how many.
+        area_budget_used: a share.
+        interface_mm2: area of HBM and network interfaces.
+        models: figures of the one model, by name.
+        notes: as of other plans.
+        stopped: why the search ended early; null where it did not.
+        unfinished: what is missing after an interrupt; finished changes stay.
+        architectures_evaluated, architectures_pruned: counts.
+        optimum_by_hbm: by HBM size.
+        baselines: optima of other searches.
+        sensitivity: by change.
+    """
 
     architectures_in_space: int
     plans_in_vocabulary: int

@@ -34,7 +34,21 @@ class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _Operator(_Document):
+class OperatorDocument(_Document):
+    """An operator, per sample.
+
+    Attributes:
+        name: unique.
+        kind: ``gemm``, ``input``, ``output``, or a kind of vector work (``softmax``, ``gelu``, ``add``, ``layer_norm``,
+            ``dropout``, ``copy``, ``reduction``, …).
+        m, k, n: of a ``gemm``: products of [m, k] and [k, n]. A convolution is its implicit GEMM.
+        batch: of a ``gemm``: number of products, 1 where it is left out.
+        elements: of any other kind: elements that it passes over, enter or leave.
+        row: of any other kind: length of the dimension that softmax, norms and sums reduce over; 1 where left out.
+        weight_elements: elements that stay with it from sample to sample; none of ``input`` and ``output``.
+        of: the pass that it belongs to.
+    """
+
     name: _Name
     kind: str
     m: _Size | None = None
@@ -47,10 +61,20 @@ class _Operator(_Document):
     of: Annotated[Literal["forward", "backward"], Field(alias="pass")] = "forward"
 
 
-class _GraphDocument(_Document):
+class GraphDocument(_Document):
+    """A ``dse.dataflow/1`` document. Edges close no cycle; each operator reads something or has weights, and is read.
+
+    Attributes:
+        name: for people; the name of the file where it is left out.
+        operators: in any order.
+        edges: ``[from, to, elements]``: the whole result of ``from``; ``[from, to, elements, tensor]``: another tensor
+            of it, such as a part (``"[0:64]"``) or the ``"mask"`` of a dropout. Edges from one operator with the same
+            tensor carry the same data.
+    """
+
     version: Annotated[Literal["dse.dataflow/1"], Field(alias="schema")]
     name: str = ""
-    operators: Annotated[list[_Operator], Field(min_length=1)]
+    operators: Annotated[list[OperatorDocument], Field(min_length=1)]
     edges: list[Annotated[tuple[_Name, _Name, _Size, str], BeforeValidator(_edge)]]
 
 
@@ -61,7 +85,7 @@ def graph_from_document(document: Any, path: str | Path) -> DataflowGraph:
         InputError: one fault for each thing that is wrong, with the key; of the document's form first, then of its
             operators, then of the graph (:mod:`dse.graph.dataflow.rules`).
     """
-    parsed = validate(_GraphDocument, document, path)
+    parsed = validate(GraphDocument, document, path)
     _refuse(_shape_faults(parsed), path)
     operators = tuple(_operator(each) for each in parsed.operators)
     _refuse(graph_rule_faults(operators, parsed.edges), path)
@@ -91,7 +115,7 @@ def _refuse(faults: Iterator[FaultFields], path: str | Path) -> None:
         raise InputError(listed)
 
 
-def _shape_faults(parsed: _GraphDocument) -> Iterator[FaultFields]:
+def _shape_faults(parsed: GraphDocument) -> Iterator[FaultFields]:
     """Unknown kinds, sizes that are missing, and sizes of another kind of operator."""
     for index, operator in enumerate(parsed.operators):
         key = f"operators.{index}"
@@ -112,7 +136,7 @@ def _shape_faults(parsed: _GraphDocument) -> Iterator[FaultFields]:
             yield f"{key}.weight_elements", shown(operator.weight_elements), rule, None
 
 
-def _operator(parsed: _Operator) -> DataflowOperator:
+def _operator(parsed: OperatorDocument) -> DataflowOperator:
     """The operator of a document in which every operator has the sizes of its kind."""
     work: Gemm | Pass
     if parsed.kind == "gemm":

@@ -20,7 +20,7 @@ class _Document(BaseModel):
 
 
 class HybridSolution(_Document):
-    """``solution`` of a result.
+    """``solution`` of ``--strategy hybrid``.
 
     Attributes:
         microbatches: of a batch.
@@ -65,7 +65,7 @@ class HybridStageDocument(_Document):
 
 
 class HybridMetrics(_Document):
-    """``metrics`` of a result.
+    """``metrics`` of ``--strategy hybrid``.
 
     Attributes:
         step_s: the time of a step: first_s, as often slowest_s as further microbatches, and exposed_s.

@@ -18,7 +18,7 @@ class _Document(BaseModel):
 
 
 class PipelineSolution(_Document):
-    """``solution`` of a result.
+    """``solution`` of ``--strategy pipeline``.
 
     Attributes:
         cuts: the instruction that each stage after the first begins with.
@@ -61,14 +61,19 @@ class StageDocument(_Document):
 
 
 class BaselineDocument(_Document):
-    """A plan to compare with; None where it cannot be. The limit of memory is left aside."""
+    """A plan to compare with; the limit of memory is left aside.
+
+    Attributes:
+        length_s: of the pipeline.
+        device_bytes: the most that a device keeps.
+    """
 
     length_s: float
     device_bytes: float
 
 
 class PipelineMetrics(_Document):
-    """``metrics`` of a result.
+    """``metrics`` of ``--strategy pipeline``.
 
     Attributes:
         length_s: of the pipeline: first_s, as often slowest_s as further microbatches, and exposed_s.
