@@ -364,7 +364,10 @@ def test_no_chip_is_slower_with_smaller_operands(name):
     assert [peaks[precision] for precision in by_size] == sorted(peaks.values())
 
 
-@pytest.mark.parametrize(("name", "pflops"), [("b200", 9), ("gb200", 10), ("gb300", 15), ("mi355x", 10.1)])
+@pytest.mark.parametrize(
+    ("name", "pflops"), [("b200", 9), ("b300", 13.5), ("gb200", 10), ("gb300", 15), ("mi350x", 9.2), ("mi355x", 10.1)]
+)
 def test_accelerators_with_products_of_four_bits(name, pflops):
     assert chip(name).peak_flops["fp4"] == pytest.approx(pflops * 1e15, rel=5e-3)
-    assert {each for each in list_chips() if "fp4" in chip(each).peak_flops} == {"b200", "gb200", "gb300", "mi355x"}
+    known = {"b200", "b300", "gb200", "gb300", "mi350x", "mi355x"}
+    assert {each for each in list_chips() if "fp4" in chip(each).peak_flops} == known
