@@ -33,7 +33,16 @@ from pathlib import Path
 from typing import Any
 
 from actors.ray_executor import RayExecutor
-from benchmarks.learning_paper_tables import BASELINES, ONCE, TRANSFERRED, missing_s, operators, show_tables
+from benchmarks.learning_paper_tables import (
+    BASELINES,
+    ONCE,
+    PAPER_SCRATCH,
+    TRANSFERRED,
+    missing_s,
+    operators,
+    paper_contenders,
+    show_tables,
+)
 from dse.reproduce.mcm.bert import NAME as BERT
 from dse.reproduce.mcm.study import SAMPLED, Trials
 from dse.reproduce.mcm.tables import Trial
@@ -49,7 +58,6 @@ from hardware.inputs import InputError
 from policies.learning.checkpoint import BEST
 from policies.learning.pretraining import PretrainingPlan
 from policies.learning.pretraining_run import PretrainingRun, pretrain
-from policies.partition.contenders import PAPER_SCRATCH, paper_contenders
 from policies.partition.methods import ask_for_extra, weights_digest
 from policies.partition.settings import PAPER
 from policies.partition.task import PartitionTask

@@ -9,7 +9,24 @@ import numpy as np
 
 from dse.reproduce.mcm.study import question_about
 from dse.reproduce.mcm.tables import GREEDY, Trial, all_shares, method_table
-from policies.partition.contenders import PAPER_SCRATCH, paper_contenders
+from policies.partition.contenders import Contender
+from policies.partition.settings import FORMS
+
+PAPER_SCRATCH = "paper rl"
+"""The paper's own form, learning from nothing."""
+
+
+def paper_contenders(checkpoint: Path | None = None) -> Mapping[str, Contender]:
+    """By name: the paper's form from scratch and, from a checkpoint of that form, zero-shot and fine-tuned."""
+    form = FORMS["paper"]
+    scratch = {PAPER_SCRATCH: Contender(form)}
+    if checkpoint is None:
+        return scratch
+    return scratch | {
+        f"{PAPER_SCRATCH} zero-shot": Contender(form, checkpoint, tune=False),
+        f"{PAPER_SCRATCH} fine-tuned": Contender(form, checkpoint),
+    }
+
 
 BASELINES = (GREEDY, "dp", "portfolio", "random", "anneal")
 ONCE = (GREEDY, "dp", "portfolio")

@@ -21,6 +21,8 @@ policy saw generated pipelines alone, so every step is one that it never saw; th
 """
 
 import argparse
+import itertools
+import math
 import statistics
 import time
 from collections import defaultdict
@@ -29,6 +31,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.methods import PipelineContext, exact
 from dse.parallel.pipeline.problem import PipelineProblem
@@ -36,15 +40,7 @@ from dse.reproduce.automap.models import PIPELINED
 from dse.reproduce.automap.pipelines import PipelineTrial, problem_of
 from policies.learning.checkpoint import chosen_folder
 from policies.parallel.extra import ask_for_extra
-from policies.parallel.pipeline.contenders import (
-    annealed,
-    annealed_as_it_is,
-    drawn_plans,
-    even,
-    even_as_it_is,
-    every_plan,
-    random_plans,
-)
+from policies.parallel.pipeline.contenders import annealed_as_it_is, drawn_plans, even, even_as_it_is
 from policies.parallel.pipeline.improvement import improve, improved
 from policies.parallel.pipeline.inference import Coarse, coarse
 from policies.parallel.pipeline.methods import SHIPPED
@@ -104,6 +100,31 @@ def measured(
     return Row(name, tuple(excess), statistics.median(plans), statistics.median(seconds))
 
 
+def every_plan(seen: Coarse, most: int = 10**6) -> Best | None:
+    """The best of all legal plans of the coarse problem, before refinement: what no search of it can beat.
+
+    Returns:
+        None where they may be more than ``most``.
+    """
+    problem = seen.pricing.problem
+    stages, variables = problem.stages, problem.profile.variables
+    center = problem.devices * np.arange(1, stages) / stages
+    devices = np.arange(1, problem.devices)
+    near = [devices[np.abs(devices - each) <= seen.radius].tolist() for each in center]
+    if math.comb(len(seen.cuts), stages - 1) * math.prod(map(len, near)) > most:
+        return None
+    best = Best()
+    chosen = np.array(list(itertools.combinations(seen.cuts.tolist(), stages - 1)), dtype=np.int64)
+    before = np.concatenate([[0], np.cumsum(variables)])
+    edges = before[np.pad(chosen, ((0, 0), (1, 1)), constant_values=((0, 0), (0, len(variables))))]
+    cuts = chosen[(np.diff(edges, axis=1) > 0).all(1)]
+    for ranks in itertools.product(*near):
+        if len(cuts) and all(one < other for one, other in itertools.pairwise(ranks)):
+            device_cuts = np.tile(ranks, (len(cuts), 1))
+            best.take(cuts, device_cuts, seen.pricing.prices(cuts, device_cuts))
+    return best
+
+
 def rows(problem: PipelineProblem, policy: Policy, seeds: int, is_trained: bool) -> Iterator[Row]:
     """All methods on a problem; those that train on it only if ``is_trained``."""
     context = PipelineContext(problem, CUTTING)
@@ -145,7 +166,9 @@ def rows(problem: PipelineProblem, policy: Policy, seeds: int, is_trained: bool)
         yield row("inference", lambda seed: policy.answer(problem, CUTTING, seed))
         yield row("policy", lambda seed: _of_policy_alone(policy, problem, seed))
         yield row("policy, not improved", lambda seed: policy.plans(problem, CUTTING, seed)[1])
-    yield row("random and greedy", lambda seed: random_plans(seen, INTERACTIONS, seed).with_other(even(seen)))
+    yield row(
+        "random and greedy", lambda seed: _improved(seen, drawn_plans(seen, INTERACTIONS, seed)).with_other(even(seen))
+    )
     yield row("annealing and greedy", lambda seed: _annealed_from_greedy(seen, seed))
     yield from beside("policy", [[INTERACTIONS]] * seeds, STARTS)
     yield row("greedy", lambda _seed: even(seen), 1)
@@ -157,7 +180,8 @@ def _searches(search: _Search, seen: Coarse, counts: Sequence[Sequence[int]], se
 
 
 def _annealed_from_greedy(seen: Coarse, seed: int) -> Best:
-    return annealed(seen, INTERACTIONS + 1, seed, even_as_it_is(seen)).with_other(even(seen))
+    plans = annealed_as_it_is(seen, INTERACTIONS + 1, seed, even_as_it_is(seen))
+    return _improved(seen, plans).with_other(even(seen))
 
 
 def _of_policy_alone(policy: Policy, problem: PipelineProblem, seed: int) -> Best:

@@ -10,7 +10,7 @@ from hardware.inputs import fail
 
 FormName = Literal["resources", "paper"]
 ModelName = Literal["ridge", "trees", "trees-all", "perceptrons", "stack", "network", "paper"]
-TableName = Literal["main", "random", "left-out", "annotations", "curve", "versions"]
+TableName = Literal["main", "left-out", "annotations", "versions"]
 Denied = Literal["slots", "units", "edges"]
 
 _NEEDED = ("torch", "sklearn", "safetensors")
@@ -147,9 +147,9 @@ class FabricEvaluation(NetworkOptions):
         tuple[TableName, ...],
         Option(
             "Table; may be given several times (default: main). main: five folds by graph, also by kind of block; "
-            "random: folds that ignore graphs; left-out: each kind of block left out, beside the same models in folds "
-            "by graph; annotations: with and without knowing how long operators work on a unit; curve: by number of "
-            "graphs; versions: the same placements under a compiler with other delays and buffers."
+            "left-out: each kind of block left out, beside the same models in folds by graph; annotations: with and "
+            "without knowing how long operators work on a unit; versions: the same placements under a compiler with "
+            "other delays and buffers."
         ),
     ] = ()
     checkpoint: Annotated[

@@ -37,41 +37,21 @@ class Contender:
         return learn(context, self.settings, weights, tune=self.tune)
 
 
-PAPER_SCRATCH = "paper rl"
-"""The paper's own form, learning from nothing."""
-
-
-def paper_contenders(checkpoint: Path | None = None) -> Mapping[str, Contender]:
-    """By name: the paper's form from scratch and, from a checkpoint of that form, zero-shot and fine-tuned."""
-    form = FORMS["paper"]
-    scratch = {PAPER_SCRATCH: Contender(form)}
-    if checkpoint is None:
-        return scratch
-    return scratch | {
-        f"{PAPER_SCRATCH} zero-shot": Contender(form, checkpoint, tune=False),
-        f"{PAPER_SCRATCH} fine-tuned": Contender(form, checkpoint),
-    }
-
-
-def contenders(plain: Path = PLAIN, refine: Path = REFINE) -> Mapping[str, Contender]:
+def contenders() -> Mapping[str, Contender]:
     """By name, which says the form: without a prior the paper's three uses, the diagonal prior, and ours, which changes
     the best partition known.
 
     ``bare prior`` is what a network that has learned nothing draws; for refining that is the method ``refine``.
-
-    Args:
-        plain: a checkpoint that was trained without a prior.
-        refine: one of a policy that refines.
     """
     return {
         "plain rl": Contender(FORMS["plain"]),
-        "plain rl zero-shot": Contender(FORMS["plain"], plain, tune=False),
-        "plain rl fine-tuned": Contender(FORMS["plain"], plain),
+        "plain rl zero-shot": Contender(FORMS["plain"], PLAIN, tune=False),
+        "plain rl fine-tuned": Contender(FORMS["plain"], PLAIN),
         "bare prior": Contender(FORMS["prior"], tune=False),
         "prior + rl": Contender(FORMS["prior"]),
         "refine + rl": Contender(REFINING),
-        "refine zero-shot": Contender(REFINING, refine, tune=False),
-        "refine fine-tuned": Contender(REFINING, refine),
+        "refine zero-shot": Contender(REFINING, REFINE, tune=False),
+        "refine fine-tuned": Contender(REFINING, REFINE),
     }
 
 

@@ -37,10 +37,6 @@ _SAMPLED_MOVES = 200
 """Moves whose mean rise of the cost gives the unit of temperatures."""
 
 
-_PEAK_TERMS = (move_state.MAX_LOAD, move_state.EXPERT, move_state.ROUTE)
-"""The terms that are the largest values of links."""
-
-
 @dataclass(frozen=True, slots=True)
 class AnnealSettings:
     """How a chain is annealed.

@@ -1,7 +1,6 @@
 """Predictions of examples that were held out, fold by fold."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,23 +18,9 @@ def folds_by_graph(graph: Integers, folds: int, seed: int) -> list[Mask]:
     return [np.isin(graph, graphs[fold::folds]) for fold in range(folds)]
 
 
-def random_folds(examples: int, folds: int, seed: int) -> list[Mask]:
-    """What is held out in each fold: placements at random, whatever their graph, [S] each."""
-    part = np.random.default_rng(seed).permutation(examples) % folds
-    return [part == fold for fold in range(folds)]
-
-
 def held_out_predictions(learner: Learner, examples: Examples, folds: Iterable[Mask]) -> Floats:
     """The target of every example as a model expects it that has not learned from its fold; nan in no fold, [S]."""
     predicted = np.full(len(examples), np.nan)
     for held_out in folds:
         predicted[held_out] = learner.fit(examples.at(~held_out)).predict(examples.at(held_out))
     return predicted
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """A point of a learning curve: graphs learned from, and RE on the graphs that are held out."""
-
-    graphs: int
-    error: float

@@ -15,7 +15,7 @@ from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop, sile
 from policies.fabric.model.examples import Learner
 from policies.fabric.model.features import FEATURES
 from policies.fabric.study.accuracy import Accuracy, accuracy
-from policies.fabric.study.folds import folds_by_graph, held_out_predictions, random_folds
+from policies.fabric.study.folds import folds_by_graph, held_out_predictions
 from policies.fabric.study.intervals import Interval, error_ratio
 from policies.fabric.study.labelled import Labelled
 
@@ -30,9 +30,6 @@ RULES = ("expert", "max_load", "busy", "route", "period")
 
 LEFT_OUT, ANNOTATIONS = "kind of block left out", "performance annotations"
 """Titles of tables."""
-
-CURVE = (0.125, 0.25, 0.5, 1.0)
-"""Shares of the graphs in a learning curve."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +98,6 @@ class Study:
             ]
         return rows
 
-    def random_rows(self) -> list[Row]:
-        """All learners in folds at random, which may have learned from other placements of the same graphs."""
-        folds = random_folds(len(self.labelled.label), self.folds, self.seed)
-        predictions = self._held_out(folds, "models in random folds")
-        return [Row("random folds", name, "", self._accuracy(each)) for name, each in predictions.items()]
-
     def left_out_rows(self) -> list[Row]:
         """Each kind of block predicted by models that have learned from the others alone.
 
@@ -135,24 +126,6 @@ class Study:
             ratio = self._ratio(untold[name], predicted, np.ones(len(predicted), dtype=bool))
             rows.append(Row(ANNOTATIONS, name, "with annotations", self._accuracy(predicted), graphs=graphs))
             rows.append(Row(ANNOTATIONS, name, "without", self._accuracy(untold[name]), ratio=ratio, graphs=graphs))
-        return rows
-
-    def curve_rows(self) -> list[Row]:
-        """The first fold by graph, predicted by models that have learned from ever more graphs."""
-        held_out = self._by_graph()[0]
-        others = np.random.default_rng(self.seed).permutation(np.unique(self._graph[~held_out]))
-        rows = []
-        for share in CURVE:
-            graphs = others[: max(2, round(share * len(others)))]
-            seen = np.isin(self._graph, graphs)
-            for name, learner in self.learners.items():
-                ask(self.stop)
-                examples = self.labelled.examples
-                target = np.full(len(examples), np.nan)
-                target[held_out] = learner.fit(examples.at(seen)).predict(examples.at(held_out))
-                predicted = self.labelled.throughput_of(target)
-                measured = self._accuracy(predicted, held_out)
-                rows.append(Row("learning curve", name, f"{len(graphs)} graphs", measured, graphs=len(graphs)))
         return rows
 
     @property
@@ -208,9 +181,7 @@ class Study:
 
 TABLES: Mapping[str, Callable[[Study], list[Row]]] = {
     "main": Study.main_rows,
-    "random": Study.random_rows,
     "left-out": Study.left_out_rows,
     "annotations": Study.annotation_rows,
-    "curve": Study.curve_rows,
 }
 """Tables by name."""

@@ -1,11 +1,8 @@
 """Searches that learn nothing, to compare with: they begin from equally many plans of the same coarse problem.
 
-The shortest plans of each are then improved in the same way (:func:`~policies.parallel.pipeline.improvement.improve`),
-unless it says otherwise. That prices many more, not equally many for all; all of them count in ``Best.evaluations``.
+The shortest plans of each can then be improved in the same way (:func:`~policies.parallel.pipeline.improvement.improve`).
+That prices many more, not equally many for all; all of them count in ``Best.evaluations``.
 """
-
-import itertools
-import math
 
 import numpy as np
 
@@ -22,25 +19,11 @@ _COOLING = (0.1, 1e-4)
 """Temperature at the beginning and at the end, over the length of the first plan."""
 
 
-def random_plans(seen: Coarse, evaluations: int, seed: int) -> Best:
-    """So many random plans, of which the shortest are improved; what that prices comes on top of ``evaluations``."""
-    best = drawn_plans(seen, evaluations, seed)
-    improve(seen, best)
-    return best
-
-
 def drawn_plans(seen: Coarse, evaluations: int, seed: int | tuple[int, ...]) -> Best:
     """The best of so many random plans as they are."""
     best, draw = Best(), np.random.default_rng(seed)
     while best.evaluations < evaluations:
         _play(seen, min(_ROUND, evaluations - best.evaluations), best, draw)
-    return best
-
-
-def annealed(seen: Coarse, evaluations: int, seed: int, start: Best | None = None) -> Best:
-    """The plans of :func:`annealed_as_it_is`, of which the shortest are improved, as in :func:`random_plans`."""
-    best = annealed_as_it_is(seen, evaluations, seed, start)
-    improve(seen, best)
     return best
 
 
@@ -80,31 +63,6 @@ def annealed_as_it_is(seen: Coarse, evaluations: int, seed: int | tuple[int, ...
         if trial.plan is not None and draw.random() < np.exp(min(0.0, (now_s - trial.length_s) / temperature_s)):
             now, now_s = trial.plan, trial.length_s
             best.add(now, now_s)
-    return best
-
-
-def every_plan(seen: Coarse, most: int = 10**6) -> Best | None:
-    """The best of all legal plans of the coarse problem, before refinement: what no search of it can beat.
-
-    Returns:
-        None where they may be more than ``most``.
-    """
-    problem = seen.pricing.problem
-    stages, variables = problem.stages, problem.profile.variables
-    center = problem.devices * np.arange(1, stages) / stages
-    devices = np.arange(1, problem.devices)
-    near = [devices[np.abs(devices - each) <= seen.radius].tolist() for each in center]
-    if math.comb(len(seen.cuts), stages - 1) * math.prod(map(len, near)) > most:
-        return None
-    best = Best()
-    chosen = np.array(list(itertools.combinations(seen.cuts.tolist(), stages - 1)), dtype=np.int64)
-    before = np.concatenate([[0], np.cumsum(variables)])
-    edges = before[np.pad(chosen, ((0, 0), (1, 1)), constant_values=((0, 0), (0, len(variables))))]
-    cuts = chosen[(np.diff(edges, axis=1) > 0).all(1)]
-    for ranks in itertools.product(*near):
-        if len(cuts) and all(one < other for one, other in itertools.pairwise(ranks)):
-            device_cuts = np.tile(ranks, (len(cuts), 1))
-            best.take(cuts, device_cuts, seen.pricing.prices(cuts, device_cuts))
     return best
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.ridge import RidgeLearner
 from policies.fabric.study.accuracy import accuracy, placer_regime, spearman, within_graphs
-from policies.fabric.study.folds import folds_by_graph, held_out_predictions, random_folds
+from policies.fabric.study.folds import folds_by_graph, held_out_predictions
 from policies.fabric.study.intervals import error_ratio
 
 
@@ -131,11 +131,9 @@ def test_the_interval_of_an_error_ratio_covers_equal_models_and_not_unequal_ones
 
 def test_folds_hold_out_every_example_once_and_graphs_as_a_whole():
     graph = np.repeat(np.arange(13), 5)
-    by_graph, at_random = folds_by_graph(graph, 5, 0), random_folds(len(graph), 5, 0)
-    for folds in (by_graph, at_random):
-        assert (np.sum(folds, axis=0) == 1).all()
-    assert all(not set(graph[fold]) & set(graph[~fold]) for fold in by_graph)
-    assert any(set(graph[fold]) & set(graph[~fold]) for fold in at_random)
+    folds = folds_by_graph(graph, 5, 0)
+    assert (np.sum(folds, axis=0) == 1).all()
+    assert all(not set(graph[fold]) & set(graph[~fold]) for fold in folds)
 
 
 def test_predictions_of_held_out_examples_do_not_know_their_labels():

@@ -232,9 +232,9 @@ def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
     assert whole["hops"]["error"] is None
     assert whole["max_load"]["error"] > 0
 
-    anew = dse("fabric", "evaluate", out, "--model", "ridge", "--table", "random", "--table", "left-out")
+    anew = dse("fabric", "evaluate", out, "--model", "ridge", "--table", "main", "--table", "left-out")
     assert anew.code == 0, anew.err
-    assert all(word in anew.out for word in ("random folds", "kind of block left out", "ridge"))
+    assert all(word in anew.out for word in ("folds by graph", "kind of block left out", "ridge"))
 
     left = ("fabric", "evaluate", out, "--model", "ridge", "--table", "left-out", "--out", tmp_path / "left")
     stopped = dse(*left, "--time-limit", 1e-9)
