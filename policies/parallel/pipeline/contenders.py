@@ -1,7 +1,7 @@
 """Searches that learn nothing, to compare with: they begin from equally many plans of the same coarse problem.
 
-The shortest plans of each can then be improved in the same way (:func:`~policies.parallel.pipeline.improvement.improve`).
-That prices many more, not equally many for all; all of them count in ``Best.evaluations``.
+The shortest plans of each can then be improved alike (:func:`~policies.parallel.pipeline.improvement.improve`). That
+prices many more, not equally many for all; all of them count in ``Best.evaluations``.
 """
 
 import numpy as np
