@@ -7,6 +7,7 @@ import click
 from dse.cli.run_code import announce, run_code_option
 from dse.problem import problem_type
 from dse.report.render import page
+from dse.report.view import View
 from dse.results.check import posed_again
 from dse.results.other_versions import told_of_other_versions
 from dse.results.result import read_sealed
@@ -17,9 +18,14 @@ from hardware.inputs import fail
 
 @click.command("report")
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--interactive",
+    is_flag=True,
+    help="Also write charts.html, the charts to zoom into, and plotly.min.js, which it needs beside it.",
+)
 @run_code_option
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def command(run: Path, run_code: bool) -> None:
+def command(run: Path, interactive: bool, run_code: bool) -> None:
     """Write the report.html of a finished run again, from its result and its tables.
 
     RUN is a run directory (`--out DIR`) or the result.json in it.
@@ -38,5 +44,18 @@ def command(run: Path, run_code: bool) -> None:
     tables = Tables(directory)
     view = problem_type(result.command).view(result, posed, tables)
     click.echo(str(write_text(directory / REPORT_FILE, page(view, result.provenance))))
+    if interactive:
+        _write_charts(directory, view)
     for table in sorted(tables.missing):
         click.echo(f"warning: {table} is missing: the page lacks what it would show of this table", err=True)
+
+
+def _write_charts(directory: Path, view: View) -> None:
+    from dse.report.interactive import CHARTS_FILE, PLOTLY_FILE, charts_page, plotly_script  # loads plotly
+
+    text = charts_page(view)
+    if text is None:
+        click.echo("this report has no charts", err=True)
+        return
+    write_text(directory / PLOTLY_FILE, plotly_script())
+    click.echo(str(write_text(directory / CHARTS_FILE, text)))

@@ -14,16 +14,14 @@ from dse.fabric.problem import FabricProblem
 from dse.fabric.relief import CHANGES, MIN_GAIN
 from dse.fabric.search.expansion import Expansion
 from dse.fabric.timeline import pipeline_trace
-from dse.report.charts import chart
+from dse.report.chart import Axis, Line, PointChart, Points
 from dse.report.palette import ANSWER, BLUE, GREY, YELLOW
 from dse.report.units import time_text
-from dse.report.view import Card, Chart, Drawing, Heading, Paragraph, Part, Row, Table, View
+from dse.report.view import Card, Drawing, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
 from dse.run.tables import Tables
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from dse.report.drawn import DrawnFigure
 
 _RESOURCES: Mapping[Resource, str] = {
@@ -284,7 +282,7 @@ def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:
             "they were simulated.",
             small=True,
         )
-        yield Chart(candidates)
+        yield candidates
 
 
 def _operators_table(shown: _Shown) -> Table:
@@ -301,10 +299,8 @@ def _operators_table(shown: _Shown) -> Table:
     return Table(("", "operator", "kind", "units", "slots"), rows)
 
 
-def _candidates(shown: _Shown, tables: Tables) -> "go.Figure | None":
+def _candidates(shown: _Shown, tables: Tables) -> PointChart | None:
     """Predicted against simulated slots; None where fewer than two placements were simulated."""
-    import plotly.graph_objects as go
-
     if CANDIDATES not in tables:
         return None
     rows = [
@@ -315,21 +311,15 @@ def _candidates(shown: _Shown, tables: Tables) -> "go.Figure | None":
     if len(rows) < 2:
         return None
     simulated = [row["interval_slots"] for row in rows]
-    drawn = chart("simulated slots", "predicted slots", 380)
-    for rule, label, colour in (("expert", "expert rule", BLUE), ("route", "conservative route rule", YELLOW)):
-        drawn.add_trace(
-            go.Scatter(
-                x=simulated,
-                y=[row[rule] for row in rows],
-                mode="markers",
-                name=label,
-                marker={"color": colour, "size": 9, "line": {"color": ANSWER, "width": [2.5] + [0] * (len(rows) - 1)}},
-                hovertemplate="%{y:.1f} predicted, %{x:.1f} simulated<extra></extra>",
-            )
-        )
     ends = [min(simulated), max(simulated)]
-    drawn.add_trace(go.Scatter(x=ends, y=ends, mode="lines", name="equal", line={"color": GREY, "dash": "dot"}))
-    return drawn
+    marks: list[Line | Points] = [Line("equal", ends, ends, GREY, "dot")]
+    for rule, label, colour in (("expert", "expert rule", BLUE), ("route", "conservative route rule", YELLOW)):
+        predicted = [row[rule] for row in rows]
+        texts = [f"{ours:.1f} predicted, {real:.1f} simulated" for ours, real in zip(predicted, simulated, strict=True)]
+        marks.append(Points(label, simulated, predicted, colour, texts, 9.0))
+    marks.append(Points("chosen", simulated[:1] * 2, [rows[0]["expert"], rows[0]["route"]], ANSWER, (), 13.0, "ring"))
+    title = f"{len(rows)} placements were simulated: {min(simulated):,.1f} to {max(simulated):,.1f} slots a sample"
+    return PointChart(title, Axis("simulated slots"), Axis("predicted slots"), marks, 380)
 
 
 def _files(shown: _Shown) -> Mapping[str, str | bytes]:

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
+from dse.parallel.charts import memory_over_step, tensors_by_split
 from dse.parallel.comparison import split_text
 from dse.parallel.export.jax_plan import jax_plan
 from dse.parallel.export.torch_plan import torch_plan
@@ -15,9 +16,13 @@ from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.resharding import PICO
 from dse.parallel.work_classes import work_by_class
+from dse.report.chart import PointChart
+from dse.report.chart_svg import picture_svg
 from dse.report.units import memory_text, time_text
-from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Row, Share, Table, View
+from dse.report.view import Breakdown, Card, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
+
+TENSORS_FILE = "tensors.svg"
 
 _NUMBER = re.compile(r"\d+")
 
@@ -76,7 +81,7 @@ def view(problem: ParallelProblem, result: Result) -> View:
                 "mesh axes that split it, or -; equal tensors of several layers share a row.",
                 True,
             ),
-            _picture(problem, splits),
+            tensors_by_split(problem, splits),
             Table(tensors.headers, tensors.rows),
             Heading("Time by class of operation"),
             Paragraph(_ABOUT_CLASSES, True),
@@ -84,22 +89,12 @@ def view(problem: ParallelProblem, result: Result) -> View:
             Heading("Memory over the step"),
             Paragraph(_ABOUT_MEMORY, True),
             _memory(problem, result),
-            Heading("Collectives"),
-            Paragraph(
-                "Bytes are those of the array that a group of devices holds together, all runs of a step added.", True
-            ),
-            Table(collectives.headers, collectives.rows),
+            *(_collectives_parts(collectives) if collectives.rows else ()),
             *asked,
         ],
         files=lambda: _programs(problem, result),
         cards=lambda: [_card(problem, result)],
     )
-
-
-def _picture(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> Chart:
-    from dse.parallel.charts import tensors_by_split  # loads plotly
-
-    return Chart(tensors_by_split(problem, splits))
 
 
 def _classes(problem: ParallelProblem, result: Result) -> Table:
@@ -116,18 +111,24 @@ def _classes(problem: ParallelProblem, result: Result) -> Table:
     return Table(("class", "operations", "time", "share"), rows)
 
 
-def _memory(problem: ParallelProblem, result: Result) -> Chart:
-    from dse.parallel.charts import memory_over_step
+def _collectives_parts(collectives: Table) -> list[Part]:
+    about = "Bytes are those of the array that a group of devices holds together, all runs of a step added."
+    return [Heading("Collectives"), Paragraph(about, True), Table(collectives.headers, collectives.rows)]
 
+
+def _memory(problem: ParallelProblem, result: Result) -> PointChart:
     prices = Prices(problem)
     plan = plan_of(prices, stated_from_document(problem, result.solution, "result"))
-    return Chart(memory_over_step(problem, profile_of(problem, prices, plan), result.metrics["state_bytes"]))
+    return memory_over_step(problem, profile_of(problem, prices, plan), result.metrics["state_bytes"])
 
 
 def _programs(problem: ParallelProblem, result: Result) -> Mapping[str, str | bytes]:
-    """The plan in the words of ``dse predict``, if it has any; as a program, where the step is of JAX or PyTorch."""
+    """The picture; the plan in the words of ``dse predict``, if it has any; as a program of JAX or PyTorch."""
     worded = training_plan(problem, SolutionDocument.model_validate(result.solution).arguments)
-    files: dict[str, str | bytes] = {} if worded is None else {PLAN_FILE: worded}
+    splits = SolutionDocument.model_validate(result.solution).arguments
+    files: dict[str, str | bytes] = {TENSORS_FILE: picture_svg(tensors_by_split(problem, splits))}
+    if worded is not None:
+        files[PLAN_FILE] = worded
     from_jax = any(operation.label.startswith("jit(") for operation in problem.graph.operations)
     if not from_jax and problem.graph.framework != "torch":
         return files

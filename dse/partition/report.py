@@ -1,10 +1,8 @@
 """``report.html`` of a partition: what every chip and link is busy with, and the graph coloured by chip."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,23 +23,18 @@ from dse.partition.tables import (
     slowest_decides,
     verdict,
 )
-from dse.report.charts import chart
+from dse.report.chart import Axis, BarChart, Bars, Line, PointChart, Points, Symbol
+from dse.report.chart_svg import picture_svg
 from dse.report.palette import BLUE, CATEGORIES, GREY, LINE, YELLOW, category
-from dse.report.units import time_scale, time_text
-from dse.report.view import Breakdown, Card, Chart, Heading, Part, Plan, Row, Share, StageBox, Table, View
+from dse.report.units import counted, time_scale, time_text
+from dse.report.view import Breakdown, Card, Heading, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "hexagon")
+_SYMBOLS: tuple[Symbol, ...] = ("circle", "square", "diamond", "triangle", "cross", "star", "hexagon")
 """Neighbouring chips differ in colour; chips that share one differ in shape."""
 
 
-_MAX_TICKS = 40
-"""Numbers of chips below the chart; of more chips, every second, third … has one."""
-
-PIPELINE_TRACE_FILE = "pipeline.trace.json"
+PIPELINE_TRACE_FILE, LOADS_FILE = "pipeline.trace.json", "loads.svg"
 
 
 def view(question: Question, result: Result) -> View:
@@ -59,17 +52,19 @@ def view(question: Question, result: Result) -> View:
     def page() -> list[Part]:
         parts: list[Part] = [
             Heading("Chips and links"),
-            Chart(loads(result)),
+            loads(result),
             replace(chips, rows=_without_bars(chips.rows)),
         ]
         if methods:
             parts += [Heading("Methods"), replace(methods[0], title="")]
-        return [*parts, Heading("The graph, coloured by chip"), Chart(coloured_graph(problem, chip()))]
+        return [*parts, Heading("The graph, coloured by chip"), coloured_graph(problem, chip())]
 
-    def traces() -> Mapping[str, str]:
+    def files() -> Mapping[str, str]:
+        pictures = {LOADS_FILE: picture_svg(loads(result))}
         if question.package is None:
-            return {}
-        return {PIPELINE_TRACE_FILE: json.dumps(SimulatorEvaluator(problem, question.package).trace(chip()))}
+            return pictures
+        trace = json.dumps(SimulatorEvaluator(problem, question.package).trace(chip()))
+        return {PIPELINE_TRACE_FILE: trace, **pictures}
 
     return View(
         title,
@@ -77,7 +72,7 @@ def view(question: Question, result: Result) -> View:
         [about(result), *notes(result)],
         [chips, *methods],
         page,
-        traces,
+        files,
         lambda: [_card(problem, result)],
     )
 
@@ -128,75 +123,63 @@ def _without_bars(rows: Sequence[Row]) -> list[Row]:
     return [tuple(cell.rstrip("█ ") for cell in row) for row in rows]
 
 
-def loads(result: Result) -> "go.Figure":
+def loads(result: Result) -> BarChart:
     """Time of every chip and link for one input, by the reference evaluator, and the bound on the slowest."""
-    import plotly.graph_objects as go
-
     metrics = result.metrics
     label = "" if by_reference(result) else f", {REFERENCE_LABEL}"
-    scale = time_scale(max((*metrics["chip_s"], *metrics["link_s"]), default=0.0))
-    drawn = chart("chip", f"{scale.unit} an input{label}", 380)
-    drawn.update_layout(barmode="group")
-    numbers = list(range(len(metrics["chip_s"])))
-    for name, seconds, colour in (
-        ("chip", metrics["chip_s"], BLUE),
-        ("link to the next", metrics["link_s"], YELLOW),
-    ):
-        drawn.add_trace(
-            go.Bar(x=numbers, y=[scale.of(each) for each in seconds], name=f"{name}{label}", marker_color=colour)
-        )
+    chip_s, link_s = metrics["chip_s"], metrics["link_s"]
+    slowest_s = max((*chip_s, *link_s), default=0.0)
+    scale, busy = time_scale(slowest_s), sum(seconds > 0.9 * slowest_s for seconds in chip_s)
+    limits = {}
     if result.bound is not None and slowest_decides(result):
-        height = scale.of(1 / result.bound)
-        # Named in the legend: next to the line its name would cover bars.
-        drawn.add_trace(
-            go.Scatter(
-                x=[-0.5, len(numbers) - 0.5],
-                y=[height, height],
-                mode="lines",
-                name="bound on the slowest",
-                line={"color": GREY, "dash": "dot"},
-            )
-        )
-    step = math.ceil(len(numbers) / _MAX_TICKS) or 1
-    drawn.update_xaxes(range=[-0.5, len(numbers) - 0.5], tickvals=numbers[::step])
-    drawn.update_yaxes(rangemode="tozero")
-    return drawn
+        limits["bound on the slowest"] = (scale.of(1 / result.bound), GREY)
+    return BarChart(
+        title=f"{busy} of {counted(len(chip_s), 'chip')} are busy for more than 90 % of the longest time, "
+        f"{time_text(slowest_s)} an input",
+        x="chip",
+        y=Axis(f"an input{label} [{scale.unit}]", from_zero=True),
+        categories=list(map(str, range(len(chip_s)))),
+        bars=[
+            Bars("chip", [scale.of(each) for each in chip_s], BLUE),
+            Bars("link to the next", [scale.of(each) for each in link_s], YELLOW),
+        ],
+        limits=limits,
+        height=380,
+    )
 
 
-def coloured_graph(problem: PartitionProblem, chip: Sequence[int]) -> "go.Figure":
+def coloured_graph(problem: PartitionProblem, chip: Sequence[int]) -> PointChart:
     """Operators from left to right by the longest way to them, larger where they take longer, with their edges."""
-    import plotly.graph_objects as go
-
     graph = problem.graph
     across, up = _places(graph.topological_order, graph.edges, len(graph))
-    drawn = chart("operators on the longest way to it", "", 560)
     source, target = graph.edges.T
-    gaps, line = np.full(len(graph.edges), np.nan), {"color": LINE, "width": 1}
+    gaps = np.full(len(graph.edges), np.nan)
     x, y = (np.column_stack([values[source], values[target], gaps]).ravel() for values in (across, up))
-    drawn.add_trace(go.Scattergl(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False))
     longest_s = float(graph.latency_s.max()) or 1.0
     where = np.asarray(chip)
+    marks: list[Line | Points] = [Line("", x.tolist(), y.tolist(), LINE, width=1.0)]
     for number in range(int(where.max()) + 1):
         held = np.flatnonzero(where == number)
-        drawn.add_trace(
-            go.Scattergl(
-                x=across[held],
-                y=up[held],
-                mode="markers",
-                name=f"chip {number}",
-                text=[graph.labels[position] for position in held],
-                marker={
-                    "color": category(number),
-                    "symbol": _SYMBOLS[number // len(CATEGORIES) % len(_SYMBOLS)],
-                    "size": 5 + 12 * np.sqrt(graph.latency_s[held] / longest_s),
-                },
-                customdata=[time_text(float(seconds)) for seconds in graph.latency_s[held]],
-                hovertemplate="%{text}<br>%{customdata}<extra>chip " + str(number) + "</extra>",
+        marks.append(
+            Points(
+                f"chip {number}",
+                across[held].tolist(),
+                up[held].tolist(),
+                category(number),
+                [f"{graph.labels[at]}: {time_text(float(graph.latency_s[at]))}, chip {number}" for at in held],
+                (5 + 12 * np.sqrt(graph.latency_s[held] / longest_s)).tolist(),
+                _SYMBOLS[number // len(CATEGORIES) % len(_SYMBOLS)],
             )
         )
-    drawn.update_layout(legend_itemsizing="constant")
-    drawn.update_yaxes(visible=False)
-    return drawn
+    sent = int((where[source] != where[target]).sum())
+    rows = int(up.max() - up.min()) if len(up) else 0
+    return PointChart(
+        title=f"{sent:,} of {counted(len(graph.edges), 'edge')} pass from one chip to another",
+        x=Axis("operators on the longest way to it"),
+        y=Axis("", hidden=True),
+        marks=marks,
+        height=min(560, 140 + 26 * rows),
+    )
 
 
 def _places(order: Ints, edges: Ints, count: int) -> tuple[Ints, Ints]:

@@ -20,10 +20,11 @@ from dse.placement.levers import levers
 from dse.placement.pipeline_trace import pipeline_trace
 from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
 from dse.placement.solve import solve
+from dse.placement.stage_chart import stage_loads
 from dse.placement.timeline import has_timeline, timeline
 from dse.problem import Posed, ProblemType, posed_of, result_of
 from dse.report.units import lower_bound_text, memory_text, needed_memory_text, time_scale, time_text
-from dse.report.view import Card, Chart, Heading, Row, Table, View
+from dse.report.view import Card, Heading, Row, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result
@@ -130,7 +131,11 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
             verdict=_verdict(result),
             notes=_notes(result),
             tables=[stages],
-            page=lambda: [Heading("Stages of one pipeline"), stages, Chart(_stage_loads(posed.problem, result))],
+            page=lambda: [
+                Heading("Stages of one pipeline"),
+                stages,
+                stage_loads(posed.problem, _placement(posed.problem, result)),
+            ],
             files=lambda: _traces(posed.problem, result),
             cards=lambda: [_card(posed.problem, result)],
         )
@@ -170,12 +175,6 @@ def infeasibility(shortfall: MemoryShortfall, changes: Sequence[str] = ()) -> In
 def _placement(problem: PlacementProblem, result: Result) -> Placement:
     assert result.objective.value is not None, "only called for feasible results"
     return placement_from_document(problem, result.solution, "result", result.objective.value)
-
-
-def _stage_loads(problem: PlacementProblem, result: Result) -> Any:
-    from dse.placement.stage_chart import stage_loads  # loads plotly
-
-    return stage_loads(problem, _placement(problem, result))
 
 
 def _card(problem: PlacementProblem, result: Result) -> Card:

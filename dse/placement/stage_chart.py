@@ -1,14 +1,13 @@
 """The stages of a pipeline side by side: what one microbatch costs in each."""
 
-import plotly.graph_objects as go
-
 from dse.placement.check import stage_passes
 from dse.placement.problem import Placement, PlacementProblem
+from dse.report.chart import BarChart
 from dse.report.charts import stacked_by_stage
 from dse.report.units import time_scale
 
 
-def stage_loads(problem: PlacementProblem, placement: Placement) -> go.Figure:
+def stage_loads(problem: PlacementProblem, placement: Placement) -> BarChart:
     """Forward, recomputed and backward pass of a microbatch in every stage, transfers included, one on the other."""
     graph, count = problem.tensor_parallel[placement.tensor], len(placement.stages)
     passes = [
@@ -20,5 +19,11 @@ def stage_loads(problem: PlacementProblem, placement: Placement) -> go.Figure:
         "recomputation": [each.recompute_s for each in passes],
         "backward": [each.backward_s for each in passes],
     }
-    scale = time_scale(max(map(sum, zip(*causes.values(), strict=True))))
-    return stacked_by_stage({cause: (cause, seconds) for cause, seconds in causes.items()}, "a microbatch", scale)
+    loads_s = [sum(each) for each in zip(*causes.values(), strict=True)]
+    slowest, scale = loads_s.index(max(loads_s)), time_scale(max(loads_s))
+    title = f"Stage {slowest + 1} sets the pace: {scale.text(loads_s[slowest])} a microbatch"
+    if count > 1:
+        title += f"; the fastest takes {scale.text(min(loads_s))}"
+    return stacked_by_stage(
+        title, {cause: (cause, seconds) for cause, seconds in causes.items()}, "a microbatch", scale
+    )

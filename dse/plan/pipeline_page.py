@@ -6,8 +6,9 @@ from dse.plan.check_costs import plan_costs
 from dse.plan.problem import PlanProblem
 from dse.plan.timeline import pipeline_spans, stage_names
 from dse.plan.training_plan import TrainingPlan
-from dse.report.units import memory_scale
-from dse.report.view import Chart, Heading, Paragraph, Part
+from dse.report.charts import lanes_in_time, stacked_by_stage
+from dse.report.units import memory_scale, memory_text, time_text
+from dse.report.view import Heading, Paragraph, Part
 
 _MAX_PASSES = 1500
 """In the picture; the trace has more."""
@@ -15,7 +16,7 @@ _MAX_PASSES = 1500
 _MAX_PASSES_OF_A_STAGE = 240
 """In the picture, on about 1,000 pixels."""
 
-_LABELS = {"forward": "forward", "backward": "backward, with what is made again"}
+_LABELS = {"forward": "forward", "backward": "backward, with recomputation"}
 
 
 def pipeline_parts(problem: PlanProblem, plan: TrainingPlan, memory_names: Mapping[str, tuple[str, str]]) -> list[Part]:
@@ -28,8 +29,6 @@ def pipeline_parts(problem: PlanProblem, plan: TrainingPlan, memory_names: Mappi
     """
     if plan.pipeline == 1:
         return []
-    from dse.report.charts import lanes_in_time, stacked_by_stage  # loads plotly
-
     parts: list[Part] = []
     shown = pipeline_spans(problem, plan, min(_MAX_PASSES, _MAX_PASSES_OF_A_STAGE * plan.pipeline))
     if shown is None:
@@ -40,17 +39,24 @@ def pipeline_parts(problem: PlanProblem, plan: TrainingPlan, memory_names: Mappi
     else:
         which, spans = shown
         about = f"One replica: {which}, as they follow from each other, with {plan.interleave} chunks of each stage."
+        title = (
+            f"One replica: {which} through {plan.pipeline} stages take {time_text(max(span.end_s for span in spans))}"
+        )
         parts += [
             Heading("The pipeline in time"),
             Paragraph(about, small=True),
-            Chart(lanes_in_time(stage_names(plan), spans, _LABELS)),
+            lanes_in_time(title, stage_names(plan), spans, _LABELS),
         ]
     memories, limit = plan_costs(problem, plan).stage_memory, float(problem.system.chip.hbm_bytes)
     names = (name for name in memory_names if name in memories[0])
     amounts = {memory_names[name][0]: (memory_names[name][1], [stage[name] for stage in memories]) for name in names}
+    sizes = [sum(stage.values()) for stage in memories]
+    title = f"Stage {sizes.index(max(sizes)) + 1} is the fullest: {memory_text(max(sizes))} of {memory_text(limit)}"
     return [
         *parts,
         Heading("Memory of each stage"),
         Paragraph("Of every rank of a stage; the line is the memory that an accelerator has.", small=True),
-        Chart(stacked_by_stage(amounts, "memory of a rank", memory_scale(limit), limit)),
+        stacked_by_stage(
+            title, amounts, "memory of a rank", memory_scale(limit), ("the memory of an accelerator", limit)
+        ),
     ]

@@ -17,6 +17,8 @@ from dse.plan.stack import Stack
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import TrainingPlan, whole_plan, yaml_text
+from dse.report.chart_svg import picture_svg
+from dse.report.charts import breakdowns_chart
 from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
@@ -51,6 +53,7 @@ _MAX_STAGES = 64
 
 PLAN_FILE = "plan.yaml"
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
+STEP_FILE = "step.svg"
 
 
 def view(problem: PlanProblem, result: Result, title: str) -> View:
@@ -87,7 +90,15 @@ def _files(problem: PlanProblem, result: Result) -> Mapping[str, str | bytes]:
     plan = whole_plan(result.solution["plan"], "result")
     drawn = pipeline_trace(problem, plan)
     traces = {} if drawn is None else {PIPELINE_TRACE_FILE: json.dumps(drawn)}
-    return {PLAN_FILE: yaml_text(plan), **exports(problem, plan), **traces}
+    return {PLAN_FILE: yaml_text(plan), **exports(problem, plan), **traces, STEP_FILE: _picture(problem, result)}
+
+
+def _picture(problem: PlanProblem, result: Result) -> str:
+    """Where the time and the memory of a step go, as SVG."""
+    metrics, parts = result.metrics, plan_card(problem, result.solution["plan"], result.metrics).breakdowns
+    most = _TIME_NAMES[max(metrics["time_s"], key=lambda name: metrics["time_s"][name])][0]
+    title = f"{time_text(metrics['step_s'])} a step at an MFU of {share_text(metrics['mfu'])}; most goes to {most}"
+    return picture_svg(breakdowns_chart(title, parts))
 
 
 def _verdict(problem: PlanProblem, result: Result) -> str:

@@ -1,19 +1,19 @@
 """The answer card as HTML: figures, the plan as a diagram, and where time and memory go."""
 
 import html
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from dse.report.palette import BLUE, INK, LINE, PART_COLOURS
-from dse.report.units import memory_text, share_text, time_text
-from dse.report.view import Breakdown, Card, Plan, Share, StageBox
+from dse.report.palette import BLUE, INK, LINE, PAPER, PART_COLOURS, SOFT, css
+from dse.report.units import share_text
+from dse.report.view import AMOUNT_TEXT, Breakdown, Card, Plan, Share, StageBox
 
 CARD_STYLE = """
-.card { border: 1px solid #d9e1e7; border-radius: 10px; padding: .9rem 1.2rem 1.1rem; margin: 1.2rem 0; }
+.card { border: 1px solid var(--rule); border-radius: 10px; padding: .9rem 1.2rem 1.1rem; margin: 1.2rem 0; }
 .card h3 { margin: .2rem 0 .6rem; } .card h4 { margin: 1.1rem 0 .35rem; font-size: .95rem; }
 .card .figures { display: flex; flex-wrap: wrap; gap: .4rem 2.4rem; }
 .card .figures b { display: block; font-size: 1.35rem; line-height: 1.3; }
-.card .figures span, .card p { color: #5a6b78; font-size: .88rem; margin: .2rem 0; }
-.card .bar { display: flex; height: 1.4rem; border-radius: 4px; overflow: hidden; background: #eef2f5; }
+.card .figures span, .card p { color: var(--quiet); font-size: .88rem; margin: .2rem 0; }
+.card .bar { display: flex; height: 1.4rem; border-radius: 4px; overflow: hidden; background: var(--soft); }
 .card .bar i { display: block; min-width: 1px; }
 .card ul { list-style: none; padding: 0; margin: .4rem 0 0; display: flex; flex-wrap: wrap; gap: .15rem 1.5rem;
        font-size: .88rem; font-variant-numeric: tabular-nums; }
@@ -51,27 +51,20 @@ def _breakdown(content: Breakdown) -> str:
     whole = max(content.total, content.limit or 0.0)
     if not shares or whole <= 0:
         return ""
-    text = _WRITTEN[content.unit]
+    text = AMOUNT_TEXT[content.unit]
     limit = "" if content.limit is None else f" of {text(content.limit)}"
     title = f"<h4>{html.escape(content.title)}: {text(content.total)}{limit}</h4>"
     bar = "".join(
-        f"<i style='width:{100 * share.amount / whole:.3f}%;background:{PART_COLOURS[share.kind]}' "
+        f"<i style='width:{100 * share.amount / whole:.3f}%;background:{css(PART_COLOURS[share.kind])}' "
         f"title='{_label(share, content, text(share.amount))}'></i>"
         for share in shares
     )
     keys = "".join(
-        f"<li><i style='background:{PART_COLOURS[share.kind]}'></i>{_label(share, content, text(share.amount))}</li>"
+        f"<li><i style='background:{css(PART_COLOURS[share.kind])}'></i>"
+        f"{_label(share, content, text(share.amount))}</li>"
         for share in shares
     )
     return f"{title}<div class='bar'>{bar}</div><ul>{keys}</ul>"
-
-
-_WRITTEN: Mapping[str, Callable[[float], str]] = {
-    "s": time_text,
-    "bytes": memory_text,
-    "": lambda amount: f"{amount:,.6g}",
-}
-"""How an amount of each unit is written."""
 
 
 def _label(share: Share, content: Breakdown, amount: str) -> str:
@@ -98,18 +91,20 @@ def plan_svg(plan: Plan) -> str:
     parts = [
         f"<svg class='plan' xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}' "
         f"height='{height}' role='img' aria-label='{_plan_text(plan)}' font-family='system-ui,sans-serif' "
-        f"font-size='12' text-anchor='middle' fill='{INK}'>"
+        f"font-size='12' text-anchor='middle' fill='{css(INK)}'>"
     ]
     for replica in range(behind, 0, -1):
         left, top = _MARGIN + replica * _SHIFT, _MARGIN + (behind - replica) * _SHIFT
         for place, (_, stage) in enumerate(shown):
             if stage is not None:
-                parts.append(_box(left + place * (_BOX + _GAP), top, "#eef2f5"))
+                parts.append(_box(left + place * (_BOX + _GAP), top, SOFT))
     top = _MARGIN + behind * _SHIFT
     for place, (number, stage) in enumerate(shown):
         left = _MARGIN + place * (_BOX + _GAP)
         if place:
-            parts.append(f"<path d='M {left - _GAP} {top + _HEIGHT / 2} h {_GAP}' stroke='{INK}' stroke-width='1.5'/>")
+            parts.append(
+                f"<path d='M {left - _GAP} {top + _HEIGHT / 2} h {_GAP}' stroke='{css(INK)}' stroke-width='1.5'/>"
+            )
         parts += _stage(left, top, number, stage, plan.words)
     return "".join((*parts, "</svg>"))
 
@@ -124,18 +119,19 @@ def _shown(stages: Sequence[StageBox], begin: int) -> list[tuple[int, StageBox |
     return [*numbered[:first], (len(numbered) - first - last, None), *numbered[-last:]]
 
 
-def _box(left: float, top: float, fill: str) -> str:
-    return f"<rect x='{left}' y='{top}' width='{_BOX}' height='{_HEIGHT}' rx='5' fill='{fill}' stroke='{BLUE}'/>"
+def _box(left: float, top: float, fill: str, edge: str = BLUE) -> str:
+    paint = f"fill='{css(fill)}' stroke='{css(edge)}'"
+    return f"<rect x='{left}' y='{top}' width='{_BOX}' height='{_HEIGHT}' rx='5' {paint}/>"
 
 
 def _stage(left: float, top: float, number: int, stage: StageBox | None, words: tuple[str, str]) -> Iterator[str]:
     middle = left + _BOX / 2
     if stage is None:
-        yield f"<rect x='{left}' y='{top}' width='{_BOX}' height='{_HEIGHT}' fill='#fff' stroke='{LINE}' rx='5'/>"
+        yield _box(left, top, PAPER, LINE)
         yield f"<text x='{middle}' y='{top + 28}'>…</text>"
         yield f"<text x='{middle}' y='{top + 46}' font-size='11'>{number} more</text>"
         return
-    yield f"<g><title>{html.escape(f'{words[0]} {number}: {stage.names}')}</title>{_box(left, top, '#fff')}"
+    yield f"<g><title>{html.escape(f'{words[0]} {number}: {stage.names}')}</title>{_box(left, top, PAPER)}"
     yield f"<text x='{middle}' y='{top + 17}' font-weight='600'>{words[0]} {number}</text>"
     yield f"<text x='{middle}' y='{top + 33}' font-size='11'>{_count(stage.layers, words[1])}</text>"
     yield from _lower_line(left + 6, top + 42, _BOX - 12, stage)
@@ -146,16 +142,17 @@ def _lower_line(left: float, top: float, width: float, stage: StageBox) -> Itera
     """How busy the stage is, or its accelerators as cells; of many only their number."""
     box = f"y='{top}' height='14' rx='2'"
     if stage.busy is not None:
-        yield f"<rect x='{left}' {box} width='{width}' fill='#eef2f5'/>"
-        yield f"<rect x='{left}' {box} width='{width * stage.busy:.1f}' fill='{BLUE}' fill-opacity='.75'/>"
+        yield f"<rect x='{left}' {box} width='{width}' fill='{css(SOFT)}'/>"
+        yield f"<rect x='{left}' {box} width='{width * stage.busy:.1f}' fill='{css(BLUE)}' fill-opacity='.75'/>"
     elif stage.accelerators <= _MAX_SLICES:
         size = width / stage.accelerators
         for cell in range(stage.accelerators):
-            yield f"<rect x='{left + cell * size + 1:g}' {box} width='{size - 2:g}' fill='{BLUE}' fill-opacity='.75'/>"
+            place = f"x='{left + cell * size + 1:g}' width='{size - 2:g}'"
+            yield f"<rect {place} {box} fill='{css(BLUE)}' fill-opacity='.75'/>"
     else:
-        yield f"<rect x='{left}' {box} width='{width}' fill='{BLUE}'/>"
+        yield f"<rect x='{left}' {box} width='{width}' fill='{css(BLUE)}'/>"
         yield (
-            f"<text x='{left + width / 2}' y='{top + 11}' font-size='10' fill='#fff'>"
+            f"<text x='{left + width / 2}' y='{top + 11}' font-size='10' fill='{css(PAPER)}'>"
             f"{stage.accelerators:,} accelerators</text>"
         )
 

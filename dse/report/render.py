@@ -5,8 +5,10 @@ import re
 from collections.abc import Iterable
 
 from dse.report.card import CARD_STYLE, card
+from dse.report.chart import BarChart, LaneChart, PointChart, TreeMap
 from dse.report.page import document, figure, table, text_html
-from dse.report.view import Card, Chart, Drawing, Folded, Heading, Paragraph, Part, Table, View
+from dse.report.palette import light
+from dse.report.view import Card, Drawing, Folded, Heading, Paragraph, Part, Table, View
 
 _ADDRESS = re.compile(r"https://[^\s)<>]+[\w/]")
 
@@ -18,7 +20,7 @@ def page(view: View, footer: str) -> str:
 
 def fragment(view: View) -> str:
     """Verdict, card, notes and tables, for a notebook."""
-    return "\n".join([f"<style>{CARD_STYLE}</style>", *_opening(view), *map(html_of, view.tables)])
+    return light("\n".join([f"<style>{CARD_STYLE}</style>", *_opening(view), *map(html_of, view.tables)]))
 
 
 def _opening(view: View) -> Iterable[str]:
@@ -39,8 +41,8 @@ def html_of(part: Part) -> str:
         case Table():
             title = f"<h3>{html.escape(part.title)}</h3>" if part.title else ""
             return title + table(part.headers, part.rows)
-        case Chart():
-            return figure(part.figure)
+        case PointChart() | BarChart() | LaneChart() | TreeMap():
+            return figure(part)
         case Drawing(svg):
             return svg
         case Card():

@@ -1,9 +1,13 @@
 """An answer for people: a verdict, notes, tables, and the parts of a page. No HTML and no terminal codes."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Literal
+
+from dse.report.chart import Chart
+from dse.report.units import memory_text, time_text
 
 Row = tuple[str, ...]
 
@@ -40,13 +44,6 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A plotly figure."""
-
-    figure: Any
-
-
-@dataclass(frozen=True)
 class Drawing:
     """A picture as SVG text."""
 
@@ -69,6 +66,12 @@ class Share:
     label: str
     amount: float
     kind: str
+
+
+AMOUNT_TEXT: Mapping[str, Callable[[float], str]] = MappingProxyType(
+    {"s": time_text, "bytes": memory_text, "": lambda amount: f"{amount:,.6g}"}
+)
+"""How an amount of each unit of a :class:`Breakdown` is written."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,7 @@ class Card:
 
 
 Part = Heading | Paragraph | Table | Chart | Drawing | Folded | Card
+"""What a page consists of; a chart is one of :mod:`dse.report.chart`."""
 
 
 def _nothing() -> Sequence[Part]:
@@ -190,3 +194,12 @@ class View:
     page: Callable[[], Sequence[Part]] = field(default=_nothing)
     files: Callable[[], Mapping[str, str | bytes]] = field(default=_no_files)
     cards: Callable[[], Sequence[Card]] = field(default=_no_cards)
+
+
+def charts_of(parts: Iterable[Part]) -> Iterator[Chart]:
+    """Every chart of a page, in order."""
+    for part in parts:
+        if isinstance(part, Folded):
+            yield from charts_of(part.parts)
+        elif isinstance(part, Chart):
+            yield part

@@ -3,13 +3,14 @@
 import base64
 import html
 import json
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from dse.report import charts
+from dse.report.chart import Axis, BarChart, Bars, Dash, Line, PointChart, Points, Symbol
 from dse.report.page import document, figure, table
 from dse.report.palette import CATEGORIES, category
 from dse.reproduce.section import Chart, Reproduction, Section
@@ -17,14 +18,14 @@ from dse.run.directory import REPORT_FILE, write_text
 from dse.run.tables import write_table
 from dse.run.versions import versions
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 DOCUMENT_FILE = "reproduction.json"
 COMPARISONS_TABLE = "tables/comparisons"
 
-_STROKES = (("solid", "circle"), ("dash", "diamond"), ("dot", "x"))
+_STROKES: tuple[tuple[Dash, Symbol], ...] = (("", "circle"), ("dash", "diamond"), ("dot", "cross"))
 """Dash and marker of the first lines of all colours, of the next ones, and of those after."""
+
+_PIXELS = 440
+"""Height of a chart."""
 
 
 def to_json(reproduction: Reproduction) -> str:
@@ -93,43 +94,43 @@ def report(reproduction: Reproduction) -> str:
 
 def _section(section: Section) -> list[str]:
     parts = [f"<h2>{html.escape(section.title)}</h2>"]
-    parts += [
-        f"<div style='overflow-x: auto; white-space: nowrap; font-size: .85rem'>{table(each.headers, each.rows)}</div>"
-        for each in section.tables
-    ]
+    parts += [table(each.headers, each.rows) for each in section.tables]
     label = "" if section.skipped is None else "Skipped: "
     parts += [f"<p class='small'>{label}{html.escape(note)}</p>" for note in section.notes]
     for picture in section.pictures:
         # As an image: its style must not reach the rest of the page.
         data, title = base64.b64encode(picture.svg.encode()).decode(), html.escape(picture.title, quote=True)
-        parts.append(f"<h3>{title}</h3><img alt='{title}' src='data:image/svg+xml;base64,{data}' style='width: 100%'>")
-    for chart in section.charts:
-        parts += [f"<h3>{html.escape(chart.title)}</h3>", figure(_drawn(chart))]
+        parts.append(f"<h3>{title}</h3><img alt='{title}' src='data:image/svg+xml;base64,{data}'>")
+    parts += [figure(_drawn(chart)) for chart in section.charts]
     return parts
 
 
-def _drawn(chart: Chart) -> "go.Figure":
-    """The chart in plotly."""
-    import plotly.graph_objects as go
-
-    drawing = charts.chart(chart.x_title, chart.y_title, 460)
+def _drawn(chart: Chart) -> PointChart | BarChart:
+    """The chart as pages have it."""
+    y = Axis(chart.y_title, chart.logarithmic)
+    if chart.kind in ("bars", "stacked bars"):
+        names = list(dict.fromkeys(str(x) for series in chart.series for x in series.x))
+        heights = [dict(zip(map(str, series.x), series.y, strict=True)) for series in chart.series]
+        bars = [
+            Bars(series.name, [of.get(name) for name in names], category(position))
+            for position, (series, of) in enumerate(zip(chart.series, heights, strict=True))
+        ]
+        return BarChart(chart.title, chart.x_title, y, names, bars, chart.kind == "stacked bars", height=_PIXELS)
+    # What is no number has a place in the order in which it comes.
+    names = list(dict.fromkeys(x for series in chart.series for x in series.x if isinstance(x, str)))
+    place = {name: float(number) for number, name in enumerate(names)}
+    marks: list[Points | Line] = []
     for position, series in enumerate(chart.series):
         colour = category(position)
-        x, y, labels = list(series.x), list(series.y), list(series.labels) or None
-        match chart.kind:
-            case "bars" | "stacked bars":
-                drawing.add_trace(go.Bar(name=series.name, x=x, y=y, marker_color=colour))
-            case "lines":
-                dash, symbol = _STROKES[position // len(CATEGORIES) % len(_STROKES)]
-                line, marker = {"color": colour, "dash": dash}, {"symbol": symbol, "size": 7}
-                drawing.add_trace(
-                    go.Scatter(name=series.name, x=x, y=y, mode="lines+markers", line=line, marker=marker)
-                )
-            case "dots":
-                size, symbol = (5, "circle") if position == 0 else (12, "star")
-                marker = {"color": colour, "size": size, "symbol": symbol}
-                drawing.add_trace(go.Scatter(name=series.name, x=x, y=y, text=labels, mode="markers", marker=marker))
-    drawing.update_layout(barmode="stack" if chart.kind == "stacked bars" else "group")
-    if chart.logarithmic:
-        drawing.update_yaxes(type="log")
-    return drawing
+        x = [place[each] if isinstance(each, str) else each for each in series.x]
+        values = [math.nan if each is None else each for each in series.y]
+        labels = series.labels or [""] * len(x)
+        texts = [f"{label or series.name}: {value:,.4g}" for label, value in zip(labels, values, strict=True)]
+        if chart.kind == "lines":
+            dash, symbol = _STROKES[position // len(CATEGORIES) % len(_STROKES)]
+            marks += [Line("", x, values, colour, dash), Points(series.name, x, values, colour, texts, 7.0, symbol)]
+        else:
+            size, symbol = (5.0, "circle") if position == 0 else (12.0, "star")
+            marks.append(Points(series.name, x, values, colour, texts, size, symbol))
+    ticks = {number: name for name, number in place.items()} if place else None
+    return PointChart(chart.title, Axis(chart.x_title, ticks=ticks), y, marks, _PIXELS)

@@ -1,7 +1,7 @@
 """An answer in Python: the result with the problem that it answers, its tables, its figure and its check."""
 
 import importlib.util
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dse.problem import Posed, problem_type
 from dse.report.render import fragment, page
-from dse.report.view import Chart, Part, View
+from dse.report.view import View, charts_of
 from dse.results.check import faults_of
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import Result, Status
@@ -100,7 +100,12 @@ class Answer:
 
     def figure(self) -> Any:
         """The first chart of the report as a plotly figure; None where it has none."""
-        return next((each for each in _charts(self.view.page())), None)
+        first = next(charts_of(self.view.page()), None)
+        if first is None:
+            return None
+        from dse.report.chart_plotly import figure_of  # loads plotly
+
+        return figure_of(first)
 
     def check(self) -> list[str]:
         """What an independent check finds wrong with it; empty where it holds."""
@@ -137,7 +142,3 @@ class Answer:
 
     def __repr__(self) -> str:
         return f"<{self.result.command} {self.posed.name}: {self.view.verdict}>"
-
-
-def _charts(parts: Iterable[Part]) -> Iterator[Any]:
-    return (part.figure for part in parts if isinstance(part, Chart))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from dse.problem import Posed, ProblemType, posed_of, result_of
+from dse.report.charts import OperatorBar, cores_text, operators_in_time
 from dse.report.units import lower_bound_text, time_scale, time_text
-from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Table, View
+from dse.report.view import Breakdown, Card, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, proven_status
 from dse.run.options import Option, Options
 from dse.run.run import Run
@@ -135,15 +136,12 @@ def _card(result: Result, problem: ScheduleProblem, kinds: Mapping[str, str]) ->
 
 
 def _in_time(result: Result, kinds: Mapping[str, str]) -> list[Part]:
-    # plotly takes a while to import, and the terminal needs no chart.
-    from dse.report.charts import OperatorBar, cores_text, operators_in_time
-
     bars = [
         OperatorBar(name, kinds[name], entry["start_s"], entry["finish_s"], cores_text(entry["cores"]))
         for name, entry in result.solution["operators"].items()
     ]
     about = "One row an operator, by start. An operator on all cores runs alone."
-    return [Heading("Operators in time"), Paragraph(about, small=True), Chart(operators_in_time(bars))] if bars else []
+    return [Heading("Operators in time"), Paragraph(about, small=True), operators_in_time(bars)] if bars else []
 
 
 def _rows(result: Result) -> list[Row]:

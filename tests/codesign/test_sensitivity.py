@@ -275,7 +275,10 @@ def test_the_document_holds_all_of_it(found):
     headers, rows = sensitivity_rows(found, "samples/s")
     assert len(rows) == 1 + len(found.points)
     assert all(len(row) == len(headers) for row in rows)
-    assert len(tornado(found).data) == 4
+    narrow, wide = tornado(found)
+    assert narrow.lanes == wide.lanes
+    assert len(narrow.bars) + len(wide.bars) == len(found.points)
+    assert any(bar.label for bar in narrow.bars)
 
 
 MACHINE = Architecture(1, 8, 8, 1, 8, 1024, 5.0)

@@ -5,6 +5,7 @@ from dse.parallel.mesh import WHOLE
 from dse.parallel.plan import profile_of, state_bytes_of
 from dse.parallel.prices import Prices
 from dse.parallel.solve import solve
+from dse.report.chart_plotly import figure_of
 from tests.parallel.problems import dump, mlp
 
 
@@ -14,7 +15,9 @@ def test_every_trained_tensor_is_drawn_once_inside_its_part_with_its_bytes():
         argument.name: [[] for _ in problem.graph.values[argument.value].dims] for argument in problem.graph.arguments
     }
     splits[problem.graph.trainable[0].name][0] = ["model"]
-    drawn = tensors_by_split(problem, splits)
+    chart = tensors_by_split(problem, splits)
+    assert chart.title.endswith("most by dimension 0 by model")
+    drawn = figure_of(chart)
     tree = drawn.data[0]
     size_of = dict(zip(tree.ids, tree.values, strict=True))
     assert len(size_of) == len(tree.ids)
@@ -37,9 +40,10 @@ def test_memory_is_drawn_at_every_operation_with_the_limit_where_it_is_near():
     profile = profile_of(problem, prices, plan)
     state = state_bytes_of(problem, plan.arguments)
     drawn = memory_over_step(problem, profile, state)
-    whole, arguments, limit = drawn.data
+    assert f"at operation {profile.index(max(profile))} of {len(profile)}" in drawn.title
+    whole, arguments, limit = drawn.marks
     assert [round(size * 1024) for size in whole.y] == profile  # the axis is in KB
     assert {round(size * 1024) for size in arguments.y} == {state}
     assert limit.name.startswith("limit, ")
     far = memory_over_step(mlp("4", state_bytes=10**9, pins={0: (WHOLE,)}), profile, state)
-    assert len(far.data) == 2
+    assert len(far.marks) == 2

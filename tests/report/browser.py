@@ -44,13 +44,22 @@ addEventListener('load', () => setTimeout(() => {
     const across = Math.min(one.right, other.right) - Math.max(one.left, other.left);
     const down = Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top);
     if (across > 2 && down > 3) covered.push([one.text, other.text]); }));
-  const charts = [...document.querySelectorAll('.js-plotly-plot')];
-  const drawn = charts.filter(chart => chart.querySelector('svg.main-svg'));
-  const narrow = drawn.filter(chart => chart.querySelector('svg.main-svg').getBoundingClientRect().width
-                                       < 0.95 * chart.parentElement.getBoundingClientRect().width).length;
-  const toolbars = [...document.querySelectorAll('.modebar')].filter(visible).length;
+  const charts = [...document.querySelectorAll('svg.chart')];
+  const cut = charts.flatMap(chart => [...chart.querySelectorAll('text')].filter(seen).filter(text => {
+    const [box, all] = [text.getBoundingClientRect(), chart.getBoundingClientRect()];
+    return box.left < all.left - 2 || box.right > all.right + 2 || box.top < all.top - 2 || box.bottom > all.bottom + 2;
+  }).map(text => text.textContent));
+  const narrow = charts.filter(chart => chart.getBoundingClientRect().width
+                                        < 0.95 * chart.parentElement.getBoundingClientRect().width).length;
   const wide = document.documentElement.scrollWidth > document.documentElement.clientWidth + 1;
-  window.probe = {covered, charts: charts.length, drawn: drawn.length, narrow, toolbars, wide, labels: boxes.length};
+  const light = colour => { const parts = colour.match(/[\\d.]+/g).map(Number);
+    return (0.3 * parts[0] + 0.6 * parts[1] + 0.1 * parts[2]) / 255 };
+  const style = getComputedStyle(document.body);
+  const plain = [...document.querySelectorAll('h1, h2, h3, p, td, th, figcaption, summary, svg.chart > g > text')];
+  const faint = plain.filter(visible).filter(each => { const own = getComputedStyle(each);
+    return Math.abs(light(each.closest('svg') ? own.fill : own.color) - light(style.backgroundColor)) < 0.35 });
+  window.probe = {covered, cut, charts: charts.length, narrow, wide, labels: boxes.length, faint: faint.length,
+                  dark: light(style.backgroundColor) < 0.5};
 }, 1500));
 </script>
 """
@@ -110,14 +119,18 @@ class Browser:
         self._numbers, self._buffer, self._events = count(1), b"", []
         self._patience_s = _TIMEOUT_S
 
-    def rendered(self, page, folder):
-        """(what the page logged, what the probe saw) of the text of a page."""
+    def rendered(self, page, folder, scheme="light", width=1200):
+        """(what the page logged, what the probe saw) of the text of a page, on a screen of that colour and width."""
         path = folder / "page.html"
         path.write_text(page.replace("</body>", _PROBE + "</body>"))
         target = self.asked("Target.createTarget", url="about:blank")["targetId"]
         session = self.asked("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.asked(f"{domain}.enable", session)
+        media = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.asked("Emulation.setEmulatedMedia", session, features=media)
+        size = {"width": width, "height": 2000, "deviceScaleFactor": 1, "mobile": False}
+        self.asked("Emulation.setDeviceMetricsOverride", session, **size)
         self.asked("Page.navigate", session, url=path.as_uri())
         self._awaited("Page.loadEventFired", session)
         self.asked("Emulation.setVirtualTimePolicy", session, policy="advance", budget=_VIRTUAL_MS)

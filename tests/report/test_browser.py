@@ -1,11 +1,12 @@
-"""Every kind of page in a headless browser: nothing is logged, every chart is drawn, no label covers another."""
+"""Every kind of page in a headless browser, dark and narrow: every chart is drawn, no label is covered or cut."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
-from plotly import graph_objects
 
+from dse.report.chart import Axis, BarChart, Bars
 from dse.report.page import document, figure
 from tests.fabric.documents import FEED_FORWARD, fabric_document
 from tests.report.browser import browser
@@ -56,6 +57,8 @@ def chromium(tmp_path_factory):
         yield running
 
 
+MAX_BYTES = 1_500_000
+
 SERIAL = {"partition", "wafer", "sweep", "codesign", "modern", "fabric"}
 """Problems that would start workers."""
 
@@ -85,13 +88,19 @@ def test_a_page_renders_without_errors_and_its_labels_are_legible(dse, chromium,
     answer = dse(*inputs(kind, tmp_path), *workers, "--out", out)
     assert answer.code == 0, answer.err
     page = (out / "report.html").read_text()
-    logged, seen = chromium.rendered(page, tmp_path)
-    assert logged == []
-    assert seen["drawn"] == seen["charts"] == page.count('class="plotly-graph-div"')
-    assert seen["covered"] == []
-    assert seen["narrow"] == 0, "a chart that was folded up must fill the page once it is opened"
-    assert seen["toolbars"] == 0
-    assert not seen["wide"]
+    assert len(page.encode()) <= MAX_BYTES
+    assert "<script" not in page, "a page that is sent alone shows everything without scripts"
+    addresses = re.findall(r"(?:src|href)=['\"](.*?)['\"]|url\((.*?)\)", page.replace("<a href", "<a "))
+    assert all(address.startswith(("data:", "#")) for pair in addresses for address in pair if address), addresses
+    for scheme, width in (("light", 1600), ("dark", 800)):
+        logged, seen = chromium.rendered(page, tmp_path, scheme, width)
+        assert logged == []
+        assert seen["charts"] == page.count("<figure>")
+        assert seen["covered"] == seen["cut"] == []
+        assert seen["narrow"] == 0, "a chart that was folded up must fill the page once it is opened"
+        assert not seen["wide"]
+        assert seen["dark"] is (scheme == "dark")
+        assert seen["faint"] == 0
 
 
 def test_the_browser_sees_errors_and_covered_labels(chromium, tmp_path):
@@ -108,11 +117,13 @@ def test_the_browser_sees_errors_and_covered_labels(chromium, tmp_path):
     assert not seen["wide"]
 
 
-def test_the_browser_sees_narrow_charts_and_toolbars(chromium, tmp_path):
-    charts = [figure(graph_objects.Figure(graph_objects.Bar(x=["a", "b"], y=[1, 2]))) for _ in range(3)]
-    charts[1] = charts[1].replace('{"template":', '{"width":300,"template":', 1)
-    charts[2] = charts[2].replace('"displayModeBar": false', '"displayModeBar": true')
+def test_the_browser_sees_narrow_charts_cut_labels_and_faint_text(chromium, tmp_path):
+    chart = BarChart("two", "letter", Axis("amount"), ["a", "b"], [Bars("", [1.0, 2.0], "#1f6f8b")])
+    charts = [figure(chart) for _ in range(3)]
+    charts[1] = charts[1].replace("<svg", "<svg style='width:300px'", 1)
+    charts[2] = charts[2].replace("x='0' y=", "x='-30' y=", 1)
     folded = [f"<details><summary>chart</summary>{each}</details>" for each in charts]
-    logged, seen = chromium.rendered(document("charts", folded, ""), tmp_path)
+    faint = "<p style='color:#cccccc'>faint</p>"
+    logged, seen = chromium.rendered(document("charts", [*folded, faint], ""), tmp_path)
     assert logged == seen["covered"] == []
-    assert (seen["charts"], seen["drawn"], seen["narrow"], seen["toolbars"]) == (3, 3, 1, 1)
+    assert (seen["charts"], seen["narrow"], seen["cut"], seen["faint"]) == (3, 1, ["amount"], 1)

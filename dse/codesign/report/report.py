@@ -14,18 +14,20 @@ from dse.codesign.report.table import answer_rows, comparison, layer_rows, verdi
 from dse.codesign.report.traces import FOLDER, traces
 from dse.codesign.sensitivity.chart import tornado
 from dse.codesign.sensitivity.table import sensitivity_from_document, sensitivity_rows, summary, takeover_rows
+from dse.report.chart_svg import picture_svg
 from dse.report.charts import OperatorBar, cores_text, operators_in_time
-from dse.report.view import Chart, Folded, Heading, Paragraph, Part, Table, View
+from dse.report.view import Folded, Heading, Paragraph, Part, Table, View
 from dse.results.result import Result
 from dse.run.tables import Tables
 from hardware.inputs import fail
 from hardware.machines import Machines
 
-ARCHITECTURES_TABLE = "architectures"
+ARCHITECTURES_TABLE, ARCHITECTURES_FILE = "architectures", "architectures.svg"
 
 _ARCHITECTURES = Paragraph(
-    "Each pale dot is the proven upper bound on what one architecture can reach; each dark dot one evaluated exactly. "
-    "An architecture is pruned when its bound is below the best found.",
+    "Pale: the proven upper bound on what architectures can reach, the darker the more of them lie there. Blue: those "
+    "evaluated exactly. An architecture is pruned when its bound is below the best found. Accelerators of another "
+    "process node are in the table only, as their areas do not compare.",
     small=True,
 )
 _PATH = Paragraph(
@@ -80,7 +82,7 @@ def view(problem: CodesignProblem, machines: Machines, result: Result, tables: T
         notes=notes,
         tables=[answer, *beside],
         page=lambda: _page(problem, _machine(machines, result), result, tables, answer, beside),
-        files=lambda: traces(problem, _machine(machines, result), result),
+        files=lambda: {**_pictures(result, tables), **traces(problem, _machine(machines, result), result)},
         cards=lambda: cards(problem, _machine(machines, result), result),
     )
 
@@ -117,21 +119,28 @@ def _page(
 def _search_parts(content: pa.Table, result: Result) -> list[Part]:
     """The space and the way through it; nothing where a single machine was given."""
     columns = _columns(content)
-    missing = [name for name in ("bound", "score", "order", "area_mm2") if name not in columns]
-    if missing:
-        raise fail(f"tables/{ARCHITECTURES_TABLE}.parquet", missing[0], "", "the column is missing")
     if len(columns["score"]) < 2:
         return []
-    parts: list[Part] = [Heading("Architectures"), _ARCHITECTURES, Chart(charts.architectures(columns, result))]
+    parts: list[Part] = [Heading("Architectures"), _ARCHITECTURES, charts.architectures(columns, result)]
     visited = np.flatnonzero(columns["order"])
     if len(visited) > 2:
         visited = visited[np.argsort(columns["order"][visited])]
         walked = {name: values[visited] for name, values in columns.items()}
-        parts += [Heading("Search path"), _PATH, Chart(charts.search_path(walked, result))]
+        parts += [Heading("Search path"), _PATH, charts.search_path(walked, result)]
     return parts
 
 
+def _pictures(result: Result, tables: Tables) -> Mapping[str, str]:
+    """The space; nothing where a single machine was given."""
+    if ARCHITECTURES_TABLE not in tables or len(tables[ARCHITECTURES_TABLE]) < 2:
+        return {}
+    return {ARCHITECTURES_FILE: picture_svg(charts.architectures(_columns(tables[ARCHITECTURES_TABLE]), result))}
+
+
 def _columns(content: pa.Table) -> Mapping[str, charts.Numbers]:
+    missing = [name for name in ("bound", "score", "order", "area_mm2") if name not in content.column_names]
+    if missing:
+        raise fail(f"tables/{ARCHITECTURES_TABLE}.parquet", missing[0], "", "the column is missing")
     return {name: content[name].to_numpy() for name in content.column_names}
 
 
@@ -141,11 +150,11 @@ def _further_parts(result: Result) -> list[Part]:
     if "pareto" in result.metrics:
         front = result.metrics["pareto"]
         parts += [Heading("Pareto front: throughput, area, power"), Paragraph(front_sentence(front))]
-        parts += [Chart(charts.pareto(front, "samples/s")), Table(*front_rows(front))]
+        parts += [charts.pareto(front, "samples/s"), Table(*front_rows(front))]
     analysis = sensitivity_from_document(result.metrics["sensitivity"]) if "sensitivity" in result.metrics else None
     if analysis is not None and analysis.points:
         parts += [Heading("What would change the answer"), *map(Paragraph, summary(analysis))]
-        parts += [Chart(tornado(analysis)), Table(*sensitivity_rows(analysis, result.objective.unit))]
+        parts += [*tornado(analysis), Table(*sensitivity_rows(analysis, result.objective.unit))]
         if analysis.takeovers:
             parts += [Heading("Where another architecture takes over", 3), Table(*takeover_rows(analysis))]
     return parts
@@ -194,5 +203,5 @@ def _schedules(problem: CodesignProblem, machine: Machines, result: Result) -> l
                 if bars:
                     schedules.append((f"{job.name}: {kind} {part}", bars))
     longest = max((bars for _, bars in schedules), key=len, default=None)
-    folded = [Folded(title, [Chart(operators_in_time(bars))], bars is longest) for title, bars in schedules]
+    folded = [Folded(title, [operators_in_time(bars)], bars is longest) for title, bars in schedules]
     return [Heading("Operators in time"), _SCHEDULE, *folded]

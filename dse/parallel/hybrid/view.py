@@ -8,12 +8,13 @@ from dse.parallel.comparison import split_text
 from dse.parallel.hybrid.formats import HybridMetrics, HybridSolution
 from dse.parallel.hybrid.problem import HybridProblem
 from dse.parallel.hybrid.strategy import HybridQuestion
+from dse.parallel.pipeline.charts import pipeline_in_time
 from dse.parallel.pipeline.length import StageTimes
 from dse.parallel.pipeline.timeline import Timeline, pipeline_trace, timeline
 from dse.parallel.pipeline.view import PIPELINE_TRACE_FILE, layer_of
 from dse.parallel.whole_operations import whole_note, whole_operations
 from dse.report.units import counted, memory_text, time_text
-from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Share, Table, View
+from dse.report.view import Breakdown, Card, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
 
 
@@ -133,12 +134,10 @@ def _files(solution: HybridSolution, metrics: HybridMetrics, question: HybridQue
 
 
 def _page(solution: HybridSolution, metrics: HybridMetrics, stages: Table, tensors: Table) -> list[Part]:
-    from dse.parallel.pipeline.charts import pipeline_in_time  # loads plotly
-
     parts: list[Part] = [
         Heading("The pipeline in time"),
         Paragraph("One forward, one backward. What stands as all-reduce is the closing of a stage.", True),
-        Chart(pipeline_in_time(_timeline(solution, metrics))),
+        pipeline_in_time(_timeline(solution, metrics)),
         Heading("Stages"),
         Paragraph(_ABOUT_STAGES, True),
         Table(stages.headers, stages.rows),

@@ -1,13 +1,13 @@
 """What the page of a pipeline draws: the stages in time, and the step along its forward part."""
 
 import numpy as np
-import plotly.graph_objects as go
 
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
 from dse.parallel.pipeline.timeline import Timeline
-from dse.report.charts import chart, lanes_in_time
+from dse.report.chart import Axis, LaneChart, Line, PointChart
+from dse.report.charts import lanes_in_time
 from dse.report.palette import ANSWER, BLUE, PURPLE, YELLOW
-from dse.report.units import memory_scale
+from dse.report.units import counted, memory_text, time_text
 
 _LABELS = {
     "forward": "forward",
@@ -17,42 +17,34 @@ _LABELS = {
 }
 
 
-def pipeline_in_time(of: Timeline) -> go.Figure:
+def pipeline_in_time(of: Timeline) -> LaneChart:
     """Each stage with its transfers and its all-reduce as lanes."""
-    return lanes_in_time(of.lanes, of.spans, _LABELS)
+    title = f"{counted(of.microbatches, 'microbatch', 'microbatches')} through the pipeline take {time_text(of.end_s)}"
+    return lanes_in_time(title, of.lanes, of.spans, _LABELS)
 
 
-def along_the_step(problem: PipelineProblem, plan: PipelinePlan) -> go.Figure:
+def along_the_step(problem: PipelineProblem, plan: PipelinePlan) -> PointChart:
     """Computing and weights so far, and what would be sent, at every cut (paper, figures 12 and 13)."""
     profile = problem.profile
     cuts = np.arange(profile.points + 1)
     work_s = np.concatenate(([0.0], np.cumsum(profile.forward_s + problem.backward_s)))
     weights = np.concatenate(([0.0], np.cumsum(profile.weight_bytes)))
-    sent = memory_scale(float(profile.cut_bytes.max()))
-    drawn = chart("points of the forward part in front of the cut", "share of the whole", 380)
-    for values, name, colour in ((work_s, "computing so far", BLUE), (weights, "weights so far", PURPLE)):
-        whole = max(float(values[-1]), 1e-300)
-        drawn.add_trace(go.Scatter(x=cuts, y=values / whole, mode="lines", name=name, line={"color": colour}))
-    drawn.add_trace(
-        go.Scatter(
-            x=cuts,
-            y=[sent.of(float(each)) for each in profile.cut_bytes],
-            mode="lines",
-            name="activations that pass",
-            line={"color": YELLOW, "width": 1},
-            yaxis="y2",
-        )
+    most = float(profile.cut_bytes.max())
+    series = (
+        (profile.cut_bytes, most, f"activations that pass (1: {memory_text(most)})", YELLOW, 1.0),
+        (work_s, float(work_s[-1]), "computing so far", BLUE, 1.8),
+        (weights, float(weights[-1]), "weights so far", PURPLE, 1.8),
     )
-    for cut in plan.cuts:
-        drawn.add_vline(x=cut, line={"color": ANSWER, "width": 1.5})
-    drawn.update_layout(
-        showlegend=True,
-        yaxis2={
-            "title": f"activations of a batch [{sent.unit}]",
-            "overlaying": "y",
-            "side": "right",
-            "showgrid": False,
-            "rangemode": "tozero",
-        },
-    )
-    return drawn
+    marks = [
+        Line(name, cuts.tolist(), (values / max(whole, 1e-300)).tolist(), colour, width=width)
+        for values, whole, name, colour, width in series
+    ]
+    marks += [
+        Line("" if number else "cut", [cut, cut], [0.0, 1.0], ANSWER, dash="dash")
+        for number, cut in enumerate(plan.cuts)
+    ]
+    sent = [memory_text(float(profile.cut_bytes[cut])) for cut in plan.cuts]
+    what = f"The step is cut where {', '.join(sent)} pass" if sent else "The step is not cut"
+    x = Axis("points of the forward part in front of the cut", from_zero=True)
+    title = f"{what}; at most {memory_text(most)} would"
+    return PointChart(title, x, Axis("share of the whole, or of the most that passes", from_zero=True), marks, 380)

@@ -8,13 +8,14 @@ from typing import Any
 from dse.parallel.export.torch_stages import torch_stages
 from dse.parallel.export.training_plan import PLAN_FILE, pipeline_training_plan
 from dse.parallel.pipeline.baselines import DATA_PARALLEL
+from dse.parallel.pipeline.charts import along_the_step, pipeline_in_time
 from dse.parallel.pipeline.formats import plan_of
 from dse.parallel.pipeline.length import length
 from dse.parallel.pipeline.problem import RADIUS
 from dse.parallel.pipeline.question import PipelineQuestion
 from dse.parallel.pipeline.timeline import Timeline, pipeline_trace, timeline
 from dse.report.units import memory_text, time_text
-from dse.report.view import Breakdown, Card, Chart, Heading, Paragraph, Part, Row, Share, Table, View
+from dse.report.view import Breakdown, Card, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
@@ -60,20 +61,18 @@ def view(result: Result, question: PipelineQuestion) -> View:
 
 
 def _page(result: Result, question: PipelineQuestion, stages: Table, compared: Table) -> list[Part]:
-    from dse.parallel.pipeline.charts import along_the_step, pipeline_in_time  # loads plotly
-
     plan = plan_of(question, result.solution, "result")
     in_time = _timeline(result, question)
     return [
         Heading("The pipeline in time"),
         Paragraph(_about_time(result, question, in_time), True),
-        Chart(pipeline_in_time(in_time)),
+        pipeline_in_time(in_time),
         Heading("Stages"),
         Paragraph(_ABOUT_STAGES, True),
         Table(stages.headers, stages.rows),
         Heading("Along the step"),
-        Paragraph("Where the step is cut, in red; activations are those of a whole batch, each way.", True),
-        Chart(along_the_step(question.problem, plan)),
+        Paragraph("Activations are those of a whole batch, each way.", True),
+        along_the_step(question.problem, plan),
         Heading("Beside plans that need no search"),
         Table(compared.headers, compared.rows),
     ]

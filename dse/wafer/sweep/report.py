@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
-from dse.report.charts import chart as chart_of
-from dse.report.palette import LINE, category
+from dse.report.chart import Axis, Line, PointChart, Points, Symbol
+from dse.report.palette import category
 from dse.report.units import lower_bound_text
-from dse.report.view import Card, Chart, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
+from dse.report.view import Card, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, percent, relative_gap
 from dse.wafer.documents import PointDocument, SweepDocument, placement_from_document
 from dse.wafer.files.saved import paint_text
@@ -16,9 +15,6 @@ from dse.wafer.packing import ARRANGEMENT
 from dse.wafer.problem import WaferPlacement, WaferProblem, Weights
 from dse.wafer.report import cost_breakdown, nothing_found, nothing_found_cards
 from dse.wafer.sweep.axes import SIDE, Setting, axes_of, name_of, posed, settings_of
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 POINTS_FOLDER = "points"
 """Of a run directory: holds the placement of every point of the front."""
@@ -125,10 +121,10 @@ def _number(value: float) -> str:
     return f"{value:,.10g}"
 
 
-def chart(result: Result) -> "go.Figure":
+def chart(result: Result) -> PointChart:
     """Cost over tiles, a colour for each memory, with what bounds leave open below each point."""
     points = _points(result)
-    drawn = chart_of("tiles", "total cost", 520)
+    marks: list[Line | Points] = []
     groups = sorted({_group(each) for each in points.values() if each.cost is not None})
     for number, group in enumerate(groups):
         colour = category(number)
@@ -137,17 +133,27 @@ def chart(result: Result) -> "go.Figure":
         rest = [(name, each) for name, each in members.items() if not each.front]
         label = _label(group, groups)
         if front:
-            drawn.add_trace(_trace(front, label, {"color": colour, "size": 10}, "lines+markers", group))
+            marks.append(Line("", [each.tiles for _, each in front], _costs(front), colour, "dot", width=1.0))
+            marks.append(_dots(front, label, colour, 10.0))
         if rest:
-            marker = {"color": colour, "size": 6, "opacity": 0.45, "symbol": "circle-open"}
-            drawn.add_trace(_trace(rest, f"{label}, dominated", marker, "markers", group))
+            marks.append(_dots(rest, f"{label}, dominated", colour, 7.0, "ring"))
     costs = [each.cost for each in points.values() if each.cost is not None]
     # Within less than a decade a logarithmic axis has a tick or two.
-    scale = "log" if costs and 0 < 10 * min(costs) <= max(costs) else "linear"
+    logarithmic = bool(costs) and 0 < 10 * min(costs) <= max(costs)
     sizes = sorted({each.tiles for each in points.values()})
-    drawn.update_xaxes(type="log", tickformat=",", tickvals=sizes if len(sizes) <= _MAX_TICKS else None)
-    drawn.update_yaxes(type=scale, tickformat=",", dtick="D2" if scale == "log" else None)
-    return drawn
+    ticks = {float(size): f"{size:,}" for size in sizes} if len(sizes) <= _MAX_TICKS else None
+    x, y = Axis("tiles", logarithmic=True, ticks=ticks), Axis("total cost", logarithmic)
+    return PointChart(_finding(points), x, y, marks, 440)
+
+
+def _finding(points: Mapping[str, PointDocument]) -> str:
+    """What the smallest wafer costs, and what the cheapest point."""
+    placed = [(each.cost, each.tiles) for each in points.values() if each.cost is not None]
+    if not placed:
+        return "No point has a placement"
+    cheapest, smallest = min(placed), min(placed, key=lambda each: (each[1], each[0]))
+    best = f"The lowest cost, {_number(cheapest[0])}, takes {cheapest[1]:,} tiles"
+    return f"{best}; on the smallest wafer, {smallest[1]:,} tiles, it is {_number(smallest[0])}"
 
 
 _Group = tuple[float, float, float, int]
@@ -166,25 +172,20 @@ def _label(group: _Group, groups: Sequence[_Group]) -> str:
     return f"{memory}, weights {group[0]:g}, {group[1]:g}, {group[2]:g}"
 
 
-def _trace(
-    points: Sequence[tuple[str, PointDocument]], label: str, marker: Mapping[str, Any], mode: str, group: _Group
-) -> "go.Scatter":
-    import plotly.graph_objects as go
+def _costs(points: Sequence[tuple[str, PointDocument]]) -> list[float]:
+    return [0.0 if each.cost is None else each.cost for _, each in points]
 
-    costs = [0.0 if each.cost is None else each.cost for _, each in points]
-    below = [0.0 if each.bound is None else total - each.bound for total, (_, each) in zip(costs, points, strict=True)]
-    return go.Scatter(
-        x=[each.tiles for _, each in points],
-        y=costs,
-        error_y={"type": "data", "symmetric": False, "array": [0] * len(costs), "arrayminus": below, "color": LINE},
-        mode=mode,
-        name=label,
-        legendgroup=str(group),
-        line={"dash": "dot", "color": marker["color"], "width": 1},
-        marker=marker,
-        text=[f"{name}<br>at least {lower_bound_text(each.bound or 0)}" for name, each in points],
-        hovertemplate="%{text}<br>%{x:,} tiles, cost %{y:,.10g}<extra></extra>",
-    )
+
+def _dots(
+    points: Sequence[tuple[str, PointDocument]], label: str, colour: str, size: float, symbol: Symbol = "circle"
+) -> Points:
+    costs = _costs(points)
+    texts = [
+        f"{name}: {each.tiles:,} tiles, cost {_number(cost)}, at least {lower_bound_text(each.bound or 0)}"
+        for cost, (name, each) in zip(costs, points, strict=True)
+    ]
+    low = [cost if each.bound is None else each.bound for cost, (_, each) in zip(costs, points, strict=True)]
+    return Points(label, [each.tiles for _, each in points], costs, colour, texts, size, symbol, low)
 
 
 def view(problem: WaferProblem, options: WaferOptions, result: Result, files: Mapping[str, str]) -> View:
@@ -237,7 +238,7 @@ def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: T
             "A placement counts for every wafer that it fits.",
             small=True,
         ),
-        Chart(chart(result)),
+        chart(result),
         every,
     ]
     settings = {name_of(each): each for each in _settings(problem, options)}

@@ -1,6 +1,7 @@
 """Pipelines in time: against the definition where nothing waits, and without two things at once on a lane."""
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from dse.parallel.pipeline.charts import pipeline_in_time
 from dse.parallel.pipeline.length import StageTimes
 from dse.parallel.pipeline.timeline import pipeline_trace, timeline
+from dse.report.chart_svg import chart_svg
 
 seconds = st.floats(0, 10).map(lambda value: round(value, 3))
 
@@ -74,5 +76,9 @@ def test_the_last_stage_sends_nothing_on():
 def test_no_bar_of_the_picture_reaches_into_the_next_lane():
     times = [StageTimes(1.0, 2.0, 0.5, 1.0, 0.0), StageTimes(1.0, 2.0, 0.0, 1.0, 0.0)]
     drawn = pipeline_in_time(timeline(times, 2))
-    assert len(drawn.data) == 4
-    assert all(0 < each.width < 1 for each in drawn.data)
+    assert {bar.kind for bar in drawn.bars} == set(drawn.legend)
+    assert all(0 <= bar.lane < len(drawn.lanes) for bar in drawn.bars)
+    rectangles = re.findall(r"<rect x='\d[^>]*>", chart_svg(drawn))
+    boxes = [re.findall(r"(?<= )(?:y|height)='([\d.]+)'", rectangle) for rectangle in rectangles]
+    tops, pixels = sorted({float(y) for y, _ in boxes}), {float(high) for _, high in boxes}
+    assert max(pixels) < min(later - one for one, later in itertools.pairwise(tops))
