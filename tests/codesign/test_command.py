@@ -49,7 +49,7 @@ def answer(finished_run, tmp_path):
 def test_a_run_leaves_everything_and_checks(dse, answer):
     out, document = answer
     assert document["status"] == "optimal"
-    files = {"result.json", "run.yaml", "journal.jsonl", "report.html", "tables", "traces"}
+    files = {"result.json", "run.yaml", "journal.jsonl", "report.html", "architectures.svg", "tables", "traces"}
     assert {entry.name for entry in out.iterdir()} == files
     assert "proven optimal" in (out / "report.html").read_text()
     assert dse("check", out / "result.json").out == "ok\n"
