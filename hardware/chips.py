@@ -24,7 +24,18 @@ from hardware.units import bytes_from_gib
 
 
 class ChipSpec(StrictModel):
-    """A chip's file; every constant has its source. ``sustained_as``: a chip whose timed kernels stand for its own."""
+    """A chip by its data sheet, for ``dse predict`` and ``dse plan`` (``specs/chips``).
+
+    Attributes:
+        name: of the spec.
+        title: for people.
+        peak_flops: dense matrix products per second, in FLOPs, by precision of their operands.
+        hbm_gib: memory.
+        hbm_bytes_per_s: its rate, reads and writes together.
+        network: of the system that it comes in.
+        sustained: shares of its rates that were timed on it.
+        sustained_as: a chip whose timed shares stand in.
+    """
 
     name: Annotated[str, Field(min_length=1)]
     title: str

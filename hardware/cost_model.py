@@ -15,17 +15,25 @@ from hardware.spec_fields import Choice, Count, NonNegative, Positive, Quantity,
 
 
 class Fraction(StrictModel):
-    """A number above 0 and at most 1."""
+    """A number above 0 and at most 1.
+
+    Attributes:
+        value: the number.
+        source: where it comes from.
+    """
 
     value: Share
     source: Source
 
 
 class CoreBandwidth(StrictModel):
-    """Words a cycle between the L2 of cores and their processing elements.
+    """Bandwidth between the L2 of cores and their processing elements.
 
-    ``edges``: ``words_per_cycle`` for each of the width + depth edge elements of a core, on every core.
-    ``core``: ``words_per_cycle`` on every core. ``chip``: ``words_per_cycle`` for all cores together.
+    Attributes:
+        rule: ``edges``: for each of the width + depth edge elements of a core; ``core``: for every core; ``chip``: for
+            all cores together.
+        words_per_cycle: by that rule.
+        source: where it comes from.
     """
 
     rule: Literal["edges", "core", "chip"]
@@ -46,7 +54,12 @@ class BandwidthShare(StrictModel):
 
 
 class NamedChoice(StrictModel):
-    """The name of another spec and why it was chosen."""
+    """The name of another spec.
+
+    Attributes:
+        name: of a built-in spec, or a path as seen from the folder of the file.
+        source: why it was chosen.
+    """
 
     name: Annotated[str, Field(min_length=1)]
     source: Source

@@ -225,7 +225,15 @@ class _Cells(StrictModel):
 
 
 class GridSpec(StrictModel):
-    """Cells and edges; ``absent`` lists cells that are not there."""
+    """The grid.
+
+    Attributes:
+        rows, columns: of cells with a switch each.
+        pattern: rows of letters that repeat over the grid: ``C`` compute unit, ``M`` memory unit, ``.`` switch alone.
+        io_edges: edges whose switches have input and output sites.
+        io_per_switch: such sites at each switch of those edges.
+        absent: (row, column) of cells that are not there; the rest must be connected.
+    """
 
     rows: _Side
     columns: _Side
@@ -257,20 +265,36 @@ class GridSpec(StrictModel):
 
 
 class NumbersSpec(StrictModel):
-    """What numbers and tiles take."""
+    """Numbers and tiles.
+
+    Attributes:
+        element_bytes: of a number.
+        tile: rows and columns of a tile.
+    """
 
     element_bytes: _PositiveSlots
     tile: _PositiveSlots
 
 
 class ComputeSpec(StrictModel):
-    """A compute unit."""
+    """A compute unit.
+
+    Attributes:
+        flops: per second. A *slot*, the unit of time, is the product of two tiles.
+    """
 
     flops: Quantity
 
 
 class MemorySpec(StrictModel):
-    """A memory unit."""
+    """A memory unit.
+
+    Attributes:
+        bytes: it holds.
+        banks: of equal size; a bank is read or written in a slot, not both.
+        read_ports, write_ports: flits per slot.
+        transposed_read_slots: of a read port for a flit that is read transposed.
+    """
 
     bytes: _Bytes
     banks: _PositiveSlots
@@ -280,7 +304,16 @@ class MemorySpec(StrictModel):
 
 
 class LinksSpec(StrictModel):
-    """Links between switches, their buffers and their arbitration."""
+    """Links between neighbouring switches.
+
+    Attributes:
+        tracks: in one direction, each one *flit* (the stream of a tile) per slot; a flow always has the same.
+        hop_slots: from one switch to the next; also of a consumer's token on its way back.
+        buffer_flits: at the end of a track, divided among its flows.
+        min_flow_flits, max_flow_flits: limits of a flow's part of it.
+        burst_flits: of a flow in turn while others wait.
+        switch_slots: in which a track is idle when it changes to another flow.
+    """
 
     tracks: _PositiveSlots
     hop_slots: _PositiveSlots
@@ -301,14 +334,25 @@ class LinksSpec(StrictModel):
 
 
 class PortsSpec(StrictModel):
-    """From a unit into its switch."""
+    """From a unit into its switch.
+
+    Attributes:
+        slots: of the way.
+        buffer_flits: for each net.
+    """
 
     slots: _PositiveSlots
     buffer_flits: _PositiveSlots
 
 
 class OffChipSpec(StrictModel):
-    """Channels to the memory off chip."""
+    """Channels to the memory off chip.
+
+    Attributes:
+        channels: how many.
+        bytes_per_s: of one.
+        latency_s: of a read.
+    """
 
     channels: _PositiveSlots
     bytes_per_s: Quantity
@@ -316,7 +360,20 @@ class OffChipSpec(StrictModel):
 
 
 class FabricSpec(StrictModel):
-    """A fabric as it is written; each constant is ``{value: …, source: …}``."""
+    """A dataflow fabric (``specs/fabrics``).
+
+    Attributes:
+        name: of the spec.
+        description: for people.
+        grid: cells and sites.
+        numbers: elements and tiles.
+        compute: units.
+        memory: units.
+        links: between switches.
+        ports: of units.
+        off_chip: channels.
+        configuration_s: from the end of one subgraph to the start of the next.
+    """
 
     name: Annotated[str, Field(min_length=1)]
     description: str = ""

@@ -41,7 +41,14 @@ TimedKind = Literal["all_reduce", "reduce_scatter", "all_gather", "all_to_all"]
 
 
 class TimedCollectiveSpec(StrictModel):
-    """Constants of one kind of collective that was timed; ``efficiency`` is its share of all ``links``."""
+    """Constants of one kind of collective that was timed as a whole:
+    launch + steps · latency + wire bytes / (efficiency · links · rate).
+
+    Attributes:
+        launch_s: of the collective.
+        latency_s: of a step.
+        efficiency: its sustained share of all ``links``.
+    """
 
     launch_s: _NonNegativeQuantity
     latency_s: _NonNegativeQuantity
@@ -49,7 +56,13 @@ class TimedCollectiveSpec(StrictModel):
 
 
 class TimedOn(StrictModel):
-    """What collectives were timed on: an accelerator by name, and the largest number of ranks."""
+    """What collectives were timed on.
+
+    Attributes:
+        accelerator: by name.
+        ranks: the most.
+        source: of the times.
+    """
 
     accelerator: Annotated[str, Field(min_length=1)]
     ranks: Annotated[int, Field(ge=2)]
@@ -57,15 +70,25 @@ class TimedOn(StrictModel):
 
 
 class NetworkSpec(StrictModel):
-    """A network spec as it is written; each constant is ``{value: …, source: …}``.
+    """A flat network, as one accelerator sees it (``specs/networks``).
 
-    ``link_bytes_per_s`` is one link in one direction; ``efficiency`` the sustained share of ``links`` of them.
-    ``domain`` is the largest number of accelerators that such links have joined; without it, any number.
-    ``shared_by_node``: the links are those of a node, the unit of the level inside, and not of each accelerator.
-    ``transfer_bytes_per_s`` is what one transfer reaches alone, where that is less than all links together, and
-    ``links_per_member`` how many links each member of a collective brings, where a small group cannot use them all.
-    ``collectives`` has the kinds that were timed one by one; the others have the constants of the network.
-    ``timed_on`` says on what.
+    Attributes:
+        name: of the spec.
+        description: for people.
+        links: of an accelerator.
+        link_bytes_per_s: one link in one direction.
+        efficiency: sustained share of all links.
+        latency_s: of a step and channel.
+        launch_s: of a transfer or collective.
+        channels: that a collective may use.
+        additions_included: whether the constants are of measured collectives, whose time holds their additions.
+        domain: the most accelerators that such links have joined; without it, any number.
+        shared_by_node: whether the links belong to a node, the unit of the level inside (one network card per server);
+            accelerators that communicate across nodes at once share them.
+        transfer_bytes_per_s: what one transfer reaches alone, where that is less than all links together.
+        links_per_member: links that each member of a collective brings, where a small group cannot use them all.
+        collectives: kinds that were timed one by one; others, and transfers, have the constants of the network.
+        timed_on: on what.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -135,9 +158,11 @@ class NetworkSpec(StrictModel):
 
 
 class Level(StrictModel):
-    """One level of a network: a flat network by name or path, and the accelerators that one unit of it joins.
+    """One level of a network.
 
-    The outermost level has no ``accelerators``: it joins all there are.
+    Attributes:
+        network: a flat network, by name or path as seen from the folder of the file.
+        accelerators: that one unit of the level joins; the outermost level has none, since it joins all.
     """
 
     network: Annotated[str, Field(min_length=1)]
@@ -145,7 +170,13 @@ class Level(StrictModel):
 
 
 class LevelledNetworkSpec(StrictModel):
-    """A spec of several flat networks, one inside the other, from the inside out."""
+    """A network of several levels.
+
+    Attributes:
+        name: of the spec.
+        description: for people.
+        levels: from the inside out.
+    """
 
     name: Annotated[str, Field(min_length=1)]
     description: str = ""

@@ -137,14 +137,28 @@ class _Held(StrictModel):
 
 
 class LinkSpec(StrictModel):
-    """A link between neighbours."""
+    """A link between neighbours.
+
+    Attributes:
+        bytes_per_s: in the direction of the ring.
+        hop_s: from one chip to the next, beside the time that the link is taken.
+    """
 
     bytes_per_s: Quantity
     hop_s: _Amount
 
 
 class ChipSpec(StrictModel):
-    """One chip."""
+    """One chip of a package.
+
+    Attributes:
+        peak_flops: per second.
+        memory_bytes_per_s: of its memory to its units.
+        launch_s: of every operator.
+        sram_bytes: its memory.
+        element_bytes: of an activation or weight.
+        product_flops: peaks of products by format of their operands.
+    """
 
     peak_flops: Quantity
     memory_bytes_per_s: Quantity
@@ -155,14 +169,26 @@ class ChipSpec(StrictModel):
 
 
 class WeightsSpec(StrictModel):
-    """Where a chip's weights are, and how fast they come if they are streamed."""
+    """A chip's weights.
+
+    Attributes:
+        held: ``resident`` in its memory, or ``streamed`` for every input, operator by operator.
+        bytes_per_s: rate of streamed weights.
+    """
 
     held: _Held
     bytes_per_s: Quantity
 
 
 class CompilerSpec(StrictModel):
-    """What compiler and run-time system add, which only a simulation counts."""
+    """What compiler and run-time system add, which only the simulator counts.
+
+    Attributes:
+        stage_s: of a chip, once for every input.
+        transfer_launch_s: for every tensor that is sent or received.
+        fused_flops_per_byte: operators of fewer FLOPs per byte may be fused.
+        effect_sigma: of the lognormal compile effect.
+    """
 
     stage_s: _Amount
     transfer_launch_s: _Amount
@@ -171,7 +197,17 @@ class CompilerSpec(StrictModel):
 
 
 class PackageSpec(StrictModel):
-    """A package in full, as it is written; each constant is ``{value: …, source: …}``."""
+    """A multi-chip module (``specs/packages``): equal chips on a one-directional ring.
+
+    Attributes:
+        name: of the spec.
+        description: for people.
+        chips: how many.
+        link: between neighbours.
+        chip: each of them.
+        weights: where they are.
+        compiler: for the simulator.
+    """
 
     name: Annotated[str, Field(min_length=1)]
     description: str = ""
@@ -204,7 +240,14 @@ class PackageSpec(StrictModel):
 
 
 class ResizedPackageSpec(StrictModel):
-    """A package with the chips and links of another one, by its name or path, and a number of chips of its own."""
+    """A package with another number of chips.
+
+    Attributes:
+        name: of the spec.
+        description: for people.
+        chips: how many.
+        like: the package that has everything else, by name or path.
+    """
 
     name: Annotated[str, Field(min_length=1)]
     description: str = ""

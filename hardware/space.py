@@ -29,7 +29,12 @@ MAX_POINTS = 5_000_000
 
 
 class Sizes(StrictModel):
-    """The values that a size of the template takes."""
+    """The values that a size of the template takes.
+
+    Attributes:
+        source: where they come from.
+        values: different from each other.
+    """
 
     source: Source
     values: Annotated[list[PositiveInteger], Field(min_length=1)]
@@ -42,11 +47,16 @@ class Sizes(StrictModel):
 
 
 class SpaceSpec(StrictModel):
-    """The sizes of a space; every combination of them is a point, whose vector lanes are as many as the core is wide.
+    """A space of architectures (``specs/spaces``): every combination of sizes, at most 5,000,000, with as many vector
+    lanes as the core is wide.
 
-    ``min_share_of_budget``: machines that take less of the area budget are left out, unless they have a single tensor
-    core or a single vector core. With it a larger budget leaves out machines of smaller ones, so that an optimum per
-    mm² or per watt may fall as the budget grows.
+    Attributes:
+        name: of the spec.
+        tensor_cores, vector_cores: how many.
+        core_widths, core_depths: of the array.
+        global_buffer_mib: of the chip.
+        min_share_of_budget: machines that take less of the area budget are left out, unless they have one core of a
+            kind; an optimum per mm² or per watt may then fall as the budget grows.
     """
 
     name: Annotated[str, Field(min_length=1)]

@@ -37,7 +37,15 @@ KERNEL_KINDS = (OTHER_KINDS, "gemm", "convolution", *get_args(VectorKind))
 
 
 class Template(StrictModel):
-    """A machine of the template; its area follows, and so do L2 sizes that are left out."""
+    """A machine of the searched template; its area follows.
+
+    Attributes:
+        source: of the sizes.
+        tensor_cores, vector_cores: how many.
+        core_width, core_depth: of the array of a tensor core.
+        global_buffer_mib: of the chip.
+        tensor_l2_bytes, vector_l2_bytes: of one core; they follow from the core where left out.
+    """
 
     source: Source
     tensor_cores: PositiveInteger
@@ -50,14 +58,32 @@ class Template(StrictModel):
 
 
 class BlockTiles(StrictModel):
-    """Output tiles (m, n) in which a GPU's library hands out matrix products to its cores."""
+    """Output tiles in which a GPU's library hands out matrix products to its cores.
+
+    Attributes:
+        sizes: (m, n).
+        source: where they come from.
+    """
 
     sizes: Annotated[list[tuple[PositiveInteger, PositiveInteger]], Field(min_length=1)]
     source: Source
 
 
 class MachineSizes(StrictModel):
-    """Sizes of a real machine, in the terms of :class:`Machines`."""
+    """Sizes of a real machine.
+
+    Attributes:
+        tensor_cores, vector_cores: how many.
+        core_width, core_depth: of the array of a tensor core.
+        vector_lanes: of a vector core.
+        tensor_l2_bytes, vector_l2_bytes: of one core.
+        global_buffer_bytes: of the chip.
+        area_mm2: of the die.
+        global_buffer_words_per_cycle: of the chip.
+        element_bytes: of an activation, a weight in compute and a gradient.
+        core_bandwidth: that of the cost model where left out.
+        block_tiles: without them products are mapped by search.
+    """
 
     tensor_cores: Count
     core_width: Count
@@ -75,7 +101,18 @@ class MachineSizes(StrictModel):
 
 
 class Kernel(StrictModel):
-    """The constants of one kind of work on a real machine, as in :class:`~hardware.machines.KernelConstants`."""
+    """The constants of one kind of work on a real machine.
+
+    Attributes:
+        launch_s: before the kernel works.
+        floor_s: the least time of a call.
+        efficiency: sustained share of the rates of the cores.
+        memory_efficiency: sustained share of the rate of memory.
+        buffer_efficiency: sustained share of the rate of the global buffer, for products in block tiles.
+        row_reads: how often row-wise vector work reads each row.
+        rows_per_core: rows at work on each core; 0: as many as fit.
+        source: where they come from.
+    """
 
     launch_s: NonNegative = 0.0
     floor_s: NonNegative = 0.0
@@ -95,12 +132,24 @@ class Process(StrictModel):
 
 
 class AcceleratorSpec(StrictModel):
-    """One accelerator file: either a ``template`` point or a real ``machine``.
+    """An accelerator whose cores are known, for ``dse codesign`` and ``dse parallel``
+    (``specs/accelerators``): either a ``template`` or a ``machine``.
 
-    ``process_nm`` is that of a ``machine``, by which its energies are scaled (a ``template`` has the process of the
-    area model); ``tdp_w`` is the power that the chip and its memory may draw.
-    ``product_flops`` are peaks of products by the format of their operands; without any, the array's is that of the
-    formats of ``element_bytes``, and there are no others.
+    Attributes:
+        name: of the spec.
+        title: for people.
+        template: a machine of the searched template.
+        machine: a real one.
+        clock_hz: of cores and buffers.
+        hbm_bytes_per_s: rate of memory.
+        hbm_gib: memory.
+        network: of the system that it comes in.
+        process_nm: of a ``machine``, by which its energies are scaled; 22 nm where left out.
+        tdp_w: power limit of chip and memory; modelled power above it is noted.
+        product_flops: peaks of products by format of their operands, for ``dse parallel``; without any, the array's is
+            that of the formats of ``element_bytes``, and there are no others.
+        kernels: constants by kind of work, ``gemm``, ``convolution``, a kind of vector work or ``default``; kinds
+            without any run at their peak.
     """
 
     name: Annotated[str, Field(min_length=1)]

@@ -24,22 +24,36 @@ SustainedShare = Annotated[float, Field(ge=1e-3, le=1, allow_inf_nan=False)]
 
 
 class MeasuredShare(StrictModel):
-    """A share and where it comes from."""
+    """A share and where it comes from.
+
+    Attributes:
+        value: of the peak rate.
+        source: of the measurement.
+    """
 
     value: SustainedShare
     source: Source
 
 
 class ProductShare(MeasuredShare):
-    """That of matrix products whose operands have this precision."""
+    """That of matrix products.
+
+    Attributes:
+        value: of the peak rate.
+        source: of the measurement.
+        precision: of the operands.
+    """
 
     precision: Precision
 
 
 class AttentionShape(StrictModel):
-    """The share that fused attention sustains, both passes together, on samples of so many tokens.
+    """The share that fused attention sustains, both passes together, of the work that a causal mask leaves.
 
-    ``width`` is that of a head's queries and keys. Work counts what a causal mask leaves.
+    Attributes:
+        width: of a head's queries and keys.
+        tokens: of a sample.
+        value: of the peak rate.
     """
 
     width: PositiveInteger
@@ -48,7 +62,13 @@ class AttentionShape(StrictModel):
 
 
 class AttentionShares(StrictModel):
-    """Shares by shape, each once, of attention in this precision, and where they come from."""
+    """Shares of attention.
+
+    Attributes:
+        precision: that was timed.
+        shapes: each once.
+        source: of the measurements.
+    """
 
     precision: Precision
     shapes: Annotated[tuple[AttentionShape, ...], Field(min_length=1)]
@@ -77,7 +97,14 @@ class Sustained(NamedTuple):
 
 
 class SustainedShares(StrictModel):
-    """Of one accelerator; what was not measured is left out."""
+    """Sustained shares of one accelerator's rates; what was not measured is left out.
+
+    Attributes:
+        matrix: of matrix products.
+        attention_rate: of fused attention.
+        memory: of vector kernels.
+        link: of collectives.
+    """
 
     matrix: ProductShare | None = None
     attention_rate: AttentionShares | None = None

@@ -17,6 +17,9 @@ ENTRY = re.compile(r"^    (\w[\w, ]*): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 KEYS_OF = re.compile(r"Keys as of `[\w.]+`")
 ROLE = re.compile(r":\w+:`~?([\w.]+)`")
 SCHEMA = "name and major version of the format"
+SOURCED = {"value", "source"}
+"""Keys of a constant with its source, which has no table of its own."""
+
 KINDS = {"integer": "whole number", "number": "number", "string": "text", "boolean": "yes or no", "null": "null"}
 
 
@@ -54,7 +57,7 @@ def _inner(kind: type) -> Iterator[type]:
     waiting = [each.annotation for each in keys.values()] or waiting
     while waiting:
         each = waiting.pop(0)
-        if _has_keys(each):
+        if _has_keys(each) and {*get_type_hints(each)} - {"model_config"} != SOURCED:
             yield each
         waiting[:0] = get_args(each)
 
@@ -72,13 +75,14 @@ def _table(kind: type) -> str:
         return f"**{kind.__name__}**: {summary}"
     keys = kind.model_fields if issubclass(kind, BaseModel) else {}
     aliases = {each.alias: name for name, each in keys.items() if each.alias}
+    inner = schema.get("$defs", {})
     rows = dict[tuple[str, ...], list[str]]()  # keys by what else their row has
     for key, of in schema.get("properties", {}).items():
         meaning = SCHEMA if key == "schema" else meanings.get(aliases.get(key, key))
         if meaning is None:
             raise ValueError(f"{kind.__module__}.{kind.__name__}: its docstring does not say what {key} is")
         default = "required" if key in schema.get("required", ()) else _default(of)
-        rows.setdefault((_type(of), default, meaning.replace("|", "\\|")), []).append(f"`{key}`")
+        rows.setdefault((_type(of, inner), default, meaning.replace("|", "\\|")), []).append(f"`{key}`")
     lines = [f"| {' | '.join((', '.join(keys), *row))} |" for row, keys in rows.items()]
     head = ["", "| key | type | default | meaning |", "|---|---|---|---|"] if lines else []
     return "\n".join([f"**{kind.__name__}**: {' '.join(summary.split())}", *head, *lines])
@@ -91,21 +95,24 @@ def _default(of: Mapping[str, Any]) -> str:
     )
 
 
-def _type(of: Mapping[str, Any]) -> str:
+def _type(of: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
+    """The type of a key; ``inner`` are the schemas that it refers to by name."""
     if "$ref" in of:
-        return str(of["$ref"]).rpartition("/")[2]
+        name = str(of["$ref"]).rpartition("/")[2]
+        keys = inner[name].get("properties", {})
+        return f"{_type(keys['value'], inner)}, with source" if {*keys} == SOURCED else name
     if "const" in of or "enum" in of:
         return ", ".join(f"`{value}`" for value in of.get("enum", [of.get("const")]))
     if "anyOf" in of or "oneOf" in of:
-        kinds = dict.fromkeys(_type(each) for each in of.get("anyOf", of.get("oneOf")))
+        kinds = dict.fromkeys(_type(each, inner) for each in of.get("anyOf", of.get("oneOf")))
         return " or ".join(each for each in kinds if each != "null" or "default" not in of)
     if "prefixItems" in of:
-        return f"[{', '.join(_type(each) for each in of['prefixItems'])}]"
+        return f"[{', '.join(_type(each, inner) for each in of['prefixItems'])}]"
     if of.get("type") == "array":
-        return f"list of {_type(of.get('items', {}))}"
+        return f"list of {_type(of.get('items', {}), inner)}"
     if of.get("type") == "object":
         values = of.get("additionalProperties")
-        return f"{{name: {_type(values)}}}" if isinstance(values, dict) else "object"
+        return f"{{name: {_type(values, inner)}}}" if isinstance(values, dict) else "object"
     return KINDS.get(of.get("type", ""), "any") + _limits(of)
 
 
