@@ -204,6 +204,14 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         del result, posed
         return {}
 
+    def proof_faults(self, result: "Result", posed: Posed[OptionsT, ProblemT]) -> list[str] | None:
+        """What is wrong with claims that :meth:`open_claims` lists, by proofs that may take as long as the search.
+
+        None where no such proof exists, and the claims stay open.
+        """
+        del result, posed
+        return None
+
     @abstractmethod
     def view(self, result: "Result", posed: Posed[OptionsT, ProblemT], tables: "Tables") -> "View":
         """The answer for people, in the report's own types.

@@ -15,23 +15,24 @@ from dse.run.directory import result_file
 @click.argument("result", type=click.Path(path_type=Path))
 @click.argument("input", required=False)
 @run_code_option
+@click.option("--prove", is_flag=True, help="Also repeat proofs that may take as long as the search did.")
 @click.option("--json", "as_json", is_flag=True, help="Print violations, and what was not checked, as JSON on stdout.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def command(result: Path, input: str | None, run_code: bool, as_json: bool) -> None:  # noqa: A002 (the contract's name)
+def command(result: Path, input: str | None, run_code: bool, prove: bool, as_json: bool) -> None:  # noqa: A002 (the contract's name)
     """Recompute RESULT from its input and print `ok` or every violation.
 
     RESULT is a run directory (`--out DIR`) or a result.json.
 
     INPUT replaces the input that is stored in the result: the file or name that was solved.
 
-    What is not checked is listed on stderr.
+    What is not checked is listed on stderr. With --prove, fewer entries are.
 
     The graph of a FILE.py:FUNCTION is taken from the result, and the file is not run.
     """
     file = result_file(result)
     if run_code:
         announce(file)
-    violations, left_open = checked(file, input, run_code)
+    violations, left_open = checked(file, input, run_code, prove)
     if as_json:
         unchecked = [{"keys": entry.keys, "reason": entry.reason} for entry in left_open]
         click.echo(json.dumps({"violations": violations, "not_checked": unchecked}, indent=2))

@@ -11,6 +11,7 @@ from dse.codesign.answer import CodesignPosed, SearchFunction, Space, solve
 from dse.codesign.check import answer_metrics, violations
 from dse.codesign.check_metrics.faults import metric_faults
 from dse.codesign.check_metrics.optimum import unanswered_faults
+from dse.codesign.check_metrics.proof import is_affordable, optimality_faults
 from dse.codesign.documents import Metrics, Solution
 from dse.codesign.formats import JournalledEvaluations, problem_document
 from dse.codesign.modern.contract import MODERN
@@ -109,13 +110,29 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
             faults.append(f"objective.value must be score = {metrics['score']}, but got {value}")
         for key, figure in metrics.items():
             faults += differences(f"metrics.{key}", result.metrics.get(key), figure)
-        return faults or metric_faults(options, problem, result, machines)
+        faults = faults or metric_faults(options, problem, result, machines)
+        if faults or not is_affordable(problem, machines):
+            return faults
+        return self.proof_faults(result, posed) or []
 
     def open_claims(self, result: Result, posed: AnyPosed) -> Mapping[str, str]:
         """That no other architecture is better."""
-        if posed.options.plans == "modern" or result.bound is None:
+        if posed.options.plans == "modern":
+            return MODERN.open_claims(result, posed)
+        if result.bound is None or not result.solution:
             return {}
-        return {"bound": "that no architecture exceeds it would take the whole search to prove again"}
+        problem, machines = posed.problem.problem, posed.problem.machines
+        if is_affordable(problem, machines) and self.proof_faults(result, posed) is not None:
+            return {}
+        return {"bound": "that no architecture exceeds it takes the whole search to prove again (--prove)"}
+
+    def proof_faults(self, result: Result, posed: AnyPosed) -> list[str] | None:
+        """By a search of the whole space."""
+        if posed.options.plans == "modern":
+            return MODERN.proof_faults(result, posed)
+        if not result.solution:
+            return None
+        return optimality_faults(posed.options, posed.problem.problem, posed.problem.machines, posed.digest, result)
 
     def view(self, result: Result, posed: AnyPosed, tables: Tables) -> View:
         """The accelerator, the plans, the baselines, the space and the schedules."""

@@ -43,8 +43,12 @@ def check_result(path: Path, given: str | None = None, run_code: bool = False) -
     return checked(path, given, run_code)[0]
 
 
-def checked(path: Path, given: str | None = None, run_code: bool = False) -> tuple[list[str], list[NotChecked]]:
+def checked(
+    path: Path, given: str | None = None, run_code: bool = False, prove: bool = False
+) -> tuple[list[str], list[NotChecked]]:
     """The violations as :func:`check_result` lists them, and what was not checked where there are none.
+
+    With ``prove``, proofs that may take as long as the search are repeated, too.
 
     Of a result that another version made and that does not hold here, this is the only violation.
 
@@ -60,7 +64,10 @@ def checked(path: Path, given: str | None = None, run_code: bool = False) -> tup
         other = other_version(document, path)
         return faults if other is None else [other], []
     with _received(result, given, run_code):
-        return [], not_checked(result, posed, run_code or given is not None)
+        proofs = problem_type(result.command).proof_faults(result, posed) if prove else None
+        if proofs:
+            return proofs, []
+        return [], not_checked(result, posed, run_code or given is not None, proofs is not None)
 
 
 def faults_in_turn(

@@ -23,7 +23,7 @@ from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferPlacement, WaferProblem
 from dse.wafer.search.context import SearchResult
 from dse.wafer.sweep import report as sweep_report
-from dse.wafer.sweep.check import sweep_faults
+from dse.wafer.sweep.check import bound_faults, is_affordable, sweep_faults
 from dse.wafer.sweep.sweep import point_problems, sweep
 
 _MOVE_S, _MOVE_OF_A_KERNEL_S, _ROWS_S = 3e-7, 4e-8, 1.5
@@ -105,7 +105,10 @@ class WaferType(ProblemType[WaferOptions, Case]):
         if result.bound is not None and result.bound < 0:
             return [f"bound must be a number from 0, but got {result.bound}"]
         if options.sweep:
-            return sweep_faults(options, problem, result)
+            faults = sweep_faults(options, problem, result)
+            if faults or not is_affordable(options, problem):
+                return faults
+            return self.proof_faults(result, posed) or []
         stated = None if result.infeasibility is None else result.infeasibility.document()
         proof = _typed(proof_like(stated, problem))
         faults = _unfinished_faults(result)
@@ -126,9 +129,17 @@ class WaferType(ProblemType[WaferOptions, Case]):
 
     def open_claims(self, result: Result, posed: WaferPosed) -> Mapping[str, str]:
         """The bounds of a sweep."""
-        if not posed.options.sweep or result.bound is None:
+        options, problem = posed.options, posed.problem.problem
+        if not options.sweep or not result.solution or is_affordable(options, problem):
             return {}
-        return dict.fromkeys(("bound", "metrics"), "of bounds of a sweep, only whether they agree with the costs")
+        reason = "of bounds of a sweep, only whether they agree with the costs (--prove)"
+        return dict.fromkeys(("bound", "metrics", "solution.points"), reason)
+
+    def proof_faults(self, result: Result, posed: WaferPosed) -> list[str] | None:
+        """By the bounds of all points again."""
+        if not posed.options.sweep or not result.solution:
+            return None
+        return bound_faults(posed.options, posed.problem.problem, result)
 
     def view(self, result: Result, posed: WaferPosed, tables: Tables) -> View:
         """The layout and its kernels, or the front of a sweep."""

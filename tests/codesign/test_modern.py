@@ -292,6 +292,22 @@ def test_the_check_finds_a_slower_plan_and_a_slower_architecture(several_sizes):
     assert any("step" in fault or "objective" in fault for fault in faults_of(forged, posed))
 
 
+def test_of_many_plans_the_search_is_repeated_where_that_is_asked(several_sizes, monkeypatch):
+    _, posed, result = several_sizes
+    assert PROBLEM.open_claims(result, posed) == {}
+    monkeypatch.setattr("dse.codesign.modern.check._AFFORDABLE_PLANS", 0)
+    monkeypatch.setattr("dse.codesign.modern.check.search", lambda *_: pytest.fail("the search was repeated"))
+    assert PROBLEM.faults(result, posed) == []
+    assert {"bound", "metrics.optimum_by_hbm", "metrics.baselines"} <= {*PROBLEM.open_claims(result, posed)}
+    for key in ("plans_in_vocabulary", "area_budget_used"):
+        altered = result.model_copy(update={"metrics": result.metrics | {key: 0}})
+        assert any(key in fault for fault in PROBLEM.faults(altered, posed))
+    monkeypatch.undo()
+    forged = result.model_copy(update={"metrics": result.metrics | {"architectures_evaluated": 0}})
+    assert PROBLEM.proof_faults(result, posed) == []
+    assert PROBLEM.proof_faults(forged, posed) != []
+
+
 def test_recomputation_stage_by_stage_is_a_choice_of_its_own(tmp_path):
     layered, staged = (tiny_options(tmp_path, plans=plans).problem() for plans in ("phaze", "phaze-2024"))
     assert layered.cost_model.training.recompute_granularity.name == "layer"

@@ -315,6 +315,21 @@ def test_a_changed_result_is_refused(path, tmp_path):
         assert any(words in each for each in found), (words, found)
 
 
+def test_bounds_are_proven_again_where_they_are_few_or_that_is_asked(path, monkeypatch):
+    options = options_for(path, "side=4,9,20")
+    result, kind = answer(options), problem_type("wafer")
+    posed_sweep = pose(kind, options)
+    assert (kind.faults(result, posed_sweep), kind.open_claims(result, posed_sweep)) == ([], {})
+    monkeypatch.setattr("dse.wafer.sweep.check.cost_bound", lambda _problem, best: 0.9 * best.total)
+    for found in (kind.faults(result, posed_sweep), kind.proof_faults(result, posed_sweep)):
+        assert [each.split(" must be at most ")[0] for each in found] == [
+            "solution.points.side-9.bound", "solution.points.side-20.bound",
+        ]  # fmt: skip
+    monkeypatch.setattr("dse.wafer.sweep.check._AFFORDABLE_KERNELS", 0)
+    assert kind.faults(result, posed_sweep) == []
+    assert {*kind.open_claims(result, posed_sweep)} == {"bound", "metrics", "solution.points"}
+
+
 def shown(options):
     kind = problem_type("wafer")
     return kind.view(answer(options), pose(kind, options), Tables())

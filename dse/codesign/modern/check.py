@@ -22,11 +22,12 @@ from dse.codesign.modern.answer import (
     search_metrics,
     wanted_beside,
 )
+from dse.codesign.modern.plan_rows import PlanRows
 from dse.codesign.modern.problem import ModernProblem
 from dse.codesign.modern.sensitivity import CHANGES
 from dse.plan.answer import enumerated
 from dse.plan.check import cost_faults, illegal
-from dse.plan.check_costs import plan_costs
+from dse.plan.check_costs import PlanCosts, plan_costs
 from dse.plan.training_plan import whole_plan
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
@@ -37,12 +38,44 @@ from hardware.machines import Machines
 from hardware.space import template_machines
 from hardware.units import MIB, bytes_from_gib, gib_from_bytes
 
+_AFFORDABLE_PLANS = 2_000_000
+"""Half a minute of bounding them one by one."""
+
+_OF_THE_SEARCH = (
+    "architectures_evaluated",
+    "architectures_pruned",
+    "optimum_by_hbm",
+    "unfinished",
+    "baselines",
+    "sensitivity",
+)
+"""What of the metrics does not follow from the solution."""
+
+_PLANS: Remembered[int] = Remembered(4)
+"""How many there are, by the digests of the last posed problems."""
+
 _LACKING: Remembered[Infeasibility | None] = Remembered(4, is_mutable=True)
 """What nothing fits of, by the digests of the last posed problems."""
 
 
-def faults(result: Result, posed: ModernPosed) -> list[str]:
-    """What is wrong with a result, one sentence each; empty where it holds."""
+def is_affordable(posed: ModernPosed) -> bool:
+    """Whether every check repeats the search."""
+    return _plans(posed) <= _AFFORDABLE_PLANS
+
+
+def open_claims(result: Result, posed: ModernPosed) -> dict[str, str]:
+    """What only a search can say of a result, where not every check repeats it."""
+    if not result.solution or is_affordable(posed):
+        return {}
+    reason = f"to bound {_plans(posed):,} plans takes as long as the search (--prove)"
+    return dict.fromkeys(["bound", *(f"metrics.{key}" for key in _OF_THE_SEARCH if key in result.metrics)], reason)
+
+
+def faults(result: Result, posed: ModernPosed, prove: bool) -> list[str]:
+    """What is wrong with a result, one sentence each; empty where it holds.
+
+    ``prove``: whether the search is repeated, without which nothing is said of the claims that no plan is better.
+    """
     problem = posed.problem.problem
     if not result.solution:
         return _unanswered_faults(result, posed)
@@ -58,8 +91,8 @@ def faults(result: Result, posed: ModernPosed) -> list[str]:
         return broken
     costs = plan_costs(asked, plan)
     broken = cost_faults(asked, costs, problem.global_batch / value)
-    if broken:
-        return broken
+    if broken or not prove:
+        return broken or _answer_faults(result, posed, costs)
     again = search(posed, Run())
     assert isinstance(again, ModernAnswer), "nothing stops it"
     stopped = result.metrics["stopped"]
@@ -87,6 +120,20 @@ def faults(result: Result, posed: ModernPosed) -> list[str]:
         *differences("solution.plan", plan.document(), best.plan.document()),
         *differences("metrics", result.metrics, expected),
     ]
+
+
+def _plans(posed: ModernPosed) -> int:
+    """Plans of the vocabulary."""
+    problem, machines = posed.problem.problem, posed.problem.machines
+    asked = problem.plan_problem(machines.one(0), max(problem.hbm_bytes))
+    return _PLANS.get(posed.digest, lambda: PlanRows(asked).count)
+
+
+def _answer_faults(result: Result, posed: ModernPosed, costs: PlanCosts) -> list[str]:
+    """What of the metrics does not follow from the solution, the search left out."""
+    expected = answer_metrics(posed, result.solution, costs, _plans(posed), result.metrics["stopped"])
+    stated = {key: value for key, value in result.metrics.items() if key not in _OF_THE_SEARCH}
+    return differences("metrics", stated, expected)
 
 
 def _cut(whole: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:

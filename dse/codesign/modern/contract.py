@@ -1,7 +1,9 @@
 """``dse codesign --plans modern``, by the contract of a problem: :mod:`dse.codesign.contract` hands over to it."""
 
+from collections.abc import Mapping
+
 from dse.codesign.modern.answer import METHOD, ModernPosed, solve
-from dse.codesign.modern.check import faults
+from dse.codesign.modern.check import faults, is_affordable, open_claims
 from dse.codesign.modern.problem import ModernSpace
 from dse.codesign.modern.report import view
 from dse.codesign.options import CodesignOptions
@@ -33,8 +35,16 @@ class ModernType(ProblemType[CodesignOptions, ModernSpace]):
         return solve(posed, run)
 
     def faults(self, result: Result, posed: ModernPosed) -> list[str]:
-        """Area, rules, memory, step and every figure, recomputed, and the proof again."""
-        return faults(result, posed)
+        """Area, rules, memory, step and every figure, recomputed, and the proof again where that is affordable."""
+        return faults(result, posed, is_affordable(posed))
+
+    def open_claims(self, result: Result, posed: ModernPosed) -> Mapping[str, str]:
+        """That nothing is better, and what the search saw, of many plans."""
+        return open_claims(result, posed)
+
+    def proof_faults(self, result: Result, posed: ModernPosed) -> list[str] | None:
+        """By the search again."""
+        return faults(result, posed, prove=True)
 
     def view(self, result: Result, posed: ModernPosed, tables: Tables) -> View:
         """The accelerator, the plan, where time and memory go, and the baselines."""

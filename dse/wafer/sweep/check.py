@@ -1,7 +1,8 @@
 """The check of a sweep's result: every point's wafer, placement, figures and standing, recomputed.
 
-Bounds are not proven again; what they and the costs say of each other is: no point may cost more than a placement of
-another one that fits it, and which points are on the front, and for sure, follows from costs and bounds by definition.
+What bounds and costs say of each other is recomputed: no point may cost more than a placement of another one that fits
+it, and which points are on the front, and for sure, follows from costs and bounds by definition. The bounds themselves
+take seconds each to prove again, and are a part of every check where there are few (:func:`is_affordable`).
 """
 
 import math
@@ -10,13 +11,19 @@ from typing import Any
 
 from dse.results.differences import differences
 from dse.results.result import PROOF_TOLERANCE, Result, proven_status
+from dse.wafer.answer import cost_bound
 from dse.wafer.check import cost, violations
 from dse.wafer.documents import PointDocument, SweepDocument, placement_from_document
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
 from dse.wafer.problem import WaferProblem
+from dse.wafer.search.context import SearchResult
 from dse.wafer.sweep.axes import header_values, name_of
+from dse.wafer.sweep.front import is_bound_for
 from dse.wafer.sweep.sweep import UNFINISHED, point_problems
+
+_AFFORDABLE_KERNELS = 100
+"""Kernels of all points together, whose bounds are proven again in each check."""
 
 _PARTS = ("cost", "time", "distance", "adapter")
 
@@ -39,6 +46,35 @@ def sweep_faults(options: WaferOptions, problem: WaferProblem, result: Result) -
         for fault in (*_statement_faults(point, problems), *_point_faults(problems[name], point))
     ]
     return faults or _standing_faults(points) + _summary_faults(result, points)
+
+
+def is_affordable(options: WaferOptions, problem: WaferProblem) -> bool:
+    """Whether every check proves the bounds again."""
+    return len(point_problems(options, problem)) * len(problem.kernels) <= _AFFORDABLE_KERNELS
+
+
+def bound_faults(options: WaferOptions, problem: WaferProblem, result: Result) -> list[str]:
+    """Which bounds of points are above what is proven again; a bound for one point may hold for another."""
+    problems = {name_of(setting): there for setting, there in point_problems(options, problem).items()}
+    points = SweepDocument.model_validate(result.solution).points
+    proven = {name: _proven(problems[name], point) for name, point in points.items() if point.status != "infeasible"}
+    faults = []
+    for name, point in points.items():
+        known = [least for other, least in proven.items() if is_bound_for(problems[other], problems[name])]
+        most = max(known, default=-math.inf)
+        if point.bound is not None and point.bound > most * (1 + PROOF_TOLERANCE):
+            faults.append(f"solution.points.{name}.bound must be at most {most}, but got {point.bound}")
+    return faults
+
+
+def _proven(problem: WaferProblem, point: PointDocument) -> float:
+    """A bound on the cost of a point, proven here."""
+    placement, priced = None, None
+    if point.kernels is not None:
+        placement = placement_from_document(problem, point.model_dump(include={"kernels"}), "result")
+        priced = cost(problem, placement)
+    bound = cost_bound(problem, SearchResult(placement, priced))
+    return -math.inf if bound is None else bound
 
 
 def _infeasibility_faults(result: Result, problems: Mapping[str, WaferProblem]) -> list[str]:

@@ -129,7 +129,7 @@ def _point(run: PointRun, offers: Sequence[_Offer], runs: Sequence[PointRun]) ->
         if (best is None or rank < best[0]) and not violations(problem, placement):
             best = rank, placement, offer.setting
     priced = None if best is None else cost(problem, best[1])
-    bounds = [each.bound for each in runs if each.bound is not None and _is_bound_for(each.problem, problem)]
+    bounds = [each.bound for each in runs if each.bound is not None and is_bound_for(each.problem, problem)]
     bound = max(bounds, default=None)
     if priced is not None and bound is not None:
         bound = min(bound, priced.total)
@@ -146,7 +146,7 @@ def _point(run: PointRun, offers: Sequence[_Offer], runs: Sequence[PointRun]) ->
     )
 
 
-def _is_bound_for(larger: WaferProblem, smaller: WaferProblem) -> bool:
+def is_bound_for(larger: WaferProblem, smaller: WaferProblem) -> bool:
     """Whether every placement for ``smaller`` is one for ``larger`` that costs no more there."""
     one, other = larger.wafer, smaller.wafer
     upright = other.width_tiles <= one.width_tiles and other.height_tiles <= one.height_tiles
