@@ -116,3 +116,13 @@ def test_the_workflow_builds_with_make_and_publishes_what_it_built():
     assert [step["uses"].partition("@")[0] for step in publish["steps"]] == ["actions/deploy-pages"]
     assert publish["permissions"] == {"pages": "write", "id-token": "write"}
     assert workflow["permissions"] == {"contents": "read"}
+
+
+def test_every_question_leads_to_its_guide_and_from_there_to_its_evidence():
+    """Two clicks from the first page to a task, one more to how far its figures can be trusted."""
+    start = (ROOT / "docs" / "start" / "index.md").read_text(encoding="utf-8")
+    guides = re.findall(r"\]\(\.\./guides/([\w-]+)\.md\)", start)
+    without_figures = {"bring-your-own", "from-python", "check-and-share"}
+    for guide in set(guides) - without_figures:
+        text = (ROOT / "docs" / "guides" / f"{guide}.md").read_text(encoding="utf-8")
+        assert re.search(r"\]\(\.\./evidence/[\w-]+\.md", text), guide
