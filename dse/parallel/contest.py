@@ -6,11 +6,12 @@ also written in the contest's form.
 """
 
 import json
+import math
 import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,14 +29,16 @@ from dse.run.options import option_fields
 from dse.run.run import Run
 from hardware.documents import unpacked
 from hardware.input_files import is_file
-from hardware.inputs import fail
+from hardware.inputs import fail, shown
 
 if TYPE_CHECKING:
-    from dse.algorithms.pairwise.solve import Solution
     from dse.parallel.options import ParallelOptions
 
 METHOD = "exact"
 SOLUTION_FILE = "solution.json"
+
+PASSES = "passes"
+"""In the metrics of a large problem: passes of messages, from which its bound follows."""
 
 _BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"problem"\s*:')
 _OWN_OPTIONS = ("step", "method")
@@ -77,23 +80,64 @@ def posed(options: "ParallelOptions", problem: PairwiseProblem) -> Posed["Parall
     return Posed(options, problem, problem.name or "choices", document_of(problem), goal)
 
 
-def answer(posed: Posed["ParallelOptions", Any], problem: PairwiseProblem, run: Run) -> Result:
-    """The best choices, with their proof or bound."""
+@dataclass(frozen=True)
+class _Found:
+    """What a search found.
+
+    Attributes:
+        choices: the best; None if none were found.
+        bound: no choices cost less; None if that is not known.
+        is_infeasible: whether there are none, which is proven.
+        passes: of messages, from which the bound of a large problem follows; None in others.
+    """
+
+    choices: tuple[int, ...] | None
+    bound: int | None
+    is_infeasible: bool = False
+    passes: int | None = None
+
+
+def _search(problem: PairwiseProblem, run: Run) -> _Found:
+    """The best choices: proven, where the problem is small, and the better the longer it runs, where it is large."""
+    from dse.algorithms.pairwise.anytime import anytime, first_plan, is_large
+    from dse.algorithms.pairwise.contraction import contracted
     from dse.algorithms.pairwise.solve import Status, solve
 
+    small = contracted(problem)
+    if small is None or not is_large(small):
+        solution = solve(problem, seed=run.seed, stop=run.stop)
+        choices = solution.choices
+        if choices is None and solution.status is Status.UNKNOWN and small is not None:
+            plan = first_plan(small)
+            choices = None if plan is None else tuple(small.expand(plan).tolist())
+        return _Found(choices, solution.bound, solution.status is Status.INFEASIBLE)
+    found = anytime(
+        small, run.seed, run.stop, lambda: 0.0 if math.isinf(run.time_limit_s) else run.spent_s / run.time_limit_s
+    )
+    if found.choices is None:
+        return _Found(None, None, found.bound >= FORBIDDEN)
+    return _Found(tuple(small.expand(found.choices).tolist()), found.bound, passes=found.passes)
+
+
+def answer(posed: Posed["ParallelOptions", Any], problem: PairwiseProblem, run: Run) -> Result:
+    """The best choices, with their proof or bound."""
     started = time.perf_counter()
-    solution = solve(problem, seed=run.seed, stop=run.stop)
-    if solution.choices is not None and (faults := _broken(problem, evaluate(problem, solution.choices))):
-        raise FailedCheckError("; ".join(faults))
-    is_infeasible = solution.status is Status.INFEASIBLE
+    found = _search(problem, run)
+    value, metrics = None, None
+    if found.choices is not None:
+        of = evaluate(problem, found.choices)
+        if faults := _broken(problem, of):
+            raise FailedCheckError("; ".join(faults))
+        value = of.cost
+        metrics = _metrics(problem, found.choices) | ({} if found.passes is None else {PASSES: found.passes})
     return result_of(
         "parallel",
         posed,
-        value=solution.value,
-        bound=solution.bound,
-        solution=None if solution.choices is None else {"choices": list(solution.choices)},
-        metrics=None if solution.choices is None else _metrics(problem, solution.choices),
-        infeasibility=_infeasibility(problem, run.seed) if is_infeasible else None,
+        value=value,
+        bound=found.bound,
+        solution=None if found.choices is None else {"choices": list(found.choices)},
+        metrics=metrics,
+        infeasibility=_infeasibility(problem, run.seed) if found.is_infeasible else None,
         evaluations=1,
         seconds=time.perf_counter() - started,
         seed=run.seed,
@@ -103,17 +147,15 @@ def answer(posed: Posed["ParallelOptions", Any], problem: PairwiseProblem, run: 
 
 def faults(result: Result, problem: PairwiseProblem) -> list[str]:
     """The cost and the memory of the choices, by their definition; the bound is proven again."""
-    from dse.algorithms.pairwise.solve import Status, solve
-
-    again = solve(problem, seed=result.seed)
+    stated = {key: value for key, value in result.metrics.items() if key != PASSES}
     if not result.solution:
         unasked = differences("metrics", result.metrics, {})
         if result.status != "infeasible":
             return unasked if result.status in ("unknown", "interrupted") else ["choices must be given"]
-        if again.status is not Status.INFEASIBLE:
+        if _proven(problem, result, 0) < FORBIDDEN:
             return ["status infeasible: but there are choices within the limit"]
-        stated = None if result.infeasibility is None else result.infeasibility.model_dump()
-        return unasked + differences("infeasibility", stated, _infeasibility(problem, result.seed).model_dump())
+        why = None if result.infeasibility is None else result.infeasibility.model_dump()
+        return unasked + differences("infeasibility", why, _infeasibility(problem, result.seed).model_dump())
     if set(result.solution) != {"choices"}:
         return [f"solution must hold choices alone, but holds {', '.join(sorted(result.solution))}"]
     choices = choices_of(result.solution["choices"], problem, "result", "solution.choices")
@@ -122,11 +164,29 @@ def faults(result: Result, problem: PairwiseProblem) -> list[str]:
         return broken
     value = result.objective.value
     stated_value = [] if value == float(of.cost) else [f"objective.value must be {of.cost}, but got {value}"]
+    from dse.algorithms.pairwise.anytime import MAX_PASSES
+
+    passes = result.metrics.get(PASSES, 0)
+    if type(passes) is not int or not 0 <= passes <= MAX_PASSES:
+        return [f"metrics.{PASSES} must be a whole number from 0 to {MAX_PASSES:,}, but got {shown(passes)}"]
     return [
         *stated_value,
-        *_bound_faults(of.cost, result.bound, again),
-        *differences("metrics", result.metrics, _metrics(problem, choices)),
+        *_bound_faults(of.cost, result.bound, _proven(problem, result, passes)),
+        *differences("metrics", stated, _metrics(problem, choices)),
     ]
+
+
+def _proven(problem: PairwiseProblem, result: Result, passes: int) -> int:
+    """The bound, proven again; :data:`FORBIDDEN` where there are no choices within the limit."""
+    from dse.algorithms.pairwise.anytime import bound_after, is_large
+    from dse.algorithms.pairwise.contraction import contracted
+    from dse.algorithms.pairwise.solve import Status, solve
+
+    small = contracted(problem)
+    if small is not None and is_large(small):
+        return bound_after(small, passes)
+    again = solve(problem, seed=result.seed)
+    return FORBIDDEN if again.status is Status.INFEASIBLE or again.bound is None else again.bound
 
 
 def view(result: Result, problem: PairwiseProblem) -> View:
@@ -201,22 +261,28 @@ def _broken(problem: PairwiseProblem, of: Evaluation) -> list[str]:
     return violations
 
 
-def _bound_faults(cost: int, bound: float | None, again: "Solution") -> list[str]:
+def _bound_faults(cost: int, bound: float | None, proven: int) -> list[str]:
     """Whether a bound is proven again, and no cost is lower than what is proven."""
-    if again.bound is None or cost < again.bound:
+    if cost < proven:
         return [f"cost {cost} is lower than what is proven to be possible"]
-    if bound is not None and bound > again.bound * (1 + PROOF_TOLERANCE):
+    if bound is not None and bound > proven * (1 + PROOF_TOLERANCE):
         return [f"bound {bound} is more than can be proven"]
     return []
 
 
 def _infeasibility(problem: PairwiseProblem, seed: int) -> Infeasibility:
     """Why no choices are within the limit, which is proven."""
+    from dse.algorithms.pairwise.anytime import is_large
+    from dse.algorithms.pairwise.contraction import contracted
+    from dse.algorithms.pairwise.legal_start import least_loads
     from dse.algorithms.pairwise.solve import Status, solve
 
     limit = problem.usage_limit
+    small = contracted(problem)
+    if limit is not None and small is not None and is_large(small):
+        return _too_little(limit, int(least_loads(small).max()), {})
     unlimited = replace(problem, usage_limit=None)
-    if limit is None or solve(unlimited, seed=seed).status is Status.INFEASIBLE:
+    if small is None or limit is None or solve(unlimited, seed=seed).status is Status.INFEASIBLE:
         return Infeasibility(
             resource="allowed_choices",
             demand=1,
@@ -231,8 +297,12 @@ def _infeasibility(problem: PairwiseProblem, seed: int) -> Infeasibility:
         for costs, usages in zip(problem.costs, problem.usages, strict=True)
     ]
     of = evaluate(problem, smallest)
-    needed = max(of.peak_usage, limit + 1)
-    when = f" at time {of.peak_time:,}" if of.peak_usage > limit else ""
+    where = {"time": of.peak_time} if of.peak_usage > limit else {}
+    return _too_little(limit, max(of.peak_usage, limit + 1), where)
+
+
+def _too_little(limit: int, needed: int, where: dict[str, int]) -> Infeasibility:
+    when = f" at time {where['time']:,}" if where else ""
     return Infeasibility(
         resource="usage_limit",
         demand=needed,
@@ -240,5 +310,5 @@ def _infeasibility(problem: PairwiseProblem, seed: int) -> Infeasibility:
         unit="1",
         levers=[f"a usage_limit of at least {needed}"],
         explanation=f"Allowed choices need a usage_limit of at least {needed:,}{when}, and it is {limit:,}.",
-        where={"time": of.peak_time} if when else {},
+        where=where,
     )

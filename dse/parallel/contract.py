@@ -40,6 +40,7 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
     """
     Options = ParallelOptions
     steering = ("method", "checkpoint")
+    unchecked = (contest.PASSES,)
     parallel = False
 
     def pose(self, options: ParallelOptions) -> ParallelPosed:

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dse
+from benchmarks.planted_cases import planted_case
+from dse.algorithms.pairwise import anytime
 from dse.algorithms.pairwise.evaluate import evaluate
 from dse.algorithms.pairwise.iopddl import read_problem, write_problem
 from dse.problem import problem_type
@@ -48,6 +50,42 @@ def test_answers_are_those_of_enumeration(seed, memory, forbidden):
         assert best_cost(limited(problem, None)) is not None
     elif answer.value is None:
         assert best_cost(limited(problem, None)) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_large_problem_has_a_plan_and_a_bound_that_is_proven_again(monkeypatch, seed):
+    monkeypatch.setattr(anytime, "MAX_EXACT_SIZE", 0)
+    few = anytime.Rounds(decoding=5, kicking=5, kicks=100)
+    monkeypatch.setattr(anytime, "Rounds", lambda: few)
+    problem, _, cost = planted_case(seed, nodes=150)
+    answer = dse.parallel(problem)
+    assert answer.status in ("feasible", "optimal")
+    assert answer.result.bound <= cost <= answer.value
+    assert answer.check() == []
+    raised = answer.result.model_copy(update={"bound": answer.result.bound * 1.0001})
+    assert any("more than can be proven" in each for each in problem_type("parallel").faults(raised, answer.posed))
+    many = {**answer.result.metrics, "passes": 10**9}
+    more = answer.result.model_copy(update={"metrics": many})
+    assert any("metrics.passes" in each for each in problem_type("parallel").faults(more, answer.posed))
+
+
+def test_a_large_problem_without_enough_memory_says_how_much_is_needed(monkeypatch):
+    monkeypatch.setattr(anytime, "MAX_EXACT_SIZE", 0)
+    problem, _, _ = planted_case(0, nodes=150)
+    answer = dse.parallel(limited(problem, problem.usage_limit // 3))
+    assert answer.status == "infeasible"
+    assert answer.infeasibility.demand > problem.usage_limit // 3
+    assert answer.check() == []
+
+
+def test_a_stopped_large_problem_has_its_first_plan(monkeypatch, tmp_path):
+    monkeypatch.setattr(anytime, "MAX_EXACT_SIZE", 0)
+    write_problem(planted_case(0, nodes=150)[0], tmp_path / "case.json")
+    kind = problem_type("parallel")
+    answer = answer_of(kind, kind.Options(str(tmp_path / "case.json")), Session(stop=lambda: "time limit"))
+    assert answer.status == "feasible"
+    assert answer.result.metrics["stopped"] == "time limit"
+    assert answer.check() == []
 
 
 def limited(problem, limit):

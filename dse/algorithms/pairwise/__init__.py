@@ -15,6 +15,9 @@ Modules, in the order in which data flows:
 * ``message_passing``: a dual solution of that linear program where it is too large for a simplex method.
 * ``certificate``: from any dual solution, a bound proven in integers, and what no better plan contains.
 * ``local_search``: good plans by simulated annealing, from a seed.
+* ``contraction``: forbidden pairs removed exactly, by making one node of two; the form for large problems.
+* ``legal_start``, ``priced_messages``, ``priced_bound``, ``anytime``: plans and bounds of problems that are too large
+  for the rest and in which memory binds at nearly every time.
 * ``search``: all of it together in a reduced core, within limits in numbers of steps; ``solve``: a problem.
 
 What is proven: a bound is exact integer arithmetic from the first step to the last wherever messages or the linear

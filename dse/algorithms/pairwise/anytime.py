@@ -1,0 +1,219 @@
+"""Plans and bounds of large problems in which memory binds at nearly every time, better the longer it runs.
+
+1. *Contraction* (:mod:`contraction`) removes forbidden pairs, exactly.
+2. *A legal start* (:mod:`legal_start`): a plan within seconds, or a proof that memory suffices for none.
+3. *Rounds.* Each has passes of messages and steps of memory prices (:mod:`priced_messages`), which raise the bound. The
+   choices that a pass decodes descend to a plan at these prices. Then the best plan is *kicked*: a node changes its
+   choice, its neighbours follow at priced cost, memory is repaired where that costs least for what it takes off, and
+   the result is kept if it is cheaper, or dearer by less than an exponential draw whose mean falls to 0; otherwise all
+   of it is undone. Passes and kicks of one round run side by side in two threads.
+
+How much is done is counted in passes and kicks, so that an answer is the same each time and on every machine; a stop
+signal ends it between two rounds. Prices follow from the problem alone, not from plans, so that a check repeats the
+passes of an answer, and has its bound.
+
+Source: TRW-S as in :mod:`priced_messages`; Lourenço, Martin and Stützle, "Iterated Local Search" (2003), for kicks.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.algorithms.pairwise.contracted_arrays import ROWS_OF_BUCKET, ContractedArrays, contracted_arrays
+from dse.algorithms.pairwise.contraction import Contracted
+from dse.algorithms.pairwise.kick_kernels import Position, descend, kick, place_at
+from dse.algorithms.pairwise.legal_start import least_loads, legal_start
+from dse.algorithms.pairwise.priced_messages import PricedMessages
+from dse.algorithms.pairwise.problem import FORBIDDEN, Ints
+from dse.run.progress import StopSignal, never_stop
+
+MAX_EXACT_SIZE = 300_000
+"""Costs of a contracted problem up to which :mod:`solve` is tried: what its linear program takes."""
+
+ROUND_PASSES = 20
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How much is done at most.
+
+    Attributes:
+        decoding: rounds of passes alone, whose decoded choices descend to plans.
+        kicking: rounds of passes and kicks.
+        kicks: of a round.
+    """
+
+    decoding: int = 25
+    kicking: int = 275
+    kicks: int = 1000
+
+
+MAX_PASSES = ROUND_PASSES * (Rounds.decoding + Rounds.kicking)
+
+_HEAT = 5.0
+"""The mean of the first draws, in units of a node's mean share of what is between plan and bound."""
+
+_KICK_MOVES = 200
+"""Moves at most that one kick makes."""
+
+_STALLED = 1e-7
+"""Share of the bound by which it must rise in :data:`_PATIENCE` rounds, or no more passes are made."""
+
+_PATIENCE = 10
+
+
+@dataclass(frozen=True)
+class Anytime:
+    """What was found.
+
+    Attributes:
+        choices: [nodes of the contracted problem], the best plan; None if none was found.
+        bound: no plan costs less; :data:`~dse.algorithms.pairwise.problem.FORBIDDEN` if there is none.
+        passes: of messages, from which the bound follows (:func:`bound_after`).
+    """
+
+    choices: Ints | None
+    bound: int
+    passes: int
+
+
+def anytime(
+    problem: Contracted,
+    seed: int = 0,
+    stop: StopSignal = never_stop,
+    spent: Callable[[], float] = lambda: 0.0,
+    rounds: Rounds | None = None,
+) -> Anytime:
+    """Plans and a bound of ``problem``.
+
+    Args:
+        problem: contracted.
+        seed: of the kicks.
+        stop: asked between rounds.
+        spent: the share of the time that has passed, 0 to 1, where there is a limit: draws fall with it.
+        rounds: how much is done at most.
+    """
+    if problem.rows and int(least_loads(problem).max()) > problem.limit:
+        return Anytime(None, FORBIDDEN, 0)
+    arrays = contracted_arrays(problem)
+    start = legal_start(problem, arrays, stop)
+    if stop() is not None:
+        return Anytime(start, 0, 0)
+    return _Search(problem, arrays, start, seed).run(stop, spent, rounds or Rounds())
+
+
+def first_plan(problem: Contracted) -> Ints | None:
+    """A plan of ``problem``, [nodes], found within seconds; None if none was found."""
+    if problem.rows and int(least_loads(problem).max()) > problem.limit:
+        return None
+    return legal_start(problem, contracted_arrays(problem))
+
+
+def is_large(problem: Contracted) -> bool:
+    """Whether memory may bind, and there are too many costs for the exact search."""
+    return problem.rows > 0 and problem.size > MAX_EXACT_SIZE
+
+
+def bound_after(problem: Contracted, passes: int) -> int:
+    """The bound of an answer that was found with so many passes."""
+    if problem.rows and int(least_loads(problem).max()) > problem.limit:
+        return FORBIDDEN
+    messages = PricedMessages(problem, contracted_arrays(problem))
+    while messages.passes < passes:
+        messages.run(min(ROUND_PASSES, passes - messages.passes))
+    return messages.proven() if passes else 0
+
+
+class _Search:
+    """The best plan, the position of the kicks, and the messages."""
+
+    def __init__(self, problem: Contracted, arrays: ContractedArrays, start: Ints | None, seed: int) -> None:
+        self.problem, self.arrays = problem, arrays
+        self.messages = PricedMessages(problem, arrays)
+        count = len(problem.costs)
+        moves = 4 * count + _KICK_MOVES
+        self.at = Position(
+            np.zeros(count, np.int64),
+            np.zeros(int(arrays.starts[-1])),
+            np.zeros(problem.rows, np.int64),
+            np.zeros(moves, np.int64),
+            np.zeros(moves, np.int64),
+            np.zeros(count, np.int64),
+            np.zeros(count, np.bool_),
+        )
+        is_free = (np.diff(arrays.arc_starts) > 0) | (np.diff(arrays.interval_starts) > 0)
+        self.movable = np.flatnonzero((np.diff(arrays.starts) > 1) & is_free)
+        self.generator = np.array([seed], dtype=np.uint64)
+        self.plan, self.best = start is not None, np.zeros(count, np.int64)
+        self.value = np.inf
+        self.cost = np.inf
+        if start is not None:
+            self.best[:] = start
+            self.value = float(problem.cost(start) or 0)
+
+    def run(self, stop: StopSignal, spent: Callable[[], float], rounds: Rounds) -> Anytime:
+        bounds: list[float] = []
+        first_decoding = spent()
+        decoding_until = first_decoding + rounds.decoding / (rounds.decoding + rounds.kicking) * (1 - first_decoding)
+        for _ in range(rounds.decoding):
+            if stop() is not None or spent() > decoding_until or self._is_stalled(bounds):
+                break
+            self._pass(bounds)
+            self._descend()
+        if self.plan and len(self.movable):
+            self.cost = float(place_at(self.arrays, self.at, self.best))
+            begun = spent()
+            with ThreadPoolExecutor(1) as threads:
+                for number in range(rounds.kicking):
+                    if stop() is not None or self._is_closed:
+                        break
+                    left = min(1 - number / rounds.kicking, (1 - spent()) / max(1e-9, 1 - begun))
+                    self._kick_and_pass(threads, max(0.0, left), rounds.kicks, bounds)
+        bound = self.messages.proven() if self.messages.passes else 0
+        return Anytime(self.best if self.plan else None, bound, self.messages.passes)
+
+    @property
+    def _is_closed(self) -> bool:
+        return self.value - self.messages.bound < 1 - 1e-6
+
+    def _is_stalled(self, bounds: list[float]) -> bool:
+        return len(bounds) > _PATIENCE and bounds[-1] - bounds[-1 - _PATIENCE] <= _STALLED * abs(bounds[-1])
+
+    def _pass(self, bounds: list[float]) -> None:
+        self.messages.run(ROUND_PASSES)
+        bounds.append(self.messages.bound)
+
+    def _kick_and_pass(self, threads: ThreadPoolExecutor, left: float, kicks: int, bounds: list[float]) -> None:
+        """One round: kicks at the prices of the round before, and passes beside them."""
+        heat = _HEAT * left * max(0.0, self.value - self.messages.bound) / len(self.problem.costs)
+        best = self.best.copy()
+        memory_costs = self.messages.memory_costs
+        kicked = threads.submit(
+            kick, self.arrays, self.at, self.problem.limit, memory_costs, ROWS_OF_BUCKET, self.movable, kicks, heat,
+            heat, _KICK_MOVES, self.cost, self.value, best, self.generator,
+        )  # fmt: skip
+        is_stalled = self._is_stalled(bounds)
+        if not is_stalled:
+            self._pass(bounds)
+        self.cost, value = kicked.result()
+        if value < self.value:
+            self._offer(best)
+
+    def _descend(self) -> None:
+        """A plan near the decoded choices."""
+        place_at(self.arrays, self.at, self.messages.decoded)
+        moves = len(self.at.changed) - 1
+        _, is_plan = descend(
+            self.arrays, self.at, self.problem.limit, self.messages.memory_costs, ROWS_OF_BUCKET, moves
+        )
+        if is_plan:
+            self._offer(self.at.choices)
+
+    def _offer(self, choices: Ints) -> None:
+        """``choices``, if they are a better plan."""
+        cost = self.problem.cost(choices)
+        if cost is not None and cost < self.value:
+            self.plan, self.value = True, float(cost)
+            self.best[:] = choices

@@ -1,0 +1,115 @@
+"""Search in large problems: on small ones, whose optima are known, plans are legal and bounds hold."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.planted_cases import planted_case
+from dse.algorithms.pairwise import contraction
+from dse.algorithms.pairwise.anytime import Rounds, anytime, bound_after, first_plan
+from dse.algorithms.pairwise.contracted_arrays import contracted_arrays
+from dse.algorithms.pairwise.contraction import contracted
+from dse.algorithms.pairwise.evaluate import evaluate
+from dse.algorithms.pairwise.legal_start import least_loads, legal_start
+from dse.algorithms.pairwise.priced_bound import proven_bound
+from dse.algorithms.pairwise.problem import FORBIDDEN, PairwiseProblem
+from tests.algorithms.pairwise.random_problems import best_cost, random_problem
+
+FEW = Rounds(decoding=3, kicking=3, kicks=30)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    forbidden=st.sampled_from([0.0, 0.2, 0.5]),
+    memory=st.sampled_from([None, 0.3, 0.5, 0.8]),
+    max_choices=st.sampled_from([1, 4096]),
+)
+def test_the_optimum_lies_between_bound_and_plan(seed, forbidden, memory, max_choices):
+    problem = random_problem(seed, nodes=5, forbidden=forbidden, memory=memory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contraction, "MAX_CHOICES", max_choices)
+        small = contracted(problem)
+    best = best_cost(problem)
+    if small is None:
+        assert best is None
+        return
+    answer = anytime(small, seed, rounds=FEW)
+    if best is None:
+        assert answer.choices is None
+        return
+    assert answer.bound <= best
+    assert bound_after(small, answer.passes) == answer.bound
+    if answer.choices is not None:
+        of = evaluate(problem, small.expand(answer.choices).tolist())
+        assert of.is_feasible
+        assert of.cost >= best
+
+
+@given(seed=st.integers(0, 10**6), memory=st.sampled_from([None, 0.3, 0.6]))
+def test_any_shares_and_prices_prove_a_bound(seed, memory):
+    problem = random_problem(seed, nodes=5, forbidden=0.2, memory=memory)
+    small = contracted(problem)
+    best = best_cost(problem)
+    if small is None or best is None:
+        return
+    arrays = contracted_arrays(small)
+    rng = np.random.default_rng(seed)
+    shares = rng.normal(0, 3, int(arrays.message_starts[-1]))
+    assert proven_bound(small, arrays, shares, rng.exponential(0.1, small.rows)) <= best
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_messages_along_a_chain_prove_the_optimum(seed):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 5, 7)
+    costs = [rng.integers(0, 50, size) for size in sizes]
+    edges = [(node, node + 1) for node in range(6)]
+    pairs = [rng.integers(0, 50, (sizes[u], sizes[v])) for u, v in edges]
+    problem = PairwiseProblem.build(costs, edges, pairs)
+    assert bound_after(contracted(problem), 5) == best_cost(problem)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_least_loads_are_the_least_in_each_row(seed):
+    small = contracted(random_problem(seed, nodes=5, forbidden=0.3, memory=0.1))
+    if small is None or not small.rows:
+        return
+    expected = np.zeros(small.rows, np.int64)
+    for usages, costs in zip(small.usages, small.costs, strict=True):
+        used = np.zeros((small.rows, len(costs)), np.int64)
+        for each in usages:
+            used[each.first : each.end] += each.by_choice
+        expected += used.min(axis=1)
+    assert least_loads(small).tolist() == expected.tolist()
+
+
+def test_too_little_memory_is_proven():
+    problem = PairwiseProblem.build(
+        [[1, 2], [3, 4]], usages=[[5, 6], [7, 9]], intervals=[(0, 2), (1, 3)], usage_limit=11
+    )
+    assert anytime(contracted(problem), rounds=FEW).bound == FORBIDDEN
+    assert first_plan(contracted(problem)) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_planted_plan_is_nearly_found_and_the_same_each_time(seed):
+    problem, choices, cost = planted_case(seed, nodes=400)
+    planted = evaluate(problem, choices)
+    assert (planted.is_feasible, planted.cost) == (True, cost)
+    small = contracted(problem)
+    assert legal_start(small, contracted_arrays(small)) is not None
+    rounds = Rounds(decoding=15, kicking=10, kicks=300)
+    answer = anytime(small, seed, rounds=rounds)
+    assert answer.bound <= cost
+    assert small.cost(answer.choices) <= 1.02 * cost
+    again = anytime(small, seed, rounds=rounds)
+    assert (again.bound, again.choices.tolist()) == (answer.bound, answer.choices.tolist())
+
+
+def test_a_stop_leaves_the_first_plan():
+    problem, _, _ = planted_case(0, nodes=200)
+    answer = anytime(contracted(problem), stop=lambda: "interrupted")
+    assert answer.choices is not None
+    assert (answer.bound, answer.passes) == (0, 0)
