@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -151,6 +151,12 @@ def choose(file: str, key: str, name: str, names: Iterable[str], what: str) -> s
         similar = _close(name, known, _LISTED_NAMES, 0.0) or known[:_LISTED_NAMES]
         listed = f"of {len(known):,} known ones the nearest are: {', '.join(similar)}"
     raise fail(file, key, name, f"no {what} of this name; {listed}", nearest(name, known))
+
+
+class Document(BaseModel):
+    """A part of a document: values are of their field's own type, and there are no other keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def validate(model: type[Model], document: Any, path: str | Path, strict: bool | None = None) -> Model:

@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, RootModel, Tag
+from pydantic import Discriminator, Field, RootModel, Tag
 
 from dse.fabric.bound import Resource
 from dse.fabric.model import Placement
 from dse.fabric.problem import FabricProblem, Placements
 from dse.fabric.search.expansion import Expansion
 from hardware.fabrics import Fabric
-from hardware.inputs import Fault, InputError, nearest, validate
+from hardware.inputs import Document, Fault, InputError, nearest, validate
 
 Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -19,11 +19,7 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _LinkEnds = Annotated[list[Count], Field(min_length=2, max_length=2)]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class PieceDocument(_Document):
+class PieceDocument(Document):
     """``solution`` of a graph that fits: what is on the fabric at the same time.
 
     Attributes:
@@ -37,7 +33,7 @@ class PieceDocument(_Document):
     routes: dict[str, list[list[_LinkEnds]]]
 
 
-class TurnDocument(_Document):
+class TurnDocument(Document):
     """A turn on the fabric.
 
     Attributes:
@@ -49,7 +45,7 @@ class TurnDocument(_Document):
     operators: list[str]
 
 
-class PiecesDocument(_Document):
+class PiecesDocument(Document):
     """``solution`` of a graph that is cut.
 
     Attributes:
@@ -73,7 +69,7 @@ class SolutionDocument(RootModel[Any]):
     ]
 
 
-class LinkDocument(_Document):
+class LinkDocument(Document):
     """The busiest link.
 
     Attributes:
@@ -87,7 +83,7 @@ class LinkDocument(_Document):
     nets: Count
 
 
-class BoundDocument(_Document):
+class BoundDocument(Document):
     """The bound on every placement.
 
     Attributes:
@@ -101,7 +97,7 @@ class BoundDocument(_Document):
     slots: Amount
 
 
-class ReliefDocument(_Document):
+class ReliefDocument(Document):
     """The same placement with one resource relieved.
 
     Attributes:
@@ -113,7 +109,7 @@ class ReliefDocument(_Document):
     interval_slots: Amount | None
 
 
-class PieceMetrics(_Document):
+class PieceMetrics(Document):
     """Figures of a piece.
 
     Attributes:
@@ -154,7 +150,7 @@ class PieceMetrics(_Document):
     relief: list[ReliefDocument]
 
 
-class TurnMetrics(_Document):
+class TurnMetrics(Document):
     """Seconds of a turn.
 
     Attributes:
@@ -172,7 +168,7 @@ class TurnMetrics(_Document):
     bound_s: Amount
 
 
-class CutMetrics(_Document):
+class CutMetrics(Document):
     """What is known of a cut graph.
 
     Attributes:
@@ -186,7 +182,7 @@ class CutMetrics(_Document):
     bound_per_s: Amount
 
 
-class MetricsDocument(_Document):
+class MetricsDocument(Document):
     """``metrics``.
 
     Attributes:

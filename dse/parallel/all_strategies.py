@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from dse.parallel import sharded
 from dse.parallel.hybrid import strategy as hybrid
 from dse.parallel.mesh import mesh_of
@@ -26,7 +24,7 @@ from dse.results.infeasibility import Infeasibility
 from dse.results.result import Objective, Result
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
-from hardware.inputs import InputError, fail, validate
+from hardware.inputs import Document, InputError, fail, validate
 
 _COMMAND = "dse parallel"
 
@@ -50,7 +48,7 @@ class AllQuestion:
     not_applicable: Mapping[str, str]
 
 
-class StrategyDocument(BaseModel):
+class StrategyDocument(Document):
     """What a strategy gave.
 
     Attributes:
@@ -64,8 +62,6 @@ class StrategyDocument(BaseModel):
         lacking_bytes: missing bytes of the smallest plan, if none fits; of a hybrid plan a lower bound.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
     status: str
     objective: str
     value: float | None
@@ -76,7 +72,7 @@ class StrategyDocument(BaseModel):
     lacking_bytes: float | None
 
 
-class AllSolution(BaseModel):
+class AllSolution(Document):
     """``solution`` of ``--strategy all``.
 
     Attributes:
@@ -84,13 +80,11 @@ class AllSolution(BaseModel):
         plans: the ``solution`` of each strategy, by name.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
     best: str
     plans: dict[str, dict[str, Any]]
 
 
-class AllMetrics(BaseModel):
+class AllMetrics(Document):
     """``metrics`` of ``--strategy all``.
 
     Attributes:
@@ -98,8 +92,6 @@ class AllMetrics(BaseModel):
         strategies: what each gave, by name.
         plans: the ``metrics`` of each strategy, by name.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     step_s: float
     strategies: dict[str, StrategyDocument]

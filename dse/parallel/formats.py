@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dse.parallel.baselines import BaselineName
 from dse.parallel.choices import ALL_REDUCE, NONE, Choice, Cut
@@ -11,16 +11,12 @@ from dse.parallel.mesh import WHOLE, Layout
 from dse.parallel.plan import Cause, Plan
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
-from hardware.inputs import fail, nearest, validate
+from hardware.inputs import Document, fail, nearest, validate
 
 _Count = Annotated[int, Field(ge=0)]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class SolutionDocument(_Document):
+class SolutionDocument(Document):
     """``solution`` of ``--strategy sharding``.
 
     Attributes:
@@ -36,7 +32,7 @@ class SolutionDocument(_Document):
     operations: dict[str, list[Annotated[list[int], Field(min_length=2, max_length=2)]]]
 
 
-class CollectiveDocument(_Document):
+class CollectiveDocument(Document):
     """Collectives of one kind along the same axes for one cause.
 
     Attributes:
@@ -54,7 +50,7 @@ class CollectiveDocument(_Document):
     seconds: float
 
 
-class AlternativeDocument(_Document):
+class AlternativeDocument(Document):
     """A layout of the argument of ``--why``.
 
     Attributes:
@@ -68,7 +64,7 @@ class AlternativeDocument(_Document):
     reason: str
 
 
-class BaselineDocument(_Document):
+class BaselineDocument(Document):
     """A plan to compare with; pins and the limit of memory are left aside.
 
     Attributes:
@@ -83,7 +79,7 @@ class BaselineDocument(_Document):
     peak_bytes: _Count
 
 
-class WholeDocument(_Document):
+class WholeDocument(Document):
     """Operations of one opcode that are done whole.
 
     Attributes:
@@ -99,7 +95,7 @@ class WholeDocument(_Document):
     names: list[str]
 
 
-class MetricsDocument(_Document):
+class MetricsDocument(Document):
     """``metrics`` of ``--strategy sharding``.
 
     Attributes:

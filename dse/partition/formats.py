@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from dse.graph.named_edges import FaultFields, graph_faults
 from dse.partition.problem import Copy, Floats, PartitionGraph, PartitionProblem
 from hardware.documents import read_document
-from hardware.inputs import Fault, InputError, nearest, shown, validate
+from hardware.inputs import Document, Fault, InputError, nearest, shown, validate
 
 GRAPH_SCHEMA = "dse.graph/1"
 
@@ -32,11 +32,7 @@ _Name = Annotated[str, Field(min_length=1)]
 _Edge = Annotated[tuple[_Name, _Name], BeforeValidator(_edge)]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class NodeDocument(_Document):
+class NodeDocument(Document):
     """An operator: ``latency_s``, or ``flops`` and ``bytes`` for a package to price.
 
     Attributes:
@@ -56,7 +52,7 @@ class NodeDocument(_Document):
     bytes: _Amount | None = None
 
 
-class GraphDocument(_Document):
+class GraphDocument(Document):
     """A ``dse.graph/1`` document.
 
     Attributes:
@@ -78,7 +74,7 @@ def _chips(value: Any) -> Any:
     return value
 
 
-class SolutionDocument(_Document):
+class SolutionDocument(Document):
     """``solution`` of a result: a partition.
 
     Attributes:
@@ -89,7 +85,7 @@ class SolutionDocument(_Document):
     chip: dict[str, Annotated[int | dict[str, int], BeforeValidator(_chips)]]
 
 
-class MethodDocument(_Document):
+class MethodDocument(Document):
     """What one of several methods found.
 
     Attributes:
@@ -108,7 +104,7 @@ class MethodDocument(_Document):
     seconds: _Finite
 
 
-class SolverDocument(_Document):
+class SolverDocument(Document):
     """What the constraint solver produced for ``random`` and ``anneal``.
 
     Attributes:
@@ -120,7 +116,7 @@ class SolverDocument(_Document):
     fall_backs: Annotated[int, Field(ge=0)]
 
 
-class MisfitDocument(_Document):
+class MisfitDocument(Document):
     """What the fullest chip of a partition that does not fit lacks.
 
     Attributes:
@@ -138,7 +134,7 @@ class MisfitDocument(_Document):
     explanation: str
 
 
-class MetricsDocument(_Document):
+class MetricsDocument(Document):
     """``metrics`` of a result: figures of its partition, if it has one, and of the run.
 
     Attributes:
@@ -168,7 +164,7 @@ class MetricsDocument(_Document):
     chips_usable: int | None = None
     chips_usable_linear: int | None = None
     methods: list[MethodDocument] | None = None
-    unfinished: list[str] = []
+    unfinished: list[str] = Field(default_factory=list)
     misfit: MisfitDocument | None = None
     solver: SolverDocument | None = None
 

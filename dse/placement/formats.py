@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from dse.graph.named_edges import FaultFields, graph_faults, topological_order
 from dse.placement.problem import (
@@ -17,7 +17,7 @@ from dse.placement.problem import (
     Stage,
 )
 from hardware.documents import read_document
-from hardware.inputs import Fault, InputError, nearest, shown, validate
+from hardware.inputs import Document, Fault, InputError, nearest, shown, validate
 
 _LARGEST = 1e30
 _MAX_ACCELERATORS = 10**7
@@ -38,11 +38,7 @@ def _edge_with_bytes(value: Any) -> Any:
 _Edge = Annotated[tuple[_Name, _Name, _Amount], BeforeValidator(_edge_with_bytes)]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class LayerDocument(_Document):
+class LayerDocument(Document):
     """A layer as sliced at one width.
 
     Attributes:
@@ -63,7 +59,7 @@ class LayerDocument(_Document):
     update_s: _Amount = 0.0
 
 
-class GraphDocument(_Document):
+class GraphDocument(Document):
     """The layer graph of one width.
 
     Attributes:
@@ -75,7 +71,7 @@ class GraphDocument(_Document):
     edges: list[_Edge]
 
 
-class ProblemDocument(_Document):
+class ProblemDocument(Document):
     """A ``dse.placement/1`` document. Times are of one microbatch.
 
     Attributes:
@@ -111,7 +107,7 @@ class ProblemDocument(_Document):
     recompute_granularity: RecomputeGranularity = "stage"
 
 
-class StageDocument(_Document):
+class StageDocument(Document):
     """A stage of a pipeline.
 
     Attributes:
@@ -122,10 +118,10 @@ class StageDocument(_Document):
 
     layers: Annotated[list[_Name], Field(min_length=1)]
     accelerators: Annotated[int, Field(ge=1)]
-    groups: list[Annotated[list[_Name], Field(min_length=1)]] = []
+    groups: list[Annotated[list[_Name], Field(min_length=1)]] = Field(default_factory=list)
 
 
-class SolutionDocument(_Document):
+class SolutionDocument(Document):
     """``solution`` of a result: a placement.
 
     Attributes:
@@ -139,7 +135,7 @@ class SolutionDocument(_Document):
     stages: Annotated[list[StageDocument], Field(min_length=1)]
 
 
-class MetricsDocument(_Document):
+class MetricsDocument(Document):
     """``metrics`` of a result: the pipeline simulated in time; left out where passes are too many.
 
     The objective counts gradient synchronisation and update of the first stage only, as the paper does. Where a later

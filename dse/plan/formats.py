@@ -2,18 +2,15 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from dse.plan.recomputation import RECOMPUTE_RULE, recompute_word
 from dse.plan.training_plan import ORDERS, CrossEntropy, Overlap, Schedule, StoredPrecision
+from hardware.inputs import Document
 from hardware.precisions import Precision
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Width = Annotated[int, Field(ge=1)]
-
-
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 def _recompute(word: str) -> str:
@@ -22,7 +19,7 @@ def _recompute(word: str) -> str:
     return word
 
 
-class PlanDocument(_Document):
+class PlanDocument(Document):
     """A training plan. Keys as of :class:`dse.plan.training_plan.TrainingPlan`."""
 
     tensor: Width
@@ -55,7 +52,7 @@ class PlanDocument(_Document):
     cross_entropy: CrossEntropy
 
 
-class SolutionDocument(_Document):
+class SolutionDocument(Document):
     """``solution``.
 
     Attributes:
@@ -65,7 +62,7 @@ class SolutionDocument(_Document):
     plan: PlanDocument
 
 
-class PricedDocument(_Document):
+class PricedDocument(Document):
     """A plan and what it costs.
 
     Attributes:
@@ -79,7 +76,19 @@ class PricedDocument(_Document):
     plan: PlanDocument
 
 
-class MetricsDocument(_Document):
+class _PlanMetrics(Document):
+    """What both commands say of a plan; the classes below say what each key is."""
+
+    step_s: Amount
+    tokens_per_s: Amount
+    tokens_per_s_per_accelerator: Amount
+    model_flops_per_accelerator: Amount
+    mfu: Amount
+    time_s: dict[str, Amount]
+    memory_bytes: dict[str, Amount]
+
+
+class MetricsDocument(_PlanMetrics):
     """``metrics`` of ``dse predict``.
 
     Attributes:
@@ -93,18 +102,11 @@ class MetricsDocument(_Document):
         stopped: why the run ended early.
     """
 
-    step_s: Amount
-    tokens_per_s: Amount
-    tokens_per_s_per_accelerator: Amount
-    model_flops_per_accelerator: Amount
-    mfu: Amount
-    time_s: dict[str, Amount]
-    memory_bytes: dict[str, Amount]
     best: PricedDocument | None = None
     stopped: str | None = None
 
 
-class PlanMetricsDocument(_Document):
+class PlanMetricsDocument(_PlanMetrics):
     """``metrics`` of ``dse plan``.
 
     Attributes:
@@ -118,13 +120,6 @@ class PlanMetricsDocument(_Document):
         stopped: why the run ended early.
     """
 
-    step_s: Amount
-    tokens_per_s: Amount
-    tokens_per_s_per_accelerator: Amount
-    model_flops_per_accelerator: Amount
-    mfu: Amount
-    time_s: dict[str, Amount]
-    memory_bytes: dict[str, Amount]
     pareto: list[PricedDocument]
     without: dict[str, Amount | None]
     sensitivity: dict[str, PricedDocument | None] | None = None

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from dse.graph.named_edges import graph_faults
 from dse.schedule.problem import Schedule, ScheduleOperator, ScheduleProblem
 from hardware.documents import read_document
-from hardware.inputs import Fault, InputError, nearest, validate
+from hardware.inputs import Document, Fault, InputError, nearest, validate
 from hardware.operations import CoreKind
 
 _LONGEST_S = 1e12
@@ -37,11 +37,7 @@ _CoreCount = Annotated[int, Field(ge=1, le=_MAX_CORES)]
 _Edge = Annotated[tuple[_Name, _Name], BeforeValidator(_edge)]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class OperatorDocument(_Document):
+class OperatorDocument(Document):
     """An operator of a layer.
 
     Attributes:
@@ -57,7 +53,7 @@ class OperatorDocument(_Document):
     all_cores_s: _Latency
 
 
-class ProblemDocument(_Document):
+class ProblemDocument(Document):
     """A ``dse.schedule/1`` document.
 
     Attributes:
@@ -75,7 +71,7 @@ class ProblemDocument(_Document):
     edges: list[_Edge]
 
 
-class OperatorRun(_Document):
+class OperatorRun(Document):
     """When and where an operator runs.
 
     Attributes:
@@ -88,7 +84,7 @@ class OperatorRun(_Document):
     cores: Annotated[tuple[int, ...] | Literal["all"], BeforeValidator(_cores)]
 
 
-class SolutionDocument(_Document):
+class SolutionDocument(Document):
     """``solution`` of a result: a schedule.
 
     Attributes:
@@ -98,7 +94,7 @@ class SolutionDocument(_Document):
     operators: dict[str, OperatorRun]
 
 
-class MetricsDocument(_Document):
+class MetricsDocument(Document):
     """``metrics`` of a result: a schedule has none."""
 
 

@@ -5,10 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, RootModel, Tag
+from pydantic import Discriminator, Field, RootModel, Tag
 
 from dse.wafer.problem import PlacedKernel, Rotation, WaferPlacement, WaferProblem
-from hardware.inputs import Fault, InputError, nearest, validate
+from hardware.inputs import Document, Fault, InputError, nearest, validate
 
 _Count = Annotated[int, Field(ge=0)]
 _Positive = Annotated[int, Field(ge=1)]
@@ -17,11 +17,7 @@ _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PointStatus = Literal["optimal", "feasible", "infeasible", "unknown"]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class PlacedDocument(_Document):
+class PlacedDocument(Document):
     """A placed kernel.
 
     Attributes:
@@ -40,7 +36,7 @@ class PlacedDocument(_Document):
     rotation: Rotation
 
 
-class PlacementDocument(_Document):
+class PlacementDocument(Document):
     """``solution`` of one wafer.
 
     Attributes:
@@ -50,7 +46,7 @@ class PlacementDocument(_Document):
     kernels: dict[str, PlacedDocument]
 
 
-class PointDocument(_Document):
+class PointDocument(Document):
     """A point of a sweep.
 
     Attributes:
@@ -90,7 +86,7 @@ class PointDocument(_Document):
     kernels: dict[str, PlacedDocument] | None
 
 
-class SweepDocument(_Document):
+class SweepDocument(Document):
     """``solution`` of a sweep.
 
     Attributes:
@@ -100,7 +96,7 @@ class SweepDocument(_Document):
     points: dict[str, PointDocument]
 
 
-class PlacementMetrics(_Document):
+class PlacementMetrics(Document):
     """``metrics`` of a placement.
 
     Attributes:
@@ -123,13 +119,13 @@ class PlacementMetrics(_Document):
     unfinished: list[Literal["search", "bound"]]
 
 
-class NoPlacementMetrics(_Document):
+class NoPlacementMetrics(Document):
     """``metrics`` where no placement was found."""
 
     unfinished: list[Literal["search", "bound"]]
 
 
-class SweepMetrics(_Document):
+class SweepMetrics(Document):
     """``metrics`` of a sweep.
 
     Attributes:

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dse.algorithms.pairwise.problem import FORBIDDEN, MAX_TOTAL_USAGE, PairwiseProblem
 from dse.run.directory import write_bytes
 from hardware.documents import read_document
-from hardware.inputs import Fault, InputError, fail, shown, validate
+from hardware.inputs import Document, Fault, InputError, fail, shown, validate
 
 _Cost = Any
 """An integer, or a float that is a whole number; checked in :func:`_cost_faults`, as pydantic faults a union twice."""
@@ -30,29 +30,25 @@ _Time = Annotated[int, Field(ge=0, lt=2**62)]
 _Choices = Annotated[list[_Cost], Field(min_length=1)]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class _Nodes(_Document):
+class _Nodes(Document):
     intervals: list[Annotated[list[_Time], Field(min_length=2, max_length=2)]]
     costs: Annotated[list[_Choices], Field(min_length=1)]
     usages: list[list[_Usage]]
 
 
-class _Edges(_Document):
+class _Edges(Document):
     nodes: list[Annotated[list[int], Field(min_length=2, max_length=2)]]
     costs: list[list[_Cost]]
 
 
-class _Problem(_Document):
+class _Problem(Document):
     name: str = ""
     nodes: _Nodes
     edges: _Edges
     usage_limit: _Usage | None = None
 
 
-class _ProblemDocument(_Document):
+class _ProblemDocument(Document):
     problem: _Problem
 
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from dse.graph.dataflow.graph import DataflowEdge, DataflowGraph
 from dse.graph.dataflow.operators import DataflowOperator, Pass, PassKind
 from dse.graph.dataflow.rules import graph_rule_faults
 from dse.graph.named_edges import FaultFields
-from hardware.inputs import Fault, InputError, nearest, shown, validate
+from hardware.inputs import Document, Fault, InputError, nearest, shown, validate
 from hardware.operations import Gemm
 
 SCHEMA = "dse.dataflow/1"
@@ -30,11 +30,7 @@ def _edge(value: Any) -> Any:
     raise ValueError("an edge must be [from, to, elements] or [from, to, elements, tensor]")
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class OperatorDocument(_Document):
+class OperatorDocument(Document):
     """An operator, per sample.
 
     Attributes:
@@ -61,7 +57,7 @@ class OperatorDocument(_Document):
     of: Annotated[Literal["forward", "backward"], Field(alias="pass")] = "forward"
 
 
-class GraphDocument(_Document):
+class GraphDocument(Document):
     """A ``dse.dataflow/1`` document. Edges close no cycle; each operator reads something or has weights, and is read.
 
     Attributes:

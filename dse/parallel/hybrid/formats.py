@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dse.parallel.formats import SolutionDocument, Stated, plan_document, stated_from_document
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem
@@ -10,16 +10,12 @@ from dse.parallel.hybrid.stage_problem import StageProblem
 from dse.parallel.pipeline.length import Length
 from dse.parallel.pipeline.question import Source
 from dse.parallel.prices import Prices
-from hardware.inputs import fail, nearest, validate
+from hardware.inputs import Document, fail, nearest, validate
 
 _Count = Annotated[int, Field(ge=0)]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class HybridSolution(_Document):
+class HybridSolution(Document):
     """``solution`` of ``--strategy hybrid``.
 
     Attributes:
@@ -37,7 +33,7 @@ class HybridSolution(_Document):
     shardings: list[SolutionDocument | None]
 
 
-class HybridStageDocument(_Document):
+class HybridStageDocument(Document):
     """A stage.
 
     Attributes:
@@ -64,7 +60,7 @@ class HybridStageDocument(_Document):
     device_bytes: float
 
 
-class HybridMetrics(_Document):
+class HybridMetrics(Document):
     """``metrics`` of ``--strategy hybrid``.
 
     Attributes:

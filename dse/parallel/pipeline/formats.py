@@ -2,22 +2,18 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from dse.parallel.pipeline.baselines import baselines
 from dse.parallel.pipeline.length import length
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
 from dse.parallel.pipeline.question import PipelineQuestion
-from hardware.inputs import fail, nearest, validate
+from hardware.inputs import Document, fail, nearest, validate
 
 _Count = Annotated[int, Field(ge=0)]
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class PipelineSolution(_Document):
+class PipelineSolution(Document):
     """``solution`` of ``--strategy pipeline``.
 
     Attributes:
@@ -29,7 +25,7 @@ class PipelineSolution(_Document):
     device_cuts: list[_Count]
 
 
-class StageDocument(_Document):
+class StageDocument(Document):
     """A stage.
 
     Attributes:
@@ -60,7 +56,7 @@ class StageDocument(_Document):
     device_bytes: float
 
 
-class BaselineDocument(_Document):
+class BaselineDocument(Document):
     """A plan to compare with; the limit of memory is left aside.
 
     Attributes:
@@ -72,7 +68,7 @@ class BaselineDocument(_Document):
     device_bytes: float
 
 
-class PipelineMetrics(_Document):
+class PipelineMetrics(Document):
     """``metrics`` of ``--strategy pipeline``.
 
     Attributes:
