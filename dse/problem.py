@@ -141,7 +141,8 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
 
     Attributes:
         name: the command's name (``COMMAND`` of the package).
-        help: the description under ``dse NAME --help``.
+        help: the description under ``dse NAME --help``: what it answers, in a line or two, then what it reads.
+        examples: commands that ``--help`` shows.
         epilog: what stands below its options.
         Options: what a user can ask: a frozen dataclass (:class:`dse.run.options.Options`) that holds the defaults.
         Solution, Metrics: the entries of a result's ``solution`` and ``metrics``, typed; None where the package reads
@@ -156,6 +157,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
 
     name: ClassVar[str]
     help: ClassVar[str]
+    examples: ClassVar[tuple[str, ...]] = ()
     epilog: ClassVar[str] = ""
     Options: ClassVar[type[Any]]
     Solution: "ClassVar[type[BaseModel] | None]" = None

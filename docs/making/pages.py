@@ -121,11 +121,12 @@ def commands_page() -> str:
     import click
 
     from dse.cli import group
+    from dse.cli.help import WIDTH
 
     parts = ["# Commands"]
 
     def add(command: click.Command, name: str, parent: click.Context | None) -> None:
-        context = click.Context(command, info_name=name, parent=parent, terminal_width=100, max_content_width=100)
+        context = click.Context(command, info_name=name, parent=parent, terminal_width=WIDTH, max_content_width=WIDTH)
         if parent is not None:
             parts.append(f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```")
         if isinstance(command, click.Group):

@@ -13,17 +13,18 @@ import sys
 import click
 
 from dse.cli.exit_codes import EXIT_BAD_INPUT, EXIT_INTERNAL_FAULT, EXIT_INTERRUPTED
+from dse.cli.help import WIDTH
 from dse.cli.stopping import interruptible
 from dse.problem import registered
 from dse.version import VERSION
 
 _OTHERS = {
     "pretrain": "Train a policy on many graphs and choose its best checkpoint.",
-    "models": "List the built-in models.",
-    "specs": "List the hardware specs: accelerators, networks, cost models, chips, packages, fabrics.",
+    "models": "List the built-in models, or show any model with parameters and FLOPs.",
+    "specs": "List the hardware specs by kind, or show one with the source of every value.",
     "calibrate": "Fit the constants of an accelerator to measured kernels.",
     "check": "Recompute a result from its input and list every violation.",
-    "report": "Write the report of a finished run again.",
+    "report": "Rewrite the report of a finished run.",
     "compare": "Show the options and the outcomes in which runs differ.",
     "reproduce": "Print a paper's tables and figures beside ours, from a fresh run.",
 }
@@ -67,7 +68,7 @@ class _LazyGroup(click.Group):
 
 @click.group(
     cls=_LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
     epilog="First steps:  dse codesign bert-large  ·  dse models  ·  dse COMMAND --help",
 )
 @click.version_option(VERSION, message="dse %(version)s")

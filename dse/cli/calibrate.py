@@ -4,11 +4,18 @@ from pathlib import Path
 
 import click
 
+from dse.cli.help import GroupedCommand
 from dse.cli.terminal import console, print_table
 from hardware.documents import yaml_of
 
+_EXAMPLES = (
+    "dse calibrate a100-80gb tests/data/measured/a100_fp16_kernels.csv",
+    "dse calibrate nvlink3 tests/data/measured/a100x4_nvlink3_allreduce.csv",
+    "dse calibrate h100-sxm mine.csv --stack generic --out my-stack.yaml",
+)
 
-@click.command("calibrate")
+
+@click.command("calibrate", cls=GroupedCommand, examples=_EXAMPLES)
 @click.argument("spec", metavar="SPEC")
 @click.argument("measurements", type=click.Path(path_type=Path), metavar="MEASUREMENTS.csv")
 @click.option("--stack", help="Fit the sustained shares of this software stack to what was measured on the chip SPEC.")

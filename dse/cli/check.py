@@ -6,12 +6,19 @@ from pathlib import Path
 
 import click
 
+from dse.cli.help import GroupedCommand
 from dse.cli.run_code import announce, run_code_option
 from dse.results.check import checked
 from dse.run.directory import result_file
 
+_EXAMPLES = (
+    "dse check runs/wafer",
+    "dse check runs/plan/result.json --json",
+    "dse check runs/step --run-code",
+)
 
-@click.command("check")
+
+@click.command("check", cls=GroupedCommand, examples=_EXAMPLES)
 @click.argument("result", type=click.Path(path_type=Path))
 @click.argument("input", required=False)
 @run_code_option

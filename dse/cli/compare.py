@@ -5,11 +5,18 @@ from pathlib import Path
 
 import click
 
+from dse.cli.help import GroupedCommand
 from dse.cli.terminal import console, print_table
 from dse.results.compare import compare, comparison_document, option_rows, outcome_rows, read_run, verdict
 
+_EXAMPLES = (
+    "dse compare runs/mine runs/theirs",
+    "dse compare runs/a/result.json runs/b runs/c",
+    "dse compare runs/mine runs/theirs --json",
+)
 
-@click.command("compare")
+
+@click.command("compare", cls=GroupedCommand, examples=_EXAMPLES)
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN RUN…")
 @click.option("--json", "as_json", is_flag=True, help="Print only the comparison, as JSON, on stdout.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")

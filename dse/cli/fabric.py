@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
+from dse.cli.help import GroupedCommand
 from dse.cli.problem_command import parameter_of
 from dse.cli.progress import progress
 from dse.cli.run import executor_for, in_process_options, mirrored, run_directory_of, run_options, settings_from
@@ -15,7 +16,7 @@ from dse.cli.stopping import stop_signal
 from dse.cli.terminal import console, print_table
 from dse.results.result import digest
 from dse.run.directory import journal_of
-from dse.run.options import Options, option_fields
+from dse.run.options import option_fields
 from dse.run.progress import StoppedError
 from hardware.inputs import fail
 from policies.fabric.options import FabricEvaluation, FabricTraining, ask_for_extra
@@ -27,11 +28,17 @@ if TYPE_CHECKING:
 _HEAD = ("RE", "placer RE", "rho", "placer rho", "within graphs")
 
 
-def _command(name: str, kind: type[Options], description: str, run: Callable[..., None], common: Any) -> click.Command:
+def _command(
+    name: str,
+    kind: type[FabricTraining | FabricEvaluation],
+    examples: Sequence[str],
+    run: Callable[..., None],
+    common: Any,
+) -> click.Command:
     decorated = common(run)
     for field in reversed(option_fields(kind)):
         decorated = parameter_of(field)(decorated)
-    return click.command(name, help=description)(decorated)
+    return click.command(name, cls=GroupedCommand, help=kind.description, examples=examples)(decorated)
 
 
 def _train(**given: Any) -> None:
@@ -133,5 +140,16 @@ def _in_process(function: Callable[..., None]) -> Callable[..., None]:
     return in_process_options(function, is_stoppable=True, has_journal=True)
 
 
-train_command = _command("train", FabricTraining, FabricTraining.description, _train, run_options)
-evaluate_command = _command("evaluate", FabricEvaluation, FabricEvaluation.description, _evaluate, _in_process)
+_TRAINING_EXAMPLES = (
+    "dse fabric train --out runs/trained",
+    "dse fabric train --fabric sn10 --graphs 200 --out runs/sn10 --workers 8",
+    "dse fabric train --out runs/trained --resume",
+)
+_EVALUATION_EXAMPLES = (
+    "dse fabric evaluate runs/trained --out runs/tables",
+    "dse fabric evaluate runs/trained --table main --table left-out",
+    "dse fabric evaluate runs/trained --model ridge --model trees",
+)
+
+train_command = _command("train", FabricTraining, _TRAINING_EXAMPLES, _train, run_options)
+evaluate_command = _command("evaluate", FabricEvaluation, _EVALUATION_EXAMPLES, _evaluate, _in_process)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
+from dse.cli.help import GroupedCommand
 from dse.cli.problem_command import parameter_of
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, executor_for, mirrored, run_directory_of, run_options, settings_from
@@ -24,6 +25,12 @@ from dse.run.options import option_fields
 from dse.run.progress import StoppedError
 from hardware.documents import yaml_of
 from hardware.inputs import fail
+
+_EXAMPLES = (
+    "dse fabric tune --out runs/tuned",
+    "dse fabric tune --fabric sn10 --out runs/sn10 --workers 8",
+    "dse fabric tune --simulations 500 --graphs 16 --out runs/short",
+)
 
 SETTING_FILE = "tuned.yaml"
 
@@ -93,7 +100,7 @@ def _command() -> click.Command:
         "Tune the weights of the placer's rules, and its annealing schedule, on random training graphs. What counts is "
         "simulated throughput as a share of its bound. Writes tuned.yaml to --out DIR."
     )
-    return click.command("tune", help=text)(decorated)
+    return click.command("tune", cls=GroupedCommand, help=text, examples=_EXAMPLES)(decorated)
 
 
 command = _command()

@@ -6,14 +6,21 @@ from dataclasses import asdict
 import click
 from rich.text import Text
 
+from dse.cli.help import GroupedCommand
 from dse.cli.number_types import WholeNumber
 from dse.cli.terminal import console, print_table
 from dse.plan.model_sources import list_transformers
 from dse.sources import describe
 from dse.sources import workloads as library
 
+_EXAMPLES = (
+    "dse models",
+    "dse models llama3-8b",
+    "dse models docs/examples/model.py:vision_language",
+)
 
-@click.command("models")
+
+@click.command("models", cls=GroupedCommand, examples=_EXAMPLES)
 @click.argument("model", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print only the list, as JSON, on stdout.")
 @click.option(

@@ -1,26 +1,11 @@
 """Types of options that are numbers: plain digits only, where click takes all that Python reads (``1_0`` as 10)."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from hardware.number_text import number_of, whole_number_of
-
-
-class WholeNumber(click.IntRange):
-    """A whole number in a range, both ends included."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; usage error where ``value`` is none, or outside the range."""
-        return super().convert(_ANY_WHOLE.convert(value, param, ctx), param, ctx)
-
-
-class DecimalNumber(click.FloatRange):
-    """A number in a range, both ends included."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; usage error where ``value`` is none, or outside the range."""
-        return super().convert(_ANY_DECIMAL.convert(value, param, ctx), param, ctx)
 
 
 class AnyWholeNumber(click.types.IntParamType):
@@ -45,5 +30,45 @@ class AnyDecimalNumber(click.types.FloatParamType):
             self.fail(f"{value}: must be a number, in plain digits", param, ctx)
 
 
-_ANY_WHOLE = AnyWholeNumber()
-_ANY_DECIMAL = AnyDecimalNumber()
+class WholeNumber(AnyWholeNumber):
+    """A whole number in a range, both ends included."""
+
+    def __init__(self, min: int | None = None, max: int | None = None) -> None:  # noqa: A002 (click's names)
+        self._range = _Range(min, max)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; usage error where ``value`` is none, or outside the range."""
+        number = super().convert(value, param, ctx)
+        if number not in self._range:
+            self.fail(f"{number} is not in the range {self._range}.", param, ctx)
+        return number
+
+
+class DecimalNumber(AnyDecimalNumber):
+    """A number in a range, both ends included."""
+
+    def __init__(self, min: float | None = None, max: float | None = None) -> None:  # noqa: A002 (click's names)
+        self._range = _Range(min, max)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; usage error where ``value`` is none, or outside the range."""
+        number = super().convert(value, param, ctx)
+        if number not in self._range:
+            self.fail(f"{number} is not in the range {self._range}.", param, ctx)
+        return number
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Numbers from ``min`` to ``max``, each None where there is no limit."""
+
+    min: float | None
+    max: float | None
+
+    def __contains__(self, number: float) -> bool:
+        return (self.min is None or number >= self.min) and (self.max is None or number <= self.max)
+
+    def __str__(self) -> str:
+        low = "" if self.min is None else f"{self.min}<="
+        high = "" if self.max is None else f"<={self.max}"
+        return f"x>={self.min}" if self.max is None else f"{low}x{high}"

@@ -14,6 +14,7 @@ import click
 
 from actors.before_ray import expect_private_ray
 from dse.cli.exit_codes import EXIT_INTERRUPTED
+from dse.cli.help import GroupedCommand, GroupedOption
 from dse.cli.number_types import AnyWholeNumber, WholeNumber
 from dse.cli.progress import progress
 from dse.cli.run import (
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from policies.learning.pretraining_run import PretrainingRun
     from policies.learning.scores import Score
     from policies.learning.sweep import SweepRun
+
+_ON_CLUSTER = "--out runs/policy --address auto --workers 8"
 
 _SHOWN = 5
 """Checkpoints in the table."""
@@ -95,7 +98,8 @@ def _command(name: str, kind: type[PretrainingOptions]) -> click.Command:
     for field in reversed([field for field in kind.__annotations__ if field in defaults]):
         annotated, option = get_args(hints[field])
         decorated = _option(field, annotated, option, defaults[field])(decorated)
-    return click.command(name, help=kind.description)(decorated)
+    examples = [f"{COMMAND} {name} {rest}" for rest in ("--out runs/policy", "--out runs/policy --resume", _ON_CLUSTER)]
+    return click.command(name, cls=GroupedCommand, help=kind.description, examples=examples)(decorated)
 
 
 def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any], Any]:
@@ -112,7 +116,7 @@ def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any
         low, high = (None if limit is None else int(limit) for limit in (option.min, option.max))
         kind = AnyWholeNumber() if low is high is None else WholeNumber(low, high)
         given |= {"type": kind, "default": default, "metavar": option.metavar or "N"}
-    return click.option(f"--{name.replace('_', '-')}", name, **given)
+    return click.option(f"--{name.replace('_', '-')}", name, cls=GroupedOption, group=option.group, **given)
 
 
 def _numbers(kind: type[float], limit: float | None) -> Callable[[click.Context, click.Parameter, str | None], Any]:

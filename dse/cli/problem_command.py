@@ -8,13 +8,16 @@ import click
 from click.core import ParameterSource
 from rich.text import Text
 
+from dse.cli.help import GroupedCommand, GroupedOption
 from dse.cli.methods import with_upper_defaults
 from dse.cli.number_types import AnyDecimalNumber, AnyWholeNumber, DecimalNumber, WholeNumber
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, in_process_options, run_options, session_of, settings_from
 from dse.cli.stopping import stopping
-from dse.cli.terminal import console, print_view_table
+from dse.cli.terminal import console, print_text, print_view_table
 from dse.problem import ProblemType
+from dse.report.units import counted
+from dse.report.view import View
 from dse.results.answer import Answer
 from dse.results.result import Result
 from dse.results.session import answer
@@ -26,19 +29,25 @@ from hardware.inputs import fail
 def command_of(problem: ProblemType[Any, Any]) -> click.Command:
     """``dse NAME`` for a problem."""
 
-    def run(**given: Any) -> None:
+    def run(*, notes: bool, **given: Any) -> None:
         settings = settings_from(given)
         _refuse_idle(problem)
         with progress(settings.quiet) as report, stopping(settings.time_limit, problem.stoppable) as stop:
             options = with_upper_defaults(problem.name, problem.Options(**given))
             answered = answer(problem, options, session_of(settings, problem, report, stop))
-        _print(answered, settings)
+        _print(answered, settings, notes)
         _leave(answered.result, settings)
 
-    command = run_options(run) if problem.parallel else in_process_options(run, problem.stoppable)
+    noted = _NOTES(run)
+    command = run_options(noted) if problem.parallel else in_process_options(noted, problem.stoppable)
     for field in reversed(option_fields(problem.Options)):
         command = parameter_of(field)(command)
-    return click.command(problem.name, help=problem.help, epilog=problem.epilog or None)(command)
+    epilog = problem.epilog or None
+    named = click.command(problem.name, cls=GroupedCommand, help=problem.help, epilog=epilog, examples=problem.examples)
+    return named(command)
+
+
+_NOTES = click.option("--notes", is_flag=True, cls=GroupedOption, help="Show all notes and tables.")
 
 
 _METAVARS = {WholeNumber: "N", DecimalNumber: "X"}
@@ -53,14 +62,24 @@ def parameter_of(field: OptionField) -> Any:
         shown = f"{option.metavar}…" if option.metavar and many else option.metavar
         return click.argument(field.name, nargs=-1 if many else 1, required=field.required, metavar=shown)
     if field.kind is bool:
-        return click.option(f"--{field.key}", field.name, is_flag=True, default=field.default, help=option.help)
+        return click.option(
+            f"--{field.key}",
+            field.name,
+            cls=GroupedOption,
+            group=option.group,
+            is_flag=True,
+            default=field.default,
+            help=option.help,
+        )
     return click.option(
         *field.flags,
         field.name,
+        cls=GroupedOption,
+        group=option.group,
         type=kind,
         multiple=many,
         default=field.default,
-        show_default=field.default not in (None, ()),
+        show_default=field.default not in (None, (), ""),
         metavar=option.metavar or _METAVARS.get(type(kind)),
         help=option.help or None,
     )
@@ -108,8 +127,8 @@ def _refuse_idle(problem: ProblemType[Any, Any]) -> None:
             raise fail(problem.Options.command(), field.flag, "", rule)
 
 
-def _print(answered: Answer, settings: RunSettings) -> None:
-    """The result as JSON alone on stdout, or for people; warnings go to stderr beside JSON."""
+def _print(answered: Answer, settings: RunSettings, whole: bool) -> None:
+    """The result as JSON alone on stdout and notes on stderr; or for people, with all notes and tables if ``whole``."""
     if settings.json:
         if not settings.quiet:
             for note in answered.view.notes:
@@ -120,20 +139,27 @@ def _print(answered: Answer, settings: RunSettings) -> None:
         if answered.value is None:  # an exit code without a word would not say what is wrong
             click.echo(answered.view.verdict, err=True)
         return
-    screen, view = console(), answered.view
-    if answered.value is None:
-        screen.print(view.verdict, soft_wrap=True)
-        for note in view.notes:
-            screen.print(note, soft_wrap=True)
-        return
-    screen.print(Text.assemble((answered.result.problem.name, "bold"), ": ", view.verdict), soft_wrap=True)
-    for note in view.notes:
-        screen.print(note, soft_wrap=True)
-    for table in view.tables:
-        print_view_table(table)
-    if settings.out is not None:
+    print_view(answered.view, "" if answered.value is None else answered.result.problem.name, whole)
+    if answered.value is not None and settings.out is not None:
+        screen = console()
         made = [name for name in (*answered.files, REPORT_FILE) if (settings.out / name).exists()]
         screen.print(f"in {settings.out}: {', '.join(made)}", soft_wrap=True)
+
+
+def print_view(view: View, name: str, whole: bool) -> None:
+    """Print the answer first, then its table, then the notes that matter most; all tables and notes if ``whole``."""
+    tables, notes = (view.tables, view.notes) if whole else (view.first_tables, view.first_notes)
+    print_text(Text.assemble((name, "bold"), f": {view.verdict}") if name else view.verdict)
+    for table in tables:
+        print_view_table(table)
+    for note in notes:
+        print_text(note)
+    if hidden := [
+        counted(number, what)
+        for number, what in ((len(view.notes) - len(notes), "note"), (len(view.tables) - len(tables), "table"))
+        if number
+    ]:
+        print_text(Text(f"--notes shows {' and '.join(hidden)} more", style="dim"))
 
 
 def _leave(result: Result, settings: RunSettings) -> None:

@@ -1,9 +1,10 @@
-"""``dse report``: write the report of a finished run again."""
+"""``dse report``: rewrite the report of a finished run."""
 
 from pathlib import Path
 
 import click
 
+from dse.cli.help import GroupedCommand
 from dse.cli.run_code import announce, run_code_option
 from dse.problem import problem_type
 from dse.report.render import page
@@ -15,8 +16,14 @@ from dse.run.directory import REPORT_FILE, result_file, write_text
 from dse.run.tables import Tables
 from hardware.inputs import fail
 
+_EXAMPLES = (
+    "dse report runs/wafer",
+    "dse report runs/plan/result.json",
+    "dse report runs/step --run-code",
+)
 
-@click.command("report")
+
+@click.command("report", cls=GroupedCommand, examples=_EXAMPLES)
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
     "--interactive",
@@ -26,7 +33,7 @@ from hardware.inputs import fail
 @run_code_option
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(run: Path, interactive: bool, run_code: bool) -> None:
-    """Write the report.html of a finished run again, from its result and its tables.
+    """Rewrite the report.html of a finished run from its result and its tables.
 
     RUN is a run directory (`--out DIR`) or the result.json in it.
     """

@@ -4,6 +4,7 @@ Every paper is a subcommand whose options follow from the paper's own dataclass.
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from click.core import ParameterSource
 from rich.text import Text
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
+from dse.cli.help import GroupedCommand
 from dse.cli.problem_command import parameter_of
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, executor_for, settings_from, unmirrored_options
@@ -28,8 +30,22 @@ from dse.run.run import Run
 from hardware.inputs import choose, fail
 
 
-class _PaperCommand(click.Command):
-    """The command of one paper; it refuses the option of another paper with that paper's name."""
+class _PaperCommand(GroupedCommand):
+    """The command of one paper; it refuses the option of another paper with that paper's name.
+
+    Args:
+        parts: titles of its tables and figures, by name.
+    """
+
+    def __init__(self, *args: Any, parts: Mapping[str, str], **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._parts = parts
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The description, the parts and the examples."""
+        super().format_help_text(ctx, formatter)
+        with formatter.section("Parts"):
+            formatter.write_dl(list(self._parts.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -132,12 +148,13 @@ def _command_of(paper: Paper[Any, Any]) -> click.Command:
     for field in reversed(option_fields(paper.options)):
         made = parameter_of(field)(made)
     made = click.argument("parts", nargs=-1, metavar="[PART]…")(made)
-    listed = "\n".join(
-        f"  {name:<14}{part.title}{'' if part.missing is None else f' ({part.missing})'}"
+    endings = ("--quick", next(iter(paper.parts)), "--out runs/paper")
+    examples = [f"dse reproduce {paper.name} {ending}" for ending in endings]
+    parts = {
+        name: part.title if part.missing is None else f"{part.title} ({part.missing})"
         for name, part in paper.parts.items()
-    )
-    text = f"{paper.summary}\n\n\b\nPARTs:\n{listed}"
-    return click.command(paper.name, cls=_PaperCommand, help=text)(made)
+    }
+    return click.command(paper.name, cls=_PaperCommand, help=paper.summary, examples=examples, parts=parts)(made)
 
 
 def _option_names(paper: Paper[Any, Any]) -> set[str]:

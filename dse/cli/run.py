@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from dse.cli.executors import executor_of
+from dse.cli.help import FIRST, RUN, GroupedOption
 from dse.cli.methods import upper_document, upper_methods
 from dse.cli.number_types import AnyDecimalNumber, WholeNumber
 from dse.cli.progress import said_if_slow
@@ -64,18 +65,28 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: float | 
     raise click.BadParameter(f"{value}: must be a positive number of seconds", context, parameter)
 
 
+def _option(group: str, *names: str, **attributes: Any) -> Callable[[Any], Any]:
+    return click.option(*names, cls=GroupedOption, group=group, **attributes)
+
+
 _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "json": click.option("--json", is_flag=True, help="Print only the result, as JSON, on stdout."),
-    "out": click.option(
-        "--out", type=click.Path(path_type=Path), metavar="DIR", help="Save result, journal, tables and report there."
+    "json": _option(FIRST, "--json", is_flag=True, help="Print only the result, as JSON, on stdout."),
+    "out": _option(
+        FIRST,
+        "--out",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Save result, journal, tables and report there.",
     ),
-    "resume": click.option("--resume", is_flag=True, help="Continue the run in --out DIR."),
-    "mirror": click.option(
+    "resume": _option(RUN, "--resume", is_flag=True, help="Continue the run in --out DIR."),
+    "mirror": _option(
+        RUN,
         "--mirror",
         metavar="URI",
         help="Copy --out DIR to URI every minute (s3://, gs://, file://); --resume fetches it.",
     ),
-    "seed": click.option(
+    "seed": _option(
+        RUN,
         "--seed",
         type=WholeNumber(min=0, max=2**63 - 1),
         default=0,
@@ -83,7 +94,8 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         metavar="N",
         help="Seed of all random choices.",
     ),
-    "workers": click.option(
+    "workers": _option(
+        RUN,
         "--workers",
         callback=_workers,
         default="auto",
@@ -91,42 +103,47 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         metavar="N|auto",
         help="Ray workers. 0: in-process, without Ray; auto: in-process if the work is short, else all CPUs.",
     ),
-    "address": click.option(
-        "--address", metavar="ADDR", help="Address of an existing Ray cluster (default: a private local one)."
+    "address": _option(
+        RUN, "--address", metavar="ADDR", help="Address of an existing Ray cluster (default: a private local one)."
     ),
-    "item_timeout": click.option(
+    "item_timeout": _option(
+        RUN,
         "--item-timeout",
         type=AnyDecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Abandon an evaluation after S seconds on a worker, compilation excluded (default: no limit).",
     ),
-    "time_limit": click.option(
+    "time_limit": _option(
+        FIRST,
         "--time-limit",
         type=AnyDecimalNumber(),
         callback=_seconds,
         metavar="S",
         help="Stop after S seconds with the best answer so far.",
     ),
-    "quiet": click.option("--quiet", is_flag=True, help="Show no progress and no tables."),
-    "debug": click.option("--debug", is_flag=True, help="Show tracebacks."),
+    "quiet": _option(RUN, "--quiet", is_flag=True, help="Show no progress and no tables."),
+    "debug": _option(RUN, "--debug", is_flag=True, help="Show tracebacks."),
 }
 
 _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
-    "resume": click.option(
+    "resume": _option(
+        RUN,
         "--resume",
         is_flag=True,
         help="Return the answer of the finished run in --out DIR; one that was stopped begins again.",
     ),
-    "workers": click.option(
+    "workers": _option(
+        RUN,
         "--workers",
         callback=_workers,
         default="auto",
         metavar="N|auto",
         help="Has no effect: this command always runs in-process, on one core.",
     ),
-    "address": click.option("--address", metavar="ADDR", help="Has no effect, for the same reason."),
-    "time_limit": click.option(
+    "address": _option(RUN, "--address", metavar="ADDR", help="Has no effect, for the same reason."),
+    "time_limit": _option(
+        FIRST,
         "--time-limit",
         type=AnyDecimalNumber(),
         callback=_seconds,

@@ -1,50 +1,120 @@
 """``dse specs``: the hardware specs that come with the package."""
 
 import json
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
 
 import click
+from rich.text import Text
 
-from dse.cli.terminal import console, print_table
+from dse.cli.help import WIDTH, GroupedCommand
+from dse.cli.terminal import print_table, print_text
+from dse.plan.stack import list_stacks, stack
 from hardware.chips import chip, list_chips
 from hardware.cost_model import cost_model
+from hardware.documents import read_document
 from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.fabrics import fabric, list_fabrics
+from hardware.inputs import choose
 from hardware.network_specs import list_networks, network
 from hardware.packages import list_packages, package
 from hardware.space import architecture_space, space_spec
-from hardware.spec_fields import spec_names
+from hardware.spec_fields import is_path, spec_names
+from hardware.spec_rows import spec_rows
 from hardware.specs import accelerator, list_specs
 from hardware.units import GIGA, MEGA, MIB, TERA, gib_from_bytes
 
 Row = tuple[str, ...]
 
 
-@click.command("specs")
-@click.option("--json", "as_json", is_flag=True, help="Print only the specs, as JSON, on stdout.")
-def command(as_json: bool) -> None:
-    """List accelerators, networks, cost models, spaces, chips by their data sheets, packages and fabrics.
+_EXAMPLES = (
+    "dse specs",
+    "dse specs networks",
+    "dse specs h100-sxm",
+)
 
-    Wherever an option takes the name of an accelerator, network, space or package, it also takes your own YAML file.
+
+@click.command("specs", cls=GroupedCommand, examples=_EXAMPLES)
+@click.argument("name", required=False, metavar="[KIND|NAME|FILE]")
+@click.option("--json", "as_json", is_flag=True, help="Print only the specs, as JSON, on stdout.")
+def command(name: str | None, as_json: bool) -> None:
+    """List the hardware specs by kind, or show those of a KIND, or one spec with the source of every value.
+
+    KIND is one of those that `dse specs` lists, NAME a spec, FILE your own YAML file. Wherever an option takes the name
+    of a spec, it also takes a file.
     """
-    tables = {
-        "accelerators": _accelerators(),
-        "networks": _networks(),
-        "cost models": _cost_models(),
-        "spaces": _spaces(),
-    }
-    tables |= {"chips": _chips(), "packages": _packages(), "fabrics": _fabrics()}
+    if name is None:
+        _show_all(as_json)
+    elif name in _KINDS:
+        headers, rows = _KINDS[name].table()
+        if as_json:
+            click.echo(_json(_records(headers, rows)))
+        else:
+            print_table(headers, rows)
+            _note_accelerators(_KINDS[name].names() if name == "accelerators" else ())
+    else:
+        _show_specs(_documents(name), as_json)
+
+
+def _show_all(as_json: bool) -> None:
     if as_json:
-        content = {
-            name: [dict(zip(headers, row, strict=True)) for row in rows] for name, (headers, rows) in tables.items()
-        }
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        click.echo(_json({title: _records(*kind.table()) for title, kind in _KINDS.items()}))
         return
-    for title, (headers, rows) in tables.items():
-        print_table(headers, rows, title)
-    for name in list_specs():
+    for title, kind in _KINDS.items():
+        print_text(Text(title, style="italic"))
+        print_text(_paragraph(", ".join(kind.names())))
+    print_text("\ndse specs KIND shows the figures of a kind, dse specs NAME a spec with its sources.")
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _documents(name: str) -> dict[str, Mapping[str, Any]]:
+    """The documents of this name by kind; of a file by its path.
+
+    Raises:
+        InputError: no spec of this name (the nearest one is offered), or a file that cannot be read.
+    """
+    if is_path(name):
+        return {name: read_document(name)}
+    known = [*_KINDS, *dict.fromkeys(each for kind in _KINDS.values() for each in kind.names())]
+    choose("dse specs", "NAME", name, known, "spec")
+    return {title: kind.document(name) for title, kind in _KINDS.items() if name in kind.names()}
+
+
+def _show_specs(documents: Mapping[str, Mapping[str, Any]], as_json: bool) -> None:
+    if as_json:
+        click.echo(_json(documents))
+        return
+    for title, document in documents.items():
+        headline = next((document[key] for key in _HEADLINE if key in document), "")
+        print_text(Text.assemble((title, "bold"), f": {' '.join(str(headline).split())}"))
+        figures = {key: value for key, value in document.items() if key not in _HEADLINE}
+        print_table(("key", "value", "source"), spec_rows(figures))
+
+
+def _note_accelerators(names: Iterable[str]) -> None:
+    """The notes of accelerators, equal ones together."""
+    owners: dict[str, list[str]] = {}
+    for name in names:
         for note in accelerator(name).notes:
-            console().print(f"{name}: {note}.", style="dim")
-    console().print("Every constant carries its source in the spec's YAML file (hardware/specs).")
+            owners.setdefault(note, []).append(name)
+    for note, of in owners.items():
+        print_text(Text(f"{', '.join(of)}: {note}.", style="dim"))
+
+
+def _records(headers: Row, rows: list[Row]) -> list[dict[str, str]]:
+    return [dict(zip(headers, row, strict=True)) for row in rows]
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False)
 
 
 def _accelerators() -> tuple[Row, list[Row]]:
@@ -153,3 +223,42 @@ def _spaces() -> tuple[Row, list[Row]]:
         within = len(architecture_space(space=space))
         rows.append((name, f"{space.points:,}", f"{within:,}", "" if share is None else f"{share.value:g}"))
     return headers, rows
+
+
+def _stacks() -> tuple[Row, list[Row]]:
+    headers: Row = ("stack", "what it is")
+    return headers, [(name, stack(name).description) for name in list_stacks()]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of spec: its names, its table, and where its files are (package, folders)."""
+
+    names: Callable[[], list[str]]
+    table: Callable[[], tuple[Row, list[Row]]]
+    place: tuple[str, ...]
+
+    def document(self, name: str) -> Mapping[str, Any]:
+        """The document of one spec."""
+        package, *folders = self.place
+        with resources.as_file(resources.files(package).joinpath(*folders, f"{name}.yaml")) as path:
+            document: Mapping[str, Any] = read_document(path)
+        return document
+
+
+_KINDS: Mapping[str, _Kind] = MappingProxyType(
+    {
+        "chips": _Kind(list_chips, _chips, ("hardware", "specs", "chips")),
+        "networks": _Kind(list_networks, _networks, ("hardware", "specs", "networks")),
+        "stacks": _Kind(list_stacks, _stacks, ("dse.plan", "stacks")),
+        "accelerators": _Kind(list_specs, _accelerators, ("hardware", "specs", "accelerators")),
+        "cost models": _Kind(partial(spec_names, "cost_models"), _cost_models, ("hardware", "specs", "cost_models")),
+        "spaces": _Kind(partial(spec_names, "spaces"), _spaces, ("hardware", "specs", "spaces")),
+        "packages": _Kind(list_packages, _packages, ("hardware", "specs", "packages")),
+        "fabrics": _Kind(list_fabrics, _fabrics, ("hardware", "specs", "fabrics")),
+    }
+)
+"""By their names for users."""
+
+_HEADLINE = ("title", "description", "name")
+"""Keys of a document that say what it is."""

@@ -8,6 +8,7 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dse.report.view import Table as ViewTable
 
@@ -43,6 +44,12 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], title: st
 def print_view_table(table: ViewTable) -> None:
     """Print a table of a view."""
     print_table(table.headers, table.rows, table.title or None)
+
+
+def print_text(text: str | Text) -> None:
+    """Print a paragraph: wrapped between words on a terminal, one line elsewhere."""
+    screen = console()
+    screen.print(text, soft_wrap=not screen.is_terminal)
 
 
 def console() -> Console:

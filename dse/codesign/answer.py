@@ -120,7 +120,7 @@ def _result(
         solution = _solution(problem, machines, outcome.best, outcome.plans)
         metrics |= _checked_metrics(problem, solution, machines, judgement)
         value = metrics["score"]
-    metrics["notes"] = notes(problem, solution.get("models", {}), metrics.get("models"))
+    metrics["notes"] = [*map(str, notes(problem, solution.get("models", {}), metrics.get("models")))]
     return result_of(
         "codesign",
         posed,

@@ -36,12 +36,17 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     """The best accelerator for training jobs, and the best placement of each job on a cluster of them."""
 
     name = "codesign"
-    help = """Find and prove the best accelerator and placement for training each MODEL.
+    help = """Find the accelerator and the parallel plan with the highest training throughput, and prove it.
 
     MODEL is a name from `dse models`, a YAML file of hyper-parameters (docs/examples/model.yaml), FILE.py:FUNCTION that
     returns a PyTorch module and example inputs, a config.json of transformers, or an ONNX file. Several models share
     one accelerator.
     """
+    examples = (
+        "dse codesign bert-large --out runs/bert-large",
+        "dse codesign bert-large --fixed a100-80gb --accelerators 64",
+        "dse codesign gpt2-xl --search hysteresis --workers 4",
+    )
     Options = CodesignOptions
     Solution = Solution
     Metrics = Metrics

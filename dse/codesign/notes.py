@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dse.codesign.problem import CodesignProblem, TrainingJob
+from dse.report.view import Decisive
 from hardware.cost_model import CostModel
 from hardware.network import Network
 from hardware.network_specs import LevelledNetworkSpec, list_networks, network_spec
@@ -23,7 +24,7 @@ def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]], figu
     """
     sentences = [*network_notes(problem.network, problem.accelerators), *_area_notes(problem)]
     if problem.fixed is not None:
-        sentences += [f"{problem.fixed.name}: {note}." for note in problem.fixed.notes]
+        sentences += [Decisive(f"{problem.fixed.name}: {note}.") for note in problem.fixed.notes]
         sentences += _power_notes(problem.fixed, figures)
     sentences += _utilisation_notes(problem.cost_model, figures)
     for job in problem.jobs:
@@ -46,7 +47,7 @@ def _area_notes(problem: CodesignProblem) -> list[str]:
 def _power_notes(fixed: Accelerator, figures: object) -> list[str]:
     """That the modelled power of a model's training is above what the chip may draw."""
     remarks = [(name, fixed.power_note(power_w)) for name, power_w in _stated(figures, "power_w")]
-    return [f"{name} on {note}." for name, note in remarks if note is not None]
+    return [Decisive(f"{name} on {note}.") for name, note in remarks if note is not None]
 
 
 def _utilisation_notes(cost_model: CostModel, figures: object) -> list[str]:
@@ -60,8 +61,10 @@ def _utilisation_notes(cost_model: CostModel, figures: object) -> list[str]:
     omitted = " and ".join(words for words, is_left_out in unpriced.items() if is_left_out)
     reason = f", which leaves out {omitted}" if omitted else ""
     return [
-        f"{name}: {100 * share:.1f} % of peak FLOPs follows from the cost model {cost_model.name}{reason}; no machine "
-        "works above its peak."
+        Decisive(
+            f"{name}: {100 * share:.1f} % of peak FLOPs follows from the cost model {cost_model.name}{reason}; no "
+            "machine works above its peak."
+        )
         for name, share in above
     ]
 
@@ -75,7 +78,8 @@ def _stated(figures: object, key: str) -> list[tuple[str, float]]:
 
 def network_notes(network: Network, accelerators: int) -> list[str]:
     """That one level of links stands for more accelerators than it joins, or for the levels inside it."""
-    level, joined, sentences = network, accelerators, []
+    level, joined = network, accelerators
+    sentences: list[str] = []
     if network.inner is not None and network.inner.inner is not None:
         sentences.append(
             f"Of the levels of {network.name} placement sees the innermost and the outermost: what leaves a node of "
@@ -84,8 +88,10 @@ def network_notes(network: Network, accelerators: int) -> list[str]:
     while True:
         if 0 < level.domain_accelerators < joined:
             sentences.append(
-                f"The network {level.name} is used as one flat level for {joined:,} accelerators, although its links "
-                f"join {level.domain_accelerators:,} at most{_levelled(level.name)}."
+                Decisive(
+                    f"The network {level.name} is used as one flat level for {joined:,} accelerators, although its "
+                    f"links join {level.domain_accelerators:,} at most{_levelled(level.name)}."
+                )
             )
         if level.inner is None:
             return sentences
@@ -101,11 +107,11 @@ def _levelled(name: str) -> str:
 
 def _idle(job: TrainingJob, plan: Mapping[str, Any]) -> str:
     idle = job.accelerators - plan["accelerators_used"]
-    return (
+    return Decisive(
         f"{job.name} leaves {idle:,} of {job.accelerators:,} accelerators unused: {plan['pipeline']} pipeline × "
         f"{plan['data']} data × {plan['tensor']} tensor is the fastest plan found."
     )
 
 
 def _dropped(job: TrainingJob, microbatch: int, reason: str) -> str:
-    return f"{job.name} is not trained at microbatch {microbatch}, at which it has no graph: {reason}."
+    return Decisive(f"{job.name} is not trained at microbatch {microbatch}, at which it has no graph: {reason}.")

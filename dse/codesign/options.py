@@ -67,23 +67,28 @@ class CodesignOptions(Options):
     global_batch: Annotated[int, Option("Samples per batch.", min=1, max=10**9)] = 4096
     microbatch: Annotated[str, Option("Microbatch sizes to try.", metavar=_LIST)] = "1,2,4,8"
     hbm_gb: Annotated[
-        str | None, Option("HBM sizes to try (default: 32,64,80; with --fixed, its own).", metavar="GB,…")
+        str | None,
+        Option("HBM sizes to try (default: 32,64,80; with --fixed, its own).", metavar="GB,…", group="Search space"),
     ] = None
     tensor_parallel: Annotated[
-        str, Option("Tensor-parallel widths to try, where they suit the model.", metavar=_LIST)
+        str, Option("Tensor-parallel widths to try, where they suit the model.", metavar=_LIST, group="Search space")
     ] = "1,2,4,8"
     area_budget: Annotated[
         str | None, Option("Largest die (default: that of tpuv4-phaze, 278.8 mm²).", metavar="SPEC|MM2")
     ] = None
     space: Annotated[
-        str | None, Option("Space of architectures (default: the cost model's; see dse specs).", metavar="SPEC")
+        str | None,
+        Option(
+            "Space of architectures (default: the cost model's; see dse specs).", metavar="SPEC", group="Search space"
+        ),
     ] = None
     fixed: Annotated[str | None, Option("Plan for this accelerator; no architecture search.", metavar="SPEC")] = None
     search: Annotated[
         Search,
         Option(
             "exhaustive: with proof; hysteresis: the paper's walk from the largest area; bayesian: Optuna's TPE, whose "
-            "answer may depend on --workers."
+            "answer may depend on --workers.",
+            group="Search",
         ),
     ] = "exhaustive"
     hysteresis: Annotated[
@@ -94,6 +99,7 @@ class CodesignOptions(Options):
             max=10**6,
             metavar="LEVEL",
             belongs_to=("search", "hysteresis"),
+            group="Search",
         ),
     ] = 6
     hysteresis_rule: Annotated[
@@ -101,6 +107,7 @@ class CodesignOptions(Options):
         Option(
             "decreasing: the paper's rule; no-new-best: stop after as many groups without a new best.",
             belongs_to=("search", "hysteresis"),
+            group="Search",
         ),
     ] = "decreasing"
     samples: Annotated[
@@ -110,23 +117,31 @@ class CodesignOptions(Options):
             min=1,
             max=10**6,
             belongs_to=("search", "bayesian"),
+            group="Search",
         ),
     ] = 200
     network: Annotated[
         str | None, Option("Network spec (default: that of the accelerator or of the cost model).", metavar="SPEC")
     ] = None
     objective: Annotated[Per, Option("Throughput, or throughput per watt or per mm² of die.")] = "throughput"
-    mean: Annotated[Mean, Option("Mean over several models.")] = "geometric"
-    weights: Annotated[str | None, Option("Weights of the models in the mean (default: equal).", metavar="W,…")] = None
-    cost_model: Annotated[CostModelName, Option("Cost model of operators, memory and training.")] = "consistent"
+    mean: Annotated[Mean, Option("Mean over several models.", group="Several models")] = "geometric"
+    weights: Annotated[
+        str | None, Option("Weights of the models in the mean (default: equal).", metavar="W,…", group="Several models")
+    ] = None
+    cost_model: Annotated[
+        CostModelName, Option("Cost model of operators, memory and training.", group="Cost model and plans")
+    ] = "consistent"
     granularity: Annotated[
         Granularity,
         Option(
             "operators: those that compute or communicate; trace: also views, sizes and copies, as the published tool "
-            "traces the models of its Table 4 (with phaze-2024 only)."
+            "traces the models of its Table 4 (with phaze-2024 only).",
+            group="Cost model and plans",
         ),
     ] = "operators"
-    pipeline_schedule: Annotated[PipelineSchedule, Option("Order of the passes of a pipeline.")] = "1f1b"
+    pipeline_schedule: Annotated[
+        PipelineSchedule, Option("Order of the passes of a pipeline.", group="Cost model and plans")
+    ] = "1f1b"
     sequence: Annotated[
         int | None, Option("Tokens per sample, for a config.json of transformers.", min=1, max=10**7)
     ] = None
@@ -134,17 +149,27 @@ class CodesignOptions(Options):
         Plans,
         Option(
             "phaze: pipeline × data × tensor; phaze-2024: the same, recomputed stage by stage; modern: all that dse "
-            "plan tries."
+            "plan tries.",
+            group="Cost model and plans",
         ),
     ] = "phaze"
     plan: Annotated[
-        str, Option("Plan keys to hold fixed.", metavar="FILE|KEY=VALUE,…", belongs_to=("plans", "modern"))
+        str,
+        Option(
+            "Plan keys to hold fixed.",
+            metavar="FILE|KEY=VALUE,…",
+            belongs_to=("plans", "modern"),
+            group="Cost model and plans",
+        ),
     ] = ""
-    pareto: Annotated[bool, Option("Add the proven Pareto front of throughput, area and power.")] = False
+    pareto: Annotated[
+        bool, Option("Add the proven Pareto front of throughput, area and power.", group="Further analyses")
+    ] = False
     sensitivity: Annotated[
         bool,
         Option(
-            "Add what would change the answer: limits, takeovers, regret (--plans modern: only changes and regret)."
+            "Add what would change the answer: limits, takeovers, regret (--plans modern: only changes and regret).",
+            group="Further analyses",
         ),
     ] = False
 

@@ -43,12 +43,17 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
     """The units of a dataflow graph on the grid of a reconfigurable fabric, with their routes."""
 
     name = "fabric"
-    help = """Place and route GRAPH on a reconfigurable dataflow fabric for the highest throughput, with a bound.
+    help = """Place and route a dataflow graph on a fabric for the highest throughput, with a bound.
 
     GRAPH is a layer of a built-in model (bert-large:layer3, bert-large:layer0..layer2), a whole model, a YAML file of
     hyper-parameters, FILE.py:FUNCTION that returns a PyTorch module and example inputs, an ONNX file, a config.json of
     transformers, or a graph (dse.dataflow/1; docs/guides/place-on-a-fabric.md).
     """
+    examples = (
+        "dse fabric place docs/examples/dataflow.json --out runs/fabric",
+        "dse fabric place bert-large:layer3 --fabric plasticine-8x16",
+        "dse fabric place docs/examples/dataflow.json --chains 1 --moves 20000",
+    )
     Options = FabricOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument

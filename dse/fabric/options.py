@@ -57,7 +57,9 @@ class FabricOptions(Options):
     tuned: Annotated[
         str | None,
         Option(
-            "Rules from `dse fabric tune` (default: those in the package, if tuned on this fabric).", metavar="FILE"
+            "Rules from `dse fabric tune` (default: those in the package, if tuned on this fabric).",
+            metavar="FILE",
+            group="Learned and tuned costs",
         ),
     ] = None
     checkpoint: Annotated[
@@ -66,9 +68,12 @@ class FabricOptions(Options):
             "Learned costs from `dse fabric train` (default: those in the package, if trained on this fabric).",
             metavar="DIR",
             belongs_to=("cost", AUTO, LEARNED_SIMULATED, LEARNED),
+            group="Learned and tuned costs",
         ),
     ] = None
-    fill: Annotated[float, Option("Share of the compute and memory units that may be used.", min=0.01, max=1.0)] = 1.0
+    fill: Annotated[
+        float, Option("Share of the compute and memory units that may be used.", min=0.01, max=1.0, group="Mapping")
+    ] = 1.0
     cut: Annotated[
         CutMode,
         Option("auto: cut a graph that does not fit into pieces that run in turn; never: say which units are missing."),
@@ -80,11 +85,11 @@ class FabricOptions(Options):
         None
     )
     slots: Annotated[
-        str, Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC")
+        str, Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC", group="Mapping")
     ] = "streaming"
-    routing: Annotated[Routing, Option("Routes along rows first, along columns first, or by congestion.")] = (
-        "congestion"
-    )
+    routing: Annotated[
+        Routing, Option("Routes along rows first, along columns first, or by congestion.", group="Search")
+    ] = "congestion"
     chains: Annotated[
         int | None,
         Option(
@@ -92,9 +97,10 @@ class FabricOptions(Options):
             f"fewer than {SPREAD_MOVES:,} moves together, one chain makes them all).",
             min=1,
             max=10_000,
+            group="Search",
         ),
     ] = None
-    moves: Annotated[int, Option("Moves of each chain.", min=1, max=10**12)] = 100_000
+    moves: Annotated[int, Option("Moves of each chain.", min=1, max=10**12, group="Search")] = 100_000
     rounds: Annotated[
         int | None,
         Option(
@@ -104,6 +110,7 @@ class FabricOptions(Options):
             min=0,
             max=10_000,
             belongs_to=("cost", AUTO, SIMULATOR, LEARNED_SIMULATED),
+            group="Search",
         ),
     ] = None
     batch: Annotated[

@@ -17,7 +17,7 @@ from dse.fabric.timeline import pipeline_trace
 from dse.report.chart import Axis, Line, PointChart, Points
 from dse.report.palette import ANSWER, BLUE, GREY, YELLOW
 from dse.report.units import time_text
-from dse.report.view import Card, Drawing, Heading, Paragraph, Part, Row, Table, View
+from dse.report.view import Card, Decisive, Drawing, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
 from dse.run.tables import Tables
 
@@ -134,7 +134,7 @@ def view(problem: FabricProblem, result: Result, tables: Tables) -> View:
     if problem.turns:
         return _cut_view(title, problem, result, shown, tables)
     (whole,) = shown
-    notes = [*result.metrics["notes"], *_notes(whole), *_unfinished(result)]
+    notes = [*_unfinished(result), *map(Decisive, result.metrics["notes"]), *_notes(whole)]
     in_terminal = [_figures_table(whole), *_waits_table(whole), *_relief_table(whole)]
     files = cache(lambda: _files(whole))
     return View(
@@ -156,7 +156,7 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
     most = [shown[piece] for piece, _, _ in turns.shares]
     deadlocks = [note for each in shown if each.metrics["deadlock"] for note in _notes(each)]
     first = [] if most[0].metrics["deadlock"] else list(_notes(most[0]))
-    notes = [*result.metrics["notes"], *turns.notes, *deadlocks, *first, *_unfinished(result)]
+    notes = [*_unfinished(result), *deadlocks, *map(Decisive, result.metrics["notes"]), *turns.notes, *first]
     in_terminal = [turns.table, _figures_table(most[0]), *_waits_table(most[0]), *_relief_table(most[0])]
     drawn = most[:_MAX_DRAWN]
 
@@ -181,21 +181,21 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
 
 def _unfinished(result: Result) -> Iterator[str]:
     if result.metrics["unfinished"]:
-        yield f"Stopped before the end of: {', '.join(result.metrics['unfinished'])}."
+        yield Decisive(f"Stopped before the end of: {', '.join(result.metrics['unfinished'])}.")
 
 
 def _notes(shown: _Shown) -> Iterator[str]:
     """What binds, and what relieves it."""
     start = f"{shown.title.capitalize()}: " if shown.title else ""
     if shown.metrics["deadlock"]:
-        yield f"warning: {start}the pipeline deadlocks after some slots; deeper buffers or another --fill may help"
+        yield Decisive(f"warning: {start}the pipeline deadlocks; deeper buffers or another --fill may help")
         return
     bound = shown.metrics["bound"]
     what = " ".join(filter(None, (_RESOURCES[bound["resource"]], bound["unit"])))
-    yield f"{start}The bound is {bound['slots']:,.1f} slots a sample: {what}."
+    yield Decisive(f"{start}The bound is {bound['slots']:,.1f} slots a sample: {what}.")
     best = next(iter(shown.gains), None)
     if best is not None and best[1] is not None and best[1] > MIN_GAIN:
-        yield f"{start}What would help most: {CHANGES[best[0]][0]} ({100 * best[1]:+.1f} %)."
+        yield Decisive(f"{start}What would help most: {CHANGES[best[0]][0]} ({100 * best[1]:+.1f} %).")
 
 
 def _figures_table(shown: _Shown) -> Table:

@@ -16,7 +16,7 @@ from dse.report.drawn import DrawnFigure
 from dse.report.palette import BLUE, GREY, INK, PURPLE
 from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
 from dse.report.units import time_text
-from dse.report.view import Row, Table
+from dse.report.view import Decisive, Row, Table
 
 _PARTS = (("configuration", GREY), ("load", PURPLE), ("run", BLUE))
 """What a turn consists of, in order, with its colour."""
@@ -61,16 +61,16 @@ class ShownTurns:
         """How many turns there are, and what takes most of the time."""
         turns, pieces = len(self.problem.turns), len(self.problem.pieces)
         of_pieces = f" of {pieces} different pieces" if pieces < turns else ""
-        yield (
+        yield Decisive(
             f"The graph does not fit at once: {turns} turns{of_pieces}, one after the other, for a batch of "
             f"{self.problem.batch} samples in {time_text(self.total_s)}."
         )
         piece, often, share = self.shares[0]
         in_turns = f" in {often} turns" if often > 1 else ""
-        yield f"Piece {piece + 1}{in_turns} takes most of the time: {100 * share:.0f} %."
+        yield Decisive(f"Piece {piece + 1}{in_turns} takes most of the time: {100 * share:.0f} %.")
         configuration_s = sum(time.configuration_s for time in self.times)
         load_s = sum(time.load_s for time in self.times)
-        yield (
+        yield Decisive(
             f"Configuration takes {100 * configuration_s / self.total_s:.0f} % of the time and loads of weights "
             f"{100 * load_s / self.total_s:.0f} %; a larger --batch spreads them over more samples."
         )

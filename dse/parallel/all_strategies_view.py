@@ -6,7 +6,7 @@ from typing import Any
 from dse.parallel.all_strategies import AllMetrics, AllQuestion, AllSolution, StrategyDocument, own_result
 from dse.parallel.strategies import STRATEGIES
 from dse.report.units import counted, memory_text, time_text
-from dse.report.view import Heading, Paragraph, Part, Row, Table, View
+from dse.report.view import Decisive, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, percent
 
 
@@ -14,7 +14,7 @@ def view(result: Result, question: AllQuestion) -> View:
     """The strategies side by side, then the best plan as its own strategy shows it."""
     name = next(iter(question.posed.values())).name
     title = f"{name}: all strategies"
-    others = [f"Not applicable: {each}. {reason}" for each, reason in question.not_applicable.items()]
+    others = [Decisive(f"Not applicable: {each}. {reason}") for each, reason in question.not_applicable.items()]
     if result.infeasibility is not None:
         return View(title, f"Proven infeasible: {result.infeasibility.explanation}", notes=others)
     if not result.solution:

@@ -31,13 +31,18 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
     """A training step on several devices."""
 
     name = "parallel"
-    help = """Split the tensors of the training step STEP over a mesh of devices, or cut it into a pipeline, or try all.
+    help = """Split the tensors of a training step over a mesh of devices, cut it into a pipeline, or both.
 
     STEP is a file of XLA's HLO (text or JSON) or StableHLO, or FILE.py:FUNCTION that returns a JAX function and the
     shapes of its arguments, or a PyTorch module and its inputs (docs/guides/shard-a-step.md). It can also be a problem
     of the IOPDDL contest (.json, .json.gz), which is solved as it stands: it has no mesh. A pipeline can also be cut
     from a profile of PipeDream, DAPPLE (text) or Piper (JSON).
     """
+    examples = (
+        "dse parallel tests/data/hlo/vgg-tiny.hlo --mesh data=2,model=2",
+        "dse parallel docs/examples/step.py:step --mesh 8 --out runs/step",
+        "dse parallel tests/data/hlo/vgg-tiny.hlo --strategy pipeline --mesh 16",
+    )
     Options = ParallelOptions
     steering = ("method", "checkpoint")
     unchecked = (contest.PASSES,)

@@ -8,6 +8,7 @@ from dse.parallel.inputs import roles_note
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.whole_operations import whole_note
 from dse.report.units import memory_text, time_text
+from dse.report.view import Decisive
 from dse.results.result import Result
 
 
@@ -21,24 +22,28 @@ def notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list[
     )
     state, peak = memory_text(metrics["state_bytes"]), memory_text(metrics["peak_bytes"])
     counted = ("", limit) if problem.activations else (limit, "")
-    yield f"On each device the arguments take {state}{counted[0]}, with what the step makes at most {peak}{counted[1]}."
+    yield f"Each device holds {state} of arguments{counted[0]}; the step's peak is {peak}{counted[1]}."
     if metrics["peak_bytes"] > problem.device.memory_bytes:
-        yield (
-            f"That is more than the {memory_text(problem.device.memory_bytes)} of {problem.device.name}: "
-            "--activations makes the limit hold for what the step makes too."
+        yield Decisive(
+            f"The peak is more than the {memory_text(problem.device.memory_bytes)} of {problem.device.name}: "
+            "--activations applies the limit to the peak too."
         )
     if split := _split_state(problem, splits):
         yield f"{split} arrays of the optimizer's state are split unlike the tensor that they belong to."
     yield roles_note(problem.graph)
     yield from problem.graph.notes
     if not problem.graph.trainable:
-        yield "No argument is trained, by names or use: the step is planned as it stands (--variables FILE names some)."
-    yield from map(whole_note, metrics["whole_operations"])
+        yield Decisive(
+            "No argument is trained, by names or use: the step is planned as it stands (--variables FILE names some)."
+        )
+    yield from (Decisive(whole_note(each)) for each in metrics["whole_operations"])
     yield from _undivided(problem)
     yield from _missing_baselines(problem, metrics["baselines"])
     domain = problem.network.domain_accelerators
     if domain and problem.mesh.devices > domain:
-        yield f"{problem.network.name} joins at most {domain} devices; more are priced as if it joined them all."
+        yield Decisive(
+            f"{problem.network.name} joins at most {domain} devices; more are priced as if it joined them all."
+        )
     yield from _server_notes(problem)
 
 
@@ -57,7 +62,9 @@ def _undivided(problem: ParallelProblem) -> Iterable[str]:
                 for size, name in islice(names.items(), _MAX_SIZES)
             ]
             more = f" and {len(names) - _MAX_SIZES} more" if len(names) > _MAX_SIZES else ""
-            yield f"Not split along {axis.name}={axis.size}, as no multiples of it: {', '.join(listed)}{more}."
+            yield Decisive(
+                f"Not split along {axis.name}={axis.size}, as no multiples of it: {', '.join(listed)}{more}."
+            )
 
 
 def _missing_baselines(problem: ParallelProblem, plans: Collection[str]) -> Iterable[str]:

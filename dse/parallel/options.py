@@ -55,6 +55,7 @@ class ParallelOptions(Options):
             "profile that states its cuts, as many as they make).",
             min=1,
             belongs_to=_STAGES,
+            group="Pipelines and hybrid plans",
         ),
     ] = None
     microbatches: Annotated[
@@ -64,6 +65,7 @@ class ParallelOptions(Options):
             min=1,
             max=MAX_MICROBATCHES,
             belongs_to=_STAGES,
+            group="Pipelines and hybrid plans",
         ),
     ] = None
     device_cuts: Annotated[
@@ -73,6 +75,7 @@ class ParallelOptions(Options):
             "than in equal stages, as in the paper; equal: the same number in each; auto: the freest of these with at "
             "most 50,000 ways to cut, or with --method inference the one that its policy was trained with.",
             belongs_to=_CUT,
+            group="Pipelines and hybrid plans",
         ),
     ] = "auto"
     state: Annotated[
@@ -80,16 +83,23 @@ class ParallelOptions(Options):
         Option(
             "What a device keeps of trained tensors: the weights; also gradients; also the optimizer's state.",
             belongs_to=_STAGES,
+            group="Pipelines and hybrid plans",
         ),
     ] = "optimizer"
     recompute: Annotated[
-        bool, Option("Keep only the input of a stage, and compute the rest again.", belongs_to=_STAGES)
+        bool,
+        Option(
+            "Keep only the input of a stage, and compute the rest again.",
+            belongs_to=_STAGES,
+            group="Pipelines and hybrid plans",
+        ),
     ] = False
     objective: Annotated[
         Objective,
         Option(
             "cost: seconds of a step; count: split dimensions of trained tensors, the paper's reward.",
             belongs_to=_SHARDING,
+            group="Sharding",
         ),
     ] = "cost"
     method: Annotated[
@@ -106,6 +116,7 @@ class ParallelOptions(Options):
             "The policy of method inference, as made by `dse pretrain pipeline` (default: the one in the package).",
             metavar="DIR",
             belongs_to=("method", "inference"),
+            group="Search",
         ),
     ] = None
     decide: Annotated[
@@ -113,6 +124,7 @@ class ParallelOptions(Options):
         Option(
             "What method dqn splits: dimensions of trained tensors (operator plans), or of inputs (data plans).",
             belongs_to=_SHARDING,
+            group="Sharding",
         ),
     ] = "variables"
     accelerator: Annotated[str, Option("The accelerator that each device is.", metavar="SPEC")] = "a100-80gb"
@@ -121,7 +133,8 @@ class ParallelOptions(Options):
         Option(
             "How products of float32 are computed. default: TF32 on A100 and H100, one pass of bfloat16 on TPUs; high: "
             "TF32, or three passes; highest: float32, or six passes; stated: as the step states it, and otherwise as "
-            "its framework does: XLA by default, PyTorch by highest for matrix products and default for convolutions."
+            "its framework does: XLA by default, PyTorch by highest for matrix products and default for convolutions.",
+            group="Input and cost model",
         ),
     ] = "stated"
     network: Annotated[
@@ -140,6 +153,7 @@ class ParallelOptions(Options):
         Option(
             "The memory must also hold every intermediate tensor until its last use (method exact).",
             belongs_to=_SHARDING,
+            group="Sharding",
         ),
     ] = False
     overlap: Annotated[
@@ -147,6 +161,7 @@ class ParallelOptions(Options):
         Option(
             "Let communication run beside work where it can: gradients joined late, weights fetched ahead.",
             belongs_to=_SHARDING,
+            group="Sharding",
         ),
     ] = False
     pin: Annotated[
@@ -155,11 +170,16 @@ class ParallelOptions(Options):
             "A layout that an argument must have: for each dimension an axis or -.",
             metavar="NAME=AXIS,-",
             belongs_to=_SHARDING,
+            group="Sharding",
         ),
     ] = ()
     variables: Annotated[
         str | None,
-        Option("The trained arguments, one name per line (default: recognised by what the step does).", metavar="FILE"),
+        Option(
+            "The trained arguments, one name per line (default: recognised by what the step does).",
+            metavar="FILE",
+            group="Input and cost model",
+        ),
     ] = None
     why: Annotated[
         str | None,
@@ -167,6 +187,7 @@ class ParallelOptions(Options):
             "Also show what every other layout of this argument costs, or what forbids it.",
             metavar="NAME",
             belongs_to=_SHARDING,
+            group="Further analyses",
         ),
     ] = None
     emit_iopddl: Annotated[
@@ -176,6 +197,7 @@ class ParallelOptions(Options):
             metavar="FILE",
             is_output=True,
             belongs_to=_SHARDING,
+            group="Further analyses",
         ),
     ] = None
     emit_pipedream: Annotated[
@@ -185,11 +207,18 @@ class ParallelOptions(Options):
             metavar="FILE",
             is_output=True,
             belongs_to=_PIPELINE,
+            group="Further analyses",
         ),
     ] = None
     emit_piper: Annotated[
         str | None,
-        Option("Write the profile for Piper (JSON).", metavar="FILE", is_output=True, belongs_to=_PIPELINE),
+        Option(
+            "Write the profile for Piper (JSON).",
+            metavar="FILE",
+            is_output=True,
+            belongs_to=_PIPELINE,
+            group="Further analyses",
+        ),
     ] = None
 
 

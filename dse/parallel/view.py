@@ -33,7 +33,7 @@ _CAUSES: dict[Cause, str] = {
 }
 
 
-_COMPARED = ("plan", "a step", "communication", "arguments on a device", "peak", "of this plan's time")
+_COMPARED = ("plan", "a step", "collectives", "arguments", "peak", "relative")
 
 _ABOUT_BASELINES = (
     "For the same step, mesh, devices and network, at the same prices; pins and the limit of memory are left aside. "
@@ -210,7 +210,7 @@ def _alternatives(result: Result) -> Table:
         )
         for each in result.metrics["why"]
     ]
-    return Table(("split", "a step", ""), rows, f"Layouts of {name}")
+    return Table(("split", "a step", ""), rows, f"Layouts of {name}", requested=True)
 
 
 def _card(problem: ParallelProblem, result: Result) -> Card:

@@ -23,12 +23,17 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
     """Operators of a model over the chips of a multi-chip module."""
 
     name = "partition"
-    help = """Partition GRAPH over a ring of chips for the highest throughput or the lowest latency, with a bound.
+    help = """Assign the operators of a model to the chips of a package, for throughput or latency, with a bound.
 
     GRAPH is a name from `dse models`, a YAML file of hyper-parameters, FILE.py:FUNCTION that returns a PyTorch module
     and example inputs, an ONNX file, a config.json of transformers, a step as HLO or StableHLO
     (docs/guides/shard-a-step.md), or a graph (dse.graph/1; docs/reference/formats.md).
     """
+    examples = (
+        "dse partition squeezenet --out runs/chiplets",
+        "dse partition squeezenet --package mcm-8 --method greedy,refine",
+        "dse partition bert-large --objective latency",
+    )
     Options = PartitionOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument

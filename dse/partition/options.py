@@ -39,10 +39,20 @@ class PartitionOptions(Options):
         Option(f"Package spec: a name from `dse specs`, or a file (default: {DEFAULT_PACKAGE}).", metavar="SPEC"),
     ] = None
     chips: Annotated[
-        int | None, Option("Chips of a package without a spec, for graphs that state latencies.", metavar="N")
+        int | None,
+        Option(
+            "Chips of a package without a spec, for graphs that state latencies.",
+            metavar="N",
+            group="Packages without a spec",
+        ),
     ] = None
     link_bytes_per_s: Annotated[
-        float | None, Option("Bandwidth of the links of a package without a spec (default: 20e9).", metavar="X")
+        float | None,
+        Option(
+            "Bandwidth of the links of a package without a spec (default: 20e9).",
+            metavar="X",
+            group="Packages without a spec",
+        ),
     ] = None
     method: Annotated[
         str,
@@ -52,13 +62,19 @@ class PartitionOptions(Options):
         ),
     ] = "portfolio"
     checkpoint: Annotated[
-        str | None, Option("Initial weights of `rl`: a checkpoint, as made by `dse pretrain`.", metavar="DIR")
+        str | None,
+        Option("Initial weights of `rl`: a checkpoint, as made by `dse pretrain`.", metavar="DIR", group="Search"),
     ] = None
-    samples: Annotated[int, Option("Partitions that a sampling method evaluates.", min=1, max=10**8)] = 600
+    samples: Annotated[
+        int, Option("Partitions that a sampling method evaluates.", min=1, max=10**8, group="Search")
+    ] = 600
     emit_samples: Annotated[
         str | None,
         Option(
-            "Write every distinct valid partition that was evaluated, as JSON lines.", metavar="FILE", is_output=True
+            "Write every distinct valid partition that was evaluated, as JSON lines.",
+            metavar="FILE",
+            is_output=True,
+            group="Search",
         ),
     ] = None
     evaluator: Annotated[EvaluatorName, Option("Cost model of partitions.")] = "analytical"

@@ -41,7 +41,9 @@ def view(question: Question, result: Result) -> View:
     """Chips, links and methods, the graph, and for a package that can be simulated a trace (Perfetto)."""
     problem = question.problem
     title = f"{result.problem.name}: partition"
-    methods = [Table(METHOD_HEADERS, method_rows(result), "methods")] if "methods" in result.metrics else []
+    methods = (
+        [Table(METHOD_HEADERS, method_rows(result), "methods", requested=True)] if "methods" in result.metrics else []
+    )
     if not result.solution:
         return View(title, nothing_found(result), tables=methods)
     chips = Table(CHIP_HEADERS, chip_rows(result))
@@ -141,7 +143,7 @@ def loads(result: Result) -> BarChart:
         categories=list(map(str, range(len(chip_s)))),
         bars=[
             Bars("chip", [scale.of(each) for each in chip_s], BLUE),
-            Bars("link to the next", [scale.of(each) for each in link_s], YELLOW),
+            Bars("link out", [scale.of(each) for each in link_s], YELLOW),
         ],
         limits=limits,
         height=380,

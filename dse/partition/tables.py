@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from dse.partition.formats import MethodDocument
 from dse.report.units import time_scale
-from dse.report.view import Row
+from dse.report.view import Decisive, Row
 from dse.results.result import Result, percent
 
-CHIP_HEADERS: Row = ("chip", "operators", "busy", "link to the next", "weights")
+CHIP_HEADERS: Row = ("chip", "operators", "busy", "link out", "weights")
 
 REFERENCE_LABEL = "by the reference evaluator"
 """Label of times next to a value of the simulator."""
@@ -32,7 +32,7 @@ def about(result: Result) -> str:
     """Operators, chips, the bottleneck where one chip or link decides, the method."""
     metrics = result.metrics
     decides = f"; {metrics['bottleneck']} decides" if slowest_decides(result) else ""
-    return (
+    return Decisive(
         f"{metrics['operators']:,} operators on {metrics['chips_used']} of {metrics['chips']} chips{decides} "
         f"({result.method}, {result.evaluations:,} evaluations, {result.seconds:.1f} s)"
     )
@@ -60,10 +60,11 @@ def nothing_found(result: Result) -> str:
 
 def notes(result: Result) -> list[str]:
     """What the user should know about the answer, beyond its value."""
-    metrics, lines = result.metrics, []
+    metrics = result.metrics
+    lines: list[str] = []
     usable, available = metrics["chips_usable"], metrics["chips"]
     if "unfinished" in metrics:
-        lines.append(f"stopped before its end, or not begun: {', '.join(metrics['unfinished'])}")
+        lines.append(Decisive(f"stopped before its end, or not begun: {', '.join(metrics['unfinished'])}"))
     if "solver" in metrics:
         made, fall_backs = metrics["solver"]["partitions"], metrics["solver"]["fall_backs"]
         lines.append(
@@ -71,11 +72,13 @@ def notes(result: Result) -> list[str]:
             "to linear ones"
         )
     if usable < available:
-        lines.append(f"warning: no partition of the graph uses more than {usable} of the {available} chips")
+        lines.append(Decisive(f"warning: no partition of the graph uses more than {usable} of the {available} chips"))
     elif metrics["chips_used"] < available and metrics["chips_usable_linear"] < available:
         lines.append(
-            f"warning: the graph has little room for {available} chips: its paths are so short that partitions "
-            f"whose data goes from each chip to the next use {metrics['chips_usable_linear']} at most"
+            Decisive(
+                f"warning: the graph has little room for {available} chips: its paths are so short that partitions "
+                f"whose data goes from each chip to the next use {metrics['chips_usable_linear']} at most"
+            )
         )
     return lines
 

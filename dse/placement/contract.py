@@ -54,7 +54,15 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     """A layer graph over the accelerators of a cluster, with a proven optimum."""
 
     name = "place"
-    help = "Find the proven optimal placement of the layer graph LAYERS (dse.placement/1; docs/reference/formats.md)."
+    help = """Find the optimal pipeline, data and tensor parallelism of a layer graph, with its proof.
+
+    LAYERS is a file (JSON, dse.placement/1; docs/reference/formats.md).
+    """
+    examples = (
+        "dse place tests/data/placement/01_bertlarge_24L_mb8_hbm32.json",
+        "dse place tests/data/placement/09_llama2_32L_mb1_hbm80.json --out runs/a",
+        "dse place tests/data/placement/11_jitter_24L_mb4_hbm64_W8.json --json",
+    )
     Options = PlaceOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument

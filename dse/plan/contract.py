@@ -45,9 +45,15 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     name = "plan"
     additions = ("sensitivity", "constraints")
     help = (
-        "Find the fastest training plan of MODEL that fits a machine, proven over a vocabulary (docs/method/plan.md): "
-        "tensor, sequence, context, expert, data and pipeline parallelism, interleaving, (hybrid) ZeRO, recomputation "
-        "of layers or of certain sets of modules, which the answer names, order of the axes."
+        "Find the fastest training plan of MODEL that fits a machine, and prove it.\n\n"
+        "MODEL is a name (`dse models`), a config.json of transformers, or a YAML file of hyper-parameters. The proof "
+        "covers tensor, sequence, context, expert, data and pipeline parallelism, interleaving, ZeRO, recomputation "
+        "and the order of the axes (docs/method/plan.md)."
+    )
+    examples = (
+        "dse plan llama3-8b --accelerators 64 --global-batch 256 --out runs/plan",
+        "dse plan mixtral-8x7b --on h200-sxm --accelerators 16",
+        "dse plan llama3-8b --plan zero=3 --constraints --sensitivity",
     )
     Options: ClassVar[type[Any]] = PlanOptions
     Solution = SolutionDocument

@@ -241,7 +241,7 @@ class Transformer(StrictModel):
 
     @property
     def parameters(self) -> int:
-        """Of the whole model without layers that predict later tokens; a tied output matrix counts once."""
+        """Of the whole model without multi-token-prediction layers; a tied output matrix counts once."""
         dense, sparse = self.dense_layers, self.layers - self.dense_layers
         ends = self.vocabulary * self.hidden * (1 if self.tied_embeddings else 2)
         ends += self.embedding_parameters + self.head_parameters
@@ -249,7 +249,7 @@ class Transformer(StrictModel):
 
     @property
     def prediction_parameters(self) -> int:
-        """Of all layers that predict later tokens, which share embedding and output matrix with the model."""
+        """Of all multi-token-prediction layers, which share embedding and output matrix with the model."""
         network = self._sparse if self.has_expert_layers else self._dense
         return self.prediction_layers * (self._beside_network + network + self.projection_parameters)
 
@@ -318,7 +318,7 @@ class Transformer(StrictModel):
         """Model FLOPs of a training sample: every matrix product, three passes, attention counted without its mask.
 
         What MFU is measured by (Chowdhery et al., PaLM, appendix B; Narayanan et al., SC 2021, appendix). Of experts,
-        those that a token takes. A window counts as it is. Layers that predict later tokens count.
+        those that a token takes. A window counts as it is. Multi-token-prediction layers count.
         """
         layers = self.layers + self.prediction_layers
         return 3.0 * 2.0 * sequence * (self.active_weights + layers * self._attention_width(sequence))

@@ -56,12 +56,17 @@ class PlanOptions(TrainingOptions):
     COMMAND: ClassVar[str] = "plan"
 
     sensitivity: Annotated[
-        bool, Option("Also say what faster links, memory and products, more memory and a larger batch would bring.")
+        bool,
+        Option(
+            "Also say what faster links, memory and products, more memory and a larger batch would bring.",
+            group="Further analyses",
+        ),
     ] = False
     constraints: Annotated[
         bool,
         Option(
-            "Also say what practical constraints cost: all devices used, widths and batches that divide, equal stages."
+            "Also say what practical constraints cost: all devices used, widths and batches that divide, equal stages.",
+            group="Further analyses",
         ),
     ] = False
 

@@ -20,7 +20,7 @@ from dse.plan.training_plan import TrainingPlan, whole_plan, yaml_text
 from dse.report.chart_svg import picture_svg
 from dse.report.charts import breakdowns_chart
 from dse.report.units import memory_text, share_text, time_text
-from dse.report.view import Breakdown, Card, Part, Plan, Row, Share, StageBox, Table, View
+from dse.report.view import Breakdown, Card, Decisive, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
 from hardware.network import Network
 from hardware.units import GIGA, TERA
@@ -62,7 +62,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
         proof = result.infeasibility
         if proof is None:
             return View(title, "No plan that fits was found before the run was stopped.", notes=_notes(problem))
-        notes = [f"would help: {lever}" for lever in proof.levers]
+        notes = [Decisive(f"would help: {lever}") for lever in proof.levers]
         return View(title, f"does not fit: {proof.explanation}", notes=[*notes, *_notes(problem)])
     tables = _tables(problem, result)
     return View(
@@ -70,14 +70,14 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
         _verdict(problem, result),
         notes=[
             *_best_note(result),
+            *_idle_notes(problem, whole_plan(result.solution["plan"], "result")),
+            *_launch_notes(problem, result),
             f"a step has {problem.global_batch:,} samples of {problem.sequence:,} tokens",
             *_assumed_notes(problem),
             *_sets_note(problem, result),
-            *_later_tokens_note(problem),
-            *_launch_notes(problem, result),
+            *_prediction_layers_note(problem),
             *_notes(problem),
             *_exchange_buffers(problem, result),
-            *_idle_notes(problem, whole_plan(result.solution["plan"], "result")),
         ],
         tables=tables,
         page=lambda: [*plan_charts(problem, result.solution["plan"]), *tables],
@@ -126,14 +126,18 @@ def _best_note(result: Result) -> list[str]:
     plan, own = whole_plan(best["plan"], "result").text(), result.metrics["step_s"]
     if best["step_s"] > own * (1 + 1e-9):
         return [
-            f"the plan, which the vocabulary lacks, takes {time_text(own)}, the proven best of the vocabulary "
-            f"{time_text(best['step_s'])} ({share_text(best['step_s'] / own - 1)} more): {plan}"
+            Decisive(
+                f"the plan, which the vocabulary lacks, takes {time_text(own)}, the proven best of the vocabulary "
+                f"{time_text(best['step_s'])} ({share_text(best['step_s'] / own - 1)} more): {plan}"
+            )
         ]
     if best["step_s"] >= own * (1 - 1e-9):
-        return ["no plan of the vocabulary is faster on this machine (proven)"]
+        return [Decisive("no plan of the vocabulary is faster on this machine (proven)")]
     return [
-        f"the plan takes {time_text(own)}, the proven best {time_text(best['step_s'])} "
-        f"({share_text(1 - best['step_s'] / own)} less): {plan}"
+        Decisive(
+            f"the plan takes {time_text(own)}, the proven best {time_text(best['step_s'])} "
+            f"({share_text(1 - best['step_s'] / own)} less): {plan}"
+        )
     ]
 
 
@@ -153,16 +157,16 @@ def _sets_note(problem: PlanProblem, result: Result) -> list[str]:
     sets = [set_word(code) for code in tried_sets(chosen)]
     if ALL_SETS not in problem.stack.recomputations.value or len(sets) in (0, 2 ** len(modules_in(problem.model))):
         return []
-    return [f"modules to make again are chosen among these sets: {', '.join(sets)}; --plan prices any other"]
+    return [f"sets of modules that the search may recompute: {', '.join(sets)}; --plan takes any other set"]
 
 
-def _later_tokens_note(problem: PlanProblem) -> list[str]:
+def _prediction_layers_note(problem: PlanProblem) -> list[str]:
     """That the last stage has more than its share of the layers."""
     model = problem.model
     if not model.prediction_layers:
         return []
     size = f"{model.prediction_parameters / GIGA:,.1f} billion parameters, beside {model.parameters / GIGA:,.1f}"
-    return [f"layers that predict later tokens: {model.prediction_layers}, in the last stage ({size})"]
+    return [f"multi-token-prediction layers: {model.prediction_layers}, in the last stage ({size})"]
 
 
 def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
@@ -173,7 +177,7 @@ def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
         plans.append(("proven best", best["plan"]))
     said = [(word, inexpressible(problem, whole_plan(document, "result"))) for word, document in plans]
     return [
-        f"{lacking}: the {word} is one of this vocabulary, not of the framework"
+        Decisive(f"{lacking}: the {word} is one of this vocabulary, not of the framework")
         for word, lacking in said
         if lacking is not None
     ]
@@ -199,8 +203,10 @@ def _notes(problem: PlanProblem) -> list[str]:
     if elsewhere:
         shares = ", ".join(f"{key} on {' and '.join(chips)}" for key, chips in elsewhere.items())
         notes.append(
-            f"not calibrated for {chip.name}: its peak rates are those of the data sheet, and of their sustained "
-            f"shares these were measured elsewhere: {shares}"
+            Decisive(
+                f"not calibrated for {chip.name}: its peak rates are those of the data sheet, and these sustained "
+                f"shares were measured on other chips: {shares}"
+            )
         )
     return notes
 
@@ -245,7 +251,7 @@ def _exchange_buffers(problem: PlanProblem, result: Result) -> list[str]:
 def _idle_notes(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     """What is given of communication that the plan does not have."""
     return [
-        f"{key}={getattr(plan, key)} makes no difference because {reason}"
+        Decisive(f"{key}={getattr(plan, key)} makes no difference because {reason}")
         for key, reason in idle_settings(problem, plan).items()
     ]
 
@@ -255,11 +261,10 @@ def _tables(problem: PlanProblem, result: Result) -> list[Table]:
     words = plan_rows(plan)
     words.append(("model Tflop/s an accelerator", f"{metrics['model_flops_per_accelerator'] / TERA:,.1f}"))
     words.append(("tokens/s an accelerator", f"{metrics['tokens_per_s_per_accelerator']:,.1f}"))
-    tables = [
-        Table(("", ""), words, "plan"),
-        time_table(metrics["time_s"], metrics["step_s"]),
-        memory_table(metrics["memory_bytes"]),
-    ]
+    chosen = Table(("", ""), words, "plan")
+    costs = [time_table(metrics["time_s"], metrics["step_s"]), memory_table(metrics["memory_bytes"])]
+    # Who states a plan wants its cost first, who searches wants the plan.
+    tables = [chosen, *costs] if metrics.get("best") is None else [*costs, chosen]
     more = _without(metrics), _constraints(metrics, plan), _sensitivity(problem, metrics), _pareto(metrics)
     return tables + [table for table in more if table is not None]
 
@@ -312,7 +317,7 @@ def _constraints(metrics: Mapping[str, Any], best: Mapping[str, Any]) -> Table |
         price = metrics["step_s"] / each["step_s"] - 1
         cells = ("nothing", "") if price <= PROOF_TOLERANCE else (f"+{share_text(price)}", _changes(best, each["plan"]))
         rows.append((CONSTRAINTS[name], *cells))
-    return Table(("constraint", "costs", "best plan without it"), rows, "what each constraint costs")
+    return Table(("constraint", "costs", "best plan without it"), rows, "what each constraint costs", requested=True)
 
 
 def _changes(best: Mapping[str, Any], other: Mapping[str, Any]) -> str:
@@ -338,7 +343,7 @@ def _sensitivity(problem: PlanProblem, metrics: Mapping[str, Any]) -> Table | No
         )
         for change, each in changes.items()
     ]
-    return Table(("change", "best step", "throughput", "plan"), rows, "what would change the answer")
+    return Table(("change", "best step", "throughput", "plan"), rows, "what would change the answer", requested=True)
 
 
 def _price(step_s: float | None, best_s: float) -> tuple[str, str]:

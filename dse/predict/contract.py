@@ -16,8 +16,14 @@ class PredictType(PlanType):
 
     name = "predict"
     help = (
-        "Predict the step time and the memory of a training plan of MODEL on a machine (docs/method/plan.md). What "
-        "--plan leaves open is chosen; the best plan of the same machine stands beside it."
+        "Predict step time and memory of a training plan of MODEL, and compare it with the best plan.\n\n"
+        "MODEL is a name (`dse models`), a config.json of transformers, or a YAML file of hyper-parameters. What "
+        "--plan leaves open is chosen for the shortest step (docs/method/plan.md)."
+    )
+    examples = (
+        "dse predict llama3-8b --accelerators 8 --plan tensor=8",
+        "dse predict llama3-8b --accelerators 64 --plan tensor=8,zero=1 --notes",
+        "dse predict llama3-8b --on a100-sxm --stack megatron-2022 --plan data=8,zero=3",
     )
     Options: ClassVar[type[Any]] = PredictOptions
     Metrics: ClassVar[Any] = MetricsDocument

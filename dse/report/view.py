@@ -1,8 +1,8 @@
 """An answer for people: a verdict, notes, tables, and the parts of a page. No HTML and no terminal codes."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -10,6 +10,18 @@ from dse.report.chart import Chart
 from dse.report.units import memory_text, time_text
 
 Row = tuple[str, ...]
+
+MAX_NOTES = 3
+"""Notes that the terminal shows below an answer."""
+
+
+class Decisive(str):
+    """A note that can change what its reader decides: a limit of the answer, or what would improve it.
+
+    All other notes are plain strings: assumptions, and how figures are counted.
+    """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -20,11 +32,19 @@ class Table:
         headers: one per column; all empty for a table of (what, value).
         rows: as many cells each.
         title: above the table; empty for none.
+        requested: whether an option asks for this table, so that the terminal shows it beside the first one.
     """
 
     headers: Row
     rows: Sequence[Row]
     title: str = ""
+    requested: bool = False
+
+    def without(self, headers: Collection[str]) -> "Table":
+        """The same table without the columns under ``headers``."""
+        kept = [place for place, header in enumerate(self.headers) if header not in headers]
+        rows = [tuple(row[place] for place in kept) for row in self.rows]
+        return replace(self, headers=tuple(self.headers[place] for place in kept), rows=rows)
 
 
 @dataclass(frozen=True)
@@ -179,8 +199,8 @@ class View:
     Attributes:
         title: of the page.
         verdict: one sentence: value, bound, how sure; never empty.
-        notes: remarks on it, a sentence each; warnings begin with ``warning:``.
-        tables: of the terminal, below the notes.
+        notes: remarks on it, a sentence each, in the order of their importance; warnings begin with ``warning:``.
+        tables: of the terminal and of notebooks, the answer itself first.
         page: the parts of ``report.html`` below verdict, cards and notes, made when it is written. The page shows
             nothing else of the view: the tables belong among its parts too.
         files: further files of a run directory by name, made when they are written.
@@ -194,6 +214,16 @@ class View:
     page: Callable[[], Sequence[Part]] = field(default=_nothing)
     files: Callable[[], Mapping[str, str | bytes]] = field(default=_no_files)
     cards: Callable[[], Sequence[Card]] = field(default=_no_cards)
+
+    @property
+    def first_notes(self) -> Sequence[str]:
+        """The notes that the terminal shows: the first decisive ones."""
+        return [note for note in self.notes if isinstance(note, Decisive)][:MAX_NOTES]
+
+    @property
+    def first_tables(self) -> Sequence[Table]:
+        """The tables that the terminal shows: the first one, and those that an option asks for."""
+        return [table for number, table in enumerate(self.tables) if number == 0 or table.requested]
 
 
 def charts_of(parts: Iterable[Part]) -> Iterator[Chart]:

@@ -28,6 +28,7 @@ class Option:
         is_source: whether it names the input that a second argument of ``dse check`` replaces.
         is_output: whether it names an output file, which is no part of the problem.
         belongs_to: (another option, the values of it with which alone this one has a meaning).
+        group: the heading under which ``--help`` has it; empty for the options that people need first.
     """
 
     help: str = ""
@@ -38,6 +39,7 @@ class Option:
     is_source: bool = False
     is_output: bool = False
     belongs_to: tuple[str, ...] | None = None
+    group: str = ""
 
 
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(

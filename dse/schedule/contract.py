@@ -45,7 +45,15 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     """Operators of one layer on the cores of one accelerator, for the shortest makespan."""
 
     name = "schedule"
-    help = "Schedule the operators of LAYER (dse.schedule/1; docs/reference/formats.md) for the shortest makespan."
+    help = """Schedule the operators of one layer on the cores of an accelerator for the shortest makespan.
+
+    LAYER is a file (JSON, dse.schedule/1; docs/reference/formats.md).
+    """
+    examples = (
+        "dse schedule tests/data/schedule/bert17.json",
+        "dse schedule tests/data/schedule/bert17.json --method cp-sat",
+        "dse schedule tests/data/schedule/heads4.json --out runs/heads",
+    )
     Options = ScheduleOptions
     steering = ("method",)
     Solution = SolutionDocument

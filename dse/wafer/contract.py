@@ -51,13 +51,20 @@ class WaferType(ProblemType[WaferOptions, Case]):
     """Kernels of a neural network on the tiles of a wafer, with the least weighted time, distance and adapters."""
 
     name = "wafer"
-    help = """Size, shape and place the kernels of CASE on its wafer, minimising weighted time, distance and adapters.
+    help = """Size, shape and place the kernels of a network on a wafer, for the least weighted cost.
+
+    The cost is the weighted sum of time, distance and adapters.
 
     CASE is a graph in the format of the ISPD 2020 contest, one of the contest's networks by name (below),
     FILE.py:FUNCTION that returns a PyTorch module and example inputs, an ONNX file, or a network of the catalogue
     (docs/method/partition.md). --out DIR saves it as CASE.kgraph, with the placement as CASE.paint and a picture.
     """
     epilog = f"Networks of the contest:  {'  '.join(NETWORKS)}"
+    examples = (
+        "dse wafer resnet50-lean-blocks --out runs/wafer",
+        "dse wafer resnet50-lean-blocks --moves 20000 --sweep side=400,633",
+        "dse wafer fcnet --method rows --wadapter 400",
+    )
     Options = WaferOptions
     Solution = Solution
     Metrics = Metrics
@@ -149,7 +156,7 @@ class WaferType(ProblemType[WaferOptions, Case]):
             view = sweep_report.view(problem, posed.options, result, graph)
         else:
             view = report.view(problem, result, graph)
-        return replace(view, notes=[*posed.problem.graph.notes, *view.notes])
+        return replace(view, notes=[*view.notes, *posed.problem.graph.notes])
 
 
 def _result(posed: WaferPosed, outcome: Outcome, seed: int, seconds: float) -> Result:

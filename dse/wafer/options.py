@@ -49,17 +49,28 @@ class WaferOptions(Options):
         ),
     ] = ()
     width: Annotated[
-        int | None, Option("Tiles across the wafer (default: that of CASE, or 633).", min=1, max=MAX_TILES)
+        int | None,
+        Option(
+            "Tiles across the wafer (default: that of CASE, or 633).", min=1, max=MAX_TILES, group="Wafer and weights"
+        ),
     ] = None
     height: Annotated[
-        int | None, Option("Tiles up the wafer (default: that of CASE, or 633).", min=1, max=MAX_TILES)
+        int | None,
+        Option("Tiles up the wafer (default: that of CASE, or 633).", min=1, max=MAX_TILES, group="Wafer and weights"),
     ] = None
     memlimit: Annotated[
-        int | None, Option("Memory of a tile in 2-byte words (default: that of CASE, or 24576).", min=1)
+        int | None,
+        Option("Memory of a tile in 2-byte words (default: that of CASE, or 24576).", min=1, group="Wafer and weights"),
     ] = None
-    wdeltat: Annotated[float | None, Option("Weight of the time (default: that of CASE, or 1).", min=0)] = None
-    wlength: Annotated[float | None, Option("Weight of the distance (default: that of CASE, or 1).", min=0)] = None
-    wadapter: Annotated[float | None, Option("Weight of the adapters (default: that of CASE, or 0).", min=0)] = None
+    wdeltat: Annotated[
+        float | None, Option("Weight of the time (default: that of CASE, or 1).", min=0, group="Wafer and weights")
+    ] = None
+    wlength: Annotated[
+        float | None, Option("Weight of the distance (default: that of CASE, or 1).", min=0, group="Wafer and weights")
+    ] = None
+    wadapter: Annotated[
+        float | None, Option("Weight of the adapters (default: that of CASE, or 0).", min=0, group="Wafer and weights")
+    ] = None
 
     @property
     def annealing_moves(self) -> int:

@@ -5,7 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from dse.report.units import lower_bound_text
-from dse.report.view import Breakdown, Card, Drawing, Heading, Paragraph, Part, Row, Share, Table, View
+from dse.report.view import Breakdown, Card, Decisive, Drawing, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
 from dse.wafer.check import kernel_time, memory_words, size_tiles
 from dse.wafer.documents import placement_from_document
@@ -36,7 +36,7 @@ def about(result: Result) -> str:
     """Kernels, use of the tiles, method and effort."""
     metrics = result.metrics
     amounts = f"{_count(metrics['kernels'], 'kernel')}, {_count(metrics['edges'], 'edge')}"
-    return (
+    return Decisive(
         f"{amounts}; {100 * metrics['utilisation']:.1f} % of the tiles have a "
         f"kernel, {100 * metrics['busy']:.1f} % are always at work ({result.method}, {result.evaluations:,} layouts, "
         f"{result.seconds:.1f} s)" + unfinished(metrics.get("unfinished", []))

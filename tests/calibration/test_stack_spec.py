@@ -86,7 +86,7 @@ def test_an_answer_names_the_rates_that_were_measured_on_another_chip(tmp_path, 
     asked = ("llama3-8b", "--accelerators", 8, "--global-batch", 16, "--plan", "tensor=8", "--stack", out)
     answered = " ".join(dse("predict", *asked, "--on", "h100-sxm").out.split())
     assert "not calibrated for h100-sxm" in answered
-    assert "these were measured elsewhere: memory on a100-sxm" in answered
+    assert "these sustained shares were measured on other chips: memory on a100-sxm" in answered
 
 
 def test_the_precision_counts_only_where_there_are_products(tmp_path):

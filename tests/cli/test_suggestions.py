@@ -79,7 +79,7 @@ def test_keys_are_listed_where_there_is_no_suggestion_alone():
 @pytest.mark.parametrize("alias", [each for others in OPTION_ALIASES.values() for each in others if each != "mbs"])
 def test_options_have_the_names_of_other_tools(dse, alias):
     if not alias.startswith("m"):
-        said = dse("predict", "megatron-1.7b", f"--{alias}", 64, "--plan", "tp=1,dp=8,pp=1")
+        said = dse("predict", "megatron-1.7b", f"--{alias}", 64, "--notes", "--plan", "tp=1,dp=8,pp=1")
         assert said.code == 0, said.err
         assert "64 samples" in said.out or "samples of 64 tokens" in said.out
 

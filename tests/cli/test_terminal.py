@@ -10,7 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dse.cli.problem_command import print_view
 from dse.cli.terminal import print_table
+from dse.report.view import MAX_NOTES, Decisive, Table, View
 
 WIDTHS = (40, 80, 100, 120)
 
@@ -88,3 +90,35 @@ def test_names_are_no_markup(dse, monkeypatch, tmp_path, name):
     answer = dse("schedule", tmp_path / "layer.json")
     assert answer.code == 0, answer.err
     assert name in answer.out
+
+
+def printed(view, whole=False):
+    """What a command prints of an answer, on lines of 80 columns."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as stream:
+        patch.setenv("COLUMNS", "80")
+        print_view(view, "toy", whole)
+    return stream.getvalue()
+
+
+NOTES = ["an assumption", *(Decisive(f"limit {number}") for number in range(MAX_NOTES + 1))]
+ANSWER = Table(("what", "amount"), [("answer", "1")])
+ASKED = Table(("change", "gain"), [("twice the links", "2 %")], requested=True)
+OTHER = Table(("part", "share"), [("bubble", "3 %")])
+
+
+def test_an_answer_comes_first_then_its_table_then_the_notes_that_change_a_decision():
+    text = printed(View("page", "the best is 1", NOTES, [ANSWER, OTHER, ASKED]))
+    assert text.startswith("toy: the best is 1\n")
+    places = [text.index(words) for words in ("the best", "answer", "twice the links", *NOTES[1 : MAX_NOTES + 1])]
+    assert places == sorted(places)
+    assert "an assumption" not in text
+    assert f"limit {MAX_NOTES}" not in text
+    assert "bubble" not in text
+    assert text.endswith("--notes shows 2 notes and 1 table more\n")
+
+
+def test_all_notes_and_tables_are_shown_on_request():
+    text = printed(View("page", "the best is 1", NOTES, [ANSWER, OTHER, ASKED]), whole=True)
+    assert all(note in text for note in NOTES)
+    assert "bubble" in text
+    assert "--notes" not in text

@@ -135,7 +135,7 @@ def test_notes_are_printed_kept_and_checked(dse, model_file, tmp_path):
     assert any("used as one flat level for 20 accelerators" in note for note in document["metrics"]["notes"])
     assert "used as one flat level for 20 accelerators" in (out / "report.html").read_text()
     shown = dse("codesign", model_file, *ON_A100, "--accelerators", "20")
-    assert "Note: The network nvlink3" in shown.out
+    assert "The network nvlink3" in shown.out
     assert dse("check", out / "result.json").out == "ok\n"
     document["metrics"]["notes"] = []
     (tmp_path / "altered.json").write_text(json.dumps(document))

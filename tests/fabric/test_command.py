@@ -68,7 +68,7 @@ def test_an_answer_has_sites_and_routes_and_passes_its_check(dse, folder):
 
 
 def test_what_the_stream_waits_for_is_printed_stands_in_the_page_and_is_checked(dse, folder):
-    answered = dse(*PLACE, "--out", "run")
+    answered = dse(*PLACE, "--notes", "--out", "run")
     assert answered.code == 0, answered.err
     assert "What the stream waits for" in answered.out
     assert re.search(r"placements judged by +simulator\b", answered.out)

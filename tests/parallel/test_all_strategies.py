@@ -159,7 +159,7 @@ def test_a_single_stage_is_compared_with_the_sharded_step(step):
 
 
 def test_the_notes_say_what_the_bound_holds_for(dse, step):
-    shown = " ".join(dse("parallel", step, "--strategy", "all", "--mesh", "4").out.split())
+    shown = " ".join(dse("parallel", step, "--strategy", "all", "--mesh", "4", "--notes").out.split())
     assert "pipelines of exactly 2 stages (--device-cuts free), and hybrid plans of at most 2 stages" in shown
 
 

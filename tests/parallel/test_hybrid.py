@@ -360,7 +360,7 @@ def test_one_stage_with_one_microbatch_is_tried_too_unless_microbatches_are_give
         json.loads(dse(*asked, *more).out) for more in ((), ("--strategy", "hybrid", "--microbatches", "16"))
     )
     out = tmp_path / "out"
-    shown = " ".join(dse(*asked[:-1], "--strategy", "hybrid", "--out", out).out.split())
+    shown = " ".join(dse(*asked[:-1], "--strategy", "hybrid", "--notes", "--out", out).out.split())
     result = json.loads((out / "result.json").read_text())
     assert result["solution"]["microbatches"] == 1
     assert result["objective"]["value"] == pytest.approx(sharded["objective"]["value"], rel=1e-12)

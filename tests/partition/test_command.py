@@ -150,7 +150,7 @@ def test_the_fall_backs_of_the_solver_are_counted_and_shown(dse, graph_file):
     asked = ("partition", graph_file(), "--chips", 3, "--method", "anneal,random", "--samples", 40, "--workers", 0)
     solver = json.loads(dse(*asked, "--json").out)["metrics"]["solver"]
     assert solver == {"partitions": 78, "fall_backs": 0}
-    shown = " ".join(dse(*asked).out.split())
+    shown = " ".join(dse(*asked, "--notes").out.split())
     assert "of 78 partitions of the constraint solver, 0 (0 %) fell back to linear ones" in shown
     exact = json.loads(dse("partition", graph_file(), "--chips", 3, "--method", "dp", "--workers", 0, "--json").out)
     assert "solver" not in exact["metrics"]

@@ -28,7 +28,7 @@ def test_the_pipeline_is_written_as_a_trace_and_its_times_are_metrics(dse, tmp_p
     ends = [event["ts"] + event["dur"] for event in trace["traceEvents"] if event["ph"] == "X"]
     assert max(ends) == pytest.approx(times.batch_s * 1e6, abs=1e-3)
     assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
-    shown = dse("place", path)
+    shown = dse("place", path, "--notes")
     assert "s to the last optimizer step" in shown.out
     assert f"{time_text(metrics['simulated_batch_s'], 6)} to the last" in shown.out
 

@@ -352,7 +352,7 @@ def test_exchanges_that_the_stack_overlaps_are_refused_as_those_that_the_plan_do
     later = transformer("mixtral-8x7b").model_copy(update={"prediction_layers": 1})
     posed = problem(later, devices=64, batch=256, software=software)
     refused = exports(posed, plan(**values | {"recompute": "selective"}))[REFUSALS_FILE]
-    assert "overlap of exchanges with experts and layers that predict later tokens without pipeline\n" in refused
+    assert "overlap of exchanges with experts and multi-token-prediction layers without pipeline\n" in refused
 
 
 def test_megatron_cuts_sequences_into_two_parts_for_each_rank_of_the_context_axis():
@@ -451,9 +451,7 @@ def test_layers_that_predict_later_tokens_come_back_where_a_framework_has_them()
     ends = exports(posed, plan(**PLANS["ends"]))["megatron.args"]
     assert megatron(ends, posed) == plan(**PLANS["ends"]).document()
     some = exports(posed, plan(**PLANS["every fourth layer"]))[REFUSALS_FILE]
-    assert (
-        "megatron.args: not written: Megatron-LM cannot express recompute=full/4 with layers that predict later" in some
-    )
+    assert "megatron.args: not written: Megatron-LM cannot express recompute=full/4 with multi-token-prediction" in some
     assert "mtp" not in exports(problem("llama3-8b", devices=32, batch=128), plan(**PLANS["wide"]))["megatron.args"]
 
 

@@ -95,7 +95,7 @@ def test_what_a_config_does_not_say_is_noted(tmp_path, dse):
         "intermediate_size": 2048, "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2,
     }  # fmt: skip
     file.write_text(json.dumps(config | {"max_position_embeddings": 32768}))
-    asked = ("predict", file, "--accelerators", 8, "--global-batch", 8)
+    asked = ("predict", file, "--accelerators", 8, "--global-batch", 8, "--notes")
     said, given = (" ".join(dse(*asked, *more).out.split()) for more in ((), ("--sequence", 8192)))
     assert "a step has 8 samples of 4,096 tokens" in said
     assert "4,096 tokens in a sample, or the longest: the file has no usual number, and at most 32,768" in said

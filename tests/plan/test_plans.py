@@ -259,11 +259,13 @@ def test_the_sets_of_modules_that_are_tried_are_named_and_so_is_a_plan_that_is_f
 
     def notes(recompute, *more):
         whole = plan(**mesh, recompute=recompute).text()
-        return " ".join(dse("predict", "llama3-8b", "--global-batch", 64, "--plan", whole, *more).out.split())
+        return " ".join(
+            dse("predict", "llama3-8b", "--global-batch", 64, "--notes", "--plan", whole, *more).out.split()
+        )
 
-    sets = "among these sets: none, selective, layernorm, mlp, layernorm+mlp; --plan prices any other"
+    sets = "that the search may recompute: none, selective, layernorm, mlp, layernorm+mlp; --plan takes any other set"
     assert sets in notes("core_attn+mlp")
-    assert "among these sets" not in notes("full", "--stack", "megatron-2022")
+    assert "that the search may recompute" not in notes("full", "--stack", "megatron-2022")
     document = stack("generic").model_dump(mode="json") | {"recomputations": {"value": ["full"], "source": "a test"}}
     own = tmp_path / "own.yaml"
     own.write_text(yaml.safe_dump(document))

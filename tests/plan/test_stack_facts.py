@@ -107,7 +107,7 @@ def test_an_answer_says_which_memory_it_gives(dse):
     asked = ("predict", "llama3-8b", "--on", "h100-sxm", "--global-batch", 16, "--plan", "data=8,microbatch=1,zero=3")
     for name, said in (("torchtitan-2024", "memory is reserved: what the allocator holds, 1.095 times"),
                        ("generic", "memory is allocated: what tensors take at their peak")):  # fmt: skip
-        answered = dse(*asked, "--stack", name)
+        answered = dse(*asked, "--notes", "--stack", name)
         assert answered.code == 0, answered.err
         assert said in " ".join(answered.out.split())
         assert ("reserved beyond tensors" in answered.out) is (name == "torchtitan-2024")

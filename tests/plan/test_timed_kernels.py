@@ -44,7 +44,7 @@ INCOMPARABLE = "times with shares of timed kernels and with assumed ones are not
 
 def told(dse, *asked):
     """The answer in one line."""
-    answered = dse("predict", *ASKED, *asked)
+    answered = dse("predict", *ASKED, *asked, "--notes")
     assert answered.code == 0, answered.err
     return " ".join(answered.out.split())
 

@@ -282,7 +282,7 @@ def test_sizes_of_inputs_and_outputs_decide_nothing_and_are_noted(stated, note):
 def test_the_answer_says_so(dse, tmp_path):
     text = GOOD.replace("conv[1] W", "output[0] n=[ 2 ] name='o'\nconv[1] W") + "conv[1]:y -> output[0]:_, shape:[1]\n"
     (tmp_path / "g.kgraph").write_text(text)
-    answer = dse("wafer", tmp_path / "g.kgraph")
+    answer = dse("wafer", tmp_path / "g.kgraph", "--notes")
     assert answer.code == 0
     assert "output[0] is of 2, its edge of 1; nothing depends on it" in " ".join(answer.out.split())
 

@@ -38,7 +38,7 @@ def metric_faults(
     """
     machines = machines if machines is not None else problem.machines()
     metrics, search = result.metrics, options.search
-    expected = notes(problem, result.solution["models"], metrics["models"])
+    expected = [*map(str, notes(problem, result.solution["models"], metrics["models"]))]
     faults = [
         *differences("metrics.notes", metrics["notes"], expected),
         *_unfinished(options, result),

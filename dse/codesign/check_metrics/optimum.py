@@ -122,7 +122,7 @@ def unanswered_faults(
     stopped, extras = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
     nothing = not stopped and options.search == "exhaustive"
     expected = {
-        "notes": notes(problem, {}),
+        "notes": [*map(str, notes(problem, {}))],
         "architectures_in_space": len(machines),
         "architectures_evaluated": 0,
         "architectures_pruned": len(machines) if nothing else 0,

@@ -35,9 +35,9 @@ ModernPosed = Posed[CodesignOptions, ModernSpace]
 
 METHOD = "exhaustive"
 
-_NOTE = (
+_ABOUT_STEPS = (
     "Steps are those of dse plan, all operators one after the other on all cores; --plans phaze schedules operators on "
-    "single cores and fuses them, so that its throughputs are not to be compared with these."
+    "single cores and fuses them, so its throughputs cannot be compared with these."
 )
 
 
@@ -177,6 +177,11 @@ def _checked_costs(posed: ModernPosed, best: ModernOptimum, hbm_bytes: int) -> P
     return plan_costs(asked, best.plan)
 
 
+def notes(problem: ModernProblem) -> list[str]:
+    """Notes on every answer: what its network leaves out, and what its times can be compared with."""
+    return [*network_notes(problem.network, problem.accelerators), _ABOUT_STEPS]
+
+
 def answer_metrics(
     posed: ModernPosed, solution: dict[str, Any], costs: PlanCosts, plans: int, stopped: str | None
 ) -> dict[str, Any]:
@@ -190,7 +195,7 @@ def answer_metrics(
         "area_budget_used": area_mm2 / budget_mm2,
         "interface_mm2": problem.interface_mm2(machines),
         "models": {problem.name: _figures(problem, solution["architecture"], machines.clock_hz, costs)},
-        "notes": [*network_notes(problem.network, problem.accelerators), _NOTE],
+        "notes": [*map(str, notes(problem))],
         "stopped": stopped,
     }
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from dse.codesign.modern.answer import notes
 from dse.codesign.modern.check import machine_of
 from dse.codesign.modern.problem import ModernSpace
 from dse.codesign.report.table import architecture_text, hbm_text, number
@@ -11,7 +12,7 @@ from dse.plan.problem import PlanProblem
 from dse.plan.report import PIPELINE_TRACE_FILE, PLAN_FILE, memory_table, plan_card, plan_charts, plan_rows, time_table
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import whole_plan, yaml_text
-from dse.report.view import Row, Table, View
+from dse.report.view import Decisive, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, percent
 from hardware.units import bytes_from_gib
 
@@ -23,7 +24,9 @@ def view(space: ModernSpace, result: Result) -> View:
         proof = result.infeasibility
         if proof is None:
             return View(title, "Stopped before any feasible answer.")
-        return View(title, f"Infeasible: {proof.explanation}", [f"would help: {lever}" for lever in proof.levers])
+        return View(
+            title, f"Infeasible: {proof.explanation}", [Decisive(f"would help: {lever}") for lever in proof.levers]
+        )
     figures = result.metrics["models"][space.problem.name]
     tables = [
         Table(("", ""), _answer_rows(space, result), "answer"),
@@ -36,8 +39,8 @@ def view(space: ModernSpace, result: Result) -> View:
         title=title,
         verdict=_verdict(space, result),
         notes=[
-            *(f"Note: {note}" for note in result.metrics["notes"]),
-            *(f"{part}: stopped before its end." for part in result.metrics["unfinished"]),
+            *(Decisive(f"{part}: stopped before its end.") for part in result.metrics["unfinished"]),
+            *notes(space.problem),
         ],
         tables=tables,
         page=lambda: [*plan_charts(_posed(space, result), _as_plan(space, result)[0]), *tables],
@@ -122,7 +125,7 @@ def _sensitivity(result: Result) -> list[Table]:
         for label, each in result.metrics.get("sensitivity", {}).items()
     ]
     head = ("", "samples/s", "of this answer", "accelerator and plan", "this accelerator is slower by")
-    return [Table(head, rows, "What would change the answer")] if rows else []
+    return [Table(head, rows, "What would change the answer", requested=True)] if rows else []
 
 
 def _optimum_cells(each: Mapping[str, Any], value: float) -> tuple[str, str, str]:

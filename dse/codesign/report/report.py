@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dse.codesign.formats import position
+from dse.codesign.notes import notes
 from dse.codesign.pareto.table import front_rows, front_sentence
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.report import charts
@@ -16,7 +17,7 @@ from dse.codesign.sensitivity.chart import tornado
 from dse.codesign.sensitivity.table import sensitivity_from_document, sensitivity_rows, summary, takeover_rows
 from dse.report.chart_svg import picture_svg
 from dse.report.charts import OperatorBar, cores_text, operators_in_time
-from dse.report.view import Folded, Heading, Paragraph, Part, Table, View
+from dse.report.view import Decisive, Folded, Heading, Paragraph, Part, Table, View
 from dse.results.result import Result
 from dse.run.tables import Tables
 from hardware.inputs import fail
@@ -71,15 +72,15 @@ def architectures_table(machines: Machines, outcome: SearchOutcome) -> pa.Table:
 def view(problem: CodesignProblem, machines: Machines, result: Result, tables: Tables) -> View:
     """The architecture, the plans, the space and the way through it, and the schedules of every layer."""
     title = f"{result.problem.name}: accelerator and placement"
-    notes = further_sentences(result)
+    sentences = further_sentences(problem, result)
     if not result.solution:
-        return View(title, verdict(result), notes)
+        return View(title, verdict(result), sentences)
     answer = Table(("", ""), answer_rows(result))
     beside = [Table(*comparison(result))] if result.metrics["baselines"] else []
     return View(
         title=title,
         verdict=verdict(result),
-        notes=notes,
+        notes=sentences,
         tables=[answer, *beside],
         page=lambda: _page(problem, _machine(machines, result), result, tables, answer, beside),
         files=lambda: {**_pictures(result, tables), **traces(problem, _machine(machines, result), result)},
@@ -160,26 +161,27 @@ def _further_parts(result: Result) -> list[Part]:
     return parts
 
 
-def further_sentences(result: Result) -> list[str]:
-    """Notes on the answer; the Pareto front and the sensitivity analysis in sentences, where they were asked for."""
+def further_sentences(problem: CodesignProblem, result: Result) -> list[str]:
+    """What a run lacks; the sensitivity analysis and the Pareto front in sentences, where requested; notes."""
     settings, metrics = result.settings, result.metrics
-    sentences = [f"Note: {note}" for note in metrics.get("notes", ())]
-    sentences += [
-        f"{what}: not made, as the search was stopped before its end."
+    sentences: list[str] = [
+        Decisive(f"{what}: missing, because the search was stopped before its end.")
         for key, what in (("pareto", "Pareto front"), ("sensitivity", "Sensitivity"))
         if settings[key] and key not in metrics
     ]
     if failed := metrics["failed"]:
         more = "" if len(failed) == 1 else f" and {len(failed) - 1} more"
         sentences.append(
-            f"Evaluations that failed and count for nothing: {failed[0]['model']} on "
-            f"{failed[0]['architecture']}: {failed[0]['reason']}{more}."
+            Decisive(
+                f"Evaluations that failed and are ignored: {failed[0]['model']} on "
+                f"{failed[0]['architecture']}: {failed[0]['reason']}{more}."
+            )
         )
-    if "pareto" in metrics:
-        sentences.append(front_sentence(metrics["pareto"]))
     if "sensitivity" in metrics:
-        sentences += summary(sensitivity_from_document(metrics["sensitivity"]))
-    return sentences
+        sentences += map(Decisive, summary(sensitivity_from_document(metrics["sensitivity"])))
+    if "pareto" in metrics:
+        sentences.append(Decisive(front_sentence(metrics["pareto"])))
+    return [*sentences, *notes(problem, result.solution.get("models", {}), metrics.get("models"))]
 
 
 def _schedules(problem: CodesignProblem, machine: Machines, result: Result) -> list[Part]:

@@ -14,7 +14,7 @@ from dse.parallel.pipeline.timeline import Timeline, pipeline_trace, timeline
 from dse.parallel.pipeline.view import PIPELINE_TRACE_FILE, layer_of
 from dse.parallel.whole_operations import whole_note, whole_operations
 from dse.report.units import counted, memory_text, time_text
-from dse.report.view import Breakdown, Card, Heading, Paragraph, Part, Row, Share, Table, View
+from dse.report.view import Breakdown, Card, Decisive, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
 
 
@@ -71,7 +71,7 @@ def _notes(solution: HybridSolution, metrics: HybridMetrics, question: HybridQue
         f"{len(problem.cuts)}; devices of a stage: {', '.join(map(str, problem.widths))}; devices of a replica: "
         f"{', '.join(map(str, problem.meshes(problem.server)))}.",
         *question.source.notes,
-        *map(whole_note, whole_operations(problem.steps.graph, problem.steps.rules)),
+        *(Decisive(whole_note(each)) for each in whole_operations(problem.steps.graph, problem.steps.rules)),
     ]
 
 

@@ -15,7 +15,7 @@ from dse.parallel.pipeline.problem import RADIUS
 from dse.parallel.pipeline.question import PipelineQuestion
 from dse.parallel.pipeline.timeline import Timeline, pipeline_trace, timeline
 from dse.report.units import memory_text, time_text
-from dse.report.view import Breakdown, Card, Heading, Paragraph, Part, Row, Share, Table, View
+from dse.report.view import Breakdown, Card, Decisive, Heading, Paragraph, Part, Row, Share, Table, View
 from dse.results.result import Result, percent
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
@@ -45,7 +45,7 @@ def view(result: Result, question: PipelineQuestion) -> View:
         "Stages",
     )
     compared = Table(
-        ("plan", "a batch", "on a device", "of this plan's time"),
+        ("plan", "a batch", "on a device", "relative"),
         _baselines(result, question),
         "Beside plans that need no search",
     )
@@ -142,11 +142,13 @@ def _notes(result: Result, question: PipelineQuestion) -> Iterable[str]:
         f"for the further ones, {time_text(metrics['exposed_s'])} of all-reduces that nothing hides."
     )
     if question.device_cutting != "free":
-        yield f"Devices are cut {_CUTTINGS[question.device_cutting]}: free cuts could give a shorter pipeline."
+        yield Decisive(
+            f"Devices are cut {_CUTTINGS[question.device_cutting]}: free cuts could give a shorter pipeline."
+        )
     yield from question.source.notes
     for number, stage in enumerate(metrics["stages"]):
         for name in stage["copies"]:
-            yield (
+            yield Decisive(
                 f"{name} is read in stage {number + 1} and in one in front of it: each keeps a copy, and the sum of "
                 "their gradients is not in the length."
             )

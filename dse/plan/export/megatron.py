@@ -24,7 +24,7 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
     Raises:
         NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, tensor without
             sequence parallelism beside experts, recomputation of every second product, of unequal parts of chunks, or
-            of every K layers with a layer that predicts later tokens (which Megatron-LM then leaves out), or
+            of every K layers with a multi-token-prediction layer (which Megatron-LM then leaves out), or
             precisions of state and overlaps that it ties to each other; or the model has biases or windows of
             attention that Megatron-LM has no arguments for.
     """
@@ -46,7 +46,7 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
         (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} of unequal chunks"),
         (
             _every(plan) > 1 and problem.model.prediction_layers > 0,
-            f"recompute={plan.recompute} with layers that predict later tokens",
+            f"recompute={plan.recompute} with multi-token-prediction layers",
         ),
     )
     _refuse_settings(problem, plan)
@@ -83,7 +83,7 @@ def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
         ),
         (
             exchanges and plan.pipeline == 1 and problem.model.prediction_layers > 0,
-            "overlap of exchanges with experts and layers that predict later tokens without pipeline",
+            "overlap of exchanges with experts and multi-token-prediction layers without pipeline",
         ),
         (plan.overlap_tensor == "yes" and not plan.sequence_parallel, "overlap_tensor=yes without sequence_parallel"),
         (

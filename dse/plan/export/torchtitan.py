@@ -25,7 +25,7 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
         NotExpressibleError: the plan has what torchtitan lacks: ZeRO 1, replicas without FSDP beside other axes, tensor
             parallelism without sequence parallelism, recomputation by module, other precisions than bf16, fp8
             and mxfp8, state of mixed precisions, gradients reduced in 16 bits, or overlaps that FSDP2 decides; or the
-            model has layers that predict later tokens, which it has had since 2026 alone (pull request 3392).
+            model has multi-token-prediction layers, which it has had since 2026 alone (pull request 3392).
     """
     _refuse_what_it_lacks(problem, plan)
     replicas = problem.global_batch // plan.data
@@ -102,7 +102,7 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
     state = {getattr(plan, key) for key in _STATE}
     refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor", "cross_entropy"))
     refuse(
-        (problem.model.prediction_layers > 0, "layers that predict later tokens"),
+        (problem.model.prediction_layers > 0, "multi-token-prediction layers"),
         (plan.zero == 1, "zero=1"),
         (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
         (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),

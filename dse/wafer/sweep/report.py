@@ -29,6 +29,8 @@ _MAX_TICKS = 10
 """Sizes of wafers that are written below the chart; of more, round numbers are."""
 
 _FIGURES = ("tiles", "cost", "at least", "gap", "time", "distance", "adapter", "front")
+_PARTS_OF_COST = ("time", "distance", "adapter")
+"""Columns that the terminal has no room for."""
 
 
 def verdict(result: Result) -> str:
@@ -195,7 +197,9 @@ def view(problem: WaferProblem, options: WaferOptions, result: Result, files: Ma
         return View(title, nothing_found(result), cards=lambda: nothing_found_cards(result))
     every = Table(headers(problem, options), rows(problem, options, result))
     few = result.metrics["points"] <= MAX_ROWS
-    shown = every if few else Table(every.headers, rows(problem, options, result, only_front=True))
+    shown = every.without(_PARTS_OF_COST)
+    if not few:
+        shown = Table(every.headers, rows(problem, options, result, only_front=True)).without(_PARTS_OF_COST)
     return View(
         title=title,
         verdict=verdict(result),

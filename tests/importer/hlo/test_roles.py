@@ -218,6 +218,6 @@ def test_vgg_splits_as_many_dimensions_by_any_names(dse, tmp_path):
 
 def test_the_answer_says_what_was_taken_for_what(dse, tmp_path):
     (tmp_path / "mlp.hlo").write_text(MLP.replace("params", "alpha"))
-    answer = dse("parallel", tmp_path / "mlp.hlo", "--mesh", "2")
+    answer = dse("parallel", tmp_path / "mlp.hlo", "--mesh", "2", "--notes")
     shown = " ".join(answer.out.split())
     assert "2 trained (alpha['w1'], alpha['w2']); 2 data (batch['x'], batch['y'])" in shown
