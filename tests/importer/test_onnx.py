@@ -603,3 +603,48 @@ def test_a_missing_onnx_library_is_named(tmp_path, monkeypatch):
     file = mlp(tmp_path)
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert f"pip install '{DISTRIBUTION}[onnx]'" in refused(file)
+
+
+UNREAD = {
+    "an operator of its own": helper.make_node("Frobnicate", ["h"], ["unread"], domain="com.acme"),
+    "a value that nothing writes": helper.make_node("Relu", ["ghost"], ["unread"]),
+    "an operator that is priced": helper.make_node("Relu", ["h"], ["unread"]),
+}
+
+
+@pytest.mark.parametrize("node", UNREAD.values(), ids=UNREAD)
+def test_nodes_that_no_output_depends_on_are_left_out(tmp_path, node):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    given = [tensor("x", [2, 8])], [tensor("y", [2, 4])], [weight("w", 8, 4)]
+    clean = read_onnx(saved(tmp_path, nodes, *given))
+    left_over = [*nodes[:1], node, helper.make_node("Relu", ["unread"], ["unread too"]), *nodes[1:]]
+    trace = read_onnx(saved(tmp_path, left_over, *given, domains=["com.acme"]))
+    assert trace == clean
+
+
+def test_nodes_that_a_branch_reads_stay(tmp_path):
+    """The values that graphs inside a node take from around them."""
+    branch = helper.make_graph([helper.make_node("Relu", ["h"], ["b"])], "branch", [], [tensor("b", [2, 4])])
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
+    ]
+    condition = helper.make_tensor("c", TensorProto.BOOL, (), [True])
+    trace = read_onnx(
+        saved(tmp_path, nodes, [tensor("x", [2, 8])], [tensor("y", [2, 4])], [weight("w", 8, 4), condition])
+    )
+    assert flops(trace) == 2 * 2 * 8 * 4
+
+
+def test_the_version_of_an_operator_set_that_no_node_is_of_decides_nothing(tmp_path):
+    file = saved(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], [tensor("x", [2, 8])], [tensor("y", [2, 8])])
+    model = onnx.load(file)
+    model.opset_import.append(helper.make_opsetid("com.acme", 0))
+    file.write_bytes(model.SerializeToString())
+    assert read_onnx(file).steps
+
+
+def test_a_file_whose_outputs_nothing_computes_is_one_line(tmp_path):
+    file = saved(tmp_path, [helper.make_node("Relu", ["x"], ["h"])], [tensor("x", [2, 8])], [tensor("x", [2, 8])])
+    with pytest.raises(InputError, match="outputs: the model must have an output that operators compute"):
+        read_onnx(file)

@@ -146,7 +146,6 @@ BROKEN = {
     "key missing": (lambda text: text.replace("memlimit=24576\n", ""), "header.memlimit: the key is missing"),
     "key unknown": (lambda text: text.replace("wlength=", "wlenght="), "line 6: wlenght: unknown key.*wlength"),
     "key twice": (lambda text: text.replace("wlength=1", "wlength=1\nwlength=2"), "line 7.*contradicts"),
-    "key twice alike": (lambda text: text.replace("wlength=1", "wlength=1\nwlength=1"), "line 7.*give it once"),
     "weight negative": (lambda text: text.replace("wlength=1", "wlength=-1"), "header.wlength: -1: .*not negative"),
     "weight huge": (
         lambda text: text.replace("wlength=1", "wlength=1e300"),
@@ -181,7 +180,7 @@ BROKEN = {
     "kind unknown": (lambda text: text.replace("dblock[2] f", "dblok[2] f"), "dblok: unknown kernel type.*dblock"),
     "parameter missing": (lambda text: text.replace(" C=4", ""), r"conv\[1\]: .*missing: C"),
     "parameter unknown": (lambda text: text.replace(" C=4", " C=4 Q=1"), "Q: a conv has no such parameter"),
-    "parameter twice": (lambda text: text.replace(" C=4", " C=4 C=4"), "C=4: C stands twice"),
+    "parameter twice": (lambda text: text.replace(" C=4", " C=4 C=8"), "C=8: C stands twice, with other values"),
     "parameter zero": (lambda text: text.replace(" C=4", " C=0"), "C=0: must be a positive whole number"),
     "parameter text": (lambda text: text.replace(" C=4", " C=four"), "C=four: must be KEY=VALUE"),
     "strides differ": (lambda text: text.replace("U=1", "U=2"), "T and U must be equal"),
@@ -257,6 +256,19 @@ def faults_of(text):
     with pytest.raises(InputError) as raised:
         problem_from(text)
     return raised.value.faults
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        ("wlength=1", "wlength=1\nwlength=1", "line 7: wlength stands in an earlier line too; the value is the same."),
+        (" C=4", " C=4 C=4", "line 12: conv[1] has C=4 twice."),
+    ],
+)
+def test_what_stands_twice_alike_is_noted(before, after, note):
+    graph = parse_kgraph(GOOD.replace(before, after), "g.kgraph", contest_library())
+    assert problem_of(graph, "g.kgraph", contest_library(), "small") == problem_from(GOOD)
+    assert graph.notes == (note,)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hardware.documents import bytes_of
 from hardware.inputs import Fault, InputError, fail
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 _MAX_FILE_BYTES = 2**31
 """Size of a protobuf message; larger models keep their weights in files beside it."""
@@ -76,6 +76,9 @@ def _load(path: Path) -> "ModelProto":
         raise fail(path, "", "", "is not an ONNX file, or is cut off") from error
     if not model.graph.node:
         raise fail(path, "", "", "is not an ONNX file, or has no operators")
+    _drop_unread(model)
+    if not model.graph.node:
+        raise fail(path, "outputs", "", "the model must have an output that operators compute")
     for entry in model.opset_import:
         if not 1 <= entry.version <= _MAX_OPSET:
             raise fail(path, f"opset_import.{entry.domain}", entry.version, f"must be from 1 to {_MAX_OPSET}")
@@ -87,6 +90,33 @@ def _load(path: Path) -> "ModelProto":
         with refused_by_onnx(path, "functions", ""):
             model = inline_local_functions(model)
     return model
+
+
+def _drop_unread(model: "ModelProto") -> None:
+    """Remove nodes that no output depends on, as runtimes do, and versions of operator sets that no node is of.
+
+    Exports leave both behind; whether they could be read decides nothing.
+    """
+    from dse.importer.onnx.functions import captured_names
+
+    graph, needed = model.graph, {entry.name for entry in model.graph.output}
+    if not needed:
+        return
+    for position in reversed(range(len(graph.node))):
+        node = graph.node[position]
+        if needed.isdisjoint(node.output):
+            del graph.node[position]
+        else:
+            needed.update(filter(None, (*node.input, *captured_names(node))))
+    if not any(_has_body(node) for node in graph.node) and not model.functions:
+        domains = {node.domain for node in graph.node} | {"", "ai.onnx"}
+        for entry in [each for each in model.opset_import if each.domain not in domains]:
+            model.opset_import.remove(entry)
+
+
+def _has_body(node: "NodeProto") -> bool:
+    """Whether a node has graphs of its own, whose nodes may be of other operator sets."""
+    return any(each.HasField("g") or each.graphs for each in node.attribute)
 
 
 def graph_inputs(graph: "GraphProto") -> Iterator["ValueInfoProto"]:

@@ -155,7 +155,7 @@ def parse_kgraph(text: str, path: str | Path, library: KernelLibrary) -> KernelG
         raise InputError(reader.faults)
     style = Style(max(reader.widths, default=1), reader.padded, reader.arrow, text.endswith("\n"))
     nodes, edges = tuple(reader.nodes), tuple(reader.edges)
-    return KernelGraph(header, nodes, edges, style, reader.header_lines, tuple(_notes(nodes, edges)))
+    return KernelGraph(header, nodes, edges, style, reader.header_lines, (*reader.notes, *_notes(nodes, edges)))
 
 
 def _notes(nodes: Iterable[GraphNode], edges: Iterable[GraphEdge]) -> Iterable[str]:
@@ -203,6 +203,7 @@ class _Reader:
         self.nodes: list[GraphNode] = []
         self.edges: list[GraphEdge] = []
         self.faults: list[Fault] = []
+        self.notes: list[str] = []
         self.widths: list[int] = []
         self.header_lines: dict[str, int] = {}
         self.kinds = (*library.names, *RESERVED)
@@ -237,9 +238,11 @@ class _Reader:
                 self.fault(number, line, "a line of the header must be KEY=VALUE")
             elif key not in HEADER_KEYS:
                 self.fault(number, key, f"unknown key; known: {', '.join(HEADER_KEYS)}", nearest(key, HEADER_KEYS))
+            elif entries.get(key, value) != value:
+                rule = f"{key} stands in an earlier line = {entries[key]}, and contradicts it: give it once"
+                self.fault(number, line.strip(), rule)
             elif key in entries:
-                before = f"= {entries[key]}, and contradicts it" if entries[key] != value else "too"
-                self.fault(number, line.strip(), f"{key} stands in an earlier line {before}: give it once")
+                self.notes.append(f"line {number}: {key} stands in an earlier line too; the value is the same.")
             else:
                 entries[key], self.header_lines[key] = value, number
         return entries
@@ -306,11 +309,13 @@ class _Reader:
             elif match[1] not in wanted:
                 rule = f"a {kind} has no such parameter; it has {', '.join(wanted)}"
                 self.fault(number, match[1], rule, nearest(match[1], wanted))
-            elif match[1] in dict(parameters):
-                self.fault(number, word, f"{match[1]} stands twice")
             elif int(match[2][:_MAX_DIGITS]) < 1 or len(match[2]) > _MAX_DIGITS:
                 self.fault(number, word, "must be a positive whole number")
-                parameters.append((match[1], 1))
+                parameters += [] if match[1] in dict(parameters) else [(match[1], 1)]
+            elif (match[1], int(match[2])) in parameters:
+                self.notes.append(f"line {number}: {kind}[{index}] has {word} twice.")
+            elif match[1] in dict(parameters):
+                self.fault(number, word, f"{match[1]} stands twice, with other values")
             else:
                 parameters.append((match[1], int(match[2])))
         missing = [key for key in wanted if key not in dict(parameters)]
