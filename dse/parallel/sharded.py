@@ -13,9 +13,9 @@ from dse.parallel.pins import pins_of
 from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.resharding import PICO
+from dse.parallel.shortfall import lacking_memory
 from dse.parallel.solve import Solution, solve, solve_learned
 from dse.problem import Posed, result_of
-from dse.report.units import memory_text, needed_memory_text
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result
@@ -235,22 +235,9 @@ def _infeasibility(problem: ParallelProblem, solution: Solution) -> Infeasibilit
     needed, limit = solution.min_state_bytes, problem.state_bytes
     what = "The step takes" if problem.activations else "The arguments of the step take"
     pinned = ", with these pins" if problem.pins else ""
-    return Infeasibility(
-        resource="memory_bytes",
-        demand=needed,
-        limit=limit,
-        unit="bytes",
-        levers=[
-            f"{needed_memory_text(needed)} on each device",
-            "more devices",
-            *(["fewer pins"] if problem.pins else []),
-        ],
-        explanation=(
-            f"{what} at least {needed_memory_text(needed)} on each of {problem.mesh.devices} devices, of "
-            f"{memory_text(limit)}{pinned}: {needed - limit:,} bytes too many."
-        ),
-        where={},
-    )
+    levers = ["more devices", *(["fewer pins"] if problem.pins else [])]
+    sentence = f"{what} at least {{needed}} on each of {problem.mesh.devices} devices, of {{limit}}{pinned}"
+    return lacking_memory(sentence, needed, limit, levers)
 
 
 def _faults_without_plan(result: Result, problem: ParallelProblem, again: Solution) -> list[str]:

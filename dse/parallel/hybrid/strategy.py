@@ -22,9 +22,10 @@ from dse.parallel.pipeline.exchange import profiled_graph
 from dse.parallel.pipeline.length import Length
 from dse.parallel.pipeline.question import Source
 from dse.parallel.plan import Plan
+from dse.parallel.shortfall import lacking_memory
 from dse.parallel.step_time import whole_step
 from dse.problem import Posed, result_of
-from dse.report.units import counted, memory_text, needed_memory_text
+from dse.report.units import counted
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result
@@ -230,20 +231,7 @@ def _infeasibility(question: HybridQuestion) -> Infeasibility:
     base = question.problems[0].base
     limit = base.memory_bytes or 0
     needed = max(limit + 1, min(map(min_memory_bytes, question.problems)))
-    return Infeasibility(
-        resource="memory_bytes",
-        demand=needed,
-        limit=limit,
-        unit="bytes",
-        levers=[
-            f"{needed_memory_text(needed)} on each device",
-            "more devices",
-            "more stages",
-            *([] if base.recompute else ["--recompute"]),
-        ],
-        explanation=(
-            f"A hybrid plan of at most {counted(base.stages, 'stage')} needs at least {needed_memory_text(needed)} on "
-            f"some of {base.devices} devices, of {memory_text(limit)}: {needed - limit:,} bytes too many."
-        ),
-        where={},
-    )
+    levers = ["more devices", "more stages", *([] if base.recompute else ["--recompute"])]
+    of = f"A hybrid plan of at most {counted(base.stages, 'stage')}"
+    sentence = f"{of} needs at least {{needed}} on some of {base.devices} devices, of {{limit}}"
+    return lacking_memory(sentence, needed, limit, levers)

@@ -27,8 +27,8 @@ from dse.parallel.pipeline.profiling import StepProfile, first_results, profile_
 from dse.parallel.pipeline.question import PipelineQuestion, Source
 from dse.parallel.pipeline.view import view as view
 from dse.parallel.problem import Device
+from dse.parallel.shortfall import lacking_memory
 from dse.problem import Posed, result_of
-from dse.report.units import memory_text, needed_memory_text
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, digest
@@ -238,23 +238,10 @@ def _infeasibility(question: PipelineQuestion) -> Infeasibility:
     problem = question.problem
     needed = min_memory_bytes(problem, question.context().device_cuts())
     limit = problem.memory_bytes or 0
-    return Infeasibility(
-        resource="memory_bytes",
-        demand=needed,
-        limit=limit,
-        unit="bytes",
-        levers=[
-            f"{needed_memory_text(needed)} on each device",
-            "more stages",
-            "more devices",
-            *([] if problem.recompute else ["--recompute"]),
-        ],
-        explanation=(
-            f"A pipeline of {problem.stages} stages needs at least {needed_memory_text(needed)} on some of "
-            f"{problem.devices} devices, of {memory_text(limit)}: {needed - limit:,} bytes too many."
-        ),
-        where={},
-    )
+    levers = ["more stages", "more devices", *([] if problem.recompute else ["--recompute"])]
+    devices = f"some of {problem.devices} devices"
+    sentence = f"A pipeline of {problem.stages} stages needs at least {{needed}} on {devices}, of {{limit}}"
+    return lacking_memory(sentence, needed, limit, levers)
 
 
 def _devices(options: ParallelOptions) -> int:
