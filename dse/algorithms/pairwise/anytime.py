@@ -40,13 +40,13 @@ class Rounds:
     """How much is done at most.
 
     Attributes:
-        decoding: rounds of passes alone, whose decoded choices descend to plans.
+        decoding: rounds of passes alone, whose decoded choices descend to plans; more until there is a plan.
         kicking: rounds of passes and kicks.
         kicks: of a round.
     """
 
     decoding: int = 25
-    kicking: int = 275
+    kicking: int = 500
     kicks: int = 1000
 
 
@@ -54,6 +54,9 @@ MAX_PASSES = ROUND_PASSES * (Rounds.decoding + Rounds.kicking)
 
 _HEAT = 5.0
 """The mean of the first draws, in units of a node's mean share of what is between plan and bound."""
+
+_DECODING_SHARE = 0.15
+"""Of the time, after which kicks begin where there is a plan."""
 
 _KICK_MOVES = 200
 """Moves at most that one kick makes."""
@@ -155,10 +158,10 @@ class _Search:
 
     def run(self, stop: StopSignal, spent: Callable[[], float], rounds: Rounds) -> Anytime:
         bounds: list[float] = []
-        first_decoding = spent()
-        decoding_until = first_decoding + rounds.decoding / (rounds.decoding + rounds.kicking) * (1 - first_decoding)
-        for _ in range(rounds.decoding):
-            if stop() is not None or spent() > decoding_until or self._is_stalled(bounds):
+        decoding_until = spent() + _DECODING_SHARE * (1 - spent())
+        for number in range(rounds.decoding + rounds.kicking):
+            is_enough = number >= rounds.decoding or spent() > decoding_until or self._is_stalled(bounds)
+            if stop() is not None or (self.plan and is_enough):
                 break
             self._pass(bounds)
             self._descend()
@@ -194,8 +197,7 @@ class _Search:
             kick, self.arrays, self.at, self.problem.limit, memory_costs, ROWS_OF_BUCKET, self.movable, kicks, heat,
             heat, _KICK_MOVES, self.cost, self.value, best, self.generator,
         )  # fmt: skip
-        is_stalled = self._is_stalled(bounds)
-        if not is_stalled:
+        if not self._is_stalled(bounds):
             self._pass(bounds)
         self.cost, value = kicked.result()
         if value < self.value:

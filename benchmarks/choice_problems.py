@@ -1,0 +1,145 @@
+"""Choice problems at the size of real models: plans and bounds beside what the IOPDDL contest published.
+
+``python -m benchmarks.choice_problems`` answers contest cases K, M and S, from the folder that ``--cases`` (or the
+variable ``DSE_CASES``) names, and generated cases with a planted plan of known cost, the least
+(:mod:`benchmarks.planted_cases`). Each row is a fresh process: reading, the first legal plan, and the search until
+``--seconds`` have passed since it began, reading included. With ``--clock cpu`` these are seconds of CPU time of all
+threads, for a machine that is busy; an idle one with two cores does more in as many seconds of wall time.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.process import answer_of, peak_gb
+from tests.shared_data import CASES
+
+FIRST_PLACE = {"K": 2_274_276_676, "M": 49_928_460_991, "S": 1_534_613_444}
+"""Costs of the contest's first place, with eight cores and a limit of 180 s (K, M) or 240 s (S)."""
+
+BEST_OF_TEN = {"K": 2_242_635_780, "M": 49_928_157_500, "S": 1_521_949_310}
+"""The best of ten runs of the same program."""
+
+LOWER_BOUND = {"K": 2_065_623_588, "M": 49_407_421_919, "S": 1_511_240_136}
+"""Published with them."""
+
+COLUMNS = (
+    "case",
+    "seed",
+    "nodes",
+    "cost",
+    "share of first place, or of the planted plan",
+    "bound over the published one, or the planted plan",
+    "gap",
+    "s to read",
+    "s to the first legal plan, after reading",
+    "GB",
+    "wall s",
+    "CPU s",
+)
+
+
+def one(path: str, seconds: str, seed: str, clock: str) -> dict[str, Any]:
+    """One answer, measured in this process."""
+    from dse.algorithms.pairwise.anytime import anytime, first_plan
+    from dse.algorithms.pairwise.contraction import contracted
+    from dse.algorithms.pairwise.evaluate import evaluate
+    from dse.algorithms.pairwise.iopddl import read_problem
+
+    now: Callable[[], float] = time.process_time if clock == "cpu" else time.monotonic
+    limit_s, began, wall, cpu = float(seconds), now(), time.monotonic(), time.process_time()
+    problem = read_problem(path)
+    read = now()
+    small = contracted(problem)
+    assert small is not None
+    is_legal = first_plan(small) is not None
+    first = now()
+
+    def spent() -> float:
+        return min(1.0, (now() - began) / limit_s)
+
+    answer = anytime(small, int(seed), lambda: "time limit" if spent() >= 1 else None, spent)
+    assert answer.choices is not None
+    of = evaluate(problem, small.expand(answer.choices).tolist())
+    assert of.is_feasible
+    return {
+        "nodes": problem.node_count,
+        "cost": of.cost,
+        "bound": answer.bound,
+        "read_s": read - began,
+        "first_s": first - read if is_legal else None,
+        "peak_gb": peak_gb(),
+        "wall_s": time.monotonic() - wall,
+        "cpu_s": time.process_time() - cpu,
+    }
+
+
+def row(case: str, seed: int, measured: dict[str, Any], against: int, bound: int) -> tuple[str, ...]:
+    """A line of the table."""
+    cost = measured["cost"]
+    first_s = measured["first_s"]
+    return (
+        case,
+        str(seed),
+        f"{measured['nodes']:,}",
+        f"{cost:,}",
+        f"{cost / against:.5f}",
+        f"{measured['bound'] / bound:.5f}",
+        f"{1 - measured['bound'] / cost:.3%}",
+        f"{measured['read_s']:.1f}",
+        "none" if first_s is None else f"{first_s:.1f}",
+        f"{measured['peak_gb']:.2f}",
+        f"{measured['wall_s']:.0f}",
+        f"{measured['cpu_s']:.0f}",
+    )
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """The table, line by line."""
+    print(" | ".join(COLUMNS))
+    shares: dict[str, list[float]] = {}
+    for case in arguments.contest:
+        path = Path(arguments.cases or "") / "iopddl" / f"asplos-2025-iopddl-{case}.json.gz"
+        if not path.exists():
+            print(f"{case}: {path} is not there (--cases)")
+            continue
+        for seed in range(arguments.seeds):
+            asked = ("--one", path, arguments.seconds, seed, arguments.clock)
+            measured = answer_of("benchmarks.choice_problems", *asked)
+            shares.setdefault(case, []).append(measured["cost"] / FIRST_PLACE[case])
+            print(" | ".join(row(case, seed, measured, FIRST_PLACE[case], LOWER_BOUND[case])), flush=True)
+    for nodes in arguments.planted:
+        from benchmarks.planted_cases import planted_case
+        from dse.algorithms.pairwise.iopddl import write_problem
+
+        with tempfile.TemporaryDirectory() as folder:
+            problem, _, cost = planted_case(0, nodes)
+            path = Path(folder) / "case.json.gz"
+            write_problem(problem, path)
+            asked = ("--one", path, arguments.seconds, 0, arguments.clock)
+            measured = answer_of("benchmarks.choice_problems", *asked)
+            print(" | ".join(row(f"planted, {nodes:,}", 0, measured, cost, cost)), flush=True)
+    for case, values in shares.items():
+        print(f"{case}: median of {len(values)} seeds {statistics.median(values):.5f} of first place")
+        print(f"{case}: best of ten runs of the first place {BEST_OF_TEN[case] / FIRST_PLACE[case]:.5f}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(one(*sys.argv[2:])))
+    else:
+        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--cases", default=os.environ.get(CASES))
+        parser.add_argument("--contest", default="KMS", help="letters of contest cases [KMS]")
+        parser.add_argument("--planted", type=int, nargs="*", default=[30_000, 65_000], help="nodes of generated cases")
+        parser.add_argument("--seconds", type=float, default=180.0)
+        parser.add_argument("--seeds", type=int, default=5)
+        parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+        main(parser.parse_args())
