@@ -204,7 +204,7 @@ class SweepSearcher(Searcher):
             blamed = left.pop(0)
             self._deaths[blamed] += 1
             deaths = self._deaths[blamed]
-            self._notice(f"a worker died under {_named(blamed)}, which is made again")
+            self._notice(f"a worker died under {_named(blamed)}, which is run again")
             if len(architectures_of(blamed)) > 1 or deaths >= _DEATHS:
                 self._sweep.take(blamed, Failed(f"{deaths} worker processes died under it"))
             else:

@@ -311,7 +311,7 @@ class WindowedMap:
             except (RayActorError, RayTaskError, GetTimeoutError):
                 finished += self._repeated(entries, deaths=0 if charged else 1)
                 if not charged:
-                    self._notice(f"a worker died under {self._named(entries)}, which is made again: {reason}")
+                    self._notice(f"a worker died under {self._named(entries)}, which is run again: {reason}")
                 charged = True
         self._metrics.died()
         self._restart(seat)

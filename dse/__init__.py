@@ -57,6 +57,8 @@ class _Dse(ModuleType):
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Answer":
+        return importlib.import_module("dse.results.answer").Answer
     known = {each.name.replace("-", "_"): each for each in _registered().values()}
     if name in known:
         package = importlib.import_module(known[name].package)
@@ -65,7 +67,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *(name.replace("-", "_") for name in _registered())})
+    return sorted({"Answer", "__version__", "problems", *(name.replace("-", "_") for name in _registered())})
 
 
 def _named(name: str) -> Callable[..., Any]:

@@ -8,10 +8,12 @@ from rich.text import Text
 
 from dse.cli.help import GroupedCommand
 from dse.cli.number_types import WholeNumber
-from dse.cli.terminal import console, print_table
-from dse.plan.model_sources import list_transformers
+from dse.cli.terminal import console, print_table, print_text
+from dse.plan.model import Transformer
+from dse.plan.model_sources import list_transformers, transformer
 from dse.sources import describe
 from dse.sources import workloads as library
+from hardware.units import GIGA, TERA
 
 _EXAMPLES = (
     "dse models",
@@ -31,12 +33,14 @@ _EXAMPLES = (
 )
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(model: str | None, as_json: bool, sequence: int | None) -> None:
-    """List the built-in models, or the layers of MODEL.
+    """List the built-in models, or show the parameters and FLOPs of MODEL.
 
-    MODEL is a built-in name, a YAML file of hyper-parameters (docs/examples/model.yaml), FILE.py:FUNCTION that returns
-    a PyTorch module and example inputs, a config.json of transformers, or an ONNX file.
+    MODEL is a name, a YAML file of hyper-parameters (docs/examples/model.yaml), FILE.py:FUNCTION that returns a PyTorch
+    module and example inputs, a config.json of transformers, or an ONNX file.
     """
-    if model is not None:
+    if model is not None and model in list_transformers():
+        _show_transformer(transformer(model), sequence, as_json)
+    elif model is not None:
         described = describe.describe_layers(library.workload(model, sequence))
         if as_json:
             click.echo(json.dumps(described, indent=2, ensure_ascii=False))
@@ -60,3 +64,32 @@ def command(model: str | None, as_json: bool, sequence: int | None) -> None:
         print_table(describe.HEADERS, describe.describe())
         others = ", ".join(list_transformers())
         console().print(f"dse predict and dse plan also know {others}.", soft_wrap=True, style="dim")
+
+
+def _show_transformer(model: Transformer, sequence: int | None, as_json: bool) -> None:
+    """A model of training plans: its sizes, parameters and FLOPs."""
+    tokens = sequence or model.sequence
+    flops = model.flops_per_sample(tokens)
+    described = {
+        "name": model.name,
+        "parameters": model.parameters,
+        "layers": model.layers,
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "sequence": tokens,
+        "flops_per_sample": flops,
+        "source": model.source,
+    }
+    if as_json:
+        click.echo(json.dumps(described, indent=2, ensure_ascii=False))
+        return
+    print_text(Text.assemble((model.name, "bold"), f": {model.parameters / GIGA:,.2f} billion parameters"))
+    rows = [
+        ("layers", f"{model.layers:,}"),
+        ("hidden width", f"{model.hidden:,}"),
+        ("attention heads", f"{model.heads:,}"),
+        ("parameters", f"{model.parameters:,}"),
+        (f"training FLOPs, a sample of {tokens:,} tokens", f"{flops / TERA:,.2f} T"),
+        ("source", model.source),
+    ]
+    print_table(("", ""), rows)

@@ -305,7 +305,7 @@ def test_an_architecture_that_takes_too_long_costs_a_worker_and_fails(problem, w
     poisoned = Poisoned(sweep.evaluators, poison, run_out_of_time)
     tune_sweep.run(searcher, poisoned, limits=Limits(timeout_s=1000.0))
     assert list(context.failures) == [JobTask(0, Evaluate(poison, SWEEP_NODES))]
-    assert any(f"under architecture {poison}, which is made again" in text for text in told)
+    assert any(f"under architecture {poison}, which is run again" in text for text in told)
 
 
 def test_workers_of_another_version_and_workers_that_cannot_start_end_the_sweep(problem):

@@ -450,7 +450,7 @@ def test_what_was_asked_is_there_or_unfinished(single):
     assert check(options, unfinished=["pareto", "sensitivity"]) == []
     neither = dataclasses.replace(options, pareto=False, sensitivity=False)
     assert check(neither, unfinished=["pareto"]) == ["metrics.unfinished must have 0 entries"]
-    assert "metrics.pareto was not asked for" in check(neither, pareto=result.metrics["pareto"])
+    assert "metrics.pareto was not requested" in check(neither, pareto=result.metrics["pareto"])
 
 
 def refusals(result):

@@ -60,7 +60,7 @@ def _unfinished(options: CodesignOptions, result: Result) -> list[str]:
     extras = [name for name, wanted in (("pareto", options.pareto), ("sensitivity", options.sensitivity)) if wanted]
     metrics = result.metrics
     faults = [
-        f"metrics.{name} was not asked for"
+        f"metrics.{name} was not requested"
         for name in ("pareto", "sensitivity")
         if name in metrics and name not in extras
     ]

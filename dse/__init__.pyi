@@ -1,0 +1,174 @@
+"""Types of the interface, written by ``python -m docs.making.stubs`` from the options of the problems."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict, Unpack
+
+from dse.results.answer import Answer as Answer
+from dse.run.progress import ProgressCallback, StopSignal
+
+_Words = str | int | float | os.PathLike[str] | Sequence[str | int | float] | Mapping[str, Any]
+
+class _Run(TypedDict, total=False):
+    out: str | os.PathLike[str] | None
+    resume: bool
+    mirror: str | None
+    seed: int
+    workers: int | Literal["auto"]
+    address: str | None
+    time_limit: float | None
+    item_timeout: float | None
+    progress: ProgressCallback
+    stop: StopSignal
+
+__version__: str
+
+def problems() -> dict[str, str]: ...
+def codesign(
+    *sources: object,
+    models: object = ...,
+    accelerators: int = ...,
+    global_batch: int = ...,
+    microbatch: _Words = ...,
+    hbm_gb: _Words | None = ...,
+    tensor_parallel: _Words = ...,
+    area_budget: _Words | None = ...,
+    space: _Words | None = ...,
+    fixed: _Words | None = ...,
+    search: Literal["exhaustive", "hysteresis", "bayesian"] = ...,
+    hysteresis: int = ...,
+    hysteresis_rule: Literal["decreasing", "no-new-best"] = ...,
+    samples: int = ...,
+    network: _Words | None = ...,
+    objective: Literal["throughput", "per-watt", "per-mm2"] = ...,
+    mean: Literal["geometric", "arithmetic"] = ...,
+    weights: _Words | None = ...,
+    cost_model: Literal["consistent", "phaze-2024"] = ...,
+    granularity: Literal["operators", "trace"] = ...,
+    pipeline_schedule: Literal["1f1b", "gpipe"] = ...,
+    sequence: int | None = ...,
+    plans: Literal["phaze", "phaze-2024", "modern"] = ...,
+    plan: _Words = ...,
+    pareto: bool = ...,
+    sensitivity: bool = ...,
+    **run: Unpack[_Run],
+) -> Answer: ...
+def place(
+    *sources: object,
+    layers: object = ...,
+    **run: Unpack[_Run],
+) -> Answer: ...
+def schedule(
+    *sources: object,
+    layer: object = ...,
+    method: Literal["auto", "cp-sat", "scip"] = ...,
+    **run: Unpack[_Run],
+) -> Answer: ...
+def partition(
+    *sources: object,
+    source: object = ...,
+    package: _Words | None = ...,
+    chips: int | None = ...,
+    link_bytes_per_s: float | None = ...,
+    method: _Words = ...,
+    checkpoint: _Words | None = ...,
+    samples: int = ...,
+    emit_samples: _Words | None = ...,
+    evaluator: Literal["analytical", "simulator"] = ...,
+    objective: Literal["throughput", "latency"] = ...,
+    microbatch: int | None = ...,
+    sequence: int | None = ...,
+    granularity: Literal["operator", "primitive"] | None = ...,
+    **run: Unpack[_Run],
+) -> Answer: ...
+def wafer(
+    *sources: object,
+    case: object = ...,
+    kernels: _Words | None = ...,
+    method: Literal["portfolio", "rows", "slicing-tree", "gigaplacer"] = ...,
+    moves: int | None = ...,
+    sweep: _Words = ...,
+    width: int | None = ...,
+    height: int | None = ...,
+    memlimit: int | None = ...,
+    wdeltat: float | None = ...,
+    wlength: float | None = ...,
+    wadapter: float | None = ...,
+    **run: Unpack[_Run],
+) -> Answer: ...
+def parallel(
+    *sources: object,
+    step: object = ...,
+    strategy: Literal["sharding", "pipeline", "hybrid", "all"] = ...,
+    mesh: _Words = ...,
+    stages: int | None = ...,
+    microbatches: int | None = ...,
+    device_cuts: Literal["auto", "free", "near", "equal"] = ...,
+    state: Literal["weights", "gradients", "optimizer"] = ...,
+    recompute: bool = ...,
+    objective: Literal["cost", "count"] = ...,
+    method: Literal["auto", "exact", "linkage", "dqn", "inference"] = ...,
+    checkpoint: _Words | None = ...,
+    decide: Literal["variables", "inputs"] = ...,
+    accelerator: _Words = ...,
+    f32_products: Literal["stated", "default", "high", "highest"] = ...,
+    network: _Words | None = ...,
+    memory_gb: float | None = ...,
+    activations: bool = ...,
+    overlap: bool = ...,
+    pin: _Words = ...,
+    variables: _Words | None = ...,
+    why: _Words | None = ...,
+    emit_iopddl: _Words | None = ...,
+    emit_pipedream: _Words | None = ...,
+    emit_piper: _Words | None = ...,
+    **run: Unpack[_Run],
+) -> Answer: ...
+def fabric(
+    *sources: object,
+    graph: object = ...,
+    fabric: _Words = ...,
+    pass_: Literal["forward", "training"] = ...,
+    cost: _Words = ...,
+    tuned: _Words | None = ...,
+    checkpoint: _Words | None = ...,
+    fill: float = ...,
+    cut: Literal["auto", "never"] = ...,
+    microbatch: int | None = ...,
+    sequence: int | None = ...,
+    slots: _Words = ...,
+    routing: Literal["xy", "yx", "congestion"] = ...,
+    chains: int | None = ...,
+    moves: int = ...,
+    rounds: int | None = ...,
+    batch: int = ...,
+    **run: Unpack[_Run],
+) -> Answer: ...
+def plan(
+    *sources: object,
+    model: object = ...,
+    on: _Words = ...,
+    network: _Words | None = ...,
+    accelerators: int = ...,
+    global_batch: int = ...,
+    sequence: int | None = ...,
+    precision: _Words | None = ...,
+    stack: _Words = ...,
+    plan: _Words = ...,
+    sensitivity: bool = ...,
+    constraints: bool = ...,
+    **run: Unpack[_Run],
+) -> Answer: ...
+def predict(
+    *sources: object,
+    model: object = ...,
+    on: _Words = ...,
+    network: _Words | None = ...,
+    accelerators: int = ...,
+    global_batch: int = ...,
+    sequence: int | None = ...,
+    precision: _Words | None = ...,
+    stack: _Words = ...,
+    plan: _Words = ...,
+    **run: Unpack[_Run],
+) -> Answer: ...
