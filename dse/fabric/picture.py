@@ -134,7 +134,9 @@ def _draw_links(axes: Axes, placed: PlacedPiece, points_per_cell: float) -> Scal
     colours = ScalarMappable(
         Normalize(low, loads.max()), LinearSegmentedColormap.from_list("load", [_LOW, _HIGH], N=_COLOURS)
     )
-    widths = points_per_cell * (0.02 + 0.08 * loads / loads.max())
+    # As many widths as colours, so that links of one colour are one path where they are many.
+    steps = np.round(_COLOURS * loads / loads.max()) / _COLOURS
+    widths = points_per_cell * (0.02 + 0.08 * steps)
     drawn = LineCollection(list(lines), colors=colours.to_rgba(loads), linewidths=widths, capstyle="round", gid=_LINKS)
     axes.add_collection(drawn)
     return colours

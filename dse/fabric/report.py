@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from dse.fabric.answer import CANDIDATES
@@ -45,6 +46,9 @@ _CAUSES: Mapping[str, str] = {
 }
 _MAX_DRAWN = 6
 """Pieces of a cut graph that are drawn: those that take most of the time."""
+
+_MAX_PICTURE_LETTERS = 1_200_000
+"""Of the pictures on one page together; the others are files alone."""
 
 
 @dataclass(frozen=True)
@@ -162,9 +166,11 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
 
     def page() -> list[Part]:
         parts: list[Part] = [turns.table, Heading("Turns"), Drawing(turns.picture.svg)]
-        if len(drawn) < len(shown):
-            parts.append(Paragraph(f"Of {len(shown)} pieces these are the {len(drawn)} that take most of the time."))
-        return parts + [part for each in drawn for part in _page(each, tables)]
+        sizes = accumulate(len(each.picture.svg) for each in drawn)
+        on_page = drawn[: max(1, sum(size <= _MAX_PICTURE_LETTERS for size in sizes))]
+        if len(on_page) < len(shown):
+            parts.append(Paragraph(f"Of {len(shown)} pieces these are the {len(on_page)} that take most of the time."))
+        return parts + [part for each in on_page for part in _page(each, tables)]
 
     @cache
     def files() -> Mapping[str, str | bytes]:
@@ -265,8 +271,8 @@ def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:
     yield _figures_table(shown)
     yield Heading(f"The fabric {shown.title}".strip())
     yield Paragraph(
-        "Numbers are those of the operators below; units and links say more where the pointer rests. Each direction of "
-        "a link is drawn on its right-hand side.",
+        "Numbers are those of the operators below; units, and links where they are few, say more where the pointer "
+        "rests. Each direction of a link is drawn on its right-hand side.",
         small=True,
     )
     yield Drawing(shown.picture.svg)

@@ -244,7 +244,7 @@ def _point_chart(chart: PointChart) -> Iterator[str]:
             case Line():
                 yield _line(frame, mark, chart)
             case Crowd():
-                yield from _crowd(frame, mark)
+                yield from _crowd(frame, mark, chart)
             case Points():
                 yield from _points(frame, mark, chart, count <= MAX_TEXTS)
 
@@ -302,11 +302,12 @@ def _points(frame: _Frame, points: Points, chart: PointChart, with_texts: bool) 
     yield "</g>"
 
 
-def _crowd(frame: _Frame, crowd: Crowd) -> Iterator[str]:
+def _crowd(frame: _Frame, crowd: Crowd, chart: PointChart) -> Iterator[str]:
     """Cells, the more opaque the more points lie in them; a path for each level."""
     cells = Counter(
         (int((frame.x(x) - frame.left) // _CELL), int((frame.y(y) - frame.top) // _CELL))
         for x, y in zip(crowd.x, crowd.y, strict=True)
+        if _drawable(chart, x, y)
     )
     levels: dict[int, list[str]] = {}
     most = math.log1p(max(cells.values(), default=1))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any, Literal
 from xml.etree import ElementTree
 
@@ -20,7 +21,10 @@ _SETTINGS: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "dse", "tex
 
 _DOTS_PER_INCH = 160
 
-_COORDINATE, _SPACES = re.compile(r"-?\d+\.\d+"), re.compile(r"\s+")
+MAX_TOOLTIPS = 2000
+"""Members of a group up to which each has its tooltip: of more, none has, and those of one style are one path."""
+
+_COORDINATE, _AROUND_LETTERS = re.compile(r"-?\d+\.\d+"), re.compile(r" ?([A-Za-z]) ?")
 
 _NAMESPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
 
@@ -51,6 +55,7 @@ class DrawnFigure:
             name = group.attrib.pop("id", "")
             if name in self.tooltips:
                 group.set("class", name)
+            if len(group) <= MAX_TOOLTIPS and name in self.tooltips:
                 for path, text in zip(group, self.tooltips[name], strict=False):
                     ElementTree.SubElement(path, f"{{{_NAMESPACES['']}}}title").text = text
         _shorten(root)
@@ -83,16 +88,50 @@ class DrawnFigure:
 
 
 def _shorten(root: ElementTree.Element) -> None:
-    """No spaces between elements, coordinates in tenths of a point, what all paths of a group share said once."""
+    """No spaces between elements, coordinates in tenths of a point, and what neighbours have alike said once."""
     for element in root.iter():
         element.text, element.tail = (
             None if text is None or not text.strip() else text for text in (element.text, element.tail)
         )
+        for name in ("d", "x", "y"):
+            if name in element.attrib:
+                element.set(name, _COORDINATE.sub(_tenths, element.get(name, "")))
         if "d" in element.attrib:
-            element.set("d", _SPACES.sub(" ", _COORDINATE.sub(_tenths, element.get("d", ""))).strip())
-    for group in root.iterfind(".//{*}g"):
+            element.set("d", _short_path(element.get("d", "").split()))
+        if element.get("transform", "").startswith("rotate(-0 "):
+            del element.attrib["transform"]
+    for group in list(root.iter()):
+        if group.get("class") is None or len(group) > MAX_TOOLTIPS:
+            _join(group)
         if len(group) > 1 and all(each.tag.endswith("}path") for each in group):
             _lift(group)
+
+
+def _join(group: ElementTree.Element) -> None:
+    """One path for neighbours of one style, and one group for texts."""
+    members = [each[0] if each.tag.endswith("}g") and not each.attrib and len(each) == 1 else each for each in group]
+    group[:] = []
+    for kind, neighbours in groupby(members, key=_kind):
+        alike = list(neighbours)
+        if kind is None or len(alike) == 1:
+            group.extend(alike)
+        elif kind[0].endswith("}path"):
+            alike[0].set("d", "".join(each.get("d", "") for each in alike))
+            group.append(alike[0])
+        else:
+            shared = ElementTree.SubElement(group, f"{{{_NAMESPACES['']}}}g", {"style": kind[1]})
+            for each in alike:
+                del each.attrib["style"]
+            shared.extend(alike)
+
+
+def _kind(element: ElementTree.Element) -> tuple[str, str, str] | None:
+    """What neighbours must have alike to be joined; None of what stays alone."""
+    if len(element) or not element.tag.endswith(("}path", "}text")) or "style" not in element.attrib:
+        return None
+    if set(element.keys()) - {"d", "x", "y", "style", "clip-path"}:
+        return None
+    return element.tag, element.get("style", ""), element.get("clip-path", "")
 
 
 def _lift(group: ElementTree.Element) -> None:
@@ -115,3 +154,24 @@ def _lift(group: ElementTree.Element) -> None:
 
 def _tenths(match: re.Match[str]) -> str:
     return f"{float(match[0]):.1f}".removesuffix(".0")
+
+
+def _short_path(words: Sequence[str]) -> str:
+    """A path without needless spaces; its horizontal and vertical lines have one coordinate."""
+    if not set(filter(str.isalpha, words)) <= {"M", "L", "z"}:
+        return _AROUND_LETTERS.sub(r"\1", " ".join(words))
+    parts, last, at = [], ("", ""), 0
+    while at < len(words):
+        if words[at] == "z":
+            parts.append("z")
+            at += 1
+            continue
+        letter, x, y = words[at : at + 3]
+        if letter == "L" and y == last[1]:
+            parts.append(f"H{x}")
+        elif letter == "L" and x == last[0]:
+            parts.append(f"V{y}")
+        else:
+            parts.append(f"{letter}{x} {y}")
+        last, at = (x, y), at + 3
+    return "".join(parts)
