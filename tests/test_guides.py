@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted(path for path in (ROOT / "docs").glob("guides/*.md") if path.name != "index.md")
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MAX_PICTURE_BYTES = 150_000
 NOT_RUN = re.compile(r"#\s*not run: \S")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)\n+<!-- made by (\S+) -->")
 RUN_TIME = re.compile(r"(?<=[(])\d[\d.,]* m?s(?=[)])|(?<=, )\d[\d.,]* m?s(?=[)])|(?<=in )\d[\d.,]* (?:CPU )?s\b")
@@ -74,6 +75,7 @@ def test_a_guide_does_what_it_says(path, tmp_path):
         if os.environ.get("DSE_PICTURES"):
             shutil.copyfile(tmp_path / made, path.parent / picture)
         assert (path.parent / picture).is_file()
+        assert (path.parent / picture).stat().st_size <= MAX_PICTURE_BYTES
 
 
 def test_lines_that_are_not_printed_are_found():
