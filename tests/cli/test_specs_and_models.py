@@ -1,0 +1,36 @@
+"""``dse specs NAME`` and ``dse models NAME``: every value with its source, parameters and FLOPs, the nearest name."""
+
+import json
+
+from dse.plan.model_sources import transformer
+from hardware.spec_rows import spec_rows
+
+
+def test_a_spec_is_shown_with_the_source_of_every_value(dse):
+    shown = " ".join(dse("specs", "h100-sxm").out.split())
+    assert all(title in shown for title in ("chips: NVIDIA H100 SXM5 80 GB", "accelerators: NVIDIA H100 SXM5 80 GB"))
+    assert "hbm_bytes_per_s 3.352e+12 NVIDIA H100 whitepaper (2022), dense, SXM5" in shown
+    assert set(json.loads(dse("specs", "h100-sxm", "--json").out)) == {"chips", "accelerators"}
+
+
+def test_an_unknown_name_is_one_line_with_the_nearest_one(dse):
+    answer = dse("specs", "h100-sx")
+    assert answer.code == 2
+    (line,) = answer.error_lines
+    assert "did you mean h100-sxm?" in line
+
+
+def test_values_in_lists_and_tables_have_rows_of_their_own():
+    document = {"name": "a", "levels": [{"ranks": {"value": 8, "source": "here"}, "network": "b"}], "on": True}
+    assert spec_rows(document) == [
+        ("name", "a", ""),
+        ("levels[0].ranks", "8", "here"),
+        ("levels[0].network", "b", ""),
+        ("on", "yes", ""),
+    ]
+
+
+def test_a_model_of_training_plans_is_shown_with_parameters_and_flops(dse):
+    model, stated = transformer("llama3-8b"), json.loads(dse("models", "llama3-8b", "--json").out)
+    assert (stated["parameters"], stated["flops_per_sample"]) == (model.parameters, model.flops_per_sample(8192))
+    assert f"{model.parameters:,}" in dse("models", "llama3-8b").out
