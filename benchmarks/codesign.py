@@ -7,7 +7,7 @@ Each search runs in a process of its own, so that memory and cold times are its 
 kernels from their cache, "warm" is the median of the solving call repeated in the same process, with baselines and
 checks. Models with tensor parallelism run on two Ray workers, whose start is counted; the others in-process, on one
 core. The baseline in the same run is
-level 3 (exact evaluation) without pruning, extrapolated from a random sample of architectures.
+exact evaluation without pruning, extrapolated from a random sample of architectures.
 """
 
 import argparse

@@ -162,7 +162,7 @@ def test_the_bound_of_some_architectures_is_that_of_all(evaluator):
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
 @pytest.mark.parametrize("definition", ["consistent", "phaze-2024"])
 def test_bounds_with_energy_are_below_the_fastest_plan(evaluator, schedule, definition):
-    """Both before and after an architecture's plans are known, whatever the schedule and what recomputation keeps."""
+    """Whatever the schedule and what recomputation keeps."""
     training = cost_model(definition).training  # the one recomputes layer by layer, the other whole stages
     rules = evaluator.job.cost_model.model_copy(update={"training": training})
     job = replace(
@@ -170,16 +170,14 @@ def test_bounds_with_energy_are_below_the_fastest_plan(evaluator, schedule, defi
     )  # so many that numbers of pipelines are bounded by ranges
     bounded = Evaluator(job, evaluator.machines, energy=MODEL)
     indices = np.arange(0, len(evaluator.machines), 3)
-    refined_j = bounded.refine(indices)
     plans = 0
-    for column, evaluation in enumerate(bounded.evaluate_many(indices.tolist())):
+    for evaluation in bounded.evaluate_many(indices.tolist()):
         for row, plan in enumerate(evaluation.plans):
             if plan is None:
                 assert evaluation.bound_j[row] == np.inf
                 continue
             plans += 1
             total_j = plan_energy(bounded, evaluation.architecture, plan, MODEL).total_j
-            assert refined_j[row, column] <= evaluation.bound_j[row] * (1 + 1e-12)
             assert evaluation.bound_j[row] <= total_j
             assert evaluation.bound_j[row] >= 0.5 * total_j
     assert plans > len(indices)

@@ -6,7 +6,7 @@ import pytest
 
 from dse.codesign.check import violations
 from dse.codesign.check_metrics.faults import metric_faults
-from dse.codesign.evaluation.evaluator import Bound, Confine, Refine
+from dse.codesign.evaluation.evaluator import Bound, Confine
 from dse.codesign.evaluation.job_evaluators import JobEvaluators
 from dse.codesign.formats import architecture_solution
 from dse.codesign.search import sweep
@@ -31,7 +31,7 @@ def poison(monkeypatch):
 
         def call(self, asked):
             task = asked.task
-            if not isinstance(task, Bound | Confine | Refine):
+            if not isinstance(task, Bound | Confine):
                 indices = task.indices if hasattr(task, "indices") else (task.index,)
                 if architecture in indices:
                     raise ZeroDivisionError("poisoned")

@@ -1,8 +1,7 @@
-"""What one architecture is worth, at three levels of effort, each a bound on the next.
+"""What one architecture is worth: at most, in a few microseconds, and exactly.
 
-1. :meth:`Evaluator.bound`: operators priced, layers bounded, placements bounded; a few microseconds an architecture.
-2. :meth:`Evaluator.refine`: layers scheduled exactly, placements bounded.
-3. :meth:`Evaluator.evaluate_many`: layers scheduled exactly, placements solved exactly.
+1. :meth:`Evaluator.bound`: operators priced, layers bounded, placements bounded.
+2. :meth:`Evaluator.evaluate_many`: layers scheduled exactly, placements solved exactly.
 
 Each takes any number of architectures. The evaluator is a plain picklable object; graphs are built once a process, on
 first use.
@@ -31,9 +30,6 @@ from hardware.machines import Machines
 Bounds = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-REFINE_LIMITS = SearchLimits(nodes=20_000)
-"""How far the schedules of level 2 are searched before a bound has to do."""
-
 _ROUNDING = 1e-9
 """Relative weakening of bounds on the fastest plan, far above the rounding of sums and of schedules to whole units."""
 
@@ -44,13 +40,6 @@ _BLOCK = 512
 @dataclass(frozen=True)
 class Bound:
     """Ask for :meth:`Evaluator.bound` of ``indices``."""
-
-    indices: Indices
-
-
-@dataclass(frozen=True)
-class Refine:
-    """Ask for :meth:`Evaluator.refine` of ``indices``."""
 
     indices: Indices
 
@@ -81,7 +70,7 @@ class Confine:
     energy: EnergyModel
 
 
-Task = Bound | Refine | Evaluate | EvaluateMany | Confine
+Task = Bound | Evaluate | EvaluateMany | Confine
 
 
 class Evaluator:
@@ -117,8 +106,6 @@ class Evaluator:
         match task:
             case Bound(indices):
                 return self.bound(indices)
-            case Refine(indices):
-                return self.refine(indices)
             case Evaluate(index, nodes):
                 return self.evaluate(index, nodes)
             case EvaluateMany(indices, nodes):
@@ -157,16 +144,6 @@ class Evaluator:
             least = self.placements.bound(key, priced.optimistic(), least)
         assert least is not None
         return least
-
-    def refine(self, indices: Indices) -> Bounds:
-        """As :meth:`bound`, with scheduled layers wherever they decide the bound.
-
-        With an energy model the bounds are on the joules of a batch under the fastest plan.
-        """
-        states = self._states(indices, REFINE_LIMITS)
-        if self.energy is None:
-            return states.refined()
-        return self._bound_j(states, indices, states.best_plans()[0])
 
     def confine(self, indices: Indices, batch_s: Bounds, hbm_bytes: int, energy: EnergyModel) -> Bounds:
         """What the fastest plan of each architecture takes at most and spends at least; no schedule is searched for.

@@ -54,14 +54,6 @@ class GraphStates:
         self._makespans = [LayerLatencies.of_parts(np.full((len(p.parts), count), np.nan)) for p in self._priced]
         self._least = [priced.optimistic() for priced in self._priced]
 
-    def refined(self) -> Bounds:
-        """Bounds [H, A], after scheduling the graphs that have the least bound at some HBM size."""
-        while True:
-            leading = self.bounds.argmin(axis=0)
-            waiting = [np.flatnonzero((leading == graph).any(axis=0)) for graph in range(len(self._keys))]
-            if not any(self._schedule(graph, columns) for graph, columns in enumerate(waiting)):
-                return np.asarray(self.bounds.min(axis=0))
-
     def best_plans(self) -> tuple[list[list[TrainingPlan | None]], Bounds]:
         """For each HBM size the fastest plan found on each architecture, and bounds on any plan's batch time, [H, A].
 

@@ -43,7 +43,7 @@ class BoundTask(JobTask):
 
 
 def bound_tasks(machines: Machines, jobs: Iterable[int]) -> list[BoundTask]:
-    """Level 1 of all ``machines`` for each of ``jobs``, in tasks of a second at most.
+    """Bounds on all ``machines`` for each of ``jobs``, in tasks of a second at most.
 
     Architectures that share tensor cores and buffer stand together, so that a task prices few distinct ones.
     """
@@ -130,12 +130,6 @@ class JobEvaluators:
         bounds = self.problem.jobs[job].global_batch / np.array(evaluation.bound_j)
         # Of a plan that is proven to be the fastest the energy is known; a faster one might spend less, or more.
         return values, np.where(bound_s >= batch_s, values, np.maximum(bounds, values))
-
-    def refined_values(self, job: int, indices: Indices, bounds: Bounds) -> Floats:
-        """As :meth:`upper_values`, from what the evaluator answers to :class:`Refine`."""
-        if self.problem.objective.per == "per-watt":
-            return np.asarray(self.problem.jobs[job].global_batch / bounds)
-        return self.upper_values(job, indices, bounds)
 
     def samples_per_j(self, job: int, index: int, plan: TrainingPlan | None) -> float:
         """Samples a joule of a plan of ``job`` on the architecture at ``index``; 0 for no plan."""

@@ -1,11 +1,10 @@
 """Exhaustive search with a proof: best-first over the whole space, pruned by bounds.
 
-Every architecture gets an upper bound on its score (level 1 of :mod:`dse.codesign.evaluation.evaluator`, for every
-job). The most promising ones are bounded again from exact schedules (level 2) and, if still promising, evaluated
-exactly (level 3), until no bound exceeds the best score found: then no architecture of the space does better. In the
-main job level 1 covers 59,748 architectures in seconds and a few dozen reach level 3. An evaluation whose schedules are
-not proven keeps an optimistic bound; where the proof hangs on it, its schedules are searched further, four times as far
-each time, until that brings next to nothing.
+Every architecture gets an upper bound on its score (:meth:`dse.codesign.evaluation.evaluator.Evaluator.bound`, for
+every job). The most promising ones are evaluated exactly, until no bound exceeds the best score found: then no
+architecture of the space does better. In the main job 59,748 architectures are bounded in seconds and a few dozen are
+evaluated. An evaluation whose schedules are not proven keeps an optimistic bound; where the proof hangs on it, its
+schedules are searched further, four times as far each time, until that brings next to nothing.
 
 With several jobs an architecture is taken further one job at a time, those with the fewest graphs first: often it is
 out before its most expensive job is looked at.
@@ -23,21 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.codesign.context import SearchContext
-from dse.codesign.evaluation.evaluator import Bound, Evaluate, Refine
-from dse.codesign.evaluation.job_evaluators import (
-    JobEvaluators,
-    JobTask,
-    bound_tasks,
-    slices,
-)
+from dse.codesign.evaluation.evaluator import Evaluate
+from dse.codesign.evaluation.job_evaluators import BoundTask, JobEvaluators, JobTask, bound_tasks
 from dse.codesign.problem import Evaluation, SearchOutcome
 from dse.codesign.search.choice import TIE, best_architecture, chosen_size, optima_of
 from dse.results.result import PROOF_TOLERANCE
 from dse.run.progress import StoppedError
 from hardware.units import gib_from_bytes
 
-_REFINE_ROUND = 64
-_REFINE_SLICE = 16
 _EVALUATE_ROUND = 8
 _FIRST_ROUND = 2
 _PROVE_ROUND = 2
@@ -45,7 +37,7 @@ _PROVE_ROUND = 2
 NODES = (100_000, 400_000, 1_600_000, 6_400_000, 25_600_000)
 """States to which the schedules of an evaluation are searched: at first, and each time the proof hangs on them."""
 
-_BOUNDED, _REFINED, _EVALUATED = range(3)
+_BOUNDED, _EVALUATED = range(2)
 """What has been done to an architecture for a job; each deeper evaluation adds one."""
 
 _CLOSED = _EVALUATED + len(NODES)
@@ -92,7 +84,7 @@ def search(context: SearchContext) -> SearchOutcome:
 
 
 def upper_bounds(context: SearchContext) -> Floats:
-    """Upper bounds on the score of every architecture for each HBM size, [H, A]: level 1 alone.
+    """Upper bounds on the score of every architecture for each HBM size, [H, A]: no evaluation.
 
     Where ``context`` is told to stop, some bounds are infinite.
     """
@@ -119,12 +111,12 @@ class _Search:
         self._cheapest_first = sorted(range(jobs), key=lambda job: (effort[job], job))
 
     def bound_all(self) -> None:
-        """Level 1 over the whole space, for every job."""
+        """Bounds over the whole space, for every job."""
         asked = bound_tasks(self._machines, self._cheapest_first)
         total = len(self._problem.jobs) * len(self._machines)
         done = 0
         for task, bounds in zip(asked, self._map(asked), strict=True):
-            done += self._lower(task, bounds, _BOUNDED)
+            done += self._lower(task, bounds)
             self._context.progress("bounding architectures", done, total)
         self._rescore(np.arange(len(self._machines)))
 
@@ -134,7 +126,7 @@ class _Search:
         return self._state.score_upper
 
     def close(self, row: int) -> None:
-        """Levels 2 and 3 until the optimum at HBM size ``row`` is proven."""
+        """Evaluations until the optimum at HBM size ``row`` is proven."""
         state = self._state
         while True:
             open_ = self._promising(row)
@@ -145,14 +137,10 @@ class _Search:
                 return
             # Unproven evaluations wait until nothing new is promising: the best may have risen above them by then.
             new = open_[(state.level[:, open_] < _EVALUATED).any(axis=0)]
-            rough = new[:_REFINE_ROUND]
-            rough = rough[(state.level[:, rough] == _BOUNDED).any(axis=0)]
             if self._best(row)[0] is None:
                 # An early answer prunes most of the space, and is there when the search is stopped.
                 first = open_[:_FIRST_ROUND]
                 self._evaluate([(job, int(index)) for job in self._cheapest_first for index in first])
-            elif len(rough):
-                self._refine_round(rough)
             elif len(new):
                 self._evaluate([(self._next_job(index), int(index)) for index in new[:_EVALUATE_ROUND]])
             else:
@@ -188,29 +176,15 @@ class _Search:
         """The best evaluated architecture at this HBM size and its score (None, 0 before any)."""
         return best_architecture(self._state.score[row], self._machines.area_mm2)
 
-    def _refine_round(self, indices: Indices) -> None:
-        """Level 2 of the cheapest job that is not there yet, for each of ``indices``."""
-        level = self._state.level[:, indices]
-        job = next(job for job in self._cheapest_first if (level[job] == _BOUNDED).any())
-        chosen = indices[level[job] == _BOUNDED]
-        asked = [JobTask(job, Refine(part)) for part in slices(chosen, _REFINE_SLICE)]
-        for task, bounds in zip(asked, self._map(asked), strict=True):
-            self._lower(task, bounds, _REFINED)
-        self._rescore(chosen)
-
-    def _lower(self, asked: JobTask, bounds: Floats, level: int) -> int:
-        """Lower the upper bounds of a job to what the evaluator's answer gives; how many architectures."""
-        assert isinstance(asked.task, Bound | Refine)
-        indices, state = asked.task.indices, self._state
-        of = self._evaluators.upper_values if level == _BOUNDED else self._evaluators.refined_values
-        values = of(asked.job, indices, bounds)
-        state.upper[asked.job][:, indices] = np.minimum(state.upper[asked.job][:, indices], values)
-        state.level[asked.job, indices] = level
+    def _lower(self, asked: BoundTask, bounds: Floats) -> int:
+        """Set the upper bounds of a job to what the evaluator's answer gives; how many architectures."""
+        indices = asked.task.indices
+        self._state.upper[asked.job][:, indices] = self._evaluators.upper_values(asked.job, indices, bounds)
         return len(indices)
 
     def _evaluate(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Evaluate architectures for jobs, each to the limit after its last one."""
-        level = [max(int(self._state.level[job, index]), _REFINED) + 1 for job, index in pairs]
+        level = [int(self._state.level[job, index]) + 1 for job, index in pairs]
         wanted = [
             JobTask(job, Evaluate(index, NODES[depth - _EVALUATED]))
             for (job, index), depth in zip(pairs, level, strict=True)
