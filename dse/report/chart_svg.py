@@ -338,8 +338,9 @@ def _bar_chart(chart: BarChart) -> Iterator[str]:
     )
     span = _finite([*tops, *(level for level, _ in chart.limits.values())], chart.y.logarithmic)
     span = span if chart.y.logarithmic else [*span, 0.0]
-    # Bars on a logarithmic axis stand on a decade below the lowest.
-    foot = 10.0 ** (math.floor(math.log10(min(span))) - 0.0) if chart.y.logarithmic and span else 0.0
+    # Bars on a logarithmic axis stand on the power of ten below the lowest.
+    lowest = min(_finite([*span, *(each for bar in heights for each in bar)], chart.y.logarithmic), default=1.0)
+    foot = 10.0 ** (math.ceil(math.log10(lowest)) - 1) if chart.y.logarithmic else 0.0
     names = {float(place): name for place, name in enumerate(chart.categories)}
     x = Axis(chart.x, ticks=names)
     frame, axes = _axes(above, chart.height, x, chart.y, [-0.5, count - 0.5], [*span, foot] if span else [0.0])
@@ -352,14 +353,14 @@ def _bar_chart(chart: BarChart) -> Iterator[str]:
     for number, (bar, values) in enumerate(zip(chart.bars, heights, strict=True)):
         yield f"<g fill='{css(bar.colour)}'>"
         for place, value in enumerate(values):
-            if not value or (chart.y.logarithmic and value <= foot):
+            start = bottoms[place] if chart.stacked else 0.0
+            end, bottoms[place] = start + value, start + value
+            if not value or (chart.y.logarithmic and end <= foot):
                 continue
             left = frame.x(place) + (0 if chart.stacked else number - (slots - 1) / 2) * wide - wide / 2
-            start = bottoms[place] if chart.stacked else foot
-            edges = sorted((frame.y(start), frame.y(start + value if chart.stacked else value)))
+            edges = sorted((frame.y(max(start, foot) if chart.y.logarithmic else start), frame.y(end)))
             tip = _tip(f"{chart.categories[place]}, {bar.name}: {value:,.4g} {unit}".strip())
             yield f"{_rect(left, edges[0], wide, edges[1] - edges[0])}>{tip}</rect>"
-            bottoms[place] += value
         yield "</g>"
     for level, colour in chart.limits.values():
         path = f"M{frame.left:.1f} {frame.y(level):.1f}H{frame.right:.1f}"

@@ -1,6 +1,7 @@
 """Charts: every mark is in the SVG and in the plotly figure, axes hold all values, and pages stay small."""
 
 import math
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -80,6 +81,12 @@ def test_bars_stand_on_each_other_below_their_limit():
     drawn = figure_of(BARS)
     assert drawn.layout.barmode == "stack"
     assert [list(bar.y) for bar in drawn.data] == [[1.0, 2.0], [3.0, None]]
+
+
+def test_bars_stand_on_each_other_on_a_logarithmic_axis():
+    chart = replace(BARS, y=Axis("time [s]", logarithmic=True), limits={})
+    assert len(titles(chart_svg(chart))) == 3
+    assert len(titles(chart_svg(replace(chart, stacked=False)))) == 3
 
 
 def test_lanes_name_what_they_cut_and_leave_out_kinds_without_bars():
