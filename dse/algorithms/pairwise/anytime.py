@@ -61,6 +61,9 @@ _DECODING_SHARE = 0.15
 _KICK_MOVES = 200
 """Moves at most that one kick makes."""
 
+_REPAIRS = 300
+"""Moves at most that take decoded choices into the limit: those that need more are far from a plan."""
+
 _STALLED = 1e-7
 """Share of the bound by which it must rise in :data:`_PATIENCE` rounds, or no more passes are made."""
 
@@ -208,7 +211,7 @@ class _Search:
         place_at(self.arrays, self.at, self.messages.decoded)
         moves = len(self.at.changed) - 1
         _, is_plan = descend(
-            self.arrays, self.at, self.problem.limit, self.messages.memory_costs, ROWS_OF_BUCKET, moves
+            self.arrays, self.at, self.problem.limit, self.messages.memory_costs, ROWS_OF_BUCKET, moves, _REPAIRS
         )
         if is_plan:
             self._offer(self.at.choices)

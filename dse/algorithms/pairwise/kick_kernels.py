@@ -214,7 +214,7 @@ def place_at(core, at, choices):
 
 
 @compiled(nogil=True)
-def descend(core, at, limit, memory_costs, rows_of_bucket, max_moves):
+def descend(core, at, limit, memory_costs, rows_of_bucket, max_moves, max_repairs):
     """From decoded choices to a plan: nodes take what is cheapest, memory is repaired, and what still fits is taken.
 
     Returns:
@@ -225,7 +225,7 @@ def descend(core, at, limit, memory_costs, rows_of_bucket, max_moves):
         at.queue[node] = node
         at.is_queued[node] = True
     total, _ = follow(core, at, memory_costs, count, 0, max_moves)
-    change, _, is_within = repair(core, at, limit, memory_costs, rows_of_bucket, -1, 0, max_moves)
+    change, _, is_within = repair(core, at, limit, memory_costs, rows_of_bucket, -1, 0, max_repairs)
     total += change
     is_better = is_within
     while is_better:
