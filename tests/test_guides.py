@@ -1,7 +1,8 @@
 """Every command of a guide runs, and prints what the guide shows.
 
 Commands stand in ``sh`` blocks, what they print in the ``text`` block behind. They run in an empty folder that has the
-checkout's ``docs`` and ``tests`` in it. With DSE_PICTURES=1 the pictures of the guides are written anew.
+checkout's ``docs`` and ``tests`` in it; those with ``ray job`` on a cluster of one node, which the test starts. With
+DSE_PICTURES=1 the pictures of the guides are written anew.
 """
 
 import os
@@ -9,9 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.actors.ray_head import Head
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted(path for path in (ROOT / "docs").glob("guides/*.md") if path.name != "index.md")
@@ -19,6 +24,7 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MAX_PICTURE_BYTES = 150_000
 NOT_RUN = re.compile(r"#\s*not run: \S")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)\n+<!-- made by (\S+) -->")
+CLUSTER = "ray job"
 RUN_TIME = re.compile(r"(?<=[(])\d[\d.,]* m?s(?=[)])|(?<=, )\d[\d.,]* m?s(?=[)])|(?<=in )\d[\d.,]* (?:CPU )?s\b")
 
 
@@ -45,9 +51,25 @@ def missing_lines(shown, printed):
     return missing
 
 
-def run(command, folder):
+@contextmanager
+def cluster(is_needed, checkout):
+    """The environment of a cluster of one node, if one is needed."""
+    if not is_needed:
+        yield {}
+        return
+    # A name short enough for Ray's sockets.
+    with tempfile.TemporaryDirectory(prefix="dse-guide-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        head = Head(Path(folder), checkout)
+        try:
+            yield head.environment | {"RAY_API_SERVER_ADDRESS": head.address}
+        finally:
+            head.end()
+
+
+def run(command, folder, cluster_environment):
     """What a command prints on both streams; it has to succeed."""
     environment = os.environ | {"COLUMNS": "80", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment |= cluster_environment
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
@@ -60,16 +82,24 @@ def run(command, folder):
     return done.stdout
 
 
-@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def marked(path):
+    """A guide as a parameter; those with a cluster wait for it."""
+    marks = pytest.mark.slow if CLUSTER in path.read_text(encoding="utf-8") else ()
+    return pytest.param(path, marks=marks, id=path.stem)
+
+
+@pytest.mark.parametrize("path", [marked(path) for path in GUIDES])
 def test_a_guide_does_what_it_says(path, tmp_path):
     for name in ("docs", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
     text, printed = path.read_text(encoding="utf-8"), ""
-    for kind, block in BLOCK.findall(text):
-        if kind == "sh":
-            printed = "".join(run(each, tmp_path) for each in commands(block) if not NOT_RUN.search(each))
-        elif printed:
-            assert missing_lines(block, printed) == [], printed
+    with cluster(CLUSTER in text, tmp_path) as environment:
+        for kind, block in BLOCK.findall(text):
+            if kind == "sh":
+                wanted = [each for each in commands(block) if not NOT_RUN.search(each)]
+                printed = "".join(run(each, tmp_path, environment) for each in wanted) or printed
+            elif printed:
+                assert missing_lines(block, printed) == [], printed
     for picture, made in PICTURE.findall(text):
         assert (tmp_path / made).is_file()
         if os.environ.get("DSE_PICTURES"):
