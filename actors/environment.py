@@ -25,11 +25,19 @@ def environment(settings: Mapping[str, str]) -> Iterator[None]:
 def own_sigterm() -> Iterator[None]:
     """What this process does on SIGTERM, although Ray puts its own handler in place, which ends the process at once.
 
-    That stays where the process has none, as Ray's ends the processes that it has started.
+    That stays where the process has none, as Ray's ends the processes that it has started. Where it ends Ray's start,
+    that is an interrupt like any other before the work begins.
+
+    Raises:
+        KeyboardInterrupt: SIGTERM came meanwhile.
     """
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
+    except SystemExit as ended:
+        if ended.code == signal.SIGTERM:
+            raise KeyboardInterrupt from ended
+        raise
     finally:
         if callable(before) and signal.getsignal(signal.SIGTERM) is not before:
             signal.signal(signal.SIGTERM, before)

@@ -148,7 +148,6 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         Solution, Metrics: the entries of a result's ``solution`` and ``metrics``, typed; None where the package reads
             them in its own way.
         parallel: whether its work can be spread over workers; otherwise it always runs in this process.
-        stoppable: whether its work takes so long that a time limit or Ctrl-C leaves the best answer so far.
         unchecked: keys of ``metrics`` that only the run itself can know (counts, times); everything else of a result
             is recomputed by the check.
         steering: settings that only direct the search, which no answer tells.
@@ -163,7 +162,6 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
     Solution: "ClassVar[type[BaseModel] | None]" = None
     Metrics: "ClassVar[type[BaseModel] | None]" = None
     parallel: ClassVar[bool] = True
-    stoppable: ClassVar[bool] = True
     unchecked: ClassVar[tuple[str, ...]] = ()
     steering: ClassVar[tuple[str, ...]] = ()
     additions: ClassVar[tuple[str, ...]] = ()

@@ -4,7 +4,7 @@ Numba keeps machine code beside a digest of the function's own file. It does not
 functions were compiled with it or whose constants it froze. Therefore the cache folder is named by a digest of all
 kernel sources: a change in one of them makes a new folder, and nothing in an old one is read again.
 
-Entry points (:func:`compiled`) are called from Python and are cached. Kernels (:func:`kernel`) are called from compiled
+Entry points (:func:`compiled`) are called from Python and are cached; they run without the interpreter's lock. Kernels (:func:`kernel`) are called from compiled
 code only, and are compiled with the entry points that call them.
 """
 
@@ -76,7 +76,7 @@ def _cache_folder(user_folder: str) -> Path | None:
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
 
 
-def _cached(function: Callable[..., Any], error_model: ErrorModel, nogil: bool = False) -> Any:
+def _cached(function: Callable[..., Any], error_model: ErrorModel) -> Any:
     # Numba reads the setting when it decorates a function. It is the user's own for functions of other packages.
     settings: Any = numba.config
     with _decorating:
@@ -84,7 +84,7 @@ def _cached(function: Callable[..., Any], error_model: ErrorModel, nogil: bool =
         folder = _cache_folder(user_folder)
         settings.CACHE_DIR = str(folder or user_folder)
         try:
-            return njit(cache=folder is not None, error_model=error_model, nogil=nogil)(function)
+            return njit(cache=folder is not None, error_model=error_model, nogil=True)(function)
         finally:
             settings.CACHE_DIR = user_folder
 
@@ -94,20 +94,17 @@ def compiled(function: Callable[..., Any]) -> Any: ...
 
 
 @overload
-def compiled(*, error_model: ErrorModel = ..., nogil: bool = ...) -> Callable[[Callable[..., Any]], Any]: ...
+def compiled(*, error_model: ErrorModel) -> Callable[[Callable[..., Any]], Any]: ...
 
 
-def compiled(
-    function: Callable[..., Any] | None = None, *, error_model: ErrorModel = "python", nogil: bool = False
-) -> Any:
+def compiled(function: Callable[..., Any] | None = None, *, error_model: ErrorModel = "python") -> Any:
     """Decorates an entry point: ``njit``, cached on disk until a kernel source changes.
 
     Where no cache can be written, each process compiles what it calls.
 
-    ``error_model``: Numba's, of divisions by zero. ``nogil``: other threads of Python run beside it.
+    ``error_model``: Numba's, of divisions by zero.
     """
-    decorate = partial(_cached, error_model=error_model, nogil=nogil)
-    return decorate if function is None else decorate(function)
+    return partial(_cached, error_model=error_model) if function is None else _cached(function, error_model)
 
 
 @overload

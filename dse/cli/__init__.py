@@ -9,6 +9,7 @@ answer; 130 interrupted; 70 a fault of the program itself.
 import importlib
 import os
 import sys
+import time
 
 import click
 
@@ -85,7 +86,7 @@ def main() -> None:
     try:
         _require_text(sys.argv)
         with interruptible():
-            sys.exit(group.main(standalone_mode=False))
+            sys.exit(group.main(standalone_mode=False, obj=time.monotonic()))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         sys.exit(0)

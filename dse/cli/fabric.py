@@ -137,7 +137,7 @@ def _ratio(row: "Row") -> str:
 
 
 def _in_process(function: Callable[..., None]) -> Callable[..., None]:
-    return in_process_options(function, is_stoppable=True, has_journal=True)
+    return in_process_options(function, has_journal=True)
 
 
 _TRAINING_EXAMPLES = (

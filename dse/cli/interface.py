@@ -62,7 +62,8 @@ def solve(
     """
     kind = problem_type(problem)
     _require_run_settings(f"dse.{problem}", seed, workers, {"time_limit": time_limit, "item_timeout": item_timeout})
-    deadline_s = math.inf if time_limit is None else time.monotonic() + time_limit
+    began_s = time.monotonic()
+    deadline_s = math.inf if time_limit is None else began_s + time_limit
     given = _Given()
     kinds = {field.name: field.kind for field in option_fields(kind.Options)}
     named = {name: given.named(name, _as_option(value, kinds.get(name))) for name, value in options.items()}
@@ -80,6 +81,7 @@ def solve(
         executor=lambda predicted_s, journal: executor_of(count, address, predicted_s, journal, item_timeout),
         methods=partial(upper_methods, problem),
         document=partial(upper_document, problem),
+        began_s=began_s,
     )
     with carried(given.files):
         return answer(kind, with_upper_defaults(problem, options_of(kind.Options, **named)), session)

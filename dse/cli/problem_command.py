@@ -13,7 +13,7 @@ from dse.cli.methods import with_upper_defaults
 from dse.cli.number_types import AnyDecimalNumber, AnyWholeNumber, DecimalNumber, WholeNumber
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, in_process_options, run_options, session_of, settings_from
-from dse.cli.stopping import stopping
+from dse.cli.stopping import stop_signal
 from dse.cli.terminal import console, print_text, print_view_table
 from dse.problem import ProblemType
 from dse.report.units import counted
@@ -32,14 +32,14 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
     def run(*, notes: bool, **given: Any) -> None:
         settings = settings_from(given)
         _refuse_idle(problem)
-        with progress(settings.quiet) as report, stopping(settings.time_limit, problem.stoppable) as stop:
+        with progress(settings.quiet) as report, stop_signal(settings.time_limit) as stop:
             options = with_upper_defaults(problem.name, problem.Options(**given))
             answered = answer(problem, options, session_of(settings, problem, report, stop))
         _print(answered, settings, notes)
         _leave(answered.result, settings)
 
     noted = _NOTES(run)
-    command = run_options(noted) if problem.parallel else in_process_options(noted, problem.stoppable)
+    command = run_options(noted) if problem.parallel else in_process_options(noted)
     for field in reversed(option_fields(problem.Options)):
         command = parameter_of(field)(command)
     epilog = problem.epilog or None
@@ -141,9 +141,11 @@ def _print(answered: Answer, settings: RunSettings, whole: bool) -> None:
         return
     print_view(answered.view, "" if answered.value is None else answered.result.problem.name, whole)
     if answered.value is not None and settings.out is not None:
-        screen = console()
-        made = [name for name in (*answered.files, REPORT_FILE) if (settings.out / name).exists()]
+        screen, pictures = console(), set(answered.view.pictures)
+        made = [name for name in (*answered.file_names, REPORT_FILE) if (settings.out / name).exists()]
         screen.print(f"in {settings.out}: {', '.join(made)}", soft_wrap=True)
+        if pictures and not pictures & set(made):
+            screen.print(f"stopped before it was drawn: dse report {settings.out} draws it", soft_wrap=True)
 
 
 def print_view(view: View, name: str, whole: bool) -> None:

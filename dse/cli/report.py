@@ -6,13 +6,12 @@ import click
 
 from dse.cli.help import GroupedCommand
 from dse.cli.run_code import announce, run_code_option
-from dse.problem import problem_type
-from dse.report.render import page
 from dse.report.view import View
+from dse.results.answer import Answer
 from dse.results.check import posed_again
 from dse.results.other_versions import told_of_other_versions
 from dse.results.result import read_sealed
-from dse.run.directory import REPORT_FILE, result_file, write_text
+from dse.run.directory import REPORT_FILE, result_file, write_bytes, write_text
 from dse.run.tables import Tables
 from hardware.inputs import fail
 
@@ -33,7 +32,7 @@ _EXAMPLES = (
 @run_code_option
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(run: Path, interactive: bool, run_code: bool) -> None:
-    """Rewrite the report.html of a finished run from its result and its tables.
+    """Rewrite the report.html of a run, and its pictures, from its result and its tables.
 
     RUN is a run directory (`--out DIR`) or the result.json in it.
     """
@@ -49,10 +48,12 @@ def command(run: Path, interactive: bool, run_code: bool) -> None:
     if result.objective.value is None:
         raise fail(path, "status", result.status, "a run without an answer has no report")
     tables = Tables(directory)
-    view = problem_type(result.command).view(result, posed, tables)
-    click.echo(str(write_text(directory / REPORT_FILE, page(view, result.provenance))))
+    answer = Answer(result, posed, tables)
+    click.echo(str(write_text(directory / REPORT_FILE, answer.html())))
+    for name, content in answer.pictures.items():
+        click.echo(str(write_bytes(directory / name, content if isinstance(content, bytes) else content.encode())))
     if interactive:
-        _write_charts(directory, view)
+        _write_charts(directory, answer.view)
     for table in sorted(tables.missing):
         click.echo(f"warning: {table} is missing: the page lacks what it would show of this table", err=True)
 

@@ -17,6 +17,7 @@ from dse.cli.help import FIRST, RUN, GroupedOption
 from dse.cli.methods import upper_document, upper_methods
 from dse.cli.number_types import AnyDecimalNumber, WholeNumber
 from dse.cli.progress import said_if_slow
+from dse.cli.stopping import began_s
 from dse.problem import ProblemType
 from dse.results.session import Session, opened
 from dse.run.directory import RunDirectory
@@ -120,7 +121,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         type=AnyDecimalNumber(),
         callback=_seconds,
         metavar="S",
-        help="Stop after S seconds with the best answer so far.",
+        help="Stop S seconds after the start of the command with the best answer so far.",
     ),
     "quiet": _option(RUN, "--quiet", is_flag=True, help="Show no progress and no tables."),
     "debug": _option(RUN, "--debug", is_flag=True, help="Show tracebacks."),
@@ -142,14 +143,6 @@ _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
         help="Has no effect: this command always runs in-process, on one core.",
     ),
     "address": _option(RUN, "--address", metavar="ADDR", help="Has no effect, for the same reason."),
-    "time_limit": _option(
-        FIRST,
-        "--time-limit",
-        type=AnyDecimalNumber(),
-        callback=_seconds,
-        metavar="S",
-        help="Has no effect: the work has a limit of its own, counted in steps.",
-    ),
 }
 """The common options, for commands on which they have no effect, or less than on others."""
 
@@ -159,11 +152,10 @@ def run_options(function: Decorated) -> Decorated:
     return _with(function, _OPTIONS)
 
 
-def in_process_options(function: Decorated, is_stoppable: bool, has_journal: bool = False) -> Decorated:
+def in_process_options(function: Decorated, has_journal: bool = False) -> Decorated:
     """Add the common options to a command that never uses Ray; help and a note say which have no effect."""
-    as_usual = {"time_limit": is_stoppable, "resume": has_journal}
     common = {name: option for name, option in _OPTIONS.items() if name != "item_timeout"}
-    idle = {name: option for name, option in _IN_PROCESS.items() if not as_usual.get(name, False)}
+    idle = {name: option for name, option in _IN_PROCESS.items() if name != "resume" or not has_journal}
 
     @wraps(function)
     def noting(*arguments: Any, **options: Any) -> Any:
@@ -179,10 +171,8 @@ def _note_idle(names: Iterable[str], options: Mapping[str, Any]) -> None:
     for name in names:
         is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if is_given and options[name] not in (None, 0) and not options["quiet"]:
-            reason = "the work has a limit of its own" if name == "time_limit" else "this command runs in one process"
-            value = f"{options[name]:g}" if isinstance(options[name], float) else options[name]
-            flag = name.replace("_", "-")
-            click.echo(f"{context.command_path}: --{flag} {value} has no effect: {reason}", err=True)
+            reason = "this command runs in one process"
+            click.echo(f"{context.command_path}: --{name} {options[name]} has no effect: {reason}", err=True)
 
 
 def unmirrored_options(function: Decorated) -> Decorated:
@@ -245,6 +235,7 @@ def session_of(
         executor=partial(executor_for, settings),
         methods=partial(upper_methods, problem.name),
         document=partial(upper_document, problem.name),
+        began_s=began_s(),
     )
 
 

@@ -5,29 +5,31 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import click
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
-from dse.run.progress import StopSignal, never_stop
+from dse.run.progress import StopSignal
 
 
-def stopping(time_limit_s: float | None, can_be_stopped: bool) -> AbstractContextManager[StopSignal]:
-    """What tells the work to stop; short work with nothing to keep ends at once."""
-    return stop_signal(time_limit_s) if can_be_stopped else ending_at_once()
+def began_s() -> float:
+    """What time limits count from: when the command line was called, before anything that it needs was imported."""
+    context = click.get_current_context(silent=True)
+    began: float | None = None if context is None else context.obj
+    return time.monotonic() if began is None else began
 
 
 @contextmanager
 def stop_signal(time_limit_s: float | None) -> Iterator[StopSignal]:
-    """What tells long work to stop: the time limit from now, Ctrl-C or SIGTERM.
+    """What tells long work to stop: the time limit from :func:`began_s` on, Ctrl-C or SIGTERM.
 
     An interrupt must not be raised inside compiled code, which it would crash. So the first signal only asks the work
     to stop after the piece in flight, and the second one ends the program at once.
     """
-    deadline_s = math.inf if time_limit_s is None else time.monotonic() + time_limit_s
+    deadline_s = math.inf if time_limit_s is None else began_s() + time_limit_s
     interrupts = 0
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:
@@ -44,18 +46,6 @@ def stop_signal(time_limit_s: float | None) -> Iterator[StopSignal]:
 
     with _signals(interrupted):
         yield stop
-
-
-@contextmanager
-def ending_at_once() -> Iterator[StopSignal]:
-    """Short work with nothing to keep: Ctrl-C or SIGTERM ends the program at once, also inside compiled code."""
-
-    def interrupted(_number: int, _frame: FrameType | None) -> None:
-        click.echo("interrupted", err=True)
-        os._exit(EXIT_INTERRUPTED)
-
-    with _signals(interrupted):
-        yield never_stop
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from pathlib import Path
 import dse
 import hardware
 from dse.codesign.context import SearchContext
+from dse.codesign.evaluation.job_evaluators import JobEvaluators
+from dse.codesign.evaluation.work_bound import work_bounds
 from dse.codesign.formats import problem_document
 from dse.codesign.options import predicted_seconds
 from dse.codesign.problem import CodesignProblem, SearchOutcome
@@ -94,7 +96,8 @@ def judge(outcome: SearchOutcome, context: SearchContext, optima: ProvenOptima |
 
     A proof that ``outcome`` brings is remembered in ``optima``. Otherwise the bound comes from the optimum that is
     remembered there, or, where that is predicted to be short, from an exhaustive search that shares the store, or
-    from level-1 bounds over the whole space. A search that was stopped is not followed by more work.
+    from level-1 bounds over the whole space. A search that was stopped is not followed by more work: without a
+    bound of its own, it has that of the FLOPs of a batch (:mod:`dse.codesign.evaluation.work_bound`).
     """
     if outcome.best is None or not outcome.plans:
         return Judgement(outcome, None)
@@ -107,8 +110,11 @@ def judge(outcome: SearchOutcome, context: SearchContext, optima: ProvenOptima |
     known = None if optima is None else optima.recall(problem)
     if known is not None and size in known:
         return _against(outcome, problem, known)
-    if outcome.stopped is not None or math.isfinite(outcome.bound):
+    if math.isfinite(outcome.bound):
         return Judgement(outcome, None)
+    if outcome.stopped is not None:
+        upper = work_bounds(JobEvaluators(problem, machines))[problem.hbm_bytes.index(size)]
+        return Judgement(replace(outcome, bound=float(upper.max())), None)
     if predicted_seconds(problem, machines) >= _AFFORDABLE_S:
         upper = exhaustive.upper_bounds(context)[problem.hbm_bytes.index(size)]
         return Judgement(replace(outcome, bound=float(upper.max()), upper=tuple(upper.tolist())), None)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from dse.fabric.check import placement_faults_of
-from dse.fabric.figures import PlacedPiece
+from dse.fabric.figures import PlacedPiece, placed_piece
 from dse.fabric.formats import solution_document
 from dse.fabric.methods import COSTS, Candidate, Search, SearchContext
 from dse.fabric.misfit import infeasibility
@@ -33,6 +33,9 @@ FabricPosed = Posed[FabricOptions, FabricProblem]
 
 CHAINS, RELIEF = "chains", "relief"
 """What of a run can have been stopped before its end."""
+
+_SEARCHED = 0.9
+"""Share of a time limit that chains and rounds have; the rest is for the simulation of the answer and what follows."""
 
 CANDIDATES = "candidates"
 """The table of the placements that the chains ended with."""
@@ -70,7 +73,6 @@ def answer(posed: FabricPosed, run: Run) -> Result:
         placed = [_placed(number, problem, options, search, run, executor) for number in range(len(problem.pieces))]
     has_ended = all(each.has_ended for each in placed) and run.stop() is None
     unfinished = [] if has_ended else [CHAINS]
-    run.tables.put(CANDIDATES, _candidates_table(problem, placed))
     figures = [each.figures for each in placed]
     faults = placement_faults_of(problem, [each.placement for each in figures])
     if faults:
@@ -79,6 +81,7 @@ def answer(posed: FabricPosed, run: Run) -> Result:
     if metrics is None:
         unfinished, metrics = [*unfinished, RELIEF], metrics_of(problem, figures, None)
         assert metrics is not None
+    run.tables.put(CANDIDATES, _candidates_table(problem, placed, metrics))
     result = result_of(
         "fabric",
         posed,
@@ -130,8 +133,9 @@ def bound_of(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> float:
 def _placed(
     number: int, problem: FabricProblem, options: FabricOptions, search: Search, run: Run, executor: Executor
 ) -> _Placed:
-    """One piece, placed."""
+    """One piece, placed; of a time limit, each has as much as every other."""
     piece, effort = problem.pieces[number], options.effort
+    share = _SEARCHED * (number + 1) / len(problem.pieces)
     context = SearchContext(
         pipeline=piece.pipeline,
         fabric=problem.fabric,
@@ -143,13 +147,13 @@ def _placed(
         label=f"piece {number + 1}",
         executor=executor,
         progress=run.progress,
-        stop=run.stop,
+        stop=run.with_share(share).stop,
         journal=run.journal,
     )
     candidates = search(context)
     if problem.turns and candidates[0].is_simulated:
         candidates = _by_batch(problem, piece, candidates)
-    figures = PlacedPiece(piece.pipeline, candidates[0].placement, problem.fabric)
+    figures = placed_piece(piece.pipeline, candidates[0].placement, problem.fabric)
     tried = sum(each.moves for each in candidates if each.chain < effort.chains)
     return _Placed(piece, candidates, figures, tried >= effort.chains * effort.moves)
 
@@ -158,7 +162,7 @@ def _by_batch(problem: FabricProblem, piece: Expansion, candidates: Sequence[Can
     """The candidates by how long a batch takes, which is what counts in a turn; of equal ones as they were."""
 
     def batch_s(candidate: Candidate) -> float:
-        own = PlacedPiece(piece.pipeline, candidate.placement, problem.fabric).latency_s(problem.batch)
+        own = placed_piece(piece.pipeline, candidate.placement, problem.fabric).latency_s(problem.batch)
         return math.inf if own is None else own
 
     return sorted(candidates, key=batch_s)
@@ -170,15 +174,22 @@ def metrics_of(
     stop: StopSignal | None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any] | None:
-    """``metrics`` but for what was left unfinished; without relief where ``stop`` is None; None after a stop."""
+    """``metrics`` but for what was left unfinished; None after a stop.
+
+    Where ``stop`` is None, without relief, and of a cut graph without the steady state, as a batch says how long it
+    takes.
+    """
     cut = _cut_metrics(problem, pieces) if problem.turns else None
     most = _dominating(problem, pieces)
     documents = []
     for number, each in enumerate(pieces):
+        if stop is not None and stop() is not None:
+            return None
         relieved = [] if stop is None or number != most else reliefs(each, stop, progress)
         if relieved is None:
             return None
-        documents.append(_piece_metrics(problem, each) | {"relief": [asdict(change) for change in relieved]})
+        own = _piece_metrics(problem, each) | _steady_metrics(problem, each, stop is not None or cut is None)
+        documents.append(own | {"relief": [asdict(change) for change in relieved]})
     return {"pieces": documents, "cut": cut}
 
 
@@ -213,16 +224,12 @@ def _piece_metrics(problem: FabricProblem, piece: PlacedPiece) -> dict[str, Any]
     kinds = [unit.kind.site for unit in pipeline.units]
     units = {kind: kinds.count(kind) for kind in SITE_KINDS}
     names = [unit.name for unit in pipeline.units]
-    busiest, bound, interval = piece.busiest_link, piece.bound, piece.interval_slots
+    busiest, bound = piece.busiest_link, piece.bound
     return {
         "units": units,
         "fill": {kind: units[kind] / grid.site_kind.count(kind) for kind in SITE_KINDS},
         "stages": pipeline.stages,
         "ideal_slots": pipeline.ideal_slots,
-        "interval_slots": None if interval is None else float(interval),
-        "normalized": 0.0 if interval is None else pipeline.ideal_slots / interval,
-        "deadlock": interval is None,
-        "blocked": dict(zip(names, piece.throughput.outcome.blocked, strict=False)),
         "latency_s": piece.latency_s(1),
         "batch_latency_s": piece.latency_s(problem.batch),
         "bound": {
@@ -234,17 +241,31 @@ def _piece_metrics(problem: FabricProblem, piece: PlacedPiece) -> dict[str, Any]
         "busiest_link": None
         if busiest is None
         else {"cells": [busiest.start, busiest.end], "flits": busiest.flits, "nets": busiest.nets},
+    }
+
+
+def _steady_metrics(problem: FabricProblem, piece: PlacedPiece, is_simulated: bool) -> dict[str, Any]:
+    """Of the steady state, if that is simulated; whether there is a deadlock, a batch says otherwise."""
+    if not is_simulated:
+        is_deadlock = piece.latency_s(problem.batch) is None
+        return {"interval_slots": None, "normalized": None, "deadlock": is_deadlock, "blocked": {}, "waits": None}
+    interval, names = piece.interval_slots, [unit.name for unit in piece.pipeline.units]
+    return {
+        "interval_slots": None if interval is None else float(interval),
+        "normalized": 0.0 if interval is None else piece.pipeline.ideal_slots / interval,
+        "deadlock": interval is None,
+        "blocked": dict(zip(names, piece.throughput.outcome.blocked, strict=False)),
         "waits": piece.waits,
     }
 
 
-def _candidates_table(problem: FabricProblem, placed: Sequence[_Placed]) -> pa.Table:
+def _candidates_table(problem: FabricProblem, placed: Sequence[_Placed], metrics: Mapping[str, Any]) -> pa.Table:
     """What the rules predict of every candidate, and what was simulated."""
     rows: list[Mapping[str, Any]] = []
-    for number, each in enumerate(placed, start=1):
+    for number, (each, chosen) in enumerate(zip(placed, metrics["pieces"], strict=True), start=1):
         for rank, candidate in enumerate(each.candidates, start=1):
             terms = rule_terms(each.piece.pipeline, candidate.placement, problem.fabric)
-            interval = candidate.interval_slots if rank > 1 else each.figures.interval_slots
+            interval = candidate.interval_slots if rank > 1 else chosen["interval_slots"]
             rows.append(
                 {
                     "piece": number,

@@ -11,7 +11,16 @@ from dse.fabric.evaluators.measure import WINDOW_SAMPLES, Throughput, latency_s,
 from dse.fabric.evaluators.simulator import Simulator, Waits
 from dse.fabric.model import Pipeline, Placement
 from dse.fabric.rules import RuleTerms, rule_terms
+from dse.run.remembered import Remembered, Same
 from hardware.fabrics import Fabric
+
+_PLACED: "Remembered[PlacedPiece]" = Remembered(16)
+
+
+def placed_piece(pipeline: Pipeline, placement: Placement, fabric: Fabric) -> "PlacedPiece":
+    """The same object for the same placement: the answer and its report simulate it once. Checks make their own."""
+    key = (Same(pipeline), Same(fabric), *(part.tobytes() for part in placement.parts))
+    return _PLACED.get(key, lambda: PlacedPiece(pipeline, placement, fabric))
 
 
 @dataclass(frozen=True)

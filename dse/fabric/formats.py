@@ -117,8 +117,8 @@ class PieceMetrics(Document):
         fill: share of the fabric's sites that have a unit, by kind.
         stages: units on the longest path of nets.
         ideal_slots: of work of the slowest unit.
-        interval_slots: between departures; null in a deadlock.
-        normalized: ideal over measured slots (paper, section IV-A).
+        interval_slots: between departures; null in a deadlock, and of a cut graph where a stop left ``relief`` out.
+        normalized: ideal over measured slots (paper, section IV-A), 0 in a deadlock; null where that was left out.
         deadlock: whether nothing can happen any more.
         blocked: in a deadlock, samples that each unit has ended, by name; otherwise empty.
         latency_s: of a sample on an empty fabric.
@@ -127,7 +127,7 @@ class PieceMetrics(Document):
         rules: what the rules say (:class:`dse.fabric.rules.RuleTerms`).
         busiest_link: null where no net leaves its cell.
         waits: slots between two departures in the window of the throughput, by cause
-            (:data:`dse.fabric.evaluators.critical_kernels.CAUSES`); null in a deadlock. Their sum is
+            (:data:`dse.fabric.evaluators.critical_kernels.CAUSES`); null where ``interval_slots`` is. Their sum is
             ``interval_slots``, or less where the bound counts.
         relief: one resource relieved at a time, of those that could gain 1 %; empty where none could or an interrupt
             came first, and of a cut graph for all pieces but the one that takes most of the time.
@@ -138,7 +138,7 @@ class PieceMetrics(Document):
     stages: Count
     ideal_slots: Count
     interval_slots: Amount | None
-    normalized: Amount
+    normalized: Amount | None
     deadlock: bool
     blocked: dict[str, Count]
     latency_s: Amount | None

@@ -24,7 +24,7 @@ from dse.fabric.setting import ChosenRules, Setting
 from dse.run.executor import Executor, Failed
 from dse.run.journal import Journal
 from dse.run.options import STRICT
-from dse.run.progress import ProgressCallback, StoppedError, StopSignal
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal, ask
 from hardware.fabrics import Fabric
 
 COLD = 5e-4
@@ -175,17 +175,16 @@ class SearchContext:
         if known is not None:
             entry, placement = known
             return Changed(placement, entry.cost, entry.moves, np.inf if entry.slots is None else entry.slots)
-        items = [(start.placement, start.shares, seed) for seed in self._seeds(number)]
+        ended = []
         try:
-            outcomes = list(self.executor.outcomes(changing, items, self.stop))
+            items = [(start.placement, start.shares, seed) for seed in self._seeds(number)]
+            for outcome in self.executor.outcomes(changing, items, self.stop):
+                if not isinstance(outcome, Failed):
+                    ended.append(outcome)
+                elif outcome.error is not None:
+                    raise outcome.error
         except StoppedError:
             return None
-        ended = []
-        for outcome in outcomes:
-            if not isinstance(outcome, Failed):
-                ended.append(outcome)
-            elif outcome.error is not None:
-                raise outcome.error
         if not ended:
             return None
         best = replace(fastest(ended), moves=sum(each.moves for each in ended))
@@ -296,11 +295,15 @@ def refined(context: SearchContext, candidates: Sequence[Candidate]) -> list[Can
     In each round as many changes of it as there are chains are simulated briefly, and the best one stays if it is
     faster (:mod:`dse.fabric.refining`), until it is as fast as the bound. Rounds of the journal are not repeated.
     """
-    changing = Changing(nearby_of(context))
+    changing = Changing(nearby_of(context), context.stop)
     min_slots, slots = bound(context.pipeline, context.fabric).slots, candidates[0].interval_slots
-    if candidates[0].chain < 0 or (slots is not None and slots <= min_slots):
+    if candidates[0].chain < 0 or context.stop() is not None or (slots is not None and slots <= min_slots):
         return list(candidates)
-    first = best = Changed(candidates[0].placement, candidates[0].cost, 0, changing.slots(candidates[0].placement))
+    try:
+        slots = changing.slots(candidates[0].placement)
+    except StoppedError:
+        return list(candidates)
+    first = best = Changed(candidates[0].placement, candidates[0].cost, 0, slots)
     start, tried = Start(changing, best.placement), 0
     for number in range(context.rounds):
         if best.slots <= min_slots or context.stop() is not None:
@@ -335,12 +338,14 @@ def _annealed_under(context: SearchContext, setting: Setting) -> list[Candidate]
 
 def judged(context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates after simulation, the fastest first, of equal ones as they were; a stop leaves some unjudged."""
-    simulator = Simulator(context.pipeline, context.fabric)
+    simulator = Simulator(context.pipeline, context.fabric, context.stop)
     judged = list(candidates)
     for number, each in enumerate(candidates):
-        if number and context.stop() is not None:
+        try:
+            ask(context.stop)
+            interval_slots = throughput(simulator, each.placement).interval_slots
+        except StoppedError:
             break
-        interval_slots = throughput(simulator, each.placement).interval_slots
         judged[number] = replace(each, interval_slots=interval_slots, is_simulated=True)
         context.progress(f"simulating {context.label}", number + 1, len(candidates))
     return _fastest_first(judged)

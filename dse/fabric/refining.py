@@ -17,6 +17,7 @@ from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.model import Placement
 from dse.fabric.rules import Floats
 from dse.fabric.search.nearby import Nearby
+from dse.run.progress import StopSignal, never_stop
 
 FEWEST, MOST = 2, 30
 """Moves of a change."""
@@ -45,16 +46,18 @@ class Changing:
 
     Attributes:
         nearby: makes the changes.
+        stop: a reason ends the simulation under way with StoppedError, in this process only.
     """
 
     nearby: Nearby
+    stop: StopSignal = never_stop
 
     def __reduce__(self) -> tuple[type["Changing"], tuple[Nearby]]:
         return Changing, (self.nearby,)
 
     @cached_property
     def _simulator(self) -> Simulator:
-        return Simulator(self.nearby.pipeline, self.nearby.fabric)
+        return Simulator(self.nearby.pipeline, self.nearby.fabric, self.stop)
 
     def __call__(self, change: tuple[Placement, Floats, int]) -> Changed:
         """The placement of ``change``, changed by its seed. The number of moves is drawn, its logarithm evenly.

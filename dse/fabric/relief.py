@@ -14,7 +14,7 @@ from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.model import MAX_SAMPLES, Pipeline
-from dse.run.progress import ProgressCallback, StopSignal, silent
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal, silent
 from hardware.fabrics import Fabric
 
 MIN_GAIN = 0.01
@@ -101,7 +101,10 @@ def reliefs(piece: PlacedPiece, stop: StopSignal, progress: ProgressCallback = s
         if stop() is not None:
             return None
         progress("simulating what would relieve it", number, len(names))
-        relieved.append(Relief(name, _interval_slots(piece, name)))
+        try:
+            relieved.append(Relief(name, _interval_slots(piece, name, stop)))
+        except StoppedError:
+            return None
     return relieved
 
 
@@ -118,7 +121,7 @@ def _gains(piece: PlacedPiece, interval_slots: float | None) -> bool:
     return interval_slots is not None and piece.interval_slots > (1 + MIN_GAIN) * interval_slots
 
 
-def _interval_slots(piece: PlacedPiece, name: str) -> float | None:
+def _interval_slots(piece: PlacedPiece, name: str, stop: StopSignal) -> float | None:
     """Simulated slots between departures with this change; None in a deadlock."""
     pipeline, fabric = CHANGES[name][1](piece.pipeline, piece.fabric)
-    return throughput(Simulator(pipeline, fabric), piece.placement).interval_slots
+    return throughput(Simulator(pipeline, fabric, stop), piece.placement).interval_slots

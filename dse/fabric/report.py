@@ -1,15 +1,14 @@
 """What a placement came to, in words, tables and a page."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import accumulate
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from dse.fabric.answer import CANDIDATES
 from dse.fabric.bound import Resource
-from dse.fabric.figures import PlacedPiece
+from dse.fabric.figures import PlacedPiece, placed_piece
 from dse.fabric.formats import placements_from_document
 from dse.fabric.problem import FabricProblem
 from dse.fabric.relief import CHANGES, MIN_GAIN
@@ -18,7 +17,7 @@ from dse.fabric.timeline import pipeline_trace
 from dse.report.chart import Axis, Line, PointChart, Points
 from dse.report.palette import ANSWER, BLUE, GREY, YELLOW
 from dse.report.units import time_text
-from dse.report.view import Card, Decisive, Drawing, Heading, Paragraph, Part, Row, Table, View
+from dse.report.view import Card, Decisive, Drawing, Heading, Paragraph, Part, Picture, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
 from dse.run.tables import Tables
 
@@ -90,7 +89,9 @@ class _Shown:
     def heading(self) -> str:
         """Above the picture."""
         name = f"{self.problem.graph.name} {self.title}".strip()
-        return f"{name} on {self.problem.fabric.name}: {self.metrics['normalized']:.3f} of the slowest unit's rate"
+        share = self.metrics["normalized"]
+        rate = "" if share is None else f": {share:.3f} of the slowest unit's rate"
+        return f"{name} on {self.problem.fabric.name}{rate}"
 
     @cached_property
     def picture(self) -> "DrawnFigure":
@@ -130,7 +131,7 @@ def view(problem: FabricProblem, result: Result, tables: Tables) -> View:
         return View(title, verdict(result))
     placements = placements_from_document(problem, result.solution, "result: solution")
     shown = [
-        _Shown(number, problem, piece, PlacedPiece(piece.pipeline, placement, problem.fabric), metrics, result.method)
+        _Shown(number, problem, piece, placed_piece(piece.pipeline, placement, problem.fabric), metrics, result.method)
         for number, (piece, placement, metrics) in enumerate(
             zip(problem.pieces, placements, result.metrics["pieces"], strict=True), start=1
         )
@@ -140,15 +141,14 @@ def view(problem: FabricProblem, result: Result, tables: Tables) -> View:
     (whole,) = shown
     notes = [*_unfinished(result), *map(Decisive, result.metrics["notes"]), *_notes(whole)]
     in_terminal = [_figures_table(whole), *_waits_table(whole), *_relief_table(whole)]
-    files = cache(lambda: _files(whole))
     return View(
         title,
         verdict(result),
         notes,
         in_terminal,
-        lambda: list(_page(whole, tables)),
-        files,
-        lambda: [_card(result, shown)],
+        page=lambda: list(_page(whole, tables, lambda: whole.picture.svg)),
+        cards=lambda: [_card(result, shown)],
+        pictures=_pictures(whole),
     )
 
 
@@ -165,24 +165,29 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
     drawn = most[:_MAX_DRAWN]
 
     def page() -> list[Part]:
-        parts: list[Part] = [turns.table, Heading("Turns"), Drawing(turns.picture.svg)]
-        sizes = accumulate(len(each.picture.svg) for each in drawn)
-        on_page = drawn[: max(1, sum(size <= _MAX_PICTURE_LETTERS for size in sizes))]
-        if len(on_page) < len(shown):
-            parts.append(Paragraph(f"Of {len(shown)} pieces these are the {len(on_page)} that take most of the time."))
-        return parts + [part for each in on_page for part in _page(each, tables)]
+        parts: list[Part] = [turns.table, Heading("Turns"), Drawing(lambda: turns.picture.svg)]
+        if len(drawn) < len(shown):
+            parts.append(Paragraph(f"Of {len(shown)} pieces these are the {len(drawn)} that take most of the time."))
+        for place, each in enumerate(drawn):
+            parts += _page(each, tables, partial(_svg_within, drawn[: place + 1]))
+        return parts
 
-    @cache
-    def files() -> Mapping[str, str | bytes]:
-        pictures: dict[str, str | bytes] = {name: content for each in drawn for name, content in _files(each).items()}
-        own: dict[str, str | bytes] = {
-            "turns.svg": turns.picture.svg,
-            "turns.png": turns.picture.png,
-            "turns-trace.json": json.dumps(turns.trace()),
-        }
-        return own | pictures
-
-    return View(title, verdict(result), notes, in_terminal, page, files, lambda: [_card(result, shown)])
+    pictures: dict[str, Picture] = {
+        "turns.svg": lambda: turns.picture.svg,
+        "turns.png": lambda: turns.picture.png,
+        "turns-trace.json": lambda: json.dumps(turns.trace()),
+    }
+    for each in drawn:
+        pictures |= _pictures(each)
+    return View(
+        title,
+        verdict(result),
+        notes,
+        in_terminal,
+        page,
+        cards=lambda: [_card(result, shown)],
+        pictures=pictures,
+    )
 
 
 def _unfinished(result: Result) -> Iterator[str]:
@@ -209,14 +214,18 @@ def _figures_table(shown: _Shown) -> Table:
     units = ", ".join(
         f"{count} {kind} ({percent_of(metrics['fill'][kind])})" for kind, count in metrics["units"].items()
     )
-    rows: list[Row] = [("units", units), ("normalized throughput", f"{metrics['normalized']:.3f}")]
+    rows: list[Row] = [("units", units)]
+    if metrics["normalized"] is not None:
+        rows.append(("normalized throughput", f"{metrics['normalized']:.3f}"))
     for name, key in (
         ("latency of a sample", "latency_s"),
         (f"of a batch of {shown.problem.batch}", "batch_latency_s"),
     ):
         if metrics[key] is not None:
             rows.append((name, time_text(metrics[key])))
-    slots = "deadlock" if metrics["interval_slots"] is None else f"{metrics['interval_slots']:,.1f} slots"
+    slots = "deadlock" if metrics["deadlock"] else "left out, as the run was stopped"
+    if metrics["interval_slots"] is not None:
+        slots = f"{metrics['interval_slots']:,.1f} slots"
     rules = metrics["rules"]
     rows += [
         ("between samples, simulated", slots),
@@ -267,7 +276,14 @@ def _relief_table(shown: _Shown) -> Iterator[Table]:
         yield Table(("the same placement with", "samples/s", "gain"), rows, title)
 
 
-def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:
+def _svg_within(drawn: Sequence[_Shown]) -> str:
+    """The picture of the last one, where it and those before it leave the page small enough; of the first one always."""
+    letters = sum(len(each.picture.svg) for each in drawn)
+    last = drawn[-1]
+    return last.picture.svg if len(drawn) == 1 or letters <= _MAX_PICTURE_LETTERS else f"<p>piece-{last.number}.svg</p>"
+
+
+def _page(shown: _Shown, tables: Tables, draw: Callable[[], str]) -> Iterator[Part]:
     yield _figures_table(shown)
     yield Heading(f"The fabric {shown.title}".strip())
     yield Paragraph(
@@ -275,7 +291,7 @@ def _page(shown: _Shown, tables: Tables) -> Iterator[Part]:
         "rests. Each direction of a link is drawn on its right-hand side.",
         small=True,
     )
-    yield Drawing(shown.picture.svg)
+    yield Drawing(draw)
     yield from _waits_table(shown)
     yield from _relief_table(shown)
     yield Heading("Operators")
@@ -328,16 +344,18 @@ def _candidates(shown: _Shown, tables: Tables) -> PointChart | None:
     return PointChart(title, Axis("simulated slots"), Axis("predicted slots"), marks, 380)
 
 
-def _files(shown: _Shown) -> Mapping[str, str | bytes]:
+def _pictures(shown: _Shown) -> Mapping[str, Picture]:
     name = f"piece-{shown.number}" if shown.title else "placement"
-    files: dict[str, str | bytes] = {
-        f"{name}.svg": shown.picture.svg,
-        f"{name}.png": shown.picture.png,
+
+    def trace() -> str | None:
+        events = pipeline_trace(shown.placed, shown.heading)
+        return None if events is None else json.dumps(events)
+
+    return {
+        f"{name}.svg": lambda: shown.picture.svg,
+        f"{name}.png": lambda: shown.picture.png,
+        f"{name}-trace.json": trace,
     }
-    trace = pipeline_trace(shown.placed, shown.heading)
-    if trace is not None:
-        files[f"{name}-trace.json"] = json.dumps(trace)
-    return files
 
 
 def _card(result: Result, shown: Sequence[_Shown]) -> Card:

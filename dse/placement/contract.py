@@ -18,7 +18,8 @@ from dse.placement.formats import (
 )
 from dse.placement.levers import levers
 from dse.placement.pipeline_trace import pipeline_trace
-from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem
+from dse.placement.problem import MemoryShortfall, Placement, PlacementProblem, PlacementSolution
+from dse.placement.search.chain_structure import is_totally_ordered
 from dse.placement.solve import solve
 from dse.placement.stage_chart import stage_loads
 from dse.placement.timeline import has_timeline, timeline
@@ -67,7 +68,6 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     Solution = SolutionDocument
     Metrics = MetricsDocument
     parallel = False
-    stoppable = False
 
     def pose(self, options: PlaceOptions) -> PlacePosed:
         """The layer graph in the file that the options name."""
@@ -81,7 +81,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     def answer(self, posed: PlacePosed, run: Run) -> Result:
         """The optimal placement, or why there is none."""
         started = time.perf_counter()
-        solution = solve(posed.problem)
+        solution = solve(posed.problem, stop=run.stop)
         seconds = time.perf_counter() - started
         placement, shortfall = solution.placement, solution.shortfall
         if placement is not None:
@@ -89,6 +89,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
             if faults:
                 raise FailedCheckError("; ".join(faults))
         value = placement.batch_s if placement else None
+        is_cut_short = solution.bound_s is not None and run.stop() == "interrupted"
         return result_of(
             self.name,
             posed,
@@ -101,13 +102,17 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
             seconds=seconds,
             seed=run.seed,
             method=METHOD,
+            status="interrupted" if is_cut_short else None,
         )
 
     def faults(self, result: Result, posed: PlacePosed) -> list[str]:
         """The placement's own rules, its time and metrics; what is said to be optimal or infeasible is solved again."""
-        if not result.solution and result.status != "infeasible":
+        is_ended = bool(result.solution) or result.status == "infeasible"
+        if not is_ended and all(map(is_totally_ordered, posed.problem.tensor_parallel.values())):
             return [f"status must not be {result.status} without a placement: the search always runs to its end"]
         again = solve(posed.problem)
+        if not is_ended:
+            return [*_bound_faults(result, again), *(f"metrics.{key} must not be given" for key in result.metrics)]
         if not result.solution:
             if again.shortfall is None:
                 return ["status infeasible: but a placement fits"]
@@ -123,16 +128,17 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
         faults = violations(posed.problem, placement)
         if faults:
             return faults
-        proven_s = again.bound_s if again.bound_s is not None else again.placement.batch_s if again.placement else 0.0
-        if result.bound is None or result.bound > proven_s * (1 + PROOF_TOLERANCE):
-            faults.append(f"bound must be given and at most {proven_s}, but got {result.bound}")
-        return faults + differences("metrics", result.metrics, metrics(posed.problem, placement))
+        return _bound_faults(result, again) + differences("metrics", result.metrics, metrics(posed.problem, placement))
 
     def view(self, result: Result, posed: PlacePosed, tables: Tables) -> View:
         """The stages of one pipeline, and the pipeline in time as a trace."""
         title = f"{posed.name}: placement"
         if result.infeasibility is not None:
             return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
+        if not result.solution:
+            scale = time_scale(result.bound or 0.0)
+            least = f"{lower_bound_text(scale.of(result.bound or 0.0))} {scale.unit}"
+            return View(title, f"Stopped before any placement was found; a batch takes at least {least}.")
         stages = Table(("stage", "accelerators", "layers", ""), _rows(result))
         return View(
             title=title,
@@ -147,6 +153,14 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
             files=lambda: _traces(posed.problem, result),
             cards=lambda: [_card(posed.problem, result)],
         )
+
+
+def _bound_faults(result: Result, again: PlacementSolution) -> list[str]:
+    """Whether the bound is one, given the same search to its end."""
+    proven_s = again.bound_s if again.bound_s is not None else again.placement.batch_s if again.placement else math.inf
+    if result.bound is None or result.bound > proven_s * (1 + PROOF_TOLERANCE):
+        return [f"bound must be given and at most {proven_s}, but got {result.bound}"]
+    return []
 
 
 def metrics(problem: PlacementProblem, placement: Placement) -> dict[str, Any]:

@@ -163,9 +163,9 @@ class MemoryShortfall:
 class PlacementSolution:
     """The optimum (``placement``), or the reason why there is none (``shortfall``).
 
-    Exactly one is set, except that neither is where a cutoff was given and no placement is faster than it. The
-    placement is the proven optimum, unless ``bound_s`` is set: then no placement takes less than that (only on graphs
-    that branch, where a search for the groups of a stage met its limit).
+    Exactly one is set, except that neither is where a cutoff was given and no placement is faster than it, or the
+    search was stopped. The placement is the proven optimum, unless ``bound_s`` is set: then no placement takes less
+    than that (only on graphs that branch, where a search for the groups of a stage met its limit or was stopped).
     """
 
     placement: Placement | None

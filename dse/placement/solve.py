@@ -10,18 +10,20 @@ from dse.placement.search.chain_dp import ChainLatencies, optimum
 from dse.placement.search.chain_structure import chain_structures, is_totally_ordered
 from dse.placement.search.downset_dp import DownsetAnswer, downset_placement
 from dse.placement.shortfall import explain
+from dse.run.progress import StopSignal, never_stop
 from hardware.inputs import fail
 
 _PROVEN = 1e-9
 """Relative distance of bound and placement up to which the placement counts as proven."""
 
 
-def solve(problem: PlacementProblem, cutoff_s: float = math.inf) -> PlacementSolution:
+def solve(problem: PlacementProblem, cutoff_s: float = math.inf, stop: StopSignal = never_stop) -> PlacementSolution:
     """The placement of least ``batch_s`` over all widths; the exact optimum, with a fixed choice among equal ones.
 
     Totally ordered layers go through :mod:`dse.placement.search.chain_dp`, graphs that branch through
     :mod:`dse.placement.search.downset_dp`. With ``cutoff_s`` only a placement that is faster is looked for; where there
-    is none, neither a placement nor a shortfall is returned.
+    is none, neither a placement nor a shortfall is returned. A ``stop`` leaves what was found of graphs that branch by
+    then, with a bound; there may be neither a placement nor a shortfall then, too.
 
     Raises:
         InputError: no width can be placed on so few accelerators, or a graph branches beyond the limits of
@@ -34,12 +36,14 @@ def solve(problem: PlacementProblem, cutoff_s: float = math.inf) -> PlacementSol
     best: Placement | None = None
     bound_s = best_s = cutoff_s
     for tensor in sorted(problem.tensor_parallel):
-        answer = _width_answer(problem, tensor, best_s)
+        answer = _width_answer(problem, tensor, best_s, stop)
         bound_s = min(bound_s, answer.bound_s)
         if answer.placement is not None:
             best, best_s = answer.placement, answer.placement.batch_s
     proven = bound_s >= best_s * (1.0 - _PROVEN)
     if best is None and not proven:
+        if stop() is not None:
+            return PlacementSolution(None, None, bound_s)
         rule = "whether a placement exists was not decided within the limits on branching layer graphs"
         raise fail(problem.name, "tensor_parallel", "", rule)
     shortfall = explain(problem) if best is None and cutoff_s == math.inf else None
@@ -61,7 +65,7 @@ def _group_size(width: tuple[int, LayerGraph]) -> int:
     return tensor if any(layer.sliced for layer in graph.layers) else 1
 
 
-def _width_answer(problem: PlacementProblem, tensor: int, cutoff_s: float) -> DownsetAnswer:
+def _width_answer(problem: PlacementProblem, tensor: int, cutoff_s: float, stop: StopSignal) -> DownsetAnswer:
     graph = problem.tensor_parallel[tensor]
     if _group_size((tensor, graph)) > problem.accelerators:
         return DownsetAnswer(None, math.inf)
@@ -69,7 +73,7 @@ def _width_answer(problem: PlacementProblem, tensor: int, cutoff_s: float) -> Do
     incumbent_s = contiguous.batch_s if contiguous else cutoff_s
     if is_totally_ordered(graph):
         return DownsetAnswer(contiguous, incumbent_s)
-    answer = downset_placement(problem, tensor, incumbent_s)
+    answer = downset_placement(problem, tensor, incumbent_s, stop=stop)
     return DownsetAnswer(answer.placement or contiguous, answer.bound_s)
 
 

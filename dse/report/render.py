@@ -10,12 +10,17 @@ from dse.report.page import document, figure, table, text_html
 from dse.report.palette import light
 from dse.report.view import Card, Drawing, Folded, Heading, Paragraph, Part, Table, View
 
+NOT_DRAWN = "Not drawn, as the run was stopped; dse report RUN draws it."
+
 _ADDRESS = re.compile(r"https://[^\s)<>]+[\w/]")
 
 
-def page(view: View, footer: str) -> str:
-    """``report.html`` of an answer, self-contained: it needs no other file and no network."""
-    return document(view.title, [*_opening(view), *map(html_of, view.page())], footer)
+def page(view: View, footer: str, is_drawn: bool = True) -> str:
+    """``report.html`` of an answer, self-contained: it needs no other file and no network.
+
+    ``is_drawn``: whether the time is taken for its drawings.
+    """
+    return document(view.title, [*_opening(view), *(html_of(part, is_drawn) for part in view.page())], footer)
 
 
 def fragment(view: View) -> str:
@@ -30,8 +35,8 @@ def _opening(view: View) -> Iterable[str]:
         yield f"<p>{text_html(note)}</p>"
 
 
-def html_of(part: Part) -> str:
-    """One part of a page."""
+def html_of(part: Part, is_drawn: bool = True) -> str:
+    """One part of a page, as in :func:`page`."""
     match part:
         case Heading(text, level):
             return f"<h{level}>{html.escape(text)}</h{level}>"
@@ -44,9 +49,9 @@ def html_of(part: Part) -> str:
         case PointChart() | BarChart() | LaneChart() | TreeMap():
             return figure(part)
         case Drawing(svg):
-            return svg
+            return svg() if is_drawn else f"<p>{NOT_DRAWN}</p>"
         case Card():
             return card(part)
         case Folded(title, parts, unfolded):
-            content = "\n".join(map(html_of, parts))
+            content = "\n".join(html_of(part, is_drawn) for part in parts)
             return f"<details{' open' if unfolded else ''}><summary>{html.escape(title)}</summary>{content}</details>"

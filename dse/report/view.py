@@ -65,9 +65,13 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture as SVG text."""
+    """A picture.
 
-    svg: str
+    Attributes:
+        svg: draws it as SVG text, which may take seconds.
+    """
+
+    svg: Callable[[], str]
 
 
 @dataclass(frozen=True)
@@ -176,6 +180,9 @@ class Card:
     title: str = ""
 
 
+Picture = Callable[[], str | bytes | None]
+"""Makes a file that takes seconds; None where there is none."""
+
 Part = Heading | Paragraph | Table | Chart | Drawing | Folded | Card
 """What a page consists of; a chart is one of :mod:`dse.report.chart`."""
 
@@ -205,6 +212,8 @@ class View:
             nothing else of the view: the tables belong among its parts too.
         files: further files of a run directory by name, made when they are written.
         cards: the answer at a glance, right below the verdict of the page; made when it is written.
+        pictures: of a run directory by name, with traces and whatever else takes seconds. A run that is stopped
+            leaves them to ``dse report``, as it does each :class:`Drawing`.
     """
 
     title: str
@@ -214,6 +223,7 @@ class View:
     page: Callable[[], Sequence[Part]] = field(default=_nothing)
     files: Callable[[], Mapping[str, str | bytes]] = field(default=_no_files)
     cards: Callable[[], Sequence[Card]] = field(default=_no_cards)
+    pictures: Mapping[str, Picture] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def first_notes(self) -> Sequence[str]:

@@ -83,9 +83,24 @@ class Answer:
         return problem_type(self.result.command).view(self.result, self.posed, self._tables)
 
     @cached_property
-    def files(self) -> Mapping[str, str | bytes]:
-        """What a run directory has beside tables, report and result, by name: some are pictures, which take a while."""
+    def _documents(self) -> Mapping[str, str | bytes]:
         return self.view.files()
+
+    @cached_property
+    def pictures(self) -> Mapping[str, str | bytes]:
+        """The pictures and traces of a run directory by name, which take a while."""
+        made = {name: make() for name, make in self.view.pictures.items()}
+        return {name: content for name, content in made.items() if content is not None}
+
+    @property
+    def files(self) -> Mapping[str, str | bytes]:
+        """What a run directory has beside tables, report and result, by name."""
+        return {**self._documents, **self.pictures}
+
+    @property
+    def file_names(self) -> list[str]:
+        """Of :attr:`files`, and of pictures that cannot be made."""
+        return [*self._documents, *self.view.pictures]
 
     def tables(self) -> dict[str, Any]:
         """The tables of the run by name, and those of its view by title: dataframes, or Arrow tables without pandas."""
@@ -120,22 +135,25 @@ class Answer:
         self.write(RunDirectory(target, self.result.command, arguments, self.posed.run_digest, resume=False))
         return target / RESULT_FILE
 
-    def write(self, directory: RunDirectory) -> None:
-        """Write everything that belongs to a run: tables, files, report, and the result last.
+    def write(self, directory: RunDirectory, is_drawn: bool = True) -> None:
+        """Write everything that belongs to a run: tables, files, report, and the result last; pictures only where
+        ``is_drawn``.
 
-        A run of which anything is missing is not finished, and ``--resume`` makes the rest.
+        A run of which anything else is missing is not finished, and ``--resume`` makes the rest.
         """
         with directory.writing():
             self._tables.write(directory.path)
             if self.value is not None:
-                for name, content in self.files.items():
+                for name, content in (self.files if is_drawn else self._documents).items():
                     directory.write(name, content)
-                directory.write(REPORT_FILE, self.html())
+                directory.write(REPORT_FILE, self.html(is_drawn))
         directory.write(RESULT_FILE, self.result.to_json())
 
-    def html(self) -> str:
-        """The whole report as one self-contained page (``report.html`` of a run directory)."""
-        return page(self.view, self.result.provenance)
+    def html(self, is_drawn: bool = True) -> str:
+        """The whole report as one self-contained page (``report.html`` of a run directory), with its drawings or
+        without.
+        """
+        return page(self.view, self.result.provenance, is_drawn)
 
     def _repr_html_(self) -> str:
         return fragment(self.view)

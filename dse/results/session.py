@@ -62,6 +62,7 @@ class Session:
         executor: makes the executor, given the predicted seconds and the journal that metrics watch.
         methods: what upper floors add to the problem's methods, given its options, the executor and the run directory.
         document: what decides the answer and only upper floors know (the weights of a checkpoint), given the options.
+        began_s: what the time limit counts from (:func:`time.monotonic`).
     """
 
     out: Path | None = None
@@ -77,6 +78,7 @@ class Session:
     executor: Callable[[float, Journal | None], Executor] = field(default=_in_process)
     methods: Callable[[Any, Executor, Path | None], Methods] = field(default=_no_methods)
     document: Callable[[Any], Any] = field(default=_no_document)
+    began_s: float = field(default_factory=time.monotonic)
 
 
 def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -> Answer:
@@ -86,7 +88,6 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
         InputError: bad input, or a run directory of another run, or one that cannot be written.
         FailedCheckError: the problem's checker refuses the answer (a fault of this program).
     """
-    began_s = time.monotonic()
     for name, given in (("--resume", session.resume), ("--mirror", session.mirror)):
         if given and session.out is None:
             raise fail("dse", name, "", "needs the directory of the run: --out DIR")
@@ -109,9 +110,9 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
     # What libraries print is for people; stdout is for the result alone.
     with copied, redirect_stdout(sys.stderr):
         with journal_of(directory) as journal:
-            answered = _solved(problem, posed, session, directory, journal, began_s)
+            answered = _solved(problem, posed, session, directory, journal)
         if directory is not None:
-            answered.write(directory)
+            answered.write(directory, is_drawn=session.stop() is None)
     return answered
 
 
@@ -164,7 +165,6 @@ def _solved(
     session: Session,
     directory: RunDirectory | None,
     journal: Journal | None,
-    began_s: float,
 ) -> Answer:
     executor = session.executor(min(problem.predicted_s(posed), session.time_limit_s), journal)
     path = None if directory is None else directory.path
@@ -179,6 +179,6 @@ def _solved(
         methods=session.methods(posed.options, executor, path),
         time_limit_s=session.time_limit_s,
         item_timeout_s=session.item_timeout_s,
-        began_s=began_s,
+        began_s=session.began_s,
     )
     return Answer(problem.answer(posed, run), posed, run.tables)

@@ -26,10 +26,6 @@ class ChildFailedError(RuntimeError):
     """A process ended by itself and not as it should; what it wrote to stderr says more."""
 
 
-class ChildKilledError(ChildFailedError):
-    """A signal ended it, as where memory runs out."""
-
-
 @dataclass(frozen=True)
 class Heard:
     """What a process has written.
@@ -37,10 +33,12 @@ class Heard:
     Attributes:
         output: to stdout, all of it; its last line may be torn where it was stopped.
         stopped: why it was ended, where it was.
+        killed: which signal ended it otherwise, as where memory runs out; what it has written is all that is left.
     """
 
     output: bytes
     stopped: str | None = None
+    killed: str | None = None
 
 
 def heard_from(module: str, given: bytes, stop: StopSignal) -> Heard:
@@ -50,7 +48,6 @@ def heard_from(module: str, given: bytes, stop: StopSignal) -> Heard:
     that the user works in stands in for one.
 
     Raises:
-        ChildKilledError: a signal ended it.
         ChildFailedError: it ended with another exit code than 0.
     """
     ours, theirs = os.pipe()
@@ -71,10 +68,10 @@ def heard_from(module: str, given: bytes, stop: StopSignal) -> Heard:
         finally:
             os.close(ours)
             os.close(theirs)
-        if reason is None:
-            _require_success(module, process.returncode)
+        if reason is None and process.returncode > 0:
+            raise ChildFailedError(f"the process of {module} ended with exit code {process.returncode}")
         out.seek(0)
-        return Heard(out.read(), reason)
+        return Heard(out.read(), reason, None if reason is not None else _signal_text(-process.returncode))
 
 
 def _ended(process: subprocess.Popen[bytes], stop: StopSignal) -> str | None:
@@ -90,14 +87,12 @@ def _ended(process: subprocess.Popen[bytes], stop: StopSignal) -> str | None:
             process.kill()
 
 
-def _require_success(module: str, code: int) -> None:
-    if code < 0:
-        number = -code
-        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-        memory = ", as the system does where memory runs out" if number == signal.SIGKILL else ""
-        raise ChildKilledError(f"the process of {module} was ended by {name}{memory}")
-    if code:
-        raise ChildFailedError(f"the process of {module} ended with exit code {code}")
+def _signal_text(number: int) -> str | None:
+    """The name of a signal for people; None for 0."""
+    if not number:
+        return None
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    return f"{name}, as the system does where memory runs out" if number == signal.SIGKILL else name
 
 
 # In the other process ---------------------------------------------------------------------------------------------

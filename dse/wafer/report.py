@@ -121,20 +121,21 @@ def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> Vie
                 "parameters show where the pointer rests.",
                 small=True,
             ),
-            Drawing(drawn().svg),
+            Drawing(lambda: drawn().svg),
             Heading("Kernels"),
             Table(KERNEL_HEADERS, kernel_rows(problem, placement())),
         ]
 
-    def pictures() -> Mapping[str, str | bytes]:
-        return {
-            **files,
-            f"{problem.name}.paint": paint_text(problem, placement()),
-            f"{problem.name}.svg": drawn().svg,
-            f"{problem.name}.png": drawn().png,
-        }
-
-    return View(title, verdict(result), [about(result)], [costs], page, pictures, lambda: [_card(problem, result)])
+    return View(
+        title,
+        verdict(result),
+        [about(result)],
+        [costs],
+        page,
+        files=lambda: {**files, f"{problem.name}.paint": paint_text(problem, placement())},
+        cards=lambda: [_card(problem, result)],
+        pictures={f"{problem.name}.svg": lambda: drawn().svg, f"{problem.name}.png": lambda: drawn().png},
+    )
 
 
 def _card(problem: WaferProblem, result: Result) -> Card:

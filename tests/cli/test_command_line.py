@@ -248,12 +248,12 @@ def test_options_without_effect_are_accepted_and_say_so(dse, chain, layer, comma
     source = chain if command == "place" else layer
     plain, with_all = (
         json.loads(dse(command, source, "--json", *more).out)
-        for more in ((), ("--workers", "2", "--address", "nowhere:1", "--time-limit", "1"))
+        for more in ((), ("--workers", "2", "--address", "nowhere:1"))
     )
     differing = {"seconds": 0, "seal": ""}
     assert {**plain, **differing} == {**with_all, **differing}
-    notes = dse(command, source, "--json", "--workers", "2", "--address", "nowhere:1", "--time-limit", "1").err
-    idle = ("--workers 2", "--address nowhere:1", *(("--time-limit 1",) if command == "place" else ()))
+    notes = dse(command, source, "--json", "--workers", "2", "--address", "nowhere:1").err
+    idle = ("--workers 2", "--address nowhere:1")
     for given in idle:
         assert f"{command}: {given} has no effect: " in notes
     assert "has no effect" not in dse(command, source, "--json", "--workers", "0").err

@@ -1,6 +1,7 @@
 """The stopping rules against literal ones, the walk against enumeration, and answers beside the proven optimum."""
 
 import json
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -9,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.codesign.context import SearchContext
+from dse.codesign.contract import PROBLEM
 from dse.codesign.evaluation.evaluator import Evaluate
-from dse.codesign.evaluation.job_evaluators import JobTask
+from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
+from dse.codesign.evaluation.work_bound import work_bounds
 from dse.codesign.formats import JournalledEvaluations
 from dse.codesign.proven_optima import ProvenOptima
 from dse.codesign.search import exhaustive, sweep
@@ -346,3 +349,25 @@ def test_proofs_that_cannot_be_kept_are_no_fault(enumerated, proof, tmp_path):
     optima = ProvenOptima(tmp_path / "file" / "cache")
     optima.remember(problem, proof)
     assert optima.recall(problem) is None
+
+
+def test_a_walk_that_is_stopped_has_the_bound_of_the_work(model_file):
+    walked = [0]
+    result, outcome = solve(
+        options_for(model_file, search="hysteresis", hysteresis=WHOLE_SPACE),
+        search=partial(search, level=WHOLE_SPACE),
+        progress=lambda _phase, done, _total: walked.append(done),
+        stop=lambda: "interrupted" if walked[-1] >= 4 else None,
+    )
+    assert (outcome.stopped, max(walked) < 73) == ("interrupted", True)
+    assert result.status == "interrupted"
+    assert result.objective.value <= result.bound < np.inf
+
+
+@pytest.mark.parametrize("per", ["throughput", "per-mm2", "per-watt"])
+def test_no_architecture_scores_above_the_bound_of_its_work(model_file, per):
+    space = PROBLEM.pose(small(model_file, objective=per)).problem
+    evaluators = JobEvaluators(space.problem, space.machines)
+    bounds = work_bounds(evaluators)
+    context = SearchContext(space.problem, space.machines, InProcessExecutor(), {})
+    assert (exhaustive.upper_bounds(context) <= bounds * (1 + 1e-9)).all()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dse.fabric.model import Net, Pipeline, Sink, Unit, placement_faults
 from dse.fabric.rules import MIXTURE, RULES, RuleWeights, rule_cost, rule_scales, rule_terms, single_rule
+from dse.fabric.search import anneal
 from dse.fabric.search.anneal import MAX_NETS, Annealing, AnnealSettings, Chain, annealed, case_of, state_of
 from dse.fabric.search.move_kernels import begin
 from dse.fabric.search.move_state import State
@@ -187,6 +188,20 @@ def test_a_stop_ends_a_chain_with_a_legal_placement():
     best = Annealing(pipeline, PLASTICINE, settings=settings, stop=lambda: "stopped")(Chain(0))
     assert placement_faults(pipeline, best.placement, PLASTICINE) == []
     assert best.moves < settings.moves
+
+
+def test_a_stop_ends_a_chain_amid_a_call_of_the_kernel(monkeypatch):
+    monkeypatch.setattr(anneal, "_SLICE", 10**12)
+    pipeline, asked = layered_pipeline(np.random.default_rng(1), copies=1, layers=2, width=2), []
+
+    def stop():
+        asked.append(None)
+        return "stopped" if len(asked) > 2 else None
+
+    settings = AnnealSettings(moves=10**12)
+    best = Annealing(pipeline, PLASTICINE, settings=settings, stop=stop)(Chain(0))
+    assert placement_faults(pipeline, best.placement, PLASTICINE) == []
+    assert 0 < best.moves < settings.moves
 
 
 LACKING = {"compute": 1, "memory": 3, "io": 0}, {"compute": 1, "memory": 2, "io": 0}

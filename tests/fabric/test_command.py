@@ -11,6 +11,7 @@ from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import placements_from_document
 from dse.fabric.options import FabricOptions
 from dse.fabric.timeline import TRACED_SAMPLES
+from dse.report.render import NOT_DRAWN
 from tests.fabric.documents import FEED_FORWARD, fabric_document
 from tests.solving import resealed
 
@@ -320,3 +321,17 @@ def test_tuning_refuses_a_fabric_on_which_no_training_graph_fits(dse, folder, mo
 
 def test_a_layer_that_a_model_does_not_have_is_refused(dse):
     require_refusal(dse("fabric", "place", "bert-large:layer99", "--quiet"), "must be a layer of the model")
+
+
+def test_a_stopped_run_leaves_its_pictures_to_dse_report(dse, folder):
+    drawn = ["placement.svg", "placement.png", "placement-trace.json"]
+    answered = dse(*PLACE, "--moves", 10**9, "--time-limit", 1e-9, "--out", "run")
+    assert answered.code == 0, answered.err
+    assert "stopped before it was drawn: dse report run draws it" in answered.out
+    run = folder / "run"
+    assert json.loads((run / "result.json").read_text())["bound"] is not None
+    assert NOT_DRAWN in (run / "report.html").read_text()
+    assert not any((run / name).exists() for name in drawn)
+    assert dse("report", "run").out.splitlines() == [f"run/{name}" for name in ("report.html", *drawn)]
+    assert NOT_DRAWN not in (run / "report.html").read_text()
+    assert all((run / name).exists() for name in drawn)

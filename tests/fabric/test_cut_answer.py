@@ -14,6 +14,7 @@ from dse.fabric.answer import bound_of, value_of
 from dse.fabric.batch_bound import batch_bound_slots
 from dse.fabric.contract import _MOVE_OF_A_UNIT_S, PROBLEM
 from dse.fabric.cut_check import cut_faults
+from dse.fabric.evaluators import simulator
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import placements_from_document
@@ -23,6 +24,7 @@ from dse.fabric.problem import FabricProblem, Turn
 from dse.fabric.report import verdict
 from dse.fabric.turns import min_times
 from dse.models.dataflow_blocks import Block, block_graph
+from dse.results.check import faults_of
 from dse.run.run import Run
 from hardware.fabrics import fabric
 from hardware.operator_slots import operator_slots
@@ -226,3 +228,25 @@ def test_the_predicted_time_grows_with_the_rounds_of_every_piece(folder, cost):
     assert PROBLEM.predicted_s(posed(6, many)) - PROBLEM.predicted_s(posed(0, many)) == pytest.approx(six - none)
     units = sum(len(piece.pipeline.units) for piece in pieces)
     assert PROBLEM.predicted_s(posed(0, 40)) - none == pytest.approx(2 * 20 * units * _MOVE_OF_A_UNIT_S)
+
+
+@pytest.mark.parametrize(("rows", "pieces_are_many"), [(2, True), (4, False)])
+def test_a_stopped_answer_is_simulated_once_and_passes_its_check(folder, monkeypatch, rows, pieces_are_many):
+    """Of a graph that is cut only as long as a batch lasts."""
+    (folder / "fabric.json").write_text(json.dumps(fabric_document(rows=rows, columns=2 * rows)))
+    posed = PROBLEM.pose(FabricOptions(graph="graph.json", fabric="fabric.json", chains=2, moves=10**9))
+    calls, plain = [], simulator.run
+
+    def counted(*arguments):
+        calls.append(None)
+        return plain(*arguments)
+
+    monkeypatch.setattr(simulator, "run", counted)
+    result = PROBLEM.answer(posed, Run(stop=lambda: "interrupted"))
+    PROBLEM.view(result, posed, Run().tables).page()
+    pieces = len(posed.problem.pieces)
+    assert (pieces > 1) == pieces_are_many
+    assert len(calls) == (2 * pieces if pieces > 1 else 3)
+    assert (result.status, result.metrics["unfinished"]) == ("interrupted", ["chains", "relief"])
+    assert 0 < result.objective.value <= result.bound
+    assert faults_of(result, posed) == []

@@ -8,6 +8,7 @@ import pytest
 
 from dse.fabric.bound import bound
 from dse.fabric.cases import block_case
+from dse.fabric.evaluators import simulator
 from dse.fabric.evaluators.measure import BRIEF_FIRST, BRIEF_SAMPLES, throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.methods import Candidate, SearchContext, by_rules, by_simulator, by_tuned, judged, nearby_of, refined
@@ -199,6 +200,13 @@ def random_placement(pipeline):
 def test_rounds_are_left_out_after_a_stop(large):
     stopped = replace(context_of(large, PLASTICINE, 500), rounds=2, stop=lambda: "interrupted")
     assert {each.chain for each in by_simulator(stopped)} <= {-1, 0, 1}
+
+
+def test_nothing_is_simulated_after_a_stop(large, monkeypatch):
+    monkeypatch.setattr(simulator, "run", lambda *_: pytest.fail("simulated"))
+    stopped = replace(context_of(large, PLASTICINE, 500), rounds=2, stop=lambda: "interrupted")
+    (first, *_) = by_simulator(stopped)
+    assert placement_faults(large, first.placement, PLASTICINE) == []
 
 
 def test_rounds_in_the_journal_are_not_repeated(large, tmp_path):

@@ -2,13 +2,19 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from dse.placement.contract import PROBLEM, PlaceOptions
 from dse.placement.formats import problem_from_document
-from dse.placement.solve import solve
+from dse.placement.solve import ChainSolver, solve
 from dse.placement.timeline import timeline
+from dse.problem import posed_of
 from dse.report.units import time_text
+from dse.results.check import faults_of
 from dse.results.result import seal_of
+from dse.run.run import Run
+from tests.placement.test_downset_dp import towers
 from tests.placement.test_formats import document
 from tests.report.test_trace_events import assert_valid
 
@@ -88,3 +94,19 @@ def test_a_search_that_runs_to_its_end_is_not_said_to_have_been_stopped(dse, tmp
     assert refused.code == 1
     fault = f"status must not be {status} without a placement: the search always runs to its end"
     assert refused.out.splitlines() == [f"violation: {run / 'result.json'}: {fault}"]
+
+
+def test_a_graph_that_branches_is_placed_until_it_is_stopped_and_what_is_left_is_checked(monkeypatch):
+    posed = posed_of(PlaceOptions(layers="towers"), towers(2, 4, microbatches=1), "towers", "batch_s", "s")
+    flag = np.ones(1, np.bool_)
+    monkeypatch.setattr("dse.placement.search.downset_dp.watched", lambda _stop, work: work(flag))
+    result = PROBLEM.answer(posed, Run(stop=lambda: "interrupted"))
+    monkeypatch.setattr(ChainSolver, "__call__", lambda *_: None)
+    unknown = PROBLEM.answer(posed, Run(stop=lambda: "time limit"))
+    monkeypatch.undo()
+    assert (result.status, unknown.status) == ("interrupted", "unknown")
+    assert 0 < result.bound < result.objective.value
+    assert "Stopped before any placement" in PROBLEM.view(unknown, posed, Run().tables).verdict
+    assert faults_of(result, posed) == faults_of(unknown, posed) == []
+    forged = unknown.model_copy(update={"bound": 2 * result.objective.value})
+    assert any(fault.startswith("bound must be given and at most") for fault in faults_of(forged, posed))

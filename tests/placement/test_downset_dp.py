@@ -1,13 +1,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from dse.placement.check import violations
 from dse.placement.problem import LayerGraph, PlacementLayer, PlacementProblem
 from dse.placement.search.downset_dp import downset_placement, downsets
-from dse.placement.solve import solve
+from dse.placement.solve import ChainSolver, solve
 from hardware.inputs import InputError
 from tests.placement.brute_force import min_batch_s
 from tests.placement.strategies import branching_graphs, problems
@@ -101,3 +102,30 @@ def test_where_the_search_meets_its_limit_a_bound_is_given(monkeypatch):
     solution = solve(problem)
     assert violations(problem, solution.placement) == []
     assert solution.bound_s < exact.placement.batch_s < solution.placement.batch_s
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Compiled work is told to end before it begins."""
+    flag = np.ones(1, np.bool_)
+    monkeypatch.setattr("dse.placement.search.downset_dp.watched", lambda _stop, work: work(flag))
+
+
+def test_a_stop_leaves_a_placement_and_a_bound(request):
+    """Stages that are contiguous come first, and take no time."""
+    problem = towers(2, 4, microbatches=1)
+    best = solve(problem).placement
+    request.getfixturevalue("told")
+    stopped = solve(problem, stop=lambda: "interrupted")
+    assert violations(problem, stopped.placement) == []
+    assert 0 < stopped.bound_s <= best.batch_s < stopped.placement.batch_s
+
+
+def test_a_stop_before_any_placement_leaves_a_bound(request, monkeypatch):
+    problem = towers(2, 4, microbatches=1)
+    best = solve(problem).placement
+    request.getfixturevalue("told")
+    monkeypatch.setattr(ChainSolver, "__call__", lambda *_: None)
+    stopped = solve(problem, stop=lambda: "interrupted")
+    assert (stopped.placement, stopped.shortfall) == (None, None)
+    assert 0 < stopped.bound_s <= best.batch_s

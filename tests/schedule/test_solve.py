@@ -25,7 +25,7 @@ from dse.schedule.search.reduce import NO_MODE
 from dse.schedule.search.scip import solve_scip
 from dse.schedule.search.segment_search import SearchLimits, list_schedule
 from dse.schedule.search.unit_problem import solution, unit_problem
-from dse.schedule.solve import METHODS, solve
+from dse.schedule.solve import METHODS, solve, solve_search
 from hardware.inputs import InputError
 from tests.schedule.brute_force import optimum_s, problems, random_problem
 from tests.shared_data import shared_data
@@ -139,6 +139,29 @@ def test_what_scip_had_found_before_a_stop_is_kept(monkeypatch):
     problem = random_problem(900, 5, density=0.2)
     assert solve_scip(problem).schedule.makespan_s == pytest.approx(makespan_s(problem), rel=EXACT)
     assert b"\n" in heard[0]
+
+
+def test_what_scip_had_found_before_memory_ran_out_is_kept(monkeypatch):
+    def killed(module, given, stop):
+        return Heard(heard_from(module, given, never_stop).output, killed="SIGKILL")
+
+    monkeypatch.setattr(scip, "heard_from", killed)
+    problem = random_problem(900, 5, density=0.2)
+    with pytest.warns(UserWarning, match="SCIP was ended by SIGKILL"):
+        assert solve_scip(problem).schedule.makespan_s == pytest.approx(makespan_s(problem), rel=EXACT)
+
+
+def test_a_stop_ends_the_search_of_one_segment_amid_its_work():
+    """With a schedule and a bound; without a stop it would go through a hundred million states."""
+    problem, asked = random_problem(7, 60, max_cores=3, density=0.1), []
+
+    def stop():
+        asked.append(None)
+        return "interrupted" if len(asked) > 3 else None
+
+    found = solve_search(problem, SearchLimits(first_nodes=100, nodes=10**6), stop)
+    assert violations(problem, found.schedule) == []
+    assert 0 < found.bound_s < found.schedule.makespan_s
 
 
 def test_scip_refuses_large_problems():

@@ -6,6 +6,7 @@ interrupted, so what takes longer than a moment is solved in a process of its ow
 killed on a stop.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -156,7 +157,7 @@ def _solved(
     model_parameters: Any = None,
     gap: float = 0.0,
 ) -> Any:
-    """MathOpt's result; None where HiGHS fails, as it may by rounding errors, or is stopped."""
+    """MathOpt's result; None where HiGHS fails, as it may by rounding errors or for want of memory, or is stopped."""
     parameters = parameters_pb2.SolveParametersProto(absolute_gap_tolerance=gap, relative_gap_tolerance=0.0)
     for name, number in integers.items():
         parameters.highs.int_options[name] = number
@@ -179,11 +180,14 @@ def _solved_elsewhere(messages: Sequence[Any], stop: StopSignal) -> Any:
     """As :func:`highs_process.solve`, in a process that ends when ``stop`` gives a reason, and with this one.
 
     Raises:
-        ChildFailedError: it failed otherwise than by rounding errors, or was ended for want of memory.
+        ChildFailedError: it failed otherwise.
     """
     given = b"".join(
         message.ByteSize().to_bytes(highs_process.LENGTH_BYTES, "little") + message.SerializeToString()
         for message in messages
     )
     heard = heard_from(highs_process.__name__, given, stop)
-    return result_pb2.SolveResultProto.FromString(heard.output) if heard.output and not heard.stopped else None
+    if heard.killed is not None:
+        warnings.warn(f"HiGHS was ended by {heard.killed}: what was known before counts", stacklevel=2)
+    is_whole = heard.output and heard.stopped is None and heard.killed is None
+    return result_pb2.SolveResultProto.FromString(heard.output) if is_whole else None

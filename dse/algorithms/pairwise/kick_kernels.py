@@ -188,7 +188,7 @@ def repair(core, at, limit, memory_costs, rows_of_bucket, fixed, moves, max_move
         total += take(core, at, best, best_choice)
 
 
-@compiled(nogil=True)
+@compiled
 def place_at(core, at, choices):
     """Set ``at`` to ``choices``, [nodes]; what they cost."""
     at.local[:] = core.costs
@@ -213,7 +213,7 @@ def place_at(core, at, choices):
     return cost
 
 
-@compiled(nogil=True)
+@compiled
 def descend(core, at, limit, memory_costs, rows_of_bucket, max_moves, max_repairs):
     """From decoded choices to a plan: nodes take what is cheapest, memory is repaired, and what still fits is taken.
 
@@ -249,7 +249,7 @@ def descend(core, at, limit, memory_costs, rows_of_bucket, max_moves, max_repair
     return total, is_within
 
 
-@compiled(nogil=True)
+@compiled
 def kick(
     core,
     at,

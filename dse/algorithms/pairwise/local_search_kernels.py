@@ -145,7 +145,7 @@ def move_chain(core, choices, local, loads, chain, move, penalty, node, choice):
 
 
 @compiled
-def anneal(core, start, moves, first_temperature, last_temperature, penalty, seed):
+def anneal(core, start, moves, first_temperature, last_temperature, penalty, seed, flag):
     """The best plan visited, [nodes]; -1 everywhere if none was.
 
     Args:
@@ -156,6 +156,7 @@ def anneal(core, start, moves, first_temperature, last_temperature, penalty, see
         last_temperature: at the last one; it falls geometrically.
         penalty: above the cost of every plan, unless that is too large for sums of it.
         seed: [1], of the moves.
+        flag: [1], ends it before (:mod:`dse.run.watched`).
     """
     nodes = len(core.starts) - 1
     choices = start.copy()
@@ -173,6 +174,8 @@ def anneal(core, start, moves, first_temperature, last_temperature, penalty, see
         if cost < best_cost and cost < penalty and not np.any(loads > core.limits):
             best_cost = cost
             best[:] = choices
+        if flag[0]:
+            break
         temperature = first_temperature * (last_temperature / first_temperature) ** (move / moves)
         price = min(max(price * (1.001 if excess > 1e-12 else 0.999), temperature), max_price)
         node = int(draw(seed) * nodes)

@@ -44,7 +44,7 @@ def tell(core, messages, beliefs, node, arc, share):
     return least
 
 
-@compiled(nogil=True)
+@compiled
 def pass_messages(core, theta, messages, beliefs, choices):
     """Visit all nodes in rising order, which decodes choices, and in falling order, which gives the bound.
 
@@ -93,7 +93,7 @@ def pass_messages(core, theta, messages, beliefs, choices):
     return bound
 
 
-@compiled(nogil=True)
+@compiled
 def price_memory(core, prices, theta):
     """Set ``theta``, [choices of all nodes], to their costs and what their usage costs at ``prices``, [rows]."""
     until = np.zeros(len(prices) + 1)
@@ -109,7 +109,7 @@ def price_memory(core, prices, theta):
                 theta[start + choice] += price * core.usages[place + choice]
 
 
-@compiled(nogil=True)
+@compiled
 def expected_loads(core, beliefs, temperature, loads):
     """Set ``loads``, [rows], to the mean usage where each node draws its choice by exp(−belief / temperature)."""
     loads[:] = 0.0

@@ -147,7 +147,7 @@ class Search:
             if self.stop() is not None:
                 return
             start = self.start if self.plan is None else self.plan
-            self._accept(improved(self.original, start, moves, factor * mean_cost, self.seed + number))
+            self._accept(improved(self.original, start, moves, factor * mean_cost, self.seed + number, self.stop))
         if self.value < value:
             self._pass_messages()
 

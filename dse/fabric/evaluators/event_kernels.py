@@ -301,10 +301,11 @@ def _end_sample(s, actor, slot, now):
 
 
 @compiled
-def run(s):
+def run(s, flag):
     """Simulate until all samples of ``s.departs`` have departed, or nothing can happen any more; returns the slots.
 
-    ``s``: :class:`~dse.fabric.evaluators.event_state.State`, as it is laid out.
+    ``s``: :class:`~dse.fabric.evaluators.event_state.State`, as it is laid out. ``flag``, [1], ends it before
+    (:mod:`dse.run.watched`): −1 then.
     """
     # Constants have types of their own to Numba, which would compile every kernel below once more for them.
     now, idle = np.int64(0), 0
@@ -312,6 +313,8 @@ def run(s):
     for pin in range(len(s.pin)):
         _notify(s, np.int64(pin), np.int64(-1))
     while idle < WHEEL and s.departed[0] < len(s.departs) and now < MAX_SLOTS:
+        if flag[0]:
+            return np.int64(-1)
         idle += 1
         for word in range(words):
             woken = s.wheel[now & (WHEEL - 1), word]

@@ -5,6 +5,7 @@ It is compiled (:mod:`dse.fabric.evaluators.event_kernels`); :mod:`dse.fabric.ev
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from dse.fabric.evaluators.event_state import FAR, MAX_SLOTS, State
 from dse.fabric.evaluators.layout_kernels import FabricArrays, Integers, PipelineArrays, lay_out
 from dse.fabric.evaluators.outcome import Outcome, require_legal, require_samples, samples_to_feed
 from dse.fabric.model import Pipeline, Placement, UnitKind
+from dse.run.progress import StoppedError, StopSignal, never_stop
+from dse.run.watched import watched
 from hardware.fabrics import Fabric
 
 
@@ -34,11 +37,17 @@ class Waits:
 
 
 class Simulator:
-    """Simulates placements of one pipeline on one fabric."""
+    """Simulates placements of one pipeline on one fabric.
 
-    def __init__(self, pipeline: Pipeline, fabric: Fabric) -> None:
+    Args:
+        pipeline, fabric: of all placements.
+        stop: a reason ends the simulation under way with StoppedError.
+    """
+
+    def __init__(self, pipeline: Pipeline, fabric: Fabric, stop: StopSignal = never_stop) -> None:
         self.pipeline = pipeline
         self.fabric = fabric
+        self._stop = stop
         self._pipeline_arrays = _pipeline_arrays(pipeline)
         self._fabric_arrays = _fabric_arrays(fabric)
 
@@ -107,7 +116,10 @@ class Simulator:
             fed_samples,
             recorded_samples,
         )
-        if run(state) >= MAX_SLOTS:
+        slots = watched(self._stop, partial(run, state))
+        if slots < 0:
+            raise StoppedError(self._stop() or "stopped")
+        if slots >= MAX_SLOTS:
             raise ValueError(f"no more than {MAX_SLOTS:,} slots can be simulated, but {samples} samples take more")
         return State(*state)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -25,10 +25,11 @@ from dse.fabric.search.sites import SITE_KINDS, near_sites, random_sites, requir
 from dse.fabric.search.student import Student, StudentView, room_for, without_student
 from dse.run.executor import Executor, InProcessExecutor
 from dse.run.progress import StopSignal, never_stop
+from dse.run.watched import watched
 from hardware.fabrics import Fabric
 
 _SLICE = 50_000
-"""Moves between two questions whether to stop: some tenths of a second."""
+"""Moves of a call of the kernel. Temperatures are rounded anew in each, so another number would give other answers."""
 
 MAX_NETS = 2**15 - 2
 """Nets that can share a link: flits of all together, and their rates, are numbers of 32 bits."""
@@ -145,10 +146,12 @@ class Annealing:
             temperatures = hot * self.settings.final_temperature**shares
             reaches = self.settings.final_reach**shares
             moves = end - begin
-            lowest, more = anneal_kernels.anneal(
-                self.case, state, best, lowest, seed, moves, temperatures, reaches, self.settings.attraction
+            work = partial(
+                anneal_kernels.anneal,
+                *(self.case, state, best, lowest, seed, moves, temperatures, reaches, self.settings.attraction),
             )
-            made, accepted = end, accepted + more
+            lowest, more, kept = watched(self.stop, work)
+            made, accepted = made + more, accepted + kept
             if self.stop() is not None:
                 break
         routes = [route[:length].tolist() for route, length in zip(best.route, best.length, strict=True)]

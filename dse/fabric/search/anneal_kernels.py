@@ -90,11 +90,12 @@ def _save(state, best):
 
 
 @compiled
-def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, attraction):
-    """Anneal for a number of moves: (lowest cost met, moves that were accepted); ``best`` holds the one with that cost.
+def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, attraction, flag):
+    """Anneal for a number of moves: (lowest cost met, moves that were made, and accepted); ``best`` holds the one with
+    that cost.
 
     Temperature and reach go geometrically from the first to the last of ``temperatures`` and ``reaches``, [2].
-    ``lowest_cost`` is that of ``best``.
+    ``lowest_cost`` is that of ``best``. ``flag``, [1], ends it before (:mod:`dse.run.watched`).
     """
     find_sums(case, state)
     cost = cost_of(case, state)
@@ -105,7 +106,7 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
     lowest_cost = min(cost, lowest_cost)
     made, is_again = 0, False
     # One call of ``try_move`` and of ``undo``: both are long, and compiled wherever they are called.
-    while made < moves:
+    while made < moves and not flag[0]:
         if not is_again:
             if attraction > 0 and draw(seed) < attraction:
                 unit, target = propose_near_partner(case, state, seed, reach)
@@ -133,7 +134,7 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
         reach *= shrinking
     if not is_saved:
         _save(state, best)
-    return lowest_cost, accepted
+    return lowest_cost, made, accepted
 
 
 @compiled

@@ -20,7 +20,7 @@ first stage, fewer groups in it, fewer accelerators, fewer pipelines; then the s
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ from dse.placement.search.pipelines import (
     pipeline_ranges,
 )
 from dse.placement.search.stage_groups import GraphArrays, graph_arrays, min_load
+from dse.run.progress import StopSignal, never_stop
+from dse.run.watched import watched
 from hardware.inputs import fail
 
 DOWNSET_LIMIT = 4096
@@ -102,9 +104,13 @@ class DownsetAnswer:
 
 
 def downset_placement(
-    problem: PlacementProblem, tensor: int, incumbent_s: float = math.inf, limit: int = DOWNSET_LIMIT
+    problem: PlacementProblem,
+    tensor: int,
+    incumbent_s: float = math.inf,
+    limit: int = DOWNSET_LIMIT,
+    stop: StopSignal = never_stop,
 ) -> DownsetAnswer:
-    """The best placement at one width that is faster than ``incumbent_s``.
+    """The best placement at one width that is faster than ``incumbent_s``, as far as was seen before a ``stop``.
 
     Raises:
         InputError: the graph has more than ``limit`` downsets, or the table exceeds its limit.
@@ -120,11 +126,16 @@ def downset_placement(
     if entries > TABLE_LIMIT:
         rule = f"{len(sets.member)} downsets need {entries} table entries, but the limit is {TABLE_LIMIT}"
         raise fail(problem.name, key, layers, f"{rule}; join layers that run side by side")
-    return _best_of(problem, tensor, sets, ranges, incumbent_s)
+    return _best_of(problem, tensor, sets, ranges, incumbent_s, stop)
 
 
 def _best_of(
-    problem: PlacementProblem, tensor: int, sets: Downsets, ranges: list[PipelineRange], incumbent_s: float
+    problem: PlacementProblem,
+    tensor: int,
+    sets: Downsets,
+    ranges: list[PipelineRange],
+    incumbent_s: float,
+    stop: StopSignal,
 ) -> DownsetAnswer:
     """The best placement with numbers of pipelines in ``ranges`` (ascending microbatches a pipeline).
 
@@ -136,13 +147,15 @@ def _best_of(
     table = _Table(problem, tensor, sets, together)
     if table.bound_s() * (1.0 - _SLACK) >= incumbent_s:
         return DownsetAnswer(None, incumbent_s)
-    relaxed = table.best(incumbent_s)
+    relaxed = table.best(incumbent_s, stop)
     if len(ranges) == 1 or relaxed.placement is None or _fits(problem, relaxed.placement):
         return relaxed
+    if stop() is not None:
+        return DownsetAnswer(None, min(incumbent_s, relaxed.bound_s))
     middle = len(ranges) // 2
-    front = _best_of(problem, tensor, sets, ranges[:middle], incumbent_s)
+    front = _best_of(problem, tensor, sets, ranges[:middle], incumbent_s, stop)
     best_s = front.placement.batch_s if front.placement else incumbent_s
-    back = _best_of(problem, tensor, sets, ranges[middle:], best_s)
+    back = _best_of(problem, tensor, sets, ranges[middle:], best_s, stop)
     return DownsetAnswer(back.placement or front.placement, min(front.bound_s, back.bound_s))
 
 
@@ -196,8 +209,8 @@ class _Table:
         loads_s = np.maximum(work_s.max(), work_s.sum() / (stages * self._sets.width))
         return float((loads_s * (rounds + stages - 1)).min())
 
-    def best(self, incumbent_s: float) -> DownsetAnswer:
-        """The best placement faster than ``incumbent_s``."""
+    def best(self, incumbent_s: float, stop: StopSignal) -> DownsetAnswer:
+        """The best placement faster than ``incumbent_s``, or what was found before a ``stop``."""
         if self._accelerators == 0:  # fewer than a group
             return DownsetAnswer(None, incumbent_s)
         passes = self._fewest_passes()
@@ -205,15 +218,17 @@ class _Table:
         pairs = stage_pairs(self._sets.member, self._arrays, self._rules, self._sets.width, limit_s)
         shape = (self._stages + 1, len(self._sets.member), self._accelerators + 1)
         value, cut = np.full(shape, np.inf), np.zeros((*shape, 2), dtype=np.int32)
-        first, complete = self._solve(pairs, passes, incumbent_s, False, value, cut)
+        first, complete = self._solve(pairs, passes, incumbent_s, False, value, cut, stop)
         batch_s, _, stages, _, choice, _, _ = first
         placement = None
         if stages:
             decided = self._trace(first, pairs[1], value, cut)
             placement = self._placement(choice, decided)
-        if not complete:
+        if not complete and stop() is None:
             value.fill(np.inf)
-            (batch_s, *_), _ = self._solve(pairs, passes, batch_s, True, value, cut)
+            (batch_s, *_), complete = self._solve(pairs, passes, batch_s, True, value, cut, stop)
+        if not complete and stop() is not None:
+            batch_s = min(batch_s, self.bound_s() * (1.0 - _SLACK))
         return DownsetAnswer(placement, batch_s)
 
     def _solve(
@@ -224,13 +239,15 @@ class _Table:
         optimistic: bool,
         value: NDArray[np.float64],
         cut: NDArray[np.int32],
+        stop: StopSignal,
     ) -> tuple[tuple[float, float, int, int, int, int, int], bool]:
         """One run of the dynamic program, see :func:`dse.placement.search.downset_kernels.solve_downsets`."""
         layers, member = self._graph.layers, self._sets.member
         first_bytes = member @ np.array([layer.weight_bytes for layer in layers], dtype=np.float64)
         first_update_s = member @ np.array([layer.update_s for layer in layers], dtype=np.float64)
         choices = self._choices
-        first, complete = solve_downsets(
+        work = partial(
+            solve_downsets,
             member,
             self._arrays,
             self._rules,
@@ -247,6 +264,7 @@ class _Table:
             value,
             cut,
         )
+        first, complete = watched(stop, work)
         return first, bool(complete)
 
     def _trace(

@@ -104,14 +104,15 @@ def _fits_to(stage, local, group_of, graph, rules, from_end, stage_limit):
 @compiled(error_model="numpy")
 def solve_downsets(
     member, graph, rules, width, slots, pairs, first_costs, choices, passes, incumbent_s, slack, steps, optimistic,
-    value, cut,
+    value, cut, flag,
 ):  # fmt: skip
     """Fills ``value[s, D, k]`` and ``cut[s, D, k] = (pair, groups)``; returns the best first stage.
 
     The answer is (batch_s, largest load, stages, accelerators, choice, pair, groups), with 0 stages where nothing is
     faster than the incumbent, and whether every stage was searched to its end. With ``optimistic``, a stage that was
     not counts with its lower bound. ``steps`` is (limit of one search, limit of all together); ``passes[s]`` the fewest
-    passes of s or more stages; ``slots[v]`` the accelerators of a group that runs layer v (at least).
+    passes of s or more stages; ``slots[v]`` the accelerators of a group that runs layer v (at least). ``flag``, [1],
+    ends it before (:mod:`dse.run.watched`).
     """
     offset, target, bound = pairs
     recompute, last_recomputes, one_by_one, state_factor, hbm_bytes, stashes, growth = rules
@@ -131,6 +132,8 @@ def solve_downsets(
             for pair in range(offset[small], offset[small + 1]):
                 rest = value[stages - 1, target[pair]]
                 limit_s = best[0] / passes[stages if small == 0 else stages + 1] * (1.0 + slack)
+                if flag[0]:
+                    return best, False
                 if bound[pair] >= limit_s or rest[-1] >= limit_s:
                     continue
                 stage = _stage_of(member, small, target[pair], local)

@@ -34,6 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from dse.run.watched import Flag
 from dse.schedule.search.reduce import NO_MODE, Integer, Ints
 from dse.schedule.search.search_pool import Pool, enter, new_pool, pop
 from dse.schedule.search.search_state import (
@@ -68,11 +69,12 @@ class SearchResult(NamedTuple):
 
 
 @compiled(error_model="numpy")
-def search(seg: Segment, limit: int, known_bound: int, node_limit: int, width: int) -> SearchResult:
+def search(seg: Segment, limit: int, known_bound: int, node_limit: int, width: int, flag: Flag) -> SearchResult:
     """The shortest schedule of ``seg`` below ``limit``, or a bound where ``node_limit`` states do not suffice.
 
     ``known_bound`` is a lower bound from elsewhere: a schedule of that makespan ends the search. Deterministic: states
-    are generated in the same order on every machine.
+    are generated in the same order on every machine. ``flag`` ends it before, with what is known by then
+    (:mod:`dse.run.watched`).
     """
     count = len(seg.kind)
     slots = min(count, seg.capacity[0] + seg.capacity[1])
@@ -92,7 +94,7 @@ def search(seg: Segment, limit: int, known_bound: int, node_limit: int, width: i
         for step in range(2 * count):
             for _ in range(width):
                 level = step if step < count else lowest_level(pool)
-                node = -1 if work.progress[0] >= node_limit else pop(pool, level, work.progress[1])
+                node = -1 if flag[0] or work.progress[0] >= node_limit else pop(pool, level, work.progress[1])
                 if node < 0:
                     break
                 dry = False

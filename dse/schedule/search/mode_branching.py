@@ -12,10 +12,13 @@ to a schedule.
 import heapq
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from dse.run.progress import StopSignal, never_stop
+from dse.run.watched import watched
 from dse.schedule.search.event_search import SearchResult, search
 from dse.schedule.search.reduce import NO_MODE, Floats
 from dse.schedule.search.segment import Segment, with_modes, without_useless_modes
@@ -58,15 +61,15 @@ class ModeBranching:
         self._made = 0
         self._open = [_Node(0, 0, segment)]
 
-    def improve(self, best: SearchResult, states: int) -> SearchResult:
-        """``best`` with a better schedule or bound, as far as ``states`` more states bring one."""
+    def improve(self, best: SearchResult, states: int, stop: StopSignal = never_stop) -> SearchResult:
+        """``best`` with a better schedule or bound, as far as ``states`` more states bring one before a ``stop``."""
         spent, popped = 0, 0
-        while spent < states and self._is_worth(best, states):
+        while spent < states and self._is_worth(best, states) and stop() is None:
             popped += 1
             is_dive = popped & (popped - 1) == 0
             nodes = [heapq.heappop(self._open)]
             while nodes:
-                best, used, children = self._expand(nodes.pop(), best)
+                best, used, children = self._expand(nodes.pop(), best, stop)
                 spent += used
                 if is_dive and len(children) > 1:
                     nodes.append(min(children))
@@ -89,7 +92,7 @@ class ModeBranching:
         """Whether ``bound`` leaves room for a better schedule."""
         return bound < best.makespan - self._rounding
 
-    def _expand(self, node: _Node, best: SearchResult) -> tuple[SearchResult, int, list[_Node]]:
+    def _expand(self, node: _Node, best: SearchResult, stop: StopSignal) -> tuple[SearchResult, int, list[_Node]]:
         """The best schedule after ``node``, the states spent on it, and the nodes that are left of it."""
         segment = without_useless_modes(node.segment, best.makespan, self._multipliers)
         bound = max(node.bound, root_bound(segment))
@@ -97,7 +100,7 @@ class ModeBranching:
             return best, self._node_states, []
         operator = longest_undecided(segment)
         if operator is None:
-            return self._schedule(node._replace(bound=bound, segment=segment), best)
+            return self._schedule(node._replace(bound=bound, segment=segment), best, stop)
         children = []
         for on_all in (False, True):
             self._made += 1
@@ -107,9 +110,10 @@ class ModeBranching:
                 children.append(_Node(child_bound, self._made, child))
         return best, 3 * self._node_states, children
 
-    def _schedule(self, leaf: _Node, best: SearchResult) -> tuple[SearchResult, int, list[_Node]]:
+    def _schedule(self, leaf: _Node, best: SearchResult, stop: StopSignal) -> tuple[SearchResult, int, list[_Node]]:
         """The same where all modes are fixed; one that stays open is left to be searched further."""
-        result = search(leaf.segment, best.makespan, leaf.bound, leaf.states, self._width)
+        work = partial(search, leaf.segment, best.makespan, leaf.bound, leaf.states, self._width)
+        result = watched(stop, work)
         if result.has_schedule and result.makespan < best.makespan:
             best = SearchResult(True, result.makespan, best.bound, result.start, result.core, best.nodes)
         left = []

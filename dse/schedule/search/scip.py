@@ -7,6 +7,7 @@ make them constants, which are folded into (4).
 """
 
 import json
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -182,6 +183,8 @@ def _found(model: Model, seed: int, node_limit: int, stop: StopSignal) -> scip_p
     settings = {"randomization/randomseedshift": seed % 2**31, "limits/totalnodes": node_limit, "limits/gap": 0.0}
     given = f"{json.dumps(settings)}\n{scip_process.problem_text(model)}"
     heard = heard_from(scip_process.__name__, given.encode(), stop)
+    if heard.killed is not None:
+        warnings.warn(f"SCIP was ended by {heard.killed}: its best schedule so far counts", stacklevel=2)
     lines = [line for line in heard.output.splitlines(keepends=True) if line.endswith(b"\n")]
     known: scip_process.Line = json.loads(lines[-1]) if lines else {"bound": 0.0, "values": None}
     return known

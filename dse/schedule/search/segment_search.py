@@ -1,10 +1,12 @@
 """The exact schedule of one segment: reductions, search in both directions, cores, and what to do when none fit."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from dse.run.progress import StopSignal, never_stop
+from dse.run.watched import watched
 from dse.schedule.search.core_assignment import assign_cores
 from dse.schedule.search.event_search import ON_ALL_CORES, SearchResult, search
 from dse.schedule.search.mode_branching import ModeBranching
@@ -168,12 +170,13 @@ def _search_both_ways(
     for node_limit in (limits.first_nodes, limits.nodes // 8, limits.nodes):
         first = node_limit == limits.first_nodes
         if not first and stop() is None:
-            best = branching.improve(best, node_limit)
+            best = branching.improve(best, node_limit, stop)
         for backwards, segment in enumerate(directions):
             if best.bound >= best.makespan - rounding or (not first and stop() is not None):
                 return best
             reduced = segment if first else without_useless_modes(segment, best.makespan, multipliers)
-            result = search(reduced, best.makespan, best.bound, node_limit, limits.width)
+            work = partial(search, reduced, best.makespan, best.bound, node_limit, limits.width)
+            result = watched(never_stop if first else stop, work)
             best = _improved(best, result, segment, bool(backwards))
     return best
 

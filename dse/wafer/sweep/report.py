@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from dse.report.chart import Axis, Line, PointChart, Points, Symbol
 from dse.report.palette import category
@@ -233,8 +234,6 @@ def _card(result: Result) -> Card:
 
 
 def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: Table) -> list[Part]:
-    from dse.wafer.files.picture import picture  # matplotlib takes half a second to import
-
     parts: list[Part] = [
         Heading("Cost against tiles and memory"),
         Paragraph(
@@ -251,9 +250,14 @@ def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: T
     if front:
         parts.append(Heading("Layouts of the front"))
     for name in front[:_MAX_DRAWN]:
-        drawn = picture(*_placed(problem, points[name], settings[name]), points[name].bound)
-        parts.append(Folded(name, [Drawing(drawn.svg)]))
+        parts.append(Folded(name, [Drawing(partial(_drawn, problem, points[name], settings[name]))]))
     return parts
+
+
+def _drawn(problem: WaferProblem, point: PointDocument, setting: Setting) -> str:
+    from dse.wafer.files.picture import picture  # matplotlib takes half a second to import
+
+    return picture(*_placed(problem, point, setting), point.bound).svg
 
 
 def _paints(problem: WaferProblem, options: WaferOptions, result: Result) -> Mapping[str, str]:

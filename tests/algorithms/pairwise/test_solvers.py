@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks import killing
 from benchmarks.sharding_cases import sharding_case
+from dse.algorithms.pairwise import highs
 from dse.algorithms.pairwise.certificate import certified
 from dse.algorithms.pairwise.core import core_of
 from dse.algorithms.pairwise.evaluate import evaluate
@@ -26,6 +27,7 @@ from dse.algorithms.pairwise.problem import FORBIDDEN, PairwiseProblem
 from dse.algorithms.pairwise.reduction import reduce
 from dse.algorithms.pairwise.search import Limits
 from dse.algorithms.pairwise.solve import Solution, Status, solve
+from dse.run.child import Heard
 from tests.algorithms.pairwise.random_problems import best_cost, random_problem
 from tests.shared_data import case_of_others
 
@@ -396,6 +398,22 @@ def test_a_stopped_relaxation_proves_nothing():
     result = relaxation(core_of(hard()), 10**9, Once(0))
     assert result.marginals is None
     assert not any(each.any() for each in (*result.duals.first, *result.duals.second, result.duals.multipliers))
+
+
+def test_a_solver_that_runs_out_of_memory_costs_no_plan_and_no_bound(monkeypatch):
+    monkeypatch.setattr(highs, "_SMALL_SIZE", 0)
+    monkeypatch.setattr(highs, "heard_from", lambda *_: Heard(b"torn", killed="SIGKILL"))
+    problem = random_problem(3, nodes=12, max_choices=9, edge_share=0.9)
+    with pytest.warns(UserWarning, match="HiGHS was ended by SIGKILL"):
+        answer = solve(problem, Limits(passes=1, moves=10))
+    assert answer.status is Status.FEASIBLE
+    assert 0 < answer.bound < answer.value == evaluate(problem, answer.choices).cost
+
+
+def test_a_stop_ends_the_local_search_amid_its_work():
+    core = core_of(random_problem(3, nodes=12, max_choices=9, edge_share=0.9))
+    choices = improved(core, np.zeros(12, np.int64), 10**12, 10.0, 1, Once(1))
+    assert choices is None or core.cost(choices) is not None
 
 
 def test_the_process_of_a_solver_ends_with_the_one_that_started_it():
