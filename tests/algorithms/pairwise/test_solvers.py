@@ -400,14 +400,13 @@ def test_a_stopped_relaxation_proves_nothing():
     assert not any(each.any() for each in (*result.duals.first, *result.duals.second, result.duals.multipliers))
 
 
-def test_a_solver_that_runs_out_of_memory_costs_no_plan_and_no_bound(monkeypatch):
-    monkeypatch.setattr(highs, "_SMALL_SIZE", 0)
+def test_a_solver_that_runs_out_of_memory_says_nothing(monkeypatch):
     monkeypatch.setattr(highs, "heard_from", lambda *_: Heard(b"torn", killed="SIGKILL"))
-    problem = random_problem(3, nodes=12, max_choices=9, edge_share=0.9)
     with pytest.warns(UserWarning, match="HiGHS was ended by SIGKILL"):
-        answer = solve(problem, Limits(passes=1, moves=10))
-    assert answer.status is Status.FEASIBLE
-    assert 0 < answer.bound < answer.value == evaluate(problem, answer.choices).cost
+        answer = mip(core_of(hard()), 10)
+    assert (answer.status, answer.choices, answer.bound) == (MipStatus.LIMIT, None, -np.inf)
+    with pytest.warns(UserWarning, match="HiGHS was ended by SIGKILL"):
+        assert relaxation(core_of(hard()), 10).marginals is None
 
 
 def test_a_stop_ends_the_local_search_amid_its_work():
