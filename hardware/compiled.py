@@ -4,8 +4,8 @@ Numba keeps machine code beside a digest of the function's own file. It does not
 functions were compiled with it or whose constants it froze. Therefore the cache folder is named by a digest of all
 kernel sources: a change in one of them makes a new folder, and nothing in an old one is read again.
 
-Entry points (:func:`compiled`) are called from Python and are cached; they run without the interpreter's lock. Kernels (:func:`kernel`) are called from compiled
-code only, and are compiled with the entry points that call them.
+Entry points (:func:`compiled`) are called from Python and are cached; they run without the interpreter's lock. Kernels
+(:func:`kernel`) are called from compiled code only, and are compiled with the entry points that call them.
 """
 
 import hashlib

@@ -191,7 +191,7 @@ def test_branching_proves_what_the_search_in_time_leaves_open(monkeypatch):
     limits = SearchLimits(nodes=10_000)
     assert solve_search(gpt3_backward(), limits).optimal
     _times.cache_clear()
-    monkeypatch.setattr(ModeBranching, "improve", lambda _self, best, _states: best)
+    monkeypatch.setattr(ModeBranching, "improve", lambda _self, best, *_: best)
     try:
         assert not solve_search(gpt3_backward(), limits).optimal
     finally:
