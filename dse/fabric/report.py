@@ -279,8 +279,8 @@ def _relief_table(shown: _Shown) -> Iterator[Table]:
 def _svg_within(drawn: Sequence[_Shown]) -> str:
     """The picture of the last one, where it and those before it leave the page small enough; of the first one always."""
     letters = sum(len(each.picture.svg) for each in drawn)
-    last = drawn[-1]
-    return last.picture.svg if len(drawn) == 1 or letters <= _MAX_PICTURE_LETTERS else f"<p>piece-{last.number}.svg</p>"
+    is_small = len(drawn) == 1 or letters <= _MAX_PICTURE_LETTERS
+    return drawn[-1].picture.svg if is_small else f"<p>piece-{drawn[-1].number}.svg</p>"
 
 
 def _page(shown: _Shown, tables: Tables, draw: Callable[[], str]) -> Iterator[Part]:
