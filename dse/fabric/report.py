@@ -277,7 +277,7 @@ def _relief_table(shown: _Shown) -> Iterator[Table]:
 
 
 def _svg_within(drawn: Sequence[_Shown]) -> str:
-    """The picture of the last one, where it and those before it leave the page small enough; of the first one always."""
+    """The picture of the last one if those up to it leave the page small enough, or it is the first."""
     letters = sum(len(each.picture.svg) for each in drawn)
     is_small = len(drawn) == 1 or letters <= _MAX_PICTURE_LETTERS
     return drawn[-1].picture.svg if is_small else f"<p>piece-{drawn[-1].number}.svg</p>"
