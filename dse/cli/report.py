@@ -11,7 +11,7 @@ from dse.results.answer import Answer
 from dse.results.check import posed_again
 from dse.results.other_versions import told_of_other_versions
 from dse.results.result import read_sealed
-from dse.run.directory import REPORT_FILE, result_file, write_bytes, write_text
+from dse.run.directory import REPORT_FILE, inside, result_file, write_bytes, write_text
 from dse.run.tables import Tables
 from hardware.inputs import fail
 
@@ -51,7 +51,9 @@ def command(run: Path, interactive: bool, run_code: bool) -> None:
     answer = Answer(result, posed, tables)
     click.echo(str(write_text(directory / REPORT_FILE, answer.html())))
     for name, content in answer.pictures.items():
-        click.echo(str(write_bytes(directory / name, content if isinstance(content, bytes) else content.encode())))
+        click.echo(
+            str(write_bytes(inside(directory, name), content if isinstance(content, bytes) else content.encode()))
+        )
     if interactive:
         _write_charts(directory, answer.view)
     for table in sorted(tables.missing):

@@ -139,7 +139,7 @@ class RunDirectory:
 
     def write(self, name: str, content: str | bytes) -> Path:
         """Write the file ``name`` (sub-folders allowed) of this directory, whole or not at all."""
-        return write_bytes(self.path / name, content.encode() if isinstance(content, str) else content)
+        return write_bytes(inside(self.path, name), content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -150,6 +150,18 @@ def journal_of(directory: RunDirectory | None) -> Iterator[Journal | None]:
         return
     with Journal(directory.path / JOURNAL_FILE) as journal:
         yield journal
+
+
+def inside(directory: Path, name: str) -> Path:
+    """Where the file ``name`` of a run lies; names may come from an input that somebody sent.
+
+    Raises:
+        InputError: it would lie elsewhere, by its name or by a link on the way.
+    """
+    target = directory / name
+    if not target.parent.resolve().is_relative_to(directory.resolve()):
+        raise fail(directory, "file", name, "must lie inside the run directory")
+    return target
 
 
 def write_text(target: Path, text: str) -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dse.run.directory import RunDirectory, write_text
+from dse.run.directory import RunDirectory, inside, write_text
 from hardware.inputs import InputError
 
 DIGEST = "sha256:1"
@@ -133,3 +133,14 @@ def test_a_further_condition_is_checked_before_anything_is_written(tmp_path):
     RunDirectory(tmp_path / "new", "x", {}, DIGEST, resume=False)
     with pytest.raises(InputError, match="--resume continues it"):
         RunDirectory(tmp_path / "new", "x", {}, DIGEST, resume=False, accept=refuse)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere.svg", "link/elsewhere.svg", "/tmp/elsewhere.svg"])
+def test_no_file_of_a_run_lies_outside_its_directory(tmp_path, name):
+    directory, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    directory.mkdir()
+    elsewhere.mkdir()
+    (directory / "link").symlink_to(elsewhere)
+    with pytest.raises(InputError, match="must lie inside the run directory"):
+        inside(directory, name)
+    assert inside(directory, "traces/a.json") == directory / "traces" / "a.json"
