@@ -447,7 +447,9 @@ def test_layers_that_predict_later_tokens_come_back_where_a_framework_has_them()
     arguments = dict(line.partition(" ")[::2] for line in whole["megatron.args"].splitlines())
     assert int(arguments["--mtp-num-layers"]) == yaml.safe_load(whole["maxtext.yml"])["mtp_num_layers"] == 1
     assert megatron(whole["megatron.args"], posed) == plan(**PLANS["wide"]).document()
-    assert "torchtitan.toml: not written: torchtitan cannot express layers that predict" in whole[REFUSALS_FILE]
+    assert (
+        "torchtitan.toml: not written: torchtitan cannot express multi-token-prediction layers" in whole[REFUSALS_FILE]
+    )
     ends = exports(posed, plan(**PLANS["ends"]))["megatron.args"]
     assert megatron(ends, posed) == plan(**PLANS["ends"]).document()
     some = exports(posed, plan(**PLANS["every fourth layer"]))[REFUSALS_FILE]

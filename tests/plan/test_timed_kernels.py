@@ -83,7 +83,8 @@ def test_shares_that_were_timed_on_another_accelerator_are_named(dse):
     assert "not calibrated for gb300" in told(dse, "gb300")
     assert "not calibrated" not in told(dse, "b200")
     assert (
-        "attention_rate on h100-sxm" in told(dse, "a100-sxm", "--stack", "torchtitan-2024").partition("elsewhere: ")[2]
+        "attention_rate on h100-sxm"
+        in told(dse, "a100-sxm", "--stack", "torchtitan-2024").partition("measured on other chips: ")[2]
     )
 
 
@@ -129,7 +130,7 @@ def test_an_answer_says_that_buffers_of_an_exchange_are_not_counted(dse):
     asked = ("mixtral-8x7b", "--on", "b200", "--accelerators", 8, "--global-batch", 8, "--stack")
     for stack_name, expert, said in (("megatron-2025", 8, True), ("megatron-2025", 1, False), ("generic", 8, False)):
         fixed = f"tensor=1,data=8,pipeline=1,expert={expert},recompute=full,microbatch=1,zero=3"
-        answered = dse("predict", *asked, stack_name, "--plan", fixed)
+        answered = dse("predict", *asked, stack_name, "--plan", fixed, "--notes")
         assert answered.code == 0, answered.err
         assert (lacking in " ".join(answered.out.split())) is said
 
