@@ -10,7 +10,18 @@ are expected at 7 nm.
 
 import time
 
+from benchmarks.recording import Record, Results, parser_of
+
 MODELS = ("bert-large", "gpt3-175b")
+TRAINED = ("bert-large", "gpt2-xl", "megatron-8.3b")
+PUBLISHED = {
+    "tpuv4": "170 W on average, 192 W at most (in production; Jouppi et al., ISCA 2023)",
+    "a100-80gb": "400 W limit",
+    "v100": "300 W limit",
+}
+"""Of chip and memory, or of the board."""
+
+RECORD = Record("energy", tables={"main": ("accelerator", "modelled", "published")})
 TPUV4_W = (121, 170, 192)
 A100_BOARD_W = 400
 PHAZE_MULTIPLY_ACCUMULATE_PJ = 2.2
@@ -63,6 +74,24 @@ def training() -> None:
                 f"  {'':<12} microbatch {plan.microbatch}, {len(placement.stages)} stages, {placement.data} pipelines, "
                 f"width {placement.tensor}, {used} of {job.accelerators} accelerators, {utilisation:.0%} of peak FLOP/s"
             )
+
+
+def chips(results: Results) -> None:
+    """Average power of real chips in training, with the best placement of each model, at their process."""
+    from dse.codesign.evaluation.energy import plan_energy
+    from dse.codesign.evaluation.evaluator import Evaluator
+    from dse.codesign.options import CodesignOptions
+    from hardware.energy_model import energy_model_of
+
+    for chip, published in PUBLISHED.items():
+        watts = []
+        for name in TRAINED:
+            problem = CodesignOptions((name,), fixed=chip).problem()
+            machines = problem.machines()
+            evaluator = Evaluator(problem.jobs[0], machines)
+            (plan,) = evaluator.evaluate(0).plans
+            watts.append(plan_energy(evaluator, 0, plan, energy_model_of(machines.process_nm)).power_w)
+        results.row("main", f"`{chip}`", f"{min(watts):.0f} to {max(watts):.0f} W", published)
 
 
 def products() -> None:
@@ -137,7 +166,10 @@ def speed() -> None:
 
 def main() -> None:
     """Prints all tables."""
+    arguments, results = parser_of(__doc__).parse_args(), Results(RECORD)
     training()
+    chips(results)
+    results.save(arguments.record)
     products()
     peaks()
     speed()

@@ -17,7 +17,6 @@ that code reads ours; where it checks sizes against the number of devices, ours 
 The table says what each framework answered; the exit code is 1 where one refused a file that was written for it.
 """
 
-import argparse
 import importlib
 import importlib.metadata
 import sys
@@ -30,6 +29,7 @@ from typing import NamedTuple
 import yaml
 
 from benchmarks.export_checks import deepspeed, maxtext, megatron, torchtitan
+from benchmarks.recording import Record, Results, parser_of
 from dse.plan.check import illegal
 from dse.plan.export import REFUSALS_FILE, exports
 from dse.plan.model_sources import transformer
@@ -37,6 +37,8 @@ from dse.plan.problem import PlanProblem
 from dse.plan.stack import stack
 from dse.plan.training_plan import SETTINGS, TrainingPlan, read_plan
 from hardware.chips import system
+
+RECORD = Record("exports", ("plans",), {"main": ("framework", "what reads the files", "files written, all accepted")})
 
 _CASES = Path(__file__).parent / "data" / "exports.yaml"
 
@@ -92,6 +94,16 @@ FRAMEWORKS: dict[str, tuple[str, str, Check]] = {
 }
 """By file: the module and the distribution of the framework, and what has it check a file."""
 
+READERS = {
+    "torchtitan": "ConfigManager, ParallelDims, `pipeline_llm`, `apply_ac`, names of converters",
+    "deepspeed": "DeepSpeedConfig, and that it has a constant for each key",
+    "megatron-core": (
+        "TransformerConfig, OptimizerConfig, DistributedDataParallelConfig, RankGenerator, layout of stages"
+    ),
+    "maxtext": "`pyconfig` on `base.yml`, `fill_unspecified_mesh_axes`",
+}
+"""By distribution: its code that reads a file."""
+
 
 def version(module: str, distribution: str) -> str | None:
     """Of an importable framework, by its distribution where that is known, else by what it says itself."""
@@ -140,9 +152,10 @@ def show(file: str, name: str, check: Check) -> tuple[int, int]:
 
 def main() -> int:
     """Print the table; 1 where a framework refused a file, 2 where none is importable."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--framework", choices=[distribution for _, distribution, _ in FRAMEWORKS.values()])
-    chosen = parser.parse_args().framework
+    arguments = parser.parse_args()
+    chosen = arguments.framework
     written = accepted = 0
     for file, (module, distribution, check) in FRAMEWORKS.items():
         if chosen not in (None, distribution):
@@ -153,6 +166,12 @@ def main() -> int:
             continue
         counts = show(file, f"{distribution} {known}", check)
         written, accepted = written + counts[0], accepted + counts[1]
+        if arguments.record:
+            assert counts[0] == counts[1], f"{distribution} refuses files: {counts[1]} of {counts[0]} accepted"
+            results.row("main", f"{distribution} {known}", READERS[distribution], counts[0])
+    if arguments.record:
+        results.figure("plans", len(cases()))
+        results.save(True)
     return 2 if not written else int(accepted < written)
 
 

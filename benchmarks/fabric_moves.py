@@ -15,7 +15,6 @@ for features (hand features and those of contention), for the encoding of placem
 what is predicted from both.
 """
 
-import argparse
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.recording import Record, Results, parser_of
 from dse.fabric.rules import MIXTURE, RULES, RuleWeights, single_rule
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain, case_of, state_of
 from dse.fabric.search.expansion import expand
@@ -47,6 +47,14 @@ from policies.fabric.student_checkpoint import STUDENT, load_student
 from policies.learning.checkpoint import chosen_folder
 
 SIZES = BlockSizes(step=64, tokens=(64, 256), width=(64, 384), ratio=(1, 2), depth=(1, 3), copies=(1, 4))
+RECORD = Record(
+    "fabric_moves",
+    ("tuned_move", "student_move", "candidate", "network_candidate"),
+    {
+        "moves": ("rule", "routes", "µs per move", "all again, µs"),
+        "candidates": ("judge", "features, ms", "encoding, ms", "model, ms", "ms per candidate"),
+    },
+)
 REPEATS = 5
 TARGET_US, STUDENT_TARGET_US, CANDIDATE_TARGET_MS = 5.0, 15.0, 1.0
 
@@ -96,11 +104,10 @@ def judges(checkpoint, grid):
     yield "1 network", Ensemble(own.stack, (network,))
 
 
-def judged_rows(checkpoint, grid, pipeline):
+def judged_rows(results, checkpoint, grid, pipeline):
     """A line for each judge: CPU ms of a candidate, in batches."""
     annealing = Annealing(pipeline, grid, MIXTURE, AnnealSettings(moves=500))
     placements = [annealing(Chain(seed)).placement for seed in range(BATCH)]
-    print(f"{'stack and':14}{'of it: features':>18}{'encoding':>12}{'model':>10}{'ms a candidate':>18}")
     featurizer = Featurizer(pipeline, grid)
     encoder = Encoder(featurizer)
     for name, model in judges(checkpoint, grid):
@@ -113,11 +120,13 @@ def judged_rows(checkpoint, grid, pipeline):
             lambda cost=cost: cost.interval_slots(placements),
         )
         features, encoding, predicted, whole = (1e3 * seconds(part) / BATCH for part in parts)
-        print(f"{name:14}{features:18.3f}{encoding:12.3f}{predicted:10.3f}{whole:18.3f}", flush=True)
+        cells = (f"{each:.3f}" for each in (features, encoding, predicted, whole))
+        results.row("candidates", f"stack and {name}", *cells)
+        results.figure("network_candidate" if name == "1 network" else "candidate", f"{whole:.2f} ms")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--moves", type=int, default=200_000)
     parser.add_argument("--checkpoint", help="of the learned cost (default: the one in the package)")
     given = parser.parse_args()
@@ -126,7 +135,7 @@ def main():
     print(f"{len(pipeline.units)} units, {len(pipeline.nets)} nets, {moves:,} moves")
     targets = f"{TARGET_US:g} us a move, {STUDENT_TARGET_US:g} with a student, {CANDIDATE_TARGET_MS:g} ms a candidate"
     print(f"Targets: {targets}")
-    print(f"{'rule':14}{'routes':12}{'us a move':>10}{'moves a s':>12}{'all again, us':>15}")
+    by_name = {}
     for name, weights, settings, student in costs(given.checkpoint, grid):
         for routing in ("xy", "congestion"):
             asked = replace(settings, moves=moves, routing=routing)
@@ -134,8 +143,12 @@ def main():
             replace(annealing, settings=replace(asked, moves=100))(Chain(0))
             each = seconds(lambda annealing=annealing: annealing(Chain(1))) / moves
             again = again_seconds(pipeline, grid, weights, routing, student)
-            print(f"{name:14}{routing:12}{each * 1e6:10.2f}{1 / each:12,.0f}{again * 1e6:15.1f}", flush=True)
-    judged_rows(given.checkpoint, grid, pipeline)
+            results.row("moves", name, routing, f"{each * 1e6:.2f}", f"{again * 1e6:.1f}")
+            by_name.setdefault(name, []).append(1e6 * each)
+    for name in ("tuned", "student"):
+        results.figure(f"{name}_move", f"{min(by_name[name]):.1f} to {max(by_name[name]):.1f} µs")
+    judged_rows(results, given.checkpoint, grid, pipeline)
+    results.save(given.record)
 
 
 if __name__ == "__main__":

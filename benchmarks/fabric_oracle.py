@@ -4,17 +4,34 @@ Each line: pipelines; those whose placement CP-SAT has proven cheapest, within i
 which annealing is as good as CP-SAT's placement, proven or not; and the mean and largest excess over it.
 """
 
-import argparse
 import time
 from typing import get_args
 
-HEAD = ("rule", "routing", "pipelines", "proven", "as good", "mean excess", "largest", "CP-SAT, CPU s", "annealing")
-ROW = "{:11} {:8} {:>9} {:>7} {:>8} {:>12} {:>8} {:>14} {:>10}"
+from benchmarks.recording import Record, Results, parser_of
+
+RECORD = Record(
+    "fabric_oracle",
+    ("as_good", "worst"),
+    {
+        "main": (
+            "rule",
+            "routes",
+            "pipelines",
+            "proven cheapest by CP-SAT",
+            "annealing as good as CP-SAT",
+            "mean excess",
+            "largest",
+            "CP-SAT, CPU s",
+            "annealing",
+        )
+    },
+)
+ROUTES = {"xy": "rows first", "yx": "columns first"}
 
 
 def main() -> None:
     """One line for each rule and routing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, results, every = parser_of(__doc__), Results(RECORD), []
     parser.add_argument("--pipelines", type=int, default=20)
     parser.add_argument("--moves", type=int, default=20_000)
     arguments = parser.parse_args()
@@ -29,9 +46,8 @@ def main() -> None:
     from tests.fabric.exact import LinearRule, cheapest
 
     small = replace(fabric("plasticine-8x16"), name="small", rows=3, columns=4)
-    print(ROW.format(*HEAD), flush=True)
     for rule in get_args(LinearRule):
-        for routing in ("xy", "yx"):
+        for routing, routes in ROUTES.items():
             excess, proven, cp_s, anneal_s = [], 0, 0.0, 0.0
             for seed in range(arguments.pipelines):
                 pipeline = random_pipeline(np.random.default_rng(seed), small)
@@ -45,20 +61,14 @@ def main() -> None:
                 value = getattr(rule_terms(pipeline, placement, small), rule)
                 proven += best.value == best.bound
                 excess.append(value / best.value - 1 if best.value else float(value > 0))
-            print(
-                ROW.format(
-                    rule,
-                    routing,
-                    len(excess),
-                    proven,
-                    sum(each <= 1e-9 for each in excess),
-                    f"{np.mean(excess):.2%}",
-                    f"{max(excess):.1%}",
-                    f"{cp_s:.1f}",
-                    f"{anneal_s:.1f}",
-                ),
-                flush=True,
-            )
+            as_good = sum(each <= 1e-9 for each in excess)
+            extent = f"{100 * np.mean(excess):.2f} %", f"{100 * max(excess):.1f} %"
+            seconds = f"{cp_s:.1f}", f"{anneal_s:.1f}"
+            results.row("main", rule, routes, len(excess), proven, as_good, *extent, *seconds)
+            every += excess
+    results.figure("as_good", f"{sum(each <= 1e-9 for each in every)} of {len(every)}")
+    results.figure("worst", f"{100 * max(every):.1f} %")
+    results.save(arguments.record)
 
 
 if __name__ == "__main__":

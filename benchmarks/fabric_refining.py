@@ -5,13 +5,11 @@ placement that units are drawn for by what it waits for. The slots at the end ar
 `dse fabric place` has them. CPU seconds are those of the rounds, in one process.
 """
 
-import argparse
-import shlex
-import sys
 import time
 
 import numpy as np
 
+from benchmarks.recording import Record, Results, parser_of
 from dse.fabric.contract import PROBLEM
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
@@ -24,8 +22,11 @@ from dse.fabric.setting import tuned_for
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import never_stop, silent
 
-ROW = "{:>4} {:16} {:>6} {:>11} {:>8} {:>8} {:>6}"
-HEAD = ("seed", "units are drawn", "rounds", "simulations", "start", "slots", "CPU s")
+RECORD = Record(
+    "fabric_refining",
+    ("less", "seconds"),
+    {"main": ("seed", "units are drawn", "rounds", "simulations", "slots of the chains", "slots", "CPU s")},
+)
 
 
 class Evenly(Changing):
@@ -52,8 +53,8 @@ def context_of(problem: FabricProblem, chains: int, moves: int, seed: int) -> Se
     )
 
 
-def row(context: SearchContext, first: Candidate, how: str, simulations: int) -> tuple[str, ...]:
-    """One line of the table: as many rounds as the simulations allow."""
+def row(context: SearchContext, first: Candidate, how: str, simulations: int) -> tuple[int, int, float, float, float]:
+    """(Rounds, simulations, slots before and after, CPU s) of as many rounds as the simulations allow."""
     begun = time.process_time()
     evenly = how == "evenly"
     changing = (Evenly if evenly else Changing)(nearby_of(context))
@@ -67,13 +68,14 @@ def row(context: SearchContext, first: Candidate, how: str, simulations: int) ->
             done += not evenly
     seconds = time.process_time() - begun
     last = throughput(Simulator(context.pipeline, context.fabric), start.placement).interval_slots
-    places = (f"{each:.1f}" if each is not None else "-" for each in (first.interval_slots, last))
-    return str(context.seed[0]), how, str(rounds), str(done), *places, f"{seconds:.1f}"
+    assert first.interval_slots is not None
+    assert last is not None
+    return rounds, done, first.interval_slots, last, seconds
 
 
 def main() -> None:
     """Two lines for each seed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--graph", default="bert-large:layer3")
     parser.add_argument("--pass", dest="graph_pass", default="forward", choices=("forward", "training"))
     parser.add_argument("--fabric", default="sn10")
@@ -82,15 +84,22 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=61)
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
-    print("$ python -m benchmarks.fabric_refining", shlex.join(sys.argv[1:]))
-    print(ROW.format(*HEAD), flush=True)
     options = FabricOptions(arguments.graph, fabric=arguments.fabric, pass_=arguments.graph_pass)
     problem = PROBLEM.pose(options).problem
+    less, times = [], []
     for seed in range(arguments.seeds):
         context = context_of(problem, arguments.chains, arguments.moves, seed)
         first = judged(context, by_tuned(context))[0]
+        slots = []
         for how in ("evenly", "by what waits"):
-            print(ROW.format(*row(context, first, how, arguments.simulations)), flush=True)
+            *counts, before, after, seconds = row(context, first, how, arguments.simulations)
+            results.row("main", seed, how, *counts, f"{before:.1f}", f"{after:.1f}", f"{seconds:.1f}")
+            slots.append(after)
+            times.append(seconds)
+        less.append(f"{100 * (1 - slots[1] / slots[0]):.1f}")
+    results.figure("less", f"{', '.join(less)} %")
+    results.figure("seconds", f"{min(times):.0f} to {max(times):.0f} CPU seconds")
+    results.save(arguments.record)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ forms must find the same departures. Times are CPU time of this process, the med
 check of the placement.
 """
 
-import argparse
 import time
 from statistics import median
 
-HEAD = ("swaps", "units", "nets", "links", "hops", "slots", "interval", "ms", "us a slot", "plain: ms")
-ROW = "{:>6} {:>6} {:>5} {:>6} {:>5} {:>6} {:>9} {:>6} {:>10} {:>10}"
+from benchmarks.recording import Record, Results, parser_of
+
+COLUMNS = ("swaps", "units", "nets", "links", "hops", "slots", "interval", "ms", "µs per slot", "plain form, ms")
+RECORD = Record("fabric_simulator", ("slot", "placement", "faster"), {"main": COLUMNS})
 TARGET_MS, TARGET_US = 20.0, 4.0
 
 
@@ -27,9 +28,9 @@ def median_s(function, repeats: int) -> float:
 
 def main() -> None:
     """One line for each placement."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--repeats", type=int, default=20)
-    repeats = parser.parse_args().repeats
+    arguments = parser.parse_args()
     import numpy as np
 
     from dse.fabric.evaluators import reference
@@ -40,7 +41,7 @@ def main() -> None:
     random = np.random.default_rng(0)
     pipeline = layered_pipeline(random, 2, 5, 6)
     simulator = Simulator(pipeline, PLASTICINE)
-    print(ROW.format(*HEAD))
+    placement_s, slot_s, faster = [], [], []
     for swaps in (0, 100, 300, 1000):
         placement = compacted(pipeline, PLASTICINE, random, swaps)
         measured = throughput(simulator, placement)
@@ -50,22 +51,19 @@ def main() -> None:
         plain_s = time.process_time() - begun
         if plain != measured.outcome:
             raise SystemExit("the two forms of the simulator differ")
-        seconds = median_s(lambda placement=placement: throughput(simulator, placement), repeats)
-        print(
-            ROW.format(
-                swaps,
-                len(pipeline.units),
-                len(pipeline.nets),
-                len(set(placement.route_link.tolist())),
-                len(placement.route_link),
-                departures[-1],
-                f"{measured.interval_slots:.1f}",
-                f"{1e3 * seconds:.1f}",
-                f"{1e6 * seconds / departures[-1]:.2f}",
-                f"{1e3 * plain_s:.0f}",
-            )
-        )
-    print(f"Targets: {TARGET_MS:g} ms, {TARGET_US:g} us a slot.")
+        seconds = median_s(lambda placement=placement: throughput(simulator, placement), arguments.repeats)
+        counts = len(pipeline.units), len(pipeline.nets), len(set(placement.route_link.tolist()))
+        slots, interval = (len(placement.route_link), departures[-1]), f"{measured.interval_slots:.1f}"
+        placement_s.append(seconds)
+        slot_s.append(seconds / departures[-1])
+        faster.append(plain_s / seconds)
+        times = f"{1e3 * seconds:.1f}", f"{1e6 * slot_s[-1]:.2f}", f"{1e3 * plain_s:.0f}"
+        results.row("main", swaps, *counts, *slots, interval, *times)
+    results.figure("slot", f"{1e6 * min(slot_s):.1f} to {1e6 * max(slot_s):.1f} µs")
+    results.figure("placement", f"{1e3 * min(placement_s):.1f} to {1e3 * max(placement_s):.1f} ms")
+    results.figure("faster", f"{min(faster):.0f} to {max(faster):.0f} times")
+    print(f"Targets: {TARGET_MS:g} ms, {TARGET_US:g} µs per slot.")
+    results.save(arguments.record)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ strategy out, ``--rounds N`` ends the hybrid search after so many rounds, in the
 behind a table says whether the hybrid plan is longer than any other row.
 """
 
-import argparse
 import time
 from collections.abc import Iterator
 from importlib import resources
 
+from benchmarks.recording import Record, Results, parser_of
 from dse.parallel.all_strategies import posed
 from dse.parallel.contract import PROBLEM
 from dse.parallel.hybrid.search import ROUNDS, HybridAnswer, solve_several
@@ -20,6 +20,10 @@ from dse.parallel.options import ParallelOptions
 from dse.report.units import memory_text, time_text
 from dse.results.result import PROOF_TOLERANCE, Result, percent, relative_gap
 from dse.run.run import Run
+
+RECORD = Record(
+    "hybrid", tables={"main": ("step", "strategy", "training step", "proven at least", "gap", "on a device", "CPU s")}
+)
 
 STEPS = ("t5-6", "t5-3b", "bert-48", "t5-11b")
 
@@ -31,7 +35,7 @@ ORDER = ("hybrid", "pipeline", "sharding")
 
 def main() -> None:
     """Print a table for each step."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("steps", nargs="*", default=list(STEPS))
     parser.add_argument("--without", action="append", choices=ORDER, default=[])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
@@ -46,22 +50,21 @@ def main() -> None:
             accelerator="v100",
             network="v100-ethernet",
         )
-        headers = f"| {step} | training step | proven at least | gap | on a device | CPU s | wall s |"
-        print(f"\n{headers}\n|---|---|---|---|---|---|---|")
         problems, times = posed(options).problem.posed, dict[str, float]()
         for name in (each for each in ORDER if each in problems and each not in asked.without):
-            begun = time.process_time(), time.perf_counter()
+            begun = time.process_time()
             if name == "hybrid" and asked.rounds != ROUNDS:
                 answer = solve_several(problems[name].problem.problems, rounds=asked.rounds)
                 rows, own = [_short_row(answer, asked.rounds)], {name: answer.step_s}
             else:
                 result = PROBLEM.answer(problems[name], Run())
                 rows, own = list(_rows(name, result)), _times(name, result)
-            spent = f"{time.process_time() - begun[0]:.0f} | {time.perf_counter() - begun[1]:.0f}"
+            spent = f"{time.process_time() - begun:.0f}"
             for number, row in enumerate(rows):
-                print(f"| {' | '.join(row)} | {spent if number == 0 else ' | '} |", flush=True)
+                results.row("main", step, *row, spent if number == 0 else "")
             times |= own
         print(f"\n{_verdict(times)}", flush=True)
+    results.save(asked.record)
 
 
 def _times(name: str, result: Result) -> dict[str, float]:

@@ -11,19 +11,16 @@ linear for large errors: first of each variant on all chips together, then on ea
 towards the common one with the weight of a tenth of a row.
 """
 
-import argparse
-import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from benchmarks.kernel_rows import SMALL_FORMATS, SOURCE, TABLES, Group, groups
+from benchmarks.recording import Record, Results, parser_of
 from hardware.chips import chip
 from hardware.documents import yaml_of
 from hardware.kernel_times.fitted import FORMS, KernelTimes, kernel_times
@@ -42,6 +39,17 @@ LINKS = {
     "h200-sxm": (4.5e11, "NVIDIA H200 datasheet (2024): 900 GB/s, both directions together"),
     "b200": (9e11, "NVIDIA DGX B200 datasheet (2024): 1.8 TB/s a GPU, both directions together"),
 }
+STATISTICS = ("rows", "mean", "median", "95th percentile")
+RECORD = Record(
+    "kernel_times",
+    ("unpriced", "products_per_s"),
+    {
+        "left_out": ("constants", "class", *STATISTICS),
+        "classes": ("class", *STATISTICS, "roofline, mean", "roofline, median"),
+        "kernels": ("class", "chip", "kernel", *STATISTICS),
+    },
+)
+
 DRAW = 0.1
 """Weight of a constant's distance to the common one, in rows."""
 
@@ -227,46 +235,32 @@ def classes(found: Mapping[str, Sequence[tuple[Group, Floats, Floats]]]) -> dict
     }
 
 
-def report(tables: Mapping[str, Sequence[Group]]) -> dict[str, Any]:
-    """Print everything; returns the record."""
+def report(results: Results, tables: Mapping[str, Sequence[Group]]) -> None:
+    """Everything."""
     moves = (
         ("h200-sxm from h100-sxm", "h200-sxm", ("h100-sxm",), 0),
         ("b200 from h100-sxm and h200-sxm", "b200", ("h100-sxm", "h200-sxm"), 0),
         ("b200, and eight rows of its own in each variant", "b200", ("h100-sxm", "h200-sxm"), 8),
     )
-    transfer = []
     for label, target, of_chips, own_rows in moves:
         for name, parts in tables.items():
             for small in (False, True) if name == "moe" else (False,):
                 chosen = [part for part in parts if is_small(part) == small]
                 kind = TABLES[name].kind + (", 4-bit weights" if small else "")
-                transfer.append([label, kind, *shown(left_out(chosen, target, of_chips, own_rows))])
+                results.row("left_out", label, kind, *shown(left_out(chosen, target, of_chips, own_rows)))
     found = own_errors(tables)
-    own = [[label, *shown(mine), *shown(ideal)[1:3]] for label, (mine, ideal) in classes(found).items()]
+    for label, (mine, ideal) in classes(found).items():
+        results.row("classes", label, *shown(mine), *shown(ideal)[1:3])
     detail = defaultdict(list)
     for parts in found.values():
         for part, mine, _ in parts:
             detail[part.kind, part.chip, part.variant].append(mine)
-    by_kernel = [[*key, *shown(np.concatenate(values))] for key, values in detail.items()]
+    for key, values in detail.items():
+        results.row("kernels", *key, *shown(np.concatenate(values)))
     priced = {name: sum(len(part.measured_s) for part, _, _ in parts) for name, parts in found.items()}
-    unpriced = sum(len(unfitted(part).measured_s) for parts in tables.values() for part in parts) - sum(priced.values())
-    speed = products_per_s()
-    statistics = ["rows", "mean", "median", "95th percentile"]
-    print_table(["constants", "class", *statistics], transfer)
-    print_table(["class", *statistics, "roofline, mean", "median"], own)
-    print_table(["class", "chip", "kernel", *statistics], by_kernel)
-    print(f"not priced: {unpriced} rows; {speed:,.0f} dense products in a CPU second")
-    return {
-        "command": "python -m benchmarks.kernel_times",
-        "machine": "two cores of an x86-64 server, 24 GB, loaded",
-        "date": datetime.now(UTC).date().isoformat(),
-        "figures": {"unpriced": unpriced, "products_per_s": f"{speed / 1e6:.1f} million"},
-        "tables": {
-            "left_out": {"columns": ["constants", "class", *statistics], "rows": transfer},
-            "classes": {"columns": ["class", *statistics, "roofline, mean", "roofline, median"], "rows": own},
-            "kernels": {"columns": ["class", "chip", "kernel", *statistics], "rows": by_kernel},
-        },
-    }
+    every = sum(len(unfitted(part).measured_s) for parts in tables.values() for part in parts)
+    results.figure("unpriced", every - sum(priced.values()))
+    results.figure("products_per_s", f"{products_per_s() / 1e6:.1f} million")
 
 
 def products_per_s() -> float:
@@ -282,28 +276,17 @@ def products_per_s() -> float:
     return count * size / (time.process_time() - begun)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell."""
-    widths = [max(len(row[place]) for row in [columns, *rows]) for place in range(len(columns))]
-    for row in [columns, *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    print()
-
-
 def main() -> None:
     """Fit, or report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--fit", action="store_true", help="fit the constants again")
-    parser.add_argument("--record", action="store_true", help="write benchmarks/results/kernel_times.json")
-    arguments = parser.parse_args()
+    arguments, results = parser.parse_args(), Results(RECORD)
     tables = {name: groups(name) for name in TABLES}
     if arguments.fit:
         write_specs(tables)
         return
-    record = report(tables)
-    if arguments.record:
-        path = ROOT / "benchmarks" / "results" / "kernel_times.json"
-        path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    report(results, tables)
+    results.save(arguments.record)
 
 
 if __name__ == "__main__":

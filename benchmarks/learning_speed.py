@@ -20,12 +20,13 @@ network, without a loop over rows.
 A sample is one candidate drawn, repaired, priced and learned from.
 """
 
-import argparse
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+
+from benchmarks.recording import Record, Results, parser_of
 
 GRAPHS = ("mobilenet-v3-large", "shufflenet-v1", "hifi-gan")
 LARGEST_OF_TRAINING = 720, 942
@@ -36,8 +37,22 @@ TARGET = 5.0
 WARM = 1
 """Iterations before those that are timed: kernels are loaded, and RLlib's pipelines built."""
 
-HEAD = ("rollouts", "minibatches", "epochs", "form", "rollouts/s", "learned/s", "together/s", "ours is faster by")
-ROW = "{:>8} {:>11} {:>6}  {:<26} {:>10} {:>10} {:>10}  {}"
+RECORD = Record(
+    "learning_speed",
+    ("samples", "rollouts", "padded"),
+    {
+        "main": (
+            "rollouts",
+            "minibatches",
+            "epochs",
+            "form",
+            "rollouts/s",
+            "learned/s",
+            "together/s",
+            "ours is faster by",
+        )
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -50,9 +65,10 @@ class Rates:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--repeats", type=int, default=3, help="iterations timed; the median counts")
-    repeats = parser.parse_args().repeats
+    arguments = parser.parse_args()
+    repeats = arguments.repeats
     warnings.filterwarnings("ignore", message=".*Overriding environment")
     from policies.partition.graph_store import GraphStore
     from policies.partition.settings import LearningSettings
@@ -63,33 +79,39 @@ def main() -> None:
     of_set = max(size for size, _ in sizes), max(edges for _, edges in sizes)
     ours = LearningSettings(head="categorical", prior="none", order="random", graphs=len(GRAPHS))
     print(f"{ours.layers} × {ours.width}; medians of {repeats} iterations; a rate: samples a second")
-    print(ROW.format(*HEAD))
+    of_own_set, padded = [], []
     papers = replace(ours, rollouts=20, minibatches=4, epochs=10)
     for settings, paddings in ((ours, (of_set, LARGEST_OF_TRAINING)), (papers, (of_set,))):
         own = rates(*our_form(store, settings), repeats)
-        show(settings, "ours", own, own)
+        show(results, settings, "ours", own, own)
         for padding in paddings:
             stock = rates(*stock_form(store, settings, *padding), repeats)
-            show(settings, f"stock, padded to {padding[0]}", stock, own)
+            faster = show(results, settings, f"stock, padded to {padding[0]}", stock, own)
+            (of_own_set if padding == of_set else padded).append(faster)
+    rollouts, _, together = zip(*of_own_set, strict=True)
+    results.figure("samples", f"{min(together):.0f} to {max(together):.0f} times")
+    results.figure("rollouts", f"{min(rollouts):.1f} to {max(rollouts):.1f} times")
+    results.figure("padded", f"{padded[0][2]:.0f} times")
+    results.save(arguments.record)
 
 
 def rates(roll_out: Callable[[], list], learn: Callable[[list], None], repeats: int) -> Rates:
     """Medians over ``repeats`` iterations."""
     samples = []
     for turn in range(WARM + repeats):
-        begun = time.perf_counter()
+        begun = time.process_time()
         episodes = roll_out()
-        rolled = time.perf_counter()
+        rolled = time.process_time()
         learn(episodes)
-        ended = time.perf_counter()
+        ended = time.process_time()
         count = len(episodes)
         if turn >= WARM:
             samples.append((count / (rolled - begun), count / (ended - rolled), count / (ended - begun)))
     return Rates(*(statistics.median(column) for column in zip(*samples, strict=True)))
 
 
-def show(settings, form: str, measured: Rates, own: Rates) -> None:
-    """One row; of the stock form, with how much faster ours is at each."""
+def show(results: Results, settings, form: str, measured: Rates, own: Rates) -> list[float]:
+    """One row; how much faster ours is at each."""
     pairs: Iterable[tuple[float, float]] = (
         (own.rollout, measured.rollout),
         (own.learning, measured.learning),
@@ -102,7 +124,8 @@ def show(settings, form: str, measured: Rates, own: Rates) -> None:
         comparison = f"{faster[0]:.1f}, {faster[1]:.1f}, {faster[2]:.1f} times (target {TARGET:g}: {verdict})"
     cells = [f"{rate:,.1f}" for rate in (measured.rollout, measured.learning, measured.together)]
     sizes = (settings.rollouts, settings.minibatches, settings.epochs)
-    print(ROW.format(*sizes, form, *cells, comparison), flush=True)
+    results.row("main", *sizes, form, *cells, comparison)
+    return faster
 
 
 def our_form(store, settings):

@@ -6,7 +6,6 @@ fixed times, the roofline with the fixed time of its kind fitted to the same eve
 α–β line. "Spec" are the constants of the specs as they stand, "refit" those that a fit finds now.
 """
 
-import argparse
 import csv
 import sys
 import time
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.recording import Record, Results, parser_of
 from dse.calibration.fit import (
     FITTED_CONSTANTS,
     fit_kernels,
@@ -30,6 +30,15 @@ from hardware.network_specs import network
 from hardware.operations import Gemm
 from hardware.specs import accelerator
 from tests.shared_data import shared_data
+
+RECORD = Record(
+    "measured",
+    ("kernels.mean", "kernels.softmax_mean", "kernels.softmax_worst"),
+    {
+        "kernels": ("kind", "held-out rows", "worst", "fitted rows", "refitted", "roofline", "+ fixed"),
+        "all_reduce": ("model", "odd rows", "even rows"),
+    },
+)
 
 SMALLEST_BYTES = 65536
 GPUS = 4
@@ -64,7 +73,7 @@ def fixed_times(machines: Machines, rows: Sequence[MeasuredKernel]) -> dict[str,
     return fixed
 
 
-def kernel_table(machines: Machines, rows: Sequence[MeasuredKernel]) -> dict[str, float]:
+def kernel_table(results: Results, machines: Machines, rows: Sequence[MeasuredKernel]) -> dict[str, float]:
     """Prints the errors by kind; returns those of the spec on the odd rows."""
     even, odd = fitting_rows(rows), reporting_rows(rows)
     begun = time.perf_counter()
@@ -74,7 +83,6 @@ def kernel_table(machines: Machines, rows: Sequence[MeasuredKernel]) -> dict[str
     print(
         f"kernels, A100 FP16: mean absolute error in % ({len(even)} even rows fitted in {fit_s:.1f} s, {len(odd)} odd)"
     )
-    print(f"{'kind':12}{'spec odd':>10}{'worst':>8}{'spec even':>11}{'refit odd':>11}{'roofline':>10}{'+ fixed':>9}")
     errors = {}
     for kind in (*FITTED_CONSTANTS, "all"):
         seen = [row for row in even if kind in (row.kind, "all")]
@@ -84,15 +92,13 @@ def kernel_table(machines: Machines, rows: Sequence[MeasuredKernel]) -> dict[str
         errors[kind] = error(predicted, unseen)
         ideal = [roofline_s(machines, row) for row in unseen]
         raised = [i + fixed[row.kind] for i, row in zip(ideal, unseen, strict=True)]
-        columns = (
-            (errors[kind], 10),
-            (worst, 8),
-            (error(predict_s(machines, seen), seen), 11),
-            (error(predict_s(refit, unseen), unseen), 11),
-            (error(ideal, unseen), 10),
-            (error(raised, unseen), 9),
-        )
-        print(f"{kind:12}" + "".join(f"{100 * value:{width}.1f}" for value, width in columns))
+        refitted, seen_error = error(predict_s(refit, unseen), unseen), error(predict_s(machines, seen), seen)
+        shares = (errors[kind], worst, seen_error, refitted, error(ideal, unseen), error(raised, unseen))
+        results.row("kernels", kind, *(f"{100 * share:.1f} %" for share in shares))
+        if kind == "softmax":
+            results.figure("kernels.softmax_mean", f"{100 * errors[kind]:.1f} %")
+            results.figure("kernels.softmax_worst", f"{100 * worst:.1f} %")
+    results.figure("kernels.mean", f"{100 * errors['all']:.1f} %")
     for quoted in QUOTED.values():
         print(f"  {quoted}")
     constants_table(machines, refit)
@@ -109,7 +115,7 @@ def constants_table(machines: Machines, refit: Machines) -> None:
             print(f"{kind + '.' + name + unit:32}{old * scale:12.3f}{new * scale:12.3f}")
 
 
-def all_reduce_table(link: Network, rows: Sequence[MeasuredAllReduce]) -> float:
+def all_reduce_table(results: Results, link: Network, rows: Sequence[MeasuredAllReduce]) -> float:
     """Prints the all-reduce errors; returns that of the spec on the odd rows above 64 KB."""
     even, odd = fitting_rows(rows), reporting_rows(rows)
     refit = fit_network(link, even)
@@ -118,7 +124,6 @@ def all_reduce_table(link: Network, rows: Sequence[MeasuredAllReduce]) -> float:
     line = fit_network(replace(link, channels=1), large_even)
     bandwidth = Network("bandwidth", link.bytes_per_s)
     print(f"\nall-reduce, 4 A100 over NVLink3: mean absolute error in % above {SMALLEST_BYTES} bytes")
-    print(f"{'model':34}{'odd':>8}{'even':>8}")
     models = (
         ("spec", link),
         ("refit", refit),
@@ -132,7 +137,7 @@ def all_reduce_table(link: Network, rows: Sequence[MeasuredAllReduce]) -> float:
             for part in (large_odd, large_even)
         ]
         errors.append(columns[0])
-        print(f"{name:34}" + "".join(f"{100 * value:8.1f}" for value in columns))
+        results.row("all_reduce", name, *(f"{100 * value:.1f} %" for value in columns))
     print(f"\n{'constant':32}{'spec':>12}{'refit':>12}")
     for name, scale in (("launch_s [µs]", 1e6), ("latency_s [µs]", 1e6), ("bytes_per_s [GB/s]", 1e-9)):
         key = name.split()[0]
@@ -151,12 +156,15 @@ def error(predicted: Sequence[float], rows: Sequence[MeasuredKernel] | Sequence[
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--data", type=Path, default=shared_data("measured"), help="folder of the measured tables")
-    folder = parser.parse_args().data
+    arguments = parser.parse_args()
+    folder = arguments.data
     machines = accelerator("a100-80gb").machines
-    kernels = kernel_table(machines, read_rows(folder / "a100_fp16_kernels.csv"))
-    reduced = all_reduce_table(network("nvlink3"), measured_all_reduces(folder / "a100x4_nvlink3_allreduce.csv"))
+    kernels = kernel_table(results, machines, read_rows(folder / "a100_fp16_kernels.csv"))
+    reduces = measured_all_reduces(folder / "a100x4_nvlink3_allreduce.csv")
+    reduced = all_reduce_table(results, network("nvlink3"), reduces)
+    results.save(arguments.record)
     claims = (("GEMM", kernels["gemm"], 0.05), ("all kernels", kernels["all"], 0.10), ("all-reduce", reduced, 0.08))
     print()
     for name, value, target in claims:

@@ -6,10 +6,10 @@ and every plan. Baselines in the same run: the same search over the plans of the
 plan of TPUv4; both priced as the answer is. Seconds are of one process that has compiled its kernels before.
 """
 
-import argparse
 import time
 from typing import Any
 
+from benchmarks.recording import Record, Results, parser_of
 from dse.codesign.contract import PROBLEM
 from dse.codesign.options import CodesignOptions
 from dse.plan.training_plan import whole_plan
@@ -17,34 +17,49 @@ from dse.problem import pose
 from dse.results.result import Result
 from dse.run.run import Run
 
+RECORD = Record(
+    "modern_codesign",
+    tables={
+        "main": (
+            "model",
+            "architectures",
+            "plans",
+            "priced exactly",
+            "samples/s",
+            "best of the paper's vocabulary",
+            "TPUv4, best plan",
+            "gap",
+            "CPU s",
+        )
+    },
+)
 MODELS = ("bert-large", "gpt2-xl", "llama2-7b", "megatron-8.3b", "gpt3-175b", "mixtral-8x7b")
 
 
 def main() -> None:
     """Print a row a model, and its plan."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("models", nargs="*", default=MODELS)
     arguments = parser.parse_args()
     _answer("bert-large", accelerators=8, global_batch=8)
-    rates = f"{'samples/s':>12}{'paper':>9}{'TPUv4':>8}{'gap':>6}{'s':>7}{'CPU s':>7}"
-    print(f"{'model':14}{'space':>8}{'plans':>11}{'exact':>7}{rates}")
     for model, space in [("bert-large", "phaze-2024"), *((model, "table-1") for model in arguments.models)]:
-        began, began_cpu = time.perf_counter(), time.process_time()
+        began = time.process_time()
         result = _answer(model, space=space)
-        seconds, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
+        cpu_s = time.process_time() - began
         metrics, value = result.metrics, result.objective.value or 0.0
         baselines = [row["throughput_per_s"] for row in metrics["baselines"]]
-        shares = [f"{each / value:.3f}" if each else "-" for each in baselines]
+        shares = [f"{100 * each / value:.1f} %" if each else "–" for each in baselines]
         trained = next(iter(result.solution["models"].values()))
         names = ("architectures_in_space", "plans_in_vocabulary", "architectures_evaluated")
-        counts = "".join(f"{metrics[name]:{width},}" for name, width in zip(names, (8, 11, 7), strict=True))
-        rates = f"{value:12,.1f}{shares[0]:>9}{shares[1]:>8}{result.gap or 0:6.1g}{seconds:7.1f}{cpu_s:7.1f}"
-        print(f"{model:14}{counts}{rates}")
+        label = model if space == "table-1" else f"{model}, `--space {space}`"
+        rates = f"{value:,.1f}", *shares, f"{result.gap or 0:.1g}", f"{cpu_s:.1f}"
+        results.row("main", label, *(metrics[name] for name in names), *rates)
         sizes = result.solution["architecture"]
         cores = f"{sizes['tensor_cores']} × {sizes['core_width']}×{sizes['core_depth']}"
         lanes = f"{sizes['vector_cores']} × {sizes['vector_lanes']} lanes"
         print(f"    {cores}, {lanes}, {sizes['area_mm2']:.1f} mm², {trained['hbm_gb']:g} GB")
         print(f"    {whole_plan(trained['plan'], 'result').text()}", flush=True)
+    results.save(arguments.record)
 
 
 def _answer(model: str, **changes: Any) -> Result:

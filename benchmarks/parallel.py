@@ -9,11 +9,10 @@ Parts (``python -m benchmarks.parallel PART …``; all by default):
 * ``classes``, ``shardy``, ``devices``: linkage groups, collectives and results beside Shardy and XLA, where JAX is
   installed (extra ``jax``).
 
-Times are medians of ``--runs`` fresh processes (and the range), without imports; *CPU* is that of one run. Targets are
-for two idle cores. Kernels come from numba's cache, which one run fills beforehand.
+Times are CPU seconds, medians of ``--runs`` fresh processes (and the range), without imports. Kernels come from numba's
+cache, which one run fills beforehand.
 """
 
-import argparse
 import importlib.util
 import json
 import os
@@ -21,14 +20,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.parallel_cases import LIMIT_S, PLANS, agreeing, beside_shardy, chosen, lower, on_devices, planned
 from benchmarks.process import ROOT, answer_of
+from benchmarks.recording import Record, Results, cpu_s, parser_of
 from tests.shared_data import CASES
+
+RECORD = Record("parallel", ("random",), {"main": ("claim", "target", "measured", "beside it", "")})
 
 STEPS = ("vgg19", "t5-6", "t5-11b")
 LINKAGE = {"vgg19": (0.5, None), "t5-6": (2.0, None), "t5-11b": (5.0, 2.0)}
@@ -53,13 +54,14 @@ TOLERANCE = 1e-5
 
 
 class Row(NamedTuple):
-    """A claim: what it is about, the target, what was measured, a baseline, and whether the target is met."""
+    """A claim: what it is about, the target, what was measured, a baseline, whether the target is met, and CPU s."""
 
     claim: str
     target: str
     measured: str
     baseline: str
     is_met: bool
+    seconds: float = 0.0
 
 
 # ---------------------------------------------------------------------------------------------------------- the rows
@@ -73,13 +75,13 @@ def child(what: Callable[..., dict[str, Any]], *arguments: object) -> dict[str, 
 def repeated(runs: int, what: Callable[..., dict[str, Any]], *arguments: object) -> tuple[dict[str, Any], str]:
     """The first answer, with the median of all times, and what is printed of them."""
     answers = [child(what, *arguments) for _ in range(runs)]
-    return answers[0] | {"seconds": statistics.median(each["seconds"] for each in answers)}, _spread(answers)
+    return answers[0] | {"seconds": statistics.median(each["cpu_s"] for each in answers)}, _spread(answers)
 
 
 def _spread(answers: Sequence[dict[str, Any]]) -> str:
-    times = [each["seconds"] for each in answers]
-    text = f"{statistics.median(times):.2f} s ({min(times):.2f}–{max(times):.2f})"
-    return f"{text}, CPU {answers[0]['cpu_s']:.2f} s, {max(each['peak_gb'] for each in answers):.2f} GB"
+    times = [each["cpu_s"] for each in answers]
+    text = f"{statistics.median(times):.2f} s ({min(times):.2f} to {max(times):.2f})"
+    return f"{text}, {max(each['peak_gb'] for each in answers):.2f} GB"
 
 
 def _proof(gap: float | None) -> str:
@@ -94,9 +96,9 @@ def linkage(folder: Path, runs: int) -> Iterator[Row]:
         command = [sys.executable, "-m", "dse", "parallel", str(path), "--method", "linkage", "--quiet"]
         whole = []
         for _ in range(runs):
-            begun = time.perf_counter()
+            begun = cpu_s()
             subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-            whole.append(time.perf_counter() - begun)
+            whole.append(cpu_s() - begun)
         target = f"{limit_s:g} s" + (f", {limit_gb:g} GB" if limit_gb else "")
         met = found["seconds"] <= limit_s and (not limit_gb or found["peak_gb"] <= limit_gb)
         measured = f"{_proof(found['gap'])}, {times}; whole command {statistics.median(whole):.2f} s"
@@ -131,7 +133,7 @@ def iopddl(_: Path, runs: int) -> Iterator[Row]:
         met = found["gap"] is not None and found["gap"] < 1e-9 and found["seconds"] <= RANDOM_S
         baseline = f"cost {found['value']:,}; least node costs {found['greedy']:,}"
         measured = f"{_proof(found['gap'])}, {times}"
-        yield Row(f"random, seed {seed}, memory {memory}", f"{RANDOM_S:g} s", measured, baseline, met)
+        yield Row(f"random, seed {seed}, memory {memory}", f"{RANDOM_S:g} s", measured, baseline, met, found["seconds"])
 
 
 def classes(_: Path, __: int) -> Iterator[Row]:
@@ -154,9 +156,7 @@ def shardy(folder: Path, _: int) -> Iterator[Row]:
     for name in STEPS:
         for plan in PLANS:
             found = child(beside_shardy, name, folder / f"{name}.hlo", plan)
-            measured = f"{found['runs']:,} runs, {found['bytes']:,} bytes" + "".join(
-                f"\n    {each}" for each in found["different"]
-            )
+            measured = "; ".join([f"{found['runs']:,} runs, {found['bytes']:,} bytes", *map(str, found["different"])])
             baseline = f"Shardy: {found['shardy_bytes']:,} bytes"
             yield Row(f"collectives, {name}, {plan}", "the same", measured, baseline, not found["different"])
 
@@ -199,11 +199,12 @@ PARTS = {
 WITH_JAX = ("classes", "shardy", "devices")
 
 
-def main(parts: Sequence[str], runs: int) -> int:
+def main(parts: Sequence[str], runs: int, record: bool) -> int:
     """All rows; whether a target is missed."""
     from dse.reproduce.automap.models import text_of_step
 
-    missed = 0
+    missed, results = 0, Results(RECORD)
+    random_s: list[float] = []
     with tempfile.TemporaryDirectory(prefix="dse-parallel-") as name:
         folder = Path(name)
         for step in STEPS:
@@ -215,14 +216,18 @@ def main(parts: Sequence[str], runs: int) -> int:
                 continue
             for row in PARTS[part](folder, runs):
                 missed += not row.is_met
-                verdict = "met   " if row.is_met else "MISSED"
-                print(f"{verdict} {row.claim} [{row.target}]: {row.measured} | {row.baseline}", flush=True)
+                results.row("main", *row[:4], "reached" if row.is_met else "missed")
+                if row.claim.startswith("random"):
+                    random_s.append(row.seconds)
+    if random_s:
+        results.figure("random", f"{max(random_s):.1f} CPU seconds")
+    results.save(record)
     print(f"targets: {'all met' if not missed else f'{missed} missed'}")
     return int(missed > 0)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("parts", nargs="*", help=f"some of {', '.join(PARTS)}; all when none is named")
     parser.add_argument("--cases", help=f"folder of the contest's cases [the variable {CASES}]")
     parser.add_argument("--runs", type=int, default=3, help="of everything that is timed [3]")
@@ -231,4 +236,4 @@ if __name__ == "__main__":
         parser.error(f"must be some of {', '.join(PARTS)}, but got {', '.join(sorted(unknown))}")
     if arguments.cases is not None:
         os.environ[CASES] = arguments.cases
-    sys.exit(main(arguments.parts, arguments.runs))
+    sys.exit(main(arguments.parts, arguments.runs, arguments.record))

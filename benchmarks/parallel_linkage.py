@@ -7,12 +7,12 @@ the same seed: ``random`` draws every decision, ``greedy`` splits whatever can s
 ``annealing`` changes one linkage group at a time. The bound is that of CP-SAT.
 """
 
-import argparse
 import time
 from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
 
+from benchmarks.recording import Record, Results, parser_of
 from dse.parallel.inputs import device_of
 from dse.parallel.linkage_plans import linkage_plan
 from dse.parallel.mesh import mesh_of
@@ -26,6 +26,13 @@ from policies.parallel.linkage.contenders import annealed, greedy, max_dimension
 from policies.parallel.linkage.dimensions import Decided, Dimensions, dimensions_of
 from policies.parallel.linkage.search import trained
 
+RECORD = Record(
+    "parallel_linkage",
+    ("vgg", "t5", "cp_sat"),
+    {"main": ("step", "decided", "method", "median", "worst", "behind", "episodes", "CPU s", "conflicts")},
+)
+"""Figures are CPU seconds of operator plans."""
+
 
 class Row(NamedTuple):
     """One method on one step.
@@ -35,14 +42,14 @@ class Row(NamedTuple):
         split: dimensions that it splits, by seed.
         episodes: that it had, by seed.
         cpu_s: by seed.
-        text: anything else.
+        conflicts: the share of episodes that end in one.
     """
 
     method: str
     split: list[int]
     episodes: list[int]
     cpu_s: list[float]
-    text: str = ""
+    conflicts: str = ""
 
 
 CONTENDERS: dict[str, Callable[[Dimensions, Decided, int, int], int]] = {
@@ -58,10 +65,9 @@ def rows(of: Dimensions, decided: Decided, seeds: int) -> list[Row]:
         outcomes.append(trained(of, decided, seed))
         cpu_s.append(time.process_time() - started)
     episodes = [each.evaluations for each in outcomes]
-    first = f"first stage {median(each.first or 0 for each in outcomes):g}"
     conflicts = sum(each.conflicts for each in outcomes) / max(1, sum(episodes))
     split = [each.second or 0 for each in outcomes]
-    found = [Row("dqn", split, episodes, cpu_s, f"{first}, {conflicts:.0%} conflicts")]
+    found = [Row("dqn", split, episodes, cpu_s, f"{100 * conflicts:.0f} %")]
     for name, contender in CONTENDERS.items():
         split, cpu_s = [], []
         for seed in range(seeds):
@@ -90,7 +96,7 @@ def exact(problem: ParallelProblem, of: Dimensions, decided: Decided) -> tuple[i
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, results, proofs_s = parser_of(__doc__), Results(RECORD), []
     parser.add_argument("--steps", default="vgg19,t5-6")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--devices", type=int, default=8)
@@ -102,15 +108,17 @@ def main() -> None:
             of = dimensions_of(problem, decided)
             value, cpu_s = exact(problem, of, decided)
             print(f"\n{step}, {decided}: {len(of.places)} dimensions in {len(of.numbers)} linkage groups")
-            print(f"{'method':<16}{'median':>8}{'worst':>8}{'behind':>9}{'episodes':>10}{'CPU s':>9}")
-            print(f"{'exact':<16}{value:>8}{value:>8}{'0.0 %':>9}{'':>10}{cpu_s:>9.2f}", flush=True)
+            results.row("main", step, decided, "exact", value, value, "0.0 %", "", f"{cpu_s:.2f}", "")
+            proofs_s.append(cpu_s)
             for row in rows(of, decided, asked.seeds):
-                behind = 100 * (1 - median(row.split) / value) if value else 0.0
-                print(
-                    f"{row.method:<16}{median(row.split):>8g}{min(row.split):>8}{behind:>7.1f} %"
-                    f"{median(row.episodes):>10g}{median(row.cpu_s):>9.2f}  {row.text}",
-                    flush=True,
-                )
+                behind = f"{100 * (1 - median(row.split) / value) if value else 0.0:.1f} %"
+                values = f"{median(row.split):g}", min(row.split), behind, f"{median(row.episodes):g}"
+                seconds = median(row.cpu_s)
+                results.row("main", step, decided, row.method, *values, f"{seconds:.2f}", row.conflicts)
+                if row.method == "dqn" and decided == "variables":
+                    results.figure("vgg" if step == "vgg19" else "t5", f"{seconds:.0f}")
+    results.figure("cp_sat", f"{max(proofs_s):.1f}")
+    results.save(asked.record)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@
 Compilation and the first call are not counted.
 """
 
-import argparse
 import json
 import statistics
 import sys
@@ -25,6 +24,7 @@ import time
 import numpy as np
 
 from benchmarks import DATA
+from benchmarks.recording import Record, Results, parser_of
 from dse.partition.bound import simple_bound_s
 from dse.partition.check import violations
 from dse.partition.constraints.sampler import Sampler, seeds_of
@@ -40,6 +40,43 @@ from dse.run.executor import InProcessExecutor
 from dse.sources.catalogue import split
 from hardware.packages import package
 
+RECORD = Record(
+    "partition",
+    ("samples.median", "samples.bert_joined", "samples.fall_backs", "operators.ours"),
+    {
+        "samples": (
+            "graph",
+            "operators",
+            "chips",
+            "samples",
+            "fall-backs",
+            "linear",
+            "chips used",
+            "SAMPLE, ms",
+            "FIX, ms",
+        ),
+        "candidates": (
+            "graph, candidates",
+            "changed: fix",
+            "closest",
+            "cost: fix",
+            "closest",
+            "ms: fix",
+            "closest",
+        ),
+        "quality": (
+            "graph",
+            "chips",
+            "best known",
+            *(f"`{name}`" for name in ("random", "greedy", "hill-climb")),
+            "`portfolio`",
+            "bound",
+            "gap",
+            "CPU s",
+        ),
+    },
+)
+KINDS = {"diagonal": "equal shares of work", "noisy": "equal shares of work with noise", "random": "random"}
 LINK_BYTES_PER_S = 20e9
 SMALL, BERT, CHIPS, SAMPLES, TIMED = ("lstm10x2", "lstm20x4", "unet", "resnet50", "inception"), "bert24", 36, 2_000, 100
 MS, LARGE_MS, FALL_BACKS = 3.0, 10.0, 0.05
@@ -60,24 +97,25 @@ def median_ms(call):
     return statistics.median(times)
 
 
-def samples():
+def samples(results):
     """Validity, fall-backs and time of samples; whether all are as they should be."""
-    print(
-        f"{'graph':<22} {'operators':>9} {'chips':>5} {'samples':>8} {'invalid':>8} {'fall-backs':>10} {'linear':>8} "
-        f"{'chips used':>10} {'SAMPLE':>10} {'FIX':>10} {'target':>6}"
-    )
-    met = [
-        sampled(name, read_graph(GRAPHS / f"{name}.json"), chips, SAMPLES, MS) for name in SMALL for chips in (8, CHIPS)
-    ]
-    met += [sampled(name, prepare(graph_of(name)).graph, CHIPS, TEST_SAMPLES, MS) for name in split()["test"]]
-    met.append(sampled(BERT, read_graph(GRAPHS / f"{BERT}.json"), CHIPS, LARGE_SAMPLES, LARGE_MS))
-    met.append(sampled("bert of mcm", paper_bert(), CHIPS, LARGE_SAMPLES, LARGE_MS))
-    met.append(sampled(LARGE, prepare(graph_of(LARGE)).graph, CHIPS, LARGE_SAMPLES, LARGE_MS))
-    return all(met)
+    small = [(name, read_graph(GRAPHS / f"{name}.json"), chips) for name in SMALL for chips in (8, CHIPS)]
+    measured = [sampled(results, *case, SAMPLES, MS) for case in small]
+    tests = {name: prepare(graph_of(name)).graph for name in split()["test"]}
+    measured += [sampled(results, name, graph, CHIPS, TEST_SAMPLES, MS) for name, graph in tests.items()]
+    bert = read_graph(GRAPHS / f"{BERT}.json")
+    measured.append(sampled(results, BERT, bert, CHIPS, LARGE_SAMPLES, LARGE_MS))
+    results.figure("samples.median", f"{max(sample_ms for _, sample_ms, _ in measured):.0f} ms")
+    results.figure("samples.fall_backs", sum(fall_backs for _, _, fall_backs in measured))
+    joined = sampled(results, "bert of mcm", paper_bert(), CHIPS, LARGE_SAMPLES, LARGE_MS)
+    results.figure("samples.bert_joined", f"{joined[1]:.1f} ms")
+    large = sampled(results, LARGE, prepare(graph_of(LARGE)).graph, CHIPS, LARGE_SAMPLES, LARGE_MS)
+    results.figure("operators.ours", len(prepare(graph_of("bert-large-primitive")).graph))
+    return all(met for met, _, _ in (*measured, joined, large))
 
 
-def sampled(name, graph, available, count, target_ms):
-    """One line of the table."""
+def sampled(results, name, graph, available, count, target_ms):
+    """One line of the table: (as it should be, ms of a sample, fall-backs)."""
     problem, sampler = PartitionProblem(graph, available, LINK_BYTES_PER_S), Sampler(graph, available)
     chips = sampler.sample(seeds_of(0, 0, count))
     fall_backs = sampler.fall_backs / count
@@ -89,15 +127,14 @@ def sampled(name, graph, available, count, target_ms):
     sampler.fix(wanted[:1], seeds_of(0, 0, 1))
     sample_ms = median_ms(lambda number: sampler.sample(seeds_of(1, number, 1)))
     fix_ms = median_ms(lambda number: sampler.fix(wanted[number : number + 1], seeds_of(1, number, 1)))
-    print(
-        f"{name:<22} {len(graph):>9,} {available:>5} {count:>8,} {invalid:>8} {100 * fall_backs:>8.1f} % "
-        f"{100 * linear:>6.1f} % {used:>10} {sample_ms:>7.3f} ms {fix_ms:>7.3f} ms {target_ms:>6g}",
-        flush=True,
-    )
-    return not invalid and fall_backs <= FALL_BACKS and max(sample_ms, fix_ms) <= target_ms
+    assert not invalid, name
+    shares = f"{100 * fall_backs:.1f} %", f"{100 * linear:.1f} %"
+    results.row("samples", name, len(graph), available, count, *shares, used, f"{sample_ms:.3f}", f"{fix_ms:.3f}")
+    met = fall_backs <= FALL_BACKS and max(sample_ms, fix_ms) <= target_ms
+    return met, sample_ms, sampler.fall_backs
 
 
-def shares():
+def shares(_):
     """What random search makes of general and linear samples."""
     head = "".join(f" {f'{share:g} linear':>12}" for share in SHARES)
     print(f"{'graph':<10} {'chips':>5} | times the simple bound:{head}")
@@ -114,9 +151,8 @@ def shares():
             print(f"{name:<10} {chips:>5} | {'':>23}" + "".join(f" {median:>12.4f}" for median in medians), flush=True)
 
 
-def candidates():
+def candidates(results):
     """What both forms of FIX make of three kinds of candidates."""
-    print(f"{'graph':<10} {'candidates':<10} | {'changed':>17} | {'cost over bound':>17} | {'ms':>15}   (FIX, closest)")
     for name in (*SMALL, BERT):
         graph = read_graph(GRAPHS / f"{name}.json")
         problem, draw = PartitionProblem(graph, CHIPS, LINK_BYTES_PER_S), np.random.default_rng(0)
@@ -140,14 +176,11 @@ def candidates():
                 ms.append(1e3 * (time.process_time() - begun) / CANDIDATES)
                 changed.append(100 * np.mean(chips != wanted))
                 cost.append(float(np.median(evaluator.costs(chips))) / bound_s)
-            print(
-                f"{name:<10} {kind:<10} | {changed[0]:>6.1f} % {changed[1]:>6.1f} % | "
-                f"{cost[0]:>8.3f} {cost[1]:>8.3f} | {ms[0]:>7.3f} {ms[1]:>7.3f}",
-                flush=True,
-            )
+            shares, costs = (f"{each:.1f} %" for each in changed), (f"{each:.3f}" for each in cost)
+            results.row("candidates", f"{name}, {KINDS[kind]}", *shares, *costs, *(f"{each:.2f}" for each in ms))
 
 
-def evaluators():
+def evaluators(_):
     """Partitions a second of both evaluators."""
     graph, chosen = read_graph(GRAPHS / f"{BERT}.json"), package("mcm-36")
     problem = PartitionProblem(graph, chosen.chips, chosen.link_bytes_per_s)
@@ -168,11 +201,9 @@ def evaluators():
         )
 
 
-def quality():
+def quality(results):
     """The default method and baselines beside the best known values; whether the targets hold."""
     known = json.loads((GRAPHS / "best_known.json").read_text())
-    print(f"{'graph':<10} {'chips':>5} {'simple bound':>13} | times the simple bound: {'best known':>10}", end="")
-    print("".join(f" {name:>10}" for name in BASELINES), f"{'default':>9} {'bound':>8} {'gap':>8} {'seconds':>8}")
     gaps, within = [], []
     for name, entries in known.items():
         graph = read_graph(GRAPHS / f"{name}.json")
@@ -182,21 +213,18 @@ def quality():
             simple_s = entry["simple_bound_s"]
             best_s = entry["best_known_s"] or float("nan")
             base = [METHODS[method](context).cost_s / simple_s for method in BASELINES]
-            begun = time.perf_counter()
+            begun = time.process_time()
             answer = METHODS["portfolio"](context)
-            seconds = time.perf_counter() - begun
+            seconds = time.process_time() - begun
             assert not violations(problem, answer.chip)
             gaps.append(1 - min(1.0, answer.bound_s / answer.cost_s))
             impossible = best_s < answer.bound_s * (1 - PROVEN)
             within.append(not answer.cost_s > best_s * (1 + PROVEN) or impossible)
-            print(
-                f"{name:<10} {entry['chips']:>5} {1e6 * simple_s:>10.2f} µs | {'':>23} {best_s / simple_s:>10.4f}"
-                + "".join(f" {value:>10.4f}" for value in base)
-                + f" {answer.cost_s / simple_s:>9.4f} {answer.bound_s / simple_s:>8.4f} {100 * gaps[-1]:>6.2f} %"
-                + f" {seconds:>8.1f}"
-                + ("  best known lies below the proven bound" if impossible else ""),
-                flush=True,
-            )
+            costs = (best_s / simple_s, *base, answer.cost_s / simple_s, answer.bound_s / simple_s)
+            cells = (f"{each:.4f}" for each in costs)
+            results.row("quality", name, entry["chips"], *cells, f"{100 * gaps[-1]:.2f} %", f"{seconds:.1f}")
+            if impossible:
+                print("    the best known value lies below the proven bound")
     print(f"mean gap {100 * statistics.mean(gaps):.2f} % (target: 8 %); {sum(within)} of {len(within)} entries reached")
     return all(within) and statistics.mean(gaps) <= 0.08
 
@@ -204,12 +232,13 @@ def quality():
 PARTS = {"samples": samples, "shares": shares, "candidates": candidates, "evaluators": evaluators, "quality": quality}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, measured = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--part", choices=PARTS, action="append")
     warm = PartitionProblem(read_graph(GRAPHS / "unet.json"), 4, LINK_BYTES_PER_S)
     METHODS["portfolio"](SearchContext(warm, AnalyticalEvaluator(warm), InProcessExecutor(), samples=5))
-    outcomes = []
-    for part in parser.parse_args().part or PARTS:
+    outcomes, arguments = [], parser.parse_args()
+    for part in arguments.part or PARTS:
         print(f"\n{part}")
-        outcomes.append(PARTS[part]())
+        outcomes.append(PARTS[part](measured))
+    measured.save(arguments.record)
     sys.exit(0 if False not in outcomes else 1)

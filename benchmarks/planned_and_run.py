@@ -15,7 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.recording import Record, Results, parser_of
+
 _LINE = "{:14} {:16} {:15} {:>8} {:>12} {:>9} {:>12}"
+RECORD = Record("planned_and_run", tables={"main": ("step", "mesh", "bytes planned", "bytes sent")})
 
 
 class Case(NamedTuple):
@@ -90,8 +93,8 @@ def compile_export(name: str, folder: Path) -> dict[str, tuple[int, int]]:
     return {kind: (counts[kind], total[kind]) for kind in counts}
 
 
-def rows(names: list[str]) -> Iterator[tuple[Any, ...]]:
-    """The table."""
+def rows(results: Results, names: list[str]) -> Iterator[tuple[Any, ...]]:
+    """Kind by kind, planned and compiled; all kinds of a step together go to the table."""
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             plan, run = planned(name, Path(folder)), compiled(name, Path(folder))
@@ -101,18 +104,23 @@ def rows(names: list[str]) -> Iterator[tuple[Any, ...]]:
             sizes = f"{ours.size_bytes:,}", f"{theirs.size_bytes:,}"
             yield name, CASES[name].mesh, kind, counts[0], sizes[0], counts[1], sizes[1]
         whole, sent = (sum(each.size_bytes for each in of.values()) for of in (plan, run))
-        yield name, CASES[name].mesh, "all", "", f"{whole:,}", "", f"{sent:,}"
+        results.row("main", name, CASES[name].mesh, whole, sent)
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Print the table, or compile one export."""
-    if arguments[:1] == ["--compile"]:
-        print(json.dumps(compile_export(arguments[1], Path(arguments[2]))))
+    parser = parser_of(__doc__)
+    parser.add_argument("names", nargs="*", choices=[*CASES, []], default=[], metavar="NAME")
+    parser.add_argument("--compile", nargs=2, metavar=("NAME", "FOLDER"), help="only: what XLA makes of one export")
+    arguments, results = parser.parse_args(), Results(RECORD)
+    if arguments.compile:
+        name, folder = arguments.compile
+        print(json.dumps(compile_export(name, Path(folder))))
         return
-    print(_LINE.format("step", "mesh", "collective", "planned", "bytes", "compiled", "bytes"))
-    for row in rows(arguments or [*CASES]):
+    for row in rows(results, arguments.names or [*CASES]):
         print(_LINE.format(*row), flush=True)
+    results.save(arguments.record)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 
+from benchmarks.recording import Record, Results, parser_of
 from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate
 from dse.plan.search.enumeration import enumerate_plans
@@ -22,6 +23,17 @@ CASES = (
     ("deepseek-v3", "gb200", 2304, 9216, "mxfp8"),
 )
 REPEATS = 5
+COLUMNS = (
+    "model",
+    "accelerators",
+    "plans",
+    "priced",
+    "proof, CPU s",
+    "longest of five",
+    "plans per CPU second, in arrays",
+    "by the checker, one by one",
+)
+RECORD = Record("plans", ("rates", "largest_s"), {"main": COLUMNS})
 
 
 def cpu_s(work) -> float:
@@ -31,8 +43,8 @@ def cpu_s(work) -> float:
     return time.process_time() - begun
 
 
-def measure(model: str, on: str, devices: int, batch: int, precision: str) -> None:
-    """One row."""
+def measure(results: Results, model: str, on: str, devices: int, batch: int, precision: str) -> tuple[float, float]:
+    """One row; plans per second, and seconds of the proof."""
     posed = problem(model, on, devices, batch, 2048, precision)
     enumerated = enumerate_plans(posed)
     draws = random.Random(0)
@@ -46,14 +58,15 @@ def measure(model: str, on: str, devices: int, batch: int, precision: str) -> No
         few
     )
     proof = [cpu_s(lambda: enumerate_plans(posed)) for _ in range(REPEATS)]
-    rate = plans.count / statistics.median(seconds)
-    rates = f"{rate:>12,.0f} {plans.count / max(seconds):>12,.0f} {1 / one_s:>10,.0f}"
-    counts = f"{model:<16} {devices:>6} {enumerated.count:>10,} {enumerated.priced:>9,}"
-    print(f"{counts} {rates} {statistics.median(proof):>8.2f} {max(proof):>8.2f}")
+    rate, proof_s = plans.count / statistics.median(seconds), statistics.median(proof)
+    counts = devices, enumerated.count, enumerated.priced
+    results.row("main", model, *counts, f"{proof_s:.2f}", f"{max(proof):.2f}", round(rate), round(1 / one_s))
+    return rate, proof_s
 
 
 if __name__ == "__main__":
-    heads = f"{'plans/s':>12} {'least':>12} {'checker/s':>10} {'proof s':>8} {'most':>8}"
-    print(f"{'model':<16} {'devices':>6} {'plans':>10} {'priced':>9} {heads}")
-    for case in CASES:
-        measure(*case)
+    arguments, results = parser_of(__doc__).parse_args(), Results(RECORD)
+    rates, proofs_s = zip(*(measure(results, *case) for case in CASES), strict=True)
+    results.figure("rates", f"{min(rates):,.0f} to {max(rates):,.0f}")
+    results.figure("largest_s", f"{proofs_s[0]:.1f} s")
+    results.save(arguments.record)

@@ -11,7 +11,6 @@ A method stays if a paper states it, or if it gives the best answer somewhere.
 Seeds and numbers of evaluations and moves are the same for all; the median of ``--seeds`` seeds is shown.
 """
 
-import argparse
 import statistics
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks import DATA
+from benchmarks.recording import Record, Results, parser_of
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
 from dse.partition.evaluators.simulator import SimulatorEvaluator
 from dse.partition.formats import read_graph
@@ -36,6 +36,10 @@ from hardware.packages import package
 GRAPHS = ("lstm10x2", "lstm20x4", "unet", "resnet50", "inception", "bert24")
 QUESTIONS = (("throughput", False), ("latency", False), ("throughput", True))
 """(objective, whether partitions are simulated)."""
+
+PARTITIONS = Record("partition_methods", tables={"main": ("graph", "question", *(f"`{method}`" for method in METHODS))})
+STEP_NAMES = tuple(sorted(STEPS))
+WAFER_STEPS = Record("wafer_steps", tables={"main": ("case", "whole", *(f"without {step}" for step in STEP_NAMES))})
 
 CHIPS, LINK_BYTES_PER_S, PACKAGE = 8, 20e9, "mcm-8"
 WINS = 1e-4
@@ -60,27 +64,31 @@ def partition_costs(name, objective, simulated, samples, seeds):
     return costs
 
 
-def partitions(samples, seeds):
+def partitions(results, samples, seeds):
     """The table of partitions, and how often each method wins."""
-    wins = Counter()
+    wins, cpu_s = Counter(), {method: [] for method in METHODS}
     print(f"partitions over {CHIPS} chips, {samples:,} evaluations: cost over the best of all, in %, and CPU s")
-    print(f"{'graph':<11}{'question':<21}" + "".join(f"{method:>17}" for method in METHODS))
     for objective, simulated in QUESTIONS:
         for name in GRAPHS:
             costs = partition_costs(name, objective, simulated, samples, seeds)
             best = min(cost for cost, _ in costs.values())
             near = {method: seconds for method, (cost, seconds) in costs.items() if cost <= best * (1 + WINS)}
             wins[min(near, key=near.get)] += 1
-            cells = [f"{100 * (cost / best - 1):9.2f} {seconds:6.1f}" for cost, seconds in costs.values()]
-            question = f"{objective}{', simulated' if simulated else ''}"
-            print(f"{name:<11}{question:<21}" + "".join(f"{cell:>17}" for cell in cells), flush=True)
+            results.row(
+                "main",
+                name,
+                f"{objective}{', simulated' if simulated else ''}",
+                *(f"{100 * (cost / best - 1):.3g}" for cost, _ in costs.values()),
+            )
+            for method, (_, seconds) in costs.items():
+                cpu_s[method].append(seconds)
+    results.row("main", "median", "CPU seconds", *(f"{statistics.median(cpu_s[method]):.1f}" for method in METHODS))
     print("best, in the least time: " + ", ".join(f"{method} {wins[method]}" for method in METHODS))
 
 
-def wafers(letters, moves, seeds):
+def wafers(results, letters, moves, seeds):
     """The table of wafers."""
     print(f"\nwafers, {moves:,} moves: cost without a step over the whole, in %")
-    print(f"{'case':<6}{'whole':>15}" + "".join(f"{step:>13}" for step in sorted(STEPS)))
     for letter in letters:
         problem = chosen_problems(letter)[letter]
 
@@ -89,12 +97,13 @@ def wafers(letters, moves, seeds):
             return float(np.median([search(replace(context, steps=steps)).total for context in contexts]))
 
         whole = median_cost(STEPS)
-        cells = [f"{100 * (median_cost(STEPS - {step}) / whole - 1):+.2f}" for step in sorted(STEPS)]
-        print(f"{letter:<6}{whole:>15,.1f}" + "".join(f"{cell:>13}" for cell in cells), flush=True)
+        changes = [100 * (median_cost(STEPS - {step}) / whole - 1) for step in STEP_NAMES]
+        cells = [f"{change:+.3f}".replace("-", "−") if change else "0" for change in changes]
+        results.row("main", letter, f"{whole:,.1f}", *cells)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"{', '.join(PARTS)}; all by default")
     parser.add_argument("--samples", type=int, default=600)
     parser.add_argument("--moves", type=int, default=MOVES)
@@ -102,6 +111,10 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
     if "partitions" in given.parts:
-        partitions(given.samples, given.seeds)
+        of_partitions = Results(PARTITIONS)
+        partitions(of_partitions, given.samples, given.seeds)
+        of_partitions.save(given.record)
     if "wafers" in given.parts:
-        wafers(given.cases, given.moves, given.seeds)
+        of_wafers = Results(WAFER_STEPS)
+        wafers(of_wafers, given.cases, given.moves, given.seeds)
+        of_wafers.save(given.record)

@@ -21,7 +21,6 @@ to learn, where every process has a core of its own, and on c cores no less than
 are for the former, the last line also for the cores here.
 """
 
-import argparse
 import os
 import statistics
 import sys
@@ -32,8 +31,25 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.recording import Record, Results, parser_of
+
 TARGET = 1.7
 RUNNERS, MODELLED, LEARNERS = (0, 1, 2, 4), (8, 16, 32), (1, 2)
+RECORD = Record(
+    "scale_rollouts",
+    ("two", "learner.trainer", "learner.one", "learner.two"),
+    {
+        "main": (
+            "episodes of",
+            "one process",
+            "one runner",
+            "two runners",
+            "two over one, paired",
+            "modelled",
+            "two processes that share nothing",
+        )
+    },
+)
 SEED = 0
 IDLE_LOAD = 0.25
 """Processes a core that want to run, in the last one and five minutes, up to which a machine counts as idle."""
@@ -230,7 +246,7 @@ def table_of(title: str, costs: dict[int, Costs], modelled: Model, samples: int)
     return table
 
 
-def show(console, title: str, task, groups: int, iterations: int, *, idle: bool) -> bool:
+def show(console, results: Results, title: str, task, groups: int, iterations: int, *, idle: bool) -> bool:
     """The table of one task; whether the target is reached. ``idle``: the machine has no other work."""
     spread = longest_over_mean(task, iterations)
     costs = measured(task, iterations)
@@ -245,8 +261,7 @@ def show(console, title: str, task, groups: int, iterations: int, *, idle: bool)
         f"{groups} groups of {samples / groups:g} samples an iteration; the longest takes {spread:.2f} times the mean; "
         f"all take {in_actors:.2f} times the CPU seconds of this process in an actor"
     )
-    updates = ", ".join(f"{n}: {update_seconds(task, n, iterations):.3f}" for n in (0, *LEARNERS))
-    console.print(f"learning, seconds of an iteration by number of learner actors: {updates}")
+    updates = [f"{update_seconds(task, n, iterations):.2f} s" for n in (0, *LEARNERS)]
     gain, low, high = gains(costs[1].collect_s, costs[2].collect_s)
     cores = os.cpu_count() or 1
     here = modelled.seconds(1, cores) / modelled.seconds(2, cores)
@@ -259,6 +274,14 @@ def show(console, title: str, task, groups: int, iterations: int, *, idle: bool)
     console.print(
         f"two processes that share nothing over one: {limit:.2f} (quartiles {quartiles[0]:.2f} to {quartiles[1]:.2f})"
     )
+    collect_s = (f"{float(np.median(costs[runners].collect_s)):.3f} s" for runners in (0, 1, 2))
+    paired = f"{gain:.2f} [{low:.2f}, {high:.2f}]"
+    apart = f"{limit:.2f} [{quartiles[0]:.2f}, {quartiles[1]:.2f}]"
+    results.row("main", title, *collect_s, paired, f"{everywhere:.2f}", apart)
+    if "simulator" in title:
+        results.figure("two", f"{gain:.2f}")
+        for name, update in zip(("trainer", "one", "two"), updates, strict=True):
+            results.figure(f"learner.{name}", update)
     judged = gain if idle else here
     verdict = "reached" if judged >= TARGET else f"missed by {TARGET - judged:.2f}"
     basis = "as measured" if idle else "as modelled, because other work on this machine distorts what is measured"
@@ -268,7 +291,7 @@ def show(console, title: str, task, groups: int, iterations: int, *, idle: bool)
 
 def main() -> None:
     """All tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--iterations", type=int, default=20, help="timed iterations of each row")
     parser.add_argument("--graphs", type=int, default=16, help="training graphs of the partition policy")
     parser.add_argument("--only", choices=("analytical", "simulator", "pipeline"), help="one of the three tables")
@@ -298,7 +321,8 @@ def main() -> None:
     with RayExecutor(sum(RUNNERS)):
         for name, table in tables.items():
             if given.only in (None, name):
-                reached.append(show(console, *table, given.iterations, idle=idle))
+                reached.append(show(console, results, *table, given.iterations, idle=idle))
+    results.save(given.record)
     sys.exit(0 if all(reached) else 1)
 
 

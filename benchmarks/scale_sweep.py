@@ -17,11 +17,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
-from rich.console import Console
-from rich.table import Table
-
 from actors import tune_sweep, windowed_map
 from actors.tune_sweep import SweepSearcher
+from benchmarks.recording import Record, Results, parser_of
 from benchmarks.scale import REPEATS, own_ray
 from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.evaluator import EvaluateMany
@@ -34,6 +32,11 @@ from dse.run.executor import InProcessExecutor, applied
 from dse.run.journal import Journal
 from dse.run.progress import never_stop
 
+RECORD = Record(
+    "scale_sweep",
+    ("driver", "evaluation", "tune", "workers", "slow_workers"),
+    {"main": ("an evaluation takes", "workers by Tune's trials", "by evaluations", "by the map's calls")},
+)
 MODEL, LEVEL = "bert-large", 8
 EACH_S = 0.002
 WORKERS, TRIAL_S, TRIALS = 4, 0.01, 60
@@ -128,28 +131,27 @@ def evaluation_cost() -> tuple[float, float]:
     return statistics.median(driver_s), statistics.median(work_s)
 
 
-def predict(console, rate_per_s) -> None:
-    """Prints how many workers one driver can feed."""
+def predict(results, rate_per_s) -> None:
+    """How many workers one driver can feed."""
     evaluation_s, of_model_s = evaluation_cost()
-    print(
-        f"Tune hands out {rate_per_s:.1f} trials/s; an evaluation takes the driver {1e6 * evaluation_s:.0f} µs, and a "
-        f"worker {1e3 * of_model_s:.1f} ms for {MODEL}"
-    )
-    table = Table(title="Workers that one driver can feed")
-    for column in ("evaluation", "by Tune's trials", "by evaluations", "by the map's calls"):
-        table.add_column(column, justify="right")
+    results.figure("tune", f"{rate_per_s:.0f} trials per second")
+    results.figure("driver", f"{1e6 * evaluation_s:.0f} µs")
+    results.figure("evaluation", f"{1e3 * of_model_s:.0f} ms")
+    results.figure("workers", f"{of_model_s / evaluation_s:,.0f}")
+    results.figure("slow_workers", f"{1 / evaluation_s:,.0f}")
     for each_s in sorted({0.004, round(of_model_s, 4), 0.1, 1.0}):
         calls = DRIVER_SHARE * _CHUNK * each_s / windowed_map.DISPATCH_S
         workers = (rate_per_s * tune_sweep._TRIAL_S, each_s / evaluation_s, calls)
-        table.add_row(f"{1e3 * each_s:g} ms", *(f"{count:,.0f}" for count in workers))
-    console.print(table)
+        results.row("main", f"{1e3 * each_s:g} ms", *(f"{count:,.0f}" for count in workers))
 
 
 def main() -> int:
     """Prints the table; 1 if Tune is given more workers than it can feed."""
+    arguments, results = parser_of(__doc__).parse_args(), Results(RECORD)
     with tempfile.TemporaryDirectory(prefix="dse-", dir="/tmp") as name, own_ray(Path(name)):
         rate_per_s = statistics.median(trials_per_s() for _ in range(REPEATS))
-    predict(Console(width=100), rate_per_s)
+    predict(results, rate_per_s)
+    results.save(arguments.record)
     half = DRIVER_SHARE * rate_per_s * tune_sweep._TRIAL_S
     good = half >= tune_sweep.MAX_WORKERS
     print(f"half of Tune's trials feed {half:.0f} workers (it is given {tune_sweep.MAX_WORKERS} at most)")

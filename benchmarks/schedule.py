@@ -1,7 +1,8 @@
 """Operator schedules: makespans, proofs and times of our search beside CP-SAT and the paper's ILP on SCIP.
 
-Targets, warm, on two cores: ``bert17``, ``chain72`` and ``heads2`` proven in ≤ 0.1 s each; ``heads4`` (35 operators)
-proven in ≤ 1 s; layers with 16 separate heads (107 operators) within 3 %, proven where possible, in ≤ 10 s.
+Targets, warm, in CPU seconds: ``bert17``, ``chain72`` and ``heads2`` proven in ≤ 0.1 s each; ``heads4`` (35 operators)
+proven in ≤ 1 s; layers with 16 separate heads (107 operators) within 3 %, proven where possible, in ≤ 10 s. All times
+are CPU seconds.
 
 The baselines run in the same process on the same problems, on one thread, within the deterministic limits printed: the
 whole problem as CP-SAT intervals (with the order of equal heads), and the paper's program on SCIP. "gap" is what the
@@ -12,7 +13,6 @@ The second table schedules backward layers of 30 operators on many machines, as 
 is the lower bound of one such layer over the whole space.
 """
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.recording import Cell, Record, Results, cpu_s, parser_of
 from dse.schedule.bound import makespan_lower_bound
 from dse.schedule.formats import read_problem
 from dse.schedule.problem import ScheduleProblem, ScheduleSolution
@@ -39,16 +40,40 @@ ROOT = Path(__file__).parents[1]
 CASES = {"bert17": 0.611672381, "chain72": 0.721013333, "heads2": 0.304274286, "heads4": 0.460312381}
 """The known optima, in milliseconds."""
 
+OPEN_CORES = (4, 16)
+"""Of the layer with 16 heads that resists proof."""
+
 HEAD_CORES = ((1, 1), (2, 2), (2, 4), (4, 4), (1, 8), (8, 8), (4, 16), (16, 16), (2, 512))
 LAYER_CORES = tuple((2**tensor, 2**vector) for tensor in range(0, 11, 2) for vector in range(0, 11, 2))
 REPEATS = 7
 SPACE = 29_360
 
+RECORD = Record(
+    "schedule",
+    ("proven_layers", "widest_gap", "heads16.gap", "heads16.seconds"),
+    {
+        "main": (
+            "case",
+            "operators",
+            "makespan",
+            "gap",
+            "CPU s",
+            "first solve of a process",
+            "CP-SAT: makespan",
+            "gap ",
+            "CPU s ",
+            "SCIP: makespan",
+            "gap  ",
+            "CPU s  ",
+        )
+    },
+)
+
 Solver = Callable[[ScheduleProblem], ScheduleSolution]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--deterministic-time", type=float, default=5.0, help="CP-SAT's limit a problem")
     parser.add_argument("--nodes", type=int, default=300, help="SCIP's limit a solve")
     parser.add_argument("--cold", metavar="CASE", help="only: time the first solve of this process")
@@ -64,14 +89,17 @@ def main() -> None:
     print(
         f"CP-SAT within {arguments.deterministic_time:g} deterministic s, SCIP within {arguments.nodes} nodes a solve\n"
     )
-    ours = ("case", "ops", "makespan ms", "gap %", "warm ms", "cold ms")
-    print(_line((*ours, "CP-SAT ms", "gap %", "s", "SCIP ms", "gap %", "s")))
     for problem in problems:
-        print(_line(_row(problem, arguments.deterministic_time, arguments.nodes)), flush=True)
-    _layers()
+        cells = _row(problem, arguments.deterministic_time, arguments.nodes)
+        results.row("main", *cells)
+        if (problem.tensor_cores, problem.vector_cores) == OPEN_CORES and problem.name not in CASES:
+            results.figure("heads16.gap", f"a gap of {cells[3]}")
+            results.figure("heads16.seconds", f"{cells[4]} CPU seconds")
+    _layers(results)
+    results.save(arguments.record)
 
 
-def _row(problem: ScheduleProblem, deterministic_time: float, nodes: int) -> tuple[str, ...]:
+def _row(problem: ScheduleProblem, deterministic_time: float, nodes: int) -> tuple[Cell, ...]:
     solve(problem)
     solutions, times = [], []
     for _ in range(REPEATS):
@@ -84,7 +112,7 @@ def _row(problem: ScheduleProblem, deterministic_time: float, nodes: int) -> tup
     if known is not None and abs(1e3 * solutions[0].schedule.makespan_s - known) > 1e-8:
         raise SystemExit(f"{problem.name}: expected {known} ms, found {1e3 * solutions[0].schedule.makespan_s} ms")
     ours = _value_and_gap(solutions[0])
-    warm, cold = f"{1e3 * statistics.median(times):.1f}", f"{1e3 * _cold_s(problem.name, {}):.0f}"
+    warm, cold = f"{statistics.median(times):.3g}", f"{_cold_s(problem.name, {}):.2f}"
     baselines: list[str] = []
     for method in (
         lambda one: solve_cp_sat(one, deterministic_time=deterministic_time),
@@ -95,19 +123,19 @@ def _row(problem: ScheduleProblem, deterministic_time: float, nodes: int) -> tup
             baselines += [*_value_and_gap(solution), f"{seconds:.1f}"]
         except InputError:
             baselines += ["refused", "", ""]
-    return (problem.name, str(len(problem.operators)), *ours, warm, cold, *baselines)
+    return (problem.name, len(problem.operators), *ours, warm, cold, *baselines)
 
 
 def _value_and_gap(solution: ScheduleSolution) -> tuple[str, str]:
     makespan_s = solution.schedule.makespan_s
-    gap = "proven" if solution.optimal else f"{100 * (1 - solution.bound_s / makespan_s):.2f}"
-    return f"{1e3 * makespan_s:.6f}", gap
+    gap = "proven" if solution.optimal else f"{100 * (1 - solution.bound_s / makespan_s):.2f} %"
+    return f"{1e3 * makespan_s:.5f} ms", gap
 
 
 def _timed(method: Solver, problem: ScheduleProblem) -> tuple[ScheduleSolution, float]:
-    begun = time.perf_counter()
+    begun = cpu_s()
     solution = method(problem)
-    return solution, time.perf_counter() - begun
+    return solution, cpu_s() - begun
 
 
 def _cold_s(name: str, environment: dict[str, str]) -> float:
@@ -118,40 +146,32 @@ def _cold_s(name: str, environment: dict[str, str]) -> float:
     return float(done.stdout)
 
 
-def _line(cells: tuple[str, ...]) -> str:
-    widths = (19, 4, 12, 7, 9, 8, 12, 7, 6, 12, 7, 6)
-    first, *rest = (
-        cell.rjust(width) if number else cell.ljust(width)
-        for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    )
-    return " ".join((first, *rest))
-
-
-def _layers() -> None:
+def _layers(results: Results) -> None:
     print(f"\nbackward layers of 30 operators, 5 seeds × {len(LAYER_CORES)} machines (1 to 1024 cores of each kind):")
     times, gaps = [], []
     for seed in range(5):
         for cores in LAYER_CORES:
             kinds, edges, *arrays = columns_of([backward_layer(seed, *cores)])
-            begun = time.perf_counter()
+            begun = time.process_time()
             makespan, bound = solve_many(kinds, edges, *arrays)
-            times.append(time.perf_counter() - begun)
+            times.append(time.process_time() - begun)
             gaps.append(1 - bound[0] / makespan[0])
     times_ms = 1e3 * np.array(times)
     print(
         f"  ms a layer: median {np.median(times_ms):.2f}, mean {times_ms.mean():.2f}, 95th percentile "
-        f"{np.percentile(times_ms, 95):.1f}, max {times_ms.max():.1f}; "
-        f"proven {100 * np.mean(np.array(gaps) == 0):.1f} %, widest gap {100 * max(gaps):.2f} %"
+        f"{np.percentile(times_ms, 95):.1f}, max {times_ms.max():.1f}"
     )
+    results.figure("proven_layers", f"{sum(gap == 0 for gap in gaps)} of {len(gaps)}")
+    results.figure("widest_gap", f"{100 * max(gaps):.2f} %")
     problems = [backward_layer(0, *cores) for cores in LAYER_CORES]
     kinds, edges, single_s, all_cores_s, tensor, vector = columns_of(problems)
     makespan, _ = solve_many(kinds, edges, single_s, all_cores_s, tensor, vector)
     repeats = -(-SPACE // len(problems))
     space = [np.tile(values, repeats) for values in (single_s, all_cores_s, tensor, vector)]
     bound = makespan_lower_bound(kinds, edges, *space)
-    begun = time.perf_counter()
+    begun = time.process_time()
     bound = makespan_lower_bound(kinds, edges, *space)
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     share = bound[: len(problems)] / makespan
     print(
         f"  lower bound of {len(bound)} machines: {1e3 * seconds:.0f} ms; bound / makespan: "

@@ -11,11 +11,19 @@ the paper's formula and so is no dimension: how far the optimum hangs on its fix
 
 import argparse
 import json
+import math
 import tempfile
 import time
 from pathlib import Path
 
 from benchmarks.process import answer_of, peak_gb
+from benchmarks.recording import Record, Results, parser_of
+
+RECORD = Record(
+    "space",
+    ("narrow_buffer",),
+    {"main": ("space", "architectures in the area", "samples/s", "evaluated exactly", "CPU s on one core", "memory")},
+)
 
 MODEL = "bert-large"
 BUDGETS_MM2 = ("25", "100", None)
@@ -81,39 +89,53 @@ def measure(arguments: argparse.Namespace) -> dict:
     }
 
 
-def row(label: str, *arguments: str) -> dict:
-    """One search in a process of its own, printed."""
+def proven(*arguments: str) -> dict:
+    """One search in a process of its own, which proves its answer."""
     measured = answer_of("benchmarks.space", "--one", *arguments)
-    proof = "proven" if measured["proven"] else "not proven"
-    print(
-        f"{label:<38} {measured['architectures']:>9,} {measured['best']:>12,.2f} {proof:<10} {measured['evaluated']:>4}"
-        f" {measured['wall_s']:>7.1f} {measured['cpu_s']:>7.1f} {measured['peak_gb']:>5.2f}  {measured['machine']}",
-        flush=True,
-    )
+    assert measured["proven"], arguments
     return measured
 
 
-def main() -> None:
+def show(label: str, measured: dict) -> None:
+    """One line beside the table."""
+    seconds = f"{measured['wall_s']:.1f} s, {measured['cpu_s']:.1f} CPU s, {measured['peak_gb']:.2f} GB"
+    print(f"{label}: {measured['best']:,.2f}, {seconds}, {measured['machine']}", flush=True)
+
+
+def main(record: bool) -> None:
     """Prints all rows."""
-    print(f"{'':<38} {'in space':>9} {'optimum':>12} {'':<10} {'eval':>4} {'wall s':>7} {'CPU s':>7} {'GB':>5}")
-    row("published list, phaze-2024 [samples/s]", "--cost-model", "phaze-2024")
-    row("Table 1, consistent [samples/s]")
+    results = Results(RECORD)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "fine.yaml"
-        file.write_text(json.dumps(fine_space()), encoding="utf-8")
-        row("own file, consistent [samples/s]", "--space", str(file))
+        file, fine = Path(folder) / "fine.yaml", fine_space()
+        file.write_text(json.dumps(fine), encoding="utf-8")
+        points = math.prod(len(each["values"]) for each in fine.values() if isinstance(each, dict))
+        spaces = {
+            "powers of two (`table-1`)": (),
+            f"a file of {points:,} points": ("--space", str(file)),
+            "the published list, `--cost-model phaze-2024`": ("--cost-model", "phaze-2024"),
+        }
+        for label, arguments in spaces.items():
+            each = proven(*arguments)
+            counts, seconds = (each["architectures"], f"{each['best']:,.1f}", each["evaluated"]), f"{each['cpu_s']:.1f}"
+            results.row("main", label, *counts, seconds, f"{each['peak_gb']:.1f} GB")
     values = []
     for budget in BUDGETS_MM2:
         limit = ("--budget", budget) if budget else ()
         name = f"{budget} mm²" if budget else "278.8 mm²"
-        values.append(row(f"{name} [samples/s/mm²]", "--objective", "per-mm2", *limit)["best"])
+        measured = proven("--objective", "per-mm2", *limit)
+        show(f"{name} [samples/s/mm²]", measured)
+        values.append(measured["best"])
     print(f"per mm², a larger budget never lowers the optimum: {'yes' if values == sorted(values) else 'NO'}")
     for words in WORDS_PER_CYCLE:
-        row(f"glb_bw {words:,} words a cycle [samples/s]", "--words-per-cycle", str(words))
+        measured = proven("--words-per-cycle", str(words))
+        show(f"global buffer of {words:,} words per cycle [samples/s]", measured)
+        if words == WORDS_PER_CYCLE[0]:
+            results.figure("narrow_buffer", f"{measured['best']:,.1f} samples/s")
+    results.save(record)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--one", action="store_true")
     parser.add_argument("--cost-model", default="consistent")
     parser.add_argument("--space")
@@ -124,4 +146,4 @@ if __name__ == "__main__":
     if given.one:
         print(json.dumps(measure(given)))
     else:
-        main()
+        main(given.record)

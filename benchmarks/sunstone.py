@@ -17,6 +17,14 @@ fastest mapping.
 import statistics
 from collections.abc import Iterator
 
+from benchmarks.recording import Record, Results, parser_of
+
+RECORD = Record(
+    "sunstone",
+    ("products", "mean", "median", "other_sizes.least", "other_sizes.most", "worst_case"),
+    {"main": ("sizes", "products", "our cycles over Sunstone's", "median", "mean error")},
+)
+
 CORES = ((1, 128), (1, 256), (4, 256))
 
 BUFFER_BYTES = 128 << 20
@@ -71,7 +79,7 @@ def known() -> None:
     from dse.reproduce.phaze.mapper import cycles
     from tests.hardware.reference_cycles import SUNSTONE_CORES, SUNSTONE_CYCLES
 
-    header = f"{'rows, inputs, outputs':<22} {'cores':<10} {'Sunstone':>12} {'made again':>12} {'ours':>12}"
+    header = f"{'rows, inputs, outputs':<22} {'cores':<10} {'Sunstone':>12} {'recomputed':>12} {'ours':>12}"
     print(f"{header} {'ours/Sunstone':>14}")
     errors = []
     for product, references in SUNSTONE_CYCLES.items():
@@ -85,23 +93,35 @@ def known() -> None:
 
 def main() -> None:
     """Prints both tables."""
+    arguments, results = parser_of(__doc__).parse_args(), Results(RECORD)
     known()
     print(f"{'model':<14} {'rows, inputs, outputs':<22} {'cores':<10} {'mapper':>13} {'ours':>13} {'ours/mapper':>12}")
     ratios: dict[tuple[bool, bool], list[float]] = {}
+    cycles: dict[tuple[Product, int, int], float] = {}
     for model, product, cores, side, mapped, ours in rows():
+        cycles[product, cores, side] = mapped
         ratios.setdefault((is_odd(product), cores > 1), []).append(ours / mapped)
         line = f"{model:<14} {product!s:<22} {f'{cores} × {side}²':<10} {mapped:>13,.0f} {ours:>13,.0f}"
         print(f"{line} {ours / mapped:>12.3f}")
     every = [abs(value - 1) for values in ratios.values() for value in values]
     mean, median = (100 * of(every) for of in (statistics.mean, statistics.median))
-    print(f"error: mean {mean:.1f} %, median {median:.1f} % of {len(every)}")
+    results.figure("products", len(every))
+    results.figure("mean", f"{mean:.1f} %")
+    results.figure("median", f"{median:.1f} %")
     for (odd, several), values in sorted(ratios.items()):
-        sizes = "other sizes" if odd else "multiples of 128, powers of two"
+        sizes, cores = "other" if odd else "multiples of 128, powers of two", "four cores" if several else "one core"
         error = 100 * statistics.mean(abs(value - 1) for value in values)
-        print(
-            f"{sizes}, {'four cores' if several else 'one core'}: {len(values)} products, ours {min(values):.2f} to "
-            f"{max(values):.2f} of the mapper's, median {statistics.median(values):.2f}, mean error {error:.1f} %"
-        )
+        reach, middle = f"{min(values):.2f} to {max(values):.2f} ×", f"{statistics.median(values):.2f} ×"
+        results.row("main", f"{sizes}, {cores}", len(values), reach, middle, f"{error:.1f} %")
+    others = [value for (odd, _), values in ratios.items() if odd for value in values]
+    results.figure("other_sizes.least", f"{min(others):.2f}")
+    results.figure("other_sizes.most", f"{max(others):.2f}")
+    slowdowns = {product: cycles[product, 4, 256] / cycles[product, 1, 256] for product, _, _ in cycles}
+    worst = max(slowdowns, key=slowdowns.__getitem__)
+    sizes = " × ".join(f"{size:,}" for size in worst)
+    four, one = cycles[worst, 4, 256], cycles[worst, 1, 256]
+    results.figure("worst_case", f"{sizes}: {four:,.0f} cycles in place of {one:,.0f}")
+    results.save(arguments.record)
 
 
 if __name__ == "__main__":

@@ -17,169 +17,107 @@ that have no name of their own.
 (:mod:`benchmarks.calculon`).
 """
 
-import argparse
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.calculon import can_express, is_checkout
 from benchmarks.calculon import predicted as calculon_predicted
-from benchmarks.training_rows import Run, command, fitting_runs, runs, with_rates
-from dse.plan.check_costs import plan_costs
-from dse.plan.search.enumeration import Priced, enumerate_plans
-from hardware.network import Network
-from hardware.units import GIB
+from benchmarks.recording import Record, Results, parser_of
+from benchmarks.training_predictions import Row, fitted_rates, fitted_reserved, ideal_s, table
+from benchmarks.training_rows import command, fitting_runs, runs
+from docs.making.figures import results as results_of
+from dse.plan.model import Transformer
+from dse.plan.model_sources import transformer
 
-PLAIN_MFU = 0.4
 LATER = ("selene-gpt3-175B", "selene-megatron-1T")
 """Rows that came in after everything else had been decided."""
 
-LOWEST, HIGHEST = 0.3, 1.0
-"""Of a fitted rate."""
+QUALITIES = {
+    "A": "plan and measurement fully stated",
+    "B": "one thing left open",
+    "C": "several left open",
+}
+
+FAR, FARTHER, LONG = 0.10, 0.25, 128 * 1024
+"""Errors that the page explains, errors that the README counts; tokens of a long sequence."""
+
+DENSE = "a stack fitted to dense models"
+REASONS = {
+    "mlperf5.1-8b-MI355X": "the stack `generic`, none of whose rates was measured",
+    "mbridge-26.02-GPT-OSS": (
+        f"tokens sorted by expert on both sides of the exchange; {DENSE}; no CUDA graphs, with experts of 1,024 tokens"
+    ),
+    "torchtitan-8b-8-fsdp": "no `torch.compile`, which the stack has",
+    "simumax-b200-deepseekv2": f"{DENSE}; SimuMax is 6.7 % too fast",
+    "simumax-b200-llama3_70b_l12-tp8": (
+        "nothing; SimuMax, which measured it, is 9.0 % too fast with rates for each size of product"
+    ),
+}
+"""What the source of a row says that the prediction does not have, by the beginning of its name."""
+
+NUMBERS = ("None is", "One is", "Two are", "Three are", "Four are", "Five are", "Six are", "Seven are", "Eight are")
+
+PUBLISHED_FLOPS = 1028e12 / 3955
+"""Of a token of DeepSeek-V3: 1,028 TFLOP/s at 3,955 tokens/s (Megatron-Bridge's performance summary)."""
+
+ERRORS = ("number", "mean error", "worst", "fixed MFU: mean", "worst ")
+RECORD = Record(
+    "truth",
+    (
+        "quality_a.mean",
+        "quality_a.worst",
+        "quality_a.rows",
+        "without_simumax",
+        "without_mi355x",
+        "deepseek_v3",
+        "long_sequence",
+        "later_rows",
+        "order",
+        "timed",
+        "far",
+        "memory.mean",
+        "memory.worst",
+        "memory.rows",
+        "memory.without_reserved",
+        "memory.megatron.mean",
+        "memory.megatron.worst",
+    ),
+    {
+        "readme": ("runs", *ERRORS),
+        "summary": ("rows", *ERRORS),
+        "groups": ("stack or chip", *ERRORS),
+        "fails": ("row", "error", "what its source says that the prediction does not have"),
+        "targets": ("claim", "aimed at", "reached", "command"),
+        "memory": ("row", "measured GiB", "predicted GiB", "error %", "published as"),
+        "rows": ("run", "quality", "stack", "measured s", "predicted s", "error %", "fixed MFU %", "note"),
+    },
+)
+CALCULON = Record(
+    "calculon",
+    ("counts", "too_fast"),
+    {
+        "main": ("rows", "number", "ours: mean error", "worst", "Calculon: mean error", "worst ", "Calculon closer on"),
+    },
+)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A run beside its prediction; ``fitted`` where a constant was fitted to it."""
-
-    run: Run
-    best: Priced
-    fits: bool
-    fitted: bool
-    plain_s: float
-
-    @property
-    def error(self) -> float:
-        """Predicted step over the measured one, less 1."""
-        assert self.run.step_s is not None
-        return self.best.step_s / self.run.step_s - 1
-
-    @property
-    def plain_error(self) -> float:
-        """The same of the fixed MFU."""
-        assert self.run.step_s is not None
-        return self.plain_s / self.run.step_s - 1
-
-    @property
-    def marks(self) -> str:
-        """Whether it was fitted to, which shares are of kernels that were timed, and whether it does not fit."""
-        words = ["fitted"] if self.fitted else []
-        words += [
-            f"{key} timed on {rate.timed_on}" for key, rate in self.run.problem.stack.rates.items() if rate.timed_on
-        ]
-        words += [f"collectives timed on {name}" for name in self.timed_networks]
-        return ", ".join(words if self.fits else [*words, f"does not fit: {self.best.memory_bytes / GIB:.1f} GiB"])
-
-    @property
-    def timed_networks(self) -> list[str]:
-        """The accelerators that collectives of its network were timed on."""
-        level: Network | None = self.run.problem.network if self.run.problem.devices > 1 else None
-        names = []
-        while level is not None:
-            if level.timed and level.timed_on:
-                names.append(level.timed_on)
-            level = level.inner
-        return names
-
-    @cached_property
-    def memory_gib(self) -> float:
-        """Of the fullest rank: what the allocator reserves, where that is published, and else of tensors.
-
-        Without buffers of collectives, which neither PyTorch nor the authors count.
-        """
-        costs = plan_costs(self.run.problem, self.best.plan)
-        beyond = 0.0 if self.run.memory_kind == "reserved" else costs.memory.get("reserved", 0.0)
-        return (costs.memory_bytes - costs.memory["communication"] - beyond) / GIB
-
-    @property
-    def memory_is_fitted(self) -> bool:
-        """Whether what its stack's allocator reserves was fitted to it."""
-        known = self.run.problem.stack.reserved
-        return known is not None and self.run.name in known.fitted
-
-    @property
-    def memory_error(self) -> float:
-        """Of that."""
-        assert self.run.memory_gib is not None
-        return self.memory_gib / self.run.memory_gib - 1
-
-
-def predicted(run: Run, **rates: float) -> tuple[Priced, bool]:
-    """The best plan that has what the row fixes, and whether any fits; the least one where none does."""
-    enumerated = enumerate_plans(with_rates(run.problem, **rates))
-    assert enumerated.least is not None, run.name
-    return (enumerated.best, True) if enumerated.best is not None else (enumerated.least, False)
-
-
-def ideal_s(run: Run) -> float:
-    """Seconds of a step at 100 % MFU."""
-    problem = run.problem
-    peak = problem.system.chip.peak_flops[dict(problem.fixed)["precision"]] * problem.devices
-    return problem.model.flops_per_sample(problem.sequence) * problem.global_batch / peak
-
-
-def fitted_rates(rows: Sequence[Run]) -> dict[str, float]:
-    """The rates with the least squared logarithmic error on ``rows``: by a grid that is made finer around its best."""
-    names = ("matrix", "memory") if len(rows) > 1 else ("matrix",)
-    centre, reach = dict.fromkeys(names, (LOWEST + HIGHEST) / 2), (HIGHEST - LOWEST) / 2
-    for _ in range(4):
-        axes = [
-            sorted({min(HIGHEST, max(LOWEST, centre[name] + reach * step / 6)) for step in range(-6, 7)})
-            for name in names
-        ]
-        points = [(x,) for x in axes[0]] if len(axes) == 1 else [(x, y) for x in axes[0] for y in axes[1]]
-        best = _least_misfit(rows, names, points)
-        centre, reach = dict(zip(names, best, strict=True)), reach / 5
-    return {name: round(rate, 3) for name, rate in centre.items()}
-
-
-def _least_misfit(rows: Sequence[Run], names: Sequence[str], points: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """The first of the points with the least misfit. The one in the middle was the best of a coarser grid: most others
-    are above it, or above the best so far, before the errors of all rows are added up.
-    """
-    enough = _misfit(rows, dict(zip(names, points[len(points) // 2], strict=True)))
-    misfits = []
-    for point in points:
-        misfits.append(_misfit(rows, dict(zip(names, point, strict=True)), enough))
-        enough = min(enough, misfits[-1])
-    return points[misfits.index(enough)]
-
-
-def _misfit(rows: Sequence[Run], rates: dict[str, float], enough: float = math.inf) -> float:
-    """The squared logarithmic errors of the rows in all; only those of the first ones where they are above
-    ``enough``.
-    """
-    total = 0.0
-    for run in rows:
-        total += math.log(predicted(run, **rates)[0].step_s / (run.step_s or math.nan)) ** 2
-        if total > enough:
-            break
-    return total
-
-
-def table() -> list[Row]:
-    """Every row."""
-    every = runs()
-    chosen = fitting_runs(every)
-    result = []
-    for run in every:
-        rows = chosen.get(run.software, [])
-        mfu = sum(ideal_s(each) / (each.step_s or math.nan) for each in rows) / len(rows) if rows else PLAIN_MFU
-        best, fits = predicted(run)
-        result.append(Row(run, best, fits, run in rows, ideal_s(run) / mfu))
-    return result
-
-
-def mean_and_worst(errors: Iterable[float]) -> str:
-    """Of absolute errors, in percent."""
+def mean_and_worst(errors: Iterable[float]) -> tuple[str, str]:
+    """Of absolute errors."""
     sizes = [abs(error) for error in errors]
-    return f"{100 * sum(sizes) / len(sizes):6.1f} {100 * max(sizes):7.1f}" if sizes else "     –       –"
+    return percent(sum(sizes) / len(sizes)), percent(max(sizes))
+
+
+def percent(share: float) -> str:
+    """A share in percent."""
+    return f"{100 * share:.1f} %"
+
+
+def signed(share: float) -> str:
+    """A difference in percent, without the sign of percent."""
+    return f"{100 * share:+.1f}".replace("-", "−")
 
 
 def ordered(rows: Sequence[Row]) -> tuple[int, int]:
@@ -197,83 +135,131 @@ def ordered(rows: Sequence[Row]) -> tuple[int, int]:
     return right, total
 
 
-def show_calculon(rows: Sequence[Row], checkout: Path) -> None:
+def show_calculon(results: Results, rows: Sequence[Row], checkout: Path) -> None:
     """Calculon's predictions of the same plans, beside ours, and both on the same rows by quality."""
     timed = [row for row in rows if row.run.step_s is not None]
     known = [row for row in timed if can_express(row.run.problem, row.best.plan)]
-    print(f"\n{'the same plans':<58} {'q':<2}{'measured s':>11} {'ours, error %':>14} {'Calculon, error %':>18}")
     compared: list[tuple[Row, float]] = []
     for row in known:
         said = calculon_predicted(checkout, row.run.problem, row.best.plan)
         error = said.refusal
         if said.step_s is not None:
             compared.append((row, said.step_s / (row.run.step_s or math.nan) - 1))
-            error = f"{100 * compared[-1][1]:>+18.1f}"
-        ours = f"{row.run.name[:57]:<58} {row.run.quality:<2}{row.run.step_s:>11.4g} {100 * row.error:>+14.1f}"
-        print(f"{ours} {error}{'  fitted' if row.fitted else ''}")
-    print(f"Calculon has words for {len(known)} of {len(timed)} timed rows, and figures for {len(compared)}")
+            error = signed(compared[-1][1])
+        fitted = "fitted" if row.fitted else ""
+        print(f"{row.run.name} ({row.run.quality}): ours {signed(row.error)} %, Calculon {error} {fitted}")
+    results.figure("counts", f"{len(known)} of {len(timed)}")
     groups = {f"quality {each}": [pair for pair in compared if pair[0].run.quality == each] for each in "ABC"}
     for name, pairs in {**groups, "all": compared}.items():
         free = [(row.error, error) for row, error in pairs if not row.fitted]
         if free:
             ours, theirs = (mean_and_worst(errors) for errors in zip(*free, strict=True))
-            better = sum(abs(error) < abs(own) for own, error in free)
-            print(
-                f"{name + ', nothing of ours fitted to':<44} {len(free):>3} rows: mean and worst of ours {ours}, "
-                f"of Calculon {theirs}; Calculon is closer on {better}"
-            )
+            closer = sum(abs(error) < abs(own) for own, error in free)
+            results.row("main", name, len(free), *ours, *theirs, closer)
+    too_fast = sum(error < 0 for _, error in compared)
+    results.figure("too_fast", f"{too_fast} of {len(compared)}")
 
 
-def show(rows: Sequence[Row]) -> None:
-    """The tables."""
-    print(f"{'run':<58} {'q':<2}{'stack':<17}{'measured s':>11} {'predicted s':>11} {'error %':>8} {'fixed MFU %':>11}")
-    for row in rows:
-        if row.run.step_s is None:
-            continue
-        print(
-            f"{row.run.name[:57]:<58} {row.run.quality:<2}{row.run.software:<17}{row.run.step_s:>11.4g} "
-            f"{row.best.step_s:>11.4g} {100 * row.error:>+8.1f} {100 * row.plain_error:>+11.1f}  {row.marks}"
-        )
+def show(results: Results, rows: Sequence[Row]) -> None:
+    """The tables of step times."""
     timed = [row for row in rows if row.run.step_s is not None]
+    for row in timed:
+        seconds = f"{row.run.step_s:.4g}", f"{row.best.step_s:.4g}"
+        errors = signed(row.error), signed(row.plain_error)
+        results.row("rows", row.run.name, row.run.quality, row.run.software, *seconds, *errors, row.marks)
     free = [row for row in timed if not row.fitted]
-    selene = [row for row in free if row.run.name.startswith("selene")]
-    groups = {"Selene": selene}
-    groups |= {f"quality {each}": [row for row in free if row.run.quality == each] for each in "ABC"}
-    # SimuMax's rows ran on the machine that its kernels and collectives were timed on.
-    best = groups["quality A"]
-    groups["quality A without SimuMax's"] = [row for row in best if not row.run.name.startswith("simumax")]
-    groups["quality A without 175B and 1T"] = [row for row in best if not row.run.name.startswith(LATER)]
-    groups |= {
-        each: [row for row in free if row.run.software == each] for each in sorted({r.run.software for r in free})
-    }
-    groups |= {each: [row for row in free if row.run.chip == each] for each in sorted({r.run.chip for r in free})}
-    print(
-        f"\n{'rows that nothing was fitted to':<34} {'rows':>4} {'mean %':>6} {'worst %':>7}   fixed MFU: mean, worst"
+    by_quality = {each: [row for row in free if row.run.quality == each] for each in "ABC"}
+    best = by_quality["A"]
+
+    def without(*names: str) -> list[Row]:
+        return [row for row in best if not row.run.name.startswith(names)]
+
+    def add(table: str, name: str, group: Sequence[Row]) -> tuple[str, str]:
+        ours = mean_and_worst(row.error for row in group)
+        results.row(table, name, len(group), *ours, *mean_and_worst(row.plain_error for row in group))
+        return ours
+
+    selene = add(
+        "summary", "Selene (A100, Megatron-LM 2022)", [row for row in free if row.run.name.startswith("selene")]
     )
-    for name, group in groups.items():
-        plain = mean_and_worst(row.plain_error for row in group)
-        print(f"{name:<34} {len(group):>4} {mean_and_worst(row.error for row in group)}   {plain}")
-    right, total = ordered([row for row in free if row.run.quality == "A"])
-    print(f"order of two runs of quality A on one chip: right in {right} of {total}")
-    show_memory(rows)
-    misfits = [row.run.name for row in timed if not row.fits]
-    print(f"runs that ran and are said not to fit: {', '.join(misfits) or 'none'}")
+    quality_a = {each: add("summary", f"quality {each}: {QUALITIES[each]}", by_quality[each]) for each in "ABC"}["A"]
+    # SimuMax's rows ran on the machine that its kernels and collectives were timed on.
+    without_simumax = add("summary", "quality A without SimuMax's", without("simumax"))
+    add("summary", "quality A without 175B and 1T", without(*LATER))
+    for each in sorted({row.run.software for row in free}):
+        add("groups", each, [row for row in free if row.run.software == each])
+    for each in sorted({row.run.chip for row in free}):
+        add("groups", each, [row for row in free if row.run.chip == each])
+    for each in "ABC":
+        add("readme", f"{QUALITIES[each]} (quality {each})", by_quality[each])
+    for row in sorted(best, key=lambda row: row.error):
+        if abs(row.error) > FAR:
+            reason = next((why for name, why in REASONS.items() if row.run.name.startswith(name)), "nothing")
+            results.row("fails", row.run.name, f"{signed(row.error)} %", reason)
+    right, total = ordered(best)
+    results.figure("quality_a.mean", quality_a[0])
+    results.figure("quality_a.worst", quality_a[1])
+    results.figure("quality_a.rows", len(best))
+    results.figure("without_simumax", without_simumax[0])
+    others = without("mlperf5.1-8b-MI355X")
+    results.figure("without_mi355x", f"{mean_and_worst(row.error for row in others)[0]} on average of {len(others)}")
+    later = [signed(row.error) for row in timed if row.run.name.startswith(LATER)]
+    results.figure("later_rows", f"{', '.join(later[:-1])} and {later[-1]} %")
+    long = min(row.error for row in free if row.run.problem.sequence >= LONG)
+    results.figure("long_sequence", f"{signed(long)} %")
+    results.figure("order", f"{right} of {total}")
+    results.figure("timed", len(timed))
+    results.figure("far", NUMBERS[sum(row.error < -FARTHER for row in free)])
+    model = transformer("deepseek-v3")
+    counted, without_layer = causal_flops(model), causal_flops(model.model_copy(update={"prediction_layers": 0}))
+    published = f"where {PUBLISHED_FLOPS / 1e9:.1f} are published ({without_layer / 1e9:.1f} without it)"
+    results.figure("deepseek_v3", f"{counted / 1e9:.1f} GFLOP, {published}")
+    misfits = ", ".join(row.run.name for row in timed if not row.fits) or "none"
+    memory = show_memory(results, rows)
+    rates = results_of("plans")["figures"]
+    for target in (
+        ("Selene, mean and worst", "3 %, 6 %", ", ".join(selene), "`benchmarks.truth`"),
+        ("quality A, mean and worst", "8 %, 20 %", ", ".join(quality_a), "`benchmarks.truth`"),
+        ("order of two runs on one chip", "90 % of pairs", f"{right} of {total}", "`benchmarks.truth`"),
+        (
+            "memory, mean; runs that ran and are said not to fit",
+            "5 %; none",
+            f"{memory}; {misfits}",
+            "`benchmarks.truth`",
+        ),
+        ("plans priced per second, in arrays", "10,000", rates["rates"], "`benchmarks.plans`"),
+        ("proof for 530 billion parameters on 5,120", "10 s", rates["largest_s"], "`benchmarks.plans`"),
+    ):
+        results.row("targets", *target)
 
 
-def show_memory(rows: Sequence[Row]) -> None:
-    """Of the fullest rank, beside what is published of it."""
-    print(f"\n{'memory':<58} {'measured GiB':>12} {'predicted GiB':>13} {'error %':>8}  published")
+def causal_flops(model: Transformer) -> float:
+    """FLOPs of a token of DeepSeek-V3 in sequences of 4,096, as its published rate counts them: half of the scores."""
+    layers = model.layers + model.prediction_layers
+    masked = 3 * 2 * 128 * (192 + 128) * layers * 4096 / 2
+    return model.flops_per_sample(4096) / 4096 - masked
+
+
+def show_memory(results: Results, rows: Sequence[Row]) -> str:
+    """Of the fullest rank, beside what is published of it; the mean error."""
     known = [row for row in rows if row.run.memory_gib is not None]
     for row in known:
-        sizes = f"{row.run.memory_gib:>12.1f} {row.memory_gib:>13.1f} {100 * row.memory_error:>+8.1f}"
-        mark = ", fitted" if row.memory_is_fitted else ""
-        print(f"{row.run.name[:57]:<58} {sizes}  {row.run.memory_kind}{mark}")
+        sizes = f"{row.run.memory_gib:.1f}", f"{row.memory_gib:.1f}", signed(row.memory_error)
+        results.row("memory", row.run.name, *sizes, row.run.memory_kind + ", fitted" * row.memory_is_fitted)
     free = [row for row in known if not row.memory_is_fitted]
-    print(f"{'mean and worst, all':<58} {mean_and_worst(row.memory_error for row in known)}")
-    print(f"{f'  not fitted to, {len(free)} rows':<58} {mean_and_worst(row.memory_error for row in free)}")
-    for kind in dict.fromkeys(row.run.memory_kind for row in free):
-        of_kind = [row.memory_error for row in free if row.run.memory_kind == kind]
-        print(f"{f'  {kind}, {len(of_kind)} rows':<58} {mean_and_worst(of_kind)}")
+    mean, worst = mean_and_worst(row.memory_error for row in free)
+    results.figure("memory.mean", mean)
+    results.figure("memory.worst", worst)
+    results.figure("memory.rows", len(free))
+    megatron = [row for row in known if not row.run.software.startswith("torchtitan")]
+    reserved = [row for row in free if row.run.memory_kind == "reserved"]
+    too_low = [1 - row.allocated_gib / (row.run.memory_gib or math.nan) for row in reserved]
+    reach = f"{100 * min(too_low):.0f} to {100 * max(too_low):.0f} %"
+    results.figure("memory.without_reserved", f"{reach} ({percent(sum(too_low) / len(too_low))} on average)")
+    of_megatron = mean_and_worst(row.memory_error for row in megatron)
+    results.figure("memory.megatron.mean", of_megatron[0])
+    results.figure("memory.megatron.worst", of_megatron[1])
+    return mean
 
 
 def refit() -> None:
@@ -287,23 +273,8 @@ def refit() -> None:
         print(f"{name}: refit {rates}, spec {spec}; rows {', '.join(run.name for run in rows)}")
 
 
-def fitted_reserved(rows: Sequence[Run]) -> float | None:
-    """Times activations and working memory that, with the state, are nearest to what ``rows`` publish as reserved.
-
-    By the least squared logarithmic error, in thousandths from 1 to 4. None where none publishes it.
-    """
-    ratios, misfits = np.arange(1000, 4001) / 1000, []
-    for run in rows:
-        if run.memory_gib is not None and run.memory_kind == "reserved":
-            memory = plan_costs(run.problem, predicted(run)[0].plan).memory
-            state = sum(memory[part] for part in ("weights", "gradients", "optimizer"))
-            moving = memory["activations"] + memory["working"]
-            misfits.append(np.log((state + ratios * moving) / (run.memory_gib * GIB)) ** 2)
-    return float(ratios[np.argmin(sum(misfits))]) if misfits else None
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--fit", action="store_true", help="fit the rates of the stacks again")
     asked.add_argument("--commands", type=Path, metavar="DIR", help="print the command that poses each row")
@@ -318,9 +289,12 @@ if __name__ == "__main__":
             parser.exit(2, f"error: --commands: {error.filename}: cannot be written to: {error.strerror}\n")
     elif arguments.fit:
         refit()
+    elif arguments.calculon is not None:
+        calculon = Results(CALCULON)
+        show_calculon(calculon, table(), arguments.calculon)
+        calculon.save(arguments.record)
     else:
-        every = table()
-        show(every)
-        if arguments.calculon is not None:
-            show_calculon(every, arguments.calculon)
+        measured = Results(RECORD)
+        show(measured, table())
+        measured.save(arguments.record)
     print(f"{time.process_time() - begun:.1f} s CPU")

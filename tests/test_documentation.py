@@ -138,3 +138,28 @@ def test_a_guide_has_its_sections_and_no_more_lines_than_allowed():
 @pytest.mark.parametrize("path", lint.pages(), ids=lambda path: path.relative_to(lint.DOCS).as_posix())
 def test_pages_keep_the_rules(path):
     assert lint.violations(path) == []
+
+
+@pytest.mark.usefixtures("results")
+def test_lines_are_indented_as_their_placeholder(tmp_path):
+    content = json.loads((tmp_path / "none.json").read_text())
+    content["tables"]["printed"] = {"columns": ["output"], "rows": [["first"], [" second"]]}
+    (tmp_path / "none.json").write_text(json.dumps(content))
+    assert figures.filled("It prints\n\n    {{ lines none.printed }}\n") == "It prints\n\n    first\n     second\n"
+
+
+def test_the_readme_is_what_its_template_and_the_result_files_come_to():
+    assert lint.readme_violations() == []
+
+
+def test_a_readme_of_other_figures_and_a_template_with_typed_ones_are_found(tmp_path, monkeypatch):
+    template, written = tmp_path / "readme.template", tmp_path / "README.md"
+    template.write_text("# dse\n\nIt takes {{ plans.largest_s }}, not 3 s.\n")
+    written.write_text("# dse\n\nIt takes 99 s, not 3 s.\n" + "\n" * 200)
+    monkeypatch.setattr(lint, "ROOT", tmp_path)
+    monkeypatch.setattr(lint.readme, "TEMPLATE", template)
+    monkeypatch.setattr(lint.readme, "README", written)
+    typed, long, other = lint.readme_violations()
+    assert typed.startswith("readme.template:3: '3 s'")
+    assert "at most 120 lines" in long
+    assert other == "README.md:1: run python -m docs.making.readme: readme.template has changed"

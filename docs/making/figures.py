@@ -5,6 +5,7 @@ A page of ``docs/`` says ``{{ plans.model.share:.1% }}`` and gets the figure ``m
 
     {{ table plans.main }}                  the table ``main`` of that file, alone on a line
     {{ source plans }}                      the command, the machine and the date of that file
+    {{ lines readme.predict }}              the rows of a table of one column as lines, indented as the placeholder
     {{= 2.9 %; PHAZE, Table 2 }}            a figure that is not ours, and where it is from
     {{ fields dse.plan.model.Transformer }} the keys of a format (:mod:`docs.making.fields`), alone on a line
 
@@ -84,6 +85,17 @@ def _cell(value: object) -> str:
     return "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")
 
 
+def lines(path: str, indent: str) -> str:
+    """The rows of the table ``FILE.NAME``, which has one column, as lines; all but the first with an indent.
+
+    Raises:
+        ValueError: as :func:`table`.
+    """
+    table(path)
+    name, _, key = path.partition(".")
+    return f"\n{indent}".join(str(row[0]) for row in results(name)["tables"][key]["rows"])
+
+
 def source(name: str) -> str:
     """One sentence: how, where and when the figures of a file were measured."""
     content = results(name)
@@ -109,6 +121,8 @@ def filled(text: str) -> str:
             return table(rest.strip())
         if word == "source":
             return source(rest.strip())
+        if word == "lines":
+            return lines(rest.strip(), found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()])
         if word == "fields":
             return fields(*rest.split())
         path, _, form = content.partition(":")

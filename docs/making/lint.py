@@ -10,12 +10,13 @@ from pathlib import Path
 
 import yaml
 
+from docs.making import readme
 from docs.making.figures import CODE, PLACEHOLDER, filled
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 WORDS = DOCS / "contribute" / "words.yaml"
-MAX_LINES = {"guides": 120, "method": 250}
+MAX_LINES = {"guides": 120, "method": 250, "README": 120}
 WITH_FIGURES = ("start", "guides", "evidence")
 """Chapters whose measured figures are read from result files."""
 
@@ -84,12 +85,24 @@ def violations(path: Path) -> list[str]:
     return faults
 
 
+def readme_violations() -> list[str]:
+    """Violations of the README, whose figures stand in its template."""
+    template, text = readme.TEMPLATE.read_text(encoding="utf-8"), readme.README.read_text(encoding="utf-8")
+    name = readme.TEMPLATE.relative_to(ROOT).as_posix()
+    faults = [*words(name, template, word_list()), *typed_figures(name, template), *form("README.md", "README", text)]
+    try:
+        is_written = text == readme.text()
+    except ValueError as error:
+        return [*faults, f"{name}:1: {error}"]
+    return faults if is_written else [*faults, f"README.md:1: run python -m docs.making.readme: {name} has changed"]
+
+
 def pages() -> list[Path]:
     """The pages that people wrote."""
     return sorted(DOCS.glob("*/**/*.md"))
 
 
 if __name__ == "__main__":
-    found = [fault for path in pages() for fault in violations(path)]
+    found = [*readme_violations(), *(fault for path in pages() for fault in violations(path))]
     print("\n".join(found) if found else f"{len(pages())} pages keep the rules of the documentation")
     sys.exit(bool(found))

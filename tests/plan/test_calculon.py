@@ -6,9 +6,11 @@ import sys
 import pytest
 
 from benchmarks.calculon import application, can_express, execution, predicted
+from benchmarks.recording import Results
+from benchmarks.training_predictions import Row
+from benchmarks.training_predictions import predicted as ours
 from benchmarks.training_rows import runs
-from benchmarks.truth import Row, show_calculon
-from benchmarks.truth import predicted as ours
+from benchmarks.truth import CALCULON, show_calculon
 from dse.plan.stack import stack
 from tests.plan.problems import plan, problem
 
@@ -129,11 +131,13 @@ def test_both_are_compared_on_the_same_rows_by_quality(checkout, capsys):
     rows = [Row(run, ours(run)[0], fits=True, fitted=run is chosen[0], plain_s=1.0) for run in chosen]
     script = checkout / "bin" / "calculon"
     script.write_text(SCRIPT.replace('if exe["microbatch_size"] > 1:', 'if exe["activation_recompute"] == "full":'))
-    show_calculon(rows, checkout)
+    results = Results(CALCULON)
+    show_calculon(results, rows, checkout)
+    assert results.figures == {"counts": "2 of 3", "too_fast": "0 of 1"}
+    theirs = f"{100 * (6144 * 4 / 1000 / 1.1 - 1):.1f}"
     said = capsys.readouterr().out
-    assert "ERROR: needs too much memory  fitted" in said
-    assert "Calculon has words for 2 of 3 timed rows, and figures for 1" in said
-    theirs = 6144 * 4 / 1000 / 1.1 - 1
-    line = next(line for line in said.splitlines() if line.startswith("quality A"))
-    assert "  1 rows: " in line
-    assert f"of Calculon {100 * theirs:6.1f} {100 * theirs:7.1f}; Calculon is closer on 0" in line
+    assert "Calculon ERROR: needs too much memory fitted" in said
+    assert f"Calculon +{theirs} " in said
+    [quality_a, every] = results.rows["main"]
+    assert quality_a[:2] == ["quality A", 1]
+    assert quality_a[-3:] == every[-3:] == [f"{theirs} %", f"{theirs} %", 0]

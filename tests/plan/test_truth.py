@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.training_predictions import fitted_rates, fitted_reserved
+from benchmarks.training_predictions import table as table_now
 from benchmarks.training_rows import command, fitting_runs, runs
-from benchmarks.truth import fitted_rates, fitted_reserved
-from benchmarks.truth import table as table_now
 from dse.plan.check_costs import plan_costs
 from dse.plan.options import PredictOptions, posed_problem
 from dse.plan.rules import faults
