@@ -160,12 +160,16 @@ def errors(part: Group, seconds: Floats) -> Floats:
 
 
 def roofline_s(part: Group) -> Floats:
-    """The form at peak rates, with no fixed times."""
+    """The form at peak rates, with no fixed times and no factors."""
     form = FORMS[part.kind]
     ideal = {}
     for name, limits in form.constants.items():
-        is_fixed = name.endswith(("_s", "_passes")) and not name.endswith("_per_s")
-        ideal[name] = limits.low if is_fixed or name == "tile_half" else limits.high
+        if name.endswith(("_share", "_per_s")) or name == "most_parts":
+            ideal[name] = limits.high
+        elif name.endswith(("_s", "_passes")) or name == "tile_half":
+            ideal[name] = limits.low
+        else:
+            ideal[name] = 1.0
     return form.seconds(part.shapes, rates_of(part.chip, part.precision), ideal)
 
 
@@ -188,7 +192,10 @@ def own_errors(tables: Mapping[str, Sequence[Group]]) -> dict[str, list[tuple[Gr
 
 
 def left_out(parts: Sequence[Group], chip_name: str, of_chips: Sequence[str], own_rows: int = 0) -> Floats:
-    """Errors on all rows of a chip with constants of others, and of ``own_rows`` of its marked rows in each variant."""
+    """Errors on the unmarked rows of a chip, with constants of others.
+
+    ``own_rows``: how many of its marked rows in each variant are fitted to as well, spread evenly over these.
+    """
     found = []
     for of_variant in by_variant(parts).values():
         rows = [part for part in marked(of_variant) if part.chip in of_chips]
