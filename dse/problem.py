@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from dse.run.options import Options
     from dse.run.run import Run
     from dse.run.tables import Tables
+    from dse.sources.describe import ModelSummary
+    from dse.sources.kinds import ProblemFormat, ProblemInput
     from hardware.input_files import InputFile
 
 OptionsT = TypeVar("OptionsT", bound="Options")
@@ -147,6 +149,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         Options: what a user can ask: a frozen dataclass (:class:`dse.run.options.Options`) that holds the defaults.
         Solution, Metrics: the entries of a result's ``solution`` and ``metrics``, typed; None where the package reads
             them in its own way.
+        models: the formats of models that it reads beside those of :mod:`dse.sources.resolve`.
         parallel: whether its work can be spread over workers; otherwise it always runs in this process.
         unchecked: keys of ``metrics`` that only the run itself can know (counts, times); everything else of a result
             is recomputed by the check.
@@ -161,6 +164,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
     Options: ClassVar[type[Any]]
     Solution: "ClassVar[type[BaseModel] | None]" = None
     Metrics: "ClassVar[type[BaseModel] | None]" = None
+    models: "ClassVar[tuple[ProblemFormat, ...]]" = ()
     parallel: ClassVar[bool] = True
     unchecked: ClassVar[tuple[str, ...]] = ()
     steering: ClassVar[tuple[str, ...]] = ()
@@ -232,6 +236,18 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         """:attr:`Solution` and :attr:`Metrics`, where they depend on the options."""
         del options
         return self.Solution, self.Metrics
+
+    def described(self, source: "ProblemInput", sequence: int | None) -> "ModelSummary":
+        """What ``dse models`` shows of a model in one of the formats :attr:`models`.
+
+        Args:
+            source: the model.
+            sequence: tokens of a sample; None for the model's own.
+
+        Raises:
+            InputError: whatever is wrong with its file.
+        """
+        raise NotImplementedError(f"dse {self.name} reads no models of its own")
 
     def predicted_s(self, posed: Posed[OptionsT, ProblemT]) -> float:
         """Seconds that :meth:`answer` takes on one core, about: for the choice between one process and many."""

@@ -97,8 +97,9 @@ def _command() -> click.Command:
     for field in reversed(option_fields(TuningOptions)):
         decorated = parameter_of(field)(decorated)
     text = (
-        "Tune the weights of the placer's rules, and its annealing schedule, on random training graphs. What counts is "
-        "simulated throughput as a share of its bound. Writes tuned.yaml to --out DIR."
+        "Tune the weights of the placer's rules, and its annealing schedule, on random training graphs.\n\n"
+        "It answers how close to its bound a placement comes without a learned model: what counts is simulated "
+        "throughput as a share of its bound. Use DIR/tuned.yaml with `dse fabric place GRAPH --tuned FILE`."
     )
     return click.command("tune", cls=GroupedCommand, help=text, examples=_EXAMPLES)(decorated)
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 import click
 from rich.text import Text
@@ -9,16 +10,16 @@ from rich.text import Text
 from dse.cli.help import GroupedCommand
 from dse.cli.number_types import WholeNumber
 from dse.cli.terminal import console, print_table, print_text
-from dse.plan.model import Transformer
-from dse.plan.model_sources import list_transformers, transformer
+from dse.plan.model_sources import list_transformers
+from dse.problem import registered
 from dse.sources import describe
 from dse.sources import workloads as library
-from hardware.units import GIGA, TERA
+from dse.sources.models import described
 
 _EXAMPLES = (
     "dse models",
     "dse models llama3-8b",
-    "dse models docs/examples/model.py:vision_language",
+    "dse models tests/data/hlo/vgg-tiny.hlo",
 )
 
 
@@ -35,28 +36,12 @@ _EXAMPLES = (
 def command(model: str | None, as_json: bool, sequence: int | None) -> None:
     """List the built-in models, or show the parameters and FLOPs of MODEL.
 
-    MODEL is a name, a YAML file of hyper-parameters (docs/examples/model.yaml), FILE.py:FUNCTION that returns a PyTorch
-    module and example inputs, a config.json of transformers, or an ONNX file.
+    MODEL is whatever another command takes: a name, a YAML file of hyper-parameters (docs/examples/model.yaml),
+    FILE.py:FUNCTION, a config.json of transformers, an ONNX file, a training step as HLO or StableHLO, a .kgraph file,
+    or a graph of layers or operators.
     """
-    if model is not None and model in list_transformers():
-        _show_transformer(transformer(model), sequence, as_json)
-    elif model is not None:
-        described = describe.describe_layers(library.workload(model, sequence))
-        if as_json:
-            click.echo(json.dumps(described, indent=2, ensure_ascii=False))
-            return
-        widths = " ".join(map(str, described["tensor_parallel"]))
-        longest = (
-            " (at the sizes of its config: --sequence states another length)"
-            if model.endswith(".json") and sequence is None
-            else ""
-        )
-        counted = describe.counted_parameters(described)
-        heading = Text.assemble((described["name"], "bold"), f": {counted}, widths {widths}{longest}")
-        console().print(heading, soft_wrap=True)
-        print_table(describe.LAYER_HEADERS, describe.layer_rows(described))
-        if described["unpriced"]:
-            print_table(describe.UNPRICED_HEADERS, describe.unpriced_rows(described["unpriced"]))
+    if model is not None:
+        _show(model, sequence, as_json)
     elif as_json:
         models = [asdict(describe.describe_model(library.model(name))) for name in library.list_models()]
         click.echo(json.dumps(models, indent=2, ensure_ascii=False))
@@ -66,30 +51,32 @@ def command(model: str | None, as_json: bool, sequence: int | None) -> None:
         console().print(f"dse predict and dse plan also know {others}.", soft_wrap=True, style="dim")
 
 
-def _show_transformer(model: Transformer, sequence: int | None, as_json: bool) -> None:
-    """A model of training plans: its sizes, parameters and FLOPs."""
-    tokens = sequence or model.sequence
-    flops = model.flops_per_sample(tokens)
-    described = {
-        "name": model.name,
-        "parameters": model.parameters,
-        "layers": model.layers,
-        "hidden": model.hidden,
-        "heads": model.heads,
-        "sequence": tokens,
-        "flops_per_sample": flops,
-        "source": model.source,
-    }
+def _show(model: str, sequence: int | None, as_json: bool) -> None:
+    found = described(model, sequence, [each.load for each in registered().values()])
+    document: dict[str, Any] = found.document() if isinstance(found, describe.ModelSummary) else found
     if as_json:
-        click.echo(json.dumps(described, indent=2, ensure_ascii=False))
-        return
-    print_text(Text.assemble((model.name, "bold"), f": {model.parameters / GIGA:,.2f} billion parameters"))
-    rows = [
-        ("layers", f"{model.layers:,}"),
-        ("hidden width", f"{model.hidden:,}"),
-        ("attention heads", f"{model.heads:,}"),
-        ("parameters", f"{model.parameters:,}"),
-        (f"training FLOPs, a sample of {tokens:,} tokens", f"{flops / TERA:,.2f} T"),
-        ("source", model.source),
-    ]
-    print_table(("", ""), rows)
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    elif isinstance(found, describe.ModelSummary):
+        print_text(Text.assemble((found.name, "bold"), f": {found.headline}"))
+        if found.parts:
+            print_table(*found.table())
+        if found.facts:
+            print_table(("", ""), describe.fact_rows(found.facts))
+    else:
+        _show_layers(model, sequence, document)
+
+
+def _show_layers(model: str, sequence: int | None, described: dict[str, Any]) -> None:
+    """A model that trains, layer by layer."""
+    widths = " ".join(map(str, described["tensor_parallel"]))
+    longest = (
+        " (at the sizes of its config: --sequence states another length)"
+        if model.endswith(".json") and sequence is None
+        else ""
+    )
+    counted = describe.counted_parameters(described)
+    work = f"{describe.flops_text(described['flops_per_sample'])} a training sample"
+    print_text(Text.assemble((described["name"], "bold"), f": {counted}, {work}, widths {widths}{longest}"))
+    print_table(describe.LAYER_HEADERS, describe.layer_rows(described))
+    if described["unpriced"]:
+        print_table(describe.UNPRICED_HEADERS, describe.unpriced_rows(described["unpriced"]))

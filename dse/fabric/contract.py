@@ -14,6 +14,7 @@ from dse.fabric.misfit import infeasibility
 from dse.fabric.options import FabricOptions, problem_of
 from dse.fabric.problem import FabricProblem
 from dse.fabric.report import view
+from dse.graph.dataflow.formats import graph_from_document
 from dse.problem import Posed, ProblemType
 from dse.report.view import View
 from dse.results.differences import differences
@@ -22,6 +23,9 @@ from dse.run.progress import never_stop
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
 from dse.run.tables import Tables
+from dse.sources.dataflow import DATAFLOW
+from dse.sources.describe import ModelSummary, dataflow_summary
+from dse.sources.kinds import ProblemInput
 
 _PLACED: Remembered[list[PlacedPiece]] = Remembered(4)
 _METRICS: Remembered[dict[str, Any] | None] = Remembered(4)
@@ -57,6 +61,7 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
     Options = FabricOptions
     Solution = SolutionDocument
     Metrics = MetricsDocument
+    models = (DATAFLOW,)
     unchecked = ("unfinished", "notes")
     steering = ("cost", "tuned", "checkpoint", "chains", "moves", "rounds", "batch")
 
@@ -65,6 +70,11 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
         problem = problem_of(options)
         objective = Objective(name="throughput_per_s", value=None, unit="1/s", sense="max")
         return Posed(options, problem, problem.graph.name, problem.document(), objective)
+
+    def described(self, source: ProblemInput, sequence: int | None) -> ModelSummary:
+        """Its operators by kind."""
+        del sequence
+        return dataflow_summary(graph_from_document(source.content, source.where))
 
     def predicted_s(self, posed: FabricPosed) -> float:
         """By the moves of all chains of all pieces, and by what is simulated in their rounds of refinement."""

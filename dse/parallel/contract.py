@@ -1,6 +1,8 @@
 """``dse parallel`` by the contract of a problem; strategies and problems of the contest have modules of their own."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from dse.algorithms.pairwise.problem import PairwiseProblem
 from dse.parallel import all_strategies, all_strategies_view, contest, sharded
@@ -12,6 +14,7 @@ from dse.parallel.hybrid.view import view as hybrid_view
 from dse.parallel.options import ParallelOptions, require_own
 from dse.parallel.pipeline import strategy as pipeline
 from dse.parallel.pipeline.exchange import profiled_graph
+from dse.parallel.pipeline.piper import KEYS as PIPER_KEYS
 from dse.parallel.pipeline.question import PipelineQuestion
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.stopped import mark_faults, marked, unmarked, with_mark
@@ -21,9 +24,15 @@ from dse.report.view import View
 from dse.results.result import Result
 from dse.run.run import Run
 from dse.run.tables import Tables
+from dse.sources.describe import ModelPart, ModelSummary, merged, step_summary
+from dse.sources.kinds import ProblemInput
+from dse.sources.steps import STEP, step_of
 from hardware.inputs import fail
 
 AnyQuestion = ParallelProblem | PipelineQuestion | HybridQuestion | AllQuestion | PairwiseProblem
+STEPS = replace(STEP, suffixes=(*STEP.suffixes, ".gz"), keys=(*STEP.keys, "problem", *PIPER_KEYS))
+"""Steps, profiles of pipelines and problems of the contest."""
+
 ParallelPosed = Posed[ParallelOptions, AnyQuestion]
 
 
@@ -44,6 +53,7 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
         "dse parallel tests/data/hlo/vgg-tiny.hlo --strategy pipeline --mesh 16",
     )
     Options = ParallelOptions
+    models = (STEPS,)
     steering = ("method", "checkpoint")
     unchecked = (contest.PASSES,)
     parallel = False
@@ -64,6 +74,18 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
             rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
             raise fail("dse parallel", "--strategy", options.strategy, rule)
         return sharded.posed(options)
+
+    def described(self, source: ProblemInput, sequence: int | None) -> ModelSummary:
+        """The arrays and products of a step, the layers of a profile, or the choices of a problem of the contest."""
+        del sequence
+        name = Path(source.where).name.partition(".")[0]
+        if (choices := contest.contest_problem(source.where)) is not None:
+            kind = f"a problem of the IOPDDL contest: {len(choices.costs):,} nodes, {len(choices.edges):,} edges"
+            return ModelSummary(name, kind, (), None, None)
+        if (profile := profiled_graph(source.where)) is not None:
+            parts = merged(ModelPart(each.label or each.name, size_bytes=each.weight_bytes) for each in profile.nodes)
+            return ModelSummary(name, f"a profile of {len(profile.nodes):,} layers", parts, None, None)
+        return step_summary(step_of(source))
 
     def answered_by(self, options: ParallelOptions) -> tuple[str, ...]:
         """The method that ``auto`` stands for."""

@@ -1,10 +1,12 @@
 """``dse partition`` by the contract of a problem."""
 
+import math
 from collections.abc import Mapping
 
 from dse.partition.answer import BALANCED, PartitionPosed, answer, objective_of
 from dse.partition.check_answer import answer_faults, stated_bound
-from dse.partition.formats import MetricsDocument, SolutionDocument
+from dse.partition.formats import MetricsDocument, SolutionDocument, graph_from_document
+from dse.partition.graphs.source import GRAPH
 from dse.partition.methods import LEARNED
 from dse.partition.options import PartitionOptions, Question, question_of
 from dse.partition.report import view
@@ -13,6 +15,8 @@ from dse.report.view import View
 from dse.results.result import Result
 from dse.run.run import Run
 from dse.run.tables import Tables
+from dse.sources.describe import ModelPart, ModelSummary, merged
+from dse.sources.kinds import ProblemInput
 from hardware.inputs import fail
 
 _WORK_S = {"portfolio": 20.0, "dp": 5.0, "cp-sat": 2.0, "lns": 8.0}
@@ -35,6 +39,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
         "dse partition bert-large --objective latency",
     )
     Options = PartitionOptions
+    models = (GRAPH,)
     Solution = SolutionDocument
     Metrics = MetricsDocument
     unchecked = ("methods", "unfinished", "misfit", "solver")
@@ -54,6 +59,19 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
     def predicted_s(self, posed: PartitionPosed) -> float:
         """The sum over the methods."""
         return sum(_WORK_S.get(name, 0.5) for name in posed.options.methods)
+
+    def described(self, source: ProblemInput, sequence: int | None) -> ModelSummary:
+        """Its operators."""
+        del sequence
+        graph = graph_from_document(source.content, source.where)
+        columns = zip(graph.names, graph.weight_bytes.tolist(), graph.flops.tolist(), strict=True)
+        parts = merged(
+            ModelPart(name, size_bytes=size or None, flops=None if math.isnan(flops) else flops)
+            for name, size, flops in columns
+        )
+        stated = [part.flops for part in parts if part.flops is not None]
+        kind = f"a graph of {len(graph):,} operators"
+        return ModelSummary(graph.name, kind, parts, None, math.fsum(stated) if stated else None)
 
     def answered_by(self, options: PartitionOptions) -> tuple[str, ...]:
         """The methods of the options, their text where none has an answer, and equal shares of memory."""

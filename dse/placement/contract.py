@@ -14,6 +14,7 @@ from dse.placement.formats import (
     SolutionDocument,
     placement_document,
     placement_from_document,
+    problem_from_document,
     read_problem,
 )
 from dse.placement.levers import levers
@@ -32,12 +33,17 @@ from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result
 from dse.run.options import Option, Options
 from dse.run.run import Run
 from dse.run.tables import Tables
+from dse.sources.describe import ModelPart, ModelSummary, merged
+from dse.sources.kinds import ProblemFormat, ProblemInput
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
 METHOD = "dynamic program"
 
 PlacePosed = Posed["PlaceOptions", PlacementProblem]
+
+
+LAYERS = ProblemFormat("a .json of schema dse.placement/1", schema="dse.placement/1")
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
         "dse place tests/data/placement/11_jitter_24L_mb4_hbm64_W8.json --json",
     )
     Options = PlaceOptions
+    models = (LAYERS,)
     Solution = SolutionDocument
     Metrics = MetricsDocument
     parallel = False
@@ -73,6 +80,15 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
         """The layer graph in the file that the options name."""
         problem = read_problem(options.layers)
         return posed_of(options, problem, problem.name, "batch_s", "s")
+
+    def described(self, source: ProblemInput, sequence: int | None) -> ModelSummary:
+        """Its layers at the smallest width."""
+        del sequence
+        problem = problem_from_document(source.content, source.where)
+        layers = problem.tensor_parallel[min(problem.tensor_parallel)].layers
+        parts = merged(ModelPart(each.name, size_bytes=each.weight_bytes) for each in layers)
+        facts = {"tensor-parallel widths": sorted(problem.tensor_parallel)}
+        return ModelSummary(problem.name, f"a graph of {len(layers):,} layers", parts, None, None, facts=facts)
 
     def answered_by(self, options: PlaceOptions) -> tuple[str, ...]:
         """The dynamic program alone."""

@@ -17,6 +17,7 @@ from dse.plan.answer import (
 from dse.plan.bound import min_step_s
 from dse.plan.check import violations
 from dse.plan.formats import PlanMetricsDocument, SolutionDocument, priced_document
+from dse.plan.model_sources import TRANSFORMER, transformer
 from dse.plan.options import PlanOptions, TrainingOptions, posed_problem
 from dse.plan.problem import PlanProblem
 from dse.plan.report import view
@@ -30,6 +31,8 @@ from dse.run.progress import StoppedError, StopSignal, never_stop
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
 from dse.run.tables import Tables
+from dse.sources.describe import ModelSummary
+from dse.sources.kinds import ProblemInput
 
 METHOD = "enumeration"
 
@@ -58,6 +61,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     Options: ClassVar[type[Any]] = PlanOptions
     Solution = SolutionDocument
     Metrics: ClassVar[Any] = PlanMetricsDocument
+    models = (TRANSFORMER,)
     parallel = False
 
     def pose(self, options: TrainingOptions) -> PlanPosed:
@@ -99,6 +103,16 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
             except StoppedError as stopped:
                 reason = str(stopped)
         return self._stopped_metrics(posed.problem, best, reason)
+
+    def described(self, source: ProblemInput, sequence: int | None) -> ModelSummary:
+        """Its sizes."""
+        model = transformer(source.where)
+        tokens = sequence or model.sequence
+        sizes = {"layers": model.layers, "hidden width": model.hidden, "attention heads": model.heads}
+        facts = {**sizes, "sequence": tokens, "source": model.source}
+        work = f"training on a sample of {tokens:,} tokens"
+        flops = model.flops_per_sample(tokens)
+        return ModelSummary(model.name, "a transformer", (), model.parameters, flops, work, facts)
 
     def answered_by(self, options: TrainingOptions) -> tuple[str, ...]:
         """Complete enumeration alone."""

@@ -20,6 +20,15 @@ def list_transformers() -> list[str]:
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
 
+TRANSFORMER = ProblemFormat(
+    f"a transformer ({', '.join(list_transformers())})",
+    schema=SCHEMA,
+    names=tuple(list_transformers()),
+    object_type=Transformer,
+)
+"""Transformers with more than :class:`~dse.models.hyperparameters.Hyperparameters` have."""
+
+
 def transformer(source: object) -> Transformer:
     """The transformer that ``source`` names.
 
@@ -30,9 +39,7 @@ def transformer(source: object) -> Transformer:
     Raises:
         InputError: nothing of this name (the nearest one is offered), a file with a fault, or a source of another kind.
     """
-    described = f"a transformer ({', '.join(list_transformers())})"
-    own = ProblemFormat(described, schema=SCHEMA, names=tuple(list_transformers()), object_type=Transformer)
-    named = resolve(source, (own,))
+    named = resolve(source, (TRANSFORMER,))
     if isinstance(named, ProblemInput):
         if named.content is None:
             return built_in(named.where)

@@ -18,15 +18,21 @@ from dse.schedule.check import violations
 from dse.schedule.formats import (
     MetricsDocument,
     SolutionDocument,
+    problem_from_document,
     read_problem,
     schedule_document,
     schedule_from_document,
 )
 from dse.schedule.problem import ScheduleProblem
 from dse.schedule.solve import ANSWERED_BY, solve
+from dse.sources.describe import ModelPart, ModelSummary, merged
+from dse.sources.kinds import ProblemFormat, ProblemInput
 
 Method = Literal["auto", "cp-sat", "scip"]
 SchedulePosed = Posed["ScheduleOptions", ScheduleProblem]
+
+
+LAYER = ProblemFormat("a .json of schema dse.schedule/1", schema="dse.schedule/1")
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         "dse schedule tests/data/schedule/heads4.json --out runs/heads",
     )
     Options = ScheduleOptions
+    models = (LAYER,)
     steering = ("method",)
     Solution = SolutionDocument
     Metrics = MetricsDocument
@@ -64,6 +71,14 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         """The layer in the file that the options name."""
         problem = read_problem(options.layer)
         return posed_of(options, problem, problem.name, "makespan_s", "s")
+
+    def described(self, source: ProblemInput, sequence: int | None) -> ModelSummary:
+        """Its operators by the cores that they run on."""
+        del sequence
+        problem = problem_from_document(source.content, source.where)
+        parts = merged(ModelPart(each.kind) for each in problem.operators)
+        kind = f"a layer of {len(problem.operators):,} operators"
+        return ModelSummary(problem.name, kind, parts, None, None)
 
     def answered_by(self, options: ScheduleOptions) -> tuple[str, ...]:
         """What can have produced the schedule."""

@@ -12,6 +12,8 @@ from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result, document_of
 from dse.run.run import Run
 from dse.run.tables import Tables
+from dse.sources.describe import ModelPart, ModelSummary, merged
+from dse.sources.kinds import ProblemInput
 from dse.wafer import report
 from dse.wafer.answer import BOUND, SEARCH, Outcome, cost_bound, metrics, solve
 from dse.wafer.check import cost, violations
@@ -20,8 +22,9 @@ from dse.wafer.files.kgraph import KernelGraph, write_kgraph
 from dse.wafer.networks import NETWORKS
 from dse.wafer.options import WaferOptions
 from dse.wafer.packing import proof_like
-from dse.wafer.problem import WaferPlacement, WaferProblem
+from dse.wafer.problem import Kernel, WaferPlacement, WaferProblem
 from dse.wafer.search.context import SearchResult
+from dse.wafer.sources import CONTEST, FILE
 from dse.wafer.sweep import report as sweep_report
 from dse.wafer.sweep.check import bound_faults, is_affordable, sweep_faults
 from dse.wafer.sweep.sweep import point_problems, sweep
@@ -68,6 +71,7 @@ class WaferType(ProblemType[WaferOptions, Case]):
     Options = WaferOptions
     Solution = Solution
     Metrics = Metrics
+    models = (FILE, CONTEST)
     unchecked = ("unfinished",)
     steering = ("method", "moves")
 
@@ -79,6 +83,14 @@ class WaferType(ProblemType[WaferOptions, Case]):
         posed = Posed(options, Case(graph, problem), problem.name, document_of(problem), objective)
         point_problems(options, problem)  # refuses a sweep that cannot be
         return posed
+
+    def described(self, source: ProblemInput, sequence: int | None) -> ModelSummary:
+        """Its kernels by type."""
+        del sequence
+        problem = WaferOptions(source.where).problem()
+        parts = merged(map(_part, problem.kernels))
+        parameters, flops = (sum(getattr(part, key) for part in parts) for key in ("parameters", "flops"))
+        return ModelSummary(problem.name, f"a graph of {len(problem.kernels):,} kernels", parts, parameters, flops)
 
     def predicted_s(self, posed: WaferPosed) -> float:
         """By the moves of annealing at every point."""
@@ -178,6 +190,16 @@ def _result(posed: WaferPosed, outcome: Outcome, seed: int, seconds: float) -> R
         seed=seed,
         method=posed.options.method,
     )
+
+
+def _part(kernel: Kernel) -> ModelPart:
+    """The weights of a kernel, and two FLOPs for each of them at every point of its output."""
+    parameters, flops = 0, 0
+    for each in kernel.convolutions:
+        weights = each.window_height * each.window_width * each.inputs * each.outputs
+        parameters += weights
+        flops += 2 * weights * each.height * each.width // each.stride**2
+    return ModelPart(kernel.kind, parameters=parameters, flops=flops)
 
 
 def _typed(proof: Mapping[str, object] | None) -> Infeasibility | None:

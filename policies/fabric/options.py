@@ -13,6 +13,9 @@ ModelName = Literal["ridge", "trees", "trees-all", "perceptrons", "stack", "netw
 TableName = Literal["main", "left-out", "annotations", "versions"]
 Denied = Literal["slots", "units", "edges"]
 
+_NETWORK, _SAMPLES = "Network and training", "Samples"
+"""Groups of options under ``--help``."""
+
 _NEEDED = ("torch", "sklearn", "safetensors")
 
 _PIECE_S, _EPOCH_S, _STACK_S = 0.6, 1e-3, 0.02
@@ -24,19 +27,22 @@ class NetworkOptions(Options):
     """What decides the network and how it learns."""
 
     form: Annotated[
-        FormName, Option("resources: nodes for units, nets, routes and links; paper: Algorithm 1 of the paper.")
+        FormName,
+        Option("resources: nodes for units, nets, routes and links; paper: Algorithm 1 of the paper.", group=_NETWORK),
     ] = "resources"
-    layers: Annotated[int, Option("Rounds of message passing.", min=1, max=64)] = 2
-    width: Annotated[int, Option("Numbers that a node carries.", min=1, max=4096)] = 24
+    layers: Annotated[int, Option("Rounds of message passing.", min=1, max=64, group=_NETWORK)] = 2
+    width: Annotated[int, Option("Numbers that a node carries.", min=1, max=4096, group=_NETWORK)] = 24
     members: Annotated[
-        int, Option("Networks that correct the stack; the form `paper` has at least one.", min=0, max=64)
+        int,
+        Option("Networks that correct the stack; the form `paper` has at least one.", min=0, max=64, group=_NETWORK),
     ] = 0
-    epochs: Annotated[int, Option("Passes over the samples.", min=1, max=10_000)] = 25
+    epochs: Annotated[int, Option("Passes over the samples.", min=1, max=10_000, group=_NETWORK)] = 25
     deny: Annotated[
         tuple[Denied, ...],
         Option(
             "Features that are withheld from the model; may be given several times. slots: how long operators work on "
             "a unit; units: what units are; edges: what nets, routes and links carry.",
+            group=_NETWORK,
         ),
     ] = ()
 
@@ -68,24 +74,29 @@ class FabricTraining(NetworkOptions):
 
     COMMAND: ClassVar[str] = "fabric train"
 
-    description: ClassVar[str] = """Collect labelled placements on a fabric, and train the cost model on them.
+    description: ClassVar[str] = """Collect labelled placements on a fabric, and train the learned cost model on them.
 
-    Annealers with random rules place random blocks, and the simulator labels the placements; in later rounds annealers
-    follow a student that was trained on what was collected before. Samples are stored in DIR: with --resume and a
-    larger --graphs, only the missing ones are collected. The model and its student are written to DIR/best, with their
-    accuracy on the eleventh of the graphs that is held out. Some of these graphs are then placed, and the simulator
-    says whether that is better than under rules alone. Needs the extra `learn`.
+    It answers whether a cost model that learned from the simulator places better than rules alone: annealers place
+    random blocks, the simulator labels the placements, and later rounds follow what was learned before. The model is
+    written to DIR/best, with its accuracy on the eleventh of the graphs that is held out; some of these are then placed
+    and simulated. With --resume and a larger --graphs, only missing samples are collected. Needs the extra `learn`.
     """
 
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
     slots: Annotated[
-        str, Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC")
+        str,
+        Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC", group=_SAMPLES),
     ] = "streaming"
     graphs: Annotated[int, Option("Random graphs.", min=10, max=10**6)] = 1_176
-    placements: Annotated[int, Option("Placements of each graph.", min=1, max=1_000)] = 5
+    placements: Annotated[int, Option("Placements of each graph.", min=1, max=1_000, group=_SAMPLES)] = 5
     rounds: Annotated[
         int,
-        Option("Rounds in which annealers follow what was learned before, with half of the graphs.", min=0, max=100),
+        Option(
+            "Rounds in which annealers follow what was learned before, with half of the graphs.",
+            min=0,
+            max=100,
+            group=_SAMPLES,
+        ),
     ] = 3
 
     def require_inputs(self) -> None:
@@ -127,11 +138,10 @@ class FabricEvaluation(NetworkOptions):
 
     description: ClassVar[str] = """Print how accurate cost models are on graphs that they were not trained on.
 
-    SAMPLES is the directory of `dse fabric train`. Models are trained again, in five folds by graph. With --checkpoint,
-    a trained one is judged as it is, on the graphs of SAMPLES that its card does not name, in the table main. With
-    --out DIR, predictions of fitted models are journalled, and --resume goes on where a run was stopped. RE: mean
-    relative error of the throughput; rho: rank correlation (Spearman); placer: among the half of each graph's
-    placements with the least wirelength. Needs the extra `learn`.
+    It answers how far a predicted throughput can be trusted, and which model predicts best. SAMPLES is the directory of
+    `dse fabric train`. Models are trained in five folds by graph; with --checkpoint, a trained one is judged as it is,
+    on the graphs that its card does not name. RE: mean relative error of the throughput; rho: rank correlation
+    (Spearman); placer: among the half of each graph's placements with the least wirelength. Needs the extra `learn`.
     """
 
     samples: Annotated[str, Option(metavar="SAMPLES", positional=True)] = ""

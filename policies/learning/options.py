@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from policies.learning.pretraining import PretrainingPlan
     from policies.learning.sweep import SweepPlan
 
+SWEEP, VALIDATION, ACTORS = "Learning and sweeps", "Validation", "Runners and learners"
+"""Groups of options under ``--help``."""
+
 Runners = Annotated[
     int,
     Option(
@@ -21,6 +24,7 @@ Runners = Annotated[
         "groups. 0: the trainer makes them.",
         min=0,
         max=10_000,
+        group=ACTORS,
     ),
 ]
 Learners = Annotated[
@@ -30,9 +34,10 @@ Learners = Annotated[
         "cluster. 0: the trainer does.",
         min=0,
         max=1_000,
+        group=ACTORS,
     ),
 ]
-Gpus = Annotated[bool, Option("Give every learner of --learners a GPU.")]
+Gpus = Annotated[bool, Option("Give every learner of --learners a GPU.", group=ACTORS)]
 """Options of learners that use RLlib."""
 
 

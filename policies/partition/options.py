@@ -9,6 +9,8 @@ from dse.run.options import Option
 from hardware.inputs import fail
 from policies.learning import COMMAND
 from policies.learning.options import (
+    SWEEP,
+    VALIDATION,
     Gpus,
     Learners,
     PretrainingOptions,
@@ -91,6 +93,7 @@ class PartitionPretraining(PretrainingOptions):
             f"(default: {_RUN.validation_samples}; in a trial {_TRIAL.validation_samples}).",
             min=1,
             max=10**6,
+            group=VALIDATION,
         ),
     ] = None
     validation_seeds: Annotated[
@@ -100,13 +103,24 @@ class PartitionPretraining(PretrainingOptions):
             f"(default: {_RUN.validation_seeds}).",
             min=1,
             max=1000,
+            group=VALIDATION,
         ),
     ] = None
-    choose_by: Annotated[CriterionName, Option("Score by which the best checkpoint is chosen.")] = "fine_tuned"
-    rollouts: Annotated[_Values, Option("Rollouts per graph and update.", max=MAX_REPEATED, metavar="N[,N…]")] = ()
-    minibatches: Annotated[_Values, Option("Minibatches per update.", max=MAX_REPEATED, metavar="N[,N…]")] = ()
-    epochs: Annotated[_Values, Option("Passes over the rollouts per update.", max=MAX_REPEATED, metavar="N[,N…]")] = ()
-    learning_rate: Annotated[tuple[float, ...], Option("Learning rate of Adam.", max=1, metavar="X[,X…]")] = ()
+    choose_by: Annotated[CriterionName, Option("Score by which the best checkpoint is chosen.", group=VALIDATION)] = (
+        "fine_tuned"
+    )
+    rollouts: Annotated[
+        _Values, Option("Rollouts per graph and update.", max=MAX_REPEATED, metavar="N[,N…]", group=SWEEP)
+    ] = ()
+    minibatches: Annotated[
+        _Values, Option("Minibatches per update.", max=MAX_REPEATED, metavar="N[,N…]", group=SWEEP)
+    ] = ()
+    epochs: Annotated[
+        _Values, Option("Passes over the rollouts per update.", max=MAX_REPEATED, metavar="N[,N…]", group=SWEEP)
+    ] = ()
+    learning_rate: Annotated[
+        tuple[float, ...], Option("Learning rate of Adam.", max=1, metavar="X[,X…]", group=SWEEP)
+    ] = ()
     sweep: Annotated[
         int | None,
         Option(
@@ -114,17 +128,18 @@ class PartitionPretraining(PretrainingOptions):
             min=1,
             max=1000,
             metavar="SEEDS",
+            group=SWEEP,
         ),
     ] = None
     runners: Runners = 0
     learners: Learners = 0
     gpus: Gpus = False
 
-    description: ClassVar[str] = """Pretrain the policy of `dse partition`, and keep its best checkpoint in DIR/best.
+    description: ClassVar[str] = """Pretrain the policy of `dse partition --method rl`, and keep its best checkpoint.
 
-    A network that assigns operators to chips learns on 66 graphs of the catalogue; every checkpoint is
-    scored on 5 others as it is and fine-tuned, while training continues (with --workers 2 or more). Then
-    `dse partition GRAPH --method rl --checkpoint DIR`. Needs the extra `learn`.
+    It answers which weights partition graphs best that were not trained on: a network learns on 66 graphs of the
+    catalogue, and every checkpoint is scored on 5 others, as it is and fine-tuned (beside training with --workers 2 or
+    more). Use DIR/best with `dse partition GRAPH --method rl --checkpoint DIR`. Needs the extra `learn`.
 
     With --sweep SEEDS, short trials compare learning settings instead; the paper's rollouts, minibatches and epochs
     (20, 4, 10) and the default among them.

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from dse.cli import group
-from dse.cli.help import RUN, GroupedCommand
+from dse.cli.help import FIRST, RUN, GroupedCommand
 from dse.cli.methods import with_upper_defaults
 from dse.problem import pose, registered
 from dse.run.options import ALIASES
@@ -62,14 +62,24 @@ def test_other_examples_have_options_that_exist(path):
         command.make_context(path, words, parent=context.parent)
 
 
-@pytest.mark.parametrize("path", PROBLEMS)
+LEARNING = [path for path in ALL if path.startswith(("dse pretrain ", "dse fabric ")) and path not in PROBLEMS]
+
+
+@pytest.mark.parametrize("path", LEARNING)
+def test_help_says_what_is_answered(path):
+    command, context = ALL[path]
+    assert "It answers" in " ".join(command.get_help(context).split())
+    assert {each.group for each in command.params if isinstance(each, click.Option)} - {FIRST, RUN}
+
+
+@pytest.mark.parametrize("path", [*PROBLEMS, *LEARNING])
 def test_options_stand_in_groups_and_few_come_first(path):
     command, _ = ALL[path]
     assert isinstance(command, GroupedCommand)
     options = [each for each in command.params if isinstance(each, click.Option)]
     first = [each for each in options if not each.group]
     assert 4 <= len(first) <= FIRST_OPTIONS
-    assert {"out", "json", "time_limit", "notes"} <= {each.name for each in first} | {
+    assert {"out", "json", "time_limit", *(["notes"] if path in PROBLEMS else [])} <= {each.name for each in first} | {
         each.name for each in options if "no effect" in (each.help or "")
     }
     assert any(each.group == RUN for each in options)

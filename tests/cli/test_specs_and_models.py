@@ -32,5 +32,5 @@ def test_values_in_lists_and_tables_have_rows_of_their_own():
 
 def test_a_model_of_training_plans_is_shown_with_parameters_and_flops(dse):
     model, stated = transformer("llama3-8b"), json.loads(dse("models", "llama3-8b", "--json").out)
-    assert (stated["parameters"], stated["flops_per_sample"]) == (model.parameters, model.flops_per_sample(8192))
+    assert (stated["parameters"], stated["flops"]) == (model.parameters, model.flops_per_sample(8192))
     assert f"{model.parameters:,}" in dse("models", "llama3-8b").out

@@ -10,6 +10,9 @@ from hardware.fabrics import fabric
 from hardware.inputs import fail
 from hardware.operator_slots import operator_slots
 
+_SEARCH = "Graphs and trials"
+"""A group of options under ``--help``."""
+
 
 @dataclass(frozen=True)
 class TuningOptions(Options):
@@ -19,15 +22,18 @@ class TuningOptions(Options):
 
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
     simulations: Annotated[int, Option("Simulations of all stages together.", min=1, max=10**7)] = 5878
-    first_graph: Annotated[int, Option("Seed of the first training graph.", min=0, max=2**31)] = 20_000
+    first_graph: Annotated[int, Option("Seed of the first training graph.", min=0, max=2**31, group=_SEARCH)] = 20_000
     graphs: Annotated[int, Option("Training graphs.", min=1, max=10**5)] = 64
-    graphs_per_trial: Annotated[int, Option("Graphs that a trial is judged on.", min=1, max=10**5)] = 16
+    graphs_per_trial: Annotated[int, Option("Graphs that a trial is judged on.", min=1, max=10**5, group=_SEARCH)] = 16
     finalists: Annotated[
-        int, Option("Best trials, and the untuned setting, judged again on all graphs.", min=1, max=10**4)
+        int,
+        Option("Best trials, and the untuned setting, judged again on all graphs.", min=1, max=10**4, group=_SEARCH),
     ] = 8
-    moves_per_unit: Annotated[int, Option("Moves of a chain, for each unit of its pipeline.", min=1, max=10**9)] = 1000
+    moves_per_unit: Annotated[
+        int, Option("Moves of a chain, for each unit of its pipeline.", min=1, max=10**9, group=_SEARCH)
+    ] = 1000
     slots: Annotated[
-        str, Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC")
+        str, Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC", group=_SEARCH)
     ] = "streaming"
 
     def plan(self, seed: int) -> TuningPlan:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from dse.parallel.pipeline.problem import DeviceCutting
 from dse.run.options import Option
 from policies.learning.options import (
+    SWEEP,
+    VALIDATION,
     Gpus,
     Learners,
     PretrainingOptions,
@@ -54,16 +56,21 @@ class PipelinePretraining(PretrainingOptions):
         DeviceCutting, Option("Devices of the stages: equally many, near that (as the paper), or free.")
     ] = "near"
     validation_problems: Annotated[
-        int, Option("Generated problems of each configuration to score checkpoints on.", min=1, max=10_000)
+        int, Option("Generated problems of each configuration.", min=1, max=10_000, group=VALIDATION)
     ] = 6
     choose_by: Annotated[
         CriterionName,
-        Option("Score by which the best checkpoint is chosen: of 50 plans, of the policy's own one, or both."),
+        Option(
+            "Score by which the best checkpoint is chosen: of 50 plans, of the policy's own one, or both.",
+            group=VALIDATION,
+        ),
     ] = "both"
     updates: Annotated[
-        tuple[int, ...], Option("Updates after each 50 episodes.", min=1, max=10_000, metavar="N[,N…]")
+        tuple[int, ...], Option("Updates after each 50 episodes.", min=1, max=10_000, metavar="N[,N…]", group=SWEEP)
     ] = ()
-    learning_rate: Annotated[tuple[float, ...], Option("Learning rate of Adam.", max=1, metavar="X[,X…]")] = ()
+    learning_rate: Annotated[
+        tuple[float, ...], Option("Learning rate of Adam.", max=1, metavar="X[,X…]", group=SWEEP)
+    ] = ()
     sweep: Annotated[
         int | None,
         Option(
@@ -71,16 +78,20 @@ class PipelinePretraining(PretrainingOptions):
             min=1,
             max=1000,
             metavar="SEEDS",
+            group=SWEEP,
         ),
     ] = None
     runners: Runners = 0
     learners: Learners = 0
     gpus: Gpus = False
 
-    description: ClassVar[str] = """Pretrain the policy of `dse parallel --strategy pipeline --method inference`.
+    description: ClassVar[
+        str
+    ] = """Pretrain the policy of `dse parallel --strategy pipeline`, and keep its best checkpoint.
 
-    A Q-network learns on generated pipelines, on 2, 3 and 4 servers of 8 devices; every checkpoint is scored on fresh
-    ones, against the proven optimum, and the best is kept in DIR/best. Needs the extra `learn`.
+    It answers which weights cut pipelines best that were not trained on: a Q-network learns on generated pipelines, on
+    2, 3 and 4 servers of 8 devices, and every checkpoint is scored on fresh ones, against the proven optimum. Use
+    DIR/best with `--method inference --checkpoint DIR`. Needs the extra `learn`.
 
     The number of --runners, at most 50, is part of the plan: another number gives other weights.
     """
