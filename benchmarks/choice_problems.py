@@ -10,7 +10,6 @@ threads, for a machine that is busy; an idle one with two cores does more in as 
 import argparse
 import json
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.process import answer_of, peak_gb
+from benchmarks.recording import Record, Results, parser_of
 from tests.shared_data import CASES
 
 FIRST_PLACE = {"K": 2_274_276_676, "M": 49_928_460_991, "S": 1_534_613_444}
@@ -30,20 +30,28 @@ BEST_OF_TEN = {"K": 2_242_635_780, "M": 49_928_157_500, "S": 1_521_949_310}
 LOWER_BOUND = {"K": 2_065_623_588, "M": 49_407_421_919, "S": 1_511_240_136}
 """Published with them."""
 
-COLUMNS = (
-    "case",
-    "seed",
-    "nodes",
-    "cost",
-    "share of first place, or of the planted plan",
-    "bound over the published one, or the planted plan",
-    "gap",
-    "s to read",
-    "s to the first legal plan, after reading",
-    "GB",
-    "wall s",
-    "CPU s",
+RECORD = Record(
+    "choice_problems",
+    ("planted_share", "planted_cpu", "planted_bound", "read_low", "read_high", "first_low", "first_high"),
+    {
+        "main": (
+            "case",
+            "seed",
+            "nodes",
+            "after contraction",
+            "cost",
+            "over first place, or the planted plan",
+            "best of its ten runs",
+            "bound over the published one, or the planted plan",
+            "gap",
+            "s to read",
+            "s to the first legal plan, after reading",
+            "GB",
+            "CPU s",
+        )
+    },
 )
+"""``planted`` is the first of the generated cases."""
 
 
 def one(path: str, seconds: str, seed: str, clock: str) -> dict[str, Any]:
@@ -54,7 +62,7 @@ def one(path: str, seconds: str, seed: str, clock: str) -> dict[str, Any]:
     from dse.algorithms.pairwise.iopddl import read_problem
 
     now: Callable[[], float] = time.process_time if clock == "cpu" else time.monotonic
-    limit_s, began, wall, cpu = float(seconds), now(), time.monotonic(), time.process_time()
+    limit_s, began, cpu = float(seconds), now(), time.process_time()
     problem = read_problem(path)
     read = now()
     small = contracted(problem)
@@ -71,17 +79,17 @@ def one(path: str, seconds: str, seed: str, clock: str) -> dict[str, Any]:
     assert of.is_feasible
     return {
         "nodes": problem.node_count,
+        "left": len(small.costs),
         "cost": of.cost,
         "bound": answer.bound,
         "read_s": read - began,
         "first_s": first - read if is_legal else None,
         "peak_gb": peak_gb(),
-        "wall_s": time.monotonic() - wall,
         "cpu_s": time.process_time() - cpu,
     }
 
 
-def row(case: str, seed: int, measured: dict[str, Any], against: int, bound: int) -> tuple[str, ...]:
+def row(case: str, seed: int, measured: dict[str, Any], against: int, bound: int, best: int) -> tuple[str, ...]:
     """A line of the table."""
     cost = measured["cost"]
     first_s = measured["first_s"]
@@ -89,22 +97,22 @@ def row(case: str, seed: int, measured: dict[str, Any], against: int, bound: int
         case,
         str(seed),
         f"{measured['nodes']:,}",
+        f"{measured['left']:,}",
         f"{cost:,}",
-        f"{cost / against:.5f}",
-        f"{measured['bound'] / bound:.5f}",
-        f"{1 - measured['bound'] / cost:.3%}",
+        f"{cost / against:.4f}",
+        f"{best / against:.4f}",
+        f"{measured['bound'] / bound:.4f}",
+        f"{100 * (1 - measured['bound'] / cost):.2f} %",
         f"{measured['read_s']:.1f}",
         "none" if first_s is None else f"{first_s:.1f}",
         f"{measured['peak_gb']:.2f}",
-        f"{measured['wall_s']:.0f}",
         f"{measured['cpu_s']:.0f}",
     )
 
 
 def main(arguments: argparse.Namespace) -> None:
     """The table, line by line."""
-    print(" | ".join(COLUMNS))
-    shares: dict[str, list[float]] = {}
+    results, times = Results(RECORD), list[dict[str, Any]]()
     for case in arguments.contest:
         path = Path(arguments.cases or "") / "iopddl" / f"asplos-2025-iopddl-{case}.json.gz"
         if not path.exists():
@@ -113,8 +121,9 @@ def main(arguments: argparse.Namespace) -> None:
         for seed in range(arguments.seeds):
             asked = ("--one", path, arguments.seconds, seed, arguments.clock)
             measured = answer_of("benchmarks.choice_problems", *asked)
-            shares.setdefault(case, []).append(measured["cost"] / FIRST_PLACE[case])
-            print(" | ".join(row(case, seed, measured, FIRST_PLACE[case], LOWER_BOUND[case])), flush=True)
+            times.append(measured)
+            published = FIRST_PLACE[case], LOWER_BOUND[case], BEST_OF_TEN[case]
+            results.row("main", *row(case, seed, measured, *published))
     for nodes in arguments.planted:
         from benchmarks.planted_cases import planted_case
         from dse.algorithms.pairwise.iopddl import write_problem
@@ -125,17 +134,23 @@ def main(arguments: argparse.Namespace) -> None:
             write_problem(problem, path)
             asked = ("--one", path, arguments.seconds, 0, arguments.clock)
             measured = answer_of("benchmarks.choice_problems", *asked)
-            print(" | ".join(row(f"planted, {nodes:,}", 0, measured, cost, cost)), flush=True)
-    for case, values in shares.items():
-        print(f"{case}: median of {len(values)} seeds {statistics.median(values):.5f} of first place")
-        print(f"{case}: best of ten runs of the first place {BEST_OF_TEN[case] / FIRST_PLACE[case]:.5f}")
+            results.row("main", *row(f"planted, {nodes:,}", 0, measured, cost, cost, cost))
+            if nodes == arguments.planted[0]:
+                results.figure("planted_share", f"{100 * (measured['cost'] / cost - 1):.2g} %")
+                results.figure("planted_bound", f"{100 * (1 - measured['bound'] / cost):.2g} %")
+                results.figure("planted_cpu", f"{measured['cpu_s']:.0f} s")
+    for name, key in (("read", "read_s"), ("first", "first_s")):
+        known = [each[key] for each in times if each[key] is not None]
+        results.figure(f"{name}_low", f"{min(known):.1f}")
+        results.figure(f"{name}_high", f"{max(known):.1f} s")
+    results.save(arguments.record)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         print(json.dumps(one(*sys.argv[2:])))
     else:
-        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser = parser_of(__doc__)
         parser.add_argument("--cases", default=os.environ.get(CASES))
         parser.add_argument("--contest", default="KMS", help="letters of contest cases [KMS]")
         parser.add_argument("--planted", type=int, nargs="*", default=[30_000, 65_000], help="nodes of generated cases")

@@ -4,13 +4,15 @@
 
 Every method decides the same dimensions in the same order and is stopped after as many episodes as Q-learning had with
 the same seed: ``random`` draws every decision, ``greedy`` splits whatever can still be split (it knows what conflicts),
-``annealing`` changes one linkage group at a time. The bound is that of CP-SAT.
+``annealing`` changes one linkage group at a time. The bound is that of CP-SAT. Networks have one thread.
 """
 
 import time
 from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
+
+import torch
 
 from benchmarks.recording import Record, Results, parser_of
 from dse.parallel.inputs import device_of
@@ -101,6 +103,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--devices", type=int, default=8)
     asked = parser.parse_args()
+    torch.set_num_threads(1)
     for step in asked.steps.split(","):
         problem = problem_of(step, asked.devices)
         decisions: tuple[Decided, ...] = ("variables", "inputs")
