@@ -1,19 +1,19 @@
 """Whether every search stops when it is told to, and leaves an answer: ``python -m benchmarks.limits [CASE]…``.
 
 Each command runs three times in a process of its own: once to compile its kernels, unmeasured; once with a limit of
-15 s; once with the same limit and SIGTERM at half of it. Target: it ends within 5 s + 5 % of the limit (within 5 s of
-the signal), with the exit code of a stopped run; its result file is there, and ``dse check`` holds it. Every problem
-is too large to be answered by then.
+15 s; once without one and SIGTERM, sent when it has taken half as many CPU seconds and has written its first file.
+Target: it ends within 5 s + 5 % of the limit (within 5 s of the signal), with the exit code of a stopped run; its
+result file is there, and ``dse check`` holds it. Every problem is too large to be answered by then.
 
-A wall time says nothing on a loaded machine: beside it stand the load, and the CPU seconds of the process and of all
-that it has waited for. A run is "late under load" where the share of a core that it had explains its wall time.
+A wall time says nothing on a loaded machine: beside it stand the CPU seconds that a command still took, and the load. A
+run is "late under load" where these CPU seconds are within the target and the machine had no free core.
+
+With ``--record``, the rows of other cases stay as they were measured.
 """
 
-import argparse
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -22,14 +22,41 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.recording import Cell, Record, Results, cpu_s, parser_of
+
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 15.0
-PATIENCE_S = 180.0
+PATIENCE_S = 600.0
 """After which a process that does not stop, or a check, is ended."""
+
+SIGNAL_SHARE = 0.5
+"""CPU seconds after which the signal is sent, in limits of 15 s: a loaded machine does not move it."""
+
+POLL_S = 0.05
+"""How often it is asked whether a command has written its first file."""
 
 INTERRUPTED = 130
 DUMPS = ROOT / "dse" / "reproduce" / "automap" / "dumps"
 MODERN = ("--network", "gb200-nvl72", "--accelerators", "16128", "--global-batch", "16128")
+
+
+RECORD = Record(
+    "limits",
+    figures=("cases", "held", "worst.limit", "worst.signal"),
+    tables={
+        "main": (
+            "case",
+            "after the limit, s",
+            "CPU s",
+            "after SIGTERM, s",
+            "CPU s",
+            "CPU share",
+            "answer",
+            "check",
+            "verdict",
+        )
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -104,8 +131,9 @@ class Stopped:
     Attributes:
         code: its exit code; None where it had to be ended.
         wall_s: from its start.
-        after_s: from the limit, or from the signal.
+        after_s: from the limit, or from the signal; negative where it ended before.
         cpu_s: of it and of all that it has waited for.
+        after_cpu_s: those from the limit, or from the signal.
         load: of the machine at its end, over the last minute.
         printed: what it wrote to stderr.
     """
@@ -114,68 +142,100 @@ class Stopped:
     wall_s: float
     after_s: float
     cpu_s: float
+    after_cpu_s: float
     load: float
     printed: str
 
-
-def stopped(arguments: tuple[str, ...], folder: Path, limit_s: float, signal_s: float | None = None) -> Stopped:
-    """``dse`` with a time limit; with SIGTERM so long after its start, too."""
-    command = [sys.executable, "-m", "dse", *arguments, "--time-limit", f"{limit_s:g}", "--out", str(folder), "--quiet"]
-    before, begun_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    printed = ""
-    try:
-        if signal_s is not None:
-            try:
-                printed = process.communicate(timeout=signal_s)[1]
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGTERM)
-        printed = process.communicate(timeout=limit_s + PATIENCE_S)[1] or printed
-        code: int | None = process.returncode
-    except subprocess.TimeoutExpired:
-        process.kill()
-        printed, code = process.communicate()[1], None
-    wall_s, after = time.monotonic() - begun_s, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    since_s = limit_s if signal_s is None else signal_s
-    return Stopped(code, wall_s, wall_s - since_s, cpu_s, os.getloadavg()[0], printed)
+    @property
+    def cpu_share(self) -> float:
+        """CPU seconds per second of wall time: what of the cores others left to it."""
+        return self.cpu_s / self.wall_s
 
 
-def verdict(case: Case, folder: Path, run: Stopped, is_signal: bool, allowed_s: float) -> str:
-    """What is wrong with a run that was stopped; ``ok`` where nothing is."""
+def stopped(
+    arguments: tuple[str, ...], folder: Path, limit_s: float | None = None, signal_cpu_s: float | None = None
+) -> Stopped:
+    """``dse`` with a time limit; or ended by SIGTERM once it has taken ``signal_cpu_s`` and has written a file."""
+    limit = () if limit_s is None else ("--time-limit", f"{limit_s:g}")
+    command = [sys.executable, "-m", "dse", *arguments, *limit, "--out", str(folder), "--quiet"]
+    before_s, begun_s = cpu_s(), time.monotonic()
+
+    def is_due() -> bool:
+        if signal_cpu_s is None:
+            return time.monotonic() - begun_s >= (limit_s or 0.0)
+        return _tree_cpu_s(process.pid) >= signal_cpu_s and folder.is_dir() and any(folder.iterdir())
+
+    with tempfile.TemporaryFile("w+") as printed:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=printed)
+        while process.poll() is None and not is_due():
+            time.sleep(POLL_S)
+        due_s, due_cpu_s = time.monotonic(), _tree_cpu_s(process.pid)
+        if signal_cpu_s is not None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            code: int | None = process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            code = None
+        ended_s, spent_s = time.monotonic(), cpu_s() - before_s
+        printed.seek(0)
+        said = printed.read()
+    after_s = ended_s - due_s if limit_s is None else ended_s - begun_s - limit_s
+    return Stopped(code, ended_s - begun_s, after_s, spent_s, max(0.0, spent_s - due_cpu_s), os.getloadavg()[0], said)
+
+
+def _tree_cpu_s(root: int) -> float:
+    """CPU seconds of a process, of all below it, and of all that these have waited for (Linux; nothing elsewhere)."""
+    parents, ticks = {}, {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        parents[int(file.parent.name)], ticks[int(file.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    tree, level = 0, {root}
+    while level:
+        tree += sum(ticks.get(pid, 0) for pid in level)
+        level = {pid for pid, parent in parents.items() if parent in level}
+    return tree / os.sysconf("SC_CLK_TCK")
+
+
+def fault_of(run: Stopped, is_signal: bool, allowed_s: float) -> str | None:
+    """What is wrong with how a process ended."""
     if run.code is None:
         return f"did not end within {PATIENCE_S:.0f} s"
-    faults = []
-    if run.after_s > allowed_s:
-        share = run.cpu_s / run.wall_s  # of a core: what others left it
-        if run.after_s * min(1.0, share) > allowed_s or run.load < (os.cpu_count() or 1):
-            faults.append("late")
-        else:
-            faults.append("late under load")
     if "Traceback" in run.printed:
-        faults.append(run.printed.strip().splitlines()[-1])
+        return run.printed.strip().splitlines()[-1]
     # What was proven before the signal stays proven, with the exit code of an answer.
     if run.code not in ((INTERRUPTED, 0) if is_signal else (0, 3)):
-        faults.append(f"exit code {run.code}")
-    if case.answer is not None:
-        faults += _answer_faults(case, folder / case.answer)
-    return ", ".join(faults) or ("ended before" if run.after_s < 0 else "ok")
+        return f"exit code {run.code}"
+    if run.after_s <= allowed_s:
+        return None
+    is_explained = run.load >= (os.cpu_count() or 1) and run.after_cpu_s <= allowed_s
+    return "late under load" if is_explained else "late"
 
 
-def _answer_faults(case: Case, path: Path) -> list[str]:
+def answer_of(case: Case, folder: Path) -> tuple[str, str]:
+    """(what a run left, what ``dse check`` says of it)."""
+    if case.answer is None:
+        return "goes on with --resume", "–"
+    path = folder / case.answer
     if not path.exists():
-        return [f"no {path.name}"]
+        return f"no {path.name}", "–"
     if not case.is_checked:
-        return []
+        return path.name, "–"
     result = json.loads(path.read_text())
-    faults = [] if result["bound"] is not None else ["no bound"]
-    faults += [] if result["solution"] or result["infeasibility"] else ["no solution"]
+    lacks = [] if result["bound"] is not None else ["no bound"]
+    lacks += [] if result["solution"] or result["infeasibility"] else ["no solution"]
     check = [sys.executable, "-m", "dse", "check", str(path)]
     try:
         done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
-        return [*faults, f"dse check had not ended after {PATIENCE_S:.0f} s"]
-    return faults if done.returncode == 0 else [*faults, f"dse check: {(done.stdout + done.stderr).strip()[:200]}"]
+        held = f"not ended after {PATIENCE_S:.0f} s"
+    else:
+        held = "holds" if done.returncode == 0 else (done.stdout + done.stderr).strip().replace("\n", "; ")[:200]
+    return ", ".join(lacks) or result["status"], held
 
 
 def random_layer(operators: int, seed: int) -> dict[str, object]:
@@ -191,9 +251,36 @@ def random_layer(operators: int, seed: int) -> dict[str, object]:
     return {"schema": "dse.schedule/1", "tensor_cores": 3, "vector_cores": 4, "operators": entries, "edges": edges}
 
 
+def row_of(name: str, parent: Path, limit_s: float, is_warm: bool) -> list[Cell]:
+    """The row of a case; what its two runs did is printed as they end."""
+    case, folder = CASES[name], parent / name
+    inputs = {"LAYER": str(parent / "layer.json"), "SMALL_LAYER": str(parent / "small.json")}
+    arguments = tuple(inputs.get(each, each) for each in case.arguments)
+    if not is_warm:
+        stopped(arguments, folder / "warm", limit_s)
+    seconds: list[str] = []
+    shares, answers, checks, faults = [], [], [], []
+    for label, most_s in (("limit", 5.0 + 0.05 * limit_s), ("SIGTERM", 5.0)):
+        is_signal = label == "SIGTERM"
+        given = (None, SIGNAL_SHARE * LIMIT_S) if is_signal else (limit_s, None)
+        run = stopped(arguments, folder / label, *given)
+        answer, check = answer_of(case, folder / label)
+        fault = fault_of(run, is_signal, most_s)
+        after = f"{run.after_s:.1f} s after it ({run.after_cpu_s:.1f} CPU s)"
+        shown = f"{run.wall_s:.1f} s, {after}, CPU share {run.cpu_share:.0%}, load {run.load:.1f}"
+        print(f"{name}, {label}: {shown}; {answer}; check: {check}; {fault or 'ok'}", flush=True)
+        seconds += [f"{run.after_s:.1f}", f"{run.after_cpu_s:.1f}"]
+        shares.append(run.cpu_share)
+        answers.append(answer)
+        checks.append(check)
+        faults += [] if fault is None else [f"{label}: {fault}"]
+    either = [" / ".join(dict.fromkeys(texts)) for texts in (answers, checks)]
+    return [name, *seconds, f"{min(shares):.0%}", *either, "; ".join(faults) or "ok"]
+
+
 def main() -> int:
     """The table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)} (default: all)")
     parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="S")
     parser.add_argument("--warm", action="store_true", help="The kernels are compiled already.")
@@ -201,27 +288,25 @@ def main() -> int:
     for name in given.cases:
         if name not in CASES:
             parser.error(f"CASE: must be one of {', '.join(CASES)}, but got {name}")
-    allowed_s = 5.0 + 0.05 * given.limit
-    print(f"limit {given.limit:g} s; at most {allowed_s:g} s after it, 5 s after SIGTERM; {os.cpu_count()} cores")
-    print(f"{'case':<24} {'stopped by':<10} {'wall s':>7} {'after s':>8} {'CPU s':>7} {'load':>5}  verdict", flush=True)
-    is_good = True
+    measured = {}
     with tempfile.TemporaryDirectory(prefix="dse-limits-") as parent:
-        layer = Path(parent) / "layer.json"
-        layer.write_text(json.dumps(random_layer(120, 1)))
+        (Path(parent) / "layer.json").write_text(json.dumps(random_layer(120, 1)))
         (Path(parent) / "small.json").write_text(json.dumps(random_layer(40, 1)))
         for name in given.cases or CASES:
-            case, folder = CASES[name], Path(parent) / name
-            inputs = {"LAYER": str(layer), "SMALL_LAYER": str(layer.with_name("small.json"))}
-            arguments = tuple(inputs.get(each, each) for each in case.arguments)
-            if not given.warm:
-                stopped(arguments, folder / "warm", given.limit)
-            for label, signal_s, most_s in (("limit", None, allowed_s), ("SIGTERM", given.limit / 2, 5.0)):
-                run = stopped(arguments, folder / label, given.limit, signal_s)
-                said = verdict(case, folder / label, run, signal_s is not None, most_s)
-                is_good &= said in ("ok", "ended before", "late under load")
-                figures = f"{run.wall_s:7.1f} {run.after_s:8.1f} {run.cpu_s:7.1f} {run.load:5.1f}"
-                print(f"{name:<24} {label:<10} {figures}  {said}", flush=True)
-    return 0 if is_good else 1
+            measured[name] = row_of(name, Path(parent), given.limit, given.warm)
+    before = {str(row[0]): row for row in RECORD.rows("main")} if given.record else {}
+    rows = before | measured
+    results = Results(RECORD)
+    results.arguments = sys.argv[:1]
+    for name in CASES:
+        if name in rows:
+            results.row("main", *rows[name])
+    results.figure("cases", len(rows))
+    results.figure("held", sum(row[-1] == "ok" for row in rows.values()))
+    for column, key in ((1, "limit"), (3, "signal")):
+        results.figure(f"worst.{key}", f"{max(float(str(row[column])) for row in rows.values()):.1f} s")
+    results.save(given.record)
+    return 0 if all(row[-1] == "ok" for row in rows.values()) else 1
 
 
 if __name__ == "__main__":

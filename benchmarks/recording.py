@@ -47,6 +47,14 @@ class Record:
         """Where it lies."""
         return FOLDER / f"{self.name}.json"
 
+    def rows(self, table: str) -> list[list[Cell]]:
+        """The rows of a table of its file; none where there is no file yet."""
+        if not self.path.exists():
+            return []
+        content = json.loads(self.path.read_text(encoding="utf-8"))
+        rows: list[list[Cell]] = content["tables"][table]["rows"]
+        return rows
+
     def faults(self, content: Mapping[str, Any]) -> list[str]:
         """How the keys of a file differ from the declared ones."""
         figures, tables = set(paths_of(content.get("figures", {}))), content.get("tables", {})
@@ -72,13 +80,18 @@ def paths_of(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 class Results:
-    """What a run has measured so far of one :class:`Record`."""
+    """What a run has measured so far of one :class:`Record`.
+
+    Attributes:
+        arguments: the module and the arguments that the file states; those of this process, unless they are replaced.
+    """
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.figures: dict[str, Cell] = {}
         self.rows: dict[str, list[list[Cell]]] = {key: [] for key in record.tables}
         self.load = os.getloadavg()[0]
+        self.arguments = sys.argv
 
     def figure(self, path: str, value: Cell) -> None:
         """Print a figure, and keep it.
@@ -127,7 +140,7 @@ class Results:
             if self.rows[key]
         }
         content = {
-            "command": command(sys.argv),
+            "command": command(self.arguments),
             "machine": machine(self.load, os.getloadavg()[0]),
             "date": date.today().isoformat(),
             "figures": nested,

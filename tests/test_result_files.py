@@ -65,7 +65,7 @@ PENDING = {
 }
 """Files with the keys of before their benchmark recorded, and CPU time of the ``--record`` that replaces them."""
 
-NEW = {"pareto"}
+NEW = {"limits", "pareto"}
 """Records whose benchmark has not been run yet."""
 
 WRITTEN = [path for path in FILES if path.stem not in (UNWRITTEN.keys() | PENDING)]
@@ -107,6 +107,7 @@ def test_what_is_measured_is_printed_and_written_with_command_machine_and_date(r
     results.row("main", None, 0.5)
     results.save(False)
     assert not results.record.path.exists()
+    assert results.record.rows("main") == []
     results.save(True)
     written = json.loads(results.record.path.read_text())
     assert written["figures"] == {"a": {"b": "7 %"}, "c": 1234}
@@ -114,6 +115,7 @@ def test_what_is_measured_is_printed_and_written_with_command_machine_and_date(r
     assert written["command"] == "python -m benchmarks.one --moves 3"
     assert re.fullmatch(r"\d+ cores \(.+\), \d+ GB, load \d+( to \d+)?", written["machine"])
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", written["date"])
+    assert results.record.rows("main") == [["first", 1000], [None, 0.5]]
     assert "a.b: 7 %\nc: 1234\n\n| x | y |\n| first | 1,000 |\n| – | 0.5 |\n" in capsys.readouterr().out
 
 
