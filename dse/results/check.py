@@ -61,7 +61,7 @@ def checked(
         posed = posed_again(result, path, given, run_code)
         faults = list(dict.fromkeys(chain.from_iterable(faults_in_turn(document, path, given, posed, run_code))))
     if faults:
-        other = other_version(document, path)
+        other = other_version(document)
         return faults if other is None else [other], []
     with _received(result, given, run_code):
         proofs = problem_type(result.command).proof_faults(result, posed) if prove else None

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from dse.results.result import PROOF_TOLERANCE, Result, Status, proven_status, relative_gap
-from dse.run.versions import LIBRARIES
+from dse.run.versions import COMMIT, LIBRARIES
 
 
 def claim_faults(result: Result, statuses: tuple[Status, ...] | None = None) -> list[str]:
@@ -84,11 +84,11 @@ def count_faults(where: str, evaluations: Any, seconds: Any) -> list[str]:
 
 def _version_faults(result: Result) -> list[str]:
     faults = [] if result.seed >= 0 else [f"seed must be a whole number from 0, but got {result.seed}"]
-    known = {"dse", "python", *LIBRARIES}
+    known = {"dse", COMMIT, "python", *LIBRARIES}
     faults += [f"versions.{name}: no part of the program" for name in result.versions if name not in known]
     faults += [f"versions.{name}: the key is missing" for name in ("dse", "python") if name not in result.versions]
     return faults + [
         f"versions.{name} must be a version, but got {version!r}"
         for name, version in result.versions.items()
-        if not re.match(r"\d+(\.\w+)*", version)
+        if not re.fullmatch(r"[0-9a-f]{9}" if name == COMMIT else r"\d+(\.\w+)*.*", version)
     ]

@@ -8,9 +8,8 @@ from typing import Any
 
 from dse.problem import registered
 from dse.results.result import seal_of
-from dse.run.directory import RESULT_FILE, RUN_FILE
 from dse.run.options import is_object, option_fields
-from dse.run.versions import COMMIT_DIGITS, git_revision
+from dse.run.versions import COMMIT, COMMIT_DIGITS, git_revision
 from dse.version import VERSION
 from hardware.documents import read_document
 from hardware.inputs import InputError, fail, one_line
@@ -19,14 +18,14 @@ _MAX_CHARACTERS = 1_000
 """Of a command that is printed."""
 
 
-def other_version(document: Any, path: Path) -> str | None:
-    """By which other version the result in ``path`` was made, and the command that makes it anew, in one line.
+def other_version(document: Any) -> str | None:
+    """By which other version a result was made, and the command that makes it anew, in one line.
 
     None where this version made it, or where the file was edited since.
     """
     if not isinstance(document, dict) or document.get("seal", "") not in ("", seal_of(document)):
         return None
-    made_by = _made_by(document, path)
+    made_by = _made_by(document)
     if made_by is None:
         return None
     before, now = made_by
@@ -41,29 +40,26 @@ def told_of_other_versions(path: Path) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        other = other_version(read_document(path), path)
+        other = other_version(read_document(path))
         if other is None:
             raise
         raise fail(path, "", "", other) from error
 
 
-def _made_by(document: Mapping[str, Any], path: Path) -> tuple[str, str] | None:
+def _made_by(document: Mapping[str, Any]) -> tuple[str, str] | None:
     """(the version that made a result, this one), where they differ: releases, or else commits of a checkout."""
     versions = document.get("versions")
-    version = versions.get("dse") if isinstance(versions, dict) else None
+    if not isinstance(versions, dict):
+        return None
+    version, before, now = versions.get("dse"), versions.get(COMMIT), git_revision()
     if isinstance(version, str) and version != VERSION:
         return one_line(version, 40), VERSION
-    run_file = path.parent / RUN_FILE
-    if path.name != RESULT_FILE or not run_file.is_file():
+    this = VERSION if now is None else f"commit {now[:COMMIT_DIGITS]}"
+    if before is None:
+        return None if now is None else ("one that states no commit", this)
+    if not isinstance(before, str) or (now is not None and now.startswith(before)):
         return None
-    try:
-        run = read_document(run_file)
-    except InputError:
-        return None
-    before, now = run.get("git_revision") if isinstance(run, dict) else None, git_revision()
-    if not isinstance(before, str) or now is None or before == now:
-        return None
-    return f"commit {one_line(before, COMMIT_DIGITS + 1)[:COMMIT_DIGITS]}", f"commit {now[:COMMIT_DIGITS]}"
+    return f"commit {one_line(before, COMMIT_DIGITS + 1)[:COMMIT_DIGITS]}", this
 
 
 def _command(document: Mapping[str, Any]) -> str | None:

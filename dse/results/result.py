@@ -91,7 +91,7 @@ class Result(_Strict):
         method: that gave the answer.
         settings: the options, defaults included, by their names with ``_`` for ``-``.
         inputs: every file that was read; the graphs of user code, whose path is empty.
-        versions: of ``dse``, Python and the solver libraries.
+        versions: of ``dse``, with the commit of a checkout, Python and the solver libraries.
         seal: SHA-256 of everything else in the file; empty until the result is written.
     """
 

@@ -8,15 +8,17 @@ from pathlib import Path
 
 from dse.version import VERSION
 
-COMMIT_DIGITS = 9
-"""Of a commit, as many as are printed."""
+COMMIT, COMMIT_DIGITS = "commit", 9
+"""The name of a commit among versions, and as many of its digits as are written."""
 
 LIBRARIES = ("numpy", "numba", "ortools", "pyscipopt", "ray", "rustworkx")
 
 
 def versions() -> dict[str, str]:
-    """Versions by name; a library that is not installed is left out."""
-    return {"dse": VERSION, "python": platform.python_version(), **_libraries()}
+    """Versions by name, with the commit of a checkout; a library that is not installed is left out."""
+    commit = git_revision()
+    own = {"dse": VERSION} if commit is None else {"dse": VERSION, COMMIT: commit[:COMMIT_DIGITS]}
+    return {**own, "python": platform.python_version(), **_libraries()}
 
 
 @cache

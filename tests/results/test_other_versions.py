@@ -5,10 +5,10 @@ import shlex
 import subprocess
 
 import pytest
-import yaml
 
 from dse.results.result import seal_of
 from dse.run import versions
+from dse.version import VERSION
 from tests.fuzz.examples import GRAPH, PLACEMENT
 
 COMMIT = "0123456789abcdef"
@@ -30,11 +30,10 @@ def changed(run, change, version):
     file = run / "result.json"
     document = json.loads(file.read_text())
     change(document)
-    if version != "commit":
-        document["versions"]["dse"] = version
+    document["versions"] |= {"dse": version} if version[0].isdigit() else {"commit": COMMIT[:9]}
+    if version == "no commit":
+        del document["versions"]["commit"]
     file.write_text(json.dumps(document | {"seal": seal_of(document)}))
-    run_file = run / "run.yaml"
-    run_file.write_text(yaml.safe_dump(yaml.safe_load(run_file.read_text()) | {"git_revision": COMMIT}))
 
 
 OTHER_FORMATS = {
@@ -48,7 +47,11 @@ UNREADABLE = {
     "another schema": lambda document: document.update(schema="dse.result/0"),
 }
 
-BY = {"0.0.3": "(0.0.3; this is 0.1.0)", "commit": "(commit 012345678; this is commit fedcba987)"}
+BY = {
+    "0.0.3": "(0.0.3; this is 0.1.0)",
+    "commit": "(commit 012345678; this is commit fedcba987)",
+    "no commit": "(one that states no commit; this is commit fedcba987)",
+}
 ANEW = "`dse partition 'my graph.json' --chips 3 --method greedy --seed 4 --out NEW` makes it anew"
 
 
@@ -60,6 +63,22 @@ def test_what_does_not_hold_is_one_line(dse, run, monkeypatch, version, change):
     checked = dse("check", "run")
     assert checked.code == 1
     assert checked.out == f"violation: run/result.json: made by another version of dse {BY[version]}; {ANEW}\n"
+
+
+def test_a_result_file_alone_says_which_commit_made_it(dse, run):
+    changed(run, OTHER_FORMATS["another digest"], "commit")
+    (run / "run.yaml").unlink()
+    (run / "result.json").rename("received.json")
+    assert dse("check", "received.json").out.startswith(
+        "violation: received.json: made by another version of dse (commit 012345678; "
+    )
+
+
+def test_a_commit_is_no_word(dse, run):
+    changed(run, lambda document: document["versions"].update(commit="soon"), "0.0.3")
+    assert "versions.commit must be" not in dse("check", "run").out  # another version's, in one line
+    changed(run, lambda document: document["versions"].update(commit="fedcba987"), VERSION)
+    assert dse("check", "run").out == "ok\n"
 
 
 @pytest.mark.parametrize("command", ["check", "report"])
