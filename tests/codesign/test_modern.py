@@ -308,6 +308,27 @@ def test_of_many_plans_the_search_is_repeated_where_that_is_asked(several_sizes,
     assert PROBLEM.proof_faults(forged, posed) != []
 
 
+def test_that_nothing_fits_is_proven_again_where_that_is_short_or_asked_for(tmp_path, monkeypatch):
+    posed = pose(PROBLEM, modern_options(tmp_path, **OPEN, hbm_gb="0.0001"))
+    result = PROBLEM.answer(posed, Run())
+    assert (result.status, PROBLEM.faults(result, posed), PROBLEM.open_claims(result, posed)) == ("infeasible", [], {})
+    monkeypatch.setattr("dse.codesign.modern.check._AFFORDABLE_PLANS", 0)
+    with monkeypatch.context() as unsearched:
+        unsearched.setattr("dse.codesign.modern.check.search", lambda *_: pytest.fail("the search was repeated"))
+        assert PROBLEM.faults(result, posed) == []
+        assert "takes as long as the search (--prove)" in PROBLEM.open_claims(result, posed)["infeasibility"]
+        proof = result.infeasibility
+        for forged in (
+            proof.model_copy(update={"demand": 2 * proof.demand}),
+            proof.model_copy(update={"where": proof.where | {"plan": proof.where["plan"] | {"recompute": "none"}}}),
+        ):
+            altered = result.model_copy(update={"infeasibility": forged})
+            assert PROBLEM.faults(altered, posed) != []
+        roomy = pose(PROBLEM, modern_options(tmp_path, **OPEN, hbm_gb="1"))
+        assert PROBLEM.faults(result, roomy) == ["status infeasible: but the plan that is named fits"]
+    assert PROBLEM.proof_faults(result, posed) == []
+
+
 def test_recomputation_stage_by_stage_is_a_choice_of_its_own(tmp_path):
     layered, staged = (tiny_options(tmp_path, plans=plans).problem() for plans in ("phaze", "phaze-2024"))
     assert layered.cost_model.training.recompute_granularity.name == "layer"

@@ -19,7 +19,7 @@ from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.recomputation import recompute_code
-from dse.plan.training_plan import ORDERS, USUAL_ORDER
+from dse.plan.training_plan import ORDERS, USUAL_ORDER, TrainingPlan
 from dse.problem import Posed, result_of
 from dse.report.units import memory_text, needed_memory_text
 from dse.results.infeasibility import Infeasibility
@@ -337,12 +337,17 @@ def _row(name: str, problem: ModernProblem, machines: Machines, outcome: ModernO
 
 def infeasibility(posed: ModernPosed, searched: ModernAnswer) -> Infeasibility | None:
     """The proof that no plan fits: the one that needs the least memory needs too much; None where one fits."""
-    problem, candidates, limit = posed.problem.problem, searched.candidates, max(posed.problem.problem.hbm_bytes)
+    candidates, limit = searched.candidates, max(posed.problem.problem.hbm_bytes)
     row = int(np.argmin(candidates.memory_bytes))
-    if candidates.memory_bytes[row] <= limit:
-        return None
-    plan = candidates.plans.plan(row)
+    return None if candidates.memory_bytes[row] <= limit else lack(posed, candidates.plans.plan(row))
+
+
+def lack(posed: ModernPosed, plan: TrainingPlan) -> Infeasibility | None:
+    """What ``plan``, which needs the least memory, lacks; None where it fits."""
+    problem, limit = posed.problem.problem, max(posed.problem.problem.hbm_bytes)
     costs = plan_costs(problem.plan_problem(posed.problem.machines.one(0), limit), plan)
+    if costs.memory_bytes <= limit:
+        return None
     need = needed_memory_text(costs.memory_bytes)
     return Infeasibility(
         resource="hbm_bytes",

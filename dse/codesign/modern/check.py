@@ -17,6 +17,7 @@ from dse.codesign.modern.answer import (
     ModernPosed,
     answer_metrics,
     infeasibility,
+    lack,
     metrics_beside,
     search,
     search_metrics,
@@ -65,9 +66,11 @@ def is_affordable(posed: ModernPosed) -> bool:
 
 def open_claims(result: Result, posed: ModernPosed) -> dict[str, str]:
     """What only a search can say of a result, where not every check repeats it."""
-    if not result.solution or is_affordable(posed):
+    if is_affordable(posed) or not (result.solution or result.status == "infeasible"):
         return {}
     reason = f"to bound {_plans(posed):,} plans takes as long as the search (--prove)"
+    if not result.solution:
+        return {"infeasibility": reason}
     return dict.fromkeys(["bound", *(f"metrics.{key}" for key in _OF_THE_SEARCH if key in result.metrics)], reason)
 
 
@@ -78,7 +81,7 @@ def faults(result: Result, posed: ModernPosed, prove: bool) -> list[str]:
     """
     problem = posed.problem.problem
     if not result.solution:
-        return _unanswered_faults(result, posed)
+        return _unanswered_faults(result, posed, prove)
     broken = _solution_faults(problem, result)
     if broken:
         return broken
@@ -191,13 +194,18 @@ def _stopped_faults(result: Result, again: ModernAnswer, problem: ModernProblem,
     return [f"bound must be {bounds[0]!r}, but got {result.bound!r}"]
 
 
-def _unanswered_faults(result: Result, posed: ModernPosed) -> list[str]:
-    """Of a result without a plan: that nothing fits is proven again; one that was stopped says nothing else."""
+def _unanswered_faults(result: Result, posed: ModernPosed, prove: bool) -> list[str]:
+    """Of a result without a plan: one that was stopped says nothing else; ``prove``: that nothing fits is proven again.
+
+    Without ``prove``, the plan that is said to need the least memory is priced, which says whether it does not fit.
+    """
     broken = [f"metrics.{key} must not be given without a plan" for key in result.metrics]
     if result.bound is not None:
         broken.append("bound must not be given without a plan")
     if result.status != "infeasible":
         return broken
+    if not prove:
+        return [*broken, *_least_plan_faults(result, posed)]
     again = search(posed, Run())
     assert isinstance(again, ModernAnswer), "nothing stops it"
     proof = _LACKING.get(posed.digest, lambda: infeasibility(posed, again))
@@ -205,3 +213,18 @@ def _unanswered_faults(result: Result, posed: ModernPosed) -> list[str]:
         return ["status infeasible: but a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
     return [*broken, *differences("infeasibility", stated, proof.model_dump())]
+
+
+def _least_plan_faults(result: Result, posed: ModernPosed) -> list[str]:
+    """What is wrong with the plan that a result without a solution names, or with what it says of it."""
+    problem, stated = posed.problem.problem, result.infeasibility
+    assert stated is not None, "the status says so"
+    machine, limit = posed.problem.machines.one(0), max(problem.hbm_bytes)
+    asked, plan = problem.plan_problem(machine, limit), whole_plan(stated.where["plan"], "result")
+    broken = illegal(asked, plan)
+    if broken:
+        return broken
+    proof = lack(posed, plan)
+    if proof is None:
+        return ["status infeasible: but the plan that is named fits"]
+    return differences("infeasibility", stated.model_dump(), proof.model_dump())
