@@ -152,20 +152,26 @@ def _placed(
     )
     candidates = search(context)
     if problem.turns and candidates[0].is_simulated:
-        candidates = _by_batch(problem, piece, candidates)
+        candidates = _by_batch(problem, piece, candidates, run.stop)
     figures = placed_piece(piece.pipeline, candidates[0].placement, problem.fabric)
     tried = sum(each.moves for each in candidates if each.chain < effort.chains)
     return _Placed(piece, candidates, figures, tried >= effort.chains * effort.moves)
 
 
-def _by_batch(problem: FabricProblem, piece: Expansion, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates by how long a batch takes, which is what counts in a turn; of equal ones as they were."""
+def _by_batch(
+    problem: FabricProblem, piece: Expansion, candidates: Sequence[Candidate], stop: StopSignal
+) -> list[Candidate]:
+    """The candidates by how long a batch takes, which is what counts in a turn; of equal ones as they were.
 
-    def batch_s(candidate: Candidate) -> float:
+    After a stop the rest follows as it was.
+    """
+    judged: list[tuple[float, int]] = []
+    for number, candidate in enumerate(candidates):
+        if stop() is not None:
+            break
         own = placed_piece(piece.pipeline, candidate.placement, problem.fabric).latency_s(problem.batch)
-        return math.inf if own is None else own
-
-    return sorted(candidates, key=batch_s)
+        judged.append((math.inf if own is None else own, number))
+    return [*(candidates[number] for _, number in sorted(judged)), *candidates[len(judged) :]]
 
 
 def metrics_of(

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dse.cli.interface import solve
+from dse.fabric import answer
 from dse.fabric.answer import bound_of, value_of
 from dse.fabric.batch_bound import batch_bound_slots
 from dse.fabric.contract import _MOVE_OF_A_UNIT_S, PROBLEM
@@ -18,10 +19,12 @@ from dse.fabric.evaluators import simulator
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.figures import PlacedPiece
 from dse.fabric.formats import placements_from_document
-from dse.fabric.methods import by_rules
+from dse.fabric.methods import Candidate, by_rules
 from dse.fabric.options import FabricOptions
 from dse.fabric.problem import FabricProblem, Turn
 from dse.fabric.report import verdict
+from dse.fabric.search.routing import routed
+from dse.fabric.search.sites import random_sites
 from dse.fabric.turns import min_times
 from dse.models.dataflow_blocks import Block, block_graph
 from dse.results.check import faults_of
@@ -250,3 +253,23 @@ def test_a_stopped_answer_is_simulated_once_and_passes_its_check(folder, monkeyp
     assert (result.status, result.metrics["unfinished"]) == ("interrupted", ["chains", "relief"])
     assert 0 < result.objective.value <= result.bound
     assert faults_of(result, posed) == []
+
+
+def test_after_a_stop_no_further_candidate_is_judged_by_its_batch(folder, monkeypatch):
+    posed = PROBLEM.pose(FabricOptions(graph="graph.json", fabric="fabric.json"))
+    piece, machine = posed.problem.pieces[0], posed.problem.fabric
+    sites = [random_sites(piece.pipeline, machine, np.random.default_rng(seed)) for seed in range(3)]
+    candidates = [
+        Candidate(number, routed(piece.pipeline, site, machine, "xy"), 0.0, 0) for number, site in enumerate(sites)
+    ]
+    seconds = iter([3.0, 1.0, 2.0])
+    judged = []
+
+    def latency_s(_piece, samples):
+        judged.append(samples)
+        return next(seconds)
+
+    monkeypatch.setattr(PlacedPiece, "latency_s", latency_s)
+    ranked = answer._by_batch(posed.problem, piece, candidates, lambda: "stopped" if len(judged) == 2 else None)
+    assert judged == [posed.problem.batch] * 2
+    assert [each.chain for each in ranked] == [1, 0, 2]

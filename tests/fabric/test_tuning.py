@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dse.fabric.rules import MIXTURE, RULES, RuleWeights
 from dse.fabric.search.anneal import AnnealSettings
 from dse.fabric.setting import Setting, read_tuned
+from dse.fabric.tuning import judge
 from dse.fabric.tuning.judge import Judge
 from dse.fabric.tuning.options import TuningOptions
 from dse.fabric.tuning.plan import TuningPlan
@@ -160,6 +162,25 @@ def test_a_tiny_run_with_the_simulator(tmp_path):
     assert tuned.share_of_bound in [Judge(plan)(final)[0] for final in finals]
     with Journal(tmp_path / "other") as journal, pytest.raises(StoppedError, match="enough"):
         tune(Tuning(plan, journal), stop=lambda: "enough")
+
+
+def test_a_stop_ends_a_task_between_its_graphs_and_amid_a_chain(tmp_path, monkeypatch):
+    judged, plain = [], judge.throughput
+
+    def counted(*arguments):
+        judged.append(None)
+        return plain(*arguments)
+
+    monkeypatch.setattr(judge, "throughput", counted)
+    with Journal(tmp_path / "journal") as journal:
+        with pytest.raises(StoppedError, match="enough"):
+            tune(Tuning(PLAN, journal), stop=lambda: "enough" if judged else None)
+        assert (len(judged), len(journal)) == (1, 0)
+        # Asked before the task, before the graph, and then during its chain.
+        asked = iter([None, None, "enough", "enough"])
+        with pytest.raises(StoppedError, match="enough"):
+            tune(Tuning(replace(PLAN, moves_per_unit=10**6), journal), stop=lambda: next(asked, "enough"))
+        assert (len(judged), len(journal)) == (1, 0)
 
 
 @pytest.mark.parametrize(

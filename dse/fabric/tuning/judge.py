@@ -14,6 +14,7 @@ from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.fabric.setting import Setting
 from dse.fabric.tuning.plan import Task, TuningPlan
 from dse.results.result import digest
+from dse.run.progress import StopSignal, ask, never_stop
 from hardware.fabrics import Fabric, fabric
 from hardware.operator_slots import OperatorSlots, operator_slots
 
@@ -38,9 +39,14 @@ class Judge:
     """The share of the bound that a task reaches on each of its graphs, as a function for executors and workers.
 
     Graphs are drawn when they are first needed, and stay.
+
+    Attributes:
+        plan: of the run.
+        stop: consulted in this process only; a reason ends the task under way with StoppedError.
     """
 
     plan: TuningPlan
+    stop: StopSignal = never_stop
     _graphs: dict[int, TrainingGraph] = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -61,18 +67,24 @@ class Judge:
         if number not in self._graphs:
             pipeline = block_case(self.plan.first_graph + number, self.fabric, self.slots).expansion.pipeline
             slots = own_bound(pipeline, self.fabric).slots
-            self._graphs[number] = TrainingGraph(pipeline, slots, Simulator(pipeline, self.fabric))
+            self._graphs[number] = TrainingGraph(pipeline, slots, Simulator(pipeline, self.fabric, self.stop))
         return self._graphs[number]
 
     def __call__(self, task: Task) -> list[float]:
-        """Bound over simulated interval on each graph of a task; 0 in a deadlock."""
+        """Bound over simulated interval on each graph of a task; 0 in a deadlock.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason.
+        """
         return [self._share(task, number) for number in task.graphs]
 
     def _share(self, task: Task, number: int) -> float:
+        ask(self.stop)
         graph = self.graph(number)
         settings = task.setting.schedule(AnnealSettings(self.plan.moves_per_unit * len(graph.pipeline.units)))
-        annealing = Annealing(graph.pipeline, self.fabric, task.setting.weights, settings)
+        annealing = Annealing(graph.pipeline, self.fabric, task.setting.weights, settings, self.stop)
         placement = annealing(Chain(self.plan.chain_seed(task, number))).placement
+        ask(self.stop)  # a chain that was cut short says nothing
         interval_slots = throughput(graph.simulator, placement).interval_slots
         return 0.0 if interval_slots is None else graph.bound_slots / interval_slots
 

@@ -180,7 +180,7 @@ def tune(tuning: Tuning, progress: ProgressCallback = lambda *_: None, stop: Sto
     Raises:
         StoppedError: ``stop`` gave a reason; finished tasks are in the journal.
     """
-    judge = Judge(tuning.plan)
+    judge = Judge(tuning.plan, stop)
     while (task := tuning.ask()) is not None:
         ask(stop)
         tuning.tell(task, judge(task))
