@@ -15,7 +15,7 @@ import numpy as np
 from dse.partition.options import EvaluatorName
 from dse.partition.search.context import SearchContext
 from dse.run.executor import InProcessExecutor
-from dse.run.progress import ProgressCallback, StopSignal, silent
+from dse.run.progress import ProgressCallback, StopSignal, ask, silent
 from dse.sources.catalogue import split
 from hardware.packages import package
 from policies.learning.actors import NO_ACTORS, TrainingActors
@@ -119,25 +119,29 @@ class PartitionTask(LearningTask[LearningSettings]):
         """Both scores on the validation graphs that can run, each on every package.
 
         Raises:
-            StoppedError: ``stop`` gave a reason while graphs were prepared.
+            StoppedError: ``stop`` gave a reason.
             InputError: no validation graph can run on any package.
         """
         graphs = self._graphs(self.validation, stop, silent)
         return {
-            name: {graph.name: self._reward(graph, checkpoint, seed, tune=tune) for graph in graphs}
+            name: {graph.name: self._reward(graph, checkpoint, seed, stop, tune=tune) for graph in graphs}
             for name, tune in (("zero_shot", False), ("fine_tuned", True))
         }
 
     def _graphs(self, names: tuple[str, ...], stop: StopSignal, progress: ProgressCallback) -> tuple[StoredGraph, ...]:
         return usable_graphs(names, self.packages, self.evaluator, self.settings.anchor, stop, progress)
 
-    def _reward(self, graph: StoredGraph, checkpoint: PolicyCheckpoint, first_seed: int, *, tune: bool) -> float:
+    def _reward(
+        self, graph: StoredGraph, checkpoint: PolicyCheckpoint, first_seed: int, stop: StopSignal, *, tune: bool
+    ) -> float:
         """The geometric mean over the seeds."""
         rewards = []
         for seed in range(first_seed, first_seed + self.validation_seeds):
-            context = SearchContext(graph.problem, graph.evaluator, InProcessExecutor(), seed, self.validation_samples)
+            samples = self.validation_samples
+            context = SearchContext(graph.problem, graph.evaluator, InProcessExecutor(), seed, samples, stop=stop)
             if graph.start is not None:
                 context = replace(context, starts=(graph.start,))
             best = learn(context, self.settings.on_one_graph(), checkpoint, tune=tune)
+            ask(stop)  # what was cut short is no score
             rewards.append(float(graph.reward(np.array([best.cost_s]))[0]))
         return geometric_mean(rewards)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import partial
 
 import numpy as np
 
@@ -12,9 +12,10 @@ from dse.partition.problem import Chips
 from dse.partition.search.context import SearchContext
 from dse.partition.search.refining import starts_of
 from dse.run.executor import InProcessExecutor
-from dse.run.progress import ProgressCallback, StopSignal, ask
+from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop
+from dse.run.remembered import Remembered
 from hardware.inputs import fail
-from hardware.packages import Package, package
+from hardware.packages import package
 from policies.partition.graph_store import StoredGraph
 from policies.partition.settings import AnchorName
 
@@ -51,24 +52,33 @@ def _context(graph: StoredGraph) -> SearchContext:
     return SearchContext(graph.problem, graph.evaluator, InProcessExecutor())
 
 
-def with_start(graph: StoredGraph) -> StoredGraph:
-    """The graph with the cheapest partition that simple methods find, which a policy that refines begins with."""
-    chips = starts_of(_context(graph))
+def with_start(graph: StoredGraph, stop: StopSignal = never_stop) -> StoredGraph:
+    """The graph with the cheapest partition that simple methods find, which a policy that refines begins with.
+
+    Raises:
+        StoppedError: ``stop`` gave a reason.
+    """
+    chips = starts_of(replace(_context(graph), stop=stop))
+    ask(stop)  # they may not be all
     return replace(graph, start=tuple(chips[int(np.argmin(graph.evaluator.costs(chips)))].tolist()))
 
 
-@lru_cache(maxsize=1024)
-def _shared_graph(
-    name: str, package_spec: str, evaluator: EvaluatorName, anchor: AnchorName, _package: Package
+_GRAPHS: Remembered[StoredGraph | None] = Remembered(1024)
+"""What :func:`_prepared` made, by what it was asked and the package as it was: a sweep has many trainers and
+validators, one after the other."""
+
+
+def _prepared(
+    name: str, package_spec: str, evaluator: EvaluatorName, anchor: AnchorName, stop: StopSignal
 ) -> StoredGraph | None:
-    """One of :func:`stored_graphs`, made once a process: a sweep has many trainers and validators, one after the other.
+    """One of :func:`stored_graphs`.
 
     None where nothing that simple methods try can run: there is nothing to learn from it, and it would hide what every
     other graph says of a checkpoint.
     """
     (graph,) = stored_graphs((name,), (package_spec,), evaluator)
     if anchor == "best":
-        graph = with_start(graph)
+        graph = with_start(graph, stop)
         return graph if _runs(graph, np.array([graph.start], dtype=np.int8)) else None
     random = graph.sampler.sample(seeds_of(0, 0, _TRIED))
     return graph if _runs(graph, random) or _runs(graph, starts_of(_context(graph))) else None
@@ -97,7 +107,8 @@ def usable_graphs(
     for place, package_spec in enumerate(packages):
         for number, name in enumerate(names, start=1):
             ask(stop)
-            graph = _shared_graph(name, package_spec, evaluator, anchor, package(package_spec))
+            asked = (name, package_spec, evaluator, anchor)
+            graph = _GRAPHS.get((*asked, package(package_spec)), partial(_prepared, *asked, stop))
             graphs += [] if graph is None else [graph]
             progress(PREPARED, place * len(names) + number, len(names) * len(packages))
     if not graphs:

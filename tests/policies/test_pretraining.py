@@ -240,7 +240,7 @@ def test_graphs_that_cannot_run_are_left_out_and_named(tmp_path, monkeypatch):
     monkeypatch.setattr(
         training_graphs, "_runs", lambda graph, chips: "dcgan" not in graph.name and known(graph, chips)
     )
-    training_graphs._shared_graph.cache_clear()
+    training_graphs._GRAPHS.clear()
     plan = with_task(replace(PLAN, samples=4, checkpoints=1), validation=("dcgan-discriminator", "pointnet"))
     with PretrainingRun(tmp_path, plan) as kept:
         assert kept.left_out() == []
@@ -250,15 +250,30 @@ def test_graphs_that_cannot_run_are_left_out_and_named(tmp_path, monkeypatch):
         assert kept.checkpoint(1).checkpoint.provenance["graphs"] == 1
     with pytest.raises(InputError, match="nothing can run of dcgan-generator"):
         Trainer(with_task(plan, training=("dcgan-generator",))).advance(Snapshot())
-    training_graphs._shared_graph.cache_clear()
+    training_graphs._GRAPHS.clear()
 
 
 def test_preparing_graphs_reports_progress_and_can_be_stopped():
     told = []
-    training_graphs._shared_graph.cache_clear()
+    training_graphs._GRAPHS.clear()
     with pytest.raises(StoppedError):
         Trainer(PLAN).advance(Snapshot(), After(1), lambda *done: told.append(done))
     assert told == [("graphs prepared", 1, 2)]
+
+
+def test_a_stop_ends_the_preparation_of_a_graph_and_none_is_kept_half_prepared():
+    training_graphs._GRAPHS.clear()
+    task = replace(PLAN.task, settings=replace(PLAN.task.settings, anchor="best"))
+    # Asked before the graph, then by the walks that it begins with.
+    with pytest.raises(StoppedError):
+        Trainer(replace(PLAN, task=task)).advance(Snapshot(), After(1))
+    assert len(training_graphs._GRAPHS) == 0
+
+
+def test_a_score_that_was_cut_short_is_none():
+    latest = Trainer(PLAN).advance(Snapshot())
+    with pytest.raises(StoppedError):
+        Validator(PLAN).score(latest, After(len(PLAN.task.validation)))
 
 
 def test_the_identity_of_a_run_includes_the_content_of_its_package(tmp_path):
