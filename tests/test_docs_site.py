@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
@@ -126,3 +127,15 @@ def test_every_question_leads_to_its_guide_and_from_there_to_its_evidence():
     for guide in set(guides) - without_figures:
         text = (ROOT / "docs" / "guides" / f"{guide}.md").read_text(encoding="utf-8")
         assert re.search(r"\]\(\.\./evidence/[\w-]+\.md", text), guide
+
+
+def test_a_stub_of_a_function_does_not_hide_the_package_of_the_same_name(tmp_path):
+    griffe = pytest.importorskip("griffe")
+    (tmp_path / "house" / "room").mkdir(parents=True)
+    (tmp_path / "house" / "__init__.py").touch()
+    (tmp_path / "house" / "room" / "__init__.py").touch()
+    (tmp_path / "house" / "__init__.pyi").write_text("def room() -> int: ...\ndef rooms() -> int: ...\n")
+    extensions = griffe.load_extensions(str(ROOT / "docs" / "making" / "docstrings.py"))
+    house = griffe.load("house", search_paths=[tmp_path], extensions=extensions)
+    assert house["room"].is_module
+    assert house["rooms"].is_function

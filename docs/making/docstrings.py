@@ -1,6 +1,7 @@
 """Docstrings as Markdown: cross-references, literal blocks and tables, which are written as in reStructuredText."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import griffe
@@ -22,7 +23,13 @@ def markdown(text: str) -> str:
 
 
 class Docstrings(griffe.Extension):
-    """Rewrites every docstring as it is loaded."""
+    """Rewrites every docstring as it is loaded, and keeps packages whose name a stub gives to a function."""
+
+    def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
+        """Called when a file has been read: ``dse.codesign`` in ``dse/__init__.pyi`` would hide the package."""
+        if isinstance(mod.filepath, Path) and mod.filepath.suffix == ".pyi":
+            for name in [name for name in mod.members if (mod.filepath.parent / name).is_dir()]:
+                del mod.members[name]
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called for every module, class, function and attribute."""
