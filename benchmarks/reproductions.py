@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.process import ROOT
 from benchmarks.recording import Record, Results, cpu_s, parser_of
+from dse.reproduce.automap.models import title_of
+from dse.reproduce.automap.pipelines import OBJECTIVES
 from dse.reproduce.output import DOCUMENT_FILE
 
 Sections = Mapping[str, Mapping[str, Any]]
@@ -66,7 +68,90 @@ def learning_table3(results: Results, sections: Sections) -> None:
     results.figure("scratch", f"{mean('plain rl', 'over greedy at 100'):.2f}")
 
 
+RDU = {
+    "accuracy": ("table1", 0, ("cost model", "RE", "RE, placer", "ρ", "ρ, placer", "RE / trees that see all, 90 %")),
+    "ranks": ("fig2", 0, ("cost model", "gemm", "mlp", "ffn", "mha")),
+    "layers": (
+        "table2",
+        0,
+        ("layer", "cost model", "placements", "RE", "ρ", "placements, placer", "RE, placer", "ρ, placer"),
+    ),
+    "layers_throughput": ("table2", 1, ("layer", "placed under", "samples/s", "against expert rule", "gap")),
+    "ablation": ("table3", 0, ("cost model", "gemm", "mlp", "ffn", "mha")),
+    "annotations": ("annotations", 0, ("cost model", "RE", "RE without them", "ratio")),
+    "left_out": ("left-out", 0, ("cost model", "gemm", "mlp", "ffn", "mha")),
+    "effort": ("effort", 0, ("what", "how much", "CPU s")),
+    "placement": (
+        "placement",
+        0,
+        ("block", "cost", "throughput against expert rule", "latency", "CPU s", "graphs"),
+    ),
+}
+"""Tables by name: the part that has it, its number there, and its columns."""
+
+STACK, NETWORK = "stack of trees and perceptrons on all features", "ours: resources as nodes, on the stack"
+
+
+def rdu(results: Results, sections: Sections) -> None:
+    """All tables as they are printed."""
+    printed = {name: sections[part]["tables"][number] for name, (part, number, _) in RDU.items()}
+    for name, table in printed.items():
+        for row in table["rows"]:
+            results.row(name, *row)
+    accuracy = {
+        row[0]: dict(zip(printed["accuracy"]["headers"], row, strict=True)) for row in printed["accuracy"]["rows"]
+    }
+    ratio, _, interval = accuracy[STACK]["RE / trees that see all, 90 %"].partition(" ")
+    results.figure("stack_better", f"{100 * (1 - float(ratio)):.0f} %")
+    results.figure("interval", interval)
+    results.figure("network", accuracy[NETWORK]["RE"])
+    results.figure("stack", accuracy[STACK]["RE"])
+    left_out = {
+        row[0]: dict(zip(printed["left_out"]["headers"], row, strict=True)) for row in printed["left_out"]["rows"]
+    }
+    results.figure("mlp", f"{left_out[STACK]['mlp'].split()[1].removesuffix('×')} times")
+
+
+def automap(results: Results, sections: Sections) -> None:
+    """How far the paper's plans are from the best ones."""
+    compared = {
+        (each["model"], each["cost_model"], each["quantity"]): each["ours"]
+        for section in sections.values()
+        for each in section["comparisons"]
+    }
+    steps = {"t5": "t5-6", "t5_11b": "t5-11b", "vgg": "vgg19"}
+    for path, step in steps.items():
+        best, papers = (
+            compared[title_of(step), "reshard", f"time of a step{whose}"] for whose in ("", ", the paper's plan")
+        )
+        results.figure(path, f"{100 * (papers / best - 1):.2g} %")
+
+    def excess(step: str, configuration: str, objective: str) -> float | None:
+        return compared[f"{title_of(step)} on {configuration}", objective, "excess of the paper's plan"]
+
+    nearest = []
+    for step in ("bert-48", "t5-3b", "t5-11b"):
+        for configuration in "ABC":
+            known = [excess(step, configuration, objective) for objective in OBJECTIVES]
+            nearest += [min(each for each in known if each is not None)] if known[0] is not None else []
+    results.figure("table7", f"{100 * min(nearest):.1f} to {100 * max(nearest):.1f} %")
+    results.figure("t5_two", f"{100 * excess('t5-6', 'A', 'length'):.1f} %")
+    results.figure("t5_four", f"{100 * excess('t5-6', 'C', 'computing'):.0f} %")
+    memory = sections["table7"]["tables"][2]
+    row = dict(zip(memory["headers"], next(r for r in memory["rows"] if r[0] == "weights / recomputed"), strict=True))
+    results.figure("four_stages", row["4 stages"])
+    results.figure("three_stages", row["3 stages"])
+
+
 REPRODUCTIONS = (
+    Reproduction(
+        ("automap", "table3", "table4", "table7"),
+        Record(
+            "automap",
+            ("t5", "t5_11b", "vgg", "table7", "t5_two", "t5_four", "four_stages", "three_stages", "cpu"),
+        ),
+        automap,
+    ),
     Reproduction(
         ("mcm", "table3", "--samples", "100", "--seeds", "2"),
         Record(
@@ -75,6 +160,15 @@ REPRODUCTIONS = (
             {"main": ("method", "20", "100", "0.8", "0.9")},
         ),
         learning_table3,
+    ),
+    Reproduction(
+        ("rdu", "--graphs", "40", "--epochs", "5", "--placed", "8", "--moves", "20000"),
+        Record(
+            "rdu",
+            ("stack_better", "interval", "network", "stack", "mlp", "cpu"),
+            {name: columns for name, (_, _, columns) in RDU.items()},
+        ),
+        rdu,
     ),
 )
 RECORDS = tuple(each.record for each in REPRODUCTIONS)
