@@ -86,6 +86,8 @@ RECORD = Record(
         ),
     },
 )
+"""``fall_backs`` counts those of samples and of FIX, ``diagonal`` is what the closest form changes."""
+
 KINDS = {"diagonal": "equal shares of work", "noisy": "equal shares of work with noise", "random": "random"}
 LINK_BYTES_PER_S = 20e9
 SMALL, BERT, CHIPS, SAMPLES, TIMED = ("lstm10x2", "lstm20x4", "unet", "resnet50", "inception"), "bert24", 36, 2_000, 100
