@@ -12,6 +12,7 @@ from dse.run.progress import never_stop
 from dse.wafer.bound import area_bound_ticks
 from dse.wafer.check import cost, size_tiles, violations
 from dse.wafer.options import WaferOptions
+from dse.wafer.search import slicing_annealing
 from dse.wafer.search.context import SearchContext
 from dse.wafer.search.ladder import ladder_of
 from dse.wafer.search.slicing_annealing import (
@@ -324,7 +325,7 @@ def test_the_answer_does_not_depend_on_where_annealing_runs():
     assert here == there
 
 
-def test_a_run_ends_when_it_is_asked_to(small):
+def test_a_run_ends_when_it_is_asked_to(small, monkeypatch):
     problem, table, limits = small
     ladder = ladder_of(problem, table, limits)
     start = tree_of(ladder, one_row(range(4)))
@@ -339,3 +340,6 @@ def test_a_run_ends_when_it_is_asked_to(small):
     assert len(asked) == 2
     # Elsewhere there is nobody to ask.
     assert through_pickle(SlicingAnnealing(ladder, stop)).stop is never_stop
+    # The larger the tree, the fewer moves: as many as make so many entries of its curves.
+    monkeypatch.setattr(slicing_annealing, "_SLICE_WORK", 3 * start.curve.size)
+    assert SlicingAnnealing(ladder, lambda: "enough")(task).moves == 3

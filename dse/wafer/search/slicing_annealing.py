@@ -19,8 +19,10 @@ from dse.wafer.shapes import Ints, ShapeTable
 _COOLED = 1e-3
 """The last temperature, of the first."""
 
-_SLICE = 10_000
-"""Moves between two questions whether to stop: some tenths of a second at most."""
+_SLICE, _SLICE_WORK = 10_000, 30_000_000
+"""Moves between two questions whether to stop, and entries of curves that they may make anew, at most: a move makes
+about all of a tree's. That is some tenths of a second.
+"""
 
 
 class Tree(NamedTuple):
@@ -137,8 +139,9 @@ class SlicingAnnealing:
         begin = SlicingCandidate(start.expression, start.protocol, int(ladder.limits[level]), legal_cost)
         hot, seed = max(task.temperature * cost, 1e-9), np.array([task.seed], dtype=np.uint64)
         candidate, made = begin, 0
-        for first in range(0, task.steps, _SLICE):
-            end = min(task.steps, first + _SLICE)
+        moves = min(_SLICE, max(1, _SLICE_WORK // now.curve.size))
+        for first in range(0, task.steps, moves):
+            end = min(task.steps, first + moves)
             warm, cold = (hot * _COOLED ** (step / task.steps) for step in (first, end))
             best_cost, at, cost, level = anneal(ladder, now, tried, best, level, cost, seed, end - first, warm, cold)
             if best_cost < candidate.cost:
