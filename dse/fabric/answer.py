@@ -270,7 +270,11 @@ def _candidates_table(problem: FabricProblem, placed: Sequence[_Placed], metrics
     rows: list[Mapping[str, Any]] = []
     for number, (each, chosen) in enumerate(zip(placed, metrics["pieces"], strict=True), start=1):
         for rank, candidate in enumerate(each.candidates, start=1):
-            terms = rule_terms(each.piece.pipeline, candidate.placement, problem.fabric)
+            terms = (
+                each.figures.rules
+                if rank == 1
+                else rule_terms(each.piece.pipeline, candidate.placement, problem.fabric)
+            )
             interval = candidate.interval_slots if rank > 1 else chosen["interval_slots"]
             rows.append(
                 {

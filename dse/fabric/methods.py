@@ -19,7 +19,6 @@ from dse.fabric.search.anneal import Annealed, Annealing, AnnealSettings, Chain
 from dse.fabric.search.nearby import Nearby
 from dse.fabric.search.ordered import ordered_sites
 from dse.fabric.search.routing import routed
-from dse.fabric.search.sites import random_sites
 from dse.fabric.setting import ChosenRules, Setting
 from dse.run.executor import Executor, Failed
 from dse.run.journal import Journal
@@ -133,8 +132,8 @@ class SearchContext:
 
         They begin with the sites of ``start``, [U], or each with random ones.
 
-        Where there are none, a placement at random, so that there always is one. Chains of the journal are not
-        repeated; one that was cut short is not recorded.
+        Where there are none, the placement with its sites in order, so that there always is one. Chains of the journal
+        are not repeated; one that was cut short is not recorded.
         """
         seeds = self._seeds()
         ended = {number: chain for number in range(self.chains) if (chain := self._journalled(number)) is not None}
@@ -159,7 +158,7 @@ class SearchContext:
         candidates = [
             Candidate(number, chain.placement, chain.cost, chain.moves) for number, chain in sorted(ended.items())
         ]
-        return sorted(candidates, key=lambda each: each.cost) or [self._at_random()]
+        return sorted(candidates, key=lambda each: each.cost) or [self._in_order()]
 
     def changed(
         self, changing: Callable[[tuple[Placement, Floats, int]], Changed], start: Start, number: int
@@ -201,8 +200,9 @@ class SearchContext:
         seeds: list[int] = np.random.default_rng(sequence).integers(2**63, size=self.chains).tolist()
         return seeds
 
-    def _at_random(self) -> Candidate:
-        site = random_sites(self.pipeline, self.fabric, np.random.default_rng(self.seed))
+    def _in_order(self) -> Candidate:
+        """Simulated in half the time that one at random takes: after a stop that counts."""
+        site = ordered_sites(self.pipeline, self.fabric)
         placement = routed(self.pipeline, site, self.fabric, self.settings.routing)
         return Candidate(-1, placement, rule_cost(self.pipeline, placement, self.fabric, self.tuned.setting.weights), 0)
 

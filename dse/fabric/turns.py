@@ -6,6 +6,7 @@ reads, the turns before it have written for the whole batch.
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from dse.fabric.batch_bound import batch_bound_slots
@@ -38,7 +39,8 @@ class TurnTime:
 
 def turn_times(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> list[TurnTime] | None:
     """Simulated, of every turn, in order; None where a piece is in a deadlock."""
-    run_s = [piece.latency_s(problem.batch) for piece in pieces]
+    with ThreadPoolExecutor() as threads:  # the simulator holds no lock
+        run_s = list(threads.map(lambda piece: piece.latency_s(problem.batch), pieces))
     times = []
     for turn in problem.turns:
         own = run_s[turn.piece]

@@ -351,3 +351,15 @@ def test_loads_are_spread_where_no_rules_were_tuned_and_moves_are_few(large):
     assert chosen.note
     loads = [rule_terms(large, each.placement, other).squared_load for each in (chosen, mixture)]
     assert loads[0] < loads[1]
+
+
+def test_before_any_chain_has_ended_the_sites_are_in_order(large):
+    class Dead(InProcessExecutor):
+        def outcomes(self, function, items, stop=never_stop, arrived=lambda _: None):
+            arrived([(item, Failed("the worker has died")) for item in items])
+            yield from ()
+
+    (only,) = by_rules(replace(context_of(large, PLASTICINE, 500), executor=Dead()))
+    assert (only.placement.site == ordered_sites(large, PLASTICINE)).all()
+    assert placement_faults(large, only.placement, PLASTICINE) == []
+    assert (only.chain, only.moves) == (-1, 0)
