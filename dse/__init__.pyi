@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
+from dse.results import documents
 from dse.results.answer import Answer as Answer
 from dse.run.progress import ProgressCallback, StopSignal
 
@@ -52,18 +53,18 @@ def codesign(
     pareto: bool = ...,
     sensitivity: bool = ...,
     **run: Unpack[_Run],
-) -> Answer: ...
+) -> Answer[documents.CodesignSolution, documents.CodesignMetrics]: ...
 def place(
     *sources: object,
     layers: object = ...,
     **run: Unpack[_Run],
-) -> Answer: ...
+) -> Answer[documents.PlaceSolution, documents.PlaceMetrics]: ...
 def schedule(
     *sources: object,
     layer: object = ...,
     method: Literal["auto", "cp-sat", "scip"] = ...,
     **run: Unpack[_Run],
-) -> Answer: ...
+) -> Answer[documents.ScheduleSolution, documents.ScheduleMetrics]: ...
 def partition(
     *sources: object,
     source: object = ...,
@@ -80,7 +81,7 @@ def partition(
     sequence: int | None = ...,
     granularity: Literal["operator", "primitive"] | None = ...,
     **run: Unpack[_Run],
-) -> Answer: ...
+) -> Answer[documents.PartitionSolution, documents.PartitionMetrics]: ...
 def wafer(
     *sources: object,
     case: object = ...,
@@ -95,7 +96,7 @@ def wafer(
     wlength: float | None = ...,
     wadapter: float | None = ...,
     **run: Unpack[_Run],
-) -> Answer: ...
+) -> Answer[documents.WaferSolution, documents.WaferMetrics]: ...
 def parallel(
     *sources: object,
     step: object = ...,
@@ -123,7 +124,7 @@ def parallel(
     emit_pipedream: _Words | None = ...,
     emit_piper: _Words | None = ...,
     **run: Unpack[_Run],
-) -> Answer: ...
+) -> Answer[documents.ParallelSolution, documents.ParallelMetrics]: ...
 def fabric(
     *sources: object,
     graph: object = ...,
@@ -143,7 +144,7 @@ def fabric(
     rounds: int | None = ...,
     batch: int = ...,
     **run: Unpack[_Run],
-) -> Answer: ...
+) -> Answer[documents.FabricSolution, documents.FabricMetrics]: ...
 def plan(
     *sources: object,
     model: object = ...,
@@ -158,7 +159,7 @@ def plan(
     sensitivity: bool = ...,
     constraints: bool = ...,
     **run: Unpack[_Run],
-) -> Answer: ...
+) -> Answer[documents.PlanSolution, documents.PlanMetrics]: ...
 def predict(
     *sources: object,
     model: object = ...,
@@ -171,4 +172,4 @@ def predict(
     stack: _Words = ...,
     plan: _Words = ...,
     **run: Unpack[_Run],
-) -> Answer: ...
+) -> Answer[documents.PredictSolution, documents.PredictMetrics]: ...

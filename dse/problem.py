@@ -149,6 +149,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         Options: what a user can ask: a frozen dataclass (:class:`dse.run.options.Options`) that holds the defaults.
         Solution, Metrics: the entries of a result's ``solution`` and ``metrics``, typed; None where the package reads
             them in its own way.
+        forms: those of results of other forms, for the types that users see (:mod:`dse.results.documents`).
         models: the formats of models that it reads beside those of :mod:`dse.sources.resolve`.
         parallel: whether its work can be spread over workers; otherwise it always runs in this process.
         unchecked: keys of ``metrics`` that only the run itself can know (counts, times); everything else of a result
@@ -164,6 +165,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
     Options: ClassVar[type[Any]]
     Solution: "ClassVar[type[BaseModel] | None]" = None
     Metrics: "ClassVar[type[BaseModel] | None]" = None
+    forms: "ClassVar[tuple[tuple[type[BaseModel], type[BaseModel]], ...]]" = ()
     models: "ClassVar[tuple[ProblemFormat, ...]]" = ()
     parallel: ClassVar[bool] = True
     unchecked: ClassVar[tuple[str, ...]] = ()

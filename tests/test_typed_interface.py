@@ -8,8 +8,11 @@ import textwrap
 from pathlib import Path
 
 import dse
-from docs.making.stubs import STUB, stub
+from docs.making.documents import documents, types_of
+from docs.making.stubs import DOCUMENTS, STUB, stub
 from dse.cli.interface import solve
+from dse.problem import registered
+from dse.results import documents as result_types
 
 ROOT = Path(__file__).parents[1]
 
@@ -38,11 +41,28 @@ answers: list[dse.Answer] = [
 ]
 print(dse.__version__, dse.problems(), answers)
 dse.plan("llama3-8b", global_batc=64)  # type: ignore[call-arg]
+
+best = dse.plan("llama3-8b")
+tensor: int = best.solution["plan"]["tensor"]
+step_s: float = best.metrics["step_s"] + best.metrics["time_s"]["bubble"]
+chips: dict[str, int | dict[str, int]] = dse.partition("squeezenet").solution["chip"]
+cores: int = dse.codesign("bert-large").solution["architecture"]["tensor_cores"]
+front: list[str] = dse.wafer("fcnet", sweep=["side"]).metrics["front"]
+turns: object = dse.fabric("graph.json").solution["turns"]
+mesh: object = dse.parallel("step.hlo").solution["mesh"]
+best.solution["plna"]  # type: ignore[typeddict-item]
+best.metrics["mfuu"]  # type: ignore[typeddict-item]
+wrong: str = dse.place("layers.json").solution["data"]  # type: ignore[assignment]
 """
 
 
 def test_the_stub_follows_the_options():
     assert "".join(STUB.read_text(encoding="utf-8").split()) == "".join(stub().split())
+
+
+def test_the_types_of_results_follow_their_models():
+    assert "".join(DOCUMENTS.read_text(encoding="utf-8").split()) == "".join(documents().split())
+    assert all(hasattr(result_types, name) for each in registered().values() for name in types_of(each))
 
 
 def test_the_stub_has_the_settings_of_a_run():

@@ -1,6 +1,6 @@
-"""The types of the Python interface, ``dse/__init__.pyi``, from the options of the problems.
+"""The types of the Python interface: ``dse/__init__.pyi`` from the options of the problems, and those of results.
 
-``python -m docs.making.stubs`` writes the file; a test compares it with the options.
+``python -m docs.making.stubs`` writes both files; a test compares them with options and models.
 """
 
 import json
@@ -8,10 +8,12 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from docs.making.documents import documents, types_of
 from dse.problem import Registered, registered
 from dse.run.options import OptionField, option_fields
 
-STUB = Path(__file__).parents[2] / "dse" / "__init__.pyi"
+PACKAGE = Path(__file__).parents[2] / "dse"
+STUB, DOCUMENTS = PACKAGE / "__init__.pyi", PACKAGE / "results" / "documents.py"
 
 HEAD = '''"""Types of the interface, written by ``python -m docs.making.stubs`` from the options of the problems."""
 
@@ -19,6 +21,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
+from dse.results import documents
 from dse.results.answer import Answer as Answer
 from dse.run.progress import ProgressCallback, StopSignal
 
@@ -58,7 +61,9 @@ def function_text(problem: Registered) -> str:
     """The function of one problem."""
     name, fields = problem.name.replace("-", "_"), option_fields(problem.load().Options)
     lines = [f"    {each.name}: {_keyword(each)} = ...," for each in fields]
-    return "\n".join([f"def {name}(", "    *sources: object,", *lines, "    **run: Unpack[_Run],", ") -> Answer: ..."])
+    types = ", ".join(f"documents.{each}" for each in types_of(problem))
+    end = ["    **run: Unpack[_Run],", f") -> Answer[{types}]: ..."]
+    return "\n".join([f"def {name}(", "    *sources: object,", *lines, *end])
 
 
 def _keyword(field: OptionField) -> str:
@@ -72,3 +77,4 @@ def stub() -> str:
 
 if __name__ == "__main__":
     STUB.write_text(stub(), encoding="utf-8")
+    DOCUMENTS.write_text(documents(), encoding="utf-8")

@@ -47,6 +47,15 @@ class Calibration:
     errors: tuple[KindErrors, ...]
     measure: str = "Mean absolute error"
 
+    @property
+    def verdict(self) -> str:
+        """What the fit is worth on rows that it has not seen, in a sentence."""
+        changes = (
+            f"{each.kind} from {100 * each.held_out_before:.1f} % to {100 * each.held_out_after:.1f} %"
+            for each in self.errors
+        )
+        return f"error on the held-out half: {', '.join(changes)}"
+
 
 def by_kind(rows: Sequence[MeasuredKernel], measurements: str | Path) -> dict[str, list[MeasuredKernel]]:
     """The rows of each kind, in their order.

@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 
 from dse.cli.help import GroupedCommand
-from dse.cli.terminal import console, print_table
+from dse.cli.terminal import print_table, print_text
 from hardware.documents import yaml_of
 
 _EXAMPLES = (
     "dse calibrate a100-80gb tests/data/measured/a100_fp16_kernels.csv",
-    "dse calibrate nvlink3 tests/data/measured/a100x4_nvlink3_allreduce.csv",
+    "dse calibrate nvlink3 links.csv --out my-network.yaml",
     "dse calibrate h100-sxm mine.csv --stack generic --out my-stack.yaml",
 )
 
@@ -33,6 +33,7 @@ def command(spec: str, measurements: Path, stack: str | None, precision: str | N
     from dse.run.directory import write_text
 
     calibration = calibrate(spec, measurements, stack, precision)
+    print_text(calibration.verdict)
     print_table(
         ("kind of work", "rows", "fitted half: before %", "after %", "held-out half: before %", "after %"),
         [
@@ -48,9 +49,8 @@ def command(spec: str, measurements: Path, stack: str | None, precision: str | N
         ],
         calibration.measure,
     )
-    for each in calibration.errors:
-        if each.held_out_after > each.held_out_before:
-            console().print(f"{each.kind}: the error of the held-out half has grown; check its rows", soft_wrap=True)
+    if worse := [each.kind for each in calibration.errors if each.held_out_after > each.held_out_before]:
+        print_text(f"{', '.join(worse)}: the error of the held-out half has grown; check these rows")
     if out is not None:
         write_text(out, yaml_of(dict(calibration.document), sort_keys=False, allow_unicode=True, width=120))
-        console().print(f"calibrated spec: {out}", soft_wrap=True)
+        print_text(f"calibrated spec: {out}")

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from dse.cli.help import GroupedCommand
-from dse.cli.terminal import console, print_table
+from dse.cli.terminal import print_table, print_text
 from dse.results.compare import compare, comparison_document, option_rows, outcome_rows, read_run, verdict
 
 _EXAMPLES = (
@@ -30,7 +30,7 @@ def command(runs: tuple[Path, ...], as_json: bool) -> None:
         click.echo(json.dumps(comparison_document(comparison), indent=2, allow_nan=False))
         return
     for sentence in verdict(comparison):
-        console().print(sentence, soft_wrap=True)
+        print_text(sentence)
     if comparison.options:
         print_table(("option", *comparison.names), option_rows(comparison))
     print_table(("outcome", *comparison.names), outcome_rows(comparison))

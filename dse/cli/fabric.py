@@ -13,7 +13,7 @@ from dse.cli.problem_command import parameter_of
 from dse.cli.progress import progress
 from dse.cli.run import executor_for, in_process_options, mirrored, run_directory_of, run_options, settings_from
 from dse.cli.stopping import stop_signal
-from dse.cli.terminal import console, print_table
+from dse.cli.terminal import print_table, print_text
 from dse.results.result import digest
 from dse.run.directory import journal_of
 from dse.run.options import option_fields
@@ -66,13 +66,13 @@ def _train(**given: Any) -> None:
     if settings.json:
         click.echo(json.dumps(trained.document()))
     elif not settings.quiet:
+        assert trained.placing is not None
+        print_text(trained.placing.verdict)
         rows = [(name, *_figures(each)) for name, each in trained.validation.items()]
         graphs = next(iter(trained.validation.values())).placements
         print_table(("model", *_HEAD), rows, title=f"{graphs:,} placements of graphs held out from training")
-        learned = f"{trained.placements:,} placements of {trained.graphs:,} graphs learned from"
-        console().print(f"{learned}; {settings.out / 'best'}", soft_wrap=True)
-        assert trained.placing is not None
-        console().print(trained.placing.verdict, soft_wrap=True)
+        print_text(f"learned from {trained.placements:,} placements of {trained.graphs:,} graphs")
+        print_text(f"in {settings.out}: best")
 
 
 def _evaluate(**given: Any) -> None:
@@ -111,6 +111,7 @@ def _stopped(reason: str, rest: str, quiet: bool) -> None:
 
 
 def _print_tables(rows: Sequence["Row"]) -> None:
+    print_text(_verdict(rows))
     for title in dict.fromkeys(row.table for row in rows):
         own = [row for row in rows if row.table == title]
         cells = [
@@ -118,12 +119,21 @@ def _print_tables(rows: Sequence["Row"]) -> None:
             for row in own
         ]
         print_table(("model", "part", *_HEAD, "RE ratio", "placements"), cells, title=title)
-    console().print(
+    print_text(
         "RE ratio: to the best baseline (kind left out, without annotations: to the same model in folds by graph with "
         "annotations; another version: to the retrained model), with its 90 % interval over graphs. Models learn "
-        "from all other kinds where one is left out, from the other folds otherwise: not from equally many graphs.",
-        soft_wrap=True,
+        "from all other kinds where one is left out, from the other folds otherwise: not from equally many graphs."
     )
+
+
+def _verdict(rows: Sequence["Row"]) -> str:
+    """The model with the least error in the first table that has one."""
+    judged = [row for row in rows if not row.ranks_only and row.accuracy.error is not None and not row.part]
+    if not judged:
+        return "no model has a relative error on graphs that it was not trained on"
+    first = [row for row in judged if row.table == judged[0].table]
+    best = min(first, key=lambda row: row.accuracy.error)
+    return f"{best.model} predicts best: mean relative error {best.accuracy.error:.4f} ({best.table})"
 
 
 def _figures(accuracy: "Accuracy", ranks_only: bool = False) -> tuple[str, ...]:

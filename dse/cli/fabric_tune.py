@@ -13,7 +13,7 @@ from dse.cli.problem_command import parameter_of
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, executor_for, mirrored, run_directory_of, run_options, settings_from
 from dse.cli.stopping import stop_signal
-from dse.cli.terminal import console, print_table
+from dse.cli.terminal import print_table, print_text
 from dse.fabric.setting import TunedSetting
 from dse.fabric.tuning.judge import plan_digest
 from dse.fabric.tuning.options import TuningOptions
@@ -54,7 +54,7 @@ def _tune(**given: Any) -> None:
         click.echo(json.dumps(document))
     elif not settings.quiet:
         _show(tuned)
-        console().print(f"{directory.path / SETTING_FILE}", soft_wrap=True)
+        print_text(f"in {directory.path}: {SETTING_FILE}")
 
 
 def _tuned(settings: RunSettings, plan: TuningPlan, directory: RunDirectory) -> TunedSetting:
@@ -82,14 +82,13 @@ def _tuned(settings: RunSettings, plan: TuningPlan, directory: RunDirectory) -> 
 
 def _show(tuned: TunedSetting) -> None:
     """The setting, and what it is worth on the graphs that it was tuned on."""
+    print_text(
+        f"{tuned.share_of_bound:.1%} of the bound on {tuned.graphs} training graphs, the untuned mixture "
+        f"{tuned.mixture_share_of_bound:.1%}; {tuned.simulations:,} simulations"
+    )
     setting = tuned.setting.model_dump()
     rows = [*setting.pop("weights").items(), *setting.items()]
     print_table(("", "tuned"), [(name.replace("_", " "), f"{value:.4g}") for name, value in rows])
-    console().print(
-        f"{tuned.share_of_bound:.1%} of the bound on {tuned.graphs} training graphs, the untuned mixture "
-        f"{tuned.mixture_share_of_bound:.1%}; {tuned.simulations:,} simulations",
-        soft_wrap=True,
-    )
 
 
 def _command() -> click.Command:

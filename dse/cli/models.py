@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dse.cli.help import GroupedCommand
 from dse.cli.number_types import WholeNumber
-from dse.cli.terminal import console, print_table, print_text
+from dse.cli.terminal import print_table, print_text
 from dse.plan.model_sources import list_transformers
 from dse.problem import registered
 from dse.sources import describe
@@ -48,7 +48,7 @@ def command(model: str | None, as_json: bool, sequence: int | None) -> None:
     else:
         print_table(describe.HEADERS, describe.describe())
         others = ", ".join(list_transformers())
-        console().print(f"dse predict and dse plan also know {others}.", soft_wrap=True, style="dim")
+        print_text(Text(f"dse predict and dse plan also know {others}.", style="dim"))
 
 
 def _show(model: str, sequence: int | None, as_json: bool) -> None:

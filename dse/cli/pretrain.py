@@ -26,7 +26,8 @@ from dse.cli.run import (
     settings_from,
 )
 from dse.cli.stopping import stop_signal
-from dse.cli.terminal import console, print_table
+from dse.cli.terminal import print_table, print_text
+from dse.report.units import counted
 from dse.results.result import digest
 from dse.run.directory import RunDirectory
 from dse.run.executor import InProcessExecutor
@@ -243,15 +244,13 @@ def _show(settings: RunSettings, run: "PretrainingRun", criterion: str, best: "S
         )
         for score in sorted(scores, key=lambda score: -score.mean(*task.criteria[criterion]))[:_SHOWN]
     ]
+    chosen = ", ".join(f"{_hyphenated(name)} {best.mean(name):.4f}" for name in names)
+    scored = f"{counted(len(scores), 'checkpoint')} scored"
+    print_text(f"{scored}; number {best.number} is chosen by {_hyphenated(criterion)}: {chosen}")
     print_table(("checkpoint", "samples", *map(_hyphenated, names)), rows, title=task.score_title)
-    screen = console()
-    scored = "1 checkpoint" if len(scores) == 1 else f"{len(scores):,} checkpoints"
-    screen.print(f"{scored} scored; {run.folder / 'best'}", soft_wrap=True)
-    left_out = run.left_out()
-    if left_out:
-        screen.print(
-            f"left out of validation, as no sample that was tried can run: {', '.join(left_out)}", soft_wrap=True
-        )
+    if left_out := run.left_out():
+        print_text(f"left out of validation, as no sample that was tried can run: {', '.join(left_out)}")
+    print_text(f"in {run.folder}: best")
 
 
 def _show_choices(run: "SweepRun", criterion: str) -> None:
@@ -272,8 +271,13 @@ def _show_choices(run: "SweepRun", criterion: str) -> None:
     settings_names = (name.replace("_", " ") for name in plan.task.swept)
     head = (*settings_names, "", "steps", *map(_hyphenated, names), "seeds")
     title = f"{plan.task.score_title} after {plan.samples:,} samples, {len(plan.task.validation_names)} environments"
+    best = summaries[0]
+    chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in best.choice.values.items())
+    scored = ", ".join(f"{_hyphenated(name)} {best.mean(name):.4f}" for name in names)
+    print_text(f"best of {counted(len(summaries), 'choice')}, by {_hyphenated(criterion)}: {chosen}; {scored}")
     print_table(head, rows, title=title)
-    console().print(f"steps: of the optimiser; {run.folder / SWEEP_FILE}", soft_wrap=True)
+    print_text("steps: of the optimiser")
+    print_text(f"in {run.folder}: {SWEEP_FILE}")
 
 
 def _hyphenated(name: str) -> str:

@@ -14,7 +14,7 @@ from dse.cli.number_types import AnyDecimalNumber, AnyWholeNumber, DecimalNumber
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, in_process_options, run_options, session_of, settings_from
 from dse.cli.stopping import stop_signal
-from dse.cli.terminal import console, print_text, print_view_table
+from dse.cli.terminal import print_text, print_view_table
 from dse.problem import ProblemType
 from dse.report.units import counted
 from dse.report.view import View
@@ -38,7 +38,7 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
         _print(answered, settings, notes)
         _leave(answered.result, settings)
 
-    noted = _NOTES(run)
+    noted = NOTES(run)
     command = run_options(noted) if problem.parallel else in_process_options(noted)
     for field in reversed(option_fields(problem.Options)):
         command = parameter_of(field)(command)
@@ -47,7 +47,7 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
     return named(command)
 
 
-_NOTES = click.option("--notes", is_flag=True, cls=GroupedOption, help="Show all notes and tables.")
+NOTES = click.option("--notes", is_flag=True, cls=GroupedOption, help="Show all notes and tables.")
 
 
 _METAVARS = {WholeNumber: "N", DecimalNumber: "X"}
@@ -141,11 +141,11 @@ def _print(answered: Answer, settings: RunSettings, whole: bool) -> None:
         return
     print_view(answered.view, "" if answered.value is None else answered.result.problem.name, whole)
     if answered.value is not None and settings.out is not None:
-        screen, pictures = console(), set(answered.view.pictures)
+        pictures = set(answered.view.pictures)
         made = [name for name in (*answered.file_names, REPORT_FILE) if (settings.out / name).exists()]
-        screen.print(f"in {settings.out}: {', '.join(made)}", soft_wrap=True)
+        print_text(f"in {settings.out}: {', '.join(made)}")
         if pictures and not pictures & set(made):
-            screen.print(f"stopped before it was drawn: dse report {settings.out} draws it", soft_wrap=True)
+            print_text(f"stopped before it was drawn: dse report {settings.out} draws it")
 
 
 def print_view(view: View, name: str, whole: bool) -> None:

@@ -14,11 +14,13 @@ from rich.text import Text
 
 from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.help import GroupedCommand
-from dse.cli.problem_command import parameter_of
+from dse.cli.problem_command import NOTES, parameter_of
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, executor_for, settings_from, unmirrored_options
 from dse.cli.stopping import stop_signal
-from dse.cli.terminal import console, print_table
+from dse.cli.terminal import print_table, print_text
+from dse.report.units import counted
+from dse.report.view import MAX_NOTES
 from dse.reproduce.driver import Job, job_of, journal_of, reproduce
 from dse.reproduce.output import to_json, write
 from dse.reproduce.paper import Paper
@@ -132,18 +134,19 @@ def _command_of(paper: Paper[Any, Any]) -> click.Command:
     """The subcommand of a paper."""
 
     @unmirrored_options
-    def made(parts: tuple[str, ...], quick: bool, **options: Any) -> None:
+    def made(parts: tuple[str, ...], quick: bool, notes: bool, **options: Any) -> None:
         settings = settings_from(options)
         source = click.get_current_context().get_parameter_source
         if quick:
             stated = {name for name in paper.quick if source(name) is not ParameterSource.DEFAULT}
             options |= {name: value for name, value in paper.quick.items() if name not in stated}
         job = job_of(paper, parts, paper.options(**options))
-        _finish(_run(job, settings), settings)
+        _finish(_run(job, settings), settings, notes)
 
     shorter = " ".join(
         f"{field.flag} {paper.quick[field.name]}" for field in option_fields(paper.options) if field.name in paper.quick
     )
+    made = NOTES(made)
     made = click.option("--quick", is_flag=True, help=f"A short run with a table of every part: {shorter}.")(made)
     for field in reversed(option_fields(paper.options)):
         made = parameter_of(field)(made)
@@ -171,8 +174,8 @@ def _run(job: Job, settings: RunSettings) -> Reproduction:
         return reproduce(job, Run(executor, report, stop, settings.seed, journal))
 
 
-def _finish(done: Reproduction, settings: RunSettings) -> None:
-    """Write, print and exit."""
+def _finish(done: Reproduction, settings: RunSettings, notes: bool) -> None:
+    """Write, print (all ``notes`` or the first ones) and exit."""
     if settings.out is not None:
         write(done, settings.out)
     if settings.json:
@@ -182,20 +185,24 @@ def _finish(done: Reproduction, settings: RunSettings) -> None:
                 if section.skipped is not None:
                     click.echo(f"{section.part}: skipped: {section.skipped}", err=True)
     elif not settings.quiet:
-        _show(done, settings.out)
+        _show(done, settings.out, notes)
     sys.exit(EXIT_INTERRUPTED if done.stopped == "interrupted" else 0)
 
 
-def _show(done: Reproduction, out: Path | None) -> None:
-    screen = console()
-    screen.print(Text.assemble((done.paper, "bold"), f": {done.citation}"), soft_wrap=True)
-    screen.print(done.summary, soft_wrap=True)
+def _show(done: Reproduction, out: Path | None, whole: bool) -> None:
+    print_text(Text.assemble((done.paper, "bold"), f": {done.verdict}"))
+    hidden = 0
     for section in done.sections:
-        screen.print(f"\n{section.title}", style="bold", soft_wrap=True)
+        print_text(Text(f"\n{section.title}", style="bold"))
         for table in section.tables:
             print_table(table.headers, table.rows)
-        for note in section.notes:
-            label = "·" if section.skipped is None else "skipped:"
-            screen.print(f"{label} {note}", soft_wrap=True)
+        notes = section.notes if whole or section.skipped is not None else section.notes[:MAX_NOTES]
+        hidden += len(section.notes) - len(notes)
+        for note in notes:
+            print_text(f"{'·' if section.skipped is None else 'skipped:'} {note}")
+    print_text(f"\n{done.citation}")
+    print_text(done.summary)
+    if hidden:
+        print_text(Text(f"--notes shows {counted(hidden, 'note')} more", style="dim"))
     if out is not None:
-        screen.print(f"\nreport: {out / REPORT_FILE}", soft_wrap=True)
+        print_text(f"in {out}: {REPORT_FILE}")

@@ -1,6 +1,7 @@
 """Tables for people, on stdout. They fit the terminal, and no column is left out."""
 
 import os
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -17,28 +18,39 @@ _MAX_LINES = 3
 
 _GAP = "   "
 
+_BOND = "\ue000"
+"""Stands for the space between a number and its unit while cells are wrapped: a letter of no script."""
+
+_UNIT = re.compile(
+    r"(?<=\d) (?=(?:[kKMGTPmµnp]?(?:s|B|W|J|Hz|bit|flop/s|FLOPs)|[KMGT]iB|%|[mn]m|mm²|samples|tokens)(?![^\W\d])|[×±])"
+    r"|(?<=[×±]) (?=\d)"
+)
+"""The space before the unit of a number, and around the sign of a deviation or a product."""
+
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
     """Print ``rows`` under ``headers``; columns of numbers that have a header are set flush right.
 
-    Where the terminal is too narrow for all columns, cells are wrapped; where that is not enough, the columns that do
-    not fit stand below each row, with their headers.
+    Where the terminal is too narrow for all columns, cells are wrapped, but never between a number and its unit; where
+    that is not enough, the columns that do not fit stand below each row, with their headers. A table without rows is
+    not printed.
     """
-    cells, screen = [[" ".join(cell.split("\n")) for cell in row] for row in rows], console()
+    cells, screen = [[_bound(" ".join(cell.split("\n"))) for cell in row] for row in rows], console()
+    if not cells:
+        return
     rights = [_is_right(column, header, cells) for column, header in enumerate(headers)]
     widths = _wrapped_widths(headers, cells, screen.width)
     if title:
-        screen.print(title, style="italic", soft_wrap=True)
+        print_text(Text(title, style="italic"))
     if widths is None:
-        for line in _stacked(headers, cells, rights, screen.width):
-            screen.print(line, soft_wrap=True)
+        _print(screen, "\n".join(_stacked(headers, cells, rights, screen.width)), soft_wrap=True)
         return
     table = Table(box=box.SIMPLE_HEAD, show_header=any(headers), pad_edge=False)
     for header, right, width in zip(headers, rights, widths, strict=True):
         table.add_column(header, justify="right" if right else "left", width=width, overflow="fold")
     for row in cells:
         table.add_row(*row)
-    screen.print(table)
+    _print(screen, table)
 
 
 def print_view_table(table: ViewTable) -> None:
@@ -47,9 +59,16 @@ def print_view_table(table: ViewTable) -> None:
 
 
 def print_text(text: str | Text) -> None:
-    """Print a paragraph: wrapped between words on a terminal, one line elsewhere."""
-    screen = console()
-    screen.print(text, soft_wrap=not screen.is_terminal)
+    """Print a paragraph: wrapped between words on a terminal, but not behind a number; one line elsewhere."""
+    paragraph, screen = Text(text) if isinstance(text, str) else text.copy(), console()
+    paragraph.plain = _bound(paragraph.plain)
+    _print(screen, paragraph, soft_wrap=not screen.is_terminal)
+
+
+def _print(screen: Console, content: Text | Table | str, soft_wrap: bool = False) -> None:
+    with screen.capture() as printed:
+        screen.print(content, soft_wrap=soft_wrap)
+    screen.out(printed.get().replace(_BOND, " "), end="", highlight=False)
 
 
 def console() -> Console:
@@ -61,6 +80,11 @@ def console() -> Console:
     if screen.is_terminal or "COLUMNS" in os.environ:
         return screen
     return Console(highlight=False, markup=False, emoji=False, width=160)
+
+
+def _bound(cell: str) -> str:
+    """A cell whose numbers hang together with their units."""
+    return _UNIT.sub(_BOND, cell)
 
 
 def _is_right(column: int, header: str, cells: Sequence[Sequence[str]]) -> bool:
@@ -111,7 +135,7 @@ def _stacked(headers: Sequence[str], cells: Sequence[Sequence[str]], rights: Seq
 
     lines = [line(headers), "─" * min(width, width - max(left, 0))] if any(headers) else []
     for row in cells:
-        lines.append(line(row))
+        lines += textwrap.wrap(line(row), width, drop_whitespace=False) or [""]
         rest = "; ".join(f"{headers[at]}: {row[at]}".removeprefix(": ") for at in below if row[at])
         lines += textwrap.wrap(rest, width, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
     return [*lines, ""]

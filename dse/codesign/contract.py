@@ -50,6 +50,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     Options = CodesignOptions
     Solution = Solution
     Metrics = Metrics
+    forms = ((ModernSolution, ModernMetrics),)
     unchecked = ("failed", "unfinished")
     steering = ("search", "samples", "hysteresis", "hysteresis_rule")
     additions = ("pareto", "sensitivity")

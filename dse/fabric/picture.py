@@ -18,7 +18,7 @@ from dse.fabric.figures import PlacedPiece
 from dse.fabric.model import UnitKind
 from dse.fabric.search.expansion import Expansion
 from dse.report.drawn import DrawnFigure
-from dse.report.palette import BLUE, BROWN, GREEN, GREY, INK, LINE, PURPLE, YELLOW
+from dse.report.palette import BLUE, BROWN, GREEN, GREY, LINE, ON_COLOUR, PAPER, PURPLE, SOFT, YELLOW
 
 ROLES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -93,7 +93,7 @@ def _figure(piece: Expansion, placed: PlacedPiece, heading: str) -> Figure:
     figure = Figure(figsize=(_INCHES_WIDE, (fabric.rows + 0.9) * inches_per_cell + 1.2), layout="constrained")
     axes = figure.add_subplot()
     axes.set(xlim=(-0.9, fabric.columns - 0.1), ylim=(fabric.rows - 0.1, -0.9), aspect="equal")
-    axes.set_title(heading, fontsize=11, color=INK, wrap=True)
+    axes.set_title(heading, fontsize=11, wrap=True)
     axes.set_axis_off()
     _draw_cells(axes, placed)
     colours = _draw_links(axes, placed, 72 * inches_per_cell)
@@ -112,7 +112,7 @@ def _figure(piece: Expansion, placed: PlacedPiece, heading: str) -> Figure:
 def _draw_cells(axes: Axes, placed: PlacedPiece) -> None:
     """Where units could be: on grey ground compute units, in dotted outlines memory units."""
     grid = placed.fabric.grid
-    for kind, style, ground in (("compute", "-", "#f4f7f9"), ("memory", ":", "white")):
+    for kind, style, ground in (("compute", "-", SOFT), ("memory", ":", PAPER)):
         cells = grid.site_cell[[site for site, each in enumerate(grid.site_kind) if each == kind]]
         squares = [_square(cell % grid.columns, cell // grid.columns, _UNIT) for cell in cells.tolist()]
         outlines = PatchCollection(squares, facecolor=ground, edgecolor=LINE, linewidth=0.5, linestyle=style)
@@ -148,14 +148,14 @@ def _draw_units(axes: Axes, piece: Expansion, placed: PlacedPiece, points_per_ce
     roles = [role_of(piece, unit) for unit in range(len(places))]
     squares = [_square(x, y, side) for x, y, side in places]
     units = PatchCollection(
-        squares, facecolor=[ROLES[role][1] for role in roles], edgecolor="white", linewidth=0.6, gid=_UNITS, zorder=3
+        squares, facecolor=[ROLES[role][1] for role in roles], edgecolor=PAPER, linewidth=0.6, gid=_UNITS, zorder=3
     )
     axes.add_collection(units)
     for (x, y, side), origin, role in zip(places, piece.origins, roles, strict=True):
         text = str(origin.operator + 1)
         size = min(9.0, 0.9 * side * points_per_cell / max(1.4, 0.62 * len(text)))
         if size >= _MIN_FONT:
-            ink = INK if role == "vector" else "white"
+            ink = ON_COLOUR if role == "vector" else PAPER
             axes.text(x, y, text, size=size, ha="center", va="center_baseline", color=ink, zorder=4).set_in_layout(
                 False
             )

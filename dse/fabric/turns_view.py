@@ -13,7 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 from dse.fabric.problem import FabricProblem
 from dse.fabric.turns import TurnTime, shares
 from dse.report.drawn import DrawnFigure
-from dse.report.palette import BLUE, GREY, INK, PURPLE
+from dse.report.palette import BLUE, GREY, PURPLE
 from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
 from dse.report.units import time_text
 from dse.report.view import Decisive, Row, Table
@@ -147,7 +147,7 @@ class ShownTurns:
         axes.add_collection(PatchCollection(bars, facecolor=faces, edgecolor="none", gid="turns"))
         axes.set(xlim=(0, self.total_s * scale), ylim=(count - 0.4, -0.6), xlabel=unit)
         names = {line: f"piece {piece + 1}" if line < _MAX_LANES else "others" for piece, line in lanes.items()}
-        axes.set_yticks(list(names), list(names.values()), fontsize=9, color=INK)
+        axes.set_yticks(list(names), list(names.values()), fontsize=9)
         axes.tick_params(axis="x", labelsize=8)
         for side in ("top", "right", "left"):
             axes.spines[side].set_visible(False)

@@ -6,14 +6,17 @@ from pathlib import Path
 
 from dse.algorithms.pairwise.problem import PairwiseProblem
 from dse.parallel import all_strategies, all_strategies_view, contest, sharded
-from dse.parallel.all_strategies import AllQuestion
+from dse.parallel.all_strategies import AllMetrics, AllQuestion, AllSolution
 from dse.parallel.comparison import Rows, compared
+from dse.parallel.formats import MetricsDocument, SolutionDocument
 from dse.parallel.hybrid import strategy as hybrid
+from dse.parallel.hybrid.formats import HybridMetrics, HybridSolution
 from dse.parallel.hybrid.strategy import HybridQuestion
 from dse.parallel.hybrid.view import view as hybrid_view
 from dse.parallel.options import ParallelOptions, require_own
 from dse.parallel.pipeline import strategy as pipeline
 from dse.parallel.pipeline.exchange import profiled_graph
+from dse.parallel.pipeline.formats import PipelineMetrics, PipelineSolution
 from dse.parallel.pipeline.piper import KEYS as PIPER_KEYS
 from dse.parallel.pipeline.question import PipelineQuestion
 from dse.parallel.problem import ParallelProblem
@@ -54,6 +57,12 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
     )
     Options = ParallelOptions
     models = (STEPS,)
+    forms = (
+        (SolutionDocument, MetricsDocument),
+        (PipelineSolution, PipelineMetrics),
+        (HybridSolution, HybridMetrics),
+        (AllSolution, AllMetrics),
+    )
     steering = ("method", "checkpoint")
     unchecked = (contest.PASSES,)
     parallel = False

@@ -16,8 +16,18 @@ from xml.etree import ElementTree
 from matplotlib import style
 from matplotlib.figure import Figure
 
-_SETTINGS: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "dse", "text.parse_math": False}
-"""Beside matplotlib's defaults: names stay text, and what is drawn alone decides the identifiers in an SVG."""
+from dse.report.palette import INK, LINE
+
+_SETTINGS: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "dse",
+    "text.parse_math": False,
+    "axes.edgecolor": LINE,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+}
+"""Beside matplotlib's defaults: names stay text, what is drawn alone decides the identifiers in an SVG, and the colours
+are those of the theme.
+"""
 
 _DOTS_PER_INCH = 160
 
@@ -71,11 +81,12 @@ class DrawnFigure:
     @cached_property
     def _figure(self) -> Figure:
         """Laid out without regard to a format, so that neither depends on which is asked for first."""
-        figure = self.draw()
-        engine = figure.get_layout_engine()
-        if engine is not None:
-            engine.execute(figure)
-            figure.set_layout_engine(None)
+        with style.context(["default", _SETTINGS]):
+            figure = self.draw()
+            engine = figure.get_layout_engine()
+            if engine is not None:
+                engine.execute(figure)
+                figure.set_layout_engine(None)
         return figure
 
     def _saved(self, kind: Literal["png", "svg"]) -> bytes:

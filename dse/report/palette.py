@@ -34,6 +34,9 @@ beside an answer."""
 
 BLUE, RED, YELLOW, GREEN, PURPLE, BROWN, _OLIVE, _SKY, _ROSE, _LILAC = (light for light, _ in list(THEME.values())[8:])
 
+ON_COLOUR = THEME["paper"][1]
+"""Text and edges on a colour that is as light on a dark screen as on a light one."""
+
 FONT = "system-ui, sans-serif"
 
 ANSWER = RED
@@ -81,6 +84,7 @@ PART_COLOURS = {
 }
 """The colour of each kind of part that an answer card shows (:class:`dse.report.view.Share`)."""
 
+_COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 _VARIABLE = re.compile(r"var\(--(\w+)\)")
 _NAMES = {light: name for name, (light, _) in THEME.items()}
 
@@ -93,6 +97,11 @@ def category(number: int) -> str:
 def css(colour: str) -> str:
     """A colour of the theme as its variable; any other as it is."""
     return f"var(--{_NAMES[colour]})" if colour in _NAMES else colour
+
+
+def themed(drawing: str) -> str:
+    """An SVG for a page: its colours of the theme as variables, so that it is dark where the page is."""
+    return _COLOUR.sub(lambda match: css(match[0]), drawing)
 
 
 def light(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dse.report.card import CARD_STYLE, card
 from dse.report.chart import BarChart, LaneChart, PointChart, TreeMap
 from dse.report.page import document, figure, table, text_html
-from dse.report.palette import light
+from dse.report.palette import light, themed
 from dse.report.view import Card, Drawing, Folded, Heading, Paragraph, Part, Table, View
 
 NOT_DRAWN = "Not drawn, as the run was stopped; dse report RUN draws it."
@@ -43,13 +43,15 @@ def html_of(part: Part, is_drawn: bool = True) -> str:
         case Paragraph(text, small):
             linked = _ADDRESS.sub(lambda match: f"<a href='{match[0]}'>{match[0]}</a>", html.escape(text))
             return f"<p{' class=small' if small else ''}>{linked}</p>"
+        case Table(rows=[] | ()):
+            return ""
         case Table():
             title = f"<h3>{html.escape(part.title)}</h3>" if part.title else ""
             return title + table(part.headers, part.rows)
         case PointChart() | BarChart() | LaneChart() | TreeMap():
             return figure(part)
         case Drawing(svg):
-            return svg() if is_drawn else f"<p>{NOT_DRAWN}</p>"
+            return themed(svg()) if is_drawn else f"<p>{NOT_DRAWN}</p>"
         case Card():
             return card(part)
         case Folded(title, parts, unfolded):

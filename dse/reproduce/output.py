@@ -1,6 +1,5 @@
 """A reproduction as files: ``reproduction.json``, a tidy table of all comparisons, and ``report.html``."""
 
-import base64
 import html
 import json
 import math
@@ -12,7 +11,7 @@ import pyarrow.csv as pa_csv
 
 from dse.report.chart import Axis, BarChart, Bars, Dash, Line, PointChart, Points, Symbol
 from dse.report.page import document, figure, table
-from dse.report.palette import CATEGORIES, category
+from dse.report.palette import CATEGORIES, category, themed
 from dse.reproduce.section import Chart, Reproduction, Section
 from dse.run.directory import REPORT_FILE, write_text
 from dse.run.tables import write_table
@@ -98,9 +97,7 @@ def _section(section: Section) -> list[str]:
     label = "" if section.skipped is None else "Skipped: "
     parts += [f"<p class='small'>{label}{html.escape(note)}</p>" for note in section.notes]
     for picture in section.pictures:
-        # As an image: its style must not reach the rest of the page.
-        data, title = base64.b64encode(picture.svg.encode()).decode(), html.escape(picture.title, quote=True)
-        parts.append(f"<h3>{title}</h3><img alt='{title}' src='data:image/svg+xml;base64,{data}'>")
+        parts.append(f"<h3>{html.escape(picture.title)}</h3>{themed(picture.svg)}")
     parts += [figure(_drawn(chart)) for chart in section.charts]
     return parts
 

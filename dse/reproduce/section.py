@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from dse.report.units import counted
 from dse.run.versions import versions
 
 SCHEMA = "dse.reproduction/1"
@@ -184,6 +185,15 @@ class Reproduction:
     sections: tuple[Section, ...]
     seconds: float
     stopped: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """How many figures are near the paper's, in a sentence."""
+        compared = [each for section in self.sections for each in section.comparisons if each.ratio is not None]
+        near = sum(not each.differs_much for each in compared)
+        skipped = sum(section.skipped is not None for section in self.sections)
+        left_out = f"; {counted(skipped, 'part')} skipped" if skipped else ""
+        return f"{near:,} of {counted(len(compared), 'figure')} within {100 * FAR:.0f} % of the paper's{left_out}"
 
     @property
     def summary(self) -> str:

@@ -1,25 +1,30 @@
 """An answer in Python: the result with the problem that it answers, its tables, its figure and its check."""
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, cast
 
 import pyarrow as pa
+from typing_extensions import TypeVar
 
 from dse.problem import Posed, problem_type
 from dse.report.render import fragment, page
-from dse.report.view import View, charts_of
+from dse.report.view import View
 from dse.results.check import faults_of
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import Result, Status
 from dse.run.directory import REPORT_FILE, RESULT_FILE, RunDirectory, write_text
 from dse.run.tables import Tables
 
+SolutionT = TypeVar("SolutionT", covariant=True, default=Any)
+MetricsT = TypeVar("MetricsT", covariant=True, default=Any)
 
-class Answer:
-    """What ``dse.codesign(…)`` and its like return.
+
+class Answer(Generic[SolutionT, MetricsT]):
+    """What ``dse.codesign(…)`` and its like return; solution and metrics have a type of their problem.
 
     Attributes:
         result: the result, as ``result.json`` has it.
@@ -63,14 +68,14 @@ class Answer:
         return self.result.status
 
     @property
-    def solution(self) -> dict[str, Any]:
-        """The solution in the user's own names (docs/reference/formats.md)."""
-        return self.result.solution
+    def solution(self) -> SolutionT:
+        """The solution in the user's own names, a dictionary of one of :mod:`dse.results.documents`."""
+        return cast(SolutionT, self.result.solution)
 
     @property
-    def metrics(self) -> dict[str, Any]:
-        """What else is known of the answer."""
-        return self.result.metrics
+    def metrics(self) -> MetricsT:
+        """What else is known of the answer, a dictionary of one of :mod:`dse.results.documents`."""
+        return cast(MetricsT, self.result.metrics)
 
     @property
     def infeasibility(self) -> Infeasibility | None:
@@ -103,24 +108,32 @@ class Answer:
         return [*self._documents, *self.view.pictures]
 
     def tables(self) -> dict[str, Any]:
-        """The tables of the run by name, and those of its view by title: dataframes, or Arrow tables without pandas."""
+        """The tables of the run by name, and those of its view by title (without one, by their first header).
+
+        Dataframes, or Arrow tables without pandas; a column without a header is called ``name``, ``value`` or by its
+        place.
+        """
         tables = dict(self._tables.items())
-        for number, shown in enumerate(self.view.tables, start=1):
-            headers = [header or f"column {place}" for place, header in enumerate(shown.headers, start=1)]
+        for shown in self.view.tables:
+            headers = _headers(shown.headers)
             columns = [[row[place] for row in shown.rows] for place in range(len(headers))]
-            tables[shown.title or f"table {number}"] = pa.table(columns, names=headers)
+            name = shown.title or next(filter(None, shown.headers), "answer")
+            tables[_free(name, tables)] = pa.table(columns, names=headers)
         if importlib.util.find_spec("pandas") is None:
             return tables
         return {name: table.to_pandas() for name, table in tables.items()}
 
     def figure(self) -> Any:
-        """The first chart of the report as a plotly figure; None where it has none."""
-        first = next(charts_of(self.view.page()), None)
-        if first is None:
+        """The first chart of the report as a plotly figure, or where the answer's time, memory or cost goes.
+
+        None where there is no answer.
+        """
+        chart = self.view.first_chart
+        if chart is None:
             return None
         from dse.report.chart_plotly import figure_of  # loads plotly
 
-        return figure_of(first)
+        return figure_of(chart)
 
     def check(self) -> list[str]:
         """What an independent check finds wrong with it; empty where it holds."""
@@ -160,3 +173,18 @@ class Answer:
 
     def __repr__(self) -> str:
         return f"<{self.result.command} {self.posed.name}: {self.view.verdict}>"
+
+
+def _headers(headers: tuple[str, ...]) -> list[str]:
+    """Names of columns, all different."""
+    names: list[str] = []
+    for place, header in enumerate(headers, start=1):
+        unnamed = "name" if place == 1 else "value" if len(headers) == 2 else f"column {place}"
+        names.append(_free(header or unnamed, names))
+    return names
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """``name``, or with a number where it is taken."""
+    numbered = (f"{name} {number}" for number in count(2))
+    return next(each for each in chain([name], numbered) if each not in taken)

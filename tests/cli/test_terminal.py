@@ -63,8 +63,30 @@ def test_a_table_keeps_every_word_of_every_cell(rows, width):
     assert all(words(cell) <= words(text) for row in rows for cell in row)
 
 
-def test_a_table_without_columns_is_nothing():
-    assert on_a_terminal(80, (), []).strip() == ""
+QUANTITIES = ["62.65 µs", "71.2 GB", "12.5 %", "600 mm²", "3.25 ± 0.02", "633 × 633", "1,024 samples/s", "3 GB/s"]
+
+
+@given(
+    rows=st.lists(
+        st.lists(
+            st.lists(st.sampled_from([*QUANTITIES, "a", "longer", "words"]), max_size=6).map(" ".join),
+            min_size=4,
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    width=st.sampled_from(WIDTHS),
+)
+def test_a_number_is_never_parted_from_its_unit(rows, width):
+    text = on_a_terminal(width, ("one", "two", "three", "four"), rows)
+    for quantity in QUANTITIES:
+        assert text.count(quantity) >= sum(cell.count(quantity) for row in rows for cell in row)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_table_without_rows_or_columns_is_nothing():
+    assert on_a_terminal(80, (), []) == on_a_terminal(80, HEADERS, [], "title") == ""
 
 
 def test_a_line_break_in_a_cell_does_not_split_its_row():

@@ -31,6 +31,7 @@ from policies.partition.runner import PartitionRunner
 from policies.partition.settings import REFINING, LearningSettings
 from policies.partition.task import PartitionTask
 from policies.partition.training_graphs import stored_graphs
+from tests import terminal
 from tests.policies.events import scalars
 
 SMALL = LearningSettings(layers=1, width=8, rollouts=4, epochs=1)
@@ -393,10 +394,13 @@ def small_plan(monkeypatch):
 ASKED = ("--samples", 8, "--checkpoints", 2, "--validation-samples", 24, "--package", "mcm-4", "--workers", 0)
 
 
-def test_the_command_keeps_its_best_checkpoint(dse, tmp_path, small_plan):
-    answer = dse("pretrain", "partition", *ASKED, "--out", tmp_path / "run")
+def test_the_command_keeps_its_best_checkpoint(dse, monkeypatch, tmp_path, small_plan):
+    monkeypatch.chdir(tmp_path)  # the path of the run stands in the last line
+    terminal.set_width(monkeypatch, 80)
+    answer = dse("pretrain", "partition", *ASKED, "--out", "run")
     assert answer.code == 0
-    assert "2 checkpoints scored" in answer.out
+    assert terminal.faults(answer.out, 80) == []
+    assert "2 checkpoints scored" in terminal.plain(answer.out).splitlines()[0]
     told = POLICY.load(chosen_folder(tmp_path / "run")).provenance
     assert told["chosen_by"] == "fine_tuned"
     assert told["scores"]["number"] == told["number"] in (1, 2)

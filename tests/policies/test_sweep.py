@@ -9,6 +9,7 @@ from dse.run.progress import StoppedError, never_stop, silent
 from policies.learning.sweep import Choice, ChoiceSummary, SweepPlan, SweepRun, sweep
 from policies.partition.settings import PAPER
 from policies.partition.task import PartitionTask
+from tests import terminal
 from tests.policies.events import scalars
 from tests.policies.test_pretraining import PLAN, SMALL, TASK, After, with_task
 
@@ -118,10 +119,14 @@ def small(monkeypatch):
 SHORT = ("--samples", 24, "--checkpoints", 1, "--validation-samples", 24, "--package", "mcm-4", "--workers", 0)
 
 
-def test_the_command_compares_the_papers_choice_with_the_default(dse, tmp_path, small):
+def test_the_command_compares_the_papers_choice_with_the_default(dse, monkeypatch, tmp_path, small):
     asked = ("pretrain", "partition", *SHORT, "--form", "plain", "--rollouts", "4,8", "--sweep", 1)
-    answer = dse(*asked, "--out", tmp_path / "run")
+    monkeypatch.chdir(tmp_path)  # the path of the run stands in the last line
+    with monkeypatch.context() as patch:
+        terminal.set_width(patch, 80)
+        answer = dse(*asked, "--out", "run")
     assert answer.code == 0
+    assert terminal.faults(answer.out, 80) == []
     assert "paper" in answer.out
     assert "default" in answer.out
     again = dse(*asked, "--out", tmp_path / "run", "--resume", "--json")

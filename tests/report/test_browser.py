@@ -1,4 +1,6 @@
-"""Every kind of page in a headless browser, dark and narrow: every chart is drawn, no label is covered or cut."""
+"""Every kind of answer on a terminal, and its page in a headless browser, dark and narrow: tables fit, every chart is
+drawn, no label is covered or cut.
+"""
 
 import json
 import re
@@ -6,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dse.cli.problem_command import print_view
 from dse.report.chart import Axis, BarChart, Bars
 from dse.report.page import document, figure
+from tests import terminal
 from tests.fabric.documents import FEED_FORWARD, fabric_document
 from tests.report.browser import browser
+from tests.testing.test_problems import one_io_unit_a_switch
 from tests.wafer.small import conv_line, graph_text
 
 DATA = Path(__file__).parent.parent / "data"
@@ -30,6 +35,8 @@ def inputs(kind, folder):
     (folder / "case.kgraph").write_text(graph_text([conv_line(1), conv_line(2)], [("conv[1]", "conv[2]")]))
     (folder / "flow.json").write_text(json.dumps(FEED_FORWARD))
     (folder / "fabric.json").write_text(json.dumps(fabric_document()))
+    small = one_io_unit_a_switch(fabric_document(rows=2, columns=4))
+    (folder / "small-fabric.json").write_text(json.dumps(small))
     step = ("parallel", DATA / "hlo" / "vgg-tiny.hlo")
     training = ("llama3-8b", "--on", "h100-sxm", "--global-batch", 64)
     return {
@@ -47,6 +54,7 @@ def inputs(kind, folder):
         "predict": ("predict", *training, "--accelerators", 16, "--plan", "tensor=2,pipeline=4,interleave=2,data=2"),
         "plan": ("plan", *training, "--accelerators", 8),
         "fabric": ("fabric", "place", folder / "flow.json", "--fabric", folder / "fabric.json", "--moves", 200),
+        "cut": ("fabric", "place", folder / "flow.json", "--fabric", folder / "small-fabric.json", "--moves", 200),
     }[kind]
 
 
@@ -59,35 +67,52 @@ def chromium(tmp_path_factory):
 
 MAX_BYTES = 1_500_000
 
-SERIAL = {"partition", "wafer", "sweep", "codesign", "modern", "fabric"}
+SERIAL = {"partition", "wafer", "sweep", "codesign", "modern", "fabric", "cut"}
 """Problems that would start workers."""
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "schedule",
-        "place",
-        "partition",
-        "wafer",
-        "sweep",
-        "codesign",
-        "modern",
-        "parallel",
-        "pipeline",
-        "hybrid",
-        "all",
-        "predict",
-        "plan",
-        "fabric",
-    ],
-)
-def test_a_page_renders_without_errors_and_its_labels_are_legible(dse, chromium, tmp_path, kind):
-    out = tmp_path / "out"
-    workers = ("--workers", 0) if kind in SERIAL else ()
-    answer = dse(*inputs(kind, tmp_path), *workers, "--out", out)
-    assert answer.code == 0, answer.err
-    page = (out / "report.html").read_text()
+KINDS = (
+    "schedule", "place", "partition", "wafer", "sweep", "codesign", "modern", "parallel", "pipeline", "hybrid", "all",
+    "predict", "plan", "fabric", "cut",
+)  # fmt: skip
+
+RUNS = {}
+"""By kind, what a run printed, its view and its page: the tests of a kind share one run."""
+
+
+@pytest.fixture
+def run(dse, monkeypatch, tmp_path):
+    """Runs a kind of problem on a terminal of 80 columns."""
+
+    def answered(kind):
+        if kind not in RUNS:
+            out, views = tmp_path / "out", []
+            with monkeypatch.context() as patch:
+                terminal.set_width(patch, 80)
+                patch.setattr(
+                    "dse.cli.problem_command.print_view", lambda *view: views.append(view) or print_view(*view)
+                )
+                workers = ("--workers", 0) if kind in SERIAL else ()
+                answer = dse(*inputs(kind, tmp_path), *workers, "--out", out)
+            assert answer.code == 0, answer.err
+            RUNS[kind] = answer.out, views[0][0], (out / "report.html").read_text()
+        return RUNS[kind]
+
+    return answered
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_terminal_shows_the_answer_first_and_its_tables_fit(run, kind):
+    text, view, _ = run(kind)
+    assert terminal.faults(text, 80) == []
+    assert view.verdict[:20] in " ".join(terminal.plain(text).split())[:200]
+    assert terminal.view_faults(view) == []
+    assert view.first_chart is not None, "what answer.figure() draws"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_renders_without_errors_and_its_labels_are_legible(run, chromium, tmp_path, kind):
+    _, _, page = run(kind)
     assert len(page.encode()) <= MAX_BYTES
     assert "<script" not in page, "a page that is sent alone shows everything without scripts"
     addresses = re.findall(r"(?:src|href)=['\"](.*?)['\"]|url\((.*?)\)", page.replace("<a href", "<a "))

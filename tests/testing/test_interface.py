@@ -140,7 +140,17 @@ def test_tables_are_dataframes_or_arrow_tables(monkeypatch):
     assert plain.num_rows == len(answer.solution["stages"])
 
 
-def test_every_problem_with_an_answer_has_a_figure():
+def test_tables_and_their_columns_have_names(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    for answer in (package.place(LAYERS), package.schedule(LAYER), package.partition(GRAPH, **TWO_CHIPS)):
+        for name, table in answer.tables().items():
+            assert name
+            assert all(table.column_names)
+            assert len(set(table.column_names)) == len(table.column_names)
+            assert not name.startswith("table ")
+
+
+def test_an_answer_has_a_figure():
     assert package.place(LAYERS).figure() is not None
 
 

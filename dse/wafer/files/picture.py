@@ -16,11 +16,12 @@ from matplotlib.patches import Rectangle as Patch
 from matplotlib.path import Path
 
 from dse.report.drawn import DrawnFigure
+from dse.report.palette import BLUE, ON_COLOUR, SOFT
 from dse.wafer.files.drawing import Rectangle, curves, min_busy, rectangles, title
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
-_LOW, _HIGH, _GROUND, _INK, _LINE = "#fff3d6", "#d1495b", "#f4f7f9", "#1d2b36", "#0d4459"
-"""Of the kernels that wait longest, of the slowest, of free tiles, of names and borders, of edges."""
+_LOW, _HIGH = "#fff3d6", "#d1495b"
+"""Of the kernels that wait longest, and of the slowest."""
 
 _COLOURS = 40
 """Of kernels; matplotlib embeds the legend of more than 50 as pixels."""
@@ -50,8 +51,8 @@ def _figure(problem: WaferProblem, shown: Sequence[Rectangle], heading: str) -> 
     size = max(6.2, wafer.width_tiles * inches_per_tile) + 0.8, max(3.0, wafer.height_tiles * inches_per_tile) + 1.4
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
-    axes.set(xlim=(0, wafer.width_tiles), ylim=(0, wafer.height_tiles), aspect="equal", facecolor=_GROUND)
-    axes.set_title(heading, fontsize=10, color=_INK, wrap=True)
+    axes.set(xlim=(0, wafer.width_tiles), ylim=(0, wafer.height_tiles), aspect="equal", facecolor=SOFT)
+    axes.set_title(heading, fontsize=10, wrap=True)
     axes.tick_params(labelsize=7)
     colours = ScalarMappable(
         Normalize(100 * min_busy(shown), 100), LinearSegmentedColormap.from_list("busy", [_LOW, _HIGH], N=_COLOURS)
@@ -60,7 +61,7 @@ def _figure(problem: WaferProblem, shown: Sequence[Rectangle], heading: str) -> 
     kernels = PatchCollection(
         [Patch((each.x, each.y), each.across, each.up) for each in shown],
         facecolor=filled,
-        edgecolor=_INK,
+        edgecolor=ON_COLOUR,
         linewidth=0.6,
         gid=_KERNELS,
     )
@@ -80,13 +81,13 @@ def _draw_edges(axes: Axes, problem: WaferProblem, shown: Sequence[Rectangle], p
     drawn = curves(problem, shown)
     for gid, line, past in ((_EDGES, "-", False), (_PASSING, "--", True)):
         paths = [Path(each.points, (Path.MOVETO, Path.CURVE3, Path.CURVE3)) for each in drawn if each.past == past]
-        edges = PathCollection(paths, facecolor="none", edgecolor=_LINE, linewidth=0.9, linestyle=line, alpha=0.8)
+        edges = PathCollection(paths, facecolor="none", edgecolor=BLUE, linewidth=0.9, linestyle=line, alpha=0.8)
         edges.set_gid(gid)
         axes.add_collection(edges)
     x, y = zip(*(each.centre for each in shown), strict=True)
     # A dot leaves the sides of its kernel to be seen, however small that is.
     dots = [min(_DOT, min(each.across, each.up) * points_per_tile / 2) for each in shown]
-    axes.scatter(x, y, s=[each**2 for each in dots], color=_LINE, linewidths=0, zorder=3)
+    axes.scatter(x, y, s=[each**2 for each in dots], color=BLUE, linewidths=0, zorder=3)
 
 
 def _draw_name(axes: Axes, shown: Rectangle, colour: tuple[float, ...], points_per_tile: float) -> None:
@@ -96,6 +97,6 @@ def _draw_name(axes: Axes, shown: Rectangle, colour: tuple[float, ...], points_p
         turned = 90 if shown.up > shown.across else 0
         box = {"facecolor": colour, "edgecolor": "none", "pad": size / 15}
         name = axes.text(
-            *shown.label, shown.name, size=size, rotation=turned, ha="center", va="center", color=_INK, bbox=box
+            *shown.label, shown.name, size=size, rotation=turned, ha="center", va="center", color=ON_COLOUR, bbox=box
         )
         name.set_in_layout(False)

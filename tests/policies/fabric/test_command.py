@@ -25,6 +25,7 @@ from policies.fabric.student import StudentLearner
 from policies.fabric.student_settings import StudentSettings
 from policies.fabric.study.intervals import Interval
 from policies.fabric.train import VALIDATION_EVERY, Trained, train
+from tests import terminal
 from tests.extras import needs
 from tests.policies.fabric.quick import QUICK_STACK
 
@@ -208,7 +209,7 @@ def test_a_run_that_is_stopped_while_it_places_has_its_model_and_goes_on_with_pl
 
 
 @pytest.mark.usefixtures("few_steps")
-def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
+def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, monkeypatch, tmp_path):
     out = tmp_path / "run"
     trained = dse(*TRAIN, "--graphs", 12, "--out", out, "--json", "--quiet")
     assert trained.code == 0, trained.err
@@ -232,8 +233,11 @@ def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, tmp_path):
     assert whole["hops"]["error"] is None
     assert whole["max_load"]["error"] > 0
 
-    anew = dse("fabric", "evaluate", out, "--model", "ridge", "--table", "main", "--table", "left-out")
+    with monkeypatch.context() as patch:
+        terminal.set_width(patch, 80)
+        anew = dse("fabric", "evaluate", out, "--model", "ridge", "--table", "main", "--table", "left-out")
     assert anew.code == 0, anew.err
+    assert terminal.faults(anew.out, 80) == []
     assert all(word in anew.out for word in ("folds by graph", "kind of block left out", "ridge"))
 
     left = ("fabric", "evaluate", out, "--model", "ridge", "--table", "left-out", "--out", tmp_path / "left")

@@ -1,0 +1,1226 @@
+"""Types of ``solution`` and ``metrics``, by ``python -m docs.making.stubs`` from the models of results.
+
+A result is plain data: an answer's ``solution`` is a dictionary with the keys of the type of its problem. Where nothing
+was found both are empty. A key that is not required stands in results of some forms alone.
+"""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class CodesignArchitecture(TypedDict):
+    """Sizes of an accelerator, and its area.
+
+    Attributes:
+        tensor_cores: how many.
+        core_width: multiply-accumulate units of a tensor core's array.
+        core_depth: multiply-accumulate units of a tensor core's array.
+        vector_cores: how many.
+        vector_lanes: of a vector core.
+        global_buffer_bytes: shared by all cores.
+        tensor_l2_bytes: of one core.
+        vector_l2_bytes: of one core.
+        area_mm2: without interfaces.
+    """
+
+    tensor_cores: int
+    core_width: int
+    core_depth: int
+    vector_cores: int
+    vector_lanes: int
+    global_buffer_bytes: int
+    tensor_l2_bytes: int
+    vector_l2_bytes: int
+    area_mm2: float
+
+
+class CodesignStage(TypedDict):
+    """A stage.
+
+    Attributes:
+        layers: by name.
+        accelerators: of one pipeline.
+    """
+
+    layers: list[str]
+    accelerators: int
+
+
+class ScheduleOperatorRun(TypedDict):
+    """When and where an operator runs.
+
+    Attributes:
+        start_s: from the beginning of the layer.
+        finish_s: from the beginning of the layer.
+        cores: ``"all"``, or a list with the number of one core.
+    """
+
+    start_s: float
+    finish_s: float
+    cores: list[int] | Literal["all"]
+
+
+class CodesignPartSchedule(TypedDict):
+    """The schedule of a pass or an update of a layer.
+
+    Attributes:
+        operators: the run of each, by name.
+        makespan_s: its length.
+        bound_s: no schedule is shorter.
+    """
+
+    operators: dict[str, ScheduleOperatorRun]
+    makespan_s: float
+    bound_s: float
+
+
+class CodesignLayerSchedules(TypedDict):
+    """The schedules of one distinct layer.
+
+    Attributes:
+        forward: of the passes and of the optimizer step.
+        backward: of the passes and of the optimizer step.
+        update: of the passes and of the optimizer step.
+    """
+
+    forward: CodesignPartSchedule
+    backward: CodesignPartSchedule
+    update: CodesignPartSchedule
+
+
+class CodesignPlan(TypedDict):
+    """How one model is trained; other keys as of ``PlanSummary``.
+
+    Attributes:
+        pipeline: as there.
+        data: as there.
+        tensor: as there.
+        microbatch: as there.
+        recompute: as there.
+        hbm_gb: as there.
+        accelerators_used: as there.
+        batch_s: as there.
+        throughput_per_s: as there.
+        schedule_nodes: as there.
+        stages: of one pipeline, from the first to the last.
+        layers: the schedules of each distinct layer.
+    """
+
+    pipeline: int
+    data: int
+    tensor: int
+    microbatch: int
+    recompute: bool
+    hbm_gb: float
+    accelerators_used: int
+    batch_s: float
+    throughput_per_s: float
+    schedule_nodes: int
+    stages: list[CodesignStage]
+    layers: dict[str, CodesignLayerSchedules]
+
+
+class Plan(TypedDict):
+    """A training plan. Keys as of ``TrainingPlan``."""
+
+    tensor: int
+    sequence_parallel: bool
+    context: int
+    expert: int
+    data: int
+    pipeline: int
+    interleave: int
+    schedule: Literal["1f1b", "gpipe"]
+    zero: int
+    microbatch: int
+    recompute: str
+    precision: Literal["fp16", "bf16", "fp8", "mxfp8", "int8", "fp4"]
+    zero_copies: int
+    order: str
+    first_layers: int
+    last_layers: int
+    weights: Literal["stack", "fp32", "bf16", "fp16", "fp8"]
+    gradients: Literal["stack", "fp32", "bf16", "fp16", "fp8"]
+    moments: Literal["stack", "fp32", "bf16", "fp16", "fp8"]
+    gradient_transfer: Literal["stack", "fp32", "bf16", "fp16", "fp8"]
+    weight_transfer: Literal["stack", "fp32", "bf16", "fp16", "fp8"]
+    overlap_tensor: Literal["stack", "yes", "no"]
+    overlap_context: Literal["stack", "yes", "no"]
+    overlap_expert: Literal["stack", "yes", "no"]
+    overlap_gradients: Literal["stack", "yes", "no"]
+    overlap_weights: Literal["stack", "yes", "no"]
+    overlap_pipeline: Literal["stack", "yes", "no"]
+    cross_entropy: Literal["stack", "fused", "unfused"]
+
+
+class CodesignTrainedModel(TypedDict):
+    """How the model is trained.
+
+    Attributes:
+        hbm_gb: memory of an accelerator, in GiB.
+        plan: of the vocabulary of ``dse plan``.
+    """
+
+    hbm_gb: float
+    plan: Plan
+
+
+class CodesignSolution(TypedDict):
+    """``solution``.
+
+    Attributes:
+        architecture: of the accelerator.
+        models: the plan of each, by name.
+    """
+
+    architecture: CodesignArchitecture
+    models: dict[str, CodesignPlan] | dict[str, CodesignTrainedModel]
+
+
+class CodesignBest(TypedDict):
+    """An architecture that has an optimum.
+
+    Attributes:
+        architecture: which.
+        schedule_nodes: states to which the schedules of each model were searched.
+    """
+
+    architecture: CodesignArchitecture
+    schedule_nodes: list[int]
+
+
+class CodesignFailedEvaluation(TypedDict):
+    """An evaluation on which the program failed or worker processes died. It counts for nothing; its bound stands.
+
+    Attributes:
+        model: by name.
+        architecture: which.
+        reason: in words.
+    """
+
+    model: str
+    architecture: CodesignArchitecture
+    reason: str
+
+
+class CodesignModelFigures(TypedDict):
+    """What one model's plan is worth.
+
+    Attributes:
+        value: its part in the objective.
+        power_w: average power of one accelerator.
+        joules_per_sample: of all accelerators.
+        model_flops_utilisation: model FLOPs per second over the peak of all accelerators (PaLM, appendix B).
+        peak_memory_gb: of the fullest stage, in GiB.
+        simulated_batch_s: a batch with every pass, synchronisation and optimizer step in time.
+    """
+
+    value: float
+    power_w: float
+    joules_per_sample: float
+    model_flops_utilisation: float
+    peak_memory_gb: float
+    simulated_batch_s: float
+
+
+class CodesignPlanSummary(TypedDict):
+    """How one model is trained, without its stages.
+
+    Attributes:
+        pipeline: stages, pipelines and tensor-parallel width.
+        data: stages, pipelines and tensor-parallel width.
+        tensor: stages, pipelines and tensor-parallel width.
+        microbatch: samples.
+        recompute: whether the backward pass recomputes activations.
+        hbm_gb: memory of an accelerator, in GiB.
+        accelerators_used: of those there are.
+        batch_s: time of a global batch.
+        throughput_per_s: samples per second.
+        schedule_nodes: states to which schedules were searched; an evaluation as deep finds the plan again.
+    """
+
+    pipeline: int
+    data: int
+    tensor: int
+    microbatch: int
+    recompute: bool
+    hbm_gb: float
+    accelerators_used: int
+    batch_s: float
+    throughput_per_s: float
+    schedule_nodes: int
+
+
+class CodesignBaseline(TypedDict):
+    """One row of the comparison.
+
+    Attributes:
+        name: accelerator and placement.
+        placement: ``expert``: the paper's.
+        area_mm2: of its template, or of the die.
+        process_nm: of that area.
+        model_flops_utilisation: as of an answer; null where nothing fits.
+        plan: null where nothing fits.
+    """
+
+    name: str
+    placement: Literal["expert", "own"]
+    area_mm2: float
+    process_nm: float
+    model_flops_utilisation: float | None
+    plan: CodesignPlanSummary | None
+
+
+class CodesignFrontPoint(TypedDict):
+    """One architecture of a front.
+
+    Attributes:
+        score: the objective.
+        area_mm2: of one accelerator.
+        power_w: of one accelerator.
+        proven: whether its schedules are proven.
+        architecture: which.
+        models: the plan of each, by name.
+    """
+
+    score: float
+    area_mm2: float
+    power_w: float
+    proven: bool
+    architecture: CodesignArchitecture
+    models: dict[str, CodesignPlanSummary]
+
+
+class CodesignFront(TypedDict):
+    """A Pareto front in score, area and power.
+
+    Attributes:
+        hbm_gb: the HBM size of all points, the largest, in GiB.
+        mean: over models.
+        proven: whether no point is missing.
+        architectures_in_space: counts.
+        architectures_evaluated: counts.
+        architectures_pruned: counts.
+        undecided: architectures that may be on it.
+        stopped: why the search ended early; null where it did not.
+        points: by falling score.
+    """
+
+    hbm_gb: float
+    mean: Literal["geometric", "arithmetic"]
+    proven: bool
+    architectures_in_space: int
+    architectures_evaluated: int
+    architectures_pruned: int
+    undecided: list[CodesignArchitecture]
+    stopped: str | None
+    points: list[CodesignFrontPoint]
+
+
+class CodesignModernModelFigures(TypedDict):
+    """What the plan is worth, as ``dse plan`` counts it.
+
+    Attributes:
+        throughput_per_s: samples per second.
+        step_s: of a global batch.
+        tokens_per_s: of all accelerators.
+        model_flops_utilisation: over the peak of all accelerators.
+        time_s: by part.
+        memory_bytes: by part.
+    """
+
+    throughput_per_s: float
+    step_s: float
+    tokens_per_s: float
+    model_flops_utilisation: float
+    time_s: dict[str, float]
+    memory_bytes: dict[str, float]
+
+
+class CodesignBestAtSize(TypedDict):
+    """The optimum at one HBM size.
+
+    Attributes:
+        throughput_per_s: samples per second.
+        architecture: which.
+        plan: which.
+    """
+
+    throughput_per_s: float
+    architecture: CodesignArchitecture
+    plan: Plan
+
+
+class CodesignBaselineAnswer(TypedDict):
+    """An optimum of another search; values are null where nothing fits.
+
+    Attributes:
+        name: of the search.
+        throughput_per_s: samples per second.
+        hbm_gb: in GiB.
+        architecture: null where it is not chosen.
+        plan: which.
+    """
+
+    name: str
+    throughput_per_s: float | None
+    hbm_gb: float | None
+    architecture: CodesignArchitecture | None
+    plan: Plan | None
+
+
+class CodesignAfterChange(TypedDict):
+    """The optimum after a change; values are null where nothing fits.
+
+    Attributes:
+        throughput_per_s: samples per second.
+        hbm_gb: in GiB.
+        architecture: which.
+        plan: which.
+        regret: share of the throughput that the answer's architecture lacks then.
+    """
+
+    throughput_per_s: float | None
+    hbm_gb: float | None
+    architecture: CodesignArchitecture | None
+    plan: Plan | None
+    regret: float | None
+
+
+class CodesignMetrics(TypedDict):
+    """``metrics``. What follows ``failed`` belongs to an answer, ``pareto`` and ``sensitivity`` to these options.
+    ``metrics``; what follows ``unfinished`` belongs to searches that ended. Without it the bound is that of the
+    fastest plan with the most processing elements and lanes of the space.
+
+    Attributes:
+        architectures_in_space: counts.
+        architectures_evaluated: counts.
+        architectures_pruned: counts.
+        optimum_by_hbm: the best score at each HBM size.
+        best_by_hbm: the architecture that has it.
+        notes: idle accelerators, stretched networks, microbatch sizes that were left out.
+        unfinished: what a time limit or an interrupt left out; ``--resume`` completes it.
+        failed: evaluations that failed; ``--resume`` tries them again.
+        score: the objective.
+        area_budget_used: a share.
+        interface_mm2: area of HBM and network interfaces.
+        models: figures of each, by name.
+        proven_optimum: the best score of the space; null where it is not known.
+        distance_from_proven: of the score, as a share; null where it is not known.
+        baselines: of each model.
+        pareto: the front.
+        sensitivity: points, takeovers and summary (``sensitivity_document``).
+        plans_in_vocabulary: how many.
+        stopped: why the search ended early; null where it did not.
+    """
+
+    architectures_in_space: int
+    architectures_evaluated: NotRequired[int]
+    architectures_pruned: NotRequired[int]
+    optimum_by_hbm: NotRequired[dict[str, float] | dict[str, CodesignBestAtSize]]
+    best_by_hbm: NotRequired[dict[str, CodesignBest]]
+    notes: list[str]
+    unfinished: list[Literal["pareto", "sensitivity"]] | list[Literal["baselines", "sensitivity"]]
+    failed: NotRequired[list[CodesignFailedEvaluation]]
+    score: NotRequired[float]
+    area_budget_used: NotRequired[float]
+    interface_mm2: NotRequired[float]
+    models: NotRequired[dict[str, CodesignModelFigures] | dict[str, CodesignModernModelFigures]]
+    proven_optimum: NotRequired[float | None]
+    distance_from_proven: NotRequired[float | None]
+    baselines: NotRequired[dict[str, list[CodesignBaseline]] | list[CodesignBaselineAnswer]]
+    pareto: NotRequired[CodesignFront]
+    sensitivity: NotRequired[dict[str, Any] | dict[str, CodesignAfterChange]]
+    plans_in_vocabulary: NotRequired[int]
+    stopped: NotRequired[str | None]
+
+
+class PlaceStage(TypedDict):
+    """A stage of a pipeline.
+
+    Attributes:
+        layers: by name.
+        accelerators: of one pipeline.
+        groups: where a stage of a branching graph runs on several groups side by side, the layers of each.
+    """
+
+    layers: list[str]
+    accelerators: int
+    groups: NotRequired[list[list[str]]]
+
+
+class PlaceSolution(TypedDict):
+    """``solution`` of a result: a placement.
+
+    Attributes:
+        tensor: the tensor-parallel width.
+        data: the number of pipelines.
+        stages: of one pipeline, from the first to the last.
+    """
+
+    tensor: int
+    data: int
+    stages: list[PlaceStage]
+
+
+class PlaceMetrics(TypedDict):
+    """``metrics`` of a result: the pipeline simulated in time; left out where passes are too many.
+
+    Attributes:
+        simulated_pipeline_s: until the last pass ends.
+        simulated_batch_s: until the last optimizer step of any stage ends.
+    """
+
+    simulated_pipeline_s: NotRequired[float | None]
+    simulated_batch_s: NotRequired[float | None]
+
+
+class ScheduleSolution(TypedDict):
+    """``solution`` of a result: a schedule.
+
+    Attributes:
+        operators: the run of each, by name.
+    """
+
+    operators: dict[str, ScheduleOperatorRun]
+
+
+class ScheduleMetrics(TypedDict):
+    """``metrics`` of a result: a schedule has none."""
+
+
+class PartitionSolution(TypedDict):
+    """``solution`` of a result: a partition.
+
+    Attributes:
+        chip: of each operator; of one that was copied, the chip of each copy by the consumer that it is for. What
+            follows from weights and constants alone has no chip: every reader holds it.
+    """
+
+    chip: dict[str, int | dict[str, int]]
+
+
+class PartitionMethod(TypedDict):
+    """What one of several methods found.
+
+    Attributes:
+        method: its name.
+        value: in the unit of the objective; null where there is none.
+        bound: in the unit of the objective; null where there is none.
+        gap: as in a result.
+        evaluations: of partitions.
+        seconds: of the run.
+    """
+
+    method: str
+    value: float | None
+    bound: float | None
+    gap: float | None
+    evaluations: int
+    seconds: float
+
+
+class PartitionMisfit(TypedDict):
+    """What the fullest chip of a partition that does not fit lacks.
+
+    Attributes:
+        chip: its number.
+        needed_bytes: what its operators need.
+        limit_bytes: what it holds.
+        operators: [name, bytes] of those that need most, of weights alone or with outputs.
+        explanation: one sentence.
+    """
+
+    chip: int
+    needed_bytes: float
+    limit_bytes: float
+    operators: list[list[str | float]]
+    explanation: str
+
+
+class PartitionSolver(TypedDict):
+    """What the constraint solver produced for ``random`` and ``anneal``.
+
+    Attributes:
+        partitions: their number.
+        fall_backs: those that are linear because no general partition was found.
+    """
+
+    partitions: int
+    fall_backs: int
+
+
+class PartitionMetrics(TypedDict):
+    """``metrics`` of a result: figures of its partition, if it has one, and of the run.
+
+    Attributes:
+        operators: of the graph.
+        edges: of the graph.
+        chips: of the package, and of the partition.
+        chips_used: of the package, and of the partition.
+        chip_s: seconds of every chip under the reference evaluator.
+        link_s: seconds of every link.
+        bottleneck: the chip or link that takes longest.
+        chip_weight_bytes: weights of every chip; where they are streamed, of a lookup table only the rows that an
+            input reads.
+        chips_usable: no partition uses more chips.
+        chips_usable_linear: the same for partitions whose data go from each chip to the next.
+        methods: where several ran, the answer of each.
+        unfinished: methods that were interrupted or not begun.
+        misfit: where no partition that fits memory was found, what the nearest one lacks.
+        solver: counts of the constraint solver.
+    """
+
+    operators: NotRequired[int | None]
+    edges: NotRequired[int | None]
+    chips: NotRequired[int | None]
+    chips_used: NotRequired[int | None]
+    chip_s: NotRequired[list[float] | None]
+    link_s: NotRequired[list[float] | None]
+    bottleneck: NotRequired[str | None]
+    chip_weight_bytes: NotRequired[list[float] | None]
+    chips_usable: NotRequired[int | None]
+    chips_usable_linear: NotRequired[int | None]
+    methods: NotRequired[list[PartitionMethod] | None]
+    unfinished: NotRequired[list[str]]
+    misfit: NotRequired[PartitionMisfit | None]
+    solver: NotRequired[PartitionSolver | None]
+
+
+class WaferPlaced(TypedDict):
+    """A placed kernel.
+
+    Attributes:
+        h: execution parameters of the kernel.
+        w: execution parameters of the kernel.
+        c: execution parameters of each of its convolutions.
+        k: execution parameters of each of its convolutions.
+        x: lower corner of the rectangle as it lies, in tiles.
+        y: lower corner of the rectangle as it lies, in tiles.
+        rotation: ``R90``: turned by a right angle.
+    """
+
+    h: int
+    w: int
+    c: list[int]
+    k: list[int]
+    x: int
+    y: int
+    rotation: Literal["R0", "R90"]
+
+
+class WaferPoint(TypedDict):
+    """A point of a sweep.
+
+    Attributes:
+        width: of its wafer, in tiles.
+        height: of its wafer, in tiles.
+        memlimit: words of a tile.
+        wdeltat: its weights of time, distance and adapters.
+        wlength: its weights of time, distance and adapters.
+        wadapter: its weights of time, distance and adapters.
+        tiles: of the wafer.
+        status: whether it is answered, and how surely.
+        cost: of its placement; null without one.
+        bound: no placement costs less; null where nothing is known.
+        time: of its placement; null without one.
+        distance: of its placement; null without one.
+        adapter: of its placement; null without one.
+        front: whether it is on the front.
+        certain: whether the bounds prove that it is, or that it is not.
+        found_at: the point whose run found the placement.
+        infeasibility: the proof that no placement is legal, or null.
+        reason: why its own run did not end, or null.
+        kernels: the placement as in ``PlacementDocument``, or null.
+    """
+
+    width: int
+    height: int
+    memlimit: int
+    wdeltat: float
+    wlength: float
+    wadapter: float
+    tiles: int
+    status: Literal["optimal", "feasible", "infeasible", "unknown"]
+    cost: float | None
+    bound: float | None
+    time: float | None
+    distance: float | None
+    adapter: int | None
+    front: bool
+    certain: bool
+    found_at: str | None
+    infeasibility: dict[str, Any] | None
+    reason: str | None
+    kernels: dict[str, WaferPlaced] | None
+
+
+class WaferSolution(TypedDict):
+    """``solution`` of one wafer. ``solution`` of a sweep.
+
+    Attributes:
+        kernels: by name.
+        points: by name, in the order of the grid.
+    """
+
+    kernels: NotRequired[dict[str, WaferPlaced]]
+    points: NotRequired[dict[str, WaferPoint]]
+
+
+class WaferMetrics(TypedDict):
+    """``metrics`` of a placement. ``metrics`` of a sweep. ``metrics`` where no placement was found.
+
+    Attributes:
+        time: of the slowest kernel, in the contest's unit.
+        distance: sum over edges, in tiles.
+        adapter: mismatches of h, w and c over all edges.
+        kernels: of the graph.
+        edges: of the graph.
+        utilisation: share of the wafer's tiles inside kernels.
+        busy: share of the wafer's tiles that work, averaged over the time of the slowest kernel.
+        unfinished: what was interrupted.
+        points: how many there are.
+        infeasible: how many of them.
+        front: names of the points on it.
+    """
+
+    time: NotRequired[float]
+    distance: NotRequired[float]
+    adapter: NotRequired[int]
+    kernels: NotRequired[int]
+    edges: NotRequired[int]
+    utilisation: NotRequired[float]
+    busy: NotRequired[float]
+    unfinished: list[Literal["search", "bound"]] | list[str]
+    points: NotRequired[int]
+    infeasible: NotRequired[int]
+    front: NotRequired[list[str]]
+
+
+class ParallelSolutionForm(TypedDict):
+    """``solution`` of ``--strategy sharding``.
+
+    Attributes:
+        mesh: the axes, from the outermost in.
+        arguments: by name, for each dimension the axes that split it.
+        operations: by the name of its first result, each operation that is cut: for each axis the number of the
+            factor (−1: none), and the dimension along which its terms are scattered (−1: they are all-reduced, or
+            there are none).
+    """
+
+    mesh: str
+    arguments: dict[str, list[list[str]]]
+    operations: dict[str, list[list[int]]]
+
+
+class ParallelSolution(TypedDict):
+    """``solution`` of ``--strategy sharding``. ``solution`` of ``--strategy pipeline``. ``solution`` of
+    ``--strategy hybrid``. ``solution`` of ``--strategy all``.
+
+    Attributes:
+        mesh: the axes, from the outermost in.
+        arguments: by name, for each dimension the axes that split it.
+        operations: by the name of its first result, each operation that is cut: for each axis the number of the
+            factor (−1: none), and the dimension along which its terms are scattered (−1: they are all-reduced, or
+            there are none).
+        cuts: the instruction that each stage after the first begins with.
+        device_cuts: the first device of each stage after the first.
+        microbatches: of a batch.
+        replicas: of each stage; as many as its devices where these do equal shares. Of the only stage of one
+            microbatch the devices along the outer axis of its mesh.
+        shardings: of each stage the plan over the devices of a replica, as of a sharded step; None of equal shares.
+        best: the strategy of the shortest step.
+        plans: the ``solution`` of each strategy, by name.
+    """
+
+    mesh: NotRequired[str]
+    arguments: NotRequired[dict[str, list[list[str]]]]
+    operations: NotRequired[dict[str, list[list[int]]]]
+    cuts: NotRequired[list[str]]
+    device_cuts: NotRequired[list[int]]
+    microbatches: NotRequired[int]
+    replicas: NotRequired[list[int]]
+    shardings: NotRequired[list[ParallelSolutionForm | None]]
+    best: NotRequired[str]
+    plans: NotRequired[dict[str, dict[str, Any]]]
+
+
+class ParallelCollective(TypedDict):
+    """Collectives of one kind along the same axes for one cause.
+
+    Attributes:
+        kind: as in ``Sent``.
+        axes: as in ``Sent``.
+        cause: as in ``Sent``.
+        runs: in a step.
+        bytes: of the arrays that a group of devices holds together, all runs added.
+        seconds: all runs one after the other.
+    """
+
+    kind: str
+    axes: str
+    cause: Literal["terms", "resharding", "carried"]
+    runs: int
+    bytes: int
+    seconds: float
+
+
+class ParallelBaseline(TypedDict):
+    """A plan to compare with; pins and the limit of memory are left aside.
+
+    Attributes:
+        step_s: the time of a step, and that of all collectives.
+        communication_s: the time of a step, and that of all collectives.
+        state_bytes: of all arguments on one device.
+        peak_bytes: the most that arguments and what the step makes take together on one device.
+    """
+
+    step_s: float
+    communication_s: float
+    state_bytes: int
+    peak_bytes: int
+
+
+class ParallelWhole(TypedDict):
+    """Operations of one opcode that are done whole.
+
+    Attributes:
+        opcode: of custom calls, with their target.
+        count: how many.
+        flops: by which all of them are priced, with their repeats; 0 where only the bytes that they move are known.
+        names: of the first few.
+    """
+
+    opcode: str
+    count: int
+    flops: int
+    names: list[str]
+
+
+class ParallelAlternative(TypedDict):
+    """A layout of the argument of ``--why``.
+
+    Attributes:
+        split: for each dimension the axes that split it.
+        step_s: time of a step with it; null where no plan has it.
+        reason: why no plan has it.
+    """
+
+    split: list[list[str]]
+    step_s: float | None
+    reason: str
+
+
+class ParallelStage(TypedDict):
+    """A stage.
+
+    Attributes:
+        first: the instructions that its forward part begins and ends with, in the order of the step's points.
+        last: the instructions that its forward part begins and ends with, in the order of the step's points.
+        points: the instructions, or loops, of its forward part.
+        devices: how many it has.
+        variables: trained tensors that it reads, and their bytes.
+        weight_bytes: trained tensors that it reads, and their bytes.
+        copies: trained tensors that it reads and an earlier stage has too.
+        forward_s: of a microbatch.
+        backward_s: of a microbatch.
+        send_bytes: of activations of a microbatch to the next stage.
+        send_s: their time, one way.
+        all_reduce_s: of its gradients, once a batch.
+        device_bytes: what each of its devices keeps.
+    """
+
+    first: str
+    last: str
+    points: int
+    devices: int
+    variables: int
+    weight_bytes: int
+    copies: list[str]
+    forward_s: float
+    backward_s: float
+    send_bytes: float
+    send_s: float
+    all_reduce_s: float
+    device_bytes: float
+
+
+class ParallelPipelineBaseline(TypedDict):
+    """A plan to compare with; the limit of memory is left aside.
+
+    Attributes:
+        length_s: of the pipeline.
+        device_bytes: the most that a device keeps.
+    """
+
+    length_s: float
+    device_bytes: float
+
+
+class ParallelHybridStage(TypedDict):
+    """A stage.
+
+    Attributes:
+        first: the instructions that its forward part begins and ends with.
+        last: the instructions that its forward part begins and ends with.
+        points: the instructions, or loops, of its forward part.
+        devices: how many it has.
+        replicas: how many it has.
+        variables: trained tensors that it reads.
+        forward_s: of a microbatch.
+        backward_s: of a microbatch.
+        send_s: of its activations to the next stage.
+        closing_s: joining its gradients and updating its trained tensors, once a batch.
+        device_bytes: what each of its devices keeps.
+    """
+
+    first: str
+    last: str
+    points: int
+    devices: int
+    replicas: int
+    variables: int
+    forward_s: float
+    backward_s: float
+    send_s: float
+    closing_s: float
+    device_bytes: float
+
+
+class ParallelStrategy(TypedDict):
+    """What a strategy gave.
+
+    Attributes:
+        status: of its answer.
+        objective: what it calls what it minimises by itself.
+        value: of that, of its plan; None without one.
+        step_s: the time of a whole step of its plan.
+        bound_s: no plan of the strategy has a shorter step; None where nothing fits or nothing is known.
+        gap: between the two, as a share of the step; None where one of them is missing.
+        device_bytes: the most that a device keeps.
+        lacking_bytes: missing bytes of the smallest plan, if none fits; of a hybrid plan a lower bound.
+    """
+
+    status: str
+    objective: str
+    value: float | None
+    step_s: float | None
+    bound_s: float | None
+    gap: float | None
+    device_bytes: float | None
+    lacking_bytes: float | None
+
+
+class ParallelMetrics(TypedDict):
+    """``metrics`` of ``--strategy sharding``. ``metrics`` of ``--strategy pipeline``. ``metrics`` of ``--strategy
+    hybrid``. ``metrics`` of ``--strategy all``.
+
+    Attributes:
+        step_s: the time of a step: work_s and communication_s one after the other, without hidden_s.
+        work_s: work, communication, and how much of that runs beside work.
+        communication_s: work, communication, and how much of that runs beside work.
+        hidden_s: work, communication, and how much of that runs beside work.
+        state_bytes: of all arguments on one device.
+        peak_bytes: the most that the arguments and what the step makes take together on one device.
+        split_dimensions: of trained tensors.
+        collectives: what is sent, by kind, axes and cause; those of most bytes first.
+        one_device_s: the step on one device.
+        baselines: plans that need no search (``baselines``), by name; those that there are.
+        whole_operations: what every device does whole, as no rule says how it can be split, by opcode.
+        unfinished: ``why`` where the run was stopped before all layouts were tried.
+        why: every layout of the argument that was asked about; None where none was.
+        length_s: of the pipeline: first_s, as often slowest_s as further microbatches, and exposed_s.
+        first_s: until the first microbatch is through.
+        slowest_s: that every further microbatch needs.
+        exposed_s: all-reduces that nothing hides.
+        update_s: the update of all trained tensors on one device, which the length does not count.
+        stages: from the first to the last.
+        strategies: what each gave, by name.
+        plans: the ``metrics`` of each strategy, by name.
+    """
+
+    step_s: NotRequired[float]
+    work_s: NotRequired[float]
+    communication_s: NotRequired[float]
+    hidden_s: NotRequired[float]
+    state_bytes: NotRequired[int]
+    peak_bytes: NotRequired[int]
+    split_dimensions: NotRequired[int]
+    collectives: NotRequired[list[ParallelCollective]]
+    one_device_s: NotRequired[float]
+    baselines: NotRequired[dict[str, ParallelBaseline] | dict[str, ParallelPipelineBaseline]]
+    whole_operations: NotRequired[list[ParallelWhole]]
+    unfinished: NotRequired[list[str]]
+    why: NotRequired[list[ParallelAlternative] | None]
+    length_s: NotRequired[float]
+    first_s: NotRequired[float]
+    slowest_s: NotRequired[float]
+    exposed_s: NotRequired[float]
+    update_s: NotRequired[float]
+    stages: NotRequired[list[ParallelStage] | list[ParallelHybridStage]]
+    strategies: NotRequired[dict[str, ParallelStrategy]]
+    plans: NotRequired[dict[str, dict[str, Any]]]
+
+
+class FabricPiece(TypedDict):
+    """``solution`` of a graph that fits: what is on the fabric at the same time.
+
+    Attributes:
+        unit: the sites of every operator's units: parts, weights, sums of gradients, buffers. Sites of compute and
+            memory units are numbered row by row, then come those of input and output.
+        routes: for every unit that sends, the links of each of its nets as ``[from, to]``, from the unit's own cell
+            outwards; row r and column c have the cell r · columns + c. A net without links stays at the switch.
+    """
+
+    unit: dict[str, list[int]]
+    routes: dict[str, list[list[list[int]]]]
+
+
+class FabricTurn(TypedDict):
+    """A turn on the fabric.
+
+    Attributes:
+        piece: its number, from 1.
+        operators: those that it runs, by name.
+    """
+
+    piece: int
+    operators: list[str]
+
+
+class FabricSolution(TypedDict):
+    """``solution`` of a graph that fits: what is on the fabric at the same time. ``solution`` of a graph that is
+    cut.
+
+    Attributes:
+        unit: the sites of every operator's units: parts, weights, sums of gradients, buffers. Sites of compute and
+            memory units are numbered row by row, then come those of input and output.
+        routes: for every unit that sends, the links of each of its nets as ``[from, to]``, from the unit's own cell
+            outwards; row r and column c have the cell r · columns + c. A net without links stays at the switch.
+        pieces: no two of them alike.
+        turns: the order in which they are on the fabric.
+    """
+
+    unit: NotRequired[dict[str, list[int]]]
+    routes: NotRequired[dict[str, list[list[list[int]]]]]
+    pieces: NotRequired[list[FabricPiece]]
+    turns: NotRequired[list[FabricTurn]]
+
+
+class FabricBound(TypedDict):
+    """The bound on every placement.
+
+    Attributes:
+        resource: that gives it.
+        unit: by name; null for the channels off chip together.
+        slots: between two samples at least.
+    """
+
+    resource: Literal["compute", "memory_port", "off_chip", "links", "buffer", "queue"]
+    unit: str | None
+    slots: float
+
+
+class FabricLink(TypedDict):
+    """The busiest link.
+
+    Attributes:
+        cells: that it joins.
+        flits: of a sample that pass it.
+        nets: whose flits these are.
+    """
+
+    cells: list[int]
+    flits: int
+    nets: int
+
+
+class FabricRelief(TypedDict):
+    """The same placement with one resource relieved.
+
+    Attributes:
+        change: key of ``CHANGES``.
+        interval_slots: between two samples; null in a deadlock.
+    """
+
+    change: str
+    interval_slots: float | None
+
+
+class FabricPieceMetrics(TypedDict):
+    """Figures of a piece.
+
+    Attributes:
+        units: by kind of site.
+        fill: share of the fabric's sites that have a unit, by kind.
+        stages: units on the longest path of nets.
+        ideal_slots: of work of the slowest unit.
+        interval_slots: between departures; null in a deadlock, and of a cut graph where a stop left ``relief`` out.
+        normalized: ideal over measured slots (paper, section IV-A), 0 in a deadlock; null where that was left out.
+        deadlock: whether nothing can happen any more.
+        blocked: in a deadlock, samples that each unit has ended, by name; otherwise empty.
+        latency_s: of a sample on an empty fabric.
+        batch_latency_s: of a batch.
+        bound: what no placement can beat.
+        rules: what the rules say (``RuleTerms``).
+        busiest_link: null where no net leaves its cell.
+        waits: slots between two departures in the window of the throughput, by cause (``CAUSES``); null where
+            ``interval_slots`` is. Their sum is ``interval_slots``, or less where the bound counts.
+        relief: one resource relieved at a time, of those that could gain 1 %; empty where none could or an
+            interrupt came first, and of a cut graph for all pieces but the one that takes most of the time.
+    """
+
+    units: dict[str, int]
+    fill: dict[str, float]
+    stages: int
+    ideal_slots: int
+    interval_slots: float | None
+    normalized: float | None
+    deadlock: bool
+    blocked: dict[str, int]
+    latency_s: float | None
+    batch_latency_s: float | None
+    bound: FabricBound
+    rules: dict[str, float]
+    busiest_link: FabricLink | None
+    waits: dict[str, float] | None
+    relief: list[FabricRelief]
+
+
+class FabricTurnMetrics(TypedDict):
+    """Seconds of a turn.
+
+    Attributes:
+        piece: its number, from 1.
+        configuration_s: of the fabric.
+        load_s: of weights.
+        run_s: of the batch; null in a deadlock.
+        bound_s: the least that ``run_s`` can be, however the piece is placed.
+    """
+
+    piece: int
+    configuration_s: float
+    load_s: float
+    run_s: float | None
+    bound_s: float
+
+
+class FabricCutMetrics(TypedDict):
+    """What is known of a cut graph.
+
+    Attributes:
+        turns: in order.
+        batch_s: of the whole batch; null where a piece is in a deadlock.
+        bound_per_s: samples a second at most with this cut, however its pieces are placed.
+    """
+
+    turns: list[FabricTurnMetrics]
+    batch_s: float | None
+    bound_per_s: float
+
+
+class FabricMetrics(TypedDict):
+    """``metrics``.
+
+    Attributes:
+        pieces: one where the graph fits.
+        cut: null where the graph fits.
+        unfinished: what an interrupt left out.
+        notes: where another cost was used than the one requested.
+    """
+
+    pieces: list[FabricPieceMetrics]
+    cut: FabricCutMetrics | None
+    unfinished: list[Literal["chains", "relief"]]
+    notes: list[str]
+
+
+class PlanSolution(TypedDict):
+    """``solution``.
+
+    Attributes:
+        plan: the chosen plan.
+    """
+
+    plan: Plan
+
+
+class PlanPriced(TypedDict):
+    """A plan and what it costs.
+
+    Attributes:
+        step_s: time of a step.
+        memory_bytes: of the fullest rank.
+        plan: which.
+    """
+
+    step_s: float
+    memory_bytes: float
+    plan: Plan
+
+
+class PlanMetrics(TypedDict):
+    """``metrics`` of ``dse plan``.
+
+    Attributes:
+        step_s: as of ``dse predict``.
+        tokens_per_s: as of ``dse predict``.
+        tokens_per_s_per_accelerator: as of ``dse predict``.
+        model_flops_per_accelerator: as of ``dse predict``.
+        mfu: as of ``dse predict``.
+        time_s: as of ``dse predict``.
+        memory_bytes: as of ``dse predict``.
+        pareto: the fastest plan for each amount of memory; after an early end the plan alone.
+        without: the best step without each part of the vocabulary that the plan uses; null where nothing fits then.
+        sensitivity: with this option, the best plan after each change; null where nothing fits then.
+        constraints: with this option, the best plan without each rule of ``CONSTRAINTS``.
+        stopped: why the run ended early.
+    """
+
+    step_s: float
+    tokens_per_s: float
+    tokens_per_s_per_accelerator: float
+    model_flops_per_accelerator: float
+    mfu: float
+    time_s: dict[str, float]
+    memory_bytes: dict[str, float]
+    pareto: list[PlanPriced]
+    without: dict[str, float | None]
+    sensitivity: NotRequired[dict[str, PlanPriced | None] | None]
+    constraints: NotRequired[dict[str, PlanPriced] | None]
+    stopped: NotRequired[str | None]
+
+
+class PredictSolution(TypedDict):
+    """``solution``.
+
+    Attributes:
+        plan: the chosen plan.
+    """
+
+    plan: Plan
+
+
+class PredictMetrics(TypedDict):
+    """``metrics`` of ``dse predict``.
+
+    Attributes:
+        step_s: time of a step.
+        tokens_per_s: of all accelerators, and of one.
+        tokens_per_s_per_accelerator: of all accelerators, and of one.
+        model_flops_per_accelerator: per second.
+        mfu: model FLOPs per second over the peak in the plan's precision.
+        time_s: by part of the busiest stage; the sum is ``step_s``.
+        memory_bytes: of the fullest rank, by part.
+        best: the fastest plan on the same machine; null where the run was stopped before it was known.
+        stopped: why the run ended early.
+    """
+
+    step_s: float
+    tokens_per_s: float
+    tokens_per_s_per_accelerator: float
+    model_flops_per_accelerator: float
+    mfu: float
+    time_s: dict[str, float]
+    memory_bytes: dict[str, float]
+    best: NotRequired[PlanPriced | None]
+    stopped: NotRequired[str | None]

@@ -1,0 +1,67 @@
+"""What holds for whatever a command prints on a terminal: see :func:`faults`."""
+
+import contextlib
+import io
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from dse.cli.problem_command import print_view
+from dse.report.view import MAX_NOTES
+
+RULE = re.compile(r" *─{3,} *")
+PARTED = re.compile(r"\d\n(?:[µmn]?s|[KMGT]?i?B|%|mm²|W|kW|[GT]?B/s|[A-Za-z]+/s)\b")
+
+
+def set_width(monkeypatch, width):
+    """Commands print as on a terminal of that width from here on."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(width))
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def printed(view, width, whole):
+    """What the command of an answer prints on a terminal of that width."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as stream:
+        set_width(patch, width)
+        print_view(view, "name", whole)
+    return stream.getvalue()
+
+
+def faults(text, width, *, max_tables=None):
+    """What breaks a rule: a wide line, a number without its unit, an empty table, a first line that is no answer."""
+    text = plain(text)
+    lines = text.splitlines()
+    found = [f"{cell_len(line)} columns: {line}" for line in lines if cell_len(line) > width]
+    found += [f"parted: {each[0]!r}" for each in PARTED.finditer(text)]
+    rules = [at for at, line in enumerate(lines) if RULE.fullmatch(line)]
+    empty = [at for at in rules if not "".join(lines[at + 1 : at + 2]).strip()]
+    found += [f"an empty table: {lines[max(at - 1, 0)]}" for at in empty]
+    if not lines or not lines[0].strip() or any(at <= 1 for at in rules):
+        found.append(f"no answer in the first line: {lines[:1]}")
+    if max_tables is not None and len(rules) > max_tables:
+        found.append(f"{len(rules)} tables")
+    return found
+
+
+def view_faults(view):
+    """The faults of an answer of a problem, as its command shows it, on 80 and 100 columns."""
+    found = [f"{len(view.first_notes)} notes"] if len(view.first_notes) > MAX_NOTES else []
+    for width in (80, 100):
+        for whole in (False, True):
+            text = printed(view, width, whole)
+            found += [f"{width}: {fault}" for fault in faults(text, width)]
+            shown = "".join(plain(text).split())
+            tables = view.tables if whole else view.first_tables
+            found += [
+                f"{width}: the column {header} is lost"
+                for table in tables
+                if table.rows
+                for header in table.headers
+                if not set("".join(header.split())) <= set(shown)
+            ]
+    return found
