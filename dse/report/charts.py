@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dse.report.chart import Axis, BarChart, Bars, LaneBar, LaneChart
+from dse.report.chart import Axis, BarChart, Bars, Chart, LaneBar, LaneChart
 from dse.report.palette import ANSWER, OPERATOR_CLASSES, PART_COLOURS
 from dse.report.trace_events import Span
 from dse.report.units import Scale, counted, time_scale, time_text
-from dse.report.view import AMOUNT_TEXT, Breakdown
+from dse.report.view import AMOUNT_TEXT, Breakdown, View, charts_of
 
 _ROW_PIXELS, _LANE_PIXELS = 17, 26
 
@@ -138,6 +138,15 @@ def breakdowns_chart(title: str, breakdowns: Sequence[Breakdown]) -> LaneChart:
                 legend[share.label] = (share.label, PART_COLOURS[share.kind])
             start += length
     return LaneChart(title, "share [%]", lanes, bars, legend, lane_pixels=44)
+
+
+def first_chart(view: View) -> Chart | None:
+    """The first chart of a page, or the bars of its first card that has any; None where nothing is drawn."""
+    drawn = next(charts_of(view.page()), None)
+    if drawn is not None:
+        return drawn
+    bars = next((card.breakdowns for card in view.cards() if card.breakdowns), None)
+    return None if bars is None else breakdowns_chart(view.title, bars)
 
 
 def cores_text(cores: Sequence[int] | str) -> str:

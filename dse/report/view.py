@@ -231,17 +231,6 @@ class View:
         return [note for note in self.notes if isinstance(note, Decisive)][:MAX_NOTES]
 
     @property
-    def first_chart(self) -> Chart | None:
-        """The first chart of the page, or the bars of its first card that has any; None where nothing is drawn."""
-        from dse.report.charts import breakdowns_chart
-
-        drawn = next(charts_of(self.page()), None)
-        if drawn is not None:
-            return drawn
-        bars = next((card.breakdowns for card in self.cards() if card.breakdowns), None)
-        return None if bars is None else breakdowns_chart(self.title, bars)
-
-    @property
     def first_tables(self) -> Sequence[Table]:
         """The tables that the terminal shows: the first one, and those that an option asks for."""
         return [table for number, table in enumerate(self.tables) if number == 0 or table.requested]

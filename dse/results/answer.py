@@ -11,6 +11,7 @@ import pyarrow as pa
 from typing_extensions import TypeVar
 
 from dse.problem import Posed, problem_type
+from dse.report.charts import first_chart
 from dse.report.render import fragment, page
 from dse.report.view import View
 from dse.results.check import faults_of
@@ -128,7 +129,7 @@ class Answer(Generic[SolutionT, MetricsT]):
 
         None where there is no answer.
         """
-        chart = self.view.first_chart
+        chart = first_chart(self.view)
         if chart is None:
             return None
         from dse.report.chart_plotly import figure_of  # loads plotly

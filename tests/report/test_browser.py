@@ -10,6 +10,7 @@ import pytest
 
 from dse.cli.problem_command import print_view
 from dse.report.chart import Axis, BarChart, Bars
+from dse.report.charts import first_chart
 from dse.report.page import document, figure
 from tests import terminal
 from tests.fabric.documents import FEED_FORWARD, fabric_document
@@ -107,7 +108,7 @@ def test_the_terminal_shows_the_answer_first_and_its_tables_fit(run, kind):
     assert terminal.faults(text, 80) == []
     assert view.verdict[:20] in " ".join(terminal.plain(text).split())[:200]
     assert terminal.view_faults(view) == []
-    assert view.first_chart is not None, "what answer.figure() draws"
+    assert first_chart(view) is not None, "what answer.figure() draws"
 
 
 @pytest.mark.parametrize("kind", KINDS)
