@@ -48,7 +48,6 @@ RECORDS = {record.name: (record, module) for record, module in declared()}
 
 
 PENDING = {
-    "automap": "5 minutes",
     "choice_problems": "10 minutes",
     "codesign": "12 minutes",
     "fabric_oracle": "5 minutes",
