@@ -16,7 +16,7 @@ MODELS = ("bert-large", "gpt3-175b")
 TRAINED = ("bert-large", "gpt2-xl", "megatron-8.3b")
 PUBLISHED = {
     "tpuv4": "170 W on average, 192 W at most (in production; Jouppi et al., ISCA 2023)",
-    "a100-80gb": "400 W limit",
+    "a100-sxm": "400 W limit",
     "v100": "300 W limit",
 }
 """Of chip and memory, or of the board."""
@@ -102,7 +102,7 @@ def products() -> None:
     from hardware.operations import Gemm
     from hardware.specs import accelerator
 
-    chip, model = accelerator("a100-80gb"), energy_model("jouppi-7nm")
+    chip, model = accelerator("a100-sxm"), energy_model("jouppi-7nm")
     idle_w = static_w(chip.machines, chip.hbm_bytes, model)[0]
     print(
         f"\nA100 80 GB on FP16 products, jouppi-7nm, W (published: {A100_BOARD_W} W board limit); static {idle_w:.0f} W"

@@ -160,7 +160,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=shared_data("measured"), help="folder of the measured tables")
     arguments = parser.parse_args()
     folder = arguments.data
-    machines = accelerator("a100-80gb").machines
+    machines = accelerator("a100-sxm").machines
     kernels = kernel_table(results, machines, read_rows(folder / "a100_fp16_kernels.csv"))
     reduces = measured_all_reduces(folder / "a100x4_nvlink3_allreduce.csv")
     reduced = all_reduce_table(results, network("nvlink3"), reduces)

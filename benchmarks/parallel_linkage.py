@@ -22,8 +22,8 @@ from dse.parallel.prices import Prices
 from dse.parallel.problem import ParallelProblem
 from dse.reproduce.automap.models import step_of
 from dse.sharding.hlo.table import step_factors
+from hardware.chips import chip
 from hardware.network_specs import network
-from hardware.specs import accelerator
 from policies.parallel.linkage.contenders import annealed, greedy, max_dimensions, random_decisions
 from policies.parallel.linkage.dimensions import Decided, Dimensions, dimensions_of
 from policies.parallel.linkage.search import trained
@@ -83,7 +83,7 @@ def rows(of: Dimensions, decided: Decided, seeds: int) -> list[Row]:
 def problem_of(step: str, devices: int) -> ParallelProblem:
     """A step of the paper's reproduction over so many V100."""
     graph = step_of(step)
-    device, mesh = device_of(accelerator("v100")), mesh_of(f"model={devices}")
+    device, mesh = device_of(chip("v100")), mesh_of(f"model={devices}")
     return ParallelProblem(graph, mesh, device, network("dapple"), "count", rules=step_factors(graph, step))
 
 

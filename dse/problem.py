@@ -156,6 +156,8 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
             is recomputed by the check.
         steering: settings that only direct the search, which no answer tells.
         additions: settings that ask for more beside an answer, of which a result without a value says nothing.
+        side_by_side: the option that may be a list on the command line, for one table of answers; empty for none.
+        side_by_side_headers: of that table: the option's column, then those of :meth:`side_by_side_row`.
     """
 
     name: ClassVar[str]
@@ -171,6 +173,8 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
     unchecked: ClassVar[tuple[str, ...]] = ()
     steering: ClassVar[tuple[str, ...]] = ()
     additions: ClassVar[tuple[str, ...]] = ()
+    side_by_side: ClassVar[str] = ""
+    side_by_side_headers: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def pose(self, options: OptionsT) -> Posed[OptionsT, ProblemT]:
@@ -233,6 +237,15 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         """
         del results
         return None
+
+    def side_by_side_row(self, result: "Result", posed: Posed[OptionsT, ProblemT]) -> tuple[str, ...]:
+        """Cells of one answer in the table of several, without the option's own."""
+        raise NotImplementedError
+
+    def side_by_side_notes(self, posed: "Sequence[Posed[OptionsT, ProblemT]]") -> list[str]:
+        """What a reader of that table must know before comparing its rows."""
+        del posed
+        return []
 
     def documents(self, options: OptionsT) -> "tuple[type[BaseModel] | None, type[BaseModel] | None]":
         """:attr:`Solution` and :attr:`Metrics`, where they depend on the options."""

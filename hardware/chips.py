@@ -1,65 +1,43 @@
-"""Accelerators as data sheets state them: peak rates by precision, memory, and the system that they come in.
+"""Chips by their rates, memory and the system that they come in (``specs/chips``); :mod:`hardware.specs` has cores."""
 
-The specs of :mod:`hardware.specs` describe the cores of a machine, so that any matrix product can be mapped to them.
-Those here describe what a training plan needs of machines whose cores are not published: ``specs/chips/*.yaml``.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated
 
-from pydantic import Field
-
-from hardware.cost_model import NamedChoice
+from hardware.chip_spec import ChipSpec, chip_names, known_as, rates_of, read_chip_spec
 from hardware.input_files import read_once
 from hardware.inputs import choose, fail
+from hardware.machines import OTHER_KINDS
 from hardware.network import Network
 from hardware.network_specs import network
-from hardware.precisions import Precision
-from hardware.spec_fields import Quantity, StrictModel, beside, is_path, read_spec, spec_names
-from hardware.sustained import SustainedShares
+from hardware.precisions import PRECISIONS
+from hardware.product_rates import ProductRates
+from hardware.spec_fields import beside, is_path
+from hardware.sustained import MeasuredShare, SustainedShares
 from hardware.units import bytes_from_gib
-
-
-class ChipSpec(StrictModel):
-    """A chip by its data sheet, for ``dse predict`` and ``dse plan`` (``specs/chips``).
-
-    Attributes:
-        name: of the spec.
-        title: for people.
-        peak_flops: dense matrix products per second, in FLOPs, by precision of their operands.
-        hbm_gib: memory.
-        hbm_bytes_per_s: its rate, reads and writes together.
-        network: of the system that it comes in.
-        sustained: shares of its rates that were timed on it.
-        sustained_as: a chip whose timed shares stand in.
-    """
-
-    name: Annotated[str, Field(min_length=1)]
-    title: str
-    peak_flops: Annotated[dict[Precision, Quantity], Field(min_length=1)]
-    hbm_gib: Quantity
-    hbm_bytes_per_s: Quantity
-    network: NamedChoice
-    sustained: SustainedShares | None = None
-    sustained_as: NamedChoice | None = None
 
 
 @dataclass(frozen=True)
 class Chip:
-    """An accelerator by its data sheet.
+    """A chip by its rates and capacities, whatever its cores are.
 
     Attributes:
         name: of its spec.
         title: for people.
-        peak_flops: dense matrix products a second, in FLOPs, by the precision of their operands.
+        peak_flops: dense matrix products per second, in FLOPs, by the precisions of training plans.
         hbm_bytes: memory.
         hbm_bytes_per_s: its rate, reads and writes together.
         network: the name of the system that it comes in.
         sustained: shares of peak rates, of kernels that were timed one by one.
         timed_on: the chip that they were timed on, by the name of its spec.
+        rates: as ``peak_flops``, in every format that it has.
+        link: the name of the network inside a server.
+        product_share, memory_share: of the rates of products and of memory that a timed or fitted kernel sustains; 1
+            where none was.
+        tdp_w: power limit of chip and memory; None where none is stated.
+        is_template: whether its cores are those of the searched template.
+        notes: on its file.
     """
 
     name: str
@@ -70,6 +48,18 @@ class Chip:
     network: str
     sustained: SustainedShares = field(default_factory=SustainedShares)
     timed_on: str = ""
+    rates: tuple[tuple[str, float], ...] = ()
+    link: str = ""
+    product_share: float = 1.0
+    memory_share: float = 1.0
+    tdp_w: float | None = None
+    is_template: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def products(self) -> ProductRates:
+        """The peaks of products by the format of their operands."""
+        return ProductRates(self.name, self.rates)
 
 
 @dataclass(frozen=True)
@@ -81,8 +71,13 @@ class System:
 
 
 def list_chips() -> list[str]:
-    """Names of the built-in chips, sorted."""
-    return spec_names("chips")
+    """Names of the built-in chips that have a system, sorted: no templates."""
+    return [name for name in chip_names() if read_chip_spec(name)[0].template is None]
+
+
+def list_templates() -> list[str]:
+    """Names of the built-in chips of the searched template, sorted."""
+    return sorted(set(chip_names()) - set(list_chips()))
 
 
 @read_once
@@ -92,18 +87,38 @@ def chip(name_or_path: str | Path) -> Chip:
     Raises:
         InputError: no chip of this name (the nearest one is offered), or any fault in the file, one line each.
     """
-    spec = read_spec("chips", name_or_path, ChipSpec, "accelerator")
+    spec, note = read_chip_spec(name_or_path)
     timed = _timed(spec, name_or_path)
+    rates = rates_of(spec)
+    network_name = beside(name_or_path, spec.network.name)
+    sustained = timed.sustained or SustainedShares()
+    products, others = spec.kernels.get("gemm"), spec.kernels.get(OTHER_KINDS)
     return Chip(
         name=spec.name,
         title=spec.title,
-        peak_flops=MappingProxyType({precision: peak.value for precision, peak in spec.peak_flops.items()}),
+        peak_flops=MappingProxyType({each: rate for each, rate in rates if each in _plan_formats(spec)}),
         hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
         hbm_bytes_per_s=spec.hbm_bytes_per_s.value,
-        network=beside(name_or_path, spec.network.name),
-        sustained=timed.sustained or SustainedShares(),
+        network=network_name,
+        sustained=sustained,
         timed_on=timed.name,
+        rates=rates,
+        link=network_name if spec.link is None else beside(name_or_path, spec.link.name),
+        product_share=products.efficiency if products else _share(sustained.matrix),
+        memory_share=others.memory_efficiency if others else _share(sustained.memory),
+        tdp_w=None if spec.tdp_w is None else spec.tdp_w.value,
+        is_template=spec.template is not None,
+        notes=() if note is None else (note,),
     )
+
+
+def _plan_formats(spec: ChipSpec) -> Collection[str]:
+    """Precisions of training plans that the chip may have; the template has words of 16 bits."""
+    return PRECISIONS if spec.template is None else ("fp16", "bf16")
+
+
+def _share(measured: MeasuredShare | None) -> float:
+    return 1.0 if measured is None else measured.value
 
 
 def _timed(spec: ChipSpec, name_or_path: str | Path) -> ChipSpec:
@@ -113,7 +128,7 @@ def _timed(spec: ChipSpec, name_or_path: str | Path) -> ChipSpec:
     name = spec.sustained_as.name
     if spec.sustained is not None:
         raise fail(str(name_or_path), "sustained_as.name", name, "must not stand beside sustained")
-    other = read_spec("chips", beside(name_or_path, name), ChipSpec, "accelerator")
+    other, _ = read_chip_spec(beside(name_or_path, name))
     if other.sustained is None:
         raise fail(str(name_or_path), "sustained_as.name", name, "must be an accelerator whose spec has sustained")
     return other
@@ -134,8 +149,8 @@ def system(name_or_path: str, network_name: str | None = None) -> System:
 
 
 def _chip_name(name: str) -> str:
-    chips = list_chips()
-    if name in chips:
-        return name
-    systems = {chip(each).network: each for each in chips}
-    return systems[choose("", "--on", name, {*chips, *systems}, "accelerator or system")]
+    known = known_as()
+    if name in known:
+        return known[name]
+    systems = {chip(each).network: each for each in list_chips()}
+    return systems[choose("", "--on", name, {*chip_names(), *systems}, "accelerator or system")]

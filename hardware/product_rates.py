@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal, Self
 
 ProductFormat = Literal["fp64", "fp32", "fp32_high", "fp32_default", "fp16", "bf16", "fp8", "int8", "int32"]
-"""Keys of ``product_flops`` in a spec."""
+"""Keys of ``rates`` in a spec of a chip, of ``product_flops`` in one of a package."""
 
 Float32Precision = Literal["default", "high", "highest"]
 """How exactly products of float32 are computed (XLA's ``PrecisionConfig``)."""
@@ -37,7 +37,7 @@ class MissingRateError(ValueError):
     def __init__(self, product_format: str, name: str, nearest: str) -> None:
         super().__init__(
             f"{name} has no rate for products of {product_format}; the nearest format that it has a rate for is "
-            f"{nearest} (product_flops in a spec states rates)"
+            f"{nearest} (a spec states rates by format)"
         )
 
 

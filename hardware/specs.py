@@ -1,180 +1,24 @@
-"""Accelerators by name: ``specs/accelerators/*.yaml`` or a user's own file, as one-machine :class:`Machines`."""
+"""Chips whose cores are known (``cores`` or ``template`` of ``dse.chip/1``), as one-machine :class:`Machines`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, get_args
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from hardware.area import area_model
-from hardware.cost_model import CoreBandwidth, CostModel, NamedChoice, cost_model
-from hardware.energy_model import MAX_PROCESS_NM, MIN_PROCESS_NM, TEMPLATE_PROCESS_NM
+from hardware.chip_spec import KERNEL_KINDS, ChipSpec, Template, chip_names, read_chip_spec
+from hardware.cost_model import CostModel, cost_model
+from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import fail
 from hardware.machines import OTHER_KINDS, KernelConstants, Machines
-from hardware.operations import VectorKind
-from hardware.product_rates import ProductFormat, ProductRates
+from hardware.product_rates import ProductRates
 from hardware.space import template_machines
 from hardware.spec_fields import (
-    Count,
-    NonNegative,
-    NonNegativeInteger,
-    PositiveInteger,
-    Quantity,
-    Share,
-    Source,
-    StrictModel,
     beside,
-    read_spec,
-    spec_names,
 )
 from hardware.units import MIB, bytes_from_gib
-
-KERNEL_KINDS = (OTHER_KINDS, "gemm", "convolution", *get_args(VectorKind))
-"""Keys of ``kernels`` in an accelerator file."""
-
-
-class Template(StrictModel):
-    """A machine of the searched template; its area follows.
-
-    Attributes:
-        source: of the sizes.
-        tensor_cores, vector_cores: how many.
-        core_width, core_depth: of the array of a tensor core.
-        global_buffer_mib: of the chip.
-        tensor_l2_bytes, vector_l2_bytes: of one core; they follow from the core where left out.
-    """
-
-    source: Source
-    tensor_cores: PositiveInteger
-    core_width: PositiveInteger
-    core_depth: PositiveInteger
-    vector_cores: PositiveInteger
-    global_buffer_mib: PositiveInteger
-    tensor_l2_bytes: PositiveInteger | None = None
-    vector_l2_bytes: PositiveInteger | None = None
-
-
-class BlockTiles(StrictModel):
-    """Output tiles in which a GPU's library hands out matrix products to its cores.
-
-    Attributes:
-        sizes: (m, n).
-        source: where they come from.
-    """
-
-    sizes: Annotated[list[tuple[PositiveInteger, PositiveInteger]], Field(min_length=1)]
-    source: Source
-
-
-class MachineSizes(StrictModel):
-    """Sizes of a real machine.
-
-    Attributes:
-        tensor_cores, vector_cores: how many.
-        core_width, core_depth: of the array of a tensor core.
-        vector_lanes: of a vector core.
-        tensor_l2_bytes, vector_l2_bytes: of one core.
-        global_buffer_bytes: of the chip.
-        area_mm2: of the die.
-        global_buffer_words_per_cycle: of the chip.
-        element_bytes: of an activation, a weight in compute and a gradient.
-        core_bandwidth: that of the cost model where left out.
-        block_tiles: without them products are mapped by search.
-    """
-
-    tensor_cores: Count
-    core_width: Count
-    core_depth: Count
-    vector_cores: Count
-    vector_lanes: Count
-    tensor_l2_bytes: Count
-    vector_l2_bytes: Count
-    global_buffer_bytes: Count
-    area_mm2: Quantity
-    global_buffer_words_per_cycle: Quantity
-    element_bytes: Count
-    core_bandwidth: CoreBandwidth | None = None
-    block_tiles: BlockTiles | None = None
-
-
-class Kernel(StrictModel):
-    """The constants of one kind of work on a real machine.
-
-    Attributes:
-        launch_s: before the kernel works.
-        floor_s: the least time of a call.
-        efficiency: sustained share of the rates of the cores.
-        memory_efficiency: sustained share of the rate of memory.
-        buffer_efficiency: sustained share of the rate of the global buffer, for products in block tiles.
-        row_reads: how often row-wise vector work reads each row.
-        rows_per_core: rows at work on each core; 0: as many as fit.
-        source: where they come from.
-    """
-
-    launch_s: NonNegative = 0.0
-    floor_s: NonNegative = 0.0
-    efficiency: Share = 1.0
-    memory_efficiency: Share = 1.0
-    buffer_efficiency: Share = 1.0
-    row_reads: PositiveInteger = 1
-    rows_per_core: NonNegativeInteger = 0
-    source: Source
-
-
-class Process(StrictModel):
-    """A process by its name in nanometres, and where that comes from."""
-
-    value: Annotated[float, Field(ge=MIN_PROCESS_NM, le=MAX_PROCESS_NM)]
-    source: Source
-
-
-class AcceleratorSpec(StrictModel):
-    """An accelerator whose cores are known, for ``dse codesign`` and ``dse parallel``
-    (``specs/accelerators``): either a ``template`` or a ``machine``.
-
-    Attributes:
-        name: of the spec.
-        title: for people.
-        template: a machine of the searched template.
-        machine: a real one.
-        clock_hz: of cores and buffers.
-        hbm_bytes_per_s: rate of memory.
-        hbm_gib: memory.
-        network: of the system that it comes in.
-        process_nm: of a ``machine``, by which its energies are scaled; 22 nm where left out.
-        tdp_w: power limit of chip and memory; modelled power above it is noted.
-        product_flops: peaks of products by format of their operands, for ``dse parallel``; without any, the array's is
-            that of the formats of ``element_bytes``, and there are no others.
-        kernels: constants by kind of work, ``gemm``, ``convolution``, a kind of vector work or ``default``; kinds
-            without any run at their peak.
-    """
-
-    name: Annotated[str, Field(min_length=1)]
-    title: str
-    template: Template | None = None
-    machine: MachineSizes | None = None
-    clock_hz: Quantity
-    hbm_bytes_per_s: Quantity
-    hbm_gib: Quantity
-    network: NamedChoice
-    process_nm: Process | None = None
-    tdp_w: Quantity | None = None
-    product_flops: dict[ProductFormat, Quantity] = Field(default_factory=dict)
-    kernels: dict[str, Kernel] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _one_form(self) -> "AcceleratorSpec":
-        if (self.template is None) == (self.machine is None):
-            raise ValueError("exactly one of template and machine must be given")
-        if self.template is not None and self.process_nm is not None:
-            raise ValueError("process_nm must be left out with a template, whose areas and energies are of 22 nm")
-        unknown = sorted(set(self.kernels) - set(KERNEL_KINDS))
-        if unknown:
-            raise ValueError(f"kernels: {unknown[0]}: unknown kind of work; known: {', '.join(KERNEL_KINDS)}")
-        return self
 
 
 @dataclass(frozen=True)
@@ -217,8 +61,8 @@ class Accelerator:
 
 
 def list_specs() -> list[str]:
-    """Names of the built-in accelerators."""
-    return spec_names("accelerators")
+    """Names of the built-in chips whose cores are known, sorted."""
+    return [name for name in chip_names() if _has_cores(read_chip_spec(name)[0])]
 
 
 def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Accelerator:
@@ -231,9 +75,13 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
     Raises:
         InputError: unknown name (the nearest one is offered) or any fault in the file, one line each.
     """
-    spec = read_spec("accelerators", name_or_path, AcceleratorSpec, "accelerator")
+    spec, note = read_chip_spec(name_or_path)
+    if not _has_cores(spec):
+        rule = f"must be given for products to be mapped to them; chips that have cores: {', '.join(list_specs())}"
+        raise fail(str(name_or_path), "cores", "", rule)
+    assert spec.clock_hz is not None
     chosen = model or cost_model()
-    own_network = beside(name_or_path, spec.network.name)
+    own_network = beside(name_or_path, (spec.link or spec.network).name)
     if spec.template is None:
         machines = _from_machine(spec, chosen, str(name_or_path))
     else:
@@ -253,13 +101,17 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
         hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
         network=own_network,
         tdp_w=None if spec.tdp_w is None else spec.tdp_w.value,
-        notes=tuple(_notes(spec, chosen)),
+        notes=(*_notes(spec, chosen), *([] if note is None else [note])),
         is_template=spec.template is not None,
-        product_flops=tuple((each, peak.value) for each, peak in spec.product_flops.items()),
+        product_flops=tuple((each, peak.value) for each, peak in spec.rates.items()),
     )
 
 
-def _notes(spec: AcceleratorSpec, model: CostModel) -> Iterator[str]:
+def _has_cores(spec: ChipSpec) -> bool:
+    return spec.cores is not None or spec.template is not None
+
+
+def _notes(spec: ChipSpec, model: CostModel) -> Iterator[str]:
     """What the spec leaves open, and what is assumed."""
     ideal = "sustained efficiency is taken as ideal"
     missing = [kind for kind in KERNEL_KINDS if kind not in spec.kernels and kind != OTHER_KINDS]
@@ -267,10 +119,10 @@ def _notes(spec: AcceleratorSpec, model: CostModel) -> Iterator[str]:
         yield f"no kernels: section: {ideal}"
     elif OTHER_KINDS not in spec.kernels and missing:
         yield f"no kernels: constants for {', '.join(missing)}: {ideal}"
-    if spec.machine is None:
+    if spec.cores is None:
         return
-    if spec.machine.element_bytes.value != model.hardware.element_bytes.value:
-        size, optimizer = spec.machine.element_bytes.value, model.training.optimizer.name
+    if spec.cores.element_bytes.value != model.hardware.element_bytes.value:
+        size, optimizer = spec.cores.element_bytes.value, model.training.optimizer.name
         unit = "byte" if size == 1 else "bytes"
         yield (
             f"element_bytes {size}: activations, weights in compute and gradients have {size} {unit} each; {optimizer} "
@@ -320,11 +172,12 @@ def _from_template(template: Template, model: CostModel, file: str) -> Machines:
     )
 
 
-def _from_machine(spec: AcceleratorSpec, model: CostModel, file: str) -> Machines:
-    sizes = spec.machine
+def _from_machine(spec: ChipSpec, model: CostModel, file: str) -> Machines:
+    sizes = spec.cores
     assert sizes is not None
+    assert spec.clock_hz is not None
     _require_buffers(
-        "machine",
+        "cores",
         (sizes.core_width.value, sizes.core_depth.value),
         {key: getattr(sizes, key).value for key in ("tensor_l2_bytes", "global_buffer_bytes")},
         sizes.element_bytes.value,

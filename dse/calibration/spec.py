@@ -8,11 +8,12 @@ from typing import Any
 from dse.calibration.calibration import Calibration, by_kind, kind_errors
 from dse.calibration.fit import FITTED_CONSTANTS, fit_kernels, fitting_rows, mean_absolute_error, predict_s
 from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel
+from hardware.chip_spec import read_chip_spec
 from hardware.input_files import absolute
 from hardware.inputs import fail
 from hardware.machines import Machines
-from hardware.spec_fields import beside, is_path, read_spec
-from hardware.specs import AcceleratorSpec, accelerator
+from hardware.spec_fields import beside, is_path
+from hardware.specs import accelerator
 
 
 def calibrate_accelerator(
@@ -23,15 +24,14 @@ def calibrate_accelerator(
     Raises:
         InputError: a fault in the spec, a ``template`` (which is no real chip), too few rows of a kind, or all-reduces.
     """
-    document = read_spec("accelerators", spec, AcceleratorSpec, "accelerator").model_dump(
-        mode="json", exclude_unset=True
-    )
-    link = document["network"]
-    if is_path(link["name"]):  # as seen from the file, which the calibrated one may not lie beside
-        link["name"] = str(absolute(beside(spec, link["name"])))
+    document = read_chip_spec(spec)[0].model_dump(mode="json", exclude_unset=True, by_alias=True)
+    link = document.get("link", document["network"])
+    for each in (document["network"], link):
+        if is_path(each["name"]):  # as seen from the file, which the calibrated one may not lie beside
+            each["name"] = str(absolute(beside(spec, each["name"])))
+    if "template" in document:
+        raise fail(spec, "cores", "", "must be given: only a real chip can be calibrated, not a template")
     machines = accelerator(spec).machines
-    if "machine" not in document:
-        raise fail(spec, "machine", "", "must be given: only a real chip can be calibrated, not a template")
     kernels = [row for row in rows if isinstance(row, MeasuredKernel)]
     if len(kernels) < len(rows):
         rule = f"all-reduces calibrate a network, {link['name']} for {spec}: give them in a table of their own"

@@ -24,6 +24,7 @@ _OTHERS = {
     "models": "List the built-in models, or show any model with parameters and FLOPs.",
     "specs": "List the hardware specs by kind, or show one with the source of every value.",
     "calibrate": "Fit the constants of an accelerator to measured kernels.",
+    "convert": "Write the spec of a chip from an earlier version in today's form.",
     "check": "Recompute a result from its input and list every violation.",
     "report": "Rewrite the report of a finished run.",
     "compare": "Show the options and the outcomes in which runs differ.",

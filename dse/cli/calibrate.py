@@ -9,7 +9,7 @@ from dse.cli.terminal import print_table, print_text
 from hardware.documents import yaml_of
 
 _EXAMPLES = (
-    "dse calibrate a100-80gb tests/data/measured/a100_fp16_kernels.csv",
+    "dse calibrate a100-sxm tests/data/measured/a100_fp16_kernels.csv",
     "dse calibrate nvlink3 links.csv --out my-network.yaml",
     "dse calibrate h100-sxm mine.csv --stack generic --out my-stack.yaml",
 )

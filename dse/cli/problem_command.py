@@ -1,5 +1,7 @@
 """The command of a problem, made from what its package offers: arguments and options from its dataclass of options."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -13,6 +15,7 @@ from dse.cli.methods import with_upper_defaults
 from dse.cli.number_types import AnyDecimalNumber, AnyWholeNumber, DecimalNumber, WholeNumber
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, in_process_options, run_options, session_of, settings_from
+from dse.cli.side_by_side import exit_code_of, folder_of, print_side_by_side, values_of
 from dse.cli.stopping import stop_signal
 from dse.cli.terminal import print_text, print_view_table
 from dse.problem import ProblemType
@@ -32,9 +35,23 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
     def run(*, notes: bool, **given: Any) -> None:
         settings = settings_from(given)
         _refuse_idle(problem)
+        values = values_of(problem, given)
         with progress(settings.quiet) as report, stop_signal(settings.time_limit) as stop:
-            options = with_upper_defaults(problem.name, problem.Options(**given))
-            answered = answer(problem, options, session_of(settings, problem, report, stop))
+
+            def answered_with(own: RunSettings, **changed: Any) -> Answer:
+                options = with_upper_defaults(problem.name, problem.Options(**given | changed))
+                return answer(problem, options, session_of(own, problem, report, stop))
+
+            answers = {
+                value: answered_with(
+                    replace(settings, out=folder_of(settings.out, value)), **{problem.side_by_side: value}
+                )
+                for value in values
+            }
+            answered = answered_with(settings) if not values else next(iter(answers.values()))
+        if values:
+            _print_all(problem, answers, settings)
+            click.get_current_context().exit(exit_code_of(answers))
         _print(answered, settings, notes)
         _leave(answered.result, settings)
 
@@ -146,6 +163,19 @@ def _print(answered: Answer, settings: RunSettings, whole: bool) -> None:
         print_text(f"in {settings.out}: {', '.join(made)}")
         if pictures and not pictures & set(made):
             print_text(f"stopped before it was drawn: dse report {settings.out} draws it")
+
+
+def _print_all(problem: ProblemType[Any, Any], answers: dict[str, Answer], settings: RunSettings) -> None:
+    """Several answers: their results as one JSON object by value, or as one table."""
+    if settings.json:
+        results = {value: each.result.model_dump(mode="json", by_alias=True) for value, each in answers.items()}
+        click.echo(json.dumps(results, indent=2, allow_nan=False))
+    elif not settings.quiet:
+        print_side_by_side(problem, answers)
+        if settings.out is not None:
+            console().print(
+                f"in {settings.out}: {', '.join(f'{Path(value).stem}/' for value in answers)}", soft_wrap=True
+            )
 
 
 def print_view(view: View, name: str, whole: bool) -> None:

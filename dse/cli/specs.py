@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
@@ -15,10 +15,10 @@ from rich.text import Text
 from dse.cli.help import WIDTH, GroupedCommand
 from dse.cli.terminal import print_table, print_text
 from dse.plan.stack import list_stacks, stack
-from hardware.chips import chip, list_chips
+from hardware.chip_spec import known_as
+from hardware.chips import chip, list_chips, list_templates
 from hardware.cost_model import cost_model
 from hardware.documents import read_document
-from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.fabrics import fabric, list_fabrics
 from hardware.inputs import choose
 from hardware.network_specs import list_networks, network
@@ -56,7 +56,6 @@ def command(name: str | None, as_json: bool) -> None:
             click.echo(_json(_records(headers, rows)))
         else:
             print_table(headers, rows)
-            _note_accelerators(_KINDS[name].names() if name == "accelerators" else ())
     else:
         _show_specs(_documents(name), as_json)
 
@@ -83,6 +82,7 @@ def _documents(name: str) -> dict[str, Mapping[str, Any]]:
     """
     if is_path(name):
         return {name: read_document(name)}
+    name = known_as().get(name, name)
     known = [*_KINDS, *dict.fromkeys(each for kind in _KINDS.values() for each in kind.names())]
     choose("dse specs", "NAME", name, known, "spec")
     return {title: kind.document(name) for title, kind in _KINDS.items() if name in kind.names()}
@@ -95,18 +95,11 @@ def _show_specs(documents: Mapping[str, Mapping[str, Any]], as_json: bool) -> No
     for title, document in documents.items():
         headline = next((document[key] for key in _HEADLINE if key in document), "")
         print_text(Text.assemble((title, "bold"), f": {' '.join(str(headline).split())}"))
+        if isinstance(document.get("name"), str) and document["name"] in list_specs():
+            for note in accelerator(document["name"]).notes:
+                print_text(Text(note, style="dim"))
         figures = {key: value for key, value in document.items() if key not in _HEADLINE}
         print_table(("key", "value", "source"), spec_rows(figures))
-
-
-def _note_accelerators(names: Iterable[str]) -> None:
-    """The notes of accelerators, equal ones together."""
-    owners: dict[str, list[str]] = {}
-    for name in names:
-        for note in accelerator(name).notes:
-            owners.setdefault(note, []).append(name)
-    for note, of in owners.items():
-        print_text(Text(f"{', '.join(of)}: {note}.", style="dim"))
 
 
 def _records(headers: Row, rows: list[Row]) -> list[dict[str, str]]:
@@ -117,10 +110,31 @@ def _json(content: Any) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 
-def _accelerators() -> tuple[Row, list[Row]]:
-    headers: Row = ("accelerator", "peak Tflop/s", "HBM GB", "HBM GB/s", "area mm²", "nm", "W", "network", "what it is")
+def _chips() -> tuple[Row, list[Row]]:
+    headers: Row = ("chip", "peak Tflop/s by format", "HBM GB", "HBM GB/s", "W", "system", "what it is")
+    rows: list[Row] = [
+        (
+            each.name,
+            " ".join(f"{product_format} {_tflops(rate)}" for product_format, rate in each.rates),
+            f"{gib_from_bytes(each.hbm_bytes):g}",
+            f"{each.hbm_bytes_per_s / GIGA:,.0f}",
+            "" if each.tdp_w is None else f"{each.tdp_w:g}",
+            each.network,
+            each.title,
+        )
+        for each in map(chip, list_chips())
+    ]
+    return headers, rows
+
+
+def _tflops(rate: float) -> str:
+    return f"{rate / TERA:,.0f}" if rate >= 100 * TERA else f"{rate / TERA:.4g}"
+
+
+def _templates() -> tuple[Row, list[Row]]:
+    headers: Row = ("template", "peak Tflop/s", "HBM GB", "HBM GB/s", "area mm²", "network", "what it is")
     rows: list[Row] = []
-    for name in list_specs():
+    for name in list_templates():
         spec = accelerator(name)
         rows.append(
             (
@@ -129,28 +143,10 @@ def _accelerators() -> tuple[Row, list[Row]]:
                 f"{gib_from_bytes(spec.hbm_bytes):g}",
                 f"{spec.machines.hbm_bytes_per_s / GIGA:g}",
                 f"{spec.machines.area_mm2[0]:.1f}",
-                f"{spec.machines.process_nm or TEMPLATE_PROCESS_NM:g}",
-                "" if spec.tdp_w is None else f"{spec.tdp_w:g}",
                 spec.network,
                 spec.title,
             )
         )
-    return headers, rows
-
-
-def _chips() -> tuple[Row, list[Row]]:
-    headers = ("chip", "peak Tflop/s by precision", "HBM GB", "HBM GB/s", "system", "what it is")
-    rows: list[Row] = [
-        (
-            each.name,
-            " ".join(f"{precision} {peak / TERA:,.0f}" for precision, peak in each.peak_flops.items()),
-            f"{gib_from_bytes(each.hbm_bytes):g}",
-            f"{each.hbm_bytes_per_s / GIGA:,.0f}",
-            each.network,
-            each.title,
-        )
-        for each in map(chip, list_chips())
-    ]
     return headers, rows
 
 
@@ -251,7 +247,7 @@ _KINDS: Mapping[str, _Kind] = MappingProxyType(
         "chips": _Kind(list_chips, _chips, ("hardware", "specs", "chips")),
         "networks": _Kind(list_networks, _networks, ("hardware", "specs", "networks")),
         "stacks": _Kind(list_stacks, _stacks, ("dse.plan", "stacks")),
-        "accelerators": _Kind(list_specs, _accelerators, ("hardware", "specs", "accelerators")),
+        "templates": _Kind(list_templates, _templates, ("hardware", "specs", "chips")),
         "cost models": _Kind(partial(spec_names, "cost_models"), _cost_models, ("hardware", "specs", "cost_models")),
         "spaces": _Kind(partial(spec_names, "spaces"), _spaces, ("hardware", "specs", "spaces")),
         "packages": _Kind(list_packages, _packages, ("hardware", "specs", "packages")),

@@ -44,7 +44,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     """
     examples = (
         "dse codesign bert-large --out runs/bert-large",
-        "dse codesign bert-large --fixed a100-80gb --accelerators 64",
+        "dse codesign bert-large --fixed a100-sxm --accelerators 64",
         "dse codesign gpt2-xl --search hysteresis --workers 4",
     )
     Options = CodesignOptions

@@ -11,8 +11,8 @@ from dse.parallel.problem import Device
 from dse.sharding.factors import Factor
 from dse.sharding.hlo.table import step_factors
 from dse.sources.steps import resolve_step, step_of, with_variables
+from hardware.chips import Chip
 from hardware.inputs import fail
-from hardware.specs import Accelerator
 
 Rules = tuple[tuple[Factor, ...] | None, ...]
 """Of each operation its factors, as :func:`~dse.sharding.hlo.table.step_factors` has them."""
@@ -51,19 +51,16 @@ def roles_note(graph: StepGraph) -> str:
 _MAX_NAMES = 3
 
 
-def device_of(chosen: Accelerator, f32_products: Float32Products = "stated") -> Device:
-    """Sustained rates: those of the spec, by the efficiencies of its matrix products and its other kernels.
+def device_of(chosen: Chip, f32_products: Float32Products = "stated") -> Device:
+    """Sustained rates: those of the spec, by the shares that its timed products and its other kernels sustain.
 
     ``f32_products`` says how all products of float32 are computed; ``stated``: as each of them says.
     """
-    machines = chosen.machines
-    products = machines.kernels.get("gemm")
-    others = machines.kernels.get("default")
-    rates = chosen.products.sustained(products.efficiency if products else 1.0)
+    rates = chosen.products.sustained(chosen.product_share)
     return Device(
         chosen.name,
         replace(rates, float32=None if f32_products == "stated" else f32_products),
-        machines.hbm_bytes_per_s * (others.memory_efficiency if others else 1.0),
+        chosen.hbm_bytes_per_s * chosen.memory_share,
         chosen.hbm_bytes,
     )
 

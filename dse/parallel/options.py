@@ -127,7 +127,7 @@ class ParallelOptions(Options):
             group="Sharding",
         ),
     ] = "variables"
-    accelerator: Annotated[str, Option("The accelerator that each device is.", metavar="SPEC")] = "a100-80gb"
+    accelerator: Annotated[str, Option("The accelerator that each device is.", metavar="SPEC")] = "a100-sxm"
     f32_products: Annotated[
         Float32Products,
         Option(

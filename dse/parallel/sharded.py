@@ -22,9 +22,9 @@ from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result
 from dse.results.result import Objective as Goal
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
+from hardware.chips import chip
 from hardware.inputs import choose, fail, validate
 from hardware.network_specs import network
-from hardware.specs import accelerator
 
 ShardingPosed = Posed[ParallelOptions, Any]
 
@@ -40,7 +40,7 @@ def posed(options: ParallelOptions) -> ShardingPosed:
         InputError: options that contradict each other, or files that are malformed.
     """
     mesh = mesh_of(options.mesh)
-    chosen = accelerator(options.accelerator)
+    chosen = chip(options.accelerator)
     if options.objective == "count" and options.method == "exact":
         raise fail("dse parallel", "--method", "exact", "plans for cost only; count is an objective of linkage")
     if options.method == "inference":
@@ -52,7 +52,7 @@ def posed(options: ParallelOptions) -> ShardingPosed:
         raise fail("dse parallel", "--activations", "", "needs --method exact: linkage counts arguments only")
     if options.emit_iopddl is not None:
         _require_emittable(options, options.emit_iopddl)
-    joined = network(options.network or chosen.network)
+    joined = network(options.network or chosen.link)
     device = device_of(chosen, options.f32_products)
     where, graph, rules = named_step(options, device)
     names = [argument.name for argument in graph.arguments]

@@ -7,14 +7,15 @@ from dse.plan.model import Numerics
 from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults, no_mode_rule, recomputations
-from dse.plan.stack import stack
+from dse.plan.stack import Stack, stack, template_stack
 from dse.plan.training_plan import read_plan
 from dse.problem import Posed
 from dse.results.result import Objective
 from dse.run.options import Option, Options
-from hardware.chips import system
+from hardware.chips import Chip, system
 from hardware.inputs import InputError, choose, fail
 from hardware.precisions import PRECISIONS
+from hardware.specs import accelerator
 
 _PRECISION = "bf16"
 
@@ -29,9 +30,9 @@ class TrainingOptions(Options):
             "A transformer: a name, a config.json, or a YAML file.", metavar="MODEL", positional=True, is_source=True
         ),
     ]
-    on: Annotated[str, Option("The accelerator, or the system that it comes in.", metavar="ACCELERATOR|SYSTEM")] = (
-        "h100-sxm"
-    )
+    on: Annotated[
+        str, Option("The chip, or the system that it comes in; several for one table.", metavar="CHIP|SYSTEM,…")
+    ] = "h100-sxm"
     network: Annotated[
         str | None, Option("The network that joins them; the accelerator's own system by default.", metavar="SPEC")
     ] = None
@@ -93,6 +94,7 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     fixed.setdefault("precision", _PRECISION)
     model = transformer(options.model)
     machine, sequence = system(options.on, options.network), options.sequence or model.sequence
+    cores = accelerator(options.on).machines if machine.chip.is_template else None
     if model.positions == "learned" and sequence > model.position_rows:
         rule = f"must be at most the rows of the model's table of positions, {model.position_rows:,}"
         raise fail("--sequence", "", sequence, rule, str(model.position_rows))
@@ -102,8 +104,9 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         devices=options.accelerators,
         global_batch=options.global_batch,
         sequence=sequence,
-        stack=stack(options.stack).on_chip(machine.chip, model.key_width, sequence, fixed["precision"]),
+        stack=_stack_on(machine.chip, options.stack, model.key_width, sequence, fixed["precision"]),
         fixed=tuple(sorted(fixed.items())),
+        machine=cores,
     )
     if "recompute" not in fixed and not recomputations(problem):
         modes = ", ".join(problem.stack.recomputations.value)
@@ -115,6 +118,16 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     # What exports have and no cost depends on: a finished run is the answer to no other.
     numerics = None if model.numerics == Numerics() else {"numerics": model.numerics.model_dump(mode="json")}
     return Posed(options, problem, problem.name, problem.document(), goal, numerics)
+
+
+def _stack_on(chip: Chip, name: str, width: int, tokens: int, precision: str) -> Stack:
+    """The stack on a chip; a template has peak rates, as its kernels are mapped to its cores."""
+    if not chip.is_template:
+        return stack(name).on_chip(chip, width, tokens, precision)
+    if name != TrainingOptions.stack:
+        rule = f"must be left out: {chip.name} is a template, whose kernels are mapped to its cores"
+        raise fail("", "--stack", name, rule)
+    return template_stack()
 
 
 def opened(problem: PlanProblem, **fixed: Any) -> PlanProblem:

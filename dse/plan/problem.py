@@ -1,6 +1,6 @@
 """The immutable problem: a model, a machine, a batch, a software stack, and what of the plan is fixed."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,9 @@ from dse.plan.training_plan import SETTINGS
 from hardware.chips import System
 from hardware.machines import ARRAY_FIELDS, Machines
 from hardware.network import Network
+
+_CHIP_KEYS = ("name", "title", "peak_flops", "hbm_bytes", "hbm_bytes_per_s", "network")
+"""What a plan depends on of a chip."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,8 @@ class PlanProblem:
         """The problem in JSON types."""
         from dse.results.result import document_of
 
-        chip = {field.name: getattr(self.system.chip, field.name) for field in fields(self.system.chip)}
-        del chip["sustained"], chip["timed_on"]  # which are in the stack, where they stand for what it assumes
+        # Timed shares are in the stack, where they stand for what it assumes.
+        chip = {key: getattr(self.system.chip, key) for key in _CHIP_KEYS}
         document = {
             "model": self.model.document(),
             "chip": document_of(chip),

@@ -1,7 +1,7 @@
 """A plan for people: verdict, where time and memory go, and how far from the best it is."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse.plan.answer import CHANGES
@@ -119,6 +119,49 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
     )
 
 
+SIDE_BY_SIDE = ("chip", "step", "tokens/s", "MFU", "memory", "rates", "plan")
+"""Headers of the table of several chips."""
+
+
+def side_by_side_row(problem: PlanProblem, result: Result) -> tuple[str, ...]:
+    """One chip in the table of several: what its plan reaches, what its rates rest on, and the plan."""
+    rests_on = _rests_on(problem)
+    if not result.solution:
+        return "", "", "", f"nothing fits in {memory_text(problem.system.chip.hbm_bytes)}", rests_on, ""
+    metrics = result.metrics
+    used = memory_text(sum(metrics["memory_bytes"].values()))
+    return (
+        time_text(metrics["step_s"]),
+        f"{metrics['tokens_per_s']:,.0f}",
+        share_text(metrics["mfu"]),
+        f"{used} of {memory_text(problem.system.chip.hbm_bytes)}",
+        rests_on,
+        ", ".join(f"{key}={value}" for key, value in result.solution["plan"].items() if value not in _UNUSED),
+    )
+
+
+_UNUSED = (1, "1", "none", "no", False, None)
+"""Values of a plan's keys that change nothing."""
+
+
+def side_by_side_notes(problems: Sequence[PlanProblem]) -> list[str]:
+    """What a reader of the table must know before comparing its rows."""
+    if len({_rests_on(problem) for problem in problems}) == 1:
+        return []
+    return ["times whose rates rest on different things are not comparable: see the column rates"]
+
+
+def _rests_on(problem: PlanProblem) -> str:
+    """Which sustained shares were timed on the chip, fitted to runs, or assumed."""
+    if problem.machine is not None:
+        return "ideal: kernels as they map to the template's cores"
+    kinds: dict[str, list[str]] = {}
+    for key, rate in problem.stack.rates.items():
+        kind = "timed" if rate.timed_on else "fitted" if rate.fitted else "assumed" if rate.assumed else "stated"
+        kinds.setdefault(kind, []).append(key.removesuffix("_rate"))
+    return "; ".join(f"{kind}: {', '.join(keys)}" for kind, keys in kinds.items())
+
+
 def _best_note(result: Result) -> list[str]:
     best = result.metrics.get("best")
     if best is None:
@@ -186,7 +229,7 @@ def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
 def _notes(problem: PlanProblem) -> list[str]:
     stack, chip = problem.stack, problem.system.chip
     runs = sorted({run for rate in stack.rates.values() for run in rate.fitted})
-    notes = [f"stack {stack.name}: rates fitted to {', '.join(runs) or 'no run'}"]
+    notes = [*chip.notes, f"stack {stack.name}: rates fitted to {', '.join(runs) or 'no run'}"]
     timed = sorted(f"{key} on {rate.timed_on}" for key, rate in stack.rates.items() if rate.timed_on)
     assumed = sorted(key for key, rate in stack.rates.items() if rate.assumed)
     if timed:
@@ -200,6 +243,13 @@ def _notes(problem: PlanProblem) -> list[str]:
         notes.append("times with shares of timed kernels and with assumed ones are not comparable between accelerators")
     notes += [*_timed_collectives(problem), _memory_note(stack)]
     elsewhere = stack.measured_elsewhere(chip.name)
+    if problem.machine is not None:
+        notes.append(
+            Decisive(
+                f"{chip.name} is a template: its kernels take the times of their best mapping to its cores, which real "
+                "kernels do not reach, and attention is unfused"
+            )
+        )
     if elsewhere:
         shares = ", ".join(f"{key} on {' and '.join(chips)}" for key, chips in elsewhere.items())
         notes.append(

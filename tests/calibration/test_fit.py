@@ -29,7 +29,7 @@ LARGE_BYTES = 65536
 
 @pytest.fixture(scope="module")
 def a100():
-    return accelerator("a100-80gb").machines
+    return accelerator("a100-sxm").machines
 
 
 @pytest.fixture(scope="module")

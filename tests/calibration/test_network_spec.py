@@ -111,7 +111,7 @@ def test_a_held_out_error_that_grows_is_said(tmp_path):
         ("nvlink3", "all_reduce,8e6,4,,1e-3\nall_reduce,8e7,4,,1e-2\n" * 4, "all_reduce: 1 size: the fitted half"),
         ("nvlink3", "gemm,8,8,8,1e-5\n" * 4, "gemm: nvlink3 is a network, which takes rows of all_reduce only"),
         ("dgx-a100", "gelu,8,8,,1e-5\n" * 4, "gelu: dgx-a100 is a network, which takes rows of all_reduce only"),
-        ("a100-80gb", "all_reduce,8,4,,1e-5\ngemm,8,8,8,1e-5\n" * 4, "all-reduces calibrate a network, nvlink3 for"),
+        ("a100-sxm", "all_reduce,8,4,,1e-5\ngemm,8,8,8,1e-5\n" * 4, "all-reduces calibrate a network, nvlink3 for"),
         ("nvlnk3", "all_reduce,8,4,,1e-5\n" * 8, "did you mean nvlink3"),
     ],
 )

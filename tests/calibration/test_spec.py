@@ -13,7 +13,7 @@ from hardware.inputs import InputError
 from hardware.specs import accelerator
 from tests.shared_data import shared_data
 
-A100 = files("hardware") / "specs" / "accelerators" / "a100-80gb.yaml"
+A100 = files("hardware") / "specs" / "chips" / "a100-sxm.yaml"
 HEADER = "op,m,n,k,measured_s\n"
 
 
@@ -86,7 +86,7 @@ def test_held_out_rows_change_no_constant(tmp_path, uncalibrated, measured, cali
 def test_other_kinds_keep_their_constants(tmp_path):
     header, *rows = published_gemms(tmp_path).read_text().splitlines(keepends=True)
     few = table(tmp_path, "".join((header, *rows[::5])))
-    kernels, before = calibrate("a100-80gb", few).document["kernels"], yaml.safe_load(A100.read_text())["kernels"]
+    kernels, before = calibrate("a100-sxm", few).document["kernels"], yaml.safe_load(A100.read_text())["kernels"]
     assert kernels["softmax"]["efficiency"] == 0.278
     assert kernels.pop("gemm") != before.pop("gemm")
     assert kernels == before
@@ -110,7 +110,7 @@ def test_other_kinds_keep_their_constants(tmp_path):
 def test_bad_tables_are_refused_with_file_and_row(tmp_path, text, stated):
     path = table(tmp_path, text)
     with pytest.raises(InputError) as error:
-        calibrate("a100-80gb", path)
+        calibrate("a100-sxm", path)
     (fault,) = error.value.faults
     assert str(path) in str(fault)
     assert stated in str(fault)

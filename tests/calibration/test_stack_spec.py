@@ -96,7 +96,7 @@ def test_the_precision_counts_only_where_there_are_products(tmp_path):
     document = calibrate("h100-sxm", path, "megatron-2022", "fp4").document
     assert document["memory"]["value"] == pytest.approx(0.6, rel=1e-3)
     with pytest.raises(InputError, match="--precision: bf16: needs --stack"):
-        calibrate("a100-80gb", path, precision="bf16")
+        calibrate("a100-sxm", path, precision="bf16")
 
 
 @pytest.mark.parametrize(

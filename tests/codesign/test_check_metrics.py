@@ -151,7 +151,7 @@ def test_what_searches_say_passes(single, common, walked):
 
 
 def test_a_plan_for_a_fixed_accelerator_passes(tmp_path):
-    fixed = {"fixed": "a100-80gb", "area_budget": None, "hbm_gb": None, "objective": "per-watt", "sensitivity": True}
+    fixed = {"fixed": "a100-sxm", "area_budget": None, "hbm_gb": None, "objective": "per-watt", "sensitivity": True}
     options, problem, _, result = answered(tiny_options(tmp_path, **SMALL | fixed))
     assert result.metrics["sensitivity"]["points"]
     assert metric_faults(options, problem, result) == []

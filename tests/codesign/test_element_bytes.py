@@ -10,8 +10,8 @@ from tests.hardware.test_specs import text_of
 
 
 def chip_of(folder, element_bytes):
-    document = yaml.safe_load(text_of("accelerators", "v100"))
-    document["machine"]["element_bytes"]["value"] = element_bytes
+    document = yaml.safe_load(text_of("chips", "v100"))
+    document["cores"]["element_bytes"]["value"] = element_bytes
     path = folder / f"chip-{element_bytes}.yaml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     return str(path)

@@ -350,7 +350,7 @@ BAD = {
     "precision": ({"plan": "precision=fp8"}, "--plan: precision: fp8: must be bf16"),
     "key": ({"plan": "tensr=2"}, "--plan: tensr: no key of a plan"),
     "weights": ({"weights": "1"}, "--weights needs several models; --plans modern takes one"),
-    "measured chip": ({"fixed": "a100-80gb", "area_budget": None}, "--fixed: a100-80gb: is a chip of its own"),
+    "measured chip": ({"fixed": "a100-sxm", "area_budget": None}, "--fixed: a100-sxm: is a chip of its own"),
     "unmeasured chip": ({"fixed": "h100-sxm", "area_budget": None}, "--fixed: h100-sxm: is a chip of its own"),
     "paper's plans": ({"plans": "phaze", "plan": "tensor=2", "microbatch": "1"}, "belongs to --plans modern"),
 }

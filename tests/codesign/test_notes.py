@@ -15,7 +15,7 @@ from hardware.network_specs import list_networks, network, network_spec
 from hardware.specs import accelerator
 from tests.codesign.tiny import MODEL, tiny_options
 
-ON_A100 = ("--fixed", "a100-80gb", "--global-batch", "32", "--microbatch", "1", "--workers", "0")
+ON_A100 = ("--fixed", "a100-sxm", "--global-batch", "32", "--microbatch", "1", "--workers", "0")
 
 EXPERTS = """
 import torch
@@ -193,7 +193,7 @@ def test_a_microbatch_that_cannot_be_traced_is_dropped_and_named(dse, tmp_path):
     pytest.importorskip("torch")
     source = tmp_path / "odd.py"
     source.write_text(UNTRACEABLE.format(rule="== 2"))
-    asked = ("--fixed", "a100-80gb", "--accelerators", "2", "--global-batch", "32", "--workers", "0")
+    asked = ("--fixed", "a100-sxm", "--accelerators", "2", "--global-batch", "32", "--workers", "0")
     out = tmp_path / "run"
     shown = dse("codesign", f"{source}:model", *asked, "--microbatch", "1,2,4", "--out", out)
     assert shown.code == 0, shown.err

@@ -21,7 +21,7 @@ dropout: 0.1
 tensor_parallel: [1, 2, 4, 8]
 """
 MEASURED_S = 1.42
-EIGHT_A100 = {"fixed": "a100-80gb", "accelerators": 8, "global_batch": 4, "microbatch": "4", "tensor_parallel": "8"}
+EIGHT_A100 = {"fixed": "a100-sxm", "accelerators": 8, "global_batch": 4, "microbatch": "4", "tensor_parallel": "8"}
 
 
 @pytest.fixture

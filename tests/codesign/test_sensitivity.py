@@ -218,7 +218,7 @@ def test_a_fixed_accelerator_has_plans_and_no_area(tmp_path):
         "global_batch": 16,
         "microbatch": "1",
         "tensor_parallel": "1",
-        "fixed": "a100-80gb",
+        "fixed": "a100-sxm",
     }
     problem = CodesignOptions((str(path),), **options).problem()
     machines = problem.machines()

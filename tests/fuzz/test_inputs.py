@@ -87,7 +87,7 @@ FORMATS = {
     "model": Format("model.yaml", examples.MODEL, ("models", "model.yaml"), out=False),
     "accelerator": Format(
         "chip.yaml",
-        spec("accelerators", "v100"),
+        spec("chips", "v100"),
         ("codesign", "model.json", "--fixed", "chip.yaml", *SMALL_JOB),
         (("model.json", examples.MODEL),),
         inputs=20,
@@ -336,7 +336,7 @@ def test_a_folder_that_looks_like_a_bucket_is_a_folder(dse, folder):
 )
 def test_constants_that_overflow_are_refused(dse, folder, key, value, rule):
     kernels = {"softmax": {"source": "for a test", key: value}}
-    write(folder / "accelerator.json", spec("accelerators", "v100") | {"kernels": kernels})
+    write(folder / "accelerator.json", spec("chips", "v100") | {"kernels": kernels})
     write(folder / "model.json", examples.MODEL)
     asked = ("--fixed", "accelerator.json", "--accelerators", 2, "--global-batch", 4, "--quiet")
     refused = dse("codesign", "model.json", *asked)

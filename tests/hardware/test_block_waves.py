@@ -15,7 +15,7 @@ from hardware.network_specs import network
 from hardware.operations import Collective, Convolution, Fused, Gemm, Vector
 from hardware.specs import accelerator
 
-A100 = accelerator("a100-80gb").machines
+A100 = accelerator("a100-sxm").machines
 WHOLE = np.ones(1)
 SIZES = st.integers(1, 20_000)
 GEMMS = st.builds(Gemm, SIZES, SIZES, SIZES, st.integers(1, 64))
@@ -126,8 +126,8 @@ def test_a_broken_kernel_constant_is_one_line(tmp_path, section, key, value, rul
 
 @pytest.mark.parametrize("sizes", [[], [[128]], [[128, 0]], [[128, 128, 64]], "128x128"])
 def test_broken_block_tiles_are_refused(tmp_path, sizes):
-    document = {"machine": {"block_tiles": {"sizes": sizes, "source": "datasheet"}}}
-    with pytest.raises(InputError, match=r"machine\.block_tiles\.sizes"):
+    document = {"cores": {"block_tiles": {"sizes": sizes, "source": "datasheet"}}}
+    with pytest.raises(InputError, match=r"cores\.block_tiles\.sizes"):
         accelerator(written(tmp_path, document))
 
 
@@ -141,7 +141,7 @@ def written(folder, changes):
     """A copy of the built-in A100 spec with ``changes`` merged in, as a file."""
     from hardware import specs
 
-    source = specs.__file__.replace("specs.py", "specs/accelerators/a100-80gb.yaml")
+    source = specs.__file__.replace("specs.py", "specs/chips/a100-sxm.yaml")
     with open(source, encoding="utf-8") as file:
         document = yaml.safe_load(file)
     for key, part in changes.items():

@@ -96,7 +96,7 @@ def test_no_energies_are_made_up_for_other_processes(process_nm):
         energy_model_of(process_nm)
 
 
-@pytest.mark.parametrize(("name", "tdp_w"), [("a100-80gb", 400), ("h100-sxm", 700), ("v100", 300), ("tpuv4", 192)])
+@pytest.mark.parametrize(("name", "tdp_w"), [("a100-sxm", 400), ("h100-sxm", 700), ("v100", 300), ("tpuv4", 192)])
 def test_power_above_the_chips_limit_is_noted(name, tdp_w):
     chip = accelerator(name)
     assert chip.tdp_w == tdp_w
@@ -383,7 +383,7 @@ def test_peak_power_grows_with_every_part_of_the_machine():
 
 
 def test_products_in_block_tiles_move_at_least_their_operands():
-    machine = accelerator("a100-80gb").machines
+    machine = accelerator("a100-sxm").machines
     seven = energy_model("jouppi-7nm")
     gemm = Gemm(4096, 4096, 4096)
     level = energy_by_level([gemm], machine, seven)

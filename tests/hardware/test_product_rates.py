@@ -5,7 +5,7 @@ import pytest
 from hardware.product_rates import MissingRateError, ProductRates
 from hardware.specs import accelerator, list_specs
 
-A100, V100, TPU, H100 = (accelerator(name).products for name in ("a100-80gb", "v100", "tpuv4", "h100-sxm"))
+A100, V100, TPU, H100 = (accelerator(name).products for name in ("a100-sxm", "v100", "tpuv4", "h100-sxm"))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hardware.precisions import ELEMENT_BYTES
 from hardware.spec_fields import spec_names
 from hardware.specs import accelerator, list_specs
 
-FOLDERS = ("accelerators", "area", "chips", "cost_models", "vector_cycles")
+FOLDERS = ("area", "chips", "cost_models", "vector_cycles")
 
 
 def text_of(folder, name):
@@ -39,10 +39,10 @@ def test_every_constant_has_a_source(folder, name):
 
 def test_built_in_accelerators_have_the_published_peaks_and_memories():
     chips = [name for name in list_specs() if not name.startswith("spotlight-")]
-    assert chips == ["a100-80gb", "h100-sxm", "tpuv4", "tpuv4-phaze", "v100"]
+    assert chips == ["a100-sxm", "h100-sxm", "tpuv4", "tpuv4-phaze", "v100"]
     assert len(list_specs()) == len(chips) + 8
-    published_tflops = {"a100-80gb": 312, "h100-sxm": 989.4, "tpuv4": 275.3, "tpuv4-phaze": 275.3, "v100": 125}
-    published_gib = {"a100-80gb": 80, "h100-sxm": 80, "tpuv4": 32, "tpuv4-phaze": 32, "v100": 32}
+    published_tflops = {"a100-sxm": 312, "h100-sxm": 989.4, "tpuv4": 275.3, "tpuv4-phaze": 275.3, "v100": 125}
+    published_gib = {"a100-sxm": 80, "h100-sxm": 80, "tpuv4": 32, "tpuv4-phaze": 32, "v100": 32}
     for name in chips:
         built_in = accelerator(name)
         assert len(built_in.machines) == 1
@@ -68,7 +68,7 @@ def test_tpuv4_has_the_vector_units_of_the_chip_and_is_the_papers_machine_otherw
 
 @pytest.mark.parametrize("name", ["tpuv4", "tpuv4-phaze"])
 def test_tpuv4_specs_and_the_default_cost_model_agree(name):
-    spec = yaml.safe_load(text_of("accelerators", name))
+    spec = yaml.safe_load(text_of("chips", name))
     machine = accelerator(name).machines
     assert machine.clock_hz == spec["clock_hz"]["value"] == cost_model().hardware.clock_hz.value
     assert machine.hbm_bytes_per_s == spec["hbm_bytes_per_s"]["value"] == cost_model().hardware.hbm_bytes_per_s.value
@@ -77,7 +77,7 @@ def test_tpuv4_specs_and_the_default_cost_model_agree(name):
 def test_template_machines_follow_the_cost_model_and_real_ones_do_not():
     published = cost_model("phaze-2024")
     assert accelerator("tpuv4-phaze", published).machines.hbm_bytes_per_s == pytest.approx(268.8e9)
-    assert accelerator("a100-80gb", published).machines.hbm_bytes_per_s == pytest.approx(2.039e12)
+    assert accelerator("a100-sxm", published).machines.hbm_bytes_per_s == pytest.approx(2.039e12)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_template_machines_follow_the_cost_model_and_real_ones_do_not():
     ],
 )
 def test_a_template_keeps_its_own_rates_where_the_cost_model_lets_it(tmp_path, key, value, read):
-    document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
+    document = yaml.safe_load(text_of("chips", "tpuv4-phaze"))
     document[key]["name" if key == "network" else "value"] = value
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -116,7 +116,7 @@ def test_cost_models_differ_as_the_published_tool_differs():
 
 def test_a_users_own_file_is_read(tmp_path):
     path = tmp_path / "mine.yaml"
-    document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
+    document = yaml.safe_load(text_of("chips", "tpuv4-phaze"))
     document["name"] = "mine"
     document["template"]["tensor_cores"] = 4
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -140,7 +140,7 @@ def test_a_network_path_is_taken_from_the_folder_of_the_accelerators_file(tmp_pa
 
 
 def test_a_template_may_have_any_size_and_an_l2_of_its_own(tmp_path):
-    document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
+    document = yaml.safe_load(text_of("chips", "tpuv4-phaze"))
     document["template"] |= {"tensor_cores": 3, "global_buffer_mib": 100, "tensor_l2_bytes": 2**18, "core_width": 96}
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -151,7 +151,7 @@ def test_a_template_may_have_any_size_and_an_l2_of_its_own(tmp_path):
 
 
 def test_a_buffer_that_holds_no_block_of_a_template_core_is_refused(tmp_path):
-    document = yaml.safe_load(text_of("accelerators", "tpuv4-phaze"))
+    document = yaml.safe_load(text_of("chips", "tpuv4-phaze"))
     document["template"] |= {"core_width": 512, "core_depth": 512, "global_buffer_mib": 1}
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
@@ -182,10 +182,10 @@ def test_an_accelerator_without_kernels_says_that_it_is_ideal(tmp_path, name, ke
 
 def test_a_machine_without_process_says_that_its_energies_are_of_22_nm(tmp_path):
     path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(edited("a100-80gb", "process_nm", DELETE)), encoding="utf-8")
+    path.write_text(yaml.safe_dump(edited("a100-sxm", "process_nm", DELETE)), encoding="utf-8")
     (note,) = accelerator(path).notes
     assert note.startswith("no process_nm: energies are those of 22 nm")
-    (area,) = accelerator("a100-80gb").notes
+    (area,) = accelerator("a100-sxm").notes
     assert area.startswith("area_mm2 is of a die in 7 nm")
 
 
@@ -200,7 +200,7 @@ def test_a_template_has_its_kernels(tmp_path):
     ("reader", "name", "hint"),
     [
         (accelerator, "tpu4", "did you mean tpuv4?"),
-        (accelerator, "a100-80", "did you mean a100-80gb?"),
+        (accelerator, "a100-80", "did you mean a100-sxm?"),
         (cost_model, "consistant", "did you mean consistent?"),
         (area_model, "22mn", "did you mean 22nm?"),
     ],
@@ -219,7 +219,7 @@ BROKEN = [
     ("tpuv4-phaze", "name", "", "name", "must not be empty"),
     ("tpuv4-phaze", "nmae", "x", "nmae", "did you mean name?"),
     ("tpuv4-phaze", "title", DELETE, "title", "the key is missing"),
-    ("tpuv4-phaze", "template", DELETE, "", "exactly one of template and machine"),
+    ("tpuv4-phaze", "template", DELETE, "cores", "must be given for products to be mapped"),
     ("tpuv4-phaze", "template.tensor_cores", 0, "template.tensor_cores", "greater than 0"),
     ("tpuv4-phaze", "template.tensor_cores", 2.5, "template.tensor_cores", "a whole number"),
     ("tpuv4-phaze", "template.core_width", 2**17, "template.tensor_l2_bytes", "area tables cover memories of 1,024 to"),
@@ -246,11 +246,11 @@ BROKEN = [
     ("v100", "process_nm.value", 90, "process_nm.value", "at most 45"),
     ("v100", "tdp_w.value", 0, "tdp_w.value", "greater than 0"),
     ("v100", "tdp_w.source", DELETE, "tdp_w.source", "the key is missing"),
-    ("v100", "machine.vector_lanes.value", 1.5, "machine.vector_lanes.value", "a whole number"),
-    ("v100", "machine.core_widht", {"value": 1, "source": "abc"}, "machine.core_widht", "did you mean core_width?"),
-    ("v100", "machine.tensor_l2_bytes.value", 64, "machine.tensor_l2_bytes", "to feed the edges of a tensor core"),
-    ("v100", "machine.global_buffer_bytes.value", 512, "machine.global_buffer_bytes", "hold the operands"),
-    ("v100", "machine.area_mm2.value", 0, "machine.area_mm2.value", "greater than 0"),
+    ("v100", "cores.vector_lanes.value", 1.5, "cores.vector_lanes.value", "a whole number"),
+    ("v100", "cores.core_widht", {"value": 1, "source": "abc"}, "cores.core_widht", "did you mean core_width?"),
+    ("v100", "cores.tensor_l2_bytes.value", 64, "cores.tensor_l2_bytes", "to feed the edges of a tensor core"),
+    ("v100", "cores.global_buffer_bytes.value", 512, "cores.global_buffer_bytes", "hold the operands"),
+    ("v100", "cores.area_mm2.value", 0, "cores.area_mm2.value", "greater than 0"),
     ("v100", "kernels", {"gem": {"source": "test"}}, "", "gem: unknown kind of work"),
     (
         "v100",
@@ -285,7 +285,7 @@ def test_a_broken_accelerator_file_gives_one_line(tmp_path, name, path, value, k
 
 
 def edited(name, path, value):
-    document = copy.deepcopy(yaml.safe_load(text_of("accelerators", name)))
+    document = copy.deepcopy(yaml.safe_load(text_of("chips", name)))
     *parents, last = path.split(".")
     node = document
     for parent in parents:

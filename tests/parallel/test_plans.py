@@ -464,7 +464,7 @@ def test_only_a_plan_without_proof_is_called_stopped(status):
 )  # fmt: skip
 def test_an_accelerator_in_other_units_is_one_line(dse, tmp_path, rate, asked, words):
     (tmp_path / "step.hlo").write_text(mlp_text(64))
-    spec = resources.files("hardware").joinpath("specs/accelerators/v100.yaml").read_text()
+    spec = resources.files("hardware").joinpath("specs/chips/v100.yaml").read_text()
     (tmp_path / "slow.yaml").write_text(spec.replace("value: 0.9e+12", f"value: {rate}"))
     answer = dse("parallel", tmp_path / "step.hlo", "--accelerator", tmp_path / "slow.yaml", "--mesh", "8", *asked)
     assert answer.code == 2
@@ -476,7 +476,7 @@ def test_an_accelerator_in_other_units_is_one_line(dse, tmp_path, rate, asked, w
 def test_a_loop_of_more_time_than_can_be_counted_is_one_line(dse, tmp_path, strategy):
     text = (DUMPS_OF / "rare.hlo").read_text().replace("constant(3)", "constant(2000000000)")
     (tmp_path / "step.hlo").write_text(text)
-    spec = resources.files("hardware").joinpath("specs/accelerators/v100.yaml").read_text()
+    spec = resources.files("hardware").joinpath("specs/chips/v100.yaml").read_text()
     (tmp_path / "slow.yaml").write_text(spec.replace("value: 0.9e+12", "value: 1e6"))
     asked = ("--accelerator", tmp_path / "slow.yaml", "--mesh", "4", "--strategy", strategy)
     answer = dse("parallel", tmp_path / "step.hlo", *asked)

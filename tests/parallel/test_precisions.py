@@ -13,7 +13,7 @@ from dse.parallel.inputs import device_of
 from dse.parallel.prices import Prices
 from dse.parallel.resharding import PICO
 from dse.parallel.solve import solve
-from hardware.specs import accelerator
+from hardware.chips import chip
 from tests.parallel.problems import problem
 
 SIZE = 2048
@@ -35,7 +35,7 @@ def graph_of(element_type, precision=""):
 
 def work_s(graph, name, f32_products="stated"):
     """By the search; the independent check has to say the same."""
-    device = device_of(accelerator(name), f32_products)
+    device = device_of(chip(name), f32_products)
     step = problem(graph, "1", device=device)
     prices = Prices(step)
     solution = solve(step, prices, "exact", 0)
@@ -191,7 +191,7 @@ def test_pytorchs_own_settings_say_how_it_computes_float32(allowed, dot, convolu
     finally:
         torch.set_float32_matmul_precision(before[0])
         torch.backends.cudnn.allow_tf32 = before[1]
-    rates = accelerator("a100-80gb").products
+    rates = chip("a100-sxm").products
     for each in graph.operations:
         if flops := flops_of(each, graph.values):
             expected = {"dot": dot, "convolution": convolution}[each.opcode]

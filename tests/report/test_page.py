@@ -83,7 +83,7 @@ def test_a_run_without_an_answer_and_a_command_without_pages(dse, runs, tmp_path
 def test_a_page_of_co_search_opens_with_its_verdict_and_an_answer_card(dse, tmp_path):
     out, path = tmp_path / "run", tmp_path / "tiny.yaml"
     path.write_text(MODEL.format(name="tiny", layers=3, hidden=64))
-    asked = ("--fixed", "a100-80gb", "--accelerators", 4, "--global-batch", 8, "--microbatch", 1, "--workers", 0)
+    asked = ("--fixed", "a100-sxm", "--accelerators", 4, "--global-batch", 8, "--microbatch", 1, "--workers", 0)
     assert dse("codesign", path, *asked, "--out", out).code == 0
     body = (out / "report.html").read_text().partition("<body")[2]
     parts = ("<h1>", "class='verdict'", "<section class='card'>", "<svg class='plan'", "class='bar'", "<table")

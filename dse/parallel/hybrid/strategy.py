@@ -31,8 +31,8 @@ from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Result
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
+from hardware.chips import chip
 from hardware.inputs import fail
-from hardware.specs import accelerator
 
 _COMMAND = "dse parallel"
 
@@ -79,7 +79,7 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> Posed[ParallelO
         rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
     cut = pipeline.posed(options, at_most=at_most)
-    device = device_of(accelerator(options.accelerator), options.f32_products)
+    device = device_of(chip(options.accelerator), options.f32_products)
     where, graph, rules = named_step(options, device)
     if graph.is_optimised:
         rule = "must be a step before optimisation with --strategy hybrid: kernels cannot be divided among stages"

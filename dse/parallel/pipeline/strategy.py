@@ -35,10 +35,10 @@ from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Objective, Res
 from dse.run.directory import write_bytes
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
+from hardware.chips import chip
 from hardware.inputs import fail, nearest, validate
 from hardware.network import Network
 from hardware.network_specs import network
-from hardware.specs import accelerator
 
 PipelinePosed = Posed[ParallelOptions, Any]
 
@@ -60,11 +60,11 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> PipelinePosed:
         InputError: options that contradict each other, files that are malformed, or more stages than there can be.
     """
     devices = _devices(options)
-    chosen = accelerator(options.accelerator)
+    chosen = chip(options.accelerator)
     if options.method == "linkage":
         raise fail(_COMMAND, "--method", "linkage", "splits tensors; it belongs to --strategy sharding")
     memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
-    joined = network(options.network or chosen.network).spanning(devices)
+    joined = network(options.network or chosen.link).spanning(devices)
     source, profile, state_factor, step = _read(options, device_of(chosen, options.f32_products))
     stages = _stages(options, devices, joined, source)
     if at_most:

@@ -22,9 +22,9 @@ from dse.reproduce.paper import Paper, Part, Posed
 from dse.reproduce.section import Section
 from dse.results.result import digest
 from dse.run.options import Option, Options
+from hardware.chips import chip
 from hardware.inputs import fail
 from hardware.network_specs import network
-from hardware.specs import accelerator
 
 NAME = "automap"
 
@@ -99,7 +99,7 @@ def _posed(options: AutomapOptions, parts: tuple[str, ...], learned: Learned | N
     pipelined = tuple(name for name in named if name in PIPELINED)
     steps = tuple(name for name in named if name in BUILT_IN or name not in PIPELINED)
     mesh_of(options.mesh, "dse reproduce automap")
-    chosen, joined = accelerator(options.accelerator), network(options.network)
+    chosen, joined = chip(options.accelerator), network(options.network)
     for step in steps:
         family_of(step)
     machine = Machine(options.mesh, options.accelerator, options.network)

@@ -27,8 +27,8 @@ from dse.parallel.pipeline.strategy import source_of, state_factor_of
 from dse.parallel.pipeline.view import layer_of
 from dse.reproduce.automap.models import PIPELINED, step_of
 from dse.reproduce.automap.published import Configuration, PublishedPipeline, read_published
+from hardware.chips import chip
 from hardware.network_specs import network
-from hardware.specs import accelerator
 
 SERVER = 8
 """Devices of a server (Table 2)."""
@@ -111,7 +111,7 @@ class PipelineOutcome:
 def profiled(step: str, device: str) -> tuple[StepGraph, Profile, tuple[str, ...]]:
     """The step, the profile of the paper's batch, and the layer of each point."""
     graph = step_of(step)
-    of = profile_of(graph, device_of(accelerator(device)), step)
+    of = profile_of(graph, device_of(chip(device)), step)
     labels = tuple(map(layer_of, source_of(graph, of).labels))
     return graph, of.profile.of_batch(read_published().pipelines.batch / batch_of(graph)), labels
 

@@ -36,9 +36,9 @@ from dse.reproduce.trials import finished
 from dse.results.result import FailedCheckError
 from dse.run.run import Run
 from dse.sharding.hlo.table import step_factors
+from hardware.chips import chip
 from hardware.inputs import InputError
 from hardware.network_specs import network
-from hardware.specs import accelerator
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Outcome:
 
 def problem_of(trial: Trial) -> ParallelProblem:
     """The problem of a trial, without pins."""
-    mesh, chosen = mesh_of(trial.machine.mesh, "dse reproduce"), accelerator(trial.machine.accelerator)
+    mesh, chosen = mesh_of(trial.machine.mesh, "dse reproduce"), chip(trial.machine.accelerator)
     rules = RULES.get(trial.rules)
     graph = step_of(trial.step)
     return ParallelProblem(
@@ -314,7 +314,7 @@ class Study:
     @property
     def memory_bytes(self) -> int:
         """Of each device."""
-        return accelerator(self.machine.accelerator).hbm_bytes
+        return chip(self.machine.accelerator).hbm_bytes
 
 
 def _outcome(document: Mapping[str, Any]) -> Outcome:

@@ -1,7 +1,7 @@
 """Spotlight's accelerators of Table 2, and what they lose under our prices: by shape of the array, by vector lanes.
 
 Spotlight (Sakhuja et al., HPCA 2023) proposes one tensor core and one vector core for every model. The specs are
-``spotlight-MODEL`` in ``hardware/specs/accelerators``; a changed machine has another array or other vector cores.
+``spotlight-MODEL`` in ``hardware/specs/chips``; a changed machine has another array or other vector cores.
 """
 
 import math

@@ -14,9 +14,9 @@ from dse.parallel.pipeline.exact import Answer
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.methods import PipelineContext, PipelineMethod
 from dse.parallel.pipeline.problem import DeviceCutting
+from hardware.chips import chip
 from hardware.documents import read_document
 from hardware.inputs import InputError, fail
-from hardware.specs import accelerator
 from policies.parallel.extra import ask_for_extra as ask_for_extra
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def own_cutting(options: ParallelOptions) -> DeviceCutting | None:
     if not isinstance(settings, dict):
         return None
     machines = settings.get("machines")
-    name = options.network or accelerator(options.accelerator).network
+    name = options.network or chip(options.accelerator).link
     for each in machines if isinstance(machines, list) else ():
         is_known = isinstance(each, dict) and (name, options.mesh) == (each.get("network"), str(each.get("devices")))
         if is_known and options.stages in (None, each.get("stages")):

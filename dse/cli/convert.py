@@ -1,0 +1,34 @@
+"""``dse convert``: a spec of an earlier version in the form of this one."""
+
+from pathlib import Path
+
+import click
+
+from dse.cli.help import GroupedCommand
+from dse.cli.terminal import console
+from hardware.documents import yaml_of
+
+_EXAMPLES = (
+    "dse convert my-chip.yaml",
+    "dse convert my-chip.yaml --out my-chip-1.yaml",
+)
+
+
+@click.command("convert", cls=GroupedCommand, examples=_EXAMPLES)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there (default: print it).")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def command(file: Path, out: Path | None) -> None:
+    """Write the spec of a chip from an earlier version in the form of this one, dse.chip/1.
+
+    Its values stay; keys that were renamed have their new names. Comments are not kept.
+    """
+    from dse.run.directory import write_text
+    from hardware.chip_spec import converted
+
+    text = yaml_of(converted(file), sort_keys=False, allow_unicode=True, width=120)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    write_text(out, text)
+    console().print(f"converted spec: {out}", soft_wrap=True)

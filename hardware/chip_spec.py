@@ -1,0 +1,278 @@
+"""The file of a chip, ``dse.chip/1``: what its vendor publishes, the cores that it has, or a template of cores.
+
+One file of ``specs/chips`` or of a user serves every command. Each reads its part: training plans read rates, memory,
+system and sustained shares (:func:`hardware.chips.chip`); what maps products to cores reads ``cores`` or ``template``
+(:func:`hardware.specs.accelerator`). A cell that no source states stays empty, and is refused where it is needed.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from hardware.cost_model import CoreBandwidth, NamedChoice
+from hardware.documents import read_document
+from hardware.energy_model import MAX_PROCESS_NM, MIN_PROCESS_NM
+from hardware.inputs import validate
+from hardware.machines import OTHER_KINDS
+from hardware.operations import VectorKind
+from hardware.product_rates import ProductRates
+from hardware.spec_fields import (
+    Count,
+    NonNegative,
+    NonNegativeInteger,
+    PositiveInteger,
+    Quantity,
+    Share,
+    Source,
+    StrictModel,
+    is_path,
+    read_spec,
+    spec_names,
+)
+from hardware.sustained import SustainedShares
+
+SCHEMA: Literal["dse.chip/1"] = "dse.chip/1"
+
+_TEMPLATE_BYTES = 2
+"""Of a word of the searched template."""
+
+RateFormat = Literal[
+    "fp64", "fp32", "fp32_high", "fp32_default", "fp16", "bf16", "fp8", "mxfp8", "fp4", "int8", "int32"
+]
+"""Keys of ``rates``: formats of the operands of matrix products."""
+
+KERNEL_KINDS = (OTHER_KINDS, "gemm", "convolution", *get_args(VectorKind))
+"""Keys of ``kernels`` in an accelerator file."""
+
+
+class Template(StrictModel):
+    """A chip of the searched template; its area follows from its sizes.
+
+    Attributes:
+        node: the process of its area tables, in nm.
+        style: whose area tables these are.
+        source: of the sizes.
+        tensor_cores, vector_cores: how many.
+        core_width, core_depth: of the array of a tensor core.
+        global_buffer_mib: of the chip.
+        tensor_l2_bytes, vector_l2_bytes: of one core; they follow from the core where left out.
+    """
+
+    node: Literal[22] = 22
+    style: Literal["phaze"] = "phaze"
+    source: Source
+    tensor_cores: PositiveInteger
+    core_width: PositiveInteger
+    core_depth: PositiveInteger
+    vector_cores: PositiveInteger
+    global_buffer_mib: PositiveInteger
+    tensor_l2_bytes: PositiveInteger | None = None
+    vector_l2_bytes: PositiveInteger | None = None
+
+
+class BlockTiles(StrictModel):
+    """Output tiles in which a GPU's library hands out matrix products to its cores.
+
+    Attributes:
+        sizes: (m, n).
+        source: where they come from.
+    """
+
+    sizes: Annotated[list[tuple[PositiveInteger, PositiveInteger]], Field(min_length=1)]
+    source: Source
+
+
+class Cores(StrictModel):
+    """Cores, memories and die of a real chip, as far as its maker publishes them.
+
+    Attributes:
+        tensor_cores, vector_cores: how many.
+        core_width, core_depth: of the array of a tensor core.
+        vector_lanes: of a vector core.
+        tensor_l2_bytes, vector_l2_bytes: of one core.
+        global_buffer_bytes: of the chip.
+        area_mm2: of the die.
+        global_buffer_words_per_cycle: of the chip.
+        element_bytes: of an activation, a weight in compute and a gradient.
+        core_bandwidth: that of the cost model where left out.
+        block_tiles: without them products are mapped by search.
+    """
+
+    tensor_cores: Count
+    core_width: Count
+    core_depth: Count
+    vector_cores: Count
+    vector_lanes: Count
+    tensor_l2_bytes: Count
+    vector_l2_bytes: Count
+    global_buffer_bytes: Count
+    area_mm2: Quantity
+    global_buffer_words_per_cycle: Quantity
+    element_bytes: Count
+    core_bandwidth: CoreBandwidth | None = None
+    block_tiles: BlockTiles | None = None
+
+
+class Kernel(StrictModel):
+    """The constants of one kind of work on a real machine.
+
+    Attributes:
+        launch_s: before the kernel works.
+        floor_s: the least time of a call.
+        efficiency: sustained share of the rates of the cores.
+        memory_efficiency: sustained share of the rate of memory.
+        buffer_efficiency: sustained share of the rate of the global buffer, for products in block tiles.
+        row_reads: how often row-wise vector work reads each row.
+        rows_per_core: rows at work on each core; 0: as many as fit.
+        source: where they come from.
+    """
+
+    launch_s: NonNegative = 0.0
+    floor_s: NonNegative = 0.0
+    efficiency: Share = 1.0
+    memory_efficiency: Share = 1.0
+    buffer_efficiency: Share = 1.0
+    row_reads: PositiveInteger = 1
+    rows_per_core: NonNegativeInteger = 0
+    source: Source
+
+
+class Process(StrictModel):
+    """A process by its name in nanometres, and where that comes from."""
+
+    value: Annotated[float, Field(ge=MIN_PROCESS_NM, le=MAX_PROCESS_NM)]
+    source: Source
+
+
+class ChipSpec(StrictModel):
+    """A chip (``specs/chips``), for every command that takes one.
+
+    Attributes:
+        version: of the form.
+        name: of the spec.
+        aliases: other names that it is known by.
+        title: for people.
+        rates: dense matrix products per second, in FLOPs, by format of their operands. A chip with ``cores`` or a
+            ``template`` and without any has the peak of its arrays, in the formats of their words.
+        hbm_gib: memory.
+        hbm_bytes_per_s: its rate, reads and writes together.
+        network: of the system that it comes in, with all its levels.
+        link: the network inside one server, where a mesh of few chips is meant; ``network`` where left out.
+        cores: those of a real chip, for commands that map work to cores.
+        template: those of a chip of the searched template.
+        clock_hz: of cores and buffers; needed with ``cores`` or ``template``.
+        process_nm: of a chip with ``cores``, by which its energies are scaled; 22 nm where left out.
+        tdp_w: power limit of chip and memory; modelled power above it is noted.
+        kernels: constants of work that is mapped to cores, by kind: ``gemm``, ``convolution``, a kind of vector work or
+            ``default``; kinds without any run at their peak.
+        sustained: shares of its rates that were timed on it, for training plans.
+        sustained_as: a chip whose timed shares stand in.
+    """
+
+    version: Annotated[Literal["dse.chip/1"], Field(alias="schema")]
+    name: Annotated[str, Field(min_length=1)]
+    aliases: tuple[str, ...] = ()
+    title: str
+    rates: dict[RateFormat, Quantity] = Field(default_factory=dict)
+    hbm_gib: Quantity
+    hbm_bytes_per_s: Quantity
+    network: NamedChoice
+    link: NamedChoice | None = None
+    cores: Cores | None = None
+    template: Template | None = None
+    clock_hz: Quantity | None = None
+    process_nm: Process | None = None
+    tdp_w: Quantity | None = None
+    kernels: dict[str, Kernel] = Field(default_factory=dict)
+    sustained: SustainedShares | None = None
+    sustained_as: NamedChoice | None = None
+
+    @model_validator(mode="after")
+    def _parts_belong_together(self) -> Self:
+        if self.cores is not None and self.template is not None:
+            raise ValueError("only one of cores and template may be given")
+        is_mapped = self.cores is not None or self.template is not None
+        if not is_mapped and not self.rates:
+            raise ValueError("rates must be given where there are neither cores nor a template")
+        if is_mapped and self.clock_hz is None:
+            raise ValueError("clock_hz must be given with cores or a template")
+        if self.template is not None and self.process_nm is not None:
+            raise ValueError("process_nm must be left out with a template, whose areas and energies are of 22 nm")
+        unknown = sorted(set(self.kernels) - set(KERNEL_KINDS))
+        if unknown:
+            raise ValueError(f"kernels: {unknown[0]}: unknown kind of work; known: {', '.join(KERNEL_KINDS)}")
+        if self.kernels and not is_mapped:
+            raise ValueError("kernels needs cores or a template, whose ideal times its constants correct")
+        return self
+
+
+_RENAMED = {"peak_flops": "rates", "product_flops": "rates", "machine": "cores"}
+"""Keys of files of earlier versions, which had one form for data sheets and one for cores."""
+
+
+def is_of_earlier_version(document: Mapping[str, Any]) -> bool:
+    """Whether a file of a chip has a form from before ``dse.chip/1``."""
+    return "schema" not in document
+
+
+def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A file of an earlier version as ``dse.chip/1`` has it; the values stay."""
+    return {"schema": SCHEMA, **{_RENAMED.get(key, key): value for key, value in document.items()}}
+
+
+def converted(path: Path) -> dict[str, Any]:
+    """A user's file of a chip in the form ``dse.chip/1``, whatever form it has.
+
+    Raises:
+        InputError: a file that cannot be read, or any fault in it, by its new keys.
+    """
+    document = read_document(path)
+    new = upgraded(document) if isinstance(document, dict) and is_of_earlier_version(document) else document
+    validate(ChipSpec, new, str(path))
+    return dict(new)
+
+
+def chip_names() -> list[str]:
+    """Names of the built-in chips, sorted."""
+    return spec_names("chips")
+
+
+def read_chip_spec(name_or_path: str | Path) -> tuple[ChipSpec, str | None]:
+    """The spec of a built-in chip, by its name or an alias, or a user's own file; and a note on that file, or None.
+
+    Raises:
+        InputError: no chip of this name (the nearest one is offered), or any fault in the file, one line each.
+    """
+    if is_path(name_or_path):
+        document = read_document(name_or_path)
+        if isinstance(document, dict) and is_of_earlier_version(document):
+            note = f"{name_or_path} has the form of an earlier version; dse convert {name_or_path} writes {SCHEMA}"
+            return validate(ChipSpec, upgraded(document), str(name_or_path)), note
+        return validate(ChipSpec, document, str(name_or_path)), None
+    name = known_as().get(str(name_or_path), str(name_or_path))
+    return read_spec("chips", name, ChipSpec, "accelerator"), None
+
+
+@cache
+def known_as() -> Mapping[str, str]:
+    """Names and aliases of built-in chips, each with the name of its spec."""
+    specs = (read_spec("chips", name, ChipSpec, "accelerator") for name in chip_names())
+    return {known: spec.name for spec in specs for known in (spec.name, *spec.aliases)}
+
+
+def rates_of(spec: ChipSpec) -> tuple[tuple[str, float], ...]:
+    """The rates of products by format: those that it states, else the peak of its arrays in their words."""
+    if spec.rates:
+        return tuple((each, rate.value) for each, rate in spec.rates.items())
+    assert spec.clock_hz is not None
+    if spec.template is not None:
+        array, element_bytes = spec.template, _TEMPLATE_BYTES
+        elements = array.tensor_cores * array.core_width * array.core_depth
+    else:
+        assert spec.cores is not None
+        cores, element_bytes = spec.cores, spec.cores.element_bytes.value
+        elements = cores.tensor_cores.value * cores.core_width.value * cores.core_depth.value
+    return ProductRates.of_element_bytes(spec.name, element_bytes, 2.0 * spec.clock_hz.value * elements).flops_per_s
