@@ -11,6 +11,7 @@ from hardware.documents import yaml_of
 _EXAMPLES = (
     "dse convert my-chip.yaml",
     "dse convert my-chip.yaml --out my-chip-1.yaml",
+    "dse convert docs/examples/chip.yaml",
 )
 
 

@@ -8,6 +8,7 @@ import pytest
 from dse.cli import group
 from dse.cli.help import FIRST, RUN, GroupedCommand
 from dse.cli.methods import with_upper_defaults
+from dse.cli.side_by_side import values_of
 from dse.problem import pose, registered
 from dse.run.options import ALIASES
 
@@ -48,8 +49,10 @@ def test_an_example_poses_a_problem(path, example):
     given = command.make_context(path, words, parent=context.parent).params
     problem = registered()[path.split()[1]].load()
     names = problem.Options.__dataclass_fields__
-    options = problem.Options(**{name: value for name, value in given.items() if name in names})
-    assert pose(problem, with_upper_defaults(problem.name, options)).digest
+    own = {name: value for name, value in given.items() if name in names}
+    for changed in [{problem.side_by_side: value} for value in values_of(problem, given)] or [{}]:
+        options = problem.Options(**own | changed)
+        assert pose(problem, with_upper_defaults(problem.name, options)).digest
 
 
 @pytest.mark.parametrize("path", [path for path in ALL if path not in PROBLEMS])
