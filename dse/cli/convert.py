@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from dse.cli.help import GroupedCommand
-from dse.cli.terminal import console
+from dse.cli.terminal import print_text
 from hardware.documents import yaml_of
 
 _EXAMPLES = (
@@ -32,4 +32,4 @@ def command(file: Path, out: Path | None) -> None:
         click.echo(text, nl=False)
         return
     write_text(out, text)
-    console().print(f"converted spec: {out}", soft_wrap=True)
+    print_text(f"converted spec: {out}")

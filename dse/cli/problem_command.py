@@ -173,9 +173,8 @@ def _print_all(problem: ProblemType[Any, Any], answers: dict[str, Answer], setti
     elif not settings.quiet:
         print_side_by_side(problem, answers)
         if settings.out is not None:
-            console().print(
-                f"in {settings.out}: {', '.join(f'{Path(value).stem}/' for value in answers)}", soft_wrap=True
-            )
+            folders = ", ".join(f"{Path(value).stem}/" for value in answers)
+            print_text(f"in {settings.out}: {folders}")
 
 
 def print_view(view: View, name: str, whole: bool) -> None:
