@@ -16,23 +16,24 @@ MEASURED = Path(__file__).parents[1] / "data" / "measured"
 COMMANDS = {
     "specs": ("specs",),
     "chips": ("specs", "chips"),
-    "accelerators": ("specs", "accelerators"),
+    "templates": ("specs", "templates"),
     "networks": ("specs", "networks"),
     "fabrics": ("specs", "fabrics"),
     "cost models": ("specs", "cost models"),
+    "several chips": ("plan", "llama3-8b", "--accelerators", 16, "--on", "h100-sxm,b200,tpuv4-phaze"),
     "a spec": ("specs", "h100-sxm"),
     "models": ("models",),
     "a model": ("models", "llama3-8b"),
     "layers": ("models", "gpt3-175b"),
     "kernels": ("models", "resnet50-lean-blocks"),
-    "calibrate": ("calibrate", "a100-80gb", MEASURED / "a100_fp16_kernels.csv"),
+    "calibrate": ("calibrate", "a100-sxm", MEASURED / "a100_fp16_kernels.csv"),
     "reproduce": ("reproduce", "phaze", "table4", "--models", "bert-large"),
     "check": ("check", "run"),
     "report": ("report", "run"),
     "compare": ("compare", "run", "other"),
 }
 
-LISTS = {"specs", "chips", "accelerators", "networks", "fabrics", "cost models", "models"}
+LISTS = {"specs", "chips", "templates", "networks", "fabrics", "cost models", "models"}
 """Whose answer is the list."""
 
 
