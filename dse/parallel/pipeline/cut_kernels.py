@@ -1,7 +1,7 @@
 """Kernels of :mod:`dse.parallel.pipeline.exact`, for devices that are cut already.
 
-Every kernel takes a :class:`Case` and a cap: no stage and no cut may take longer for a microbatch. Under a cap, the
-places of each cut lie in a window. A cap on exposed all-reduces is kept by ``fits``, see :func:`joined_in_time`.
+A :class:`Case` is taken with a cap: no stage and no cut may take longer for a microbatch. Under a cap, the places of
+each cut lie in a window.
 """
 
 # ruff: noqa: ANN001, ANN201
@@ -108,12 +108,6 @@ def stage_closing_s(case, stage, start, end):
 
 
 @compiled
-def closing_s(case, stage, start, end):
-    """:func:`stage_closing_s` for callers in Python, which no kernel without counted references has."""
-    return stage_closing_s(case, stage, start, end)
-
-
-@compiled
 def last_fitting(weight_bytes, shared_bytes, first_reader, next_reader, stash_bytes, state_factor, limit_bytes):
     """The last cut at which a stage that begins at each cut fits, [N + 1]; before its start where none does.
 
@@ -139,29 +133,6 @@ def last_fitting(weight_bytes, shared_bytes, first_reader, next_reader, stash_by
             else:
                 high = middle - 1
         fits[start] = low
-    return fits
-
-
-@compiled
-def joined_in_time(case, cap_s, exposed_s, window):
-    """:attr:`Case.fits` with no all-reduce exposed for longer than ``exposed_s``, inside the windows, [K, N + 1].
-
-    What hides the all-reduce of a stage is at most the backward work in front of it, all of it done by the stage in
-    front that has fewest devices, and what its own cuts and those in front send at most.
-    """
-    fits = case.fits.copy()
-    sent_s, narrowest = 0.0, 0
-    for stage in range(len(case.share)):
-        end = window[0, stage]
-        for start in range(window[0, stage], window[1, stage] + 1):
-            hidden_s = min(case.backward_s[narrowest, start], stage * cap_s) + sent_s  # stage 0 begins at cut 0
-            end = max(end, start)
-            while end < window[1, stage + 1] and stage_closing_s(case, stage, start, end + 1) <= exposed_s + hidden_s:
-                end += 1
-            fits[stage, start] = min(fits[stage, start], end)
-        if case.share[stage] > case.share[narrowest]:
-            narrowest = stage
-        sent_s += min(case.send_s[stage].max(), cap_s / 2)
     return fits
 
 
@@ -201,59 +172,3 @@ def windows(case, cap_s):
     for stage in range(stages - 1, -1, -1):
         window[1, stage] = min(window[1, stage], case.places[1, stage], window[1, stage + 1])
     return window
-
-
-@compiled
-def tails(case, cap_s, window):
-    """Least seconds of a first microbatch from each cut, the start of each stage, on; and its best end: [K + 1, N + 1].
-
-    Infinite where a cap or the rule of variables leaves no way; of memory, a stage may end as far as any that begins at
-    or before its start, so that finite seconds need not be those of a plan. Minima over windows that move on with the
-    start of a stage: O(K · N).
-    """
-    stages, points = len(case.share), case.work_s.shape[1] - 1
-    tail_s = np.full((stages + 1, points + 1), np.inf)
-    best_end = np.full((stages + 1, points + 1), -1, dtype=np.int64)
-    tail_s[stages, points] = 0.0
-    queue = np.empty(points + 1, dtype=np.int64)
-    value_s = np.empty(points + 1)
-    for stage in range(stages - 1, -1, -1):
-        work_s, low, high = case.work_s[stage], window[0, stage + 1], window[1, stage + 1]
-        head = filled = 0
-        end, furthest = low, 0
-        for start in range(window[0, stage], window[1, stage] + 1):
-            furthest = max(furthest, case.fits[stage, start])
-            while end <= min(high, furthest) and work_s[end] - work_s[start] <= cap_s:
-                through_s = 2 * case.send_s[stage, end]
-                if through_s <= cap_s:
-                    value_s[end] = work_s[end] + through_s + tail_s[stage + 1, end]
-                    while filled > head and value_s[queue[filled - 1]] >= value_s[end]:
-                        filled -= 1
-                    queue[filled] = end
-                    filled += 1
-                end += 1
-            while head < filled and case.variables[queue[head]] == case.variables[start]:
-                head += 1
-            if head < filled:
-                tail_s[stage, start] = value_s[queue[head]] - work_s[start]
-                best_end[stage, start] = queue[head]
-    return tail_s, best_end
-
-
-@compiled
-def exposed_bound(case, window):
-    """Seconds of all-reduces that are exposed at least, with every cut in its window.
-
-    A stage has at least the weights between the last place of its first cut and the first place of its last one, and
-    the stages in front of it hide at most what they do with all points in front of the last place of its first cut.
-    """
-    min_s, sent_s = 0.0, 0.0
-    for stage in range(len(case.share)):
-        start, end = window[1, stage], window[0, stage + 1]
-        if end > start:
-            hidden_s = sent_s
-            if stage > 0:
-                hidden_s += case.backward_s[case.share[:stage].argmax(), start]
-            min_s = max(min_s, stage_closing_s(case, stage, start, end) - hidden_s)
-        sent_s += case.send_s[stage, window[0, stage + 1] : window[1, stage + 1] + 1].max()
-    return min_s

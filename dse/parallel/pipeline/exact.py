@@ -1,15 +1,17 @@
 """The shortest pipeline, proven: best-first branch and bound over device cuts and the slowest stage's time.
 
-A node is one way to cut the devices, with an interval of the *slowest* time (the largest of F_s + B_s and 2 X_s) and
-one of the *exposed* all-reduces. With both capped from above, all cuts of the points lie in windows, and a dynamic
-program gives the least time of the first microbatch; with M - 1 times the slowest and once the exposed time from below,
-this is a lower bound on the node. The program's plan is a candidate. A node is halved until its intervals are narrow,
-and then searched by labels (:func:`dse.parallel.pipeline.label_kernels.shortest`). Best first: when the least bound is
-no shorter than the shortest plan, that is optimal.
+A node is one way to cut the devices, with an interval of the *slowest* time (the largest of F_s + B_s and 2 X_s). With
+that capped from above, all cuts of the points lie in windows, and :mod:`dse.parallel.pipeline.weighed_kernels` bounds
+the first microbatch together with exposed all-reduces; with M - 1 times the slowest from below, this is a lower bound
+on the node. Plans met on the way are candidates. A node is halved until its interval is narrow, and then searched by
+labels (:func:`dse.parallel.pipeline.label_kernels.shortest`). Best first: when the least bound is no shorter than the
+shortest plan, that is optimal.
 
-A bound costs O(K · N), N points. Before any, device cuts have a bound of their own: in m stages with the most devices
-together, D_m of them, a batch that only computes needs (m + M - 1) / (M · D_m) of its time on one device, for the best
-m; and every cut sends at least the fewest bytes of all.
+A bound costs O(K (N + G²)), N points in G <= 256 cells. Nearly every way to cut the devices is settled by one to three
+bounds, so that the search grows with the ways: binomial(D - 1, K - 1) for D devices that are cut freely, 4,495 for 32
+devices in four stages. Before any, device cuts have a bound of their own, by which they are ordered: in m stages with
+the most devices together, D_m of them, a batch that only computes needs (m + M - 1) / (M · D_m) of its time on one
+device, for the best m; and every cut sends at least the fewest bytes of all.
 """
 
 import heapq
@@ -23,25 +25,27 @@ import numpy as np
 
 from dse.parallel.pipeline.cut_kernels import (
     Case,
-    Windows,
-    closing_s,
-    exposed_bound,
-    joined_in_time,
     last_fitting,
     slowest_ring_s,
-    tails,
     windows,
 )
 from dse.parallel.pipeline.label_kernels import shortest
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import Floats, Integers, PipelinePlan, PipelineProblem, Profile
+from dse.parallel.pipeline.weighed_kernels import together
 from hardware.network import Ring
 
 DeviceCuts = tuple[int, ...]
 Interval = tuple[float, float]
 
 NARROW = 0.02
-"""Share of the bound that the intervals of a node may add to it when it is searched by labels."""
+"""Share of the bound that the interval of a node may add to it when it is searched by labels."""
+
+MAX_CELLS = 256
+"""Of all cuts; all-reduces are priced for every two."""
+
+MAX_STEPS = 8
+"""Of the subgradient, for a bound."""
 
 _GAIN = 0.9
 """Share of an upper end below which it is worth bounding again."""
@@ -72,7 +76,7 @@ class _Node(NamedTuple):
     number: int
     device_cuts: DeviceCuts
     slowest_s: Interval
-    exposed_s: Interval
+    weights: Floats
 
 
 def server_cuts(problem: PipelineProblem) -> DeviceCuts:
@@ -142,7 +146,10 @@ class _Search:
         self.nodes = 0
         self.case = lru_cache(maxsize=64)(Cases(problem, places).case)
         self._numbers = itertools.count()
+        self._weights = np.zeros(problem.stages + 1)
+        self._weights[-1] = 1.0
         profile = problem.profile
+        self.cells = _cells(problem)
         self._whole_s = float(sum(each.sum() for each in problem.passes_s(1)))
         inner = profile.cut_bytes[1:-1]
         self._sent_bytes = float(inner.min()) / problem.microbatches if len(inner) else 0.0
@@ -155,8 +162,7 @@ class _Search:
 
     def begin(self, cuts: DeviceCuts) -> None:
         """Remember everything with these device cuts."""
-        anything = (0.0, np.inf)
-        self.add(_Node(self._quick_bound_s(cuts), next(self._numbers), cuts, anything, anything))
+        self.add(_Node(self._quick_bound_s(cuts), next(self._numbers), cuts, (0.0, np.inf), self._weights))
 
     def _quick_bound_s(self, cuts: DeviceCuts) -> float:
         """A lower bound without looking at the points."""
@@ -185,87 +191,67 @@ class _Search:
     def expand(self, node: _Node) -> None:
         """Bound the halves of a node, or search it if it is narrow."""
         case = self.case(node.device_cuts)
-        if not np.isfinite(node.slowest_s[1]):
-            self.bound(node, case, self._slowest_interval(case), self._exposed_interval(case))
-            return
-        later = case.microbatches - 1
-        slowest_s, exposed_s = (high - low for low, high in (node.slowest_s, node.exposed_s))
-        if later * slowest_s + exposed_s <= NARROW * node.bound_s:
+        low_s, high_s = node.slowest_s
+        if not np.isfinite(high_s):
+            self.bound(node, case, self._slowest_interval(case))
+        elif (case.microbatches - 1) * (high_s - low_s) <= NARROW * node.bound_s:
             self.search(node, case)
-        elif later * slowest_s >= exposed_s:
-            for half in _halves(node.slowest_s):
-                self.bound(node, case, half, node.exposed_s)
         else:
-            for half in _halves(node.exposed_s):
-                self.bound(node, case, node.slowest_s, half)
+            for half in _halves(node.slowest_s):
+                self.bound(node, case, half)
 
     def _slowest_interval(self, case: Case) -> Interval:
         """With all devices busy all the time, and with one stage that does everything."""
         high_s = max(float(case.work_s[:, -1].max()), 2 * float(case.send_s.max()))
         return self._whole_s / self.problem.devices, high_s * (1 + TOLERANCE)
 
-    def _exposed_interval(self, case: Case) -> Interval:
-        last = len(case.weight_bytes) - 1
-        return 0.0, max(closing_s(case, stage, 0, last) for stage in range(len(case.share)))
+    def bound(self, node: _Node, case: Case, slowest_s: Interval) -> None:
+        """Bound the part of a node in this interval, and remember it.
 
-    def bound(self, node: _Node, case: Case, slowest_s: Interval, exposed_s: Interval) -> None:
-        """Bound the part of a node in these intervals, and remember it.
-
-        What a plan shorter than the shortest one can take lowers the upper ends, which lifts the bound in turn.
+        What a plan shorter than the shortest one can take lowers the upper end, which lifts the bound in turn.
         """
-        later, low_s = case.microbatches - 1, slowest_s[0]
-        min_s, first_s = exposed_s[0], float(case.work_s[:, -1].min())
-        high_s = highest_s = np.inf
+        (low_s, high_s), later, weights = slowest_s, case.microbatches - 1, node.weights
+        first_s, last_s = float(case.work_s[:, -1].min()), np.inf
         while True:
-            capped_s = min(slowest_s[1], (self.limit_s - first_s - min_s) / later if later else np.inf)
-            exposed_cap_s = min(exposed_s[1], self.limit_s - first_s - later * low_s)
-            if capped_s < low_s or exposed_cap_s < min_s:
+            cap_s = min(high_s, (self.limit_s - first_s) / later if later else np.inf)
+            if cap_s < low_s or first_s + later * low_s >= self.limit_s:
                 return
-            if capped_s >= _GAIN * high_s and exposed_cap_s >= _GAIN * highest_s:  # equal where nothing is exposed
+            if cap_s >= _GAIN * last_s:
                 break
-            high_s, highest_s = capped_s, exposed_cap_s
-            capped, window = _confined(case, high_s, highest_s)
-            if (window[0] > window[1]).any():
-                return
-            tail_s, ends = tails(capped, high_s, window)
-            if not np.isfinite(tail_s[0, 0]):
-                return
-            self.consider(_followed(ends, node.device_cuts))
-            first_s = max(first_s, float(tail_s[0, 0]))
-            min_s = max(min_s, exposed_bound(case, window))
-        bound_s = max(node.bound_s, first_s + later * low_s + min_s)
-        intervals = (low_s, high_s), (min_s, highest_s)
-        self.add(_Node(bound_s, next(self._numbers), node.device_cuts, *intervals))
+            last_s = cap_s
+            together_s, weights, _ = self.together(node, case, (low_s, cap_s), weights)
+            first_s = max(first_s, together_s)
+        bound_s = max(node.bound_s, first_s + later * low_s)
+        self.add(_Node(bound_s, next(self._numbers), node.device_cuts, (low_s, cap_s), weights))
+
+    def together(self, node: _Node, case: Case, slowest_s: Interval, weights: Floats) -> tuple[float, Floats, Floats]:
+        """A bound on the first microbatch with what is exposed: (seconds, its weights, its tails)."""
+        low_s, cap_s = slowest_s
+        window = windows(case, cap_s)
+        if (window[0] > window[1]).any():
+            return np.inf, weights, np.empty((0, 0))
+        target_s = self.limit_s - (case.microbatches - 1) * low_s
+        seconds, weights, tail_s, cuts, length_s = together(
+            case, cap_s, window, *self.cells, weights, target_s, MAX_STEPS
+        )
+        if length_s < self.length_s:
+            self.consider(PipelinePlan(tuple(cuts[1:-1].tolist()), node.device_cuts))
+        return seconds, weights, tail_s
 
     def search(self, node: _Node, case: Case) -> None:
         """Settle a node."""
-        cap_s = node.slowest_s[1]
-        case, window = _confined(case, cap_s, node.exposed_s[1])
-        tail_s, _ = tails(case, cap_s, window)
-        length_s, cuts, _ = shortest(case, cap_s, window, tail_s, self.limit_s)
+        low_s, cap_s = node.slowest_s
+        seconds, weights, tail_s = self.together(node, case, node.slowest_s, node.weights)
+        if seconds + (case.microbatches - 1) * low_s >= self.limit_s:
+            return
+        length_s, cuts = shortest(case, cap_s, windows(case, cap_s), tail_s, weights, self.limit_s)
         if np.isfinite(length_s):
             self.consider(PipelinePlan(tuple(cuts[1:-1].tolist()), node.device_cuts))
-
-
-def _confined(case: Case, cap_s: float, exposed_s: float) -> tuple[Case, Windows]:
-    """The case with its windows under two caps; empty ones where there is no plan."""
-    window = windows(case, cap_s)
-    if (window[0] > window[1]).any():
-        return case, window
-    capped = case._replace(fits=joined_in_time(case, cap_s, exposed_s, window))
-    return capped, windows(capped, cap_s)
 
 
 def _halves(interval: Interval) -> tuple[Interval, Interval]:
     low, high = interval
     return (low, (low + high) / 2), ((low + high) / 2, high)
-
-
-def _followed(ends: Integers, device_cuts: DeviceCuts) -> PipelinePlan:
-    cuts = [0]
-    for stage in range(len(device_cuts)):
-        cuts.append(int(ends[stage, cuts[-1]]))
-    return PipelinePlan(tuple(cuts[1:]), device_cuts)
 
 
 class Cases:
@@ -346,6 +332,17 @@ class Cases:
         weights = self._weight_bytes, self._shared_bytes, self._first_reader, self._next_reader
         fits: Integers = last_fitting(*weights, held, problem.state_factor, limit_bytes)
         return fits
+
+
+def _cells(problem: PipelineProblem) -> tuple[Integers, Integers]:
+    """The cell of each cut, [N + 1], and the first cut of each cell and N + 1, [G + 1]."""
+    profile = problem.profile
+    changes = (profile.weight_bytes > 0) | (profile.variables > 0) | (problem.closing_s(range(problem.devices))[0] > 0)
+    for each in profile.shared:
+        changes[list(each.readers)] = True
+    cells = np.concatenate(([0], np.cumsum(changes)))
+    cells = cells // -(-(cells[-1] + 1) // MAX_CELLS)
+    return cells, np.searchsorted(cells, np.arange(cells[-1] + 2))
 
 
 def _next_readers(profile: Profile) -> Integers:

@@ -64,22 +64,23 @@ def _longer(labels, numbers):
 
 
 @njit(cache=False)
-def _ending_at(case, stage, end, starts, caps_s, rest_s, label, first_label, buffer, origin):
-    """Labels of a stage that ends at a cut, from those of the stage in front: (how many, in, from which, labels made).
+def _ending_at(case, stage, end, starts, limit_s, behind, rest_s, label, first_label, buffer, origin):
+    """Labels of a stage that ends at a cut, from those of the stage in front: (how many, in, from which).
 
     Args:
         case: the points and devices.
         stage: the number of the stage.
         end: its last cut.
         starts: the first cut at which it may begin, and that behind the last one.
-        caps_s: (what a plan must be shorter than, the least seconds of a first microbatch behind the cut).
-        rest_s: (the least time of the slowest stage behind, the longest all-reduce there).
+        limit_s: what a plan must be shorter than.
+        behind: the sum of the weights of the stages behind.
+        rest_s: of these the least weighted seconds, the least time of the slowest, and the longest all-reduce.
         label: those of the stage in front.
         first_label: of each cut.
         buffer: room for labels,
         origin: and for the labels that they come from.
     """
-    count = made = 0
+    count = 0
     send_s = case.send_s[stage, end]
     for start in range(starts[0], starts[1]):
         if first_label[start] == first_label[start + 1] or end > case.fits[stage, start]:
@@ -90,30 +91,31 @@ def _ending_at(case, stage, end, starts, caps_s, rest_s, label, first_label, buf
         joined_s = stage_closing_s(case, stage, start, end)
         back_s = case.backward_s[stage, end] - case.backward_s[stage, start] + send_s
         for each in range(first_label[start], first_label[start + 1]):
-            made += 1
             first_s = label[0, each] + time_s + 2 * send_s
-            slowest_s = max(label[1, each], time_s, 2 * send_s, rest_s[0])
+            slowest_s = max(label[1, each], time_s, 2 * send_s, rest_s[1])
             exposed_s = max(label[2, each], joined_s - label[3, each])
-            bound_s = first_s + caps_s[1] + (case.microbatches - 1) * slowest_s + exposed_s
-            if bound_s >= caps_s[0]:
+            drain_s = min(label[3, each] + back_s, rest_s[2] - exposed_s)
+            weighed_s = first_s + (1 - behind) * exposed_s - behind * drain_s + rest_s[0]
+            if weighed_s + (case.microbatches - 1) * slowest_s >= limit_s:
                 continue
             if count == len(origin):
                 buffer, origin = _longer(buffer, origin)
             buffer[0, count], buffer[1, count], buffer[2, count] = first_s, slowest_s, exposed_s
-            buffer[3, count], origin[count] = min(label[3, each] + back_s, rest_s[1] - exposed_s), each
+            buffer[3, count], origin[count] = drain_s, each
             count += 1
-    return count, buffer, origin, made
+    return count, buffer, origin
 
 
 @njit(cache=False)
-def _extended(case, stage, cap_s, window, tail_s, limit_s, label, first_label):
-    """The labels of a stage from those in front of it: (labels, first of each cut, from which, ends, labels made)."""
+def _extended(case, stage, cap_s, window, tail_s, weights, limit_s, label, first_label):
+    """The labels of a stage from those in front of it: (labels, first of each cut, from which, ends)."""
     points, work_s = case.work_s.shape[1] - 1, case.work_s[stage]
     narrowest, rest_share = _rest(case, stage)
+    behind = weights[stage + 1 : -1].sum()
     buffer, origin = np.empty((4, 1024)), np.empty(1024, dtype=np.int64)
     grown, grown_from = np.empty((4, 1024)), np.empty(1024, dtype=np.int64)
     next_first, ends = np.zeros(points + 2, dtype=np.int64), np.empty(1024, dtype=np.int64)
-    total = made = 0
+    total = 0
     low = window[0, stage]
     for end in range(window[0, stage + 1], window[1, stage + 1] + 1):
         next_first[end] = total
@@ -121,12 +123,11 @@ def _extended(case, stage, cap_s, window, tail_s, limit_s, label, first_label):
             slowest_s = (case.work_s[narrowest, points] - case.work_s[narrowest, end]) * rest_share
             while low < end and work_s[end] - work_s[low] > cap_s:
                 low += 1
-            starts, caps_s = (low, min(window[1, stage], end - 1) + 1), (limit_s, tail_s[stage + 1, end])
-            rest_s = (slowest_s, _hideable_s(case, stage, end))
-            count, buffer, origin, tried = _ending_at(
-                case, stage, end, starts, caps_s, rest_s, label, first_label, buffer, origin
+            starts = (low, min(window[1, stage], end - 1) + 1)
+            rest_s = (tail_s[stage + 1, end], slowest_s, _hideable_s(case, stage, end))
+            count, buffer, origin = _ending_at(
+                case, stage, end, starts, limit_s, behind, rest_s, label, first_label, buffer, origin
             )
-            made += tried
             for each in _undominated(buffer, count):
                 if total == len(ends):
                     ends = np.concatenate((ends, np.empty_like(ends)))
@@ -135,30 +136,30 @@ def _extended(case, stage, cap_s, window, tail_s, limit_s, label, first_label):
                 total += 1
         next_first[end + 1] = total
     next_first[window[1, stage + 1] + 1 :] = total
-    return grown[:, :total].copy(), next_first, grown_from[:total].copy(), ends[:total].copy(), made
+    return grown[:, :total].copy(), next_first, grown_from[:total].copy(), ends[:total].copy()
 
 
 @compiled
-def shortest(case, cap_s, window, tail_s, limit_s):
-    """The shortest plan under a cap that is shorter than ``limit_s``: (seconds, cuts, labels made).
+def shortest(case, cap_s, window, tail_s, weights, limit_s):
+    """The shortest plan under a cap that is shorter than ``limit_s``: (seconds, cuts).
 
     Labels (first microbatch, slowest, exposed so far, time to hide all-reduces in) of stages in front of each cut, from
     the first stage on. A label goes if another one of the same cut is as good in all four, or if even the shortest
-    rest cannot bring it below the limit. The seconds are infinite if there is no such plan.
+    rest by its weighted tails (:mod:`dse.parallel.pipeline.weighed_kernels`) cannot bring it below the limit. The
+    seconds are infinite if there is no such plan.
     """
     stages, points = len(case.share), case.work_s.shape[1] - 1
-    cuts, made = np.full(stages + 1, -1, dtype=np.int64), 1
+    cuts = np.full(stages + 1, -1, dtype=np.int64)
     label = np.zeros((4, 1))  # first, slowest, exposed, drain
     first_label = np.zeros(points + 2, dtype=np.int64)
     first_label[1:] = 1
     parents, ends = [np.full(1, -1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
     for stage in range(stages):
-        label, first_label, origin, end, tried = _extended(
-            case, stage, cap_s, window, tail_s, limit_s, label, first_label
+        label, first_label, origin, end = _extended(
+            case, stage, cap_s, window, tail_s, weights, limit_s, label, first_label
         )
         parents.append(origin)
         ends.append(end)
-        made += tried
     best, best_s = -1, np.inf
     for each in range(label.shape[1]):
         seconds = label[0, each] + (case.microbatches - 1) * label[1, each] + label[2, each]
@@ -168,4 +169,4 @@ def shortest(case, cap_s, window, tail_s, limit_s):
         if best >= 0:
             cuts[stage] = ends[stage][best]
             best = parents[stage][best]
-    return best_s, cuts, made
+    return best_s, cuts

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from dse.parallel.pipeline import exact
 from dse.parallel.pipeline.exact import every, near, server_cuts, solve
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
@@ -31,6 +32,30 @@ def test_the_shortest_plan_is_that_of_enumeration(problem):
         assert faults(problem, answer.plan) == []
         assert length(problem, answer.plan).length_s == answer.length_s
         assert answer.plan.device_cuts in splits
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems() | whole_steps(), st.integers(1, 4))
+def test_cells_of_cuts_may_have_several_trained_tensors(problem, cells):
+    splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "MAX_CELLS", cells)
+        answer = solve(problem, splits)
+    expected_s = shortest_length_s(problem, splits)
+    assert answer.length_s == pytest.approx(expected_s, rel=1e-8)
+    assert answer.bound_s == pytest.approx(expected_s, rel=1e-8)
+
+
+def test_few_nodes_prove_a_plan_whose_all_reduces_are_exposed():
+    """What each stage exposes depends on all cuts in front of it, and every way to cut the devices trades it anew."""
+    profile = profile_of(120, 1, 10**10)
+    fast = replace(profile, forward_s=profile.forward_s / 10, backward_s=profile.backward_s / 10)
+    problem = PipelineProblem(fast, network("v100-ethernet"), devices=12, stages=4, microbatches=4)
+    splits = list(every(problem.devices, problem.stages))
+    answer = solve(problem, splits)
+    assert answer.bound_s == pytest.approx(answer.length_s, rel=1e-8)
+    assert length(problem, answer.plan).exposed_s > 0.2 * answer.length_s
+    assert answer.nodes < 3 * len(splits)
 
 
 @settings(max_examples=30, deadline=None)
