@@ -16,6 +16,7 @@ from actors.before_ray import expect_private_ray
 from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.help import GroupedCommand, GroupedOption
 from dse.cli.number_types import AnyWholeNumber, WholeNumber
+from dse.cli.problem_command import print_view
 from dse.cli.progress import progress
 from dse.cli.run import (
     RunSettings,
@@ -29,7 +30,7 @@ from dse.cli.stopping import stop_signal
 from dse.cli.terminal import print_table, print_text
 from dse.report.units import counted
 from dse.results.result import digest
-from dse.run.directory import RunDirectory
+from dse.run.directory import REPORT_FILE, RunDirectory, write_text
 from dse.run.executor import InProcessExecutor
 from dse.run.options import Option
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal
@@ -47,9 +48,6 @@ if TYPE_CHECKING:
     from policies.learning.sweep import SweepRun
 
 _ON_CLUSTER = "--out runs/policy --address auto --workers 8"
-
-_SHOWN = 5
-"""Checkpoints in the table."""
 
 
 class _Learners(click.Group):
@@ -227,30 +225,24 @@ def _worked(
 
 
 def _show(settings: RunSettings, run: "PretrainingRun", criterion: str, best: "Score", stopped: str | None) -> None:
-    """The best checkpoints by the criterion, the chosen one marked."""
-    scores = run.scores()
+    """Write the page of the run, and print its best checkpoints by the criterion, the chosen one marked."""
+    from dse.report.render import page
+    from dse.run.versions import versions
+    from policies.learning.report import view_of
+
+    view = view_of(run, criterion, best)
+    footer = ", ".join(f"{name} {version}" for name, version in versions().items())
+    write_text(run.folder / REPORT_FILE, page(view, f"seed {settings.seed} · {footer}"))
     if settings.json:
-        document = {"best": best.number, "stopped": stopped, "scores": [score.document() for score in scores]}
+        document = {
+            "best": best.number,
+            "stopped": stopped,
+            "scores": [score.document() for score in run.scores()],
+        }
         click.echo(json.dumps(document))
-        return
-    if settings.quiet:
-        return
-    names, task = list(best.values), run.plan.task
-    rows = [
-        (
-            f"{score.number}{' (chosen)' if score == best else ''}",
-            f"{score.samples:,}",
-            *(f"{score.mean(name):.4f}" for name in names),
-        )
-        for score in sorted(scores, key=lambda score: -score.mean(*task.criteria[criterion]))[:_SHOWN]
-    ]
-    chosen = ", ".join(f"{_hyphenated(name)} {best.mean(name):.4f}" for name in names)
-    scored = f"{counted(len(scores), 'checkpoint')} scored"
-    print_text(f"{scored}; number {best.number} is chosen by {_hyphenated(criterion)}: {chosen}")
-    print_table(("checkpoint", "samples", *map(_hyphenated, names)), rows, title=task.score_title)
-    if left_out := run.left_out():
-        print_text(f"left out of validation, as no sample that was tried can run: {', '.join(left_out)}")
-    print_text(f"in {run.folder}: best")
+    elif not settings.quiet:
+        print_view(view, "", whole=True)
+        print_text(f"in {run.folder}: best, {REPORT_FILE}")
 
 
 def _show_choices(run: "SweepRun", criterion: str) -> None:

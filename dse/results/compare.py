@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from dse.problem import problem_type, registered
+from dse.report.chart import Axis, BarChart, Bars
+from dse.report.palette import ANSWER, PALE
+from dse.report.view import Heading, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, percent, read_sealed
 from dse.run.directory import RESULT_FILE, result_file
 from hardware.inputs import fail
@@ -203,6 +206,26 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(_text, value))
     return str(value)
+
+
+def view_of(comparison: Comparison) -> View:
+    """The comparison for people."""
+    options = Table(("option", *comparison.names), option_rows(comparison))
+    outcomes = Table(("outcome", *comparison.names), outcome_rows(comparison))
+    first = comparison.runs[0].result
+    results = [run.result for run in comparison.runs]
+    bars = [Bars("value", [each.objective.value for each in results], ANSWER)]
+    if any(each.bound is not None for each in results):
+        bars.append(Bars("bound", [each.bound for each in results], PALE))
+    axis = Axis(f"{first.objective.name.replace('_', ' ')} [{first.objective.unit}]", from_zero=True)
+    sentences = verdict(comparison)
+    chart = BarChart(f"{axis.title} of each run", "run", axis, comparison.names, bars)
+    return View(
+        title=f"{first.command}: {' and '.join(comparison.names)}",
+        verdict=" ".join(sentences),
+        tables=[table for table in (options, outcomes) if table.rows],
+        page=lambda: [chart, Heading("Outcomes"), outcomes, Heading("Options that differ"), options],
+    )
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:

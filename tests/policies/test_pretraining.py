@@ -401,6 +401,7 @@ def test_the_command_keeps_its_best_checkpoint(dse, monkeypatch, tmp_path, small
     assert answer.code == 0
     assert terminal.faults(answer.out, 80) == []
     assert "2 checkpoints scored" in terminal.plain(answer.out).splitlines()[0]
+    assert "2 checkpoints scored" in (tmp_path / "run" / "report.html").read_text()
     told = POLICY.load(chosen_folder(tmp_path / "run")).provenance
     assert told["chosen_by"] == "fine_tuned"
     assert told["scores"]["number"] == told["number"] in (1, 2)

@@ -174,4 +174,7 @@ def test_two_real_runs_differ_in_the_option_that_was_changed(tmp_path, dse):
     shown = dse("compare", *runs)
     assert "Different problems." in shown.out
     assert "tiny throughput per s" in shown.out
-    assert "Same problem." in dse("compare", runs[0], runs[0] / "result.json").out
+    assert "Same problem." in dse("compare", runs[0], runs[0] / "result.json", "--out", tmp_path / "c.html").out
+    page = (tmp_path / "c.html").read_text()
+    assert "<figure>" in page
+    assert "Same problem." in page
