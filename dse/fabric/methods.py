@@ -132,8 +132,9 @@ class SearchContext:
 
         They begin with the sites of ``start``, [U], or each with random ones.
 
-        Where there are none, the placement with its sites in order, so that there always is one. Chains of the journal
-        are not repeated; one that was cut short is not recorded.
+        Where there are none, the placement with its sites in order, so that there always is one. One that was cut short
+        while it had few moves behind it, from random sites, counts for none: the simulator likes sites in order better.
+        Chains of the journal are not repeated; one that was cut short is not recorded.
         """
         seeds = self._seeds()
         ended = {number: chain for number in range(self.chains) if (chain := self._journalled(number)) is not None}
@@ -145,8 +146,11 @@ class SearchContext:
                     if outcome.error is not None:
                         raise outcome.error
                     continue  # the worker has died; the other chains go on
+                is_whole = outcome.moves == self.settings.moves
+                if not is_whole and start is None and has_few_moves(self.pipeline, outcome.moves):
+                    continue
                 ended[number] = outcome
-                if outcome.moves == self.settings.moves and self.journal is not None:
+                if is_whole and self.journal is not None:
                     self.journal.append(self._key(number), _chain_document(outcome))
                 self.progress(f"annealing {self.label}", len(ended), self.chains)
 

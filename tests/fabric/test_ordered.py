@@ -363,3 +363,17 @@ def test_before_any_chain_has_ended_the_sites_are_in_order(large):
     assert (only.placement.site == ordered_sites(large, PLASTICINE)).all()
     assert placement_faults(large, only.placement, PLASTICINE) == []
     assert (only.chain, only.moves) == (-1, 0)
+
+
+def test_a_chain_that_was_cut_short_after_few_moves_counts_for_none(large):
+    context = context_of(large, PLASTICINE, 10**9)
+    site = random_sites(large, PLASTICINE, np.random.default_rng(0))
+    placement, many = routed(large, site, PLASTICINE, "xy"), len(large.units) ** 2
+
+    def annealed(moves, start=None):
+        return context.annealed(lambda _: Annealed(placement, 1.0, moves, 0), start)
+
+    (only,) = annealed(many - 1)
+    assert (only.placement.site == ordered_sites(large, PLASTICINE)).all()
+    for candidates in (annealed(many), annealed(many - 1, site)):
+        assert [each.chain for each in candidates] == [0, 1]
