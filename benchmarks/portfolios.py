@@ -4,16 +4,17 @@ A method stays if a paper states it, or if it gives the best answer somewhere.
 
 1. Partitions: every method of ``dse partition`` on every graph of ``benchmarks/data``, for throughput and latency under
    the reference evaluator and for throughput on a simulated package, with as many evaluations; the cost over the best
-   of all methods, and the CPU seconds. A method wins where nothing but it, or no method that takes less time, is within
-   0.01 % of the best.
+   of all methods, and the CPU seconds.
 2. Wafers: the default method of ``dse wafer`` on the contest's cases without each of its steps, over the whole.
+3. Wins: from the recorded tables of both, on how many questions a method is within 0.01 % of the best, and alone there;
+   on how many cases a placement costs more, and less, without a step.
 
 Seeds and numbers of evaluations and moves are the same for all; the median of ``--seeds`` seeds is shown.
 """
 
+import json
 import statistics
 import time
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -40,11 +41,16 @@ QUESTIONS = (("throughput", False), ("latency", False), ("throughput", True))
 PARTITIONS = Record("partition_methods", tables={"main": ("graph", "question", *(f"`{method}`" for method in METHODS))})
 STEP_NAMES = tuple(sorted(STEPS))
 WAFER_STEPS = Record("wafer_steps", tables={"main": ("case", "whole", *(f"without {step}" for step in STEP_NAMES))})
+METHOD_WINS = ("method", "best", "alone", "CPU s", "stated by")
+STEP_WINS = ("step", "dearer without", "cheaper without")
+WINS = Record("portfolios", ("near", "questions", "cases"), {"methods": METHOD_WINS, "steps": STEP_WINS})
+STATED = dict.fromkeys(("greedy", "anneal", "random"), "the MCM paper")
+"""Methods of ``dse partition`` that are baselines of a paper."""
 
 CHIPS, LINK_BYTES_PER_S, PACKAGE = 8, 20e9, "mcm-8"
-WINS = 1e-4
+NEAR_PERCENT = 0.01
 WAFERS, MOVES = "ABCDEFGHIJKLMNOPQRST", 3_000_000
-PARTS = ("partitions", "wafers")
+PARTS = ("partitions", "wafers", "wins")
 
 
 def partition_costs(name, objective, simulated, samples, seeds):
@@ -65,15 +71,13 @@ def partition_costs(name, objective, simulated, samples, seeds):
 
 
 def partitions(results, samples, seeds):
-    """The table of partitions, and how often each method wins."""
-    wins, cpu_s = Counter(), {method: [] for method in METHODS}
+    """The table of partitions."""
+    cpu_s = {method: [] for method in METHODS}
     print(f"partitions over {CHIPS} chips, {samples:,} evaluations: cost over the best of all, in %, and CPU s")
     for objective, simulated in QUESTIONS:
         for name in GRAPHS:
             costs = partition_costs(name, objective, simulated, samples, seeds)
             best = min(cost for cost, _ in costs.values())
-            near = {method: seconds for method, (cost, seconds) in costs.items() if cost <= best * (1 + WINS)}
-            wins[min(near, key=near.get)] += 1
             results.row(
                 "main",
                 name,
@@ -83,7 +87,6 @@ def partitions(results, samples, seeds):
             for method, (_, seconds) in costs.items():
                 cpu_s[method].append(seconds)
     results.row("main", "median", "CPU seconds", *(f"{statistics.median(cpu_s[method]):.1f}" for method in METHODS))
-    print("best, in the least time: " + ", ".join(f"{method} {wins[method]}" for method in METHODS))
 
 
 def wafers(results, letters, moves, seeds):
@@ -102,6 +105,26 @@ def wafers(results, letters, moves, seeds):
         results.row("main", letter, f"{whole:,.1f}", *cells)
 
 
+def recorded(record):
+    """The rows of the main table of a result file."""
+    return json.loads(record.path.read_text(encoding="utf-8"))["tables"]["main"]["rows"]
+
+
+def wins(results):
+    """How often each method and each step wins, by the recorded tables."""
+    *rows, (_, _, *cpu_s) = recorded(PARTITIONS)
+    near = [[float(cell) <= NEAR_PERCENT for cell in cells] for _, _, *cells in rows]
+    results.figure("near", f"{NEAR_PERCENT} %")
+    results.figure("questions", len(rows))
+    for method, columns, seconds in zip(METHODS, zip(*near, strict=True), cpu_s, strict=True):
+        alone = sum(is_near and sum(row) == 1 for is_near, row in zip(columns, near, strict=True))
+        results.row("methods", f"`{method}`", sum(columns), alone, seconds, STATED.get(method))
+    changes = [[float(cell.replace("−", "-")) for cell in cells] for _, _, *cells in recorded(WAFER_STEPS)]
+    results.figure("cases", len(changes))
+    for step, column in zip(STEP_NAMES, zip(*changes, strict=True), strict=True):
+        results.row("steps", step, sum(change > 0 for change in column), sum(change < 0 for change in column))
+
+
 if __name__ == "__main__":
     parser = parser_of(__doc__)
     parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"{', '.join(PARTS)}; all by default")
@@ -118,3 +141,7 @@ if __name__ == "__main__":
         of_wafers = Results(WAFER_STEPS)
         wafers(of_wafers, given.cases, given.moves, given.seeds)
         of_wafers.save(given.record)
+    if "wins" in given.parts:
+        of_wins = Results(WINS)
+        wins(of_wins)
+        of_wins.save(given.record)
