@@ -65,6 +65,15 @@ def list_specs() -> list[str]:
     return [name for name in chip_names() if _has_cores(read_chip_spec(name)[0])]
 
 
+def has_cores(name_or_path: str | Path) -> bool:
+    """Whether the cores of a chip are known, so that products can be mapped to them.
+
+    Raises:
+        InputError: as :func:`hardware.chips.chip`.
+    """
+    return _has_cores(read_chip_spec(name_or_path)[0])
+
+
 def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Accelerator:
     """The accelerator of this name, or of a user's own file (a path with a suffix or a slash), under ``model``.
 

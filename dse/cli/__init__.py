@@ -23,6 +23,7 @@ _OTHERS = {
     "pretrain": "Train a policy on many graphs and choose its best checkpoint.",
     "models": "List the built-in models, or show any model with parameters and FLOPs.",
     "specs": "List the hardware specs by kind, or show one with the source of every value.",
+    "chip": "Show a chip: peak rates, ridge points, memory, links, cores.",
     "calibrate": "Fit the constants of an accelerator to measured kernels.",
     "convert": "Write the spec of a chip from an earlier version in today's form.",
     "check": "Recompute a result from its input and list every violation.",

@@ -21,6 +21,7 @@ COMMANDS = {
     "fabrics": ("specs", "fabrics"),
     "cost models": ("specs", "cost models"),
     "several chips": ("plan", "llama3-8b", "--accelerators", 16, "--on", "h100-sxm,b200,tpuv4-phaze"),
+    "a chip": ("chip", "h100-sxm"),
     "a spec": ("specs", "h100-sxm"),
     "models": ("models",),
     "a model": ("models", "llama3-8b"),

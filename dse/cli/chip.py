@@ -1,0 +1,106 @@
+"""``dse chip``: one chip as every command sees it: rates, ridge points, memory, links and what was timed on it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dse.cli.help import GroupedCommand
+from dse.cli.terminal import print_table, print_text
+from hardware.chips import Chip, chip
+from hardware.machines import Machines
+from hardware.network import Network
+from hardware.network_specs import network
+from hardware.specs import accelerator, has_cores
+from hardware.units import GIGA, MIB, TERA, gib_from_bytes
+
+_EXAMPLES = (
+    "dse chip h100-sxm",
+    "dse chip docs/examples/accelerator.yaml",
+    "dse chip b200 --out b200.svg",
+)
+
+Row = tuple[str, str]
+
+
+@click.command("chip", cls=GroupedCommand, examples=_EXAMPLES)
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print only the figures, as JSON, on stdout.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw its roofline there.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+def command(name: str, as_json: bool, out: Path | None) -> None:
+    """Show a chip: its peak rates by format, ridge points, memory, links, power, cores, and what was timed on it.
+
+    NAME is a chip of `dse specs`, FILE your own YAML file. `dse specs NAME` shows the source of each value.
+    """
+    shown = chip(name)
+    machines = accelerator(name).machines if has_cores(name) else None
+    if as_json:
+        click.echo(json.dumps(_document(shown, machines), indent=2, ensure_ascii=False))
+    else:
+        rates = dict(shown.rates)
+        usual = next((each for each in ("bf16", "fp16") if each in rates), max(rates, key=rates.__getitem__))
+        print_text(
+            f"{shown.title}: {rates[usual] / TERA:,.4g} Tflop/s in {usual}, {gib_from_bytes(shown.hbm_bytes):g} GiB of "
+            f"memory at {shown.hbm_bytes_per_s / GIGA:,.0f} GB/s"
+        )
+        print_table(("format", "peak Tflop/s", "ridge point, FLOP/byte"), _rates(shown))
+        print_table(("", ""), list(_parts(shown, machines)))
+        for note in shown.notes:
+            print_text(note)
+    if out is not None:
+        from dse.report.chart_svg import picture_svg
+        from dse.report.roofline import roofline_chart
+        from dse.run.directory import write_text
+
+        title = f"{shown.title}: products are bound by memory left of the ridge points"
+        write_text(out, picture_svg(roofline_chart(title, dict(shown.rates), shown.hbm_bytes_per_s)))
+        if not as_json:
+            print_text(f"roofline: {out}")
+
+
+def _rates(shown: Chip) -> list[tuple[str, str, str]]:
+    return [
+        (each, f"{rate / TERA:,.4g}", f"{rate / shown.hbm_bytes_per_s:,.0f}")
+        for each, rate in sorted(shown.rates, key=lambda each: each[1])
+    ]
+
+
+def _parts(shown: Chip, machines: Machines | None) -> Iterator[Row]:
+    yield "system", shown.network
+    yield from _levels(network(shown.network))
+    if shown.tdp_w is not None:
+        yield "power limit", f"{shown.tdp_w:g} W"
+    if machines is not None:
+        yield "cores", machines.describe(0)
+        yield "clock", f"{machines.clock_hz / GIGA:g} GHz"
+        yield "L2 of a core", f"{machines.tensor_l2_bytes[0] / MIB:g} MiB"
+    timed = [key for key in type(shown.sustained).model_fields if getattr(shown.sustained, key) is not None]
+    yield "timed shares", f"{', '.join(timed)} (on {shown.timed_on})" if timed else "none"
+
+
+def _levels(joined: Network, group: int = 0) -> Iterator[Row]:
+    """The network's levels, innermost first; ``group``: chips that one of its groups has, 0 for any number."""
+    if joined.inner is not None:
+        yield from _levels(joined.inner, joined.inner_accelerators)
+    inside = f"among {group} chips" if group else "among all chips"
+    reach = inside if joined.inner is None else f"between groups of {joined.inner_accelerators}"
+    yield "link", f"{joined.name}: {joined.accelerator_bytes_per_s / GIGA:,.4g} GB/s per chip each way, {reach}"
+
+
+def _document(shown: Chip, machines: Machines | None) -> dict[str, Any]:
+    return {
+        "name": shown.name,
+        "title": shown.title,
+        "flops_per_s": dict(shown.rates),
+        "ridge_flops_per_byte": {each: rate / shown.hbm_bytes_per_s for each, rate in shown.rates},
+        "hbm_bytes": shown.hbm_bytes,
+        "hbm_bytes_per_s": shown.hbm_bytes_per_s,
+        "network": shown.network,
+        "tdp_w": shown.tdp_w,
+        "cores": None if machines is None else machines.describe(0),
+        "timed_on": shown.timed_on if shown.sustained.model_dump(exclude_none=True) else None,
+        "notes": list(shown.notes),
+    }

@@ -1,0 +1,46 @@
+"""``dse chip``: rates and ridge points agree with the file, levels of the network, the roofline, bad names."""
+
+import json
+
+import pytest
+
+from hardware.chips import chip
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "b200", "tpuv4-phaze", "v100"])
+def test_a_ridge_point_is_the_rate_over_that_of_memory(dse, name):
+    shown, spec = json.loads(dse("chip", name, "--json").out), chip(name)
+    assert shown["flops_per_s"] == dict(spec.rates)
+    for each, rate in spec.rates:
+        assert shown["ridge_flops_per_byte"][each] * spec.hbm_bytes_per_s == pytest.approx(rate)
+
+
+def test_the_answer_comes_first_then_rates_then_links_and_cores(dse):
+    out = dse("chip", "h100-sxm").out
+    assert out.splitlines()[0] == ("NVIDIA H100 SXM5 80 GB: 989.4 Tflop/s in bf16, 80 GiB of memory at 3,352 GB/s")
+    text = " ".join(out.split())
+    assert "bf16 989.4 295" in text
+    assert "among 8 chips" in text
+    assert "between groups of 8" in text
+    assert "132 tensor cores 64×32" in text
+
+
+def test_a_chip_without_cores_shows_what_was_timed_on_it(dse):
+    text = " ".join(dse("chip", "b200").out.split())
+    assert "matrix, attention_rate (on b200)" in text
+    assert "tensor cores" not in text
+
+
+def test_the_roofline_is_drawn_with_a_line_for_each_rate(dse, tmp_path):
+    assert dse("chip", "h100-sxm", "--out", tmp_path / "h100.svg").code == 0
+    drawn = (tmp_path / "h100.svg").read_text(encoding="utf-8")
+    assert "fp8, int8" in drawn
+    assert "bound by memory left of the ridge points" in drawn
+
+
+def test_a_file_of_ones_own_and_an_unknown_name(dse):
+    assert dse("chip", "docs/examples/accelerator.yaml").code == 0
+    answer = dse("chip", "h100-sx")
+    assert answer.code == 2
+    (line,) = answer.error_lines
+    assert "did you mean h100-sxm?" in line
