@@ -78,8 +78,10 @@ def block_case(seed: int, fabric: Fabric, slots: OperatorSlots) -> BlockCase:
         case = _fitted(seed, drawn, graph_pass, fill, fabric, slots)
         if case is not None and _is_within_limits(case, fabric):
             return case
-    candidates = f"{_MAX_DRAWS:,} drawn ones ({graph_pass})"
-    raise fail(fabric.name, "", "", f"no {kind} of {candidates} fits on the fabric and fills {MIN_USED:.0%} of it")
+    candidates = f"{_MAX_DRAWS:,} random graphs ({graph_pass})"
+    raise fail(
+        fabric.name, "", "", f"none of {candidates} of kind {kind} fits on the fabric and fills {MIN_USED:.0%} of it"
+    )
 
 
 def require_block_cases(fabric: Fabric, slots: OperatorSlots) -> None:

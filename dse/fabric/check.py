@@ -34,4 +34,6 @@ def simulation_faults(piece: PlacedPiece) -> list[str]:
     again = reference.simulate(piece.pipeline, piece.placement, piece.fabric, samples)
     if again.departures[:samples] == outcome.departures:
         return []
-    return [f"the plain simulator has departures in the slots {again.departures}, not {outcome.departures}"]
+    return [
+        f"departures must be in slots {again.departures}, as in the plain simulator, but are in {outcome.departures}"
+    ]

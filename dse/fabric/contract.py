@@ -47,7 +47,7 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
     """The units of a dataflow graph on the grid of a reconfigurable fabric, with their routes."""
 
     name = "fabric"
-    help = """Place and route a dataflow graph on a fabric for the highest throughput, with a bound.
+    help = """Place and route a dataflow graph on a fabric for maximum throughput, with an upper bound.
 
     GRAPH is a layer of a built-in model (bert-large:layer3, bert-large:layer0..layer2), a whole model, a YAML file of
     hyper-parameters, FILE.py:FUNCTION that returns a PyTorch module and example inputs, an ONNX file, a config.json of
@@ -106,7 +106,7 @@ class FabricType(ProblemType[FabricOptions, FabricProblem]):
         faults = differences("infeasibility", stated, expected) + _unfinished_faults(result)
         if not result.solution:
             return (
-                faults if result.status == "infeasible" else [*faults, "status must be infeasible without a solution"]
+                faults if result.status == "infeasible" else [*faults, "without a solution, status must be infeasible"]
             )
         placements = placements_from_document(problem, result.solution, "result: solution")
         if problem.turns:
@@ -147,7 +147,7 @@ def _unfinished_faults(result: Result) -> list[str]:
     """Whether what is said to have been stopped goes with the status. Which parts were stopped only the run knows."""
     stopped = result.metrics.get("unfinished", [])
     if not stopped and result.status == "interrupted":
-        return ["metrics.unfinished must name what was interrupted"]
+        return ["metrics.unfinished must not be empty with status interrupted"]
     return []
 
 

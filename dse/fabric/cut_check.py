@@ -61,35 +61,36 @@ def _turn_faults(problem: FabricProblem, number: int, turn: Turn) -> Iterator[st
     """Whether a turn is what its piece is, and has ends for the rest; and how long its weights take."""
     graph, fabric = turn.graph, problem.fabric
     if signature(graph) != signature(problem.pieces[turn.piece].graph):
-        yield f"turn {number}: its graph is not that of piece {turn.piece + 1}"
+        yield f"turn {number}: its graph must match piece {turn.piece + 1}"
     ends = [operator.kind for operator in graph.operators[len(turn.operators) :]]
     if any(kind not in ("input", "output") for kind in ends):
-        yield f"turn {number}: operators beyond the {len(turn.operators)} that it names"
+        yield f"turn {number}: must have no operators other than the {len(turn.operators)} that it lists"
     flits = 0
     for position, operator in enumerate(graph.operators[: len(turn.operators)]):
         is_sum = not graph.outgoing[position]
         flits += flits_of(operator.weight_elements, fabric) * (2 if is_sum else 1)
     slots = -(-flits * fabric.channel_slots // fabric.channel_count)
     if slots != turn.load_slots:
-        yield f"turn {number}: its weights take {slots} slots, not {turn.load_slots}"
+        yield f"turn {number}: load_slots must be {slots}, but got {turn.load_slots}"
 
 
 def _work_faults(operator: DataflowOperator, parts: _Parts) -> Iterator[str]:
     """Whether parts together do the work of an operator once, up to what is rounded up."""
     done = [part for _, part in parts.operators]
     if any(part.kind != operator.kind for part in done):
-        yield f"{operator.name}: a part is another kind of operator"
+        yield f"{operator.name}: all parts must be of kind {operator.kind}"
     elif isinstance(operator.work, Gemm):
         volume = sum(work.m * work.n * work.k * work.batch for work in (p.work for p in done) if isinstance(work, Gemm))
         whole = operator.work.m * operator.work.n * operator.work.k * operator.work.batch
         if volume != whole:
-            yield f"{operator.name}: {volume:,} products in all turns, not {whole:,}"
+            yield f"{operator.name}: products over all turns must add up to {whole:,}, but add up to {volume:,}"
     else:
         elements = sum(part.work.elements for part in done if isinstance(part.work, Pass))
         if not operator.work.elements <= elements < operator.work.elements + max(1, len(done)):
-            yield f"{operator.name}: {elements:,} elements in all turns, not {operator.work.elements:,}"
+            whole = operator.work.elements
+            yield f"{operator.name}: elements over all turns must add up to {whole:,}, but add up to {elements:,}"
     if sum(part.weight_elements for part in done) < operator.weight_elements:
-        yield f"{operator.name}: some of its weights are in no turn"
+        yield f"{operator.name}: every weight must be in a turn"
 
 
 def _edge_faults(graph: DataflowGraph, edge: DataflowEdge, source: _Parts, target: _Parts) -> Iterator[str]:
@@ -98,9 +99,9 @@ def _edge_faults(graph: DataflowGraph, edge: DataflowEdge, source: _Parts, targe
     if not source.turns or not target.turns:
         return
     if source.turns[0] > target.turns[0] or source.turns[-1] > target.turns[-1]:
-        yield f"{names}: read before it is written"
+        yield f"{names}: must not be read before it is written"
     is_divided = len(source.operators) > 1 or len(target.operators) > 1
     if not is_divided and source.turns != target.turns and source.written_out < edge.elements:
-        yield f"{names}: written off chip by no turn"
+        yield f"{names}: must be written off chip by a turn"
     if target.read < sum(each.elements for each in graph.incoming[edge.target]):
-        yield f"{graph.operators[edge.target].name}: reads less in its turns than it needs"
+        yield f"{graph.operators[edge.target].name}: its turns must read all of its inputs"

@@ -237,11 +237,20 @@ def placements_from_document(problem: FabricProblem, document: Any, where: str) 
     """
     validate(SolutionDocument, document, where)
     if ("turns" in document) != bool(problem.turns):
-        rule = "must be there, as the graph is cut" if problem.turns else "must not be there, as the graph fits whole"
+        rule = "must be given for a cut graph" if problem.turns else "must not be given for a graph that fits whole"
         raise InputError([Fault(where, "turns", "", rule)])
     documents = document.get("pieces", [document])
     if len(documents) != len(problem.pieces):
-        raise InputError([Fault(where, "pieces", str(len(documents)), f"the problem has {len(problem.pieces)} pieces")])
+        raise InputError(
+            [
+                Fault(
+                    where,
+                    "pieces",
+                    str(len(documents)),
+                    f"must be {len(problem.pieces)}, the number of pieces of the problem",
+                )
+            ]
+        )
     return tuple(
         _placement(piece, PieceDocument.model_validate(each), problem.fabric, where)
         for piece, each in zip(problem.pieces, documents, strict=True)
@@ -264,7 +273,7 @@ def _placement(piece: Expansion, document: PieceDocument, fabric: Fabric, where:
             "routes",
             {name: len(numbers) for name, numbers in nets.items()},
             {name: len(routes) for name, routes in document.routes.items()},
-            "unit that sends",
+            "sending unit",
         ),
     ]
     if faults:
@@ -284,7 +293,7 @@ def _placement(piece: Expansion, document: PieceDocument, fabric: Fabric, where:
 def _count_faults(where: str, key: str, expected: dict[str, int], given: dict[str, int], what: str) -> Iterator[Fault]:
     for name in given:
         if name not in expected:
-            yield Fault(where, f"{key}.{name}", "", f"must be an {what} of the graph", nearest(name, expected))
+            yield Fault(where, f"{key}.{name}", "", f"must name a known {what}", nearest(name, expected))
     for name, count in expected.items():
         if given.get(name) != count:
             yield Fault(where, f"{key}.{name}", str(given.get(name, "")), f"must have {count} entries")
@@ -299,5 +308,5 @@ def _link_numbers(fabric: Fabric) -> dict[tuple[int, int], int]:
 def _link(link_of: dict[tuple[int, int], int], ends: list[int], key: str, where: str) -> int:
     link = link_of.get((ends[0], ends[1]))
     if link is None:
-        raise InputError([Fault(where, key, str(ends), "must be cells that a link joins")])
+        raise InputError([Fault(where, key, str(ends), "must be two cells that are joined by a link")])
     return link

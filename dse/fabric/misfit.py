@@ -7,8 +7,8 @@ from dse.results.infeasibility import Infeasibility
 
 def infeasibility(misfit: SitesMissingError, cut: CutMode) -> Infeasibility:
     """The kind of unit of which most are missing, and all kinds in ``where``; offers the cut if it was not tried."""
-    offered = ["--cut auto, to run it in pieces, one after the other"] if cut == "never" else []
-    hint = "; --cut auto tries to run it in pieces, one after the other" if cut == "never" else ""
+    offered = ["--cut auto, to run it in pieces in turn"] if cut == "never" else []
+    hint = "; --cut auto tries to run it in pieces in turn" if cut == "never" else ""
     kind = max(misfit.missing, key=lambda each: misfit.missing[each])
     return Infeasibility(
         resource=f"{kind} units",

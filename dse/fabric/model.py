@@ -114,7 +114,7 @@ class Pipeline:
         for number, net in enumerate(self.nets):
             ends = [net.source, *(sink.unit for sink in net.sinks)]
             if not all(0 <= unit < len(self.units) for unit in ends):
-                yield f"net {number}: units must be numbers below {len(self.units)}, but got {ends}"
+                yield f"net {number}: units must be numbers from 0 to {len(self.units) - 1}, but got {ends}"
                 return
             yield from (f"net {number}: {fault}" for fault in self._net_faults(net))
             sent[net.source] = received[ends[1:]] = True
@@ -129,12 +129,12 @@ class Pipeline:
             yield f"source and sinks must be at least two different units, but are {ends}"
         source = self.units[net.source].kind
         if net.late and source != UnitKind.COMPUTE:
-            yield f"only a compute unit emits late, but {self.units[net.source].name} is none"
+            yield f"only a compute unit can emit late, but {self.units[net.source].name} is not one"
         if net.transposed and source != UnitKind.MEMORY:
-            yield f"only a memory unit reads transposed, but {self.units[net.source].name} is none"
+            yield f"only a memory unit can read transposed, but {self.units[net.source].name} is not one"
         for sink in net.sinks:
             if sink.early and self.units[sink.unit].kind != UnitKind.COMPUTE:
-                yield f"only a compute unit takes flits early, but {self.units[sink.unit].name} is none"
+                yield f"only a compute unit can accept flits early, but {self.units[sink.unit].name} is not one"
 
     @cached_property
     def _graph(self) -> "rustworkx.PyDiGraph[int, None]":
@@ -176,22 +176,22 @@ class Pipeline:
 
 def _unit_faults(unit: Unit, sends: bool, receives: bool) -> Iterator[str]:
     if (unit.work_slots != 0) != (unit.kind == UnitKind.COMPUTE) or not 0 <= unit.work_slots <= MAX_WORK_SLOTS:
-        rule = f"`1 <= work_slots <= {MAX_WORK_SLOTS}` must hold of compute units, 0 of others"
+        rule = f"work_slots must be from 1 to {MAX_WORK_SLOTS} for a compute unit and 0 for other units"
         yield f"{rule}, but got {unit.work_slots}"
     if (unit.samples != 0) != (unit.kind == UnitKind.MEMORY) or not 0 <= unit.samples <= MAX_SAMPLES:
-        yield f"`1 <= samples <= {MAX_SAMPLES}` must hold of memory units, 0 of others, but got {unit.samples}"
+        yield f"samples must be from 1 to {MAX_SAMPLES} for a memory unit and 0 for other units, but got {unit.samples}"
     if unit.shares_banks and unit.kind != UnitKind.MEMORY:
-        yield "only a memory unit has banks to share"
+        yield "only a memory unit can share banks"
     if receives and unit.kind == UnitKind.INPUT:
-        yield "nothing can be sent to an input unit"
+        yield "an input unit must not be a sink"
     if not receives and unit.kind in (UnitKind.COMPUTE, UnitKind.OUTPUT):
-        yield "it must be the sink of a net"
+        yield "must be a sink of a net"
     if sends and unit.kind == UnitKind.OUTPUT:
-        yield "an output unit cannot send"
+        yield "an output unit must not be a source"
     if not sends and unit.kind in (UnitKind.COMPUTE, UnitKind.INPUT):
-        yield "it must be the source of a net"
+        yield "must be the source of a net"
     if not (sends or receives) and unit.kind == UnitKind.MEMORY:
-        yield "it must be the source or a sink of a net"
+        yield "must be the source or a sink of a net"
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,21 +230,21 @@ class Placement:
 def placement_faults(pipeline: Pipeline, placement: Placement, fabric: Fabric) -> list[str]:
     """What is illegal about a placement, one sentence each; empty where nothing is."""
     grid = fabric.grid
-    if placement.site.shape != (len(pipeline.units),):
-        return [f"{len(pipeline.units)} units must have a site each, but {placement.site.shape} sites are given"]
-    if len(placement.route_first) != len(pipeline.nets) + 1:
-        return [f"{len(pipeline.nets)} nets must have a route each, but {len(placement.route_first) - 1} are given"]
+    units, nets, routes = len(pipeline.units), len(pipeline.nets), len(placement.route_first) - 1
+    if placement.site.shape != (units,):
+        return [f"there must be a site for each of {units} units, but there are {len(placement.site)}"]
+    if routes != nets:
+        return [f"there must be a route for each of {nets} nets, but there are {routes}"]
     faults = []
     holder: dict[int, str] = {}
     for unit, site in zip(pipeline.units, placement.site.tolist(), strict=True):
         if not 0 <= site < len(grid.site_kind):
-            faults.append(f"unit {unit.name}: the site must be below {len(grid.site_kind)}, but is {site}")
+            faults.append(f"unit {unit.name}: the site must be from 0 to {len(grid.site_kind) - 1}, but is {site}")
         elif grid.site_kind[site] != unit.kind.site:
-            faults.append(
-                f"unit {unit.name}: the site must be for {unit.kind.site}, but {site} is for {grid.site_kind[site]}"
-            )
+            rule = f"the site must be of kind {unit.kind.site}, but {site} is of kind {grid.site_kind[site]}"
+            faults.append(f"unit {unit.name}: {rule}")
         elif site in holder:
-            faults.append(f"unit {unit.name}: site {site} is taken by {holder[site]}")
+            faults.append(f"unit {unit.name}: site {site} is already used by {holder[site]}")
         holder.setdefault(site, unit.name)
     if faults:
         return faults
@@ -258,15 +258,15 @@ def _route_faults(pipeline: Pipeline, placement: Placement, fabric: Fabric, numb
     entered = {int(grid.site_cell[placement.site[net.source]])}
     for link in placement.route(number):
         if not 0 <= link < len(grid.link_from):
-            yield f"links must be numbers below {len(grid.link_from)}, but got {link}"
+            yield f"links must be numbers from 0 to {len(grid.link_from) - 1}, but got {link}"
             return
         start, end = int(grid.link_from[link]), int(grid.link_to[link])
         if start not in entered:
-            yield f"link {link} begins at cell {start}, which no earlier link of the route enters"
+            yield f"link {link} starts at cell {start}, which must be entered by an earlier link of the route"
         if end in entered:
-            yield f"link {link} enters cell {end} a second time"
+            yield f"link {link} enters cell {end}, which must be entered only once"
         entered.add(end)
     for sink in net.sinks:
         cell = int(grid.site_cell[placement.site[sink.unit]])
         if cell not in entered:
-            yield f"the route does not reach {pipeline.units[sink.unit].name} at cell {cell}"
+            yield f"the route must reach {pipeline.units[sink.unit].name} at cell {cell}"

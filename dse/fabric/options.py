@@ -45,19 +45,19 @@ class FabricOptions(Options):
 
     graph: Annotated[Any, Option(metavar="GRAPH", positional=True, is_source=True)]
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "sn10"
-    pass_: Annotated[GraphPass, Option("The forward pass alone, or a training step.")] = "forward"
+    pass_: Annotated[GraphPass, Option("Forward pass only, or a training step.")] = "forward"
     cost: Annotated[
         str,
         Option(
-            f"What placements are judged by during the search: {', '.join(_COSTS)}; {AUTO}: {LEARNED_SIMULATED} if "
-            f"there is a model for this fabric that does not place worse, otherwise and with --tuned {SIMULATOR}.",
+            f"Cost of placements during the search: {', '.join(_COSTS)}; {AUTO}: {LEARNED_SIMULATED} if a model for "
+            f"this fabric is available and places at least as well, otherwise (and with --tuned) {SIMULATOR}.",
             metavar="NAME",
         ),
     ] = AUTO
     tuned: Annotated[
         str | None,
         Option(
-            "Rules from `dse fabric tune` (default: those in the package, if tuned on this fabric).",
+            "Rules from `dse fabric tune` (default: the ones in the package, if they were tuned on this fabric).",
             metavar="FILE",
             group="Learned and tuned costs",
         ),
@@ -65,48 +65,48 @@ class FabricOptions(Options):
     checkpoint: Annotated[
         str | None,
         Option(
-            "Learned costs from `dse fabric train` (default: those in the package, if trained on this fabric).",
+            "Learned costs from `dse fabric train` (default: the ones in the package, if trained on this fabric).",
             metavar="DIR",
             belongs_to=("cost", AUTO, LEARNED_SIMULATED, LEARNED),
             group="Learned and tuned costs",
         ),
     ] = None
     fill: Annotated[
-        float, Option("Share of the compute and memory units that may be used.", min=0.01, max=1.0, group="Mapping")
+        float, Option("Maximum share of compute and memory units to use.", min=0.01, max=1.0, group="Mapping")
     ] = 1.0
     cut: Annotated[
         CutMode,
-        Option("auto: cut a graph that does not fit into pieces that run in turn; never: say which units are missing."),
+        Option("auto: cut a graph that does not fit into pieces that run in turn; never: report the missing units."),
     ] = "auto"
     microbatch: Annotated[
-        int | None, Option("Inputs in a sample of the fabric, for models (default: 1).", min=1, max=10**6)
+        int | None, Option("Model inputs per sample of the fabric (default: 1).", min=1, max=10**6)
     ] = None
-    sequence: Annotated[int | None, Option("Tokens per input, for models that take any number.", min=1, max=10**7)] = (
-        None
-    )
+    sequence: Annotated[
+        int | None, Option("Tokens per input, for models with variable sequence length.", min=1, max=10**7)
+    ] = None
     slots: Annotated[
-        str, Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC", group="Mapping")
+        str, Option("Table of slots per operator on a compute unit: a name or a file.", metavar="SPEC", group="Mapping")
     ] = "streaming"
     routing: Annotated[
-        Routing, Option("Routes along rows first, along columns first, or by congestion.", group="Search")
+        Routing, Option("Route along rows first, along columns first, or by congestion.", group="Search")
     ] = "congestion"
     chains: Annotated[
         int | None,
         Option(
-            f"Independent chains of annealing (default: {CHAINS}; where the simulator judges and these would make "
-            f"fewer than {SPREAD_MOVES:,} moves together, one chain makes them all).",
+            f"Independent annealing chains (default: {CHAINS}, or one chain with all moves if the simulator is the "
+            f"cost and all chains together make fewer than {SPREAD_MOVES:,} moves).",
             min=1,
             max=10_000,
             group="Search",
         ),
     ] = None
-    moves: Annotated[int, Option("Moves of each chain.", min=1, max=10**12, group="Search")] = 100_000
+    moves: Annotated[int, Option("Moves per chain.", min=1, max=10**12, group="Search")] = 100_000
     rounds: Annotated[
         int | None,
         Option(
-            f"With --cost {SIMULATOR} or {LEARNED_SIMULATED}: rounds of refinement after the chains, each of which "
-            "simulates as many small changes of the fastest placement as there are chains (default: "
-            f"{ROUNDS}; none for a single chain of fewer than {SPREAD_MOVES:,} moves).",
+            f"With --cost {SIMULATOR} or {LEARNED_SIMULATED}: refinement rounds after annealing; each round "
+            "simulates one small change of the fastest placement per chain (default: "
+            f"{ROUNDS}; 0 for a single chain of fewer than {SPREAD_MOVES:,} moves).",
             min=0,
             max=10_000,
             belongs_to=("cost", AUTO, SIMULATOR, LEARNED_SIMULATED),
@@ -116,7 +116,7 @@ class FabricOptions(Options):
     batch: Annotated[
         int,
         Option(
-            "Samples of a batch, whose latency is shown; each piece of a cut graph runs for all of them in turn.",
+            "Samples per batch, whose latency is shown; each piece of a cut graph runs a whole batch in turn.",
             min=1,
             max=_MAX_BATCH,
         ),
@@ -170,6 +170,6 @@ def _require_tuned(options: FabricOptions, fabric: Fabric) -> None:
         rule = f"belongs to --cost {' or '.join(_TUNED_COSTS)}, but --cost is {options.cost}"
         raise fail(options.command(), "--tuned", options.tuned, rule)
     if options.checkpoint is not None:
-        rule = "tuned rules and a checkpoint are for different costs: leave one out"
+        rule = "must not be given together with --tuned, which is for a different cost"
         raise fail(options.command(), "--checkpoint", options.checkpoint, rule)
     tuned_for(fabric, options.tuned)

@@ -63,7 +63,7 @@ def picture(piece: Expansion, placed: PlacedPiece, heading: str) -> DrawnFigure:
     grid = placed.fabric.grid
     names = [_about_unit(placed, unit) for unit in range(len(placed.pipeline.units))]
     links = [
-        f"{grid.link_from[link]} to {grid.link_to[link]}: {placed.flits[link]} flits a sample"
+        f"{grid.link_from[link]} to {grid.link_to[link]}: {placed.flits[link]} flits per sample"
         for link in _used_links(placed)
     ]
     return DrawnFigure(lambda: _figure(piece, placed, heading), "fabric", {_UNITS: names, _LINKS: links})
@@ -73,7 +73,7 @@ def _about_unit(placed: PlacedPiece, number: int) -> str:
     unit = placed.pipeline.units[number]
     match unit.kind:
         case UnitKind.COMPUTE:
-            amount = f", {unit.work_slots} slots of work a sample"
+            amount = f", {unit.work_slots} slots of work per sample"
         case UnitKind.MEMORY:
             amount = f", holds {unit.samples} samples" if unit.samples > 1 else ""
         case _:
@@ -104,7 +104,7 @@ def _figure(piece: Expansion, placed: PlacedPiece, heading: str) -> Figure:
         bar = figure.colorbar(colours, ax=axes, location="bottom", shrink=0.45, aspect=40, pad=0.01)
         if bar.solids is not None:
             bar.solids.set_edgecolor("face")
-        bar.set_label("flits of a sample over a link, per track", fontsize=9)
+        bar.set_label("flits per sample and track of a link", fontsize=9)
         bar.ax.tick_params(labelsize=8)
     return figure
 

@@ -78,13 +78,13 @@ def _off_chip(pipeline: Pipeline, fabric: Fabric) -> tuple[Pipeline, Fabric]:
 CHANGES: Mapping[str, tuple[str, Change]] = MappingProxyType(
     {
         "compute": ("compute units twice as fast", _compute),
-        "memory_ports": ("twice the ports of memory units, and no shared banks", _ports),
-        "memory_depth": ("twice the samples in memory units", _depth),
-        "tracks": ("twice the tracks of links", _tracks),
-        "link_buffers": ("twice the buffers of links", _link_buffers),
-        "port_buffers": ("twice the buffers of ports", _port_buffers),
-        "switching": ("no idle slot when a track changes to another flow", _switching),
-        "off_chip": ("twice the channels off chip", _off_chip),
+        "memory_ports": ("twice the memory ports, no shared banks", _ports),
+        "memory_depth": ("twice the samples per memory unit", _depth),
+        "tracks": ("twice the tracks per link", _tracks),
+        "link_buffers": ("twice the link buffers", _link_buffers),
+        "port_buffers": ("twice the port buffers", _port_buffers),
+        "switching": ("no idle slot when a track switches flows", _switching),
+        "off_chip": ("twice the off-chip channels", _off_chip),
     }
 )
 """What could be relieved: a phrase for people, and the pipeline and the fabric with it."""
@@ -100,7 +100,7 @@ def reliefs(piece: PlacedPiece, stop: StopSignal, progress: ProgressCallback = s
     for number, name in enumerate(names):
         if stop() is not None:
             return None
-        progress("simulating what would relieve it", number, len(names))
+        progress("simulating relieved resources", number, len(names))
         try:
             relieved.append(Relief(name, _interval_slots(piece, name, stop)))
         except StoppedError:

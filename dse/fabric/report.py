@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from dse.report.drawn import DrawnFigure
 
 _RESOURCES: Mapping[Resource, str] = {
-    "compute": "work of",
-    "memory_port": "ports of",
-    "off_chip": "channels off chip",
-    "links": "links at",
-    "buffer": "buffer",
-    "queue": "queue of",
+    "compute": "the work of",
+    "memory_port": "the ports of",
+    "off_chip": "the off-chip channels",
+    "links": "the links at",
+    "buffer": "the buffer",
+    "queue": "the queue of",
 }
 _CAUSES: Mapping[str, str] = {
-    "compute": "compute units at work",
-    "delay": "flits under way",
-    "queue": "a place in the next queue",
+    "compute": "busy compute units",
+    "delay": "flits in transit",
+    "queue": "space in the next queue",
     "sample": "the rest of a sample",
-    "depth": "a place for a sample in a memory unit",
+    "depth": "space for a sample in a memory unit",
     "track": "other flits on a track of a link",
     "port": "other flits at a port of a memory unit",
-    "off_chip": "other flits on a channel off chip",
-    "switching": "tracks that change to another flow",
+    "off_chip": "other flits on an off-chip channel",
+    "switching": "tracks switching to another flow",
 }
 _MAX_DRAWN = 6
 """Pieces of a cut graph that are drawn: those that take most of the time."""
@@ -110,7 +110,7 @@ def verdict(result: Result) -> str:
     assert bound is not None
     assert gap is not None
     if not value:
-        return "The best placement deadlocks: no sample leaves it."
+        return "The best placement deadlocks: no sample leaves the pipeline."
     if result.status == "optimal":
         return f"{value:,.1f} samples/s, proven optimal"
     cut = result.metrics["cut"]
@@ -118,10 +118,10 @@ def verdict(result: Result) -> str:
         own_gap = relative_gap(value, cut["bound_per_s"])
         assert own_gap is not None
         return (
-            f"{value:,.1f} samples/s in {len(cut['turns'])} turns; at most {cut['bound_per_s']:,.1f} with these "
-            f"pieces, gap {percent(own_gap)}, and {bound:,.1f} with any, gap {percent(gap)}"
+            f"{value:,.1f} samples/s in {len(cut['turns'])} turns; upper bound {cut['bound_per_s']:,.1f} for these "
+            f"pieces, gap {percent(own_gap)}, and {bound:,.1f} for any pieces, gap {percent(gap)}"
         )
-    return f"{value:,.1f} samples/s; at most {bound:,.1f}, gap {percent(gap)}"
+    return f"{value:,.1f} samples/s; upper bound {bound:,.1f}, gap {percent(gap)}"
 
 
 def view(problem: FabricProblem, result: Result, tables: Tables) -> View:
@@ -192,7 +192,7 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
 
 def _unfinished(result: Result) -> Iterator[str]:
     if result.metrics["unfinished"]:
-        yield Decisive(f"Stopped before the end of: {', '.join(result.metrics['unfinished'])}.")
+        yield Decisive(f"Stopped early: {', '.join(result.metrics['unfinished'])}.")
 
 
 def _notes(shown: _Shown) -> Iterator[str]:
@@ -203,10 +203,10 @@ def _notes(shown: _Shown) -> Iterator[str]:
         return
     bound = shown.metrics["bound"]
     what = " ".join(filter(None, (_RESOURCES[bound["resource"]], bound["unit"])))
-    yield Decisive(f"{start}The bound is {bound['slots']:,.1f} slots a sample: {what}.")
+    yield Decisive(f"{start}The bound is {bound['slots']:,.1f} slots per sample, set by {what}.")
     best = next(iter(shown.gains), None)
     if best is not None and best[1] is not None and best[1] > MIN_GAIN:
-        yield Decisive(f"{start}What would help most: {CHANGES[best[0]][0]} ({100 * best[1]:+.1f} %).")
+        yield Decisive(f"{start}Largest gain: {CHANGES[best[0]][0]} ({100 * best[1]:+.1f} %).")
 
 
 def _figures_table(shown: _Shown) -> Table:
@@ -218,24 +218,24 @@ def _figures_table(shown: _Shown) -> Table:
     if metrics["normalized"] is not None:
         rows.append(("normalized throughput", f"{metrics['normalized']:.3f}"))
     for name, key in (
-        ("latency of a sample", "latency_s"),
-        (f"of a batch of {shown.problem.batch}", "batch_latency_s"),
+        ("latency per sample", "latency_s"),
+        (f"latency of a batch of {shown.problem.batch}", "batch_latency_s"),
     ):
         if metrics[key] is not None:
             rows.append((name, time_text(metrics[key])))
-    slots = "deadlock" if metrics["deadlock"] else "left out, as the run was stopped"
+    slots = "deadlock" if metrics["deadlock"] else "not simulated: the run was stopped"
     if metrics["interval_slots"] is not None:
-        slots = f"{metrics['interval_slots']:,.1f} slots"
+        slots = f"{metrics['interval_slots']:,.1f}"
     rules = metrics["rules"]
     rows += [
-        ("between samples, simulated", slots),
-        ("as the rules predict", f"{rules['expert']:,.1f} (expert), {rules['route']:,.1f} (route) slots"),
+        ("slots between samples, simulated", slots),
+        ("predicted by the rules", f"{rules['expert']:,.1f} (expert), {rules['route']:,.1f} (route)"),
     ]
-    rows.append(("placements judged by", shown.cost))
+    rows.append(("cost of placements", shown.cost))
     link = metrics["busiest_link"]
     if link is not None:
         cells = " to ".join(_cell_text(cell, shown.problem.fabric.columns) for cell in link["cells"])
-        rows.append(("busiest link", f"{cells}: {link['flits']} flits a sample, {link['nets']} of the routes"))
+        rows.append(("busiest link", f"{cells}: {link['flits']} flits per sample, {link['nets']} routes"))
     return Table(("", ""), rows, shown.title)
 
 
@@ -257,8 +257,8 @@ def _waits_table(shown: _Shown) -> Iterator[Table]:
         (_CAUSES[cause], f"{slots:,.1f}", f"{100 * slots / total:.1f} %") for cause, slots in ordered if slots
     ]
     if rows:
-        title = f"What the stream of {shown.title} waits for" if shown.title else "What the stream waits for"
-        yield Table(("waiting for", "slots a sample", "share"), rows, title)
+        title = f"Waiting time of {shown.title}" if shown.title else "Waiting time"
+        yield Table(("waiting for", "slots per sample", "share"), rows, title)
 
 
 def _relief_table(shown: _Shown) -> Iterator[Table]:
@@ -272,8 +272,12 @@ def _relief_table(shown: _Shown) -> Iterator[Table]:
             rate = 1 / (slots[change] * shown.problem.fabric.slot_s)
             rows.append((CHANGES[change][0], f"{rate:,.1f}", f"{100 * gain:+.1f} %"))
     if rows:
-        title = f"What would relieve {shown.title}, its pipeline full" if shown.title else "What would relieve it"
-        yield Table(("the same placement with", "samples/s", "gain"), rows, title)
+        title = (
+            f"Effect of more resources on {shown.title}, with its pipeline full"
+            if shown.title
+            else "Effect of more resources"
+        )
+        yield Table(("same placement with", "samples/s", "gain"), rows, title)
 
 
 def _svg_within(drawn: Sequence[_Shown]) -> str:
@@ -287,8 +291,8 @@ def _page(shown: _Shown, tables: Tables, draw: Callable[[], str]) -> Iterator[Pa
     yield _figures_table(shown)
     yield Heading(f"The fabric {shown.title}".strip())
     yield Paragraph(
-        "Numbers are those of the operators below; units, and links where they are few, say more where the pointer "
-        "rests. Each direction of a link is drawn on its right-hand side.",
+        "Numbers refer to the operators below. Hover over a unit for details, or over a link if there are few. Each "
+        "direction of a link is drawn on its right-hand side.",
         small=True,
     )
     yield Drawing(draw)
@@ -300,8 +304,7 @@ def _page(shown: _Shown, tables: Tables, draw: Callable[[], str]) -> Iterator[Pa
     if candidates is not None:
         yield Heading("Predicted and simulated")
         yield Paragraph(
-            "The placements that the chains ended with: slots between two samples as the rules predict them, and as "
-            "they were simulated.",
+            "Final placements of the annealing chains: slots between samples, predicted by the rules and simulated.",
             small=True,
         )
         yield candidates
@@ -340,7 +343,7 @@ def _candidates(shown: _Shown, tables: Tables) -> PointChart | None:
         texts = [f"{ours:.1f} predicted, {real:.1f} simulated" for ours, real in zip(predicted, simulated, strict=True)]
         marks.append(Points(label, simulated, predicted, colour, texts, 9.0))
     marks.append(Points("chosen", simulated[:1] * 2, [rows[0]["expert"], rows[0]["route"]], ANSWER, (), 13.0, "ring"))
-    title = f"{len(rows)} placements were simulated: {min(simulated):,.1f} to {max(simulated):,.1f} slots a sample"
+    title = f"{len(rows)} placements simulated: {min(simulated):,.1f} to {max(simulated):,.1f} slots per sample"
     return PointChart(title, Axis("simulated slots"), Axis("predicted slots"), marks, 380)
 
 
@@ -366,14 +369,14 @@ def _card(result: Result, shown: Sequence[_Shown]) -> Card:
     figures = [(f"{value:,.1f}", "samples/s, proven optimal" if result.status == "optimal" else "samples/s")]
     if result.status != "optimal" and result.gap is not None:
         figures += [
-            (f"{bound:,.1f}", "no cut is faster" if result.metrics["cut"] else "no placement is faster"),
+            (f"{bound:,.1f}", "upper bound for any cut" if result.metrics["cut"] else "upper bound"),
             (percent(result.gap), "gap"),
         ]
     if result.metrics["cut"] is not None:
-        figures.append((str(len(result.metrics["cut"]["turns"])), "turns on the fabric"))
+        figures.append((str(len(result.metrics["cut"]["turns"])), "turns"))
     else:
         metrics = shown[0].metrics
         if metrics["latency_s"] is not None:
-            figures.append((time_text(metrics["latency_s"]), "latency of a sample"))
-        figures += [(percent_of(metrics["fill"][kind]), f"of the {kind} units") for kind in ("compute", "memory")]
+            figures.append((time_text(metrics["latency_s"]), "latency per sample"))
+        figures += [(percent_of(metrics["fill"][kind]), f"of {kind} units used") for kind in ("compute", "memory")]
     return Card(figures)

@@ -67,7 +67,7 @@ class RuleWeights:
             if not (np.isfinite(weight) and weight >= 0):
                 raise ValueError(f"`{name}` must be finite and not negative, but got {weight}")
         if not any(asdict(self).values()):
-            raise ValueError("a rule must have a weight above 0, but all are 0")
+            raise ValueError("at least one rule must have a weight above 0, but all weights are 0")
 
     @property
     def array(self) -> Floats:

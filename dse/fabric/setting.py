@@ -162,7 +162,7 @@ def tuned_for(fabric: Fabric, path: str | None = None) -> ChosenRules:
     tuned = _shipped()
     if tuned.simulator == fingerprint:
         return ChosenRules(tuned.setting.setting())
-    note = f"The rules in the package were tuned on {tuned.fabric}, not on {fabric.name}: untuned ones were used."
+    note = f"The rules in the package were tuned on {tuned.fabric}, not on {fabric.name}, so untuned rules were used."
     return ChosenRules(Setting.untuned(), note)
 
 

@@ -62,8 +62,8 @@ class ShownTurns:
         turns, pieces = len(self.problem.turns), len(self.problem.pieces)
         of_pieces = f" of {pieces} different pieces" if pieces < turns else ""
         yield Decisive(
-            f"The graph does not fit at once: {turns} turns{of_pieces}, one after the other, for a batch of "
-            f"{self.problem.batch} samples in {time_text(self.total_s)}."
+            f"The graph does not fit at once: it runs in {turns} turns{of_pieces}, and a batch of {self.problem.batch} "
+            f"samples takes {time_text(self.total_s)}."
         )
         piece, often, share = self.shares[0]
         in_turns = f" in {often} turns" if often > 1 else ""
@@ -71,8 +71,8 @@ class ShownTurns:
         configuration_s = sum(time.configuration_s for time in self.times)
         load_s = sum(time.load_s for time in self.times)
         yield Decisive(
-            f"Configuration takes {100 * configuration_s / self.total_s:.0f} % of the time and loads of weights "
-            f"{100 * load_s / self.total_s:.0f} %; a larger --batch spreads them over more samples."
+            f"Configuration takes {100 * configuration_s / self.total_s:.0f} % of the time and loading weights "
+            f"{100 * load_s / self.total_s:.0f} %; a larger --batch spreads this over more samples."
         )
 
     @property
@@ -91,7 +91,7 @@ class ShownTurns:
             )
             for number, (turn, time) in enumerate(turns[:_MAX_ROWS], start=1)
         ]
-        headers = ("turn", "piece", "operators", "the first one", "loads", "the batch", "of all time")
+        headers = ("turn", "piece", "operators", "first operator", "loading", "batch", "share of time")
         more = f", the first {_MAX_ROWS} of {len(turns)}" if len(turns) > _MAX_ROWS else ""
         return Table(headers, rows, f"Turns{more}")
 

@@ -18,7 +18,7 @@ def graph_faults(node: str, names: Sequence[str], edges: Sequence[tuple[str, str
     position: dict[str, int] = {}
     for index, name in enumerate(names):
         if name in position:
-            rule = f"{node} names must be unique, but {node} {position[name]} has this name too"
+            rule = f"{node} names must be unique, but {node} {position[name]} also has this name"
             yield f"{node}s.{index}.name", shown(name), rule, None
         position.setdefault(name, index)
     sound = len(position) == len(names)
@@ -29,7 +29,7 @@ def graph_faults(node: str, names: Sequence[str], edges: Sequence[tuple[str, str
                 sound = False
                 yield f"edges.{index}", shown(end), f"an edge must join two {node}s", nearest(end, position)
         if edge in seen:
-            rule = f"every edge must stand once, but edge {seen[edge]} is the same"
+            rule = f"every edge must be listed once, but edge {seen[edge]} is the same"
             yield f"edges.{index}", " → ".join(edge), rule, None
         seen.setdefault(edge, index)
     if not sound:
@@ -37,7 +37,7 @@ def graph_faults(node: str, names: Sequence[str], edges: Sequence[tuple[str, str
     cycle = find_cycle(len(names), [(position[source], position[target]) for source, target in edges])
     if cycle:
         closed = [*(names[index] for index in cycle), names[cycle[0]]]
-        yield "edges", shown(" → ".join(closed)), f"{node}s must not wait for each other in a cycle", None
+        yield "edges", shown(" → ".join(closed)), "edges must not form a cycle", None
 
 
 def find_cycle(nodes: int, edges: Sequence[tuple[int, int]]) -> list[int]:

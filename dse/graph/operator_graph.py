@@ -48,7 +48,7 @@ class OperatorGraph:
         names = [operator.name for operator in self.operators]
         if len(set(names)) != len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
-            raise ValueError(f"operator names must be unique, but {twice[0]} stands twice")
+            raise ValueError(f"operator names must be unique, but {twice[0]} occurs twice")
         for edge in self.edges:
             if not all(0 <= end < len(names) for end in edge):
                 raise ValueError(f"edge {edge} must join two of the {len(names)} operators")

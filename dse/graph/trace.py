@@ -155,10 +155,12 @@ class Trace:
         for position, step in enumerate(self.steps):
             missing = [index for index in step.inputs if index not in written]
             if missing:
-                raise ValueError(f"step {position} ({step.kind}) reads value {missing[0]}, which no step wrote")
+                raise ValueError(
+                    f"step {position} ({step.kind}) reads value {missing[0]}, which no earlier step writes"
+                )
             twice = written.intersection(step.outputs)
             if twice:
-                raise ValueError(f"step {position} ({step.kind}) writes value {min(twice)}, which is there already")
+                raise ValueError(f"step {position} ({step.kind}) writes value {min(twice)}, which already exists")
             written.update(step.outputs)
 
     @cached_property

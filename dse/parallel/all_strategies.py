@@ -107,13 +107,16 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
     """
     if options.method not in ("auto", "exact"):
         raise fail(
-            _COMMAND, "--method", options.method, "must be exact with --strategy all, which compares proven plans"
+            _COMMAND,
+            "--method",
+            options.method,
+            "must be exact with --strategy all, which compares proven optimal plans",
         )
     if profiled_graph(options.step) is not None:
-        rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
+        rule = "must be pipeline, because a profile has no tensors to split"
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
     if options.state != "optimizer":
-        rule = "must be optimizer with --strategy all: a sharded step keeps all of its arguments"
+        rule = "must be optimizer with --strategy all, because a sharded step stores all of its arguments"
         raise fail(_COMMAND, "--state", options.state, rule)
     mesh_of(options.mesh)
     each: dict[str, Posed[ParallelOptions, Any]] = {}
@@ -223,7 +226,7 @@ def _infeasibility(results: Mapping[str, Result]) -> Infeasibility | None:
     if len(lacks) < len(results):
         return None
     lack = min(lacks.values(), key=lambda each: each.demand)
-    text = " ".join(["No strategy has a plan that fits.", *(each.explanation for each in lacks.values())])
+    text = " ".join(["No strategy has a plan that fits in memory.", *(each.explanation for each in lacks.values())])
     where = {"least_demands": {name: each.demand for name, each in lacks.items()}}
     return lack.model_copy(update={"explanation": text, "where": where})
 
@@ -237,7 +240,7 @@ def faults(result: Result, question: AllQuestion) -> list[str]:
     if set(metrics.strategies) != set(question.posed):
         return [f"metrics.strategies must be {', '.join(question.posed)}"]
     if not set(solution.plans) <= set(question.posed):
-        return [f"solution.plans must be of {', '.join(question.posed)}"]
+        return [f"solution.plans must contain only {', '.join(question.posed)}"]
     again = {
         name: own_result(result, name, posed, metrics.strategies[name], solution, metrics)
         for name, posed in question.posed.items()
@@ -302,7 +305,7 @@ def _faults_without_plan(result: Result, question: AllQuestion) -> list[str]:
     results = {name: _asked_again(name, each, result.seed) for name, each in question.posed.items()}
     expected = _infeasibility(results)
     if expected is None:
-        return [*violations, "status infeasible: but a plan fits"]
+        return [*violations, "status must not be infeasible, because a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
     return violations + differences("infeasibility", stated, expected.model_dump())
 

@@ -14,14 +14,14 @@ def view(result: Result, question: AllQuestion) -> View:
     """The strategies side by side, then the best plan as its own strategy shows it."""
     name = next(iter(question.posed.values())).name
     title = f"{name}: all strategies"
-    others = [Decisive(f"Not applicable: {each}. {reason}") for each, reason in question.not_applicable.items()]
+    others = [Decisive(f"{each} is not applicable: {reason}") for each, reason in question.not_applicable.items()]
     if result.infeasibility is not None:
         return View(title, f"Proven infeasible: {result.infeasibility.explanation}", notes=others)
     if not result.solution:
-        return View(title, "No plan was found before the run was stopped.", notes=others)
+        return View(title, "The run was stopped before a plan was found.", notes=others)
     solution, metrics = AllSolution.model_validate(result.solution), AllMetrics.model_validate(result.metrics)
     table = Table(
-        ("strategy", "training step", "lower bound", "its own objective", "memory per device", "relative to best"),
+        ("strategy", "training step", "lower bound", "own objective", "memory per device", "relative to best"),
         [
             *(_row(each, of, metrics.step_s) for each, of in metrics.strategies.items()),
             *((each, "not applicable", "", "", "", "") for each in question.not_applicable),
@@ -33,11 +33,11 @@ def view(result: Result, question: AllQuestion) -> View:
     own = own_result(result, solution.best, posed, stated, solution, metrics)
     of_best = STRATEGIES[solution.best].view(own.model_copy(update={"seconds": result.seconds}), posed.problem)
     proof = "proven optimal" if result.status == "optimal" else f"gap {percent(result.gap or 0.0)}"
-    notes = [_ABOUT, f"The bound holds for {_space(question)}.", *others]
+    notes = [_ABOUT, f"The bound covers {_space(question)}.", *others]
     return View(
         title=title,
-        verdict=f"{time_text(metrics.step_s)} a training step by {solution.best}; over the plans of all strategies "
-        f"{proof} ({time_text(result.seconds)})",
+        verdict=f"{time_text(metrics.step_s)} per training step with {solution.best}; {proof} over all strategies "
+        f"({time_text(result.seconds)})",
         notes=[*notes, *of_best.notes],
         tables=[table, *of_best.tables],
         page=lambda: _page(table, solution.best, of_best),
@@ -47,9 +47,9 @@ def view(result: Result, question: AllQuestion) -> View:
 
 
 _ABOUT = (
-    "A training step is forward and backward pass of all microbatches, the part of the gradient all-reduce that is not "
-    "overlapped, and the optimizer's update. Strategies are compared by this time only. Memory is everything that a "
-    "device stores."
+    "A training step consists of the forward and backward passes of all microbatches, the exposed part of the gradient "
+    "all-reduce, and the optimizer update. Strategies are compared by this time only. Memory includes everything that "
+    "a device stores."
 )
 
 
@@ -72,7 +72,7 @@ def _page(table: Table, best: str, of_best: View) -> Sequence[Part]:
     return [
         Heading("Strategies"),
         Table(table.headers, table.rows),
-        Heading(f"The best plan: {best}"),
+        Heading(f"Best plan: {best}"),
         Paragraph(of_best.verdict, True),
         *of_best.page(),
     ]
@@ -81,9 +81,9 @@ def _page(table: Table, best: str, of_best: View) -> Sequence[Part]:
 def _row(name: str, of: StrategyDocument, best_s: float) -> Row:
     if of.step_s is None:
         why = (
-            "no plan was found"
+            "no plan found"
             if of.lacking_bytes is None
-            else f"does not fit: at least {of.lacking_bytes:,.0f} bytes too many"
+            else f"does not fit: needs at least {of.lacking_bytes:,.0f} bytes more"
         )
         return (name, why, "" if of.bound_s is None else time_text(of.bound_s), "", "", "")
     return (

@@ -43,9 +43,9 @@ def tensors_by_split(problem: ParallelProblem, splits: Mapping[str, Sequence[Seq
     whole = size_of.pop(_WHOLE)
     total = whole + sum(size_of.values())
     most = max(size_of, key=lambda split: size_of[split], default=None)
-    title = "No trained tensor is split"
+    title = "No trained tensor is sharded"
     if most is not None:
-        title = f"{share_text(1 - whole / total)} of the bytes of trained tensors are split, most by {most}"
+        title = f"{share_text(1 - whole / total)} of the bytes of trained tensors are sharded, mostly by {most}"
     return TreeMap(title, tiles, colour_of)
 
 
@@ -78,16 +78,16 @@ def memory_over_step(problem: ParallelProblem, profile: Sequence[int], state_byt
             texts=[f"{label}<br>{memory_text(size)}" for label, size in zip(labels, series, strict=True)],
         )
         for name, series, colour in (
-            ("with what the step makes", profile, YELLOW),
+            ("arguments and intermediate tensors", profile, YELLOW),
             ("arguments", [state_bytes] * len(profile), BLUE),
         )
     ]
     limit = problem.state_bytes
-    title = f"At its peak a device holds {memory_text(peak)}"
+    title = f"Peak memory per device: {memory_text(peak)}"
     if numbers:
         title += f", at operation {profile.index(peak):,} of {len(profile):,} ({labels[profile.index(peak)]})"
     if limit is not None and limit <= 1.5 * peak:
         ends = [0, len(profile) - 1]
         marks.append(Line(f"limit, {memory_text(limit)}", ends, [scale.of(limit)] * 2, ANSWER, dash="dash"))
-    x, y = Axis("operation of the step", from_zero=True), Axis(f"on one device [{scale.unit}]", from_zero=True)
+    x, y = Axis("operation in the step", from_zero=True), Axis(f"memory per device [{scale.unit}]", from_zero=True)
     return PointChart(title, x, y, marks, 340)

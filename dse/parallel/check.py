@@ -98,7 +98,7 @@ class _Checking:
             if not all(self._graph.values[each].constant for each in operation.results):
                 self._operation(operation, stated.cuts[number], problem.rules[number] or ())
             elif any(cut.factor >= 0 for cut in stated.cuts[number]):
-                self._refuse(operation, "makes constants, which every device makes for itself")
+                self._refuse(operation, "must not be split, because it produces constants")
             if self.account.faults:
                 return
         self._number = -1
@@ -120,16 +120,18 @@ class _Checking:
             for dim in set(split):
                 parts = self._sending.parts(layout, dim)
                 if value.dims[dim] % parts or value.dims[dim] <= 1:
-                    rule = f"dimension {dim} of {value.dims[dim]} is no multiple of {parts} parts"
+                    rule = f"dimension {dim} of size {value.dims[dim]} must be a multiple of {parts}"
                     self.account.faults.append(f"{argument.name}: {rule}")
             if number in self._problem.pins and layout != self._problem.pins[number]:
-                self.account.faults.append(f"{argument.name}: is not split as its pin says")
+                self.account.faults.append(f"{argument.name}: must be split as its pin states")
             self.account.state_bytes += value.size_bytes // self._sending.shards(layout)
             if argument.role == "parameter":
                 self.account.split_dimensions += len(set(split))
         limit = self._problem.state_bytes
         if limit is not None and self.account.state_bytes > limit:
-            self.account.faults.append(f"the arguments take {self.account.state_bytes:,} bytes of {limit:,}")
+            self.account.faults.append(
+                f"the arguments must fit in {limit:,} bytes, but take {self.account.state_bytes:,}"
+            )
 
     def _memory(self) -> None:
         """The peak: every array that takes memory holds on from where it is made to its last reader."""
@@ -159,22 +161,22 @@ class _Checking:
         self.account.peak_bytes = int(loads.max())
         limit = self._problem.state_bytes
         if self._problem.activations and limit is not None and self.account.peak_bytes > limit:
-            self.account.faults.append(f"the step takes {self.account.peak_bytes:,} bytes of {limit:,}")
+            self.account.faults.append(f"the step must fit in {limit:,} bytes, but takes {self.account.peak_bytes:,}")
 
     def _operation(self, operation: StepOperation, cuts: Sequence[tuple[int, int]], factors: Sequence[Factor]) -> None:
         for number, _ in cuts:
             if not -1 <= number < len(factors):
-                self._refuse(operation, f"has no factor {number}, only {len(factors)}")
+                self._refuse(operation, f"the factor must be from 0 to {len(factors) - 1}, but is {number}")
                 return
         for number in {number for number, _ in cuts if number >= 0}:
             parts = prod(size for size, (cut, _) in zip(self._sizes, cuts, strict=True) if cut == number)
             if factors[number].size % parts:
-                self._refuse(operation, f"factor {number} of {factors[number].size} is no multiple of {parts} parts")
+                self._refuse(operation, f"factor {number} of size {factors[number].size} must be a multiple of {parts}")
                 return
         taken = [self._of(cuts, factors, "operands", place) for place in range(len(operation.operands))]
         before = [self._of(cuts, factors, "results", place) for place in range(len(operation.results))]
         if any(len(dims) > 1 for layout in (*taken, *before) for dims in layout):
-            self._refuse(operation, "an axis would split an array along two dimensions")
+            self._refuse(operation, "an axis must split at most one dimension of an array")
             return
         operands, results = list(map(_plain, taken)), list(map(_plain, before))
         fetched_ps = self._take(operation, operands)
@@ -251,10 +253,10 @@ class _Checking:
         reduced = [axis for axis, (number, _) in enumerate(cuts) if number >= 0 and factors[number].combiner]
         scattered = [axis for axis, (_, dim) in enumerate(cuts) if dim >= 0]
         if set(scattered) - set(reduced):
-            self._refuse(operation, "only terms can be scattered")
+            self._refuse(operation, "only partial sums can be scattered")
             return
         if scattered and len(operation.results) > 1:
-            self._refuse(operation, "several results cannot be scattered")
+            self._refuse(operation, "an operation with several results cannot be scattered")
             return
         for place, value in enumerate(operation.results):
             dims, size = self._graph.values[value].dims, self._problem.sent_bytes(value)
@@ -262,10 +264,10 @@ class _Checking:
             for axis in scattered:
                 dim = cuts[axis][1]
                 if factors[cuts[axis][0]].combiner != "add" or dim >= len(dims) or dims[dim] <= 1:
-                    self._refuse(operation, f"its terms cannot be scattered along dimension {dim}")
+                    self._refuse(operation, f"its partial sums cannot be scattered along dimension {dim}")
                     return
                 if dim in before[place][axis + 1 :]:
-                    self._refuse(operation, "parts must be scattered inside those of the axes before")
+                    self._refuse(operation, "axes must scatter a dimension in mesh order")
                     return
                 self.account.communication_ps += operation.repeats * self._sending.collective_ps(
                     "reduce_scatter", axis, size // self._sending.shards(tuple(layout))
@@ -280,7 +282,7 @@ class _Checking:
             self.account.sent.append((value, self._number, self.account.communication_ps - begun_ps))
             for dim in {each for each in layout if each >= 0}:
                 if dims[dim] % self._sending.parts(tuple(layout), dim):
-                    self._refuse(operation, f"dimension {dim} of {dims[dim]} does not divide")
+                    self._refuse(operation, f"dimension {dim} of size {dims[dim]} must be divisible by its axes")
             self._layout_of[value] = tuple(layout)
 
     def _send(self, value: int, layouts: set[Layout], times: int) -> int:

@@ -72,7 +72,7 @@ class ChoiceGraph:
             )
         except TotalCostError as error:
             longest, most = (round(each * PICO) for each in (error.total, FORBIDDEN))
-            rule = f"is too slow: all operations can take {longest:,} s together, but only {most:,} s can be counted"
+            rule = f"is too slow: all operations together must take less than {most:,} s, but could take {longest:,} s"
             raise fail("dse parallel", "--accelerator", self._problem.device.name, rule) from None
 
     def plan(self, choices: Sequence[int]) -> Plan:

@@ -70,12 +70,10 @@ def posed(options: "ParallelOptions", problem: PairwiseProblem) -> Posed["Parall
     for each in option_fields(type(options)):
         value = getattr(options, each.name)
         if each.name not in _OWN_OPTIONS and value != each.default:
-            rule = "belongs to training steps; a problem of the contest has choices, costs and a limit of its own"
+            rule = "must not be given with a contest problem, only with a training step"
             raise fail("dse parallel", each.flag, value, rule)
     if options.method not in ("auto", "exact"):
-        raise fail(
-            "dse parallel", "--method", options.method, "needs a training step; --method exact solves this problem"
-        )
+        raise fail("dse parallel", "--method", options.method, "must be exact or auto for a contest problem")
     goal = Objective(name="cost", value=None, unit="1", sense="min")
     return Posed(options, problem, problem.name or "choices", document_of(problem), goal)
 
@@ -153,11 +151,11 @@ def faults(result: Result, problem: PairwiseProblem) -> list[str]:
         if result.status != "infeasible":
             return unasked if result.status in ("unknown", "interrupted") else ["choices must be given"]
         if _proven(problem, result, 0) < FORBIDDEN:
-            return ["status infeasible: but there are choices within the limit"]
+            return ["status must not be infeasible, because there are choices within the limit"]
         why = None if result.infeasibility is None else result.infeasibility.model_dump()
         return unasked + differences("infeasibility", why, _infeasibility(problem, result.seed).model_dump())
     if set(result.solution) != {"choices"}:
-        return [f"solution must hold choices alone, but holds {', '.join(sorted(result.solution))}"]
+        return [f"solution must contain only choices, but contains {', '.join(sorted(result.solution))}"]
     choices = choices_of(result.solution["choices"], problem, "result", "solution.choices")
     of = evaluate(problem, choices)
     if broken := _broken(problem, of):
@@ -195,23 +193,23 @@ def view(result: Result, problem: PairwiseProblem) -> View:
     if result.infeasibility is not None:
         return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
     if not result.solution:
-        return View(title, "No choices were found before the run was stopped.")
+        return View(title, "The run was stopped before any choices were found.")
     metrics = result.metrics
-    proof = "proven optimal" if result.status == "optimal" else f"not proven (gap {percent(result.gap or 0.0)})"
+    proof = "proven optimal" if result.status == "optimal" else f"gap {percent(result.gap or 0.0)}"
     table = Table(("", ""), _rows(problem, metrics))
     return View(
         title=title,
-        verdict=f"A cost of {metrics['cost']:,}; {proof} ({time_text(result.seconds)})",
+        verdict=f"Cost {metrics['cost']:,}; {proof} ({time_text(result.seconds)})",
         tables=[table],
         page=lambda: [
             Heading("The problem"),
-            Paragraph(f"{SOLUTION_FILE} has the number of the choice of each node, in the contest's form.", True),
+            Paragraph(f"{SOLUTION_FILE} lists the chosen index of every node in the contest's format.", True),
             table,
         ],
         files=lambda: {SOLUTION_FILE: json.dumps(result.solution["choices"]) + "\n"},
         cards=lambda: [
             Card(
-                figures=[(f"{metrics['cost']:,}", "cost"), (f"{metrics['peak_usage']:,}", "largest usage")],
+                figures=[(f"{metrics['cost']:,}", "cost"), (f"{metrics['peak_usage']:,}", "peak usage")],
                 breakdowns=[
                     Breakdown(
                         "Cost",
@@ -228,13 +226,13 @@ def view(result: Result, problem: PairwiseProblem) -> View:
 
 
 def _rows(problem: PairwiseProblem, metrics: dict[str, Any]) -> list[Row]:
-    limit = "no limit" if problem.usage_limit is None else f"the limit is {problem.usage_limit:,}"
+    limit = "no limit" if problem.usage_limit is None else f"limit {problem.usage_limit:,}"
     return [
-        ("nodes", f"{problem.node_count:,} with {sum(map(len, problem.costs)):,} choices"),
-        ("edges", f"{len(problem.edges):,} with {sum(each.size for each in problem.edge_costs):,} costs"),
-        ("cost of the nodes", f"{metrics['node_cost']:,}"),
-        ("cost of the edges", f"{metrics['edge_cost']:,}"),
-        ("largest usage", f"{metrics['peak_usage']:,} at time {metrics['peak_time']:,}; {limit}"),
+        ("nodes", f"{problem.node_count:,}, with {sum(map(len, problem.costs)):,} choices"),
+        ("edges", f"{len(problem.edges):,}, with {sum(each.size for each in problem.edge_costs):,} costs"),
+        ("node cost", f"{metrics['node_cost']:,}"),
+        ("edge cost", f"{metrics['edge_cost']:,}"),
+        ("peak usage", f"{metrics['peak_usage']:,} at time {metrics['peak_time']:,}; {limit}"),
     ]
 
 
@@ -252,21 +250,23 @@ def _metrics(problem: PairwiseProblem, choices: Sequence[int]) -> dict[str, Any]
 
 def _broken(problem: PairwiseProblem, of: Evaluation) -> list[str]:
     """The rules that choices break."""
-    violations = [f"the choice of node {node} is forbidden" for node in of.forbidden_nodes]
+    violations = [f"node {node} must not have a forbidden choice" for node in of.forbidden_nodes]
     for edge in of.forbidden_edges:
         u, v = problem.edges[edge].tolist()
-        violations.append(f"the choices of nodes {u} and {v} are forbidden together")
+        violations.append(f"nodes {u} and {v} must not have a forbidden pair of choices")
     if of.excess_usage:
-        violations.append(f"the usage at time {of.peak_time} is {of.peak_usage}, {of.excess_usage} above the limit")
+        violations.append(
+            f"usage at time {of.peak_time} must be at most {of.peak_usage - of.excess_usage}, but is {of.peak_usage}"
+        )
     return violations
 
 
 def _bound_faults(cost: int, bound: float | None, proven: int) -> list[str]:
     """Whether a bound is proven again, and no cost is lower than what is proven."""
     if cost < proven:
-        return [f"cost {cost} is lower than what is proven to be possible"]
+        return [f"cost must be at least the proven bound {proven}, but got {cost}"]
     if bound is not None and bound > proven * (1 + PROOF_TOLERANCE):
-        return [f"bound {bound} is more than can be proven"]
+        return [f"bound must be at most the proven {proven}, but got {bound}"]
     return []
 
 
@@ -289,7 +289,7 @@ def _infeasibility(problem: PairwiseProblem, seed: int) -> Infeasibility:
             limit=0,
             unit="1",
             levers=["fewer forbidden costs"],
-            explanation="Whatever is chosen, a node or an edge has a cost of 1e17 or more, which forbids it.",
+            explanation="Every assignment has a node or an edge with a cost of 1e17 or more, which forbids it.",
             where={},
         )
     smallest = [
@@ -309,6 +309,6 @@ def _too_little(limit: int, needed: int, where: dict[str, int]) -> Infeasibility
         limit=limit,
         unit="1",
         levers=[f"a usage_limit of at least {needed}"],
-        explanation=f"Allowed choices need a usage_limit of at least {needed:,}{when}, and it is {limit:,}.",
+        explanation=f"Allowed choices need a usage_limit of at least {needed:,}{when}, but it is {limit:,}.",
         where=where,
     )

@@ -47,8 +47,8 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
 
     STEP is a file of XLA's HLO (text or JSON) or StableHLO, or FILE.py:FUNCTION that returns a JAX function and the
     shapes of its arguments, or a PyTorch module and its inputs (docs/guides/shard-a-step.md). It can also be a problem
-    of the IOPDDL contest (.json, .json.gz), which is solved as it stands: it has no mesh. A pipeline can also be cut
-    from a profile of PipeDream, DAPPLE (text) or Piper (JSON).
+    of the IOPDDL contest (.json, .json.gz), which needs no mesh. A pipeline can also be cut from a profile of
+    PipeDream or DAPPLE (text) or Piper (JSON).
     """
     examples = (
         "dse parallel tests/data/hlo/vgg-tiny.hlo --mesh data=2,model=2",
@@ -80,7 +80,7 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
         if options.strategy == "pipeline":
             return pipeline.posed(options)
         if profiled_graph(options.step) is not None:
-            rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
+            rule = "must be pipeline, because a profile has no tensors to split"
             raise fail("dse parallel", "--strategy", options.strategy, rule)
         return sharded.posed(options)
 

@@ -164,7 +164,7 @@ def stated_from_document(problem: ParallelProblem, document: Any, path: str) -> 
     """
     parsed = validate(SolutionDocument, document, path)
     if parsed.mesh != problem.mesh.text:
-        raise fail(path, "solution.mesh", parsed.mesh, f"must be the mesh of the settings, {problem.mesh.text}")
+        raise fail(path, "solution.mesh", parsed.mesh, f"must be {problem.mesh.text}, the mesh in the settings")
     graph = problem.graph
     named = {graph.values[each.results[0]].name: number for number, each in enumerate(graph.operations) if each.results}
     nothing: Choice = (Cut(),) * len(problem.mesh.axes)
@@ -177,9 +177,9 @@ def stated_from_document(problem: ParallelProblem, document: Any, path: str) -> 
             raise fail(path, key, str(len(entries)), f"must have an entry for each of {len(problem.mesh.axes)} axes")
         cuts[named[name]] = tuple(Cut(*entry) for entry in entries)
         if cuts[named[name]] == nothing:
-            raise fail(path, key, "", "an operation of which nothing is cut must be left out")
+            raise fail(path, key, "", "must be left out, because none of the operation's factors is cut")
         if any(cut.factor == NONE and cut.scattered != ALL_REDUCE for cut in cuts[named[name]]):
-            raise fail(path, key, "", "nothing can be scattered where no factor is cut")
+            raise fail(path, key, "", "must not be scattered along an axis that cuts no factor")
     arguments = tuple(
         _layout(problem, parsed.arguments, each.name, len(graph.values[each.value].dims), path)
         for each in graph.arguments
@@ -206,12 +206,12 @@ def _layout(
     key = f"solution.arguments.{name}"
     spec = arguments.get(name)
     if spec is None or len(spec) != rank:
-        raise fail(path, key, "", f"must be given, with an entry for each of {rank} dimensions")
+        raise fail(path, key, "", f"must have an entry for each of {rank} dimensions")
     layout = [WHOLE] * len(problem.mesh.axes)
     names = [axis.name for axis in problem.mesh.axes]
     for dim, axes in enumerate(spec):
         if sorted(axes, key=names.index if set(axes) <= set(names) else str) != axes or not set(axes) <= set(names):
-            raise fail(path, key, str(axes), f"must name axes of {problem.mesh.text}, outermost first")
+            raise fail(path, key, str(axes), f"must name axes of {problem.mesh.text} from the outermost inwards")
         for axis in axes:
             if layout[names.index(axis)] != WHOLE:
                 raise fail(path, key, axis, "an axis must split at most one dimension")

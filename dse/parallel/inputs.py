@@ -28,7 +28,7 @@ def named_step(options: ParallelOptions, device: Device) -> tuple[str, StepGraph
     source = resolve_step(options.step)
     graph = step_of(source)
     if not graph.arguments:
-        raise fail(source.where, "", "", "must take arguments: without them there is nothing to split")
+        raise fail(source.where, "", "", "must have arguments to split, but has none")
     if options.variables is not None:
         graph = with_variables(graph, options.variables)
     rules = step_factors(graph, source.where)  # first: only what keeps its rule has a price
@@ -38,14 +38,14 @@ def named_step(options: ParallelOptions, device: Device) -> tuple[str, StepGraph
 
 def roles_note(graph: StepGraph) -> str:
     """For users: what each argument was taken for."""
-    texts = {"parameter": "trained", "state": "kept from step to step, as an optimizer's state is", "input": "data"}
+    texts = {"parameter": "trained", "state": "kept between steps, such as optimizer state", "input": "data"}
     parts = []
     for role, text in texts.items():
         names = [argument.name for argument in graph.arguments if argument.role == role]
         if names:
             more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
             parts.append(f"{len(names):,} {text} ({', '.join(names[:_MAX_NAMES])}{more})")
-    return f"Arguments by what the step does with them: {'; '.join(parts)}. --variables FILE says it otherwise."
+    return f"Arguments by their use in the step: {'; '.join(parts)}. Use --variables FILE to state the trained ones."
 
 
 _MAX_NAMES = 3

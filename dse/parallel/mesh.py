@@ -90,10 +90,15 @@ def mesh_of(text: str, file: str = "dse parallel", key: str = "--mesh") -> Mesh:
     for part in (f"model={text}" if is_number else text).split(","):
         match = _AXIS.fullmatch(part.strip())
         if match is None:
-            raise fail(file, key, text, "must be a number of devices, or axes from the outermost in: data=4,model=8")
+            raise fail(
+                file,
+                key,
+                text,
+                "must be a number of devices, or axes from the outermost inwards, such as data=4,model=8",
+            )
         name, devices = match.groups()
         if not devices:
-            raise fail(file, key, text, f"must say how many devices there are along {name}: {name}=4")
+            raise fail(file, key, text, f"must give the number of devices along {name}, such as {name}=4")
         if int(devices) < 1:
             raise fail(file, key, text, f"must have at least one device{'' if is_number else f' along {name}'}")
         pairs.append((name, int(devices)))

@@ -17,32 +17,30 @@ def notes(problem: ParallelProblem, result: Result, splits: dict[str, list[list[
     metrics = result.metrics
     limit = "" if problem.state_bytes is None else f" of {memory_text(problem.state_bytes)}"
     yield (
-        f"{time_text(metrics['work_s'])} of work and {time_text(metrics['communication_s'])} of communication, "
-        + (f"of which {time_text(metrics['hidden_s'])} beside work." if problem.overlap else "one after the other.")
+        f"{time_text(metrics['work_s'])} of compute and {time_text(metrics['communication_s'])} of communication, "
+        + (f"of which {time_text(metrics['hidden_s'])} is overlapped." if problem.overlap else "without overlap.")
     )
     state, peak = memory_text(metrics["state_bytes"]), memory_text(metrics["peak_bytes"])
     counted = ("", limit) if problem.activations else (limit, "")
-    yield f"Each device holds {state} of arguments{counted[0]}; the step's peak is {peak}{counted[1]}."
+    yield f"Memory per device: arguments {state}{counted[0]}, peak of the step {peak}{counted[1]}."
     if metrics["peak_bytes"] > problem.device.memory_bytes:
         yield Decisive(
-            f"The peak is more than the {memory_text(problem.device.memory_bytes)} of {problem.device.name}: "
-            "--activations applies the limit to the peak too."
+            f"The peak exceeds the {memory_text(problem.device.memory_bytes)} of {problem.device.name}; "
+            "--activations applies the memory limit to the peak as well."
         )
     if split := _split_state(problem, splits):
-        yield f"{split} arrays of the optimizer's state are split unlike the tensor that they belong to."
+        yield f"{split} optimizer state arrays are split differently from their tensors."
     yield roles_note(problem.graph)
     yield from problem.graph.notes
     if not problem.graph.trainable:
-        yield Decisive(
-            "No argument is trained, by names or use: the step is planned as it stands (--variables FILE names some)."
-        )
+        yield Decisive("No argument was recognised as trained; use --variables FILE to name the trained arguments.")
     yield from (Decisive(whole_note(each)) for each in metrics["whole_operations"])
     yield from _undivided(problem)
     yield from _missing_baselines(problem, metrics["baselines"])
     domain = problem.network.domain_accelerators
     if domain and problem.mesh.devices > domain:
         yield Decisive(
-            f"{problem.network.name} joins at most {domain} devices; more are priced as if it joined them all."
+            f"{problem.network.name} connects at most {domain} devices; costs assume that it connects all of them."
         )
     yield from _server_notes(problem)
 
@@ -63,7 +61,8 @@ def _undivided(problem: ParallelProblem) -> Iterable[str]:
             ]
             more = f" and {len(names) - _MAX_SIZES} more" if len(names) > _MAX_SIZES else ""
             yield Decisive(
-                f"Not split along {axis.name}={axis.size}, as no multiples of it: {', '.join(listed)}{more}."
+                f"Not split along {axis.name}={axis.size}, because they are not multiples of it: "
+                f"{', '.join(listed)}{more}."
             )
 
 
@@ -86,17 +85,19 @@ def _server_notes(problem: ParallelProblem) -> Iterable[str]:
     if not server:
         return
     if last := devices % server:
-        slower = f" Between servers, collectives may take up to {server / last:.3g} × as long."
+        slower = f" Collectives between servers may take up to {server / last:.3g} × as long."
         yield (
-            f"{devices} devices are {-(-devices // server)} servers of {server}, of which the last has {last}; it is "
-            f"priced as full.{'' if problem.network.shared else slower}"
+            f"{devices} devices are {-(-devices // server)} servers of {server}, the last with only {last}; its cost "
+            "is "
+            f"that of a full server.{'' if problem.network.shared else slower}"
         )
     for axis in problem.mesh.axes:
         span = axis.size * axis.stride
         if span % server and server % span and axis.size > 1 and span < devices:
             yield (
-                f"Groups along {axis.name} span {span} devices, so that some cross from one server of {server} to the "
-                "next; all are priced as if they began with a server."
+                f"Groups along {axis.name} span {span} devices, so some cross the boundary between servers of "
+                f"{server}; costs "
+                "assume that every group starts at a server."
             )
 
 

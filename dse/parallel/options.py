@@ -37,22 +37,22 @@ class ParallelOptions(Options):
     strategy: Annotated[
         Strategy,
         Option(
-            "sharding: tensors split over a mesh; pipeline: the forward part cut into stages; hybrid: "
-            "stages whose tensors are split; all: the best of these, the plan with the shortest training step."
+            "sharding: split tensors over a mesh; pipeline: cut the forward pass into stages; hybrid: stages with "
+            "split tensors; all: the one of these with the shortest training step."
         ),
     ] = "sharding"
     mesh: Annotated[
         str,
         Option(
-            "Number of devices, or named axes from the outermost inwards (data=4,model=8); a pipeline takes a number.",
+            "Number of devices, or named axes from the outermost inwards (data=4,model=8); for a pipeline, a number.",
             metavar="MESH",
         ),
     ] = "8"
     stages: Annotated[
         int | None,
         Option(
-            "Stages of the pipeline; a hybrid plan may have fewer (default: one for each server, at least 2; with a "
-            "profile that states its cuts, as many as they make).",
+            "Pipeline stages; a hybrid plan may have fewer (default: one per server, at least 2, or the number in a "
+            "profile with cuts).",
             min=1,
             belongs_to=_STAGES,
             group="Pipelines and hybrid plans",
@@ -61,7 +61,7 @@ class ParallelOptions(Options):
     microbatches: Annotated[
         int | None,
         Option(
-            "Microbatches of a batch in a pipeline (default: 16; a hybrid plan of one stage may also have 1).",
+            "Microbatches per batch in a pipeline (default: 16; a hybrid plan with one stage may also have 1).",
             min=1,
             max=MAX_MICROBATCHES,
             belongs_to=_STAGES,
@@ -71,9 +71,9 @@ class ParallelOptions(Options):
     device_cuts: Annotated[
         Literal["auto", "free", "near", "equal"],
         Option(
-            "Devices of the stages. free: any neighbouring ones; near: in front of each cut at most 3 more or fewer "
-            "than in equal stages, as in the paper; equal: the same number in each; auto: the freest of these with at "
-            "most 50,000 ways to cut, or with --method inference the one that its policy was trained with.",
+            "Devices per stage. free: any number of neighbouring devices; near: each cut at most 3 devices from where "
+            "equal stages have it, as in the paper; equal: the same number in each stage; auto: the first of these "
+            "with at most 50,000 ways to cut, or with --method inference the one that its policy was trained with.",
             belongs_to=_CUT,
             group="Pipelines and hybrid plans",
         ),
@@ -81,7 +81,7 @@ class ParallelOptions(Options):
     state: Annotated[
         StateName,
         Option(
-            "What a device keeps of trained tensors: the weights; also gradients; also the optimizer's state.",
+            "What a device stores for trained tensors: weights; also gradients; also optimizer state.",
             belongs_to=_STAGES,
             group="Pipelines and hybrid plans",
         ),
@@ -89,7 +89,7 @@ class ParallelOptions(Options):
     recompute: Annotated[
         bool,
         Option(
-            "Keep only the input of a stage, and compute the rest again.",
+            "Store only each stage's input and recompute the other activations.",
             belongs_to=_STAGES,
             group="Pipelines and hybrid plans",
         ),
@@ -97,7 +97,7 @@ class ParallelOptions(Options):
     objective: Annotated[
         Objective,
         Option(
-            "cost: seconds of a step; count: split dimensions of trained tensors, the paper's reward.",
+            "cost: seconds per step; count: split dimensions of trained tensors, the paper's reward.",
             belongs_to=_SHARDING,
             group="Sharding",
         ),
@@ -105,15 +105,15 @@ class ParallelOptions(Options):
     method: Annotated[
         Method,
         Option(
-            "exact: proven, tensors may be resharded; linkage: the best without resharding, as in the paper; dqn: deep "
+            "exact: proven optimum with resharding; linkage: optimum without resharding, as in the paper; dqn: deep "
             "Q-learning on the step, as in the paper; inference: for pipelines, the best of a pretrained policy's "
-            "plans and of equal stages, all improved cut by cut; auto: linkage for --objective count, otherwise exact."
+            "plans and equal stages, improved by local search; auto: linkage for --objective count, otherwise exact."
         ),
     ] = "auto"
     checkpoint: Annotated[
         str | None,
         Option(
-            "The policy of method inference, as made by `dse pretrain pipeline` (default: the one in the package).",
+            "Policy for method inference, from `dse pretrain pipeline` (default: the one in the package).",
             metavar="DIR",
             belongs_to=("method", "inference"),
             group="Search",
@@ -122,36 +122,36 @@ class ParallelOptions(Options):
     decide: Annotated[
         Literal["variables", "inputs"],
         Option(
-            "What method dqn splits: dimensions of trained tensors (operator plans), or of inputs (data plans).",
+            "What method dqn splits: dimensions of trained tensors (operator plans) or of inputs (data plans).",
             belongs_to=_SHARDING,
             group="Sharding",
         ),
     ] = "variables"
-    accelerator: Annotated[str, Option("The accelerator that each device is.", metavar="SPEC")] = "a100-sxm"
+    accelerator: Annotated[str, Option("Accelerator type of the devices.", metavar="SPEC")] = "a100-sxm"
     f32_products: Annotated[
         Float32Products,
         Option(
-            "How products of float32 are computed. default: TF32 on A100 and H100, one pass of bfloat16 on TPUs; high: "
-            "TF32, or three passes; highest: float32, or six passes; stated: as the step states it, and otherwise as "
-            "its framework does: XLA by default, PyTorch by highest for matrix products and default for convolutions.",
+            "Precision of float32 products. default: TF32 on A100 and H100, one bfloat16 pass on TPUs; high: TF32, or "
+            "three passes; highest: float32, or six passes; stated: as the step states, otherwise the framework's "
+            "default (XLA: default; PyTorch: highest for matrix products, default for convolutions).",
             group="Input and cost model",
         ),
     ] = "stated"
-    network: Annotated[
-        str | None, Option("The network between devices (default: the accelerator's own).", metavar="SPEC")
-    ] = None
+    network: Annotated[str | None, Option("Network between devices (default: the accelerator's).", metavar="SPEC")] = (
+        None
+    )
     memory_gb: Annotated[
         float | None,
         Option(
-            "Memory of a device in GB, for the arguments of the step, or for all that a stage of a pipeline stores "
-            "(default: the accelerator's).",
+            "Memory limit per device in GB, for the step's arguments or, in a pipeline, for everything that a stage "
+            "stores (default: the accelerator's).",
             min=0.0,
         ),
     ] = None
     activations: Annotated[
         bool,
         Option(
-            "The memory must also hold every intermediate tensor until its last use (method exact).",
+            "Count every intermediate tensor until its last use towards the memory limit (method exact).",
             belongs_to=_SHARDING,
             group="Sharding",
         ),
@@ -159,7 +159,7 @@ class ParallelOptions(Options):
     overlap: Annotated[
         bool,
         Option(
-            "Let communication run beside work where it can: gradients joined late, weights fetched ahead.",
+            "Overlap communication with compute where possible: delay gradient reduction, prefetch weights.",
             belongs_to=_SHARDING,
             group="Sharding",
         ),
@@ -167,7 +167,7 @@ class ParallelOptions(Options):
     pin: Annotated[
         tuple[str, ...],
         Option(
-            "A layout that an argument must have: for each dimension an axis or -.",
+            "Required layout of an argument: an axis or - for each dimension.",
             metavar="NAME=AXIS,-",
             belongs_to=_SHARDING,
             group="Sharding",
@@ -176,7 +176,7 @@ class ParallelOptions(Options):
     variables: Annotated[
         str | None,
         Option(
-            "The trained arguments, one name per line (default: recognised by what the step does).",
+            "Trained arguments, one name per line (default: recognised by their use in the step).",
             metavar="FILE",
             group="Input and cost model",
         ),
@@ -184,7 +184,7 @@ class ParallelOptions(Options):
     why: Annotated[
         str | None,
         Option(
-            "Also show what every other layout of this argument costs, or what forbids it.",
+            "Also show the cost of every other layout of this argument, or why it is impossible.",
             metavar="NAME",
             belongs_to=_SHARDING,
             group="Further analyses",
@@ -193,7 +193,7 @@ class ParallelOptions(Options):
     emit_iopddl: Annotated[
         str | None,
         Option(
-            "Write the problem of method exact, with its costs, in the format of the IOPDDL contest (.json, .json.gz).",
+            "Write the problem of method exact in the format of the IOPDDL contest (.json, .json.gz).",
             metavar="FILE",
             is_output=True,
             belongs_to=_SHARDING,
@@ -203,7 +203,7 @@ class ParallelOptions(Options):
     emit_pipedream: Annotated[
         str | None,
         Option(
-            "Write the profile for the planners of PipeDream and DAPPLE (text).",
+            "Write the profile in the text format of PipeDream and DAPPLE.",
             metavar="FILE",
             is_output=True,
             belongs_to=_PIPELINE,
@@ -213,7 +213,7 @@ class ParallelOptions(Options):
     emit_piper: Annotated[
         str | None,
         Option(
-            "Write the profile for Piper (JSON).",
+            "Write the profile in Piper's JSON format.",
             metavar="FILE",
             is_output=True,
             belongs_to=_PIPELINE,

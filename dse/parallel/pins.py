@@ -24,7 +24,7 @@ def pins_of(texts: Sequence[str], names: list[str], dims: Mapping[str, Dims], me
     for text in texts:
         number, layout = _pin(text, names, dims, mesh)
         if number in pins:
-            raise fail("dse parallel", "--pin", text, f"must be the only pin of {names[number]}")
+            raise fail("dse parallel", "--pin", text, f"{names[number]} must be pinned only once")
         pins[number] = layout
     return pins
 
@@ -33,7 +33,7 @@ def _pin(text: str, names: list[str], dims: Mapping[str, Dims], mesh: Mesh) -> t
     """The number of an argument and its layout."""
     name, _, spec = text.rpartition("=")
     if not name:
-        rule = "must be NAME=SPEC: the name of an argument, and for each dimension an axis, axes joined by +, or -"
+        rule = "must be NAME=SPEC: an argument and, for each dimension, an axis, axes joined by +, or -"
         raise fail("dse parallel", "--pin", text, rule)
     choose("dse parallel", "--pin", name, names, "argument")
     entries = spec.split(",") if spec else []
@@ -48,14 +48,14 @@ def _pin(text: str, names: list[str], dims: Mapping[str, Dims], mesh: Mesh) -> t
             if layout[axes.index(axis)] != WHOLE:
                 raise fail("dse parallel", "--pin", text, f"{axis} must split at most one dimension")
             if dim in layout[axes.index(axis) + 1 :]:
-                rule = f"{entry.strip()} must name its axes from the outermost in, as {mesh.text} does"
+                rule = f"{entry.strip()} must name axes from the outermost inwards, as in {mesh.text}"
                 raise fail("dse parallel", "--pin", text, rule)
             layout[axes.index(axis)] = dim
     for dim in set(layout) - {WHOLE}:
         parts, size = mesh.parts(tuple(layout), dim), dims[name][dim]
         if size % parts:
             padded = -(-size // parts) * parts
-            rule = f"dimension {dim} of {size:,} must be a multiple of {parts} (padded to {padded:,} it would be)"
+            rule = f"dimension {dim} of size {size:,} must be a multiple of {parts} (pad it to {padded:,})"
             raise fail("dse parallel", "--pin", text, rule)
     split = (dim if axis.size > 1 else WHOLE for axis, dim in zip(mesh.axes, layout, strict=True))
     return names.index(name), tuple(split)

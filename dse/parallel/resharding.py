@@ -37,7 +37,7 @@ def whole_picoseconds(seconds: float, key: str, spec: str) -> int:
         InputError: :data:`MAX_S` or more, as rates in other units give.
     """
     if not seconds < MAX_S:
-        rule = f"is too slow: one operation takes {seconds:,.0f} s; are its rates per second?"
+        rule = f"is too slow: one operation takes {seconds:,.0f} s; rates must be per second"
         raise fail("dse parallel", key, spec, rule)
     return round(seconds / PICO)
 
@@ -50,7 +50,7 @@ def repeated_picoseconds(times: int, picoseconds: int, key: str, spec: str) -> i
     """
     total = times * picoseconds
     if total >= MAX_S / PICO:
-        rule = f"is too slow: {times:,} runs of one operation take {total * PICO:,.0f} s; are its rates per second?"
+        rule = f"is too slow: {times:,} runs of one operation take {total * PICO:,.0f} s; rates must be per second"
         raise fail("dse parallel", key, spec, rule)
     return total
 

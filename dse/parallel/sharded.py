@@ -42,14 +42,19 @@ def posed(options: ParallelOptions) -> ShardingPosed:
     mesh = mesh_of(options.mesh)
     chosen = chip(options.accelerator)
     if options.objective == "count" and options.method == "exact":
-        raise fail("dse parallel", "--method", "exact", "plans for cost only; count is an objective of linkage")
+        raise fail("dse parallel", "--method", "exact", "must be linkage with --objective count")
     if options.method == "inference":
-        raise fail("dse parallel", "--method", "inference", "cuts pipelines; it belongs to --strategy pipeline")
+        raise fail("dse parallel", "--method", "inference", "belongs to --strategy pipeline")
     if options.method == "dqn":
         _require_learnable(options, mesh)
     memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
     if options.activations and method_of(options) != "exact":
-        raise fail("dse parallel", "--activations", "", "needs --method exact: linkage counts arguments only")
+        raise fail(
+            "dse parallel",
+            "--activations",
+            "",
+            "must be given with --method exact, because linkage counts only the memory of arguments",
+        )
     if options.emit_iopddl is not None:
         _require_emittable(options, options.emit_iopddl)
     joined = network(options.network or chosen.link)
@@ -78,19 +83,24 @@ def posed(options: ParallelOptions) -> ShardingPosed:
 def _require_learnable(options: ParallelOptions, mesh: Mesh) -> None:
     """Raises where the options ask for what the paper's episodes do not decide."""
     if sum(axis.size > 1 for axis in mesh.axes) != 1:
-        rule = "must have one axis of several devices with --method dqn, which splits over all of them at once"
+        rule = "must have exactly one axis of more than one device with --method dqn"
         raise fail("dse parallel", "--mesh", options.mesh, rule)
     if options.pin:
-        raise fail("dse parallel", "--pin", options.pin[0], "needs another method: dqn keeps no pins")
+        raise fail("dse parallel", "--pin", options.pin[0], "must not be given with --method dqn, which has no pins")
     if options.decide == "inputs" and options.objective == "count":
-        rule = "needs --objective cost: count counts dimensions of trained tensors"
+        rule = "must not be inputs with --objective count, which counts dimensions of trained tensors"
         raise fail("dse parallel", "--decide", "inputs", rule)
 
 
 def _require_emittable(options: ParallelOptions, path: str) -> None:
     """Raises where the options make no problem of the contest, or the file would not be known as one."""
     if method_of(options) != "exact":
-        raise fail("dse parallel", "--emit-iopddl", path, "needs --method exact: that problem reshards")
+        raise fail(
+            "dse parallel",
+            "--emit-iopddl",
+            path,
+            "must be given with --method exact, because the problem includes resharding",
+        )
     if not path.endswith((".json", ".json.gz")):
         raise fail("dse parallel", "--emit-iopddl", path, "must end in .json or .json.gz")
 
@@ -143,7 +153,7 @@ def faults(result: Result, options: ParallelOptions, problem: ParallelProblem) -
     if of.faults:
         return of.faults
     if result.method in ("linkage", "dqn") and of.resharded:
-        return [f"{of.resharded} is resharded, which method {result.method} never does"]
+        return [f"{of.resharded} must not be resharded with method {result.method}"]
     value = of.split_dimensions if problem.objective == "count" else of.step_ps * PICO
     claimed = result.objective.value
     faults = []
@@ -233,10 +243,12 @@ def _infeasibility(problem: ParallelProblem, solution: Solution) -> Infeasibilit
     if solution.min_state_bytes is None or problem.state_bytes is None:
         return None
     needed, limit = solution.min_state_bytes, problem.state_bytes
-    what = "The step takes" if problem.activations else "The arguments of the step take"
+    what = "The step needs" if problem.activations else "The arguments of the step need"
     pinned = ", with these pins" if problem.pins else ""
     levers = ["more devices", *(["fewer pins"] if problem.pins else [])]
-    sentence = f"{what} at least {{needed}} on each of {problem.mesh.devices} devices, of {{limit}}{pinned}"
+    sentence = (
+        f"{what} at least {{needed}} on each of {problem.mesh.devices} devices{pinned}, but a device has {{limit}}"
+    )
     return lacking_memory(sentence, needed, limit, levers)
 
 
@@ -245,7 +257,7 @@ def _faults_without_plan(result: Result, problem: ParallelProblem, again: Soluti
         return [] if result.status in ("unknown", "interrupted") else ["a plan must be given"]
     proof = _infeasibility(problem, again)
     if proof is None:
-        return ["status infeasible: but a plan fits"]
+        return ["status must not be infeasible, because a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
     return differences("infeasibility", stated, proof.model_dump())
 
@@ -257,7 +269,7 @@ def _bound_faults(problem: ParallelProblem, value: float, bound: float | None, a
     slack = 0.0 if problem.objective == "count" else PROOF_TOLERANCE * abs(value)
     faults = []
     if again.bound is None or sign * value < sign * again.bound * scale - slack:
-        faults.append(f"value {value} is better than what is proven to be possible")
+        faults.append(f"value {value} must not be better than the proven bound")
     if bound is not None and (again.bound is None or sign * bound > sign * again.bound * scale + slack):
-        faults.append(f"bound {bound} is more than can be proven")
+        faults.append(f"bound {bound} must not be tighter than the proven bound")
     return faults

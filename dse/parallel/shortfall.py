@@ -22,6 +22,6 @@ def lacking_memory(sentence: str, needed: int, limit: int, levers: Sequence[str]
         limit=limit,
         unit="bytes",
         levers=[f"{needed_memory_text(needed)} on each device", *levers],
-        explanation=f"{stated}: {needed - limit:,} bytes too many.",
+        explanation=f"{stated} ({needed - limit:,} bytes too few).",
         where={},
     )

@@ -42,7 +42,7 @@ def solve_learned(
         InputError: there is no such method here.
     """
     if name not in methods:
-        raise fail("dse parallel", "--method", name, "must be one of auto, exact, linkage here")
+        raise fail("dse parallel", "--method", name, "must be auto, exact or linkage")
     method: ShardingMethod = methods[name]
     solution = method(problem, prices, seed, stop)
     proof = solve(problem, prices, "linkage", seed, stop)
@@ -69,8 +69,8 @@ def _without_resharding(problem: ParallelProblem, prices: Prices, seed: int, sto
         least = min_state_bytes(problem, prices, seed)
         if least is None:
             names = ", ".join(problem.graph.arguments[number].name for number in problem.pins)
-            reason = _conflict(problem) or "they need more memory or devices together than any plan leaves"
-            rule = f"no plan without resharding keeps these pins: {reason} (--method exact would reshard)"
+            reason = _conflict(problem) or "together they need more memory or devices than are available"
+            rule = f"no plan without resharding satisfies these pins: {reason} (use --method exact to allow resharding)"
             raise fail("dse parallel", "--pin", names, rule)
         return Solution(None, None, None, least)
     return Solution(solution.plan, solution.value, solution.bound)

@@ -36,9 +36,9 @@ def mark_faults(result: Result) -> list[str]:
     if reason not in REASONS:
         return [f"metrics.{_KEY} must be one of {', '.join(REASONS)}, but got {shown(reason)}"]
     if result.status in ("optimal", "infeasible", "unknown"):
-        return [f"metrics.{_KEY}: an answer of status {result.status} is not one of a search that was stopped"]
+        return [f"metrics.{_KEY} must not be given with status {result.status}"]
     if (reason == "interrupted") != (result.status == "interrupted"):
-        return [f"metrics.{_KEY} is {reason}, but status is {result.status}"]
+        return [f"metrics.{_KEY} must match the status {result.status}, but is {reason}"]
     return []
 
 

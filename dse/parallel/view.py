@@ -27,30 +27,31 @@ TENSORS_FILE = "tensors.svg"
 _NUMBER = re.compile(r"\d+")
 
 _CAUSES: dict[Cause, str] = {
-    "terms": "terms of a split sum",
-    "resharding": "an operand in another layout",
-    "carried": "a result in another layout than its argument",
+    "terms": "partial sums",
+    "resharding": "operand needed in another layout",
+    "carried": "result needed in its argument's layout",
 }
 
 
-_COMPARED = ("plan", "a step", "collectives", "arguments", "peak", "relative")
+_COMPARED = ("plan", "step time", "collectives", "arguments", "peak memory", "relative")
 
 _ABOUT_BASELINES = (
-    "For the same step, mesh, devices and network, at the same prices; pins and the limit of memory are left aside. "
-    "Data parallel: the batch is split. Megatron: products are split by columns, then by rows, along the innermost "
-    "axis, the batch along the others. FSDP: data parallel, with trained tensors and the optimizer's state split too."
+    "Same step, mesh, devices, network and cost model; pins and the memory limit are ignored. Data parallel: the batch "
+    "is split. Megatron: matrix products are split by columns, then by rows, along the innermost axis, and the batch "
+    "along the other axes. FSDP: data parallel, with trained tensors and optimizer state also split."
 )
 
 
 _ABOUT_MEMORY = (
-    "On one device, in the order of the step: an array takes memory from the operation that makes it to the last one "
-    "that reads it. Copies in another layout and the scratch memory of kernels are left out."
+    "Per device, in execution order: an array occupies memory from the operation that produces it to its last reader. "
+    "Resharded copies and kernel workspace are not included."
 )
 
 
 _ABOUT_CLASSES = (
-    "On one device, with all passes of loops. What is fused with its reader takes no time of its own: arrays are read "
-    "and written where they are stored."
+    "Per device, over all loop iterations. An operation fused with its reader takes no time of its own; reads and "
+    "writes "
+    "are counted where arrays are stored."
 )
 
 
@@ -60,11 +61,11 @@ def view(problem: ParallelProblem, result: Result) -> View:
     if result.infeasibility is not None:
         return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
     if not result.solution:
-        return View(title, "No plan was found before the run was stopped.")
+        return View(title, "The run was stopped before a plan was found.")
     splits = SolutionDocument.model_validate(result.solution).arguments
     tensors = Table(("tensors", "shape", "split"), _tensors(problem, splits), "Trained tensors and inputs")
     collectives = Table(("collective", "axes", "runs", "bytes", "time", "cause"), _collectives(result), "Collectives")
-    compared = Table(_COMPARED, _baselines(problem, result), "Beside plans that need no search")
+    compared = Table(_COMPARED, _baselines(problem, result), "Comparison with baselines")
     asked = [_alternatives(result)] if "why" in result.metrics else []
     return View(
         title=title,
@@ -72,21 +73,22 @@ def view(problem: ParallelProblem, result: Result) -> View:
         notes=list(notes(problem, result, splits)),
         tables=[compared, tensors, *([collectives] if collectives.rows else []), *asked],
         page=lambda: [
-            Heading("Beside plans that need no search"),
+            Heading("Comparison with baselines"),
             Paragraph(_ABOUT_BASELINES, True),
             Table(compared.headers, compared.rows),
             Heading("Trained tensors and inputs"),
             Paragraph(
-                "The picture shows trained tensors, their areas by their bytes. In the table, for each dimension the "
-                "mesh axes that split it, or -; equal tensors of several layers share a row.",
+                "The picture shows trained tensors, with area proportional to bytes. The table gives the mesh axes "
+                "that split "
+                "each dimension; equal tensors of several layers share a row.",
                 True,
             ),
             tensors_by_split(problem, splits),
             Table(tensors.headers, tensors.rows),
-            Heading("Time by class of operation"),
+            Heading("Time by operation class"),
             Paragraph(_ABOUT_CLASSES, True),
             _classes(problem, result),
-            Heading("Memory over the step"),
+            Heading("Memory during the step"),
             Paragraph(_ABOUT_MEMORY, True),
             _memory(problem, result),
             *(_collectives_parts(collectives) if collectives.rows else ()),
@@ -112,7 +114,7 @@ def _classes(problem: ParallelProblem, result: Result) -> Table:
 
 
 def _collectives_parts(collectives: Table) -> list[Part]:
-    about = "Bytes are those of the array that a group of devices holds together, all runs of a step added."
+    about = "Bytes are for the whole array held by a group of devices, summed over all runs per step."
     return [Heading("Collectives"), Paragraph(about, True), Table(collectives.headers, collectives.rows)]
 
 
@@ -145,12 +147,15 @@ def _verdict(problem: ParallelProblem, result: Result) -> str:
     among = " without resharding" if result.method == "linkage" else ""
     took = time_text(result.seconds)
     if problem.objective == "count":
-        most = "the most possible" if result.status == "optimal" else f"at most {result.bound:.0f} are possible"
-        what = f"{metrics['split_dimensions']} dimensions of trained tensors split{among}, {most}"
-        return f"{what}; {time_text(metrics['step_s'])} a step on {devices} ({took})"
-    proof = "proven optimal" if result.status == "optimal" else f"not proven (gap {percent(result.gap or 0.0)})"
+        most = "proven maximum" if result.status == "optimal" else f"upper bound {result.bound:.0f}"
+        what = f"{metrics['split_dimensions']} trained tensor dimensions split{among}, {most}"
+        return f"{what}; {time_text(metrics['step_s'])} per step on {devices} ({took})"
+    proof = "proven optimal" if result.status == "optimal" else f"gap {percent(result.gap or 0.0)}"
     speed = metrics["one_device_s"] / metrics["step_s"]
-    return f"{time_text(metrics['step_s'])} a step on {devices}, {speed:.2f} × one device; {proof}{among} ({took})"
+    return (
+        f"{time_text(metrics['step_s'])} per step on {devices}, speedup {speed:.2f} × over one device; "
+        f"{proof}{among} ({took})"
+    )
 
 
 def _tensors(problem: ParallelProblem, splits: dict[str, list[list[str]]]) -> list[Row]:
@@ -210,7 +215,7 @@ def _alternatives(result: Result) -> Table:
         )
         for each in result.metrics["why"]
     ]
-    return Table(("split", "a step", ""), rows, f"Layouts of {name}", requested=True)
+    return Table(("split", "step time", "change"), rows, f"Layouts of {name}", requested=True)
 
 
 def _card(problem: ParallelProblem, result: Result) -> Card:
@@ -218,13 +223,13 @@ def _card(problem: ParallelProblem, result: Result) -> Card:
     metrics = result.metrics
     return Card(
         figures=[
-            (time_text(metrics["step_s"]), "a step"),
-            (f"{metrics['one_device_s'] / metrics['step_s']:.2f} ×", "one device"),
-            (f"{metrics['split_dimensions']:,}", "split dimensions of trained tensors"),
+            (time_text(metrics["step_s"]), "step time"),
+            (f"{metrics['one_device_s'] / metrics['step_s']:.2f} ×", "speedup over one device"),
+            (f"{metrics['split_dimensions']:,}", "trained tensor dimensions split"),
         ],
         breakdowns=[
             Breakdown(
-                "Time of a step",
+                "Step time",
                 "s",
                 [
                     Share("work", metrics["work_s"], "time"),
@@ -232,7 +237,7 @@ def _card(problem: ParallelProblem, result: Result) -> Card:
                 ],
             ),
             Breakdown("Communication", "s", _communication(result)),
-            Breakdown("Arguments on a device", "bytes", _bytes_by_role(problem, result), problem.state_bytes),
+            Breakdown("Arguments per device", "bytes", _bytes_by_role(problem, result), problem.state_bytes),
         ],
     )
 

@@ -29,12 +29,11 @@ def whole_operations(graph: StepGraph, rules: Sequence[tuple[Factor, ...] | None
 def whole_note(row: dict[str, Any]) -> str:
     """For users: which operations are done whole, why, and by what they are priced."""
     more = f" and {row['count'] - len(row['names']):,} more" if row["count"] > len(row["names"]) else ""
-    priced = (
-        f"their {row['flops']:,} FLOPs" if row["flops"] else "the bytes that they move, as what they compute is unknown"
-    )
+    priced = f"{row['flops']:,} FLOPs" if row["flops"] else "memory traffic, because its FLOPs are unknown"
     return (
-        f"{row['opcode']} is done whole on every device ({', '.join(row['names'])}{more}): no rule says how it can be "
-        f"split. Priced by {priced}."
+        f"{row['opcode']} is replicated on every device ({', '.join(row['names'])}{more}), because no sharding rule "
+        "covers "
+        f"it. Its cost is based on {priced}."
     )
 
 

@@ -61,7 +61,7 @@ def alternatives(
     return alternatives + list(_undivided(problem, value))
 
 
-_NO_PLAN = "no plan has it within the memory, beside the other pins"
+_NO_PLAN = "no plan with it satisfies the memory limit and the other pins"
 
 
 def _undivided(problem: ParallelProblem, value: int) -> Iterator[Alternative]:
@@ -71,7 +71,7 @@ def _undivided(problem: ParallelProblem, value: int) -> Iterator[Alternative]:
             if size > 1 and size % axis.size:
                 layout = tuple(dim if each == number else WHOLE for each in range(len(problem.mesh.axes)))
                 padded = -(-size // axis.size) * axis.size
-                rule = f"dimension {dim} of {size:,} is no multiple of {axis.size} (padded to {padded:,} it would be)"
+                rule = f"dimension {dim} of size {size:,} is not a multiple of {axis.size} (pad it to {padded:,})"
                 yield Alternative(layout, None, rule)
 
 

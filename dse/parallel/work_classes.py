@@ -45,7 +45,9 @@ def work_by_class(problem: ParallelProblem, prices: Prices, plan: Plan) -> list[
     times: dict[str, int] = defaultdict(int)
     for operation, priced, choice in zip(problem.graph.operations, prices.priced, plan.choices, strict=True):
         if priced and not operation.forwards:
-            name = _CLASSES.get(operation.opcode, "elementwise and moves" if operation.opcode in FUSED else "other")
+            name = _CLASSES.get(
+                operation.opcode, "elementwise and data movement" if operation.opcode in FUSED else "other"
+            )
             counts[name] += operation.repeats
             times[name] += priced[choice].work_ps
     return sorted((ClassWork(name, counts[name], times[name]) for name in counts), key=lambda each: -each.work_ps)

@@ -101,7 +101,10 @@ def answer(posed: PartitionPosed, run: Run) -> Result:
         return _answer(posed, run, None)
     if run.journal:
         raise fail(
-            "dse partition", "--emit-samples", log_file, "what an earlier part of this run evaluated is not kept"
+            "dse partition",
+            "--emit-samples",
+            log_file,
+            "must not be given with --resume, because earlier samples were not recorded",
         )
     with sample_log(Path(log_file), posed.problem.problem) as log:
         return _answer(posed, run, SampleRecorder(log))
@@ -257,7 +260,7 @@ def _check(problem: PartitionProblem, best: SearchResult, by_reference: bool) ->
         return
     faults = violations(problem, best.chip)
     if by_reference and not np.isclose(cost_s(problem, best.chip), best.cost_s, rtol=1e-9):
-        faults.append(f"costs {cost_s(problem, best.chip)} s, but {best.cost_s} s is claimed")
+        faults.append(f"cost must be {cost_s(problem, best.chip)} s, but is {best.cost_s} s")
     if faults:
         raise FailedCheckError("; ".join(faults))
 

@@ -38,9 +38,9 @@ def violations(problem: PartitionProblem, chip: Sequence[int]) -> list[str]:
     """Every constraint that ``chip`` breaks, one sentence each; empty when the partition is valid."""
     graph = problem.graph
     if len(chip) != len(graph):
-        return [f"the partition must hold every operator once: {len(graph)} operators, but {len(chip)} chips"]
+        return [f"the partition must assign a chip to each of {len(graph)} operators, but assigns {len(chip)}"]
     unknown_chips = [
-        f"{name}: chip {where} does not exist: there are {problem.chips} chips, numbered from 0"
+        f"{name}: chip must be from 0 to {problem.chips - 1}, but is {where}"
         for name, where in zip(graph.labels, chip, strict=True)
         if not 0 <= where < problem.chips
     ]
@@ -64,7 +64,7 @@ def _backward_edges(graph: PartitionGraph, chip: Sequence[int]) -> list[str]:
 def _empty_chips(chip: Sequence[int]) -> list[str]:
     used = set(chip)
     return [
-        f"(3) no chip must be skipped, but chip {number} is empty and chip {max(used)} is used"
+        f"(3) chips must be used without gaps, but chip {number} is empty and chip {max(used)} is used"
         for number in range(max(used, default=-1))
         if number not in used
     ]
@@ -89,7 +89,7 @@ def _triangles(graph: PartitionGraph, chip: Sequence[int]) -> list[str]:
                     edge = f"{graph.labels[source]} → {graph.labels[target]}"
                     faults.append(
                         f"(4) chip {first} must not reach chip {last} both directly and indirectly, but {edge} does so "
-                        f"directly and a path over chip {middle} does not"
+                        f"directly and another path goes through chip {middle}"
                     )
                     break
     return faults
@@ -116,7 +116,7 @@ def _full_chips(problem: PartitionProblem, chip: Sequence[int]) -> list[str]:
     for position, where in enumerate(chip):
         held[where] += float(problem.graph.weight_bytes[position])
     return [
-        f"(5) a chip holds {limit:.0f} bytes, but the weights on chip {where} are {size:.0f} bytes"
+        f"(5) weights on a chip must fit in {limit:.0f} bytes, but chip {where} has {size:.0f} bytes"
         for where, size in sorted(held.items())
         if size > limit * (1 + _RELATIVE_TOLERANCE)
     ]

@@ -52,7 +52,7 @@ def _cheap_faults(result: Result, posed: PartitionPosed) -> list[str]:
     if not result.solution:
         return faults + _unanswered_faults(result, options.evaluator, question)
     if result.method == BALANCED and question.problem.memory_bytes is None and options.evaluator == "analytical":
-        faults.append(f"method must be one of {options.method}, but got {BALANCED}, and memory is not limited")
+        faults.append(f"method must be one of {options.method} without a memory limit, but got {BALANCED}")
     chip = partition_from_document(question.problem, result.solution, "result")
     broken = violations(question.problem, chip)
     if broken:
@@ -67,7 +67,7 @@ def _cheap_faults(result: Result, posed: PartitionPosed) -> list[str]:
 def _bound_faults(where: str, bound: float, evaluator: EvaluatorName) -> list[str]:
     """Whether a bound is positive, and of an evaluator that has one."""
     if evaluator == "simulator":
-        return [f"{where}bound must not be given: the simulator has none"]
+        return [f"{where}bound must not be given with the simulator, which has no bound"]
     return [] if bound > 0 else [f"{where}bound must be positive, but got {bound}"]
 
 
@@ -77,7 +77,7 @@ def _refuted(result: Result, problem: PartitionProblem) -> list[str]:
     if state != "refuted":
         return []
     best = 1 / best_s if problem.objective == "throughput" else best_s
-    return [f"bound {result.bound} does not hold: there is a partition of {result.objective.name} = {best}"]
+    return [f"bound {result.bound} must not be beaten, but a partition has {result.objective.name} = {best}"]
 
 
 def stated_bound(result: Result, problem: PartitionProblem) -> tuple[BoundState, float]:
@@ -93,7 +93,9 @@ def _method_faults(result: Result, stated: MetricsDocument, options: PartitionOp
         return _unfinished_faults(stated.unfinished, chosen, chosen[:1])
     names = [each.method for each in stated.methods]
     if len(names) < 2 or names != chosen[: len(names)]:
-        return [f"metrics.methods must be the first of {', '.join(chosen)}, two at least, but got {names}"]
+        return [
+            f"metrics.methods must be at least the first two of {', '.join(chosen)}, in this order, but got {names}"
+        ]
     faults = [
         fault
         for number, method in enumerate(stated.methods)
@@ -108,9 +110,9 @@ def _unfinished_faults(unfinished: Sequence[str], chosen: Sequence[str], begun: 
         # All methods are those that are installed.
         chosen = chosen[:-1]
     if unfinished != chosen[len(chosen) - len(unfinished) :]:
-        return [f"metrics.unfinished must be the last of {', '.join(chosen)}, but got {unfinished}"]
+        return [f"metrics.unfinished must be at the end of {', '.join(chosen)}, but got {unfinished}"]
     if len(unfinished) < len(chosen) - len(begun):
-        return [f"metrics.unfinished must hold all but {', '.join(begun)}, but got {unfinished}"]
+        return [f"metrics.unfinished must include all methods except {', '.join(begun)}, but got {unfinished}"]
     return []
 
 
@@ -118,7 +120,7 @@ def _one_method_faults(where: str, method: MethodDocument, result: Result, evalu
     value, bound = method.value, method.bound
     faults = [] if bound is None else _bound_faults(where, bound, evaluator)
     if value is not None and bound is not None and _better(result, value, bound):
-        faults.append(f"{where}bound {bound} must not be on the wrong side of the value {value}")
+        faults.append(f"{where}bound {bound} must not be worse than the value {value}")
     return faults + differences(f"{where}gap", method.gap, relative_gap(value, bound))
 
 
@@ -134,9 +136,9 @@ def _summary_faults(result: Result, methods: Sequence[MethodDocument]) -> list[s
     if result.method != BALANCED and result.solution:
         faults += differences(f"metrics.methods: the value of {result.method}", values.get(result.method), best)
     if evaluations > result.evaluations or (result.method != BALANCED and evaluations != result.evaluations):
-        faults.append(f"evaluations must be those of all methods, {evaluations}, but got {result.evaluations}")
+        faults.append(f"evaluations must be {evaluations}, the sum over all methods, but got {result.evaluations}")
     if result.bound is not None and all(_better(result, bound, result.bound) for bound in bounds):
-        faults.append(f"bound must be that of a method, but {result.bound} is tighter than all of them")
+        faults.append(f"bound must be a bound of one of the methods, but {result.bound} is tighter than all of them")
     return faults
 
 
@@ -155,7 +157,7 @@ def _unanswered_faults(result: Result, evaluator: EvaluatorName, question: Quest
         return faults
     proof = impossible(question, evaluator) or proven_by_model(question.problem)
     if proof is None:
-        return [*faults, "status infeasible: but that no partition fits memory cannot be proven"]
+        return [*faults, "status must not be infeasible without a proof that no partition fits in memory"]
     expected = Infeasibility.of(proof).model_dump()
     return faults + differences("infeasibility", result.infeasibility.model_dump(), expected)
 
@@ -171,7 +173,7 @@ def _value_faults(result: Result, evaluator: EvaluatorName, question: Question, 
         simulated, limit_bytes = simulate(problem.graph, question.package, chip), question.package.sram_bytes
         seconds = simulated.interval_s if problem.objective == "throughput" else simulated.latency_s
         faults += [
-            f"(5) chip {stage.chip} holds {limit_bytes:.0f} bytes, but needs {stage.peak_bytes:.0f} bytes"
+            f"(5) chip {stage.chip} must fit in {limit_bytes:.0f} bytes, but needs {stage.peak_bytes:.0f} bytes"
             for stage in simulated.stages
             if stage.peak_bytes > limit_bytes * (1 + PROOF_TOLERANCE)
         ]

@@ -27,7 +27,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
     """Operators of a model over the chips of a multi-chip module."""
 
     name = "partition"
-    help = """Assign the operators of a model to the chips of a package, for throughput or latency, with a bound.
+    help = """Assign a model's operators to the chips of a package, for throughput or latency, with a bound.
 
     GRAPH is a name from `dse models`, a YAML file of hyper-parameters, FILE.py:FUNCTION that returns a PyTorch module
     and example inputs, an ONNX file, a config.json of transformers, a step as HLO or StableHLO
@@ -89,7 +89,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
         """A bound that is neither proven nor refuted."""
         if result.bound is None or stated_bound(result, posed.problem.problem)[0] == "proven":
             return {}
-        return {"bound": "its proof is too long to be repeated; no partition that beats it is known"}
+        return {"bound": "recomputing the proof takes too long; no known partition beats the bound"}
 
     def view(self, result: Result, posed: PartitionPosed, tables: Tables) -> View:
         """Chips, links, methods and the graph."""

@@ -70,7 +70,7 @@ class GraphDocument(Document):
 def _chips(value: Any) -> Any:
     numbers = list(value.values()) if isinstance(value, dict) else [value]
     if not numbers or any(type(number) is not int or number < 0 for number in numbers):
-        raise ValueError("must be a chip (a whole number from 0), or the chip of each copy by what it is for")
+        raise ValueError("must be a chip (a whole number from 0), or the chip of each copy by consumer")
     return value
 
 
@@ -273,14 +273,14 @@ def _chip_faults(name: str, chips: int | dict[str, int] | None, consumers: Seque
     if chips is None:
         yield "chip", shown(name), "must have a chip", None
     elif not consumers and isinstance(chips, dict):
-        yield key, shown(chips), "must be one chip: the operator was not copied", None
+        yield key, shown(chips), "must be one chip, because the operator has no copies", None
     elif consumers and not isinstance(chips, dict):
-        rule = f"must be the chips of its copies by what each is for: {', '.join(consumers)}"
+        rule = f"must give the chip of each copy by consumer: {', '.join(consumers)}"
         yield key, shown(chips), rule, None
     elif isinstance(chips, dict):
         for consumer in chips:
             if consumer not in consumers:
-                yield key, shown(consumer), "must be what a copy is for", nearest(consumer, consumers)
+                yield key, shown(consumer), "must be the consumer of a copy", nearest(consumer, consumers)
         for consumer in consumers:
             if consumer not in chips:
                 yield key, shown(consumer), "must have a chip", None

@@ -67,8 +67,8 @@ def _single(problem: PartitionProblem, limit: float) -> dict[str, Any] | None:
     if not large:
         return None
     need = float(weights[large[0]])
-    text = f"a chip holds {_size(problem.memory_bytes)}, but {_named(problem, large)} {_needs(large)} more"
-    return _infeasibility(problem, large, need, text, f"chips of {_size(need)} at least")
+    text = f"a chip has {_size(problem.memory_bytes)}, but {_named(problem, large)} {_needs(large)} more"
+    return _infeasibility(problem, large, need, text, f"chips of at least {_size(need)}")
 
 
 def _total(problem: PartitionProblem, limit: float, usable: int) -> dict[str, Any] | None:
@@ -76,13 +76,13 @@ def _total(problem: PartitionProblem, limit: float, usable: int) -> dict[str, An
     total = float(weights.sum())
     if total <= limit * usable:
         return None
-    room = f"{usable} chips of {_size(problem.memory_bytes)} hold {_size(usable * (problem.memory_bytes or 0.0))}"
+    room = f"{usable} chips of {_size(problem.memory_bytes)} have {_size(usable * (problem.memory_bytes or 0.0))}"
     if usable < problem.chips:
         room = f"the graph can use {usable} of {problem.chips} chips, and {room}"
     large = _heaviest(weights)
-    text = f"all weights are {_size(total)}, but {room}; the largest: {_named(problem, large)}"
-    lever = "more chips, or chips of" if usable == problem.chips else "chips of"
-    return _infeasibility(problem, large[:_SHOWN], total, text, f"{lever} {_size(total / usable)} at least", usable)
+    text = f"the weights total {_size(total)}, but {room}; largest: {_named(problem, large)}"
+    lever = "more chips, or chips of at least" if usable == problem.chips else "chips of at least"
+    return _infeasibility(problem, large[:_SHOWN], total, text, f"{lever} {_size(total / usable)}", usable)
 
 
 def _halves(problem: PartitionProblem, limit: float, usable: int) -> dict[str, Any] | None:
@@ -91,11 +91,11 @@ def _halves(problem: PartitionProblem, limit: float, usable: int) -> dict[str, A
     if len(large) <= usable:
         return None
     text = (
-        f"{len(large)} operators hold more than half of a chip ({_size(problem.memory_bytes)}) each, so no two of them "
-        f"share one, but only {usable} chips can be used: {_named(problem, large)}"
+        f"{len(large)} operators each need more than half of a chip ({_size(problem.memory_bytes)}), so no two can "
+        f"share a chip, but only {usable} chips can be used: {_named(problem, large)}"
     )
     need = float(weights[large[usable - 1]] + weights[large[usable]])
-    return _infeasibility(problem, large, need, text, f"chips of {_size(need)} at least")
+    return _infeasibility(problem, large, need, text, f"chips of at least {_size(need)}")
 
 
 def _confined(problem: PartitionProblem, limit: float, structure: Structure) -> dict[str, Any] | None:
@@ -111,12 +111,12 @@ def _confined(problem: PartitionProblem, limit: float, structure: Structure) -> 
     large = _heaviest(weights, np.sort([source[worst], target[worst], *inside]))
     names = problem.graph.labels
     text = (
-        f"{names[source[worst]]} feeds {names[target[worst]]} directly, so all {len(inside)} operators on the ways "
-        f"between them must be on the two chips of these (4); together they hold {_size(float(held[worst]))}, but two "
-        f"chips hold {_size(2 * (problem.memory_bytes or 0.0))}; the largest: {_named(problem, large)}"
+        f"{names[source[worst]]} feeds {names[target[worst]]} directly, so all {len(inside)} operators on paths "
+        f"between them must be on their two chips (4); together they need {_size(float(held[worst]))}, but two "
+        f"chips have {_size(2 * (problem.memory_bytes or 0.0))}; largest: {_named(problem, large)}"
     )
     copied = f"a copy of {names[source[worst]]} for {names[target[worst]]}"
-    lever = f"chips of {_size(float(held[worst]) / 2)} at least, or {copied}"
+    lever = f"chips of at least {_size(float(held[worst]) / 2)}, or {copied}"
     return _infeasibility(problem, large, float(held[worst]), text, lever, 2)
 
 
@@ -135,8 +135,8 @@ def _never_running(question: Question) -> dict[str, Any] | None:
         "demand": operators[0][1],
         "limit": limit,
         "unit": "bytes",
-        "explanation": f"a chip holds {_size(limit)}, but with weights, inputs and output {shown} {verb} more; it "
-        f"takes chips of {_size(operators[0][1])} at least, or smaller inputs",
+        "explanation": f"a chip has {_size(limit)}, but {shown} {verb} more for weights, inputs and output; use "
+        f"chips of at least {_size(operators[0][1])}, or smaller inputs",
     }
 
 
@@ -150,8 +150,9 @@ def proven_by_model(problem: PartitionProblem) -> dict[str, Any] | None:
     large = _heaviest(problem.graph.weight_bytes)
     total = float(problem.graph.weight_bytes.sum())
     text = (
-        f"weights of {_size(total)} would fit {problem.chips} chips of {_size(problem.memory_bytes)}, but no partition "
-        f"that satisfies (2) to (4) puts at most {_size(problem.memory_bytes)} on each (proven with CP-SAT); the "
+        f"weights of {_size(total)} would fit on {problem.chips} chips of {_size(problem.memory_bytes)}, but no "
+        "partition "
+        f"that satisfies (2) to (4) puts at most {_size(problem.memory_bytes)} on each (proven with CP-SAT); "
         f"largest: {_named(problem, large)}"
     )
     return _infeasibility(problem, large[:_SHOWN], total, text, "larger chips", problem.chips)
@@ -201,7 +202,7 @@ def misfit(question: Question, evaluator: EvaluatorName, chip: Sequence[int]) ->
         held = np.bincount(where, weights=problem.graph.weight_bytes)
         number, limit = int(np.argmax(held)), float(problem.memory_bytes or 0.0)
         needed = float(held[number])
-        text = f"(5) chip {number} holds {_size(limit)}, but the weights on it are {_size(needed)}"
+        text = f"(5) chip {number} has {_size(limit)}, but its weights need {_size(needed)}"
     large = _heaviest(sizes, np.flatnonzero(where == number))[:_SHOWN]
     what = "weights" if overflow is None else "weights and outputs"
     names = ", ".join(f"{problem.graph.labels[position]} ({_size(float(sizes[position]))})" for position in large)
@@ -210,7 +211,7 @@ def misfit(question: Question, evaluator: EvaluatorName, chip: Sequence[int]) ->
         needed_bytes=needed,
         limit_bytes=limit,
         operators=[(problem.graph.labels[position], float(sizes[position])) for position in large],
-        explanation=f"{text}; the largest {what} there: {names}",
+        explanation=f"{text}; its largest {what}: {names}",
     )
 
 
@@ -248,7 +249,7 @@ def _infeasibility(
         "demand": demand,
         "limit": problem.memory_bytes * chips,
         "unit": "bytes",
-        "explanation": f"{text}; it takes {lever}, or weights that are streamed",
+        "explanation": f"{text}; use {lever}, or streamed weights",
     }
 
 

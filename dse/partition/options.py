@@ -41,7 +41,7 @@ class PartitionOptions(Options):
     chips: Annotated[
         int | None,
         Option(
-            "Chips of a package without a spec, for graphs that state latencies.",
+            "Number of chips without a package spec, for graphs that state latencies.",
             metavar="N",
             group="Packages without a spec",
         ),
@@ -49,7 +49,7 @@ class PartitionOptions(Options):
     link_bytes_per_s: Annotated[
         float | None,
         Option(
-            "Bandwidth of the links of a package without a spec (default: 20e9).",
+            "Link bandwidth without a package spec (default: 20e9).",
             metavar="X",
             group="Packages without a spec",
         ),
@@ -57,34 +57,34 @@ class PartitionOptions(Options):
     method: Annotated[
         str,
         Option(
-            f"{', '.join(METHODS)}, rl; several are compared, `{ALL}` all of them.",
+            f"{', '.join(METHODS)}, rl; `{ALL}` or a list compares methods.",
             metavar="NAME[,NAME…]",
         ),
     ] = "portfolio"
     checkpoint: Annotated[
         str | None,
-        Option("Initial weights of `rl`: a checkpoint, as made by `dse pretrain`.", metavar="DIR", group="Search"),
+        Option("Initial weights of `rl`: a checkpoint from `dse pretrain`.", metavar="DIR", group="Search"),
     ] = None
     samples: Annotated[
-        int, Option("Partitions that a sampling method evaluates.", min=1, max=10**8, group="Search")
+        int, Option("Partitions that each sampling method evaluates.", min=1, max=10**8, group="Search")
     ] = 600
     emit_samples: Annotated[
         str | None,
         Option(
-            "Write every distinct valid partition that was evaluated, as JSON lines.",
+            "Write every distinct valid partition that is evaluated, as JSON lines.",
             metavar="FILE",
             is_output=True,
             group="Search",
         ),
     ] = None
     evaluator: Annotated[EvaluatorName, Option("Cost model of partitions.")] = "analytical"
-    objective: Annotated[ObjectiveName, Option("What is optimised.")] = "throughput"
+    objective: Annotated[ObjectiveName, Option("Objective to optimise.")] = "throughput"
     microbatch: Annotated[
-        int | None, Option("Samples per input, for an imported model (default: 1).", min=1, max=10**6)
+        int | None, Option("Samples per input of an imported model (default: 1).", min=1, max=10**6)
     ] = None
-    sequence: Annotated[int | None, Option("Tokens per sample, for models that take any number.", min=1, max=10**7)] = (
-        None
-    )
+    sequence: Annotated[
+        int | None, Option("Tokens per sample, for models with variable sequence length.", min=1, max=10**7)
+    ] = None
     granularity: Annotated[Granularity | None, Option("Nodes of the graph (default: operator).")] = None
 
     @property
@@ -114,7 +114,7 @@ class Question:
         if name == "analytical":
             evaluator = AnalyticalEvaluator(self.problem)
         elif self.package is None:
-            raise fail("dse partition", "--evaluator", name, "needs --package, which says how fast its parts are")
+            raise fail("dse partition", "--evaluator", name, "must be analytical without --package")
         else:
             evaluator = SimulatorEvaluator(self.problem, self.package)
         return evaluator if recorder is None else RecordedEvaluator(evaluator, recorder)
@@ -136,7 +136,7 @@ def question_of(options: PartitionOptions) -> Question:
     )
     graph = _priced(graph, chosen, options.source)
     if not graph.latency_s.any():
-        raise fail(options.source, "nodes", "", "at least one operator must take time, but every latency_s is 0")
+        raise fail(options.source, "nodes", "", "at least one latency_s must be above 0, but all are 0")
     if chosen is not None and chosen.weights == "streamed":
         graph = graph.with_weights_as_read()
     if chosen is None:
@@ -155,7 +155,7 @@ def _package(options: PartitionOptions) -> Package | None:
             raise fail("dse partition", "--link-bytes-per-s", options.link_bytes_per_s, "belongs to --chips")
         return package(options.package or DEFAULT_PACKAGE)
     if options.package is not None:
-        raise fail("dse partition", "--chips", options.chips, "a package has its own chips: give one of the two")
+        raise fail("dse partition", "--chips", options.chips, "must not be given together with --package")
     if not 1 <= options.chips <= MAX_CHIPS:
         raise fail("dse partition", "--chips", options.chips, f"must be from 1 to {MAX_CHIPS}")
     if options.link_bytes_per_s is not None and not 1e-30 <= options.link_bytes_per_s <= 1e30:
@@ -168,7 +168,7 @@ def _priced(graph: PartitionGraph, chosen: Package | None, source: str) -> Parti
         return graph
     if chosen is None:
         name = graph.names[int(np.argmax(np.isnan(graph.latency_s)))]
-        raise fail(source, f"nodes.{name}.latency_s", "", "is not given, so a package must price it: --package SPEC")
+        raise fail(source, f"nodes.{name}.latency_s", "", "must be given, or --package SPEC to compute it")
     for name, product_format in zip(graph.names, graph.formats, strict=False):
         try:
             chosen.rates([product_format])

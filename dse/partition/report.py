@@ -88,19 +88,19 @@ def _card(problem: PartitionProblem, result: Result) -> Card:
     def text(amount: float) -> str:
         return f"{amount:,.6g}" if throughput else time_text(amount)
 
-    figures = [(text(value), "inputs/s" if throughput else "an input")]
+    figures = [(text(value), "inputs/s" if throughput else "latency per input")]
     if bound is not None:
-        figures.append((text(bound), "at most" if throughput else "at least"))
+        figures.append((text(bound), "upper bound" if throughput else "lower bound"))
     figures.append((f"{metrics['chips_used']} of {metrics['chips']}", "chips used"))
     if slowest_decides(result):
-        figures.append((str(metrics["bottleneck"]), "decides"))
+        figures.append((str(metrics["bottleneck"]), "bottleneck"))
     slowest_s = max((*metrics["chip_s"], *metrics["link_s"]), default=0.0) or 1.0
     held: list[list[str]] = [[] for _ in metrics["chip_s"]]
     for operator, chips in result.solution["chip"].items():
         for chip in chips.values() if isinstance(chips, dict) else (chips,):
             held[chip].append(operator)
     boxes = [
-        StageBox(len(names), f"{time_text(seconds)} an input, {len(names)} operators", busy=seconds / slowest_s)
+        StageBox(len(names), f"{time_text(seconds)} per input, {len(names)} operators", busy=seconds / slowest_s)
         for names, seconds in zip(held, metrics["chip_s"], strict=True)
     ]
     return Card(figures, Plan(boxes, words=("chip", "operator"), first=0), [_time_breakdown(problem, result)])
@@ -117,7 +117,7 @@ def _time_breakdown(problem: PartitionProblem, result: Result) -> Breakdown:
     transfers_s = chip_s[busiest] - operators_s
     transfers_s = transfers_s if transfers_s > PROOF_TOLERANCE * operators_s else 0.0
     shares = [Share("operators", operators_s, "time"), Share("sending and receiving", transfers_s, "transfer")]
-    return Breakdown(f"Time of chip {busiest}, the busiest{label}", "s", shares)
+    return Breakdown(f"Time of the busiest chip, {busiest}{label}", "s", shares)
 
 
 def _without_bars(rows: Sequence[Row]) -> list[Row]:
@@ -134,12 +134,12 @@ def loads(result: Result) -> BarChart:
     scale, busy = time_scale(slowest_s), sum(seconds > 0.9 * slowest_s for seconds in chip_s)
     limits = {}
     if result.bound is not None and slowest_decides(result):
-        limits["bound on the slowest"] = (scale.of(1 / result.bound), GREY)
+        limits["lower bound"] = (scale.of(1 / result.bound), GREY)
     return BarChart(
-        title=f"{busy} of {counted(len(chip_s), 'chip')} are busy for more than 90 % of the longest time, "
-        f"{time_text(slowest_s)} an input",
+        title=f"{busy} of {counted(len(chip_s), 'chip')} are busy for more than 90 % of the slowest time, "
+        f"{time_text(slowest_s)} per input",
         x="chip",
-        y=Axis(f"an input{label} [{scale.unit}]", from_zero=True),
+        y=Axis(f"time per input{label} [{scale.unit}]", from_zero=True),
         categories=list(map(str, range(len(chip_s)))),
         bars=[
             Bars("chip", [scale.of(each) for each in chip_s], BLUE),
@@ -176,8 +176,8 @@ def coloured_graph(problem: PartitionProblem, chip: Sequence[int]) -> PointChart
     sent = int((where[source] != where[target]).sum())
     rows = int(up.max() - up.min()) if len(up) else 0
     return PointChart(
-        title=f"{sent:,} of {counted(len(graph.edges), 'edge')} pass from one chip to another",
-        x=Axis("operators on the longest way to it"),
+        title=f"{sent:,} of {counted(len(graph.edges), 'edge')} cross between chips",
+        x=Axis("operators on the longest path from an input"),
         y=Axis("", hidden=True),
         marks=marks,
         height=min(560, 140 + 26 * rows),

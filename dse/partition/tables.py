@@ -10,28 +10,29 @@ from dse.results.result import Result, percent
 
 CHIP_HEADERS: Row = ("chip", "operators", "busy", "link out", "weights")
 
-REFERENCE_LABEL = "by the reference evaluator"
+REFERENCE_LABEL = "analytical"
 """Label of times next to a value of the simulator."""
 
-METHOD_HEADERS: Row = ("method", "value", "of the best", "its bound", "gap to it", "evaluations", "seconds")
+METHOD_HEADERS: Row = ("method", "value", "of best", "bound", "gap", "evaluations", "seconds")
 
 
 def verdict(result: Result) -> str:
     """Value, bound and gap in one sentence."""
     value, bound = result.objective.value, result.bound
     assert value is not None
-    text = _amount(result, value, "")
+    text = _amount(result, value)
     if result.status == "optimal":
         return f"{text}, proven optimal"
     if bound is None or result.gap is None:
-        return f"{text}, without a bound (the simulator has none)"
-    return f"{text}; {_amount(result, bound, ' at most', ' at least')}, gap {percent(result.gap)}"
+        return f"{text}, no bound (not available for the simulator)"
+    side = "upper" if result.objective.sense == "max" else "lower"
+    return f"{text}; {side} bound {_amount(result, bound)}, gap {percent(result.gap)}"
 
 
 def about(result: Result) -> str:
     """Operators, chips, the bottleneck where one chip or link decides, the method."""
     metrics = result.metrics
-    decides = f"; {metrics['bottleneck']} decides" if slowest_decides(result) else ""
+    decides = f"; bottleneck: {metrics['bottleneck']}" if slowest_decides(result) else ""
     return Decisive(
         f"{metrics['operators']:,} operators on {metrics['chips_used']} of {metrics['chips']} chips{decides} "
         f"({result.method}, {result.evaluations:,} evaluations, {result.seconds:.1f} s)"
@@ -54,8 +55,8 @@ def nothing_found(result: Result) -> str:
         return f"Proven infeasible: {result.infeasibility.explanation}"
     misfit = result.metrics.get("misfit")
     if misfit is None:
-        return "Stopped before any valid partition was found."
-    return f"No partition found that fits memory. In the one that comes nearest: {misfit['explanation']}"
+        return "The run was stopped before a valid partition was found."
+    return f"No partition was found that fits in memory. In the closest one, {misfit['explanation']}"
 
 
 def notes(result: Result) -> list[str]:
@@ -64,20 +65,21 @@ def notes(result: Result) -> list[str]:
     lines: list[str] = []
     usable, available = metrics["chips_usable"], metrics["chips"]
     if "unfinished" in metrics:
-        lines.append(Decisive(f"stopped before its end, or not begun: {', '.join(metrics['unfinished'])}"))
+        lines.append(Decisive(f"stopped early or not started: {', '.join(metrics['unfinished'])}"))
     if "solver" in metrics:
         made, fall_backs = metrics["solver"]["partitions"], metrics["solver"]["fall_backs"]
         lines.append(
-            f"of {made:,} partitions of the constraint solver, {fall_backs:,} ({percent(fall_backs / made)}) fell back "
-            "to linear ones"
+            f"the constraint solver fell back to a linear partition for {fall_backs:,} of {made:,} partitions "
+            f"({percent(fall_backs / made)})"
         )
     if usable < available:
-        lines.append(Decisive(f"warning: no partition of the graph uses more than {usable} of the {available} chips"))
+        lines.append(Decisive(f"warning: no partition of this graph uses more than {usable} of {available} chips"))
     elif metrics["chips_used"] < available and metrics["chips_usable_linear"] < available:
         lines.append(
             Decisive(
-                f"warning: the graph has little room for {available} chips: its paths are so short that partitions "
-                f"whose data goes from each chip to the next use {metrics['chips_usable_linear']} at most"
+                "warning: the paths of this graph are short: partitions that send data only from each chip to the "
+                "next "
+                f"use at most {metrics['chips_usable_linear']} of {available} chips"
             )
         )
     return lines
@@ -125,19 +127,19 @@ def _method_row(result: Result, method: MethodDocument) -> Row:
     )
     stopped = " (stopped)" if method.method in result.metrics.get("unfinished", ()) else ""
     return (
-        f"{method.method}{stopped}{': none found' if value is None else ''}",
-        "" if value is None else _amount(result, value, ""),
+        f"{method.method}{stopped}{': no partition found' if value is None else ''}",
+        "" if value is None else _amount(result, value),
         "" if share is None else percent(share),
-        "" if bound is None else _amount(result, bound, ""),
+        "" if bound is None else _amount(result, bound),
         "" if method.gap is None else percent(method.gap),
         f"{method.evaluations:,}",
         f"{method.seconds:.2f}",
     )
 
 
-def _amount(result: Result, value: float, most: str, least: str = "") -> str:
-    """A throughput or a latency with its unit, and a word for which side it bounds."""
+def _amount(result: Result, value: float) -> str:
+    """A throughput or a latency with its unit."""
     if result.objective.sense == "max":
-        return f"{value:,.6g} inputs/s{most}"
+        return f"{value:,.6g} inputs/s"
     scale = time_scale(value if result.objective.value is None else result.objective.value)
-    return f"{scale.text(value, 6)} an input{least}"
+    return f"{scale.text(value, 6)} per input"

@@ -49,7 +49,7 @@ class BatchBound:
         if len(layer_index) != len(graph.layers):
             raise ValueError(f"layer_index must have {len(graph.layers)} entries, but has {len(layer_index)}")
         if not is_totally_ordered(graph):
-            raise ValueError(f"the layers of width {tensor} must be totally ordered to be bounded, but they branch")
+            raise ValueError(f"the layers of width {tensor} must be totally ordered for a bound, but they branch")
         self._index = np.array(layer_index, dtype=np.int64)
         structures = chain_structures(problem, tensor, max_pipelines)
         run = uniform_run(graph, layer_index)

@@ -89,9 +89,9 @@ def time_breakdown(problem: PlacementProblem, placement: Placement, passes: Sequ
             Share("recomputation", time.recompute_s, "recomputation"),
             Share("backward", time.backward_s, "backward"),
         ]
-    which = f", by its longest stage ({time.stage + 1})" if len(placement.stages) > 1 else ""
+    which = f", longest stage ({time.stage + 1})" if len(placement.stages) > 1 else ""
     return Breakdown(
-        f"Time of a batch{which}",
+        f"Batch time{which}",
         "s",
         [
             *passes,
@@ -106,14 +106,14 @@ def time_breakdown(problem: PlacementProblem, placement: Placement, passes: Sequ
 def memory_breakdown(problem: PlacementProblem, placement: Placement) -> Breakdown:
     """The memory of the fullest accelerator by part, of what it has."""
     stage, memory = fullest_memory(problem, placement)
-    which = f" of stage {stage + 1}, the fullest" if len(placement.stages) > 1 else ""
-    inputs = "inputs kept for recomputation" if problem.recompute else "activations stashed for other microbatches"
+    which = f", fullest stage ({stage + 1})" if len(placement.stages) > 1 else ""
+    inputs = "inputs stored for recomputation" if problem.recompute else "activations stashed for other microbatches"
     return Breakdown(
-        f"Memory of an accelerator{which}",
+        f"Memory per accelerator{which}",
         "bytes",
         [
             Share("weights, gradients and optimizer state", memory.state_bytes, "state"),
-            Share("activations of the microbatch in work", memory.activation_bytes, "activations"),
+            Share("activations of the current microbatch", memory.activation_bytes, "activations"),
             Share(inputs, memory.stash_bytes, "stash"),
         ],
         limit=problem.hbm_bytes,

@@ -180,10 +180,10 @@ def _partition_violations(graph: LayerGraph, stages: Sequence[Stage]) -> list[st
     seen: dict[int, int] = {}
     for number, stage in enumerate(stages, start=1):
         if not stage.layers:
-            broken.append(f"stage {number} must hold a layer, but is empty")
+            broken.append(f"stage {number} must have at least one layer, but is empty")
         for layer in stage.layers:
             if not 0 <= layer < count:
-                broken.append(f"stage {number} holds layer position {layer}, which must lie between 0 and {count - 1}")
+                broken.append(f"stage {number}: layer positions must be from 0 to {count - 1}, but got {layer}")
             elif layer in seen:
                 broken.append(
                     f"layer {graph.layers[layer].name} must be in one stage, but is in {seen[layer]} and {number}"
@@ -195,10 +195,10 @@ def _partition_violations(graph: LayerGraph, stages: Sequence[Stage]) -> list[st
         if stage.groups and (
             sorted(layer for group in stage.groups for layer in group) != sorted(stage.layers) or not all(stage.groups)
         ):
-            broken.append(f"the groups of stage {number} must hold each of its layers once, and none be empty")
+            broken.append(f"the groups of stage {number} must not be empty and must contain each of its layers once")
     missing = [layer.name for position, layer in enumerate(graph.layers) if position not in seen]
     if missing:
-        broken.append(f"every layer must be placed, but {', '.join(missing)} is in no stage")
+        broken.append(f"every layer must be placed, but these are not: {', '.join(missing)}")
     return broken
 
 
@@ -206,8 +206,8 @@ def _order_violations(graph: LayerGraph, stages: Sequence[Stage]) -> list[str]:
     """No edge from a stage to an earlier one (then every prefix of stages is closed under predecessors)."""
     stage_of = {layer: number for number, stage in enumerate(stages, start=1) for layer in stage.layers}
     return [
-        f"the edge {graph.layers[source].name} → {graph.layers[target].name} must not lead back, "
-        f"but leads from stage {stage_of[source]} to stage {stage_of[target]}"
+        f"the edge {graph.layers[source].name} → {graph.layers[target].name} must not go backwards, "
+        f"but goes from stage {stage_of[source]} to stage {stage_of[target]}"
         for source, target, _ in graph.edges
         if stage_of[source] > stage_of[target]
     ]
@@ -217,7 +217,7 @@ def _accelerator_violations(problem: PlacementProblem, graph: LayerGraph, placem
     """The rules on data-parallel width and accelerators."""
     data_limit = min(problem.accelerators, problem.microbatches)
     if not 1 <= placement.data <= data_limit:
-        return [f"the number of pipelines must lie between 1 and {data_limit}, but is {placement.data}"]
+        return [f"the number of pipelines must be from 1 to {data_limit}, but is {placement.data}"]
     broken = []
     max_groups = max(len(_groups(stage)) for stage in placement.stages)
     if max_groups > 1 and max_groups > (width := _width(graph)):
@@ -267,7 +267,7 @@ def _memory_violations(problem: PlacementProblem, graph: LayerGraph, placement: 
                 over = needed - problem.hbm_bytes
                 names = f"{graph.layers[group[0]].name} … {graph.layers[group[-1]].name}"
                 broken.append(
-                    f"stage {position + 1} ({names}) must fit {problem.hbm_bytes:.0f} bytes of memory, "
+                    f"stage {position + 1} ({names}) must fit in {problem.hbm_bytes:.0f} bytes of memory, "
                     f"but needs {needed:.0f}, {over:.0f} too many"
                 )
     return broken

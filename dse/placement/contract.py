@@ -61,7 +61,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     """A layer graph over the accelerators of a cluster, with a proven optimum."""
 
     name = "place"
-    help = """Find the optimal pipeline, data and tensor parallelism of a layer graph, with its proof.
+    help = """Find the optimal pipeline, data and tensor parallelism of a layer graph, with a proof.
 
     LAYERS is a file (JSON, dse.placement/1; docs/reference/formats.md).
     """
@@ -125,13 +125,13 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
         """The placement's own rules, its time and metrics; what is said to be optimal or infeasible is solved again."""
         is_ended = bool(result.solution) or result.status == "infeasible"
         if not is_ended and all(map(is_totally_ordered, posed.problem.tensor_parallel.values())):
-            return [f"status must not be {result.status} without a placement: the search always runs to its end"]
+            return [f"status must not be {result.status} without a placement, because the search always finishes"]
         again = solve(posed.problem)
         if not is_ended:
             return [*_bound_faults(result, again), *(f"metrics.{key} must not be given" for key in result.metrics)]
         if not result.solution:
             if again.shortfall is None:
-                return ["status infeasible: but a placement fits"]
+                return ["status must not be infeasible, because a placement fits"]
             stated = None if result.infeasibility is None else result.infeasibility.model_dump()
             proof = infeasibility(again.shortfall, levers(posed.problem))
             return differences("infeasibility", stated, proof.model_dump()) + [
@@ -154,7 +154,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
         if not result.solution:
             scale = time_scale(result.bound or 0.0)
             least = f"{lower_bound_text(scale.of(result.bound or 0.0))} {scale.unit}"
-            return View(title, f"Stopped before any placement was found; a batch takes at least {least}.")
+            return View(title, f"The run was stopped before a placement was found; a batch takes at least {least}.")
         stages = Table(("stage", "accelerators", "layers", ""), _rows(result))
         return View(
             title=title,
@@ -162,7 +162,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
             notes=_notes(result),
             tables=[stages],
             page=lambda: [
-                Heading("Stages of one pipeline"),
+                Heading("Pipeline stages"),
                 stages,
                 stage_loads(posed.problem, _placement(posed.problem, result)),
             ],
@@ -202,9 +202,9 @@ def infeasibility(shortfall: MemoryShortfall, changes: Sequence[str] = ()) -> In
         unit="bytes",
         levers=list(changes),
         explanation=(
-            f"At tensor width {shortfall.tensor}, the stage {span} needs "
-            f"{needed_memory_text(shortfall.needed_bytes)} of {memory_text(shortfall.hbm_bytes)}: "
-            f"{shortfall.excess_bytes:,.0f} bytes too many.{remedy}"
+            f"At tensor width {shortfall.tensor}, stage {span} needs "
+            f"{needed_memory_text(shortfall.needed_bytes)}, but {memory_text(shortfall.hbm_bytes)} are available "
+            f"({shortfall.excess_bytes:,.0f} bytes too few).{remedy}"
         ),
         where={"tensor": shortfall.tensor, "stage": layers},
     )
@@ -221,7 +221,7 @@ def _card(problem: PlacementProblem, result: Result) -> Card:
     used = placement.data * sum(stage.accelerators for stage in placement.stages)
     return Card(
         figures=[
-            (time_text(placement.batch_s), "a batch"),
+            (time_text(placement.batch_s), "batch time"),
             (f"{used:,} of {problem.accelerators:,}", "accelerators used"),
             (f"{len(placement.stages)} × {placement.data:,} × {placement.tensor}", "pipeline × data × tensor"),
         ],
@@ -241,10 +241,10 @@ def _traces(problem: PlacementProblem, result: Result) -> Mapping[str, str | byt
 def _verdict(result: Result) -> str:
     solution, value, bound = result.solution, result.objective.value or 0.0, result.bound or 0.0
     scale = time_scale(value)
-    least = f"not proven: at least {lower_bound_text(scale.of(bound))} {scale.unit}"
+    least = f"lower bound {lower_bound_text(scale.of(bound))} {scale.unit}"
     proof = "proven optimal" if result.status == "optimal" else least
     return (
-        f"{scale.text(value, 6)} a batch, {proof}: {len(solution['stages'])} stages × "
+        f"{scale.text(value, 6)} per batch, {proof}: {len(solution['stages'])} stages × "
         f"{solution['data']} data × {solution['tensor']} tensor ({time_text(result.seconds)})"
     )
 
@@ -253,7 +253,7 @@ def _notes(result: Result) -> list[str]:
     if not result.metrics:
         return []
     return [
-        f"in time: {time_text(result.metrics['simulated_pipeline_s'], 6)} to the last pass of the pipeline, "
+        f"simulated: {time_text(result.metrics['simulated_pipeline_s'], 6)} to the last pipeline pass, "
         f"{time_text(result.metrics['simulated_batch_s'], 6)} to the last optimizer step"
     ]
 

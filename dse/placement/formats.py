@@ -195,9 +195,9 @@ def problem_from_document(document: Any, path: str | Path) -> PlacementProblem:
 def _node_faults(parsed: ProblemDocument) -> Iterator[tuple[str, str, str, str | None]]:
     """A node has both a size and a bandwidth, or neither is given."""
     if parsed.node_accelerators > 0 and parsed.node_bytes_per_s == 0.0:
-        yield "node_bytes_per_s", "", "must be given, above 0, where node_accelerators is", None
+        yield "node_bytes_per_s", "", "must be given and above 0 if node_accelerators is given", None
     if parsed.node_accelerators == 0 and parsed.node_bytes_per_s > 0.0:
-        yield "node_accelerators", "", "must be given, at least 1, where node_bytes_per_s is", None
+        yield "node_accelerators", "", "must be given and at least 1 if node_bytes_per_s is given", None
 
 
 def _width_faults(parsed: ProblemDocument) -> Iterator[tuple[str, str, str, str | None]]:
@@ -213,9 +213,14 @@ def _width_faults(parsed: ProblemDocument) -> Iterator[tuple[str, str, str, str 
             names, first = here, width
             continue
         for name in sorted(names - here):
-            yield f"{key}.layers", "", f"layer {shown(name)} of width {first} is missing", nearest(name, here - names)
+            yield (
+                f"{key}.layers",
+                "",
+                f"must have layer {shown(name)}, as width {first} does",
+                nearest(name, here - names),
+            )
         for name in sorted(here - names):
-            rule = f"width {first} has no layer of this name; every width must have the same layers"
+            rule = f"every width must have the same layers, but width {first} does not have this one"
             yield f"{key}.layers", shown(name), rule, nearest(name, names - here)
 
 
@@ -265,7 +270,7 @@ def placement_from_document(
         raise InputError([Fault(str(path), "tensor", shown(parsed.tensor), f"the width must be one of {known}")])
     position = {layer.name: index for index, layer in enumerate(problem.tensor_parallel[parsed.tensor].layers)}
     faults = [
-        Fault(str(path), f"stages.{index}", shown(name), "no layer of this name", nearest(name, position))
+        Fault(str(path), f"stages.{index}", shown(name), "must be a layer of the problem", nearest(name, position))
         for index, stage in enumerate(parsed.stages)
         for name in [*stage.layers, *(name for group in stage.groups for name in group)]
         if name not in position

@@ -44,7 +44,7 @@ def solve(problem: PlacementProblem, cutoff_s: float = math.inf, stop: StopSigna
     if best is None and not proven:
         if stop() is not None:
             return PlacementSolution(None, None, bound_s)
-        rule = "whether a placement exists was not decided within the limits on branching layer graphs"
+        rule = "existence of a placement was not decided within the limits for branching layer graphs"
         raise fail(problem.name, "tensor_parallel", "", rule)
     shortfall = explain(problem) if best is None and cutoff_s == math.inf else None
     return PlacementSolution(best, shortfall, None if proven else bound_s)

@@ -21,9 +21,9 @@ def stage_loads(problem: PlacementProblem, placement: Placement) -> BarChart:
     }
     loads_s = [sum(each) for each in zip(*causes.values(), strict=True)]
     slowest, scale = loads_s.index(max(loads_s)), time_scale(max(loads_s))
-    title = f"Stage {slowest + 1} sets the pace: {scale.text(loads_s[slowest])} a microbatch"
+    title = f"Stage {slowest + 1} is the slowest: {scale.text(loads_s[slowest])} per microbatch"
     if count > 1:
         title += f"; the fastest takes {scale.text(min(loads_s))}"
     return stacked_by_stage(
-        title, {cause: (cause, seconds) for cause, seconds in causes.items()}, "a microbatch", scale
+        title, {cause: (cause, seconds) for cause, seconds in causes.items()}, "time per microbatch", scale
     )

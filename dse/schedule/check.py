@@ -24,7 +24,7 @@ def violations(problem: ScheduleProblem, schedule: Schedule) -> list[str]:
     count = len(problem.operators)
     if not len(schedule.start_s) == len(schedule.finish_s) == len(schedule.cores) == count:
         lengths = f"{len(schedule.start_s)} starts, {len(schedule.finish_s)} finishes, {len(schedule.cores)} cores"
-        return [f"the schedule must hold every operator once: {count} operators, but {lengths}"]
+        return [f"the schedule must have an entry for each of {count} operators, but has {lengths}"]
     tolerance_s = _RELATIVE_TOLERANCE * max((abs(finish) for finish in schedule.finish_s), default=0.0)
     faults = [text for position in range(count) for text in _operator_faults(problem, schedule, position)]
     if faults:
@@ -40,7 +40,7 @@ def _operator_faults(problem: ScheduleProblem, schedule: Schedule, position: int
     operator = problem.operators[position]
     start_s, finish_s, cores = (schedule.start_s[position], schedule.finish_s[position], schedule.cores[position])
     if not (math.isfinite(start_s) and math.isfinite(finish_s)):
-        return [f"{operator.name}: times must be finite, but start {start_s} s and finish {finish_s} s"]
+        return [f"{operator.name}: start and finish must be finite, but are {start_s} s and {finish_s} s"]
     faults = []
     if start_s < 0:
         faults.append(f"{operator.name}: must not start before 0, but starts at {start_s} s")
@@ -48,7 +48,7 @@ def _operator_faults(problem: ScheduleProblem, schedule: Schedule, position: int
     slack_s = _RELATIVE_TOLERANCE * max(abs(expected_s), abs(finish_s))
     if not abs(finish_s - start_s - expected_s) <= slack_s:
         where = "all cores" if cores == ALL_CORES else "one core"
-        faults.append(f"{operator.name}: takes {expected_s} s on {where}, but runs for {finish_s - start_s} s")
+        faults.append(f"{operator.name}: must run for {expected_s} s on {where}, but runs for {finish_s - start_s} s")
     if cores != ALL_CORES:
         faults += _missing_core(problem, operator, cores)
     return faults
@@ -65,7 +65,7 @@ def _missing_core(problem: ScheduleProblem, operator: ScheduleOperator, cores: t
         available, what = problem.vector_cores, "vector cores"
     if 0 <= cores[0] < available:
         return []
-    return [f"{operator.name}: core {cores[0]} does not exist: there are {available} {what}, numbered from 0"]
+    return [f"{operator.name}: core must be from 0 to {available - 1} of {available} {what}, but is {cores[0]}"]
 
 
 def _precedence_faults(problem: ScheduleProblem, schedule: Schedule, tolerance_s: float) -> list[str]:
@@ -95,7 +95,7 @@ def _core_faults(problem: ScheduleProblem, schedule: Schedule, tolerance_s: floa
             if schedule.start_s[second] < schedule.finish_s[first] - tolerance_s:
                 first_name, second_name = problem.operators[first].name, problem.operators[second].name
                 faults.append(
-                    f"{kind} core {core}: runs one operator at a time, but {second_name} starts at "
+                    f"{kind} core {core}: must run one operator at a time, but {second_name} starts at "
                     f"{schedule.start_s[second]} s and {first_name} finishes at {schedule.finish_s[first]} s"
                 )
     return faults
@@ -111,5 +111,5 @@ def _all_cores_faults(problem: ScheduleProblem, schedule: Schedule, tolerance_s:
             if other == position or (schedule.cores[other] == ALL_CORES and other < position):
                 continue
             if schedule.start_s[other] < finish_s - tolerance_s and start_s < schedule.finish_s[other] - tolerance_s:
-                faults.append(f"{neighbour.name}: must not run while {operator.name} holds all cores")
+                faults.append(f"{neighbour.name}: must not run while {operator.name} uses all cores")
     return faults

@@ -51,7 +51,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     """Operators of one layer on the cores of one accelerator, for the shortest makespan."""
 
     name = "schedule"
-    help = """Schedule the operators of one layer on the cores of an accelerator for the shortest makespan.
+    help = """Schedule the operators of a layer on the cores of an accelerator for the shortest makespan.
 
     LAYER is a file (JSON, dse.schedule/1; docs/reference/formats.md).
     """
@@ -106,7 +106,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     def faults(self, result: Result, posed: SchedulePosed) -> list[str]:
         """The schedule's own rules, its makespan, and a bound that is no tighter than a proof would be."""
         if not result.solution:
-            return ["a schedule always exists: solution must be given"]
+            return ["solution must be given, because a schedule always exists"]
         schedule = schedule_from_document(posed.problem, result.solution, "result")
         faults = violations(posed.problem, schedule)
         makespan_s = max(schedule.finish_s, default=0.0)
@@ -114,7 +114,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         if stated is None or abs(stated - makespan_s) > PROOF_TOLERANCE * max(abs(makespan_s), abs(stated)):
             faults.append(f"objective.value must be makespan_s = {makespan_s}, but got {stated}")
         if result.bound is not None and not _is_proven(posed, result.bound):
-            faults.append(f"bound {result.bound} is more than can be proven")
+            faults.append(f"bound {result.bound} must not exceed the proven bound")
         return faults
 
     def view(self, result: Result, posed: SchedulePosed, tables: Tables) -> View:
@@ -122,7 +122,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         makespan_s = result.objective.value
         assert makespan_s is not None, "a schedule always exists"
         scale = time_scale(makespan_s)
-        least = f"not proven: at least {lower_bound_text(scale.of(result.bound or 0.0))} {scale.unit}"
+        least = f"lower bound {lower_bound_text(scale.of(result.bound or 0.0))} {scale.unit}"
         proof = "proven optimal" if result.status == "optimal" else least
         took = f"({result.method}, {time_text(result.seconds)})"
         operators = Table(("operator", "start [µs]", "finish [µs]", "cores"), _rows(result))
@@ -150,11 +150,11 @@ def _card(result: Result, problem: ScheduleProblem, kinds: Mapping[str, str]) ->
     return Card(
         figures=[
             (time_text(makespan_s), "makespan, proven optimal" if result.status == "optimal" else "makespan"),
-            (time_text(bound_s), "no schedule is shorter"),
+            (time_text(bound_s), "lower bound"),
             (f"{len(entries)}", "operators"),
             (f"{problem.tensor_cores} + {problem.vector_cores}", "tensor + vector cores"),
         ],
-        breakdowns=[Breakdown("Time of the layer", "s", shares(busy_s(intervals)))],
+        breakdowns=[Breakdown("Layer time", "s", shares(busy_s(intervals)))],
     )
 
 
@@ -163,8 +163,8 @@ def _in_time(result: Result, kinds: Mapping[str, str]) -> list[Part]:
         OperatorBar(name, kinds[name], entry["start_s"], entry["finish_s"], cores_text(entry["cores"]))
         for name, entry in result.solution["operators"].items()
     ]
-    about = "One row an operator, by start. An operator on all cores runs alone."
-    return [Heading("Operators in time"), Paragraph(about, small=True), operators_in_time(bars)] if bars else []
+    about = "One row per operator, ordered by start. An operator on all cores runs alone."
+    return [Heading("Timeline of operators"), Paragraph(about, small=True), operators_in_time(bars)] if bars else []
 
 
 def _rows(result: Result) -> list[Row]:

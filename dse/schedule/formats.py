@@ -25,7 +25,7 @@ def _edge(value: Any) -> Any:
 def _cores(value: Any) -> Any:
     if value == "all" or (isinstance(value, list) and all(type(core) is int for core in value)):
         return value if value == "all" else tuple(value)
-    raise ValueError('cores must be "all" or a list with the number of one core')
+    raise ValueError('cores must be "all" or a list with one core number')
 
 
 _Name = Annotated[str, Field(min_length=1)]
@@ -154,12 +154,12 @@ def schedule_from_document(problem: ScheduleProblem, document: Any, path: str | 
     parsed = validate(SolutionDocument, document, path)
     known = [operator.name for operator in problem.operators]
     faults = [
-        Fault(str(path), f"operators.{name}", "", "no operator of this name", nearest(name, known))
+        Fault(str(path), f"operators.{name}", "", "must be an operator of the problem", nearest(name, known))
         for name in parsed.operators
         if name not in known
     ]
     missing = [name for name in known if name not in parsed.operators]
-    faults += [Fault(str(path), f"operators.{name}", "", "the operator is missing") for name in missing]
+    faults += [Fault(str(path), f"operators.{name}", "", "must be scheduled") for name in missing]
     if faults:
         raise InputError(faults)
     runs = [parsed.operators[name] for name in known]

@@ -46,7 +46,7 @@ def precedence(operators: int, edges: Edges) -> Precedence:
         topological = rx.topological_sort(graph)
     except rx.DAGHasCycle as error:
         cycle = find_cycle(operators, edges)
-        raise ValueError(f"operators must not wait for each other, but positions {cycle} close a cycle") from error
+        raise ValueError(f"edges must not form a cycle, but positions {cycle} do") from error
     ancestor = np.zeros((operators, operators), dtype=np.bool_)
     for position in topological:
         for before in graph.predecessor_indices(position):

@@ -40,7 +40,7 @@ def solve(problem: ScheduleProblem, method: str = "auto", stop: StopSignal = nev
     solution = METHODS[choose("", "method", method, METHODS, "scheduling method")](problem, stop)
     faults = violations(problem, solution.schedule)
     if faults:
-        raise FailedCheckError(f"{method} returned a schedule that is not feasible: {'; '.join(faults)}")
+        raise FailedCheckError(f"{method} returned an infeasible schedule: {'; '.join(faults)}")
     return solution
 
 

@@ -89,7 +89,7 @@ class Propagation:
         """Why a dimension is split or whole; empty while that is open."""
         group = self.linkage.group_of.get(place)
         if group is None:
-            return "has one element, or follows from constants alone"
+            return "has one element or depends only on constants"
         known = self._known.get(group)
         return "" if known is None else known.reason
 
@@ -112,13 +112,15 @@ class Propagation:
                 self._steps.append(())
                 return Outcome(self.ending)
             return Outcome(Ending.CONFLICT, conflict=f"{name} {self.reason(place)}")
-        self._known[group] = _Known(split, f"is {'split' if split else 'whole'}, as was decided of {name}")
+        self._known[group] = _Known(split, f"is {'split' if split else 'not split'} because of {name}")
         decided = [group]
         for meeting in self._meetings[group] if split else ():
             for other in meeting.groups:
                 if other not in self._known:
                     where = self.graph.values[meeting.value].name
-                    self._known[other] = _Known(False, f"must be whole: in {where} it meets {name}, which is split")
+                    self._known[other] = _Known(
+                        False, f"must not be split, because in {where} it is combined with {name}, which is split"
+                    )
                     decided.append(other)
         self._steps.append(tuple(decided))
         return Outcome(self.ending, tuple(decided))
@@ -143,13 +145,14 @@ def obstacle_text(graph: StepGraph, group: LinkageGroup, parts: int) -> str:
     if group.obstacles:
         obstacle = group.obstacles[0]
         operation = operations[obstacle.operation]
-        more = f", and in {len(group.obstacles) - 1:,} more operations" if len(group.obstacles) > 1 else ""
+        more = f" and {len(group.obstacles) - 1:,} more operations" if len(group.obstacles) > 1 else ""
         where = f"dimension {obstacle.place[1]} of {values[obstacle.place[0]].name}"
-        return f"must be whole in {values[operation.results[0]].name} ({operation.opcode}; {where}{more})"
+        return f"must not be split in {values[operation.results[0]].name} ({operation.opcode}; {where}{more})"
     if group.doubled:
         return f"is tied to two dimensions of {values[group.doubled[0]].name}"
     if group.size % parts:
         other = min(group.places, key=lambda place: values[place[0]].dims[place[1]])
         size = values[other[0]].dims[other[1]]
-        return f"is tied to dimension {other[1]} of {values[other[0]].name}, of {size:,}: no {parts} equal parts"
+        tied = f"is tied to dimension {other[1]} of {values[other[0]].name}"
+        return f"{tied}, whose size {size:,} is not a multiple of {parts}"
     return ""

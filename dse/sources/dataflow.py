@@ -59,7 +59,7 @@ def resolve_dataflow(source: object, layers: str = "") -> DataflowSource:
         source, layers = _split(source)
     resolved = resolve(source, (DATAFLOW,))
     if layers and isinstance(resolved, ProblemInput):
-        raise fail(resolved.where, "layers", layers, "a dataflow graph has no layers; it is taken as it is")
+        raise fail(resolved.where, "layers", layers, "must not name layers, because a dataflow graph has none")
     return DataflowSource(resolved, layers)
 
 
@@ -91,7 +91,9 @@ def dataflow_of(
     if isinstance(source.source, ProblemInput):
         for key, value in (("microbatch", microbatch), ("sequence", sequence)):
             if value is not None:
-                raise fail(source.source.where, key, value, "cannot be chosen: a dataflow graph has sizes of its own")
+                raise fail(
+                    source.source.where, key, value, "must not be given, because a dataflow graph states its own sizes"
+                )
         return _of_graph(source.source, graph_pass)
     samples = 1 if microbatch is None else microbatch
     if isinstance(source.source, HyperparameterModel):
@@ -116,7 +118,7 @@ def _of_graph(source: ProblemInput, graph_pass: GraphPass) -> DataflowGraph:
     if graph_pass == "training":
         return graph if graph.is_training else differentiated(graph, source.where)
     if graph.is_training:
-        raise fail(source.where, "pass", graph_pass, "the graph has a backward pass, so the pass must be training")
+        raise fail(source.where, "pass", graph_pass, "must be training, because the graph has a backward pass")
     return graph
 
 
@@ -133,7 +135,7 @@ def _range(source: DataflowSource, names: Sequence[str]) -> tuple[int, int]:
             raise fail(source.source.where, "layers", end, rule, nearest(end, names))
     first, last = names.index(ends[0]), names.index(ends[-1])
     if first > last:
-        raise fail(source.source.where, "layers", source.layers, "the first layer must not be behind the last one")
+        raise fail(source.source.where, "layers", source.layers, "the first layer must not come after the last one")
     return first, last
 
 

@@ -132,7 +132,7 @@ def note_on_scores(graph: ModelGraph) -> str | None:
     if "softmax" not in activation.operator or activation.size_bytes < _NOTED_SHARE * layer.activation_bytes:
         return None
     return (
-        f"The attention scores are kept whole, not recomputed by fused attention, which is not modelled: of the "
+        f"Attention scores are stored, because fused attention is not modelled: of the "
         f"{gib_from_bytes(layer.activation_bytes):,.1f} GB of activations that {layer.kind} keeps of a microbatch of "
         f"{graph.microbatch}, {activation.operator} alone has {gib_from_bytes(activation.size_bytes):,.1f} GB; "
         "they grow with the square of the sequence."
@@ -154,7 +154,7 @@ def layer_rows(described: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-UNPRICED_HEADERS = ("no cost known for", "count", "of FLOPs", "of bytes", "first at")
+UNPRICED_HEADERS = ("no cost available for", "count", "of FLOPs", "of bytes", "first at")
 """Columns of :func:`unpriced_rows`."""
 
 

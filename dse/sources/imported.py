@@ -70,12 +70,12 @@ class ImportedModel:
         if microbatch < 1:
             raise fail(self.name, "microbatch", microbatch, "must be at least 1")
         if recipe.attention == "per_head":
-            raise fail(self.name, "attention", recipe.attention, "imported models have batched attention only")
+            raise fail(self.name, "attention", recipe.attention, "must be batched for an imported model")
         flops = flops_per_sample(self.trace(1))
         if tensor_parallel > 1 and not self._sliced_by_user():
             if tensor_parallel not in self.tensor_parallel:
                 offered = ", ".join(map(str, self.tensor_parallel))
-                raise fail(self.name, "tensor_parallel", tensor_parallel, f"can be sliced to {offered}")
+                raise fail(self.name, "tensor_parallel", tensor_parallel, f"must be one of {offered}")
             trace = slice_group(self._trace(microbatch, 1), tensor_parallel)
         else:
             trace = self._trace(microbatch, tensor_parallel)

@@ -80,11 +80,11 @@ def accepted(formats: Sequence[ProblemFormat] = ()) -> str:
     *others, last = [
         *(each.description for each in formats),
         f"a built-in model ({', '.join(list_models())})",
-        "a network of the catalogue (docs/method/partition.md)",
+        "a catalogue network (docs/method/partition.md)",
         "FILE.py:FUNCTION",
         "an .onnx file",
-        "a config.json of transformers",
-        "a .yaml of hyper-parameters",
+        "a transformers config.json",
+        "a .yaml file of hyper-parameters",
     ]
     return f"{', '.join(others)}, or {last}"
 
@@ -137,7 +137,11 @@ def _of_file(text: str, formats: Sequence[ProblemFormat]) -> Source:
     path = Path(text)
     if os.path.isdir(path):
         config = path / "config.json"
-        rule = f"is a folder; name the file: {config}" if os.path.isfile(config) else "is a folder; name a file in it"
+        rule = (
+            f"must be a file, not a folder, such as {config}"
+            if os.path.isfile(config)
+            else "must be a file, not a folder"
+        )
         raise fail(text, "", "", rule)
     for each in formats:
         if path.suffix in each.suffixes:
@@ -149,10 +153,10 @@ def _of_file(text: str, formats: Sequence[ProblemFormat]) -> Source:
     if path.suffix == ".py":
         raise fail(text, "", "", _FUNCTION_RULE)
     if path.suffix in STEP_SUFFIXES:
-        rule = f"is a training step, which dse parallel and dse partition read; must be {accepted(formats)}"
+        rule = f"must be {accepted(formats)}, not a training step (use dse parallel or dse partition)"
         raise fail(text, "", "", rule)
     _existing(text)
-    raise fail(text, "", path.suffix, f"is no file of a known kind; must be {accepted(formats)}")
+    raise fail(text, "", path.suffix, f"must be {accepted(formats)}")
 
 
 def _existing(text: str) -> Path:
@@ -187,7 +191,7 @@ def _of_document(text: str, document: Any, formats: Sequence[ProblemFormat]) -> 
         return HyperparameterModel(_hyperparameters(document, text), text)
     known = [SCHEMA, *schemas]
     if "schema" not in document:
-        rule = f"the key is missing; must be {' or '.join(known)} (a config.json of transformers has model_type)"
+        rule = f"the key is missing; must be {' or '.join(known)} (a transformers config.json has model_type)"
         raise fail(text, "schema", "", rule)
     raise fail(text, "schema", schema, f"must be {' or '.join(known)}", nearest(str(schema), known))
 
@@ -211,7 +215,7 @@ def _of_object(source: object, formats: Sequence[ProblemFormat]) -> Source:
         module, example_inputs = source
         return TorchModule(_without_weights(module), example_inputs, type(module).__name__)
     if _is_module(source):
-        raise _wrong_object(source, "a module comes with example inputs: give (module, example_inputs)")
+        raise _wrong_object(source, "must be (module, example_inputs), not a module alone")
     types = ", ".join(each.object_type.__name__ for each in formats if each.object_type is not None)
     rule = f"must be text, (torch module, example inputs), Hyperparameters, Trace{types and f', {types}'}"
     raise _wrong_object(source, rule)

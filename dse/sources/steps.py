@@ -30,7 +30,7 @@ STEP = ProblemFormat(
 )
 """What problems beside ``dse parallel`` can read of training steps: those in files, and graphs."""
 
-_ACCEPTED = "a file that holds HLO (text or JSON), StableHLO or an IOPDDL problem, or FILE.py:FUNCTION"
+_ACCEPTED = "a file with HLO (text or JSON), StableHLO or an IOPDDL problem, or FILE.py:FUNCTION"
 _MAX_LISTED = 200
 
 
@@ -59,7 +59,7 @@ def resolve_step(source: object) -> StepSource:
     if Path(text).suffix == ".py":
         raise fail(text, "", "", "must be FILE.py:FUNCTION, where FUNCTION returns a step or a module")
     if os.path.isdir(text):
-        raise fail(text, "", "", "is a folder; name a file in it")
+        raise fail(text, "", "", "must be a file, not a folder")
     if not is_file(text):
         raise fail("", "step", text, f"no such file; must be {_ACCEPTED}", nearest(text, _beside(text)))
     return ProblemInput(STEP, text)
@@ -117,7 +117,7 @@ def with_variables(graph: StepGraph, path: str | Path) -> StepGraph:
                 raise fail(path, f"line {number}", name, "must be an argument of the step", nearest(name, names))
             trained.append(name)
     if not trained:
-        raise fail(path, "", "", "must name an argument that is trained")
+        raise fail(path, "", "", "must name at least one trained argument")
     return with_trained(graph, trained)
 
 
@@ -144,7 +144,7 @@ def _of_objects(answer: tuple[Any, ...], where: str) -> StepGraph:
         from dse.importer.torch.step import Training, on_meta, step_of_module
 
         if len(answer) > 4:
-            raise fail("", where, len(answer), "a module may be given with inputs, targets and a loss, no more")
+            raise fail("", where, len(answer), "must be (module, inputs, targets, loss) at most")
         module, inputs, targets, loss = (*answer, None, None)[:4]
         return step_of_module(on_meta(module), inputs, Training(where, targets, loss), type(module).__name__)
     from dse.importer.jax.step import step_text

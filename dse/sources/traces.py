@@ -51,7 +51,7 @@ def inference_trace_of(source: Model, microbatch: int = 1, sequence: int | None 
     if isinstance(source, HyperparameterModel):
         return canonical(inference_trace(source.hyperparameters, microbatch))
     if microbatch != 1:
-        raise fail(source.where, "microbatch", microbatch, "networks of the catalogue are of one sample")
+        raise fail(source.where, "microbatch", microbatch, "must be 1 for catalogue networks")
     return source.entry.trace()
 
 
@@ -111,12 +111,12 @@ def takes_sequence(source: Model) -> bool:
 
 def own_sequence(source: Model, sequence: int) -> Exception:
     """The error that ``source`` takes no sequence length."""
-    return fail(source.where, "sequence", sequence, "cannot be chosen: the model has a sequence length of its own")
+    return fail(source.where, "sequence", sequence, "must not be given, because the model has a fixed sequence length")
 
 
 def _stated(source: ForwardTrace, microbatch: int) -> Trace:
     if microbatch != source.trace.microbatch:
-        rule = f"cannot be chosen: the trace is of microbatch {source.trace.microbatch}"
+        rule = f"must not be given, because the trace has microbatch {source.trace.microbatch}"
         raise fail(source.where, "microbatch", microbatch, rule)
     return canonical(source.trace)
 

@@ -67,7 +67,7 @@ def user_graph(source: PythonFunction, sizes: Mapping[str, Any], kind: type[Grap
 def _carried_graph(source: PythonFunction, name: str, kind: type[Graph]) -> Graph:
     file = carried_file(name)
     if file is None or file.text is None:
-        rule = "the result carries no graph of this function, and its code is not run; --run-code runs it"
+        rule = "the result contains no graph of this function; use --run-code to run its code"
         raise fail(source.path, source.function, "", rule)
     document = parse_document(file.text, "inputs.json")
     note_files({name: file})
@@ -79,5 +79,5 @@ def _carried_graph(source: PythonFunction, name: str, kind: type[Graph]) -> Grap
             return graph_of(document["graph"], kind, name)
         faults = [Fault(**fault) for fault in document["faults"]]
     except (KeyError, TypeError) as error:
-        raise fail(name, "", "", f"is no carried graph: {' '.join(str(error).split())}") from error
+        raise fail(name, "", "", f"must be a graph that a result contains: {' '.join(str(error).split())}") from error
     raise InputError(faults)

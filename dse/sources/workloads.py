@@ -53,7 +53,7 @@ def imported(source: CatalogueNetwork | Traceable, sequence: int | None = None) 
         InputError: a network of the catalogue, or a sequence length for a source that has its own.
     """
     if isinstance(source, CatalogueNetwork):
-        rule = "a network of the catalogue is traced for inference only; to train it, give it as FILE.py:FUNCTION"
+        rule = "catalogue networks support only inference; for training, give the network as FILE.py:FUNCTION"
         raise fail(source.where, "", "", rule)
     if sequence is not None and not takes_sequence(source):
         raise own_sequence(source, sequence)

@@ -113,7 +113,7 @@ def stopped_anywhere_is_legal(
         stop = _StopAt(moment, reason)
         result = problem.answer(posed, Run(stop=stop))
         faults = faults_of(result, posed)
-        assert faults == [], f"stopped at its question {moment} ({reason}): {faults}"
+        assert faults == [], f"stopped at stop check {moment} ({reason}): {faults}"
         if result.objective.value is None:
             assert result.status in ("unknown", "interrupted", "infeasible"), result.status
         if stop.questions < moment:
@@ -159,7 +159,7 @@ def killed_and_resumed(
     whole = whole if whole is not None else solved(problem, options)
     attempts = [_killed_at(moment, problem, options, folder / "killed") for moment in moments]
     resumed = answer(problem, options, Session(out=folder / "killed", resume=True))
-    assert comparable(resumed.result) == comparable(whole), f"killed at its questions {', '.join(map(str, moments))}"
+    assert comparable(resumed.result) == comparable(whole), f"killed at stop checks {', '.join(map(str, moments))}"
     # A run that ended before its question was finished by the first such attempt: later ones only read its answer.
     return next((ended for ended in attempts if ended is not None), resumed)
 
@@ -219,12 +219,12 @@ def is_shown(problem: ProblemType[Any, Any], options: Options, folder: Path, ans
     out = folder / ("shown" if answered is None else "killed")
     answered = answered if answered is not None else answer(problem, options, Session(out=out))
     status = answered.status
-    assert answered.value is not None, f"is_shown takes an instance that has an answer, not one that is {status}"
+    assert answered.value is not None, f"is_shown needs an instance with an answer, but its status is {status}"
     assert answered.view.verdict, "the view must have a verdict"
     report = (out / "report.html").read_text()
-    assert report.startswith("<!doctype html>"), "report.html must be a page"
+    assert report.startswith("<!doctype html>"), "report.html must be an HTML page"
     tables, shown = len(answered.view.tables), report.count("<table")
-    assert shown >= tables, f"the page must show the tables of the view: {tables} of them, and the page has {shown}"
+    assert shown >= tables, f"the page must show all {tables} tables of the view, but shows {shown}"
     again = answer(problem, options, Session(out=out, resume=True))
     assert comparable(again.result) == comparable(answered.result), "a finished run must return its answer"
     assert "<p class='verdict'>" in answered._repr_html_(), "a notebook must show the verdict"
@@ -265,8 +265,8 @@ def no_alteration_passes(
     passed += [f"{what} (without {RUN_FILE})" for what in _free_settings(document, folder, trusted)]
     claimed = _resealed(document | {"bound": document["objective"]["value"], "gap": 0.0, "status": "optimal"})
     if document["status"] == "feasible" and "bound" not in trusted and not _refused(path, claimed, again):
-        passed.append("a claim that the answer is optimal")
-    assert passed == [], f"altered without being noticed: {passed}"
+        passed.append("claim of optimality")
+    assert passed == [], f"alterations must be detected, but these were not: {passed}"
 
 
 def _free_settings(document: dict[str, Any], folder: Path, trusted: Container[str]) -> list[str]:

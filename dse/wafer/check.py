@@ -13,7 +13,7 @@ from dse.wafer.problem import Convolution, Cost, Kernel, PlacedKernel, WaferPlac
 def violations(problem: WaferProblem, placement: WaferPlacement) -> list[str]:
     """Every rule that ``placement`` breaks, in words; empty for a legal one."""
     if len(placement.placed) != len(problem.kernels):
-        return [f"every kernel must be placed once, but {len(placement.placed)} of {len(problem.kernels)} are"]
+        return [f"all {len(problem.kernels)} kernels must be placed, but {len(placement.placed)} are"]
     broken = []
     for kernel, placed in zip(problem.kernels, placement.placed, strict=True):
         broken += _parameter_faults(kernel, placed)
@@ -26,14 +26,14 @@ def violations(problem: WaferProblem, placement: WaferPlacement) -> list[str]:
         other_left, other_low, other_right, other_high = rectangles[other]
         if left < other_right and other_left < right and low < other_high and other_low < high:
             names = problem.kernels[one].name, problem.kernels[other].name
-            broken.append(f"{names[0]} and {names[1]} overlap")
+            broken.append(f"{names[0]} and {names[1]} must not overlap")
     return broken
 
 
 def _parameter_faults(kernel: Kernel, placed: PlacedKernel) -> list[str]:
     count = len(kernel.convolutions)
     if len(placed.c) != count or len(placed.k) != count:
-        return [f"{kernel.name} must have {count} c and {count} k, but has {len(placed.c)} and {len(placed.k)}"]
+        return [f"{kernel.name} must have {count} values of c and of k, but has {len(placed.c)} and {len(placed.k)}"]
     faults = []
     if placed.rotation not in ("R0", "R90"):
         faults.append(f"{kernel.name}: rotation must be R0 or R90, but got {placed.rotation}")
@@ -55,7 +55,7 @@ def _memory_faults(problem: WaferProblem, placement: WaferPlacement) -> list[str
     for kernel, placed in zip(problem.kernels, placement.placed, strict=True):
         words, limit = memory_words(kernel, placed), problem.wafer.memory_words
         if words > limit:
-            faults.append(f"{kernel.name} needs {words} words of memory a tile, but a tile has {limit}")
+            faults.append(f"{kernel.name} needs {words} words of memory per tile, but a tile has {limit}")
     return faults
 
 
@@ -65,9 +65,7 @@ def _grid_faults(problem: WaferProblem, placement: WaferPlacement) -> list[str]:
         left, low, right, high = _rectangle(placed)
         if left < 0 or low < 0 or right > wafer.width_tiles or high > wafer.height_tiles:
             grid = f"{wafer.width_tiles} × {wafer.height_tiles}"
-            faults.append(
-                f"{kernel.name} reaches from ({left}, {low}) to ({right}, {high}), outside the grid of {grid}"
-            )
+            faults.append(f"{kernel.name} extends from ({left}, {low}) to ({right}, {high}), outside the {grid} grid")
     return faults
 
 

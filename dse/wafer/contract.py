@@ -54,11 +54,11 @@ class WaferType(ProblemType[WaferOptions, Case]):
     """Kernels of a neural network on the tiles of a wafer, with the least weighted time, distance and adapters."""
 
     name = "wafer"
-    help = """Size, shape and place the kernels of a network on a wafer, for the least weighted cost.
+    help = """Size, shape and place the kernels of a network on a wafer at minimum weighted cost.
 
     The cost is the weighted sum of time, distance and adapters.
 
-    CASE is a graph in the format of the ISPD 2020 contest, one of the contest's networks by name (below),
+    CASE is a graph in the format of the ISPD 2020 contest, the name of one of the contest's networks (below),
     FILE.py:FUNCTION that returns a PyTorch module and example inputs, an ONNX file, or a network of the catalogue
     (docs/method/partition.md). --out DIR saves it as CASE.kgraph, with the placement as CASE.paint and a picture.
     """
@@ -119,10 +119,10 @@ class WaferType(ProblemType[WaferOptions, Case]):
         return result.model_copy(update={"metrics": result.metrics | {"unfinished": unfinished}, "status": status})
 
     def faults(self, result: Result, posed: WaferPosed) -> list[str]:
-        """All that follows from the placement; the proof that nothing fits, and the bound, are made again."""
+        """Recomputes all that follows from the placement, the proof that nothing fits, and the bound."""
         options, problem = posed.options, posed.problem.problem
         if result.bound is not None and result.bound < 0:
-            return [f"bound must be a number from 0, but got {result.bound}"]
+            return [f"bound must be at least 0, but got {result.bound}"]
         if options.sweep:
             faults = sweep_faults(options, problem, result)
             if faults or not is_affordable(options, problem):
@@ -135,7 +135,9 @@ class WaferType(ProblemType[WaferOptions, Case]):
             faults.append(f"status must {'' if proof else 'not '}be infeasible")
         faults += differences("infeasibility", _plain(result.infeasibility), _plain(proof))
         if not result.solution:
-            return faults + [f"metrics.{key}: no placement to speak of" for key in {*result.metrics} - {"unfinished"}]
+            return faults + [
+                f"metrics.{key} must not be given without a placement" for key in {*result.metrics} - {"unfinished"}
+            ]
         placement = placement_from_document(problem, result.solution, "result")
         broken = violations(problem, placement)
         if broken:
@@ -151,11 +153,11 @@ class WaferType(ProblemType[WaferOptions, Case]):
         options, problem = posed.options, posed.problem.problem
         if not options.sweep or not result.solution or is_affordable(options, problem):
             return {}
-        reason = "of bounds of a sweep, only whether they agree with the costs (--prove)"
+        reason = "for a sweep, bounds were only compared with the costs (--prove recomputes them)"
         return dict.fromkeys(("bound", "metrics", "solution.points"), reason)
 
     def proof_faults(self, result: Result, posed: WaferPosed) -> list[str] | None:
-        """By the bounds of all points again."""
+        """Recomputes the bounds of all points."""
         if not posed.options.sweep or not result.solution:
             return None
         return bound_faults(posed.options, posed.problem.problem, result)
@@ -227,11 +229,11 @@ def _unfinished_faults(result: Result) -> list[str]:
     """
     stopped = result.metrics.get("unfinished")
     if stopped not in ([], [SEARCH], [BOUND], [SEARCH, BOUND]):
-        return [f"metrics.unfinished must hold {SEARCH}, {BOUND}, both or neither, but got {stopped}"]
+        return [f"metrics.unfinished must list {SEARCH}, {BOUND}, both or neither, but got {stopped}"]
     if stopped and result.status in ("optimal", "infeasible"):
         return [f"metrics.unfinished must be empty with status {result.status}"]
     if not stopped and result.status == "interrupted":
-        return ["metrics.unfinished must name what was interrupted"]
+        return ["metrics.unfinished must not be empty with status interrupted"]
     return []
 
 

@@ -44,8 +44,8 @@ def convolution_sizes(made: Pair, window: Pair, strides: Pair, dilation: Pair) -
     height, width = (stride * side for stride, side in zip(strides, made, strict=True))
     root = isqrt(strides[0] * strides[1])
     if root**2 != strides[0] * strides[1]:
-        product = f"strides must multiply to a square, T², but are {strides[0]} × {strides[1]}"
-        raise InexactError(f"{product}: a kernel has one T for both directions")
+        product = f"the product of the strides must be a square, T², but the strides are {strides[0]} × {strides[1]}"
+        raise InexactError(f"{product}: a kernel has the same T in both directions")
     return {"H": height, "W": width, "R": window[0], "S": window[1], "T": root}
 
 
@@ -66,11 +66,11 @@ def _phases(made: Pair, window: Pair, strides: Pair, gaps: Pair) -> dict[str, in
     gap, length = gaps[along], made[along]
     if gaps[1 - along] > 1 or window[1 - along] > 1:
         shown = f"{gaps[0]} × {gaps[1]}"
-        raise InexactError(f"must not be dilated, but is by {shown}: a kernel's window has no gaps")
+        raise InexactError(f"must not be dilated, but the dilation is {shown}: kernel types have no dilation")
     if max(strides) > 1:
-        raise InexactError(f"a dilation of {gap} needs strides of 1, but they are {strides[0]} × {strides[1]}")
+        raise InexactError(f"with dilation {gap}, strides must be 1, but are {strides[0]} × {strides[1]}")
     if length % gap:
-        raise InexactError(f"a dilation of {gap} must divide the length that is made, but that is {length}")
+        raise InexactError(f"dilation {gap} must divide the output length {length}")
     sides = [made[0] * gap, made[1] * gap]
     sides[along] = length // gap
     return {"H": sides[0], "W": sides[1], "R": window[0], "S": window[1], "T": 1}

@@ -38,12 +38,12 @@ Parts = Mapping[int, Fraction]
 
 _REFUSED = MappingProxyType(
     {
-        "embedding": "looks rows up in a table, which is no convolution",
-        "cross_entropy": "is a loss; return what the network computes",
-        "rotary": "belongs to attention, which has no kernel type",
-        "all_reduce": "adds over devices; a wafer holds the whole network",
-        "copy_to_group": "copies to devices; a wafer holds the whole network",
-        "other": "is no operator that is known to be free or to be a convolution",
+        "embedding": "is a table lookup, which no kernel type computes",
+        "cross_entropy": "is a loss; return the network's output instead",
+        "rotary": "is part of attention, which no kernel type computes",
+        "all_reduce": "is a sum over devices, but a wafer holds the whole network",
+        "copy_to_group": "copies to other devices, but a wafer holds the whole network",
+        "other": "is not a supported operator: neither a convolution nor known to cost nothing",
     }
 )
 _IN_PLACE = ("elementwise", "batch_norm", "dropout")
@@ -66,7 +66,7 @@ def kernel_graph(trace: Trace, source: str) -> KernelGraph:
     for step in trace.steps:
         mapper.step(step)
     if not mapper.kernels:
-        raise fail(source, "", "", "has no convolution and no linear layer, so no kernel to place")
+        raise fail(source, "", "", "must have at least one convolution or linear layer to place")
     return mapper.finished()
 
 
@@ -159,11 +159,11 @@ class _Mapper:
     def _convolution(self, step: Step) -> Parts:
         source, window, made = (self.trace.values[index].shape for index in (*step.inputs[:2], step.outputs[0]))
         if self.parts(step.inputs[1]):
-            raise self._refusal(step, "the window must be a weight, but depends on the input")
+            raise self._refusal(step, "the filter must be a weight, but depends on the input")
         if len(source) > 4:
-            raise self._refusal(step, "must be in one or two dimensions, but is in three")
+            raise self._refusal(step, "must have one or two spatial dimensions, but has three")
         if source[0] != 1:
-            raise self._refusal(step, f"a kernel takes one image at a time, but this reads {source[0]}")
+            raise self._refusal(step, f"the batch size must be 1, but is {source[0]}")
         groups = step.attributes["groups"]
         assert isinstance(groups, int)
         values = {**self._sides(step, source, window, made), "C": source[1] // groups, "K": made[1]}
@@ -186,7 +186,7 @@ class _Mapper:
             except InexactError as error:
                 raise self._refusal(step, str(error)) from error
         if any(apart > 1 and size > 1 for apart, size in zip(dilation, taps, strict=True)):
-            rule = f"must not be dilated, but is by {_sizes(dilation)}: a kernel's window has no gaps"
+            rule = f"must not be dilated, but the dilation is {_sizes(dilation)}: kernel types have no dilation"
             raise self._refusal(step, rule)
         read = _pair(source[2:])
         return {"H": read[0], "W": read[1], "R": taps[0], "S": taps[1], "T": 1}
@@ -195,12 +195,12 @@ class _Mapper:
         """A weight [k, n] after rows [..., m, k], or a weight [m, k] before columns [..., k, n]."""
         left, right = step.inputs[:2]
         if self.parts(left) and self.parts(right):
-            raise self._refusal(step, "multiplies two activations (attention); no kernel type does")
+            raise self._refusal(step, "multiplies two activations (attention), which no kernel type computes")
         rows_read = bool(self.parts(left))
         read, weight = (left, right) if rows_read else (right, left)
         shape, table = self.trace.values[read].shape, self.trace.values[weight].shape
         if prod(table[:-2]) != 1:
-            raise self._refusal(step, f"must have one weight for all rows, but has {prod(table[:-2])}")
+            raise self._refusal(step, f"must use one weight matrix for all rows, but uses {prod(table[:-2])}")
         inputs, outputs = table[-2:] if rows_read else (table[-1], table[-2])
         width = shape[-2] if rows_read else shape[-1]
         image = _Image(prod(shape[:-2]), width, inputs)
@@ -213,9 +213,7 @@ class _Mapper:
         users = self._users.setdefault(weight if base is None else base, [])
         name = self._unique(_plain(self._weight(weight), step.kind))
         if users and not self._ancestors(parts).isdisjoint(users):
-            raise self._refusal(
-                step, "applies a weight again to what was made with it (recurrence); no kernel type does"
-            )
+            raise self._refusal(step, "applies a weight to its own result (recurrence), which no kernel type computes")
         users.append(number)
         self.kernels.append((name, {**values, "U": values["T"]}))
         for part, share in parts.items():

@@ -69,7 +69,7 @@ def journalled_bound(journal: Journal | None, total: float) -> float | None:
         return None
     bound = journal[key]
     if type(bound) is not float or not 0 <= bound <= total:
-        raise journal.damaged(key, ValueError(f"{bound} is no bound"))
+        raise journal.damaged(key, ValueError(f"must be a number from 0 to {total}, but got {bound}"))
     return bound
 
 

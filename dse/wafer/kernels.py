@@ -34,7 +34,7 @@ _MAX_CHARACTERS = 200
 """Of an expression."""
 
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_WORD_RULE = "a word of ASCII letters, digits and underscores that begins with no digit"
+_WORD_RULE = "a word of ASCII letters, digits and underscores that does not begin with a digit"
 
 
 class KernelRuleError(ValueError):
@@ -71,10 +71,10 @@ class KernelType:
 def _judged(built: object) -> tuple[Convolution, ...]:
     """What the function of a kernel type gave, where it is convolutions."""
     if not isinstance(built, Iterable):
-        raise KernelRuleError(f"must consist of a sequence of Convolution, but got {shown(repr(built))}")
+        raise KernelRuleError(f"must return a sequence of Convolution, but returned {shown(repr(built))}")
     convolutions = tuple(built)
     if not convolutions:
-        raise KernelRuleError("must consist of at least one convolution")
+        raise KernelRuleError("must have at least one convolution")
     for number, each in enumerate(convolutions, 1):
         if not isinstance(each, Convolution):
             raise KernelRuleError(f"convolution {number} must be a Convolution, but got {shown(repr(each))}")
@@ -209,17 +209,17 @@ def read_types(path: str | Path) -> tuple[KernelType, ...]:
 
 def _type(name: str, entry: TypeDocument, path: str | Path) -> KernelType:
     if name in RESERVED:
-        raise fail(path, f"kernels.{name}", "", f"must be a word other than {' and '.join(RESERVED)}")
+        raise fail(path, f"kernels.{name}", "", f"must not be {' or '.join(RESERVED)}, which are reserved")
     if not _WORD.fullmatch(name):
         raise fail(path, f"kernels.{name}", "", f"must be {_WORD_RULE}")
     for number, parameter in enumerate(entry.parameters):
         if not _WORD.fullmatch(parameter):
-            rule = f"must be {_WORD_RULE}: .kgraph gives it as KEY=VALUE"
+            rule = f"must be {_WORD_RULE}, because .kgraph files write it as KEY=VALUE"
             raise fail(path, f"kernels.{name}.parameters.{number}", parameter, rule)
     if len(set(entry.parameters)) < len(entry.parameters):
-        raise fail(path, f"kernels.{name}.parameters", entry.parameters, "must name each parameter once")
+        raise fail(path, f"kernels.{name}.parameters", entry.parameters, "parameters must be unique")
     if entry.written is not None and sorted(entry.written) != sorted(entry.parameters):
-        raise fail(path, f"kernels.{name}.written", entry.written, "must be the parameters in another order")
+        raise fail(path, f"kernels.{name}.written", entry.written, "must be a permutation of the parameters")
     for number, convolution in enumerate(entry.convolutions):
         for field, text in convolution.expressions():
             alias = ConvolutionDocument.model_fields[field].alias
@@ -239,7 +239,7 @@ class _Expanded:
         for document in self.documents:
             sizes = {field: _value(text, values) for field, text in document.expressions()}
             if sizes.pop("other_stride", sizes["stride"]) != sizes["stride"]:
-                raise KernelRuleError("the strides T and U must be equal: time is divided by T²")
+                raise KernelRuleError("the strides T and U must be equal, because time is divided by T²")
             convolutions.append(Convolution(**sizes))
         return convolutions
 
@@ -251,7 +251,7 @@ def _check_expression(text: str, names: Iterable[str], path: str | Path, key: st
     """Raises InputError unless ``text`` is an :data:`Expression` of ``names``."""
     rule = "must be an expression of whole numbers and parameters with +, -, * and /"
     if len(text) > _MAX_CHARACTERS:
-        raise fail(path, key, text, f"{rule}, of {_MAX_CHARACTERS} characters at most")
+        raise fail(path, key, text, f"{rule}, at most {_MAX_CHARACTERS} characters long")
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError) as error:

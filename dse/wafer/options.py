@@ -15,7 +15,7 @@ from hardware.inputs import InputError
 Method = Literal["portfolio", "rows", "slicing-tree", "gigaplacer"]
 
 MOVES = 8_000_000
-"""Moves of annealing in all, by default: half a minute for 100 kernels."""
+"""Annealing moves by default: half a minute for 100 kernels."""
 
 SWEEP_MOVES = 1_000_000
 """The same, for each point of a sweep."""
@@ -28,7 +28,7 @@ class WaferOptions(Options):
     COMMAND: ClassVar[str] = "wafer"
 
     case: Annotated[Any, Option(metavar="CASE", positional=True, is_source=True)]
-    kernels: Annotated[str | None, Option("Further kernel types (YAML, dse.kernels/1).", metavar="FILE")] = None
+    kernels: Annotated[str | None, Option("Additional kernel types (YAML, dse.kernels/1).", metavar="FILE")] = None
     method: Annotated[
         Method,
         Option(
@@ -38,38 +38,43 @@ class WaferOptions(Options):
     ] = "portfolio"
     moves: Annotated[
         int | None,
-        Option(f"Annealing moves (default: {MOVES:,}; at each point of a sweep {SWEEP_MOVES:,}).", min=0, max=10**12),
+        Option(f"Annealing moves (default: {MOVES:,}, or {SWEEP_MOVES:,} per point of a sweep).", min=0, max=10**12),
     ] = None
     sweep: Annotated[
         tuple[str, ...],
         Option(
-            "Answer for many wafers or weights, and mark the Pareto front of cost, tiles and memory. "
-            f"KEY: {', '.join(KEYS)}; a KEY alone is swept from half to twice the value of CASE.",
+            "Solve for several wafers or weights, and report the Pareto front of cost, tiles and memory. "
+            f"KEY: {', '.join(KEYS)}; a KEY without values is swept from half to twice its value in CASE.",
             metavar="KEY[=V,V|=LOW:HIGH:STEP],…",
         ),
     ] = ()
     width: Annotated[
         int | None,
         Option(
-            "Tiles across the wafer (default: that of CASE, or 633).", min=1, max=MAX_TILES, group="Wafer and weights"
+            "Width of the wafer in tiles (default: from CASE, or 633).", min=1, max=MAX_TILES, group="Wafer and weights"
         ),
     ] = None
     height: Annotated[
         int | None,
-        Option("Tiles up the wafer (default: that of CASE, or 633).", min=1, max=MAX_TILES, group="Wafer and weights"),
+        Option(
+            "Height of the wafer in tiles (default: from CASE, or 633).",
+            min=1,
+            max=MAX_TILES,
+            group="Wafer and weights",
+        ),
     ] = None
     memlimit: Annotated[
         int | None,
-        Option("Memory of a tile in 2-byte words (default: that of CASE, or 24576).", min=1, group="Wafer and weights"),
+        Option("Memory per tile in 2-byte words (default: from CASE, or 24576).", min=1, group="Wafer and weights"),
     ] = None
     wdeltat: Annotated[
-        float | None, Option("Weight of the time (default: that of CASE, or 1).", min=0, group="Wafer and weights")
+        float | None, Option("Weight of the time (default: from CASE, or 1).", min=0, group="Wafer and weights")
     ] = None
     wlength: Annotated[
-        float | None, Option("Weight of the distance (default: that of CASE, or 1).", min=0, group="Wafer and weights")
+        float | None, Option("Weight of the distance (default: from CASE, or 1).", min=0, group="Wafer and weights")
     ] = None
     wadapter: Annotated[
-        float | None, Option("Weight of the adapters (default: that of CASE, or 0).", min=0, group="Wafer and weights")
+        float | None, Option("Weight of the adapters (default: from CASE, or 0).", min=0, group="Wafer and weights")
     ] = None
 
     @property

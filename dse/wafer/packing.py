@@ -93,9 +93,9 @@ def unpackable(problem: WaferProblem, stop: StopSignal = never_stop) -> dict[str
         "demand": demand,
         "limit": wafer.tiles,
         "unit": "tiles",
-        "explanation": f"the smallest rectangles of all kernels have {demand} of the {wafer.tiles} tiles, but on the "
-        f"grid of {wafer.width_tiles} × {wafer.height_tiles} no arrangement keeps them apart",
-        "levers": ["a larger grid, or one of other sides", "more memory a tile"],
+        "explanation": f"the smallest rectangles of all kernels add up to {demand} of {wafer.tiles} tiles, but they "
+        f"cannot be arranged on the {wafer.width_tiles} × {wafer.height_tiles} grid without overlap",
+        "levers": ["a larger grid, or one of another shape", "more memory per tile"],
     }
 
 

@@ -28,8 +28,8 @@ def verdict(result: Result) -> str:
     if result.status == "optimal":
         return f"total cost {value:,.10g}, proven optimal"
     if bound is None or result.gap is None:
-        return f"total cost {value:,.10g}, without a bound"
-    return f"total cost {value:,.10g}; at least {lower_bound_text(bound)}, gap {percent(result.gap)}"
+        return f"total cost {value:,.10g}, no bound"
+    return f"total cost {value:,.10g}; lower bound {lower_bound_text(bound)}, gap {percent(result.gap)}"
 
 
 def about(result: Result) -> str:
@@ -37,9 +37,9 @@ def about(result: Result) -> str:
     metrics = result.metrics
     amounts = f"{_count(metrics['kernels'], 'kernel')}, {_count(metrics['edges'], 'edge')}"
     return Decisive(
-        f"{amounts}; {100 * metrics['utilisation']:.1f} % of the tiles have a "
-        f"kernel, {100 * metrics['busy']:.1f} % are always at work ({result.method}, {result.evaluations:,} layouts, "
-        f"{result.seconds:.1f} s)" + unfinished(metrics.get("unfinished", []))
+        f"{amounts}; {100 * metrics['utilisation']:.1f} % of the tiles hold a kernel, "
+        f"{100 * metrics['busy']:.1f} % of the wafer is busy on average ({result.method}, {result.evaluations:,} "
+        f"layouts, {result.seconds:.1f} s)" + unfinished(metrics.get("unfinished", []))
     )
 
 
@@ -49,7 +49,7 @@ def _count(amount: int, what: str) -> str:
 
 def unfinished(parts: Sequence[str]) -> str:
     """Which parts of a run were stopped before their end, as the end of a sentence."""
-    return f"; stopped before {'their' if len(parts) > 1 else 'its'} end: {', '.join(parts)}" if parts else ""
+    return f"; stopped early: {', '.join(parts)}" if parts else ""
 
 
 def nothing_found(result: Result) -> str:
@@ -57,7 +57,7 @@ def nothing_found(result: Result) -> str:
     if result.infeasibility is not None:
         return f"Proven infeasible: {result.infeasibility.explanation}"
     if result.metrics.get("unfinished") == []:
-        return "No legal placement was found, nor a proof that there is none; more --moves may find one."
+        return "No legal placement was found, but none was proven impossible; more --moves may find one."
     return "Stopped before any legal placement was found."
 
 
@@ -117,8 +117,8 @@ def view(problem: WaferProblem, result: Result, files: Mapping[str, str]) -> Vie
             costs,
             Heading("The wafer"),
             Paragraph(
-                "Redder kernels wait less for the slowest one. Dashed edges pass over other kernels. A kernel's "
-                "parameters show where the pointer rests.",
+                "Redder kernels spend less time waiting for the slowest kernel. Dashed edges pass over other kernels. "
+                "Hover over a kernel to see its parameters.",
                 small=True,
             ),
             Drawing(lambda: drawn().svg),
@@ -144,10 +144,10 @@ def _card(problem: WaferProblem, result: Result) -> Card:
     assert value is not None, "only answers are shown"
     figures = [(f"{value:,.10g}", "total cost, proven optimal" if result.status == "optimal" else "total cost")]
     if bound is not None and result.gap is not None and result.status != "optimal":
-        figures += [(lower_bound_text(bound), "no placement costs less"), (percent(result.gap), "gap")]
+        figures += [(lower_bound_text(bound), "lower bound on the cost"), (percent(result.gap), "gap")]
     figures += [
-        (f"{100 * metrics['utilisation']:.1f} %", "of the tiles have a kernel"),
-        (f"{100 * metrics['busy']:.1f} %", "are always at work"),
+        (f"{100 * metrics['utilisation']:.1f} %", "of the tiles hold a kernel"),
+        (f"{100 * metrics['busy']:.1f} %", "of the wafer busy on average"),
     ]
     return Card(figures, breakdowns=[cost_breakdown(problem.weights, *(metrics[part] for part in COST_PARTS))])
 
@@ -163,6 +163,6 @@ def nothing_found_cards(result: Result) -> list[Card]:
     proof = result.infeasibility
     if proof is None:
         return []
-    needed = "in the smallest rectangles of all kernels" if proof.resource == ARRANGEMENT else "needed at least"
+    needed = "in total for the smallest rectangle of each kernel" if proof.resource == ARRANGEMENT else "required"
     figures = [(f"{proof.demand:,.10g} {proof.unit}", needed), (f"{proof.limit:,.10g} {proof.unit}", "available")]
-    return [Card([*figures, *((lever, "may make it fit") for lever in proof.levers)], title="Proven infeasible")]
+    return [Card([*figures, *((lever, "could make it fit") for lever in proof.levers)], title="Proven infeasible")]

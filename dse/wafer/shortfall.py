@@ -42,9 +42,9 @@ def infeasibility(problem: WaferProblem) -> dict[str, Any] | None:
         "demand": demand,
         "limit": problem.wafer.tiles,
         "unit": "tiles",
-        "explanation": f"the smallest rectangles of all kernels have {demand} tiles, but the grid of {grid} has "
+        "explanation": f"the smallest rectangles of all kernels add up to {demand} tiles, but the {grid} grid has "
         f"{problem.wafer.tiles}",
-        "levers": [f"{demand - problem.wafer.tiles} more tiles at least", "more memory a tile"],
+        "levers": [f"at least {demand - problem.wafer.tiles} more tiles", "more memory per tile"],
     }
 
 
@@ -69,10 +69,10 @@ def _misfit(problem: WaferProblem, alike: Sequence[Kernel]) -> dict[str, Any] | 
     known = protocols_of(alone)
     if _fits(alone, known, limit):
         return None
-    grid = f"the grid of {problem.wafer.width_tiles} × {problem.wafer.height_tiles}"
+    grid = f"the {problem.wafer.width_tiles} × {problem.wafer.height_tiles} grid"
     if not _fits(alone, known, _MAX_MEMORY_WORDS):
         tiles = 3 * len(kernel.convolutions) * 2
-        rule = f"{name}: {tiles // 2} × 2 tiles at least, which {grid} cannot hold"
+        rule = f"{name}: needs at least {tiles // 2} × 2 tiles, which do not fit on {grid}"
         return _document(kernel, "tiles", tiles, problem.wafer.tiles, rule)
     low, high = limit + 1, _MAX_MEMORY_WORDS
     while low < high:
@@ -82,9 +82,10 @@ def _misfit(problem: WaferProblem, alike: Sequence[Kernel]) -> dict[str, Any] | 
         else:
             low = middle + 1
     rule = (
-        f"{name}: no parameters fit {grid}, {low} words of memory a tile are needed at least, {low - limit} more than"
+        f"{name}: no parameters fit {grid}; it needs at least {low} words of memory per tile, but a tile has {limit} "
+        f"({low - limit} too few)"
     )
-    return _document(kernel, "tile_memory_words", low, limit, f"{rule} the {limit} there are")
+    return _document(kernel, "tile_memory_words", low, limit, rule)
 
 
 def _document(kernel: Kernel, resource: str, demand: int, limit: int, explanation: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hardware.input_files import absolute
 FILE = ProblemFormat("a .kgraph file", suffixes=(".kgraph",))
 """A kernel graph in the contest's format."""
 
-CONTEST = ProblemFormat(f"a network of the contest ({', '.join(NETWORKS)})", names=tuple(NETWORKS))
+CONTEST = ProblemFormat(f"a contest network ({', '.join(NETWORKS)})", names=tuple(NETWORKS))
 """The networks of the contest, by name."""
 
 

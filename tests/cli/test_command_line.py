@@ -105,11 +105,11 @@ def test_an_infeasible_placement_is_an_answer_with_exit_code_1(dse, tmp_path):
     answer = dse("place", path)
     assert answer.code == 1
     assert "infeasible" in answer.out
-    assert "bytes too many" in answer.out
+    assert "bytes too few" in answer.out
     quiet = dse("place", path, "--quiet")
     assert (quiet.code, quiet.out) == (1, "")
     assert quiet.err in answer.out
-    assert "bytes too many" in quiet.err
+    assert "bytes too few" in quiet.err
 
 
 def test_a_run_directory_holds_the_run_and_resumes(dse, chain, tmp_path):
@@ -179,7 +179,7 @@ def test_a_run_directory_holds_the_run_and_resumes(dse, chain, tmp_path):
         (["codesign", "bert-large", "--hysteresis", "3"], "belongs to --search hysteresis"),
         (["codesign", "bert-large", "--samples", "3"], "belongs to --search bayesian"),
         (["codesign", "bert-large", "--search", "hysteresis", "--sensitivity"], "proven optima"),
-        (["codesign", "bert-large", "--sequence", "512"], "a sequence length of its own"),
+        (["codesign", "bert-large", "--sequence", "512"], "a fixed sequence length"),
         (["codesign", "none.yaml"], "none.yaml: cannot be read"),
         (["check", "none.json"], "none.json: no such run directory or result file"),
         (["report", "none"], "none: no such run directory or result file"),

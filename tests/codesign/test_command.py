@@ -144,7 +144,7 @@ def test_a_model_that_fits_nowhere_exits_with_1_and_says_what_would(dse, model_f
     refused = dse("codesign", model_file, *SMALL, "--hbm-gb", "0.0001")
     assert refused.code == 1
     assert "--hbm-gb" in refused.out
-    assert "bytes too many" in refused.out
+    assert "bytes too few" in refused.out
 
 
 def test_a_cluster_that_does_not_answer_is_bad_usage(dse, model_file):

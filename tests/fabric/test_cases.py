@@ -54,5 +54,7 @@ def test_a_table_of_the_same_name_with_other_slots_gives_another_case():
 
 def test_a_fabric_without_room_is_refused(monkeypatch):
     monkeypatch.setattr("dse.fabric.cases._MAX_DRAWS", 50)
-    with pytest.raises(ValueError, match="tiny: no gemm of 50 drawn ones \\(forward\\) fits on the fabric"):
+    with pytest.raises(
+        ValueError, match="tiny: none of 50 random graphs \\(forward\\) of kind gemm fits on the fabric"
+    ):
         block_case(0, replace(PLASTICINE, name="tiny", rows=1, columns=2), SLOTS)

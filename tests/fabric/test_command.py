@@ -71,9 +71,9 @@ def test_an_answer_has_sites_and_routes_and_passes_its_check(dse, folder):
 def test_what_the_stream_waits_for_is_printed_stands_in_the_page_and_is_checked(dse, folder):
     answered = dse(*PLACE, "--notes", "--out", "run")
     assert answered.code == 0, answered.err
-    assert "What the stream waits for" in answered.out
-    assert re.search(r"placements judged by +simulator\b", answered.out)
-    assert "What the stream waits for" in (folder / "run" / "report.html").read_text()
+    assert "Waiting time" in answered.out
+    assert re.search(r"cost of placements +simulator\b", answered.out)
+    assert "Waiting time" in (folder / "run" / "report.html").read_text()
     result = json.loads((folder / "run" / "result.json").read_text())
     (piece,) = result["metrics"]["pieces"]
     assert set(piece["waits"]) == set(CAUSES)
@@ -89,14 +89,14 @@ def test_what_the_stream_waits_for_is_printed_stands_in_the_page_and_is_checked(
 def test_a_result_from_before_waits_were_recorded_has_a_report_without_them(dse, folder):
     assert dse(*PLACE, "--quiet", "--out", "run").code == 0
     page, path = folder / "run" / "report.html", folder / "run" / "result.json"
-    assert "What the stream waits for" in page.read_text()
+    assert "Waiting time" in page.read_text()
     result = json.loads(path.read_text())
     del result["metrics"]["pieces"][0]["waits"]
     path.write_text(json.dumps(resealed(result)))
     answered = dse("report", "run")
     assert answered.code == 0, answered.err
-    assert "between samples, simulated" in page.read_text()
-    assert "What the stream waits for" not in page.read_text()
+    assert "slots between samples, simulated" in page.read_text()
+    assert "Waiting time" not in page.read_text()
     refused = dse("check", "run")
     assert refused.code == 2
     assert "pieces.0.waits: the key is missing" in refused.err
@@ -315,7 +315,7 @@ def test_tuning_refuses_a_fabric_on_which_no_training_graph_fits(dse, folder, mo
     monkeypatch.setattr("dse.fabric.cases._MAX_DRAWS", 20)
     (folder / "fabric.json").write_text(json.dumps(fabric_document(rows=2, columns=2)))
     refused = dse("fabric", "tune", "--fabric", "fabric.json", "--out", "run", "--quiet")
-    require_refusal(refused, "small: no gemm of 20 drawn ones (forward) fits on the fabric")
+    require_refusal(refused, "small: none of 20 random graphs (forward) of kind gemm fits on the fabric")
     assert not (folder / "run").exists()
 
 

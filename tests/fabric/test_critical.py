@@ -1,4 +1,4 @@
-"""What the stream waits for: every wait has its cause, and units that are far away or wait for a link are named."""
+"""Waiting time: every wait has its cause, and units that are far away or wait for a link are named."""
 
 from dataclasses import replace
 

@@ -27,24 +27,36 @@ def test_stages_steps_and_ideal_slots():
 @pytest.mark.parametrize(
     ("units", "nets", "fault"),
     [
-        (UNITS, (Net(0, (Sink(4),), 1),), "net 0: units must be numbers below 4, but got \\[0, 4\\]"),
+        (UNITS, (Net(0, (Sink(4),), 1),), "net 0: units must be numbers from 0 to 3, but got \\[0, 4\\]"),
         (UNITS, (*NETS, Net(2, (Sink(2),), 1)), "net 3: .* two different units, but are \\[2, 2\\]"),
         (UNITS, (*NETS, Net(2, (), 1)), "net 3: .* two different units, but are \\[2\\]"),
         (UNITS, (*NETS[:2], replace(NETS[2], flits=0)), "net 2: `1 <= flits"),
-        (UNITS, (replace(NETS[0], late=True), *NETS[1:]), "net 0: only a compute unit emits late, but in is none"),
-        (UNITS, (replace(NETS[0], transposed=True), *NETS[1:]), "only a memory unit reads transposed, but in is none"),
-        (UNITS, (replace(NETS[0], sinks=(Sink(1, early=True),)), *NETS[1:]), "takes flits early, but m is none"),
-        (UNITS, (*NETS, Net(2, (Sink(0),), 1)), "unit in: nothing can be sent to an input unit"),
-        (UNITS, (*NETS, Net(3, (Sink(1),), 1)), "unit out: an output unit cannot send"),
+        (
+            UNITS,
+            (replace(NETS[0], late=True), *NETS[1:]),
+            "net 0: only a compute unit can emit late, but in is not one",
+        ),
+        (
+            UNITS,
+            (replace(NETS[0], transposed=True), *NETS[1:]),
+            "only a memory unit can read transposed, but in is not one",
+        ),
+        (
+            UNITS,
+            (replace(NETS[0], sinks=(Sink(1, early=True),)), *NETS[1:]),
+            "can accept flits early, but m is not one",
+        ),
+        (UNITS, (*NETS, Net(2, (Sink(0),), 1)), "unit in: an input unit must not be a sink"),
+        (UNITS, (*NETS, Net(3, (Sink(1),), 1)), "unit out: an output unit must not be a source"),
         (UNITS, (*NETS, Net(2, (Sink(1),), 1)), "must not form a cycle"),
-        (UNITS, NETS[:2], "unit c: it must be the source of a net"),
-        (UNITS, NETS[1:], "unit in: it must be the source of a net"),
-        ((*UNITS, Unit("d", OUTPUT)), NETS, "unit d: it must be the sink of a net"),
-        ((*UNITS, Unit("d", MEMORY, samples=1)), NETS, "unit d: it must be the source or a sink"),
-        ((UNITS[0], replace(UNITS[1], samples=0), *UNITS[2:]), NETS, "unit m: `1 <= samples"),
-        ((*UNITS[:2], replace(UNITS[2], work_slots=0), UNITS[3]), NETS, "unit c: `1 <= work_slots"),
-        ((replace(UNITS[0], work_slots=1), *UNITS[1:]), NETS, "unit in: `1 <= work_slots"),
-        ((replace(UNITS[0], shares_banks=True), *UNITS[1:]), NETS, "unit in: only a memory unit has banks"),
+        (UNITS, NETS[:2], "unit c: must be the source of a net"),
+        (UNITS, NETS[1:], "unit in: must be the source of a net"),
+        ((*UNITS, Unit("d", OUTPUT)), NETS, "unit d: must be a sink of a net"),
+        ((*UNITS, Unit("d", MEMORY, samples=1)), NETS, "unit d: must be the source or a sink"),
+        ((UNITS[0], replace(UNITS[1], samples=0), *UNITS[2:]), NETS, "unit m: samples must be from 1 to"),
+        ((*UNITS[:2], replace(UNITS[2], work_slots=0), UNITS[3]), NETS, "unit c: work_slots must be from 1 to"),
+        ((replace(UNITS[0], work_slots=1), *UNITS[1:]), NETS, "unit in: work_slots must be from 1 to"),
+        ((replace(UNITS[0], shares_banks=True), *UNITS[1:]), NETS, "unit in: only a memory unit can share banks"),
     ],
 )
 def test_a_faulty_pipeline_is_refused(units, nets, fault):
@@ -66,15 +78,21 @@ def test_a_faulty_placement_is_refused_by_both_simulators():
     assert placement_faults(PIPELINE, good, SMALL) == []
     route = good.route(0)
     for bad, fault in [
-        (altered(good, site=io[0]), f"unit out: site {io[0]} is taken by in"),
-        (altered(good, site=memory[0]), f"unit out: the site must be for io, but {memory[0]} is for memory"),
-        (altered(good, site=999), "unit out: the site must be below"),
-        (altered(good, route=route[1:]), "net 0: link .* begins at cell 1, which no earlier link of the route enters"),
-        (altered(good, route=route[:-1]), "net 0: the route does not reach m at cell 11"),
-        (altered(good, route=[*route, route_of(11, 7)[0]]), "net 0: link .* enters cell .* a second time"),
-        (altered(good, route=[999]), "net 0: links must be numbers below 34, but got 999"),
-        (Placement.of(good.site[:-1].tolist(), [[], [], []]), "4 units must have a site each"),
-        (Placement.of(good.site.tolist(), [[], []]), "3 nets must have a route each, but 2 are given"),
+        (altered(good, site=io[0]), f"unit out: site {io[0]} is already used by in"),
+        (altered(good, site=memory[0]), f"unit out: the site must be of kind io, but {memory[0]} is of kind memory"),
+        (altered(good, site=999), "unit out: the site must be from 0 to"),
+        (
+            altered(good, route=route[1:]),
+            "net 0: link .* starts at cell 1, which must be entered by an earlier link of the route",
+        ),
+        (altered(good, route=route[:-1]), "net 0: the route must reach m at cell 11"),
+        (
+            altered(good, route=[*route, route_of(11, 7)[0]]),
+            "net 0: link .* enters cell .*, which must be entered only once",
+        ),
+        (altered(good, route=[999]), "net 0: links must be numbers from 0 to 33, but got 999"),
+        (Placement.of(good.site[:-1].tolist(), [[], [], []]), "there must be a site for each of 4 units"),
+        (Placement.of(good.site.tolist(), [[], []]), "there must be a route for each of 3 nets, but there are 2"),
     ]:
         for simulate in (simulator.simulate, reference.simulate):
             with pytest.raises(ValueError, match=fault):

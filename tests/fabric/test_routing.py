@@ -120,7 +120,7 @@ def test_bad_weights_are_refused(weight):
 
 
 def test_no_weight_at_all_is_refused():
-    with pytest.raises(ValueError, match="a rule must have a weight above 0"):
+    with pytest.raises(ValueError, match="at least one rule must have a weight above 0"):
         RuleWeights()
 
 

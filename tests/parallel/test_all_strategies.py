@@ -107,7 +107,7 @@ def test_where_nothing_fits_every_strategy_says_how_many_bytes_it_lacks(dse, ste
     needs = lack["where"]["least_demands"]
     assert set(needs) == {"sharding", "pipeline", "hybrid"}
     for demand in needs.values():
-        assert f"{int(demand - lack['limit']):,} bytes too many" in lack["explanation"]
+        assert f"{int(demand - lack['limit']):,} bytes too few" in lack["explanation"]
     assert lack["demand"] == min(needs.values())
     assert "least is" not in lack["explanation"]
     answer = dse(*asked, str(needs["pipeline"] / 2**30 * (1 + 1e-9)))
@@ -138,7 +138,7 @@ def test_a_strategy_that_cannot_be_asked_is_listed_with_its_reason(dse, step):
     result = json.loads(answer.out)
     assert set(result["metrics"]["strategies"]) == {"sharding"}
     shown = " ".join(dse("parallel", step, "--strategy", "all", "--mesh", "1").out.split())
-    assert "Not applicable: pipeline. dse parallel: --mesh: 1: must be at least 2, as --stages is 2 unless" in shown
+    assert "pipeline is not applicable: dse parallel: --mesh: 1: must be at least 2, the default of --stages" in shown
 
 
 def _all(step, **asked):

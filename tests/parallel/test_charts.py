@@ -16,7 +16,7 @@ def test_every_trained_tensor_is_drawn_once_inside_its_part_with_its_bytes():
     }
     splits[problem.graph.trainable[0].name][0] = ["model"]
     chart = tensors_by_split(problem, splits)
-    assert chart.title.endswith("most by dimension 0 by model")
+    assert chart.title.endswith("mostly by dimension 0 by model")
     drawn = figure_of(chart)
     tree = drawn.data[0]
     size_of = dict(zip(tree.ids, tree.values, strict=True))

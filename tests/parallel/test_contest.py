@@ -63,7 +63,9 @@ def test_a_large_problem_has_a_plan_and_a_bound_that_is_proven_again(monkeypatch
     assert answer.result.bound <= cost <= answer.value
     assert answer.check() == []
     raised = answer.result.model_copy(update={"bound": answer.result.bound * 1.0001})
-    assert any("more than can be proven" in each for each in problem_type("parallel").faults(raised, answer.posed))
+    assert any(
+        "bound must be at most the proven" in each for each in problem_type("parallel").faults(raised, answer.posed)
+    )
     many = {**answer.result.metrics, "passes": 10**9}
     more = answer.result.model_copy(update={"metrics": many})
     assert any("metrics.passes" in each for each in problem_type("parallel").faults(more, answer.posed))

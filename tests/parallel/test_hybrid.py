@@ -350,7 +350,7 @@ def test_a_run_leaves_stages_a_picture_and_a_trace_and_passes_its_check(dse, ste
     assert result["bound"] <= result["objective"]["value"]
     assert result["metrics"]["step_s"] == result["objective"]["value"]
     assert (out / "pipeline.trace.json").exists()
-    assert "How stages are sharded" in (out / "report.html").read_text()
+    assert "Sharding of stages" in (out / "report.html").read_text()
     assert dse("check", out / "result.json").code == 0
 
 
@@ -382,7 +382,7 @@ def test_pipelines_that_are_cut_anywhere_are_plans_too():
     of = step_time(problem, answer.plan)
     assert not any(answer.plan.shardings)
     assert faults(problem, answer.plan, of) == []
-    assert "neither servers nor a part" in " ".join(faults(chains, answer.plan, of))
+    assert "whole servers or an allowed part" in " ".join(faults(chains, answer.plan, of))
     needed = min_memory_bytes(problem)
     assert solve(replace(problem, base=replace(problem.base, memory_bytes=needed - 1))).plan is None
 
@@ -444,7 +444,7 @@ def test_the_only_stage_of_one_microbatch_takes_and_holds_what_a_sharded_step_do
 @pytest.mark.parametrize(
     ("key", "value", "violation"),
     [
-        ("replicas", [1], "solution.replicas: 1 in stage 0 are of 4 devices each, but its sharding is of mesh "),
+        ("replicas", [1], "solution.replicas: each of 1 replicas in stage 0 has 4 devices, but its sharding has mesh "),
         ("replicas", [3], "solution.replicas: stage 0 cannot have 3 on 4 devices"),
         ("microbatches", 2, "solution.microbatches must be 1, but got 2"),
     ],
@@ -467,7 +467,7 @@ def test_what_fits_under_no_plan_is_said_by_its_bytes(dse, step):
     answer = dse(*asked, "0.0001")
     assert answer.code == 1
     lack = json.loads(answer.out)["infeasibility"]
-    assert f"{int(lack['demand'] - lack['limit']):,} bytes too many" in lack["explanation"]
+    assert f"{int(lack['demand'] - lack['limit']):,} bytes too few" in lack["explanation"]
     assert dse(*asked, str(lack["demand"] / 2**30 * (1 - 1e-5))).code == 1
 
 
@@ -475,8 +475,11 @@ def test_what_fits_under_no_plan_is_said_by_its_bytes(dse, step):
     ("asked", "rule"),
     [
         (("--mesh", "12", "--network", "v100-ethernet"), "--mesh: 12: must be a multiple of 8, the devices of a"),
-        (("--mesh", "data=2,model=4"), "must be a number of devices up to 4096 for --strategy hybrid"),
-        (("--mesh", "1"), "--mesh: 1: must be at least 2, as --stages is 2 unless it is given"),
+        (
+            ("--mesh", "data=2,model=4"),
+            "must be a number of devices from 1 to 4096, without axes, with --strategy hybrid",
+        ),
+        (("--mesh", "1"), "--mesh: 1: must be at least 2, the default of --stages"),
         (("--method", "linkage"), "--method: linkage: must be exact with --strategy hybrid"),
         (("--device-cuts", "near"), "--device-cuts: belongs to --strategy pipeline or all"),
     ],
@@ -491,4 +494,4 @@ def test_what_cannot_be_is_refused_in_one_line(dse, step, asked, rule):
 def test_a_step_after_optimisation_is_refused(dse):
     answer = dse("parallel", str(DUMPS / "vgg-tiny.opt.hlo"), "--strategy", "hybrid", "--mesh", "4")
     assert answer.code == 2
-    assert "must be a step before optimisation" in answer.err
+    assert "must be an unoptimized step" in answer.err

@@ -129,11 +129,11 @@ def test_dse_parallel_counts_activations_and_says_how_much_is_missing(dse, tmp_p
     step = DUMPS / "vgg-tiny.hlo"
     found = dse("parallel", step, "--mesh", "4", "--activations", "--notes", "--out", tmp_path / "a")
     assert found.code == 0
-    assert "the step's peak is" in found.out
+    assert "peak of the step" in found.out
     assert dse("check", tmp_path / "a" / "result.json").code == 0
     missing = dse("parallel", step, "--mesh", "4", "--activations", "--memory-gb", "1e-6")
     assert missing.code == 1
-    assert "The step takes at least" in missing.out
+    assert "The step needs at least" in missing.out
     wrong = dse("parallel", step, "--activations", "--method", "linkage")
     assert wrong.code == 2
-    assert "needs --method exact" in wrong.err
+    assert "must be given with --method exact" in wrong.err

@@ -30,13 +30,14 @@ def test_products_are_a_class_of_their_own():
     prices = Prices(problem)
     plan = solve(problem, prices, "exact").plan
     counts = {each.name: each.operations for each in work_by_class(problem, prices, plan)}
-    assert counts == {"matrix products": 5, "elementwise and moves": 5, "reductions": 1}
+    assert counts == {"matrix products": 5, "elementwise and data movement": 5, "reductions": 1}
 
 
 def test_the_page_shows_them_with_communication(dse, tmp_path):
     assert dse("parallel", DUMPS / "vgg-tiny.hlo", "--mesh", "2", "--out", tmp_path / "run", "--quiet").code == 0
     page = (tmp_path / "run" / "report.html").read_text()
-    section = page.partition("Time by class of operation")[2].partition("Memory over the step")[0]
+    section = page.partition("Time by operation class")[2].partition("Memory during the step")[0]
     assert all(
-        name in section for name in ("matrix products", "convolutions", "elementwise and moves", "communication")
+        name in section
+        for name in ("matrix products", "convolutions", "elementwise and data movement", "communication")
     )

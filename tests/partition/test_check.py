@@ -33,9 +33,9 @@ SKIP = graph_of(3, [(0, 1), (1, 2), (0, 2)])
         (DIAMOND, [1, 1, 1, 1], "(3)"),
         (SKIP, [0, 1, 2], "(4)"),
         (graph_of(4, [(0, 1), (2, 3), (0, 3)]), [0, 1, 1, 2], "(4)"),
-        (DIAMOND, [0, 0, 0, 4], "does not exist"),
-        (DIAMOND, [-1, 0, 0, 0], "does not exist"),
-        (DIAMOND, [0, 0, 0], "every operator once"),
+        (DIAMOND, [0, 0, 0, 4], "chip must be from 0 to 3, but is 4"),
+        (DIAMOND, [-1, 0, 0, 0], "chip must be from 0 to 3, but is -1"),
+        (DIAMOND, [0, 0, 0], "must assign a chip to each of 4 operators, but assigns 3"),
     ],
 )
 def test_each_constraint_rejects_what_breaks_it_alone(graph, chip, rule):

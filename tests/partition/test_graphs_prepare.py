@@ -96,15 +96,15 @@ def test_answers_are_in_the_users_names():
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"mask": 1}, "chip.mask: 1: must be the chips of its copies by what each is for: layer0, layer1, layer2"),
+        ({"mask": 1}, "chip.mask: 1: must give the chip of each copy by consumer: layer0, layer1, layer2"),
         ({"mask": {"layer0": 0, "layer1": 0}}, "chip.mask: layer2: must have a chip"),
         (
             {"mask": {"layer0": 0, "layer1": 0, "layer2": 0, "layr1": 0}},
-            "layr1: must be what a copy is for (did",
+            "layr1: must be the consumer of a copy (did",
         ),
         ({"mask": {}}, "chip.mask: {}: must be a chip (a whole number from 0)"),
         ({"mask": {"layer0": -1, "layer1": 0, "layer2": 0}}, "must be a chip (a whole number from 0)"),
-        ({"layer0": {"mask": 0}}, "must be one chip: the operator was not copied"),
+        ({"layer0": {"mask": 0}}, "must be one chip, because the operator has no copies"),
         ({"layer0": True}, "chip.layer0: true: must be a chip (a whole number from 0)"),
         ({"layer0": 0.0}, "chip.layer0: 0.0: must be a chip (a whole number from 0)"),
         ({"mask@0": 0}, "chip: mask@0: must be a node of the graph (did you mean mask?)"),

@@ -322,7 +322,7 @@ def test_a_graph_is_read_as_it_is(tmp_path):
     graph = graph_of(str(path))
     assert graph.names == ("a", "b")
     assert np.array_equal(graph.latency_s, [1e-6, 1e-6])
-    with pytest.raises(InputError, match="cannot be chosen"):
+    with pytest.raises(InputError, match="must not be given"):
         graph_of(str(path), microbatch=4)
 
 
@@ -351,7 +351,7 @@ def test_an_onnx_file_gives_its_operators_without_its_weights(tmp_path):
         ("nothing.py:f", {}, "cannot be read"),
         ("nothing.py:not a name", {}, "name of a function"),
         ("dump.hlo", {}, "dump.hlo: cannot be read"),
-        ("resnet18", {"microbatch": 2}, "of one sample"),
+        ("resnet18", {"microbatch": 2}, "must be 1 for catalogue networks"),
         ("resnet18", {"microbatch": 0}, "at least 1"),
         ("resnet18", {"sequence": 8}, "sequence length of its own"),
         ("bert-large", {"sequence": 8}, "sequence length of its own"),

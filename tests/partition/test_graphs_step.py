@@ -110,12 +110,12 @@ def test_faults_are_one_clear_line(tmp_path, change, words):
 
 def test_sizes_of_a_step_cannot_be_chosen(tmp_path):
     (tmp_path / "step.hlo").write_text(MLP)
-    with pytest.raises(InputError, match="microbatch: 2: cannot be chosen"):
+    with pytest.raises(InputError, match="microbatch: 2: must not be given"):
         graph_of(tmp_path / "step.hlo", microbatch=2)
 
 
 def test_a_step_that_computes_nothing_is_refused(tmp_path):
     (tmp_path / "step.hlo").write_text("HloModule m\nENTRY e {\n  ROOT x = f32[2] parameter(0)\n}\n")
-    with pytest.raises(InputError, match="must compute something of its arguments"):
+    with pytest.raises(InputError, match="must compute something from its arguments"):
         graph_of(tmp_path / "step.hlo")
     assert read_hlo(tmp_path / "step.hlo").entry == "e"

@@ -165,7 +165,7 @@ def test_unfinished_methods_are_named_beside_a_proven_answer(tmp_path):
     assert result.status == "optimal"
     assert result.metrics["unfinished"] == ["random", "greedy"]
     assert [row[0] for row in method_rows(result)] == ["portfolio", "random (stopped)"]
-    assert notes(result)[0] == "stopped before its end, or not begun: random, greedy"
+    assert notes(result)[0] == "stopped early or not started: random, greedy"
     path = tmp_path / "run"
     directory = RunDirectory(path, "partition", {}, "", resume=False)
     directory.write(RESULT_FILE, result.to_json())

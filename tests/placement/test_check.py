@@ -30,12 +30,13 @@ def restaged(problem, placement, stages, **changes):
 def test_moved_layer_is_rejected(problem):
     moved = (Stage((0, 3), 1), Stage((1, 2), 1))
     placement = Placement(1, 1, moved, batch_s(problem, 1, 1, moved))
-    assert any("must not lead back" in line for line in violations(problem, placement))
+    assert any("must not go backwards" in line for line in violations(problem, placement))
 
 
 def test_dropped_stage_is_rejected(problem, placement):
     assert any(
-        "is in no stage" in line for line in violations(problem, replace(placement, stages=placement.stages[1:]))
+        "every layer must be placed, but these are not" in line
+        for line in violations(problem, replace(placement, stages=placement.stages[1:]))
     )
     assert violations(problem, replace(placement, stages=()))[0] == "there must be at least one stage"
 
@@ -44,7 +45,7 @@ def test_doubled_layer_and_unknown_layer_are_rejected(problem):
     doubled = Placement(1, 1, (Stage((0, 1), 1), Stage((1, 2, 3), 1)), 1.0)
     assert any("must be in one stage, but is in 1 and 2" in line for line in violations(problem, doubled))
     unknown = Placement(1, 1, (Stage((0, 1, 2, 3, 4), 1),), 1.0)
-    assert any("between 0 and 3" in line for line in violations(problem, unknown))
+    assert any("from 0 to 3" in line for line in violations(problem, unknown))
 
 
 def test_empty_stage_and_wrong_layer_order_are_rejected(problem):
@@ -79,7 +80,7 @@ def test_too_many_pipelines_are_rejected(problem, placement):
     assert any("must not exceed the 8 available" in line for line in violations(problem, above))
     for data in (0, 9):
         line = violations(problem, replace(placement, data=data))[0]
-        assert line == f"the number of pipelines must lie between 1 and 8, but is {data}"
+        assert line == f"the number of pipelines must be from 1 to 8, but is {data}"
 
 
 def test_wrong_batch_time_is_rejected(problem, placement):

@@ -92,7 +92,7 @@ def test_a_search_that_runs_to_its_end_is_not_said_to_have_been_stopped(dse, tmp
     (run / "result.json").write_text(json.dumps(result | {"seal": seal_of(result)}))
     refused = dse("check", run / "result.json")
     assert refused.code == 1
-    fault = f"status must not be {status} without a placement: the search always runs to its end"
+    fault = f"status must not be {status} without a placement, because the search always finishes"
     assert refused.out.splitlines() == [f"violation: {run / 'result.json'}: {fault}"]
 
 
@@ -106,7 +106,7 @@ def test_a_graph_that_branches_is_placed_until_it_is_stopped_and_what_is_left_is
     monkeypatch.undo()
     assert (result.status, unknown.status) == ("interrupted", "unknown")
     assert 0 < result.bound < result.objective.value
-    assert "Stopped before any placement" in PROBLEM.view(unknown, posed, Run().tables).verdict
+    assert "The run was stopped before a placement" in PROBLEM.view(unknown, posed, Run().tables).verdict
     assert faults_of(result, posed) == faults_of(unknown, posed) == []
     forged = unknown.model_copy(update={"bound": 2 * result.objective.value})
     assert any(fault.startswith("bound must be given and at most") for fault in faults_of(forged, posed))

@@ -76,7 +76,7 @@ BROKEN = {
     "nameless layer": (put(*LAYER, "name", ""), "layers.1.name", "must not be empty"),
     "duplicate layer": (
         lambda changed: first(changed)["layers"].append(layer("head")),
-        "layers.3.name: head: layer names must be unique, but layer 2 has this name too",
+        "layers.3.name: head: layer names must be unique, but layer 2 also has this name",
     ),
     "no layers": (put("tensor_parallel", "1", "layers", []), "layers: []: must not be empty"),
     "no widths": (put("tensor_parallel", {}), "tensor_parallel: {}: must not be empty"),
@@ -90,15 +90,15 @@ BROKEN = {
     "cycle": (
         lambda changed: first(changed)["edges"].append(["head", "embedding", 1]),
         "tensor_parallel.1.edges",
-        "layers must not wait for each other in a cycle",
+        "edges must not form a cycle",
     ),
-    "loop": (put(*EDGE, ["block", "block", 1]), "edges: block → block: layers must not wait for each other in a cycle"),
+    "loop": (put(*EDGE, ["block", "block", 1]), "edges: block → block: edges must not form a cycle"),
     "width zero": (lambda changed: changed["tensor_parallel"].update({"0": first(changed)}), "tensor_parallel.0: 0: a"),
     "width as word": (lambda changed: changed["tensor_parallel"].update(two=first(changed)), "two: two: a tensor-"),
     "padded width": (lambda changed: changed["tensor_parallel"].update({"04": first(changed)}), "04: 04: a tensor-"),
     "other layers": (
         put("tensor_parallel", "2", "layers", 1, "name", "blok"),
-        "tensor_parallel.2.layers: blok: width 1 has no layer of this name",
+        "tensor_parallel.2.layers: blok: every width must have the same layers, but width 1 does not have this one",
         "did you mean block?",
     ),
     "unknown schedule": (
@@ -107,8 +107,8 @@ BROKEN = {
         "did you mean gpipe?",
     ),
     "schedule as number": (put("pipeline_schedule", 1), "pipeline_schedule: 1: must be '1f1b' or 'gpipe'"),
-    "node without bandwidth": (put("node_accelerators", 8), "node_bytes_per_s: must be given, above 0, where node_acc"),
-    "bandwidth without node": (put("node_bytes_per_s", 8.0), "node_accelerators: must be given, at least 1, where"),
+    "node without bandwidth": (put("node_accelerators", 8), "node_bytes_per_s: must be given and above 0 if node_acc"),
+    "bandwidth without node": (put("node_bytes_per_s", 8.0), "node_accelerators: must be given and at least 1 if"),
     "half a node": (put("node_accelerators", 0.5), "node_accelerators: 0.5: must be a whole number"),
     "negative node": (put("node_accelerators", -8), "node_accelerators: -8: must be at least"),
     "negative node bandwidth": (put("node_bytes_per_s", -1.0), "node_bytes_per_s: -1.0: must be at least 0"),

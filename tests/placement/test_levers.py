@@ -50,7 +50,7 @@ def test_one_size_is_written_in_one_unit():
     shortfall = solve(problem).shortfall
     assert shortfall is not None
     explanation = infeasibility(shortfall, levers(problem)).explanation
-    assert "needs 572.3 MB of 95.37 MB: 500,000,000 bytes too many" in explanation
+    assert "needs 572.3 MB, but 95.37 MB are available (500,000,000 bytes too few)" in explanation
     assert "at least 600000000 (572.3 MB)" in explanation
 
 

@@ -119,7 +119,7 @@ def test_a_result_without_its_graph_is_refused(dse, received, marker):
     for command in ("check", "report"):
         refused = dse(command, "run")
         assert refused.code == 2
-        assert "--run-code runs it" in refused.err
+        assert "use --run-code to run its code" in refused.err
     assert not marker.exists()
 
 

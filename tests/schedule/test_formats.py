@@ -65,7 +65,7 @@ BROKEN = {
     "empty name": (lambda d: operator(d, name=""), "operators.0.name: must not be empty"),
     "duplicate name": (
         lambda d: d["operators"].append(dict(d["operators"][0])),
-        "operators.3.name: qk: operator names must be unique, but operator 0 has this name too",
+        "operators.3.name: qk: operator names must be unique, but operator 0 also has this name",
     ),
     "unknown kind": (lambda d: operator(d, kind="tensr"), "operators.0.kind: tensr: must be"),
     "negative latency": (
@@ -93,9 +93,9 @@ BROKEN = {
     ),
     "cycle": (
         lambda d: d["edges"].append(["av", "qk"]),
-        "operators must not wait for each other in a cycle",
+        "edges must not form a cycle",
     ),
-    "edge to itself": (lambda d: d["edges"].append(["qk", "qk"]), "edges: qk → qk: operators must not wait"),
+    "edge to itself": (lambda d: d["edges"].append(["qk", "qk"]), "edges: qk → qk: edges must not form"),
 }
 
 
@@ -143,7 +143,7 @@ def test_schedule_survives_writing_and_reading():
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda d: d["operators"].pop("qk"), "operators.qk: the operator is missing"),
+        (lambda d: d["operators"].pop("qk"), "operators.qk: must be scheduled"),
         (
             lambda d: d["operators"].update(kq=d["operators"]["av"]),
             "operators.kq: no operator of this name",

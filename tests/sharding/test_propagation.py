@@ -77,8 +77,8 @@ def test_reasons_and_conflicts_name_the_premise():
     assert outcome.ending is Ending.COMPLETE
     assert episode.is_split((w2, 0)) is True
     assert episode.is_split((w2, 1)) is False
-    assert episode.reason((w2, 0)) == "is split, as was decided of dimension 1 of params['w1']"
-    assert episode.reason((w2, 1)).endswith(" it meets dimension 1 of params['w1'], which is split")
+    assert episode.reason((w2, 0)) == "is split because of dimension 1 of params['w1']"
+    assert episode.reason((w2, 1)).endswith(" it is combined with dimension 1 of params['w1'], which is split")
     refused = episode.decide((w2, 1), True)
     assert refused.ending is Ending.CONFLICT
     assert refused.groups == ()
@@ -91,7 +91,7 @@ def test_what_cannot_be_split_is_whole_from_the_start():
     )
     episode = Propagation(graph, groups, 4)
     assert episode.is_split(place(graph, "x", 1)) is False
-    assert "must be whole in s (sort" in episode.reason(place(graph, "x", 1))
+    assert "must not be split in s (sort" in episode.reason(place(graph, "x", 1))
     assert episode.ending is Ending.OPEN
     assert episode.decide(place(graph, "x", 0), True).ending is Ending.COMPLETE
     assert Propagation(graph, groups, 3).ending is Ending.COMPLETE  # 3 divides no dimension

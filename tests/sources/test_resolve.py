@@ -119,16 +119,16 @@ def test_formats_of_a_problem_are_resolved_for_that_problem_only():
         ("gone.onnx", "gone.onnx: cannot be read: no such file"),
         ("gone.json", "gone.json: cannot be read: No such file or directory"),
         ("./gone", "gone: cannot be read: no such file"),
-        (".", "is a folder; name the file: config.json"),
-        ("empty", "empty: is a folder; name a file in it"),
-        ("dump.hlo", "dump.hlo: is a training step, which dse parallel and dse partition read"),
-        ("weights.bin", ".bin: is no file of a known kind"),
-        ("plain", "plain: is no file of a known kind"),
+        (".", "must be a file, not a folder, such as config.json"),
+        ("empty", "empty: must be a file, not a folder"),
+        ("dump.hlo", "not a training step (use dse parallel or dse partition)"),
+        ("weights.bin", "weights.bin: .bin: must be "),
+        ("plain", "plain: must be "),
         ("other.json", "schema: dse.grap/1: must be dse.model/1"),
         ("none.json", "none.json: schema: the key is missing; must be dse.model/1"),
         ("list.json", "list.json: [1]: the document must be an object"),
         (3, "model: int: must be text, (torch module, example inputs), Hyperparameters, Trace"),
-        (torch.nn.Identity(), "give (module, example_inputs)"),
+        (torch.nn.Identity(), "must be (module, example_inputs)"),
     ],
 )
 def test_what_is_no_source_gets_one_line(source, words):
@@ -151,7 +151,7 @@ def test_objects_are_sources_too():
     trace = inference_trace_of(resolve.resolve(bert), 2)
     assert resolve.resolve(trace) == ForwardTrace(trace)
     assert inference_trace_of(resolve.resolve(trace), 2) == trace
-    with pytest.raises(InputError, match="the trace is of microbatch 2"):
+    with pytest.raises(InputError, match="the trace has microbatch 2"):
         inference_trace_of(resolve.resolve(trace), 3)
     assert workload(bert).graph(1, 1, TrainingRecipe()).name == "mine"
 
@@ -188,14 +188,14 @@ def test_a_module_is_traced_without_touching_it():
 
 def test_a_size_that_a_source_does_not_take_is_refused():
     for source in ("bert-large", "resnet18", "net.onnx", "net.py:net"):
-        with pytest.raises(InputError, match="sequence: 8: cannot be chosen: the model has"):
+        with pytest.raises(InputError, match="sequence: 8: must not be given: the model has"):
             inference_trace_of(resolve.resolve(source), 1, 8)
     for source in ("bert-large", "net.onnx", "net.py:net"):
-        with pytest.raises(InputError, match="sequence: 8: cannot be chosen: the model has"):
+        with pytest.raises(InputError, match="sequence: 8: must not be given: the model has"):
             workload(source, 8)
-    with pytest.raises(InputError, match="microbatch: 2: networks of the catalogue are of one sample"):
+    with pytest.raises(InputError, match="microbatch: 2: must be 1 for catalogue networks"):
         inference_trace_of(resolve.resolve("resnet18"), 2)
-    with pytest.raises(InputError, match="traced for inference only"):
+    with pytest.raises(InputError, match="support only inference"):
         workload("resnet18")
 
 

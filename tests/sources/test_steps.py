@@ -58,7 +58,7 @@ def test_a_module_with_its_inputs_is_the_step_of_the_function_that_returns_them(
     )  # fmt: skip
     assert all(torch.equal(tensor, before[key]) for key, tensor in module.state_dict().items())
     line = line_of((module, inputs, None, None, "adam"))
-    assert line == "step: 5: a module may be given with inputs, targets and a loss, no more"
+    assert line == "step: 5: must be (module, inputs, targets, loss) at most"
 
 
 def test_a_function_of_jax_with_its_arguments_is_a_step(folder):
@@ -76,18 +76,18 @@ def test_a_function_of_jax_with_its_arguments_is_a_step(folder):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("step.hl", "step: step.hl: no such file; must be a file that holds HLO"),
+        ("step.hl", "step: step.hl: no such file; must be a file with HLO"),
         ("step.hl", "(text or JSON), StableHLO or an IOPDDL problem, or FILE.py:FUNCTION"),
         ("step.hl", "(did you mean step.hlo?)"),
         ("empty/step.hlo", "no such file"),
         ("gone/step.hlo", "no such file"),
         ("a\0b", "no such file"),
         ("x" * 5_000, "no such file"),
-        ("empty", "empty: is a folder; name a file in it"),
+        ("empty", "empty: must be a file, not a folder"),
         ("functions.py", "functions.py: must be FILE.py:FUNCTION"),
         ("functions.py:two words", "two words: must be FILE.py:FUNCTION"),
         ("gone.py:step", "gone.py: cannot be read: no such file"),
-        (3, "step: int: must be a file that holds HLO"),
+        (3, "step: int: must be a file with HLO"),
     ],
 )
 def test_what_is_no_step_gets_one_line(source, words):

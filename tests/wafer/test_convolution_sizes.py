@@ -55,11 +55,11 @@ def test_a_common_divisor_of_stride_and_dilation_leaves_points_unread():
 @pytest.mark.parametrize(
     ("made", "window", "strides", "dilation", "words"),
     [
-        ((4, 4), (3, 3), (1, 1), (2, 2), "must not be dilated, but is by 2 × 2"),
-        ((4, 4), (3, 3), (1, 1), (1, 2), "must not be dilated, but is by 1 × 2"),
-        ((1, 5), (1, 3), (1, 1), (1, 2), "a dilation of 2 must divide the length that is made, but that is 5"),
-        ((1, 6), (1, 3), (1, 3), (1, 2), "a dilation of 2 needs strides of 1, but they are 1 × 3"),
-        ((4, 4), (3, 3), (2, 1), (1, 1), "must multiply to a square, T², but are 2 × 1"),
+        ((4, 4), (3, 3), (1, 1), (2, 2), "must not be dilated, but the dilation is 2 × 2"),
+        ((4, 4), (3, 3), (1, 1), (1, 2), "must not be dilated, but the dilation is 1 × 2"),
+        ((1, 5), (1, 3), (1, 1), (1, 2), "dilation 2 must divide the output length 5"),
+        ((1, 6), (1, 3), (1, 3), (1, 2), "with dilation 2, strides must be 1, but are 1 × 3"),
+        ((4, 4), (3, 3), (2, 1), (1, 1), "must be a square, T², but the strides are 2 × 1"),
     ],
 )
 def test_what_no_kernel_counts_is_refused_with_its_rule(made, window, strides, dilation, words):

@@ -130,9 +130,9 @@ def test_kernels_of_a_layout_are_found_by_name_whatever_zeros_lead(names, painte
 def test_a_name_whose_zeros_leave_two_kernels_open_is_refused():
     problem = named("k1", "k01")
     one, _ = paint_of(problem, WaferPlacement((PlacedKernel(1, 1, (2,), (2,), 0, 0, "R0"),) * 2))
-    with pytest.raises(InputError, match="k001: is no kernel of the graph"):
+    with pytest.raises(InputError, match="k001: must be a kernel of the graph"):
         placement_of(problem, [replace(one, name="k001")], "p")
-    with pytest.raises(InputError, match="k01: k1 is placed twice"):
+    with pytest.raises(InputError, match="k01: k1 must be placed once"):
         placement_of(named("k1"), [one, replace(one, name="k01")], "p")
 
 
@@ -145,8 +145,8 @@ BROKEN = {
     "no header": (lambda text: text[text.index("*)") + 2 :].replace("(* Node Definitions *)", ""), "must begin with"),
     "key missing": (lambda text: text.replace("memlimit=24576\n", ""), "header.memlimit: the key is missing"),
     "key unknown": (lambda text: text.replace("wlength=", "wlenght="), "line 6: wlenght: unknown key.*wlength"),
-    "key twice": (lambda text: text.replace("wlength=1", "wlength=1\nwlength=2"), "line 7.*contradicts"),
-    "weight negative": (lambda text: text.replace("wlength=1", "wlength=-1"), "header.wlength: -1: .*not negative"),
+    "key twice": (lambda text: text.replace("wlength=1", "wlength=1\nwlength=2"), "line 7.*must be given once"),
+    "weight negative": (lambda text: text.replace("wlength=1", "wlength=-1"), "header.wlength: -1: .*from 0 to"),
     "weight huge": (
         lambda text: text.replace("wlength=1", "wlength=1e300"),
         "1e300: must be a number from 0 to 1e\\+12",
@@ -155,14 +155,17 @@ BROKEN = {
     "weight no number": (lambda text: text.replace("wlength=1", "wlength=x"), "header.wlength: x"),
     "nothing counts": (
         lambda text: text.replace("wdeltat=1", "wdeltat=0").replace("wlength=1", "wlength=0"),
-        "must not all be 0",
+        "must be above 0",
     ),
     "width zero": (lambda text: text.replace("width=20", "width=0"), "header.width: 0: must be a whole number"),
     "width of many digits": (lambda text: text.replace("width=20", "width=" + "9" * 5000), "header.width"),
     "header no pair": (lambda text: text.replace("test=small", "small"), "line 2: small: .*KEY=VALUE"),
-    "comment open": (lambda text: text.replace("(* Connectivity *)", "(* Connectivity"), "line 16: .*Conn.*has no end"),
-    "first comment open": (lambda text: text.replace("*)", "", 1), r"line 1: the comment `\(\*` has no end"),
-    "no comment ends": (lambda text: text.replace("*)", ""), r"line 1: the comment `\(\*` has no end"),
+    "comment open": (
+        lambda text: text.replace("(* Connectivity *)", "(* Connectivity"),
+        "line 16: .*Conn.*must have a matching",
+    ),
+    "first comment open": (lambda text: text.replace("*)", "", 1), r"line 1: `\(\*` must have a matching `\*\)`"),
+    "no comment ends": (lambda text: text.replace("*)", ""), r"line 1: `\(\*` must have a matching `\*\)`"),
     "empty": (lambda _text: "", "line 1: the file must begin with a comment"),
     "zeros": (lambda text: text + "\0\0", r"line 19: \\x00\\x00: must be a node"),
     "width of Python": (
@@ -175,30 +178,33 @@ BROKEN = {
     "parameter of Python": (lambda text: text.replace(" C=4", " C=1_6"), "line 12: C=1_6: must be KEY=VALUE"),
     "parameter in other digits": (lambda text: text.replace(" C=4", " C=٣"), "line 12: C=٣: must be KEY=VALUE"),
     "number of Python": (lambda text: text.replace("conv[1] W", "conv[1_0] W"), "line 12: .*must be a node"),
-    "comment shut": (lambda text: text.replace("(* Connectivity *)", "Connectivity *)"), "has not begun"),
+    "comment shut": (lambda text: text.replace("(* Connectivity *)", "Connectivity *)"), "must have a matching"),
     "line malformed": (lambda text: text.replace("conv[1] W=4", "conv 1 W=4"), "line 12: .*must be a node"),
     "kind unknown": (lambda text: text.replace("dblock[2] f", "dblok[2] f"), "dblok: unknown kernel type.*dblock"),
     "parameter missing": (lambda text: text.replace(" C=4", ""), r"conv\[1\]: .*missing: C"),
-    "parameter unknown": (lambda text: text.replace(" C=4", " C=4 Q=1"), "Q: a conv has no such parameter"),
-    "parameter twice": (lambda text: text.replace(" C=4", " C=4 C=8"), "C=8: C stands twice, with other values"),
+    "parameter unknown": (lambda text: text.replace(" C=4", " C=4 Q=1"), "Q: must be a parameter of conv"),
+    "parameter twice": (lambda text: text.replace(" C=4", " C=4 C=8"), "C=8: C must be given once"),
     "parameter zero": (lambda text: text.replace(" C=4", " C=0"), "C=0: must be a positive whole number"),
     "parameter text": (lambda text: text.replace(" C=4", " C=four"), "C=four: must be KEY=VALUE"),
     "strides differ": (lambda text: text.replace("U=1", "U=2"), "T and U must be equal"),
     "no division": (lambda text: text.replace("dblock[2] f=8", "dblock[2] f=6"), "f / 4 must be a whole number"),
-    "name missing": (lambda text: text.replace(" name='k2'", ""), "name is missing"),
+    "name missing": (lambda text: text.replace(" name='k2'", ""), "must have name='NAME'"),
     "name of other letters": (
         lambda text: text.replace("name='k2'", "name='é'"),
-        "line 13: é: a name must be of ASCII letters, digits and underscores",
+        "line 13: é: a name must consist of ASCII letters, digits and underscores",
     ),
     "name of the placement": (
         lambda text: text.replace("name='k2'", "name='kmap'"),
-        "line 13: kmap: must not be the name of a kernel",
+        "line 13: kmap: must not be used as a kernel name",
     ),
-    "name of two words": (lambda text: text.replace("name='k2'", "name='k 2'"), "line 13: k 2: a name must be of"),
+    "name of two words": (lambda text: text.replace("name='k2'", "name='k 2'"), "line 13: k 2: a name must consist of"),
     "number of many digits": (lambda text: text.replace("conv[1] W", f"conv[{'9' * 5000}] W"), "line 12: .*a node"),
     "shape of many digits": (lambda text: text.replace("[4]", f"[{'9' * 5000}]", 1), "line 17: .*an edge must be"),
-    "name twice": (lambda text: text.replace("name='k2'", "name='k1'"), "k1: line 12 has it already"),
-    "node twice": (lambda text: text.replace("cblock[3] f", "dblock[2] f"), r"line 14: dblock\[2\]: line 13 has it"),
+    "name twice": (lambda text: text.replace("name='k2'", "name='k1'"), "k1: must be unique, but line 12"),
+    "node twice": (
+        lambda text: text.replace("cblock[3] f", "dblock[2] f"),
+        r"line 14: dblock\[2\]: must be unique, but line 13",
+    ),
     "edge malformed": (lambda text: text.replace(", shape", " shape", 1), "an edge must be"),
     "edge to nowhere": (
         lambda text: text.replace("-> dblock[2]", "-> dblock[9]"),
@@ -206,14 +212,14 @@ BROKEN = {
     ),
     "cycle": (
         lambda text: text.replace("dblock[2]:y -> cblock[3]", "dblock[2]:y -> conv[1]"),
-        r"line 1[78]: .*in a cycle",
+        r"line 1[78]: .*must not form a cycle",
     ),
     "no kernels": (lambda text: text[: text.index("conv[1]")], "at least one kernel"),
     "into an input": (
         lambda text: (
             text.replace("conv[1] W", "input[0] n=[1 1 1] name='i'\nconv[1] W") + "conv[1]:y -> input[0]:x, shape:[1]\n"
         ),
-        "nothing goes into an input",
+        "an edge must not enter an input",
     ),
 }
 
@@ -261,8 +267,8 @@ def faults_of(text):
 @pytest.mark.parametrize(
     ("before", "after", "note"),
     [
-        ("wlength=1", "wlength=1\nwlength=1", "line 7: wlength stands in an earlier line too; the value is the same."),
-        (" C=4", " C=4 C=4", "line 12: conv[1] has C=4 twice."),
+        ("wlength=1", "wlength=1\nwlength=1", "line 7: wlength repeats an earlier line with the same value."),
+        (" C=4", " C=4 C=4", "line 12: conv[1] repeats C=4."),
     ],
 )
 def test_what_stands_twice_alike_is_noted(before, after, note):
@@ -274,11 +280,11 @@ def test_what_stands_twice_alike_is_noted(before, after, note):
 @pytest.mark.parametrize(
     ("stated", "note"),
     [
-        ("n=[ 1 1 7 ] ", "is of 1×1×7, its edge of 1; nothing depends on it."),
-        ("", "has no sizes that can be read (none); nothing depends on them."),
-        ("H=7 W=7 F=512 ", "has no sizes that can be read (H=7 W=7 F=512); nothing depends on them."),
-        ("n=[ ] ", "has no sizes that can be read (n=[ ]); nothing depends on them."),
-        (f"n=[ {'9' * 50} ] ", f"has no sizes that can be read (n=[ {'9' * 50} ]); nothing depends on them."),
+        ("n=[ 1 1 7 ] ", "has size 1×1×7, but its edge has 1; the difference is ignored."),
+        ("", "has no readable sizes (none); they are ignored."),
+        ("H=7 W=7 F=512 ", "has no readable sizes (H=7 W=7 F=512); they are ignored."),
+        ("n=[ ] ", "has no readable sizes (n=[ ]); they are ignored."),
+        (f"n=[ {'9' * 50} ] ", f"has no readable sizes (n=[ {'9' * 50}]); they are ignored."),
     ],
 )
 def test_sizes_of_inputs_and_outputs_decide_nothing_and_are_noted(stated, note):
@@ -296,7 +302,7 @@ def test_the_answer_says_so(dse, tmp_path):
     (tmp_path / "g.kgraph").write_text(text)
     answer = dse("wafer", tmp_path / "g.kgraph", "--notes")
     assert answer.code == 0
-    assert "output[0] is of 2, its edge of 1; nothing depends on it" in " ".join(answer.out.split())
+    assert "output[0] has size 2, but its edge has 1; the difference is ignored" in " ".join(answer.out.split())
 
 
 @pytest.mark.parametrize("spelt", ["dblock[2]", "dblok[2]"])
@@ -404,7 +410,7 @@ BROKEN_PAINT = {
     "place twice": (lambda text: text.replace("k1 : place(0 0 R0)", "k1 : place(0 0 R0)\nk1 : place(0 0 R0)"), "once"),
     "formal parameters": (lambda text: text.replace("conv( 4", "conv( 5"), "must be conv"),
     "too few numbers": (lambda text: text.replace(" 2 2 )", " 2 )"), "more numbers"),
-    "unknown kernel": (lambda text: text.replace("k1", "k7"), "no kernel of the graph"),
+    "unknown kernel": (lambda text: text.replace("k1", "k7"), "must be a kernel of the graph"),
 }
 
 

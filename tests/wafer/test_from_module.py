@@ -215,19 +215,24 @@ def test_a_module_of_the_name_that_a_placement_has_in_its_file_gets_another(trac
     ("layer", "forward", "shape", "words"),
     [
         ("Conv2d(3, 4, 3, dilation=2)", "return self.a(x)", "1, 3, 8, 8", r"convolution \(a\.weight\).*dilated.*2 × 2"),
-        ("Conv2d(3, 4, 3, (1, 2))", "return self.a(x)", "1, 3, 8, 8", "multiply to a square, T², but are 1 × 2"),
-        ("Conv1d(3, 4, 3, 2)", "return self.a(x)", "1, 3, 8", "multiply to a square, T², but are 1 × 2"),
-        ("Conv1d(3, 4, 3, dilation=3)", "return self.a(x)", "1, 3, 16", "must divide the length that is made.* is 10"),
+        (
+            "Conv2d(3, 4, 3, (1, 2))",
+            "return self.a(x)",
+            "1, 3, 8, 8",
+            "must be a square, T², but the strides are 1 × 2",
+        ),
+        ("Conv1d(3, 4, 3, 2)", "return self.a(x)", "1, 3, 8", "must be a square, T², but the strides are 1 × 2"),
+        ("Conv1d(3, 4, 3, dilation=3)", "return self.a(x)", "1, 3, 16", "must divide the output length 10"),
         ("ConvTranspose2d(3, 4, 3, dilation=2)", "return self.a(x)", "1, 3, 8, 8", "must not be dilated.*2 × 2"),
-        ("Conv3d(3, 4, 3)", "return self.a(x)", "1, 3, 8, 8, 8", "one or two dimensions, but is in three"),
-        ("Conv2d(3, 4, 3)", "return self.a(x.flatten(0, 1))", "1, 2, 3, 8, 8", "one image at a time, but this reads 2"),
+        ("Conv3d(3, 4, 3)", "return self.a(x)", "1, 3, 8, 8, 8", "one or two spatial dimensions, but has three"),
+        ("Conv2d(3, 4, 3)", "return self.a(x.flatten(0, 1))", "1, 2, 3, 8, 8", "the batch size must be 1, but is 2"),
         ("Linear(8, 8)", "y = self.a(x); return y @ y.mT", "1, 4, 8", "multiplies two activations"),
         ("MultiheadAttention(8, 2, batch_first=True)", "return self.a(x, x, x)[0]", "1, 4, 8", "two activations"),
         ("LSTM(8, 4, batch_first=True)", "return self.a(x)[0]", "1, 5, 8", r"weight_hh_l0.*recurrence"),
         ("Linear(8, 8)", "return self.a(self.a(x))", "1, 8", r"a\.weight.*recurrence"),
         ("EmbeddingBag(8, 4)", "return self.a((x > 0).long())", "1, 5", "embedding"),
-        ("Conv2d(3, 3, 1)", "return F.conv2d(x, self.a(x)[:, :, :1, :1])", "1, 3, 8, 8", "window must be a weight"),
-        ("ReLU()", "return self.a(x)", "1, 3, 8, 8", "no convolution and no linear layer"),
+        ("Conv2d(3, 3, 1)", "return F.conv2d(x, self.a(x)[:, :, :1, :1])", "1, 3, 8, 8", "filter must be a weight"),
+        ("ReLU()", "return self.a(x)", "1, 3, 8, 8", "at least one convolution or linear layer"),
         ("Conv2d(4, 4, 1)", "return self.a(x)", "1, 3, 8, 8", "RuntimeError"),
     ],
 )
@@ -353,7 +358,7 @@ def trace_of_program(program: list[Operation]) -> tuple[Trace, dict[str, set[str
 def test_what_a_kernel_depends_on_reaches_it(program):
     trace, expected = trace_of_program(program)
     if not expected:
-        with pytest.raises(InputError, match="no kernel to place"):
+        with pytest.raises(InputError, match="at least one convolution or linear layer"):
             kernel_graph(trace, "program")
         return
     graph = kernel_graph(trace, "program")

@@ -117,7 +117,7 @@ def test_what_cannot_be_arranged_is_proven_and_proven_again(dse, flat, tmp_path)
     assert infeasibility(problem) is None
     shown = dse("wafer", flat, "--workers", 0, "--moves", 100, "--out", tmp_path / "run")
     assert shown.code == 1
-    words = "have 24 of the 24 tiles, but on the grid of 8 × 3 no arrangement keeps them apart"
+    words = "add up to 24 of 24 tiles, but they cannot be arranged on the 8 × 3 grid without overlap"
     assert f"Proven infeasible: the smallest rectangles of all kernels {words}" in shown.out
     result = read_result(tmp_path / "run" / "result.json")
     assert result.infeasibility.resource == "arrangement"
@@ -139,7 +139,7 @@ def test_a_sweep_says_the_same_of_turned_wafers(flat, tmp_path):
     assert points["width-3-height-8"]["infeasibility"]["resource"] == "arrangement"
     assert "8 × 3" in points["width-8-height-3"]["infeasibility"]["explanation"]
     assert faults(result) == []
-    assert "infeasible: no arrangement" in str(rows(options.problem(), options, result))
+    assert "infeasible: kernels cannot be arranged" in str(rows(options.problem(), options, result))
 
 
 def test_a_stop_ends_it(pinwheel):

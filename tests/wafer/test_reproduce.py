@@ -338,7 +338,7 @@ def test_what_a_refinement_began_with_is_checked_too(study):
     study.searched(AS_PRINTED, ["a"])
     (key,) = study.run.journal
     study.run.journal[key]["before"][0]["kernels"]["k1"]["x"] = 39
-    with pytest.raises(FailedCheckError, match="outside the grid"):
+    with pytest.raises(FailedCheckError, match="outside the 40 × 30 grid"):
         study.searched(AS_PRINTED, ["a"])
 
 

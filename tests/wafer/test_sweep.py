@@ -80,13 +80,13 @@ def test_axes_are_lists_ranges_and_what_is_around_the_header():
         ("width=0", "whole number"),
         ("width=-3", "whole number"),
         ("memlimit=1e300", "whole number"),
-        ("wadapter=-1", "not negative"),
-        ("wadapter", "is 0 in the header"),
+        ("wadapter=-1", "from 0 to"),
+        ("wadapter", "because it is 0 in the header"),
         ("width=1:100000:1", "at most 2,000 points"),
         ("width=1:200:1,height=1:200:1", "at most 2,000 points"),
-        ("width,width=5", "swept already"),
-        ("side,width=5", "swept already"),
-        ("wdeltat=0,wlength=0", "must not all be 0"),
+        ("width,width=5", "must be swept once"),
+        ("side,width=5", "must be swept once"),
+        ("wdeltat=0,wlength=0", "must be above 0"),
     ],
 )
 def test_bad_axes_are_one_line(dse, path, tmp_path, text, words):
@@ -306,7 +306,7 @@ def test_a_changed_result_is_refused(path, tmp_path):
         (changed(result, "side-4", cost=1.0), "without a placement"),
         (changed(result, "side-4", bound=1.0), "without a placement"),
         (changed(result, "side-4", infeasibility=None), "infeasibility"),
-        (result.model_copy(update={"solution": {"points": {name: there}}}), "must have the points"),
+        (result.model_copy(update={"solution": {"points": {name: there}}}), "solution.points must be"),
         (result.model_copy(update={"bound": result.bound - 1}), "bound"),
         (result.model_copy(update={"metrics": {**result.metrics, "front": []}}), "metrics.front"),
         (result.model_copy(update={"metrics": {**result.metrics, "more": 1}}), "more: unknown key"),
@@ -344,9 +344,12 @@ def test_the_card_of_a_sweep_has_its_cheapest_point_and_its_front(path):
     assert best["cost"] == result.objective.value
     assert figures == {
         f"{best['cost']:,.10g}": f"lowest total cost, at side-20 ({best['status']})",
-        "81 tiles": "the smallest wafer with a placement, side-9",
+        "81 tiles": "smallest wafer with a placement, side-9",
     }
-    assert (f"{len(result.metrics['front'])} of 3", "points on the front of cost, tiles and memory") in card.figures
+    assert (
+        f"{len(result.metrics['front'])} of 3",
+        "points on the Pareto front of cost, tiles and memory",
+    ) in card.figures
     assert ("1", "points proven infeasible") in card.figures
     (breakdown,) = card.breakdowns
     assert breakdown.total == pytest.approx(best["cost"])
@@ -377,10 +380,10 @@ def test_the_card_of_an_infeasible_answer_says_what_is_missing(path):
         (card,) = shown(options).cards()
         assert card.title == "Proven infeasible"
         assert card.figures == [
-            ("18 tiles", "needed at least"),
+            ("18 tiles", "required"),
             ("9 tiles", "available"),
-            ("9 more tiles at least", "may make it fit"),
-            ("more memory a tile", "may make it fit"),
+            ("at least 9 more tiles", "could make it fit"),
+            ("more memory per tile", "could make it fit"),
         ]
 
 
@@ -450,7 +453,7 @@ def test_the_command_shows_keeps_and_reports(dse, path, tmp_path):
     asked = ("wafer", path, "--sweep", "side=4,9,20,wadapter=0,2", "--moves", MOVES, "--workers", 0, "--out", out)
     shown = dse(*asked)
     assert shown.code == 0, shown.err
-    assert "on the front of cost, tiles and memory" in shown.out
+    assert "on the Pareto front of cost, tiles and memory" in shown.out
     assert "infeasible: " in shown.out
     result = json.loads((out / "result.json").read_text())
     problem = WaferOptions(str(path)).problem()
@@ -476,7 +479,7 @@ def test_no_wafer_that_is_large_enough(dse, path):
     assert shown.code == 1
     result = json.loads(shown.out)
     assert result["status"] == "infeasible"
-    assert "none of the 2 wafers; of side-3: " in result["infeasibility"]["explanation"]
+    assert "on none of the 2 wafers; with side-3: " in result["infeasibility"]["explanation"]
 
 
 def test_pictures_and_reports_of_one_placement(dse, path, tmp_path):

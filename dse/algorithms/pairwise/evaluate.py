@@ -39,7 +39,7 @@ def evaluate(problem: PairwiseProblem, choices: Sequence[int]) -> Evaluation:
         ValueError: there is not one choice for each node, or one is not in its range.
     """
     if len(choices) != problem.node_count:
-        raise ValueError(f"choices: must be one for each of {problem.node_count} nodes, but there are {len(choices)}")
+        raise ValueError(f"choices: must have an entry for each of {problem.node_count} nodes, but has {len(choices)}")
     cost, forbidden_nodes, forbidden_edges = 0, [], []
     for node, (choice, costs) in enumerate(zip(choices, problem.costs, strict=True)):
         if not 0 <= choice < len(costs):

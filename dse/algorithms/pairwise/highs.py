@@ -188,6 +188,6 @@ def _solved_elsewhere(messages: Sequence[Any], stop: StopSignal) -> Any:
     )
     heard = heard_from(highs_process.__name__, given, stop)
     if heard.killed is not None:
-        warnings.warn(f"HiGHS was ended by {heard.killed}: what was known before counts", stacklevel=2)
+        warnings.warn(f"HiGHS was ended by {heard.killed}; its results so far are used", stacklevel=2)
     is_whole = heard.output and heard.stopped is None and heard.killed is None
     return result_pb2.SolveResultProto.FromString(heard.output) if is_whole else None

@@ -122,7 +122,7 @@ def choices_of(choices: Any, problem: PairwiseProblem, path: str | Path, key: st
         InputError: one fault for each thing that is wrong with them.
     """
     if not isinstance(choices, list) or len(choices) != problem.node_count:
-        raise fail(path, key, choices, f"must be a list of {problem.node_count} choice numbers, one for each node")
+        raise fail(path, key, choices, f"must be a list of {problem.node_count} choice numbers, one per node")
     faults = [
         Fault(str(path), f"{key}.{node}", shown(choice), f"must be a whole number from 0 to {len(costs) - 1}")
         for node, (choice, costs) in enumerate(zip(choices, problem.costs, strict=True))
@@ -139,23 +139,25 @@ def _faults(problem: _Problem, file: str) -> Iterator[Fault]:
     count = len(nodes.costs)
     for key, length in (("intervals", len(nodes.intervals)), ("usages", len(nodes.usages))):
         if length != count:
-            yield Fault(file, f"problem.nodes.{key}", "", f"must have {count} entries, as costs has, but has {length}")
+            yield Fault(
+                file, f"problem.nodes.{key}", "", f"must have {count} entries, as many as costs, but has {length}"
+            )
     for node, (start, end) in enumerate(nodes.intervals):
         if start > end:
             yield Fault(file, f"problem.nodes.intervals.{node}", shown([start, end]), "start <= end must hold")
     for node, (usages, costs) in enumerate(zip(nodes.usages, nodes.costs, strict=False)):
         if len(usages) != len(costs):
-            rule = f"must have {len(costs)} entries, as costs.{node} has, but has {len(usages)}"
+            rule = f"must have {len(costs)} entries, as many as costs.{node}, but has {len(usages)}"
             yield Fault(file, f"problem.nodes.usages.{node}", shown(usages), rule)
     for node, costs in enumerate(nodes.costs):
         yield from _cost_faults(costs, f"problem.nodes.costs.{node}", file)
     if len(edges.costs) != len(edges.nodes):
-        rule = f"must have {len(edges.nodes)} entries, as nodes has, but has {len(edges.costs)}"
+        rule = f"must have {len(edges.nodes)} entries, as many as nodes, but has {len(edges.costs)}"
         yield Fault(file, "problem.edges.costs", "", rule)
     for edge, (u, v) in enumerate(edges.nodes):
         key = f"problem.edges.nodes.{edge}"
         if not (0 <= u < count and 0 <= v < count):
-            yield Fault(file, key, shown([u, v]), f"must be numbers of nodes, from 0 to {count - 1}")
+            yield Fault(file, key, shown([u, v]), f"must be node numbers from 0 to {count - 1}")
         elif u == v:
             yield Fault(file, key, shown([u, v]), "must join two different nodes")
         elif edge < len(edges.costs) and len(edges.costs[edge]) != len(nodes.costs[u]) * len(nodes.costs[v]):

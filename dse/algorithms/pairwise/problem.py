@@ -28,7 +28,7 @@ class TotalCostError(ValueError):
     """The largest allowed costs add up to :data:`FORBIDDEN` or more."""
 
     def __init__(self, total: int) -> None:
-        super().__init__(f"costs: the largest allowed ones must add up to less than 1e17, but add up to {total}")
+        super().__init__(f"costs: the largest allowed costs must add up to less than 1e17, but add up to {total}")
         self.total = total
 
 
@@ -91,7 +91,7 @@ class PairwiseProblem:
         spans = np.array(intervals if intervals is not None else [NO_INTERVAL] * len(sizes), dtype=np.int64)
         spans = spans.reshape(-1, 2)
         if len(spans) != len(sizes):
-            raise ValueError(f"intervals: must be one for each of {len(sizes)} nodes, but there are {len(spans)}")
+            raise ValueError(f"intervals: must have an entry for each of {len(sizes)} nodes, but has {len(spans)}")
         if reversed_nodes := np.flatnonzero(spans[:, 0] > spans[:, 1]).tolist():
             raise ValueError(f"intervals[{reversed_nodes[0]}]: start <= end must hold")
         if usage_limit is not None and usage_limit < 0:
@@ -111,7 +111,7 @@ class PairwiseProblem:
         if total >= FORBIDDEN:
             raise TotalCostError(total)
         if sum(int(each.max()) for each in node_usages) >= MAX_TOTAL_USAGE:
-            raise ValueError("usages: the largest ones must add up to less than 2**60")
+            raise ValueError("usages: the largest usages must add up to less than 2**60")
         return problem
 
     def __eq__(self, other: object) -> bool:
@@ -141,7 +141,7 @@ def cost_array(costs: npt.ArrayLike, where: str) -> Ints:
     array = np.asarray(costs)
     if array.dtype == np.int64:  # most are, and large problems have a hundred thousand of them
         if array.size and array.min() < 0:
-            raise ValueError(f"{where}: costs must not be negative, nor NaN")
+            raise ValueError(f"{where}: costs must be at least 0 and not NaN")
         limited: Ints = np.minimum(array, FORBIDDEN)
         return limited
     if array.dtype == object:  # integers beyond int64
@@ -151,7 +151,7 @@ def cost_array(costs: npt.ArrayLike, where: str) -> Ints:
             raise ValueError(f"{where}: costs must be numbers")
         array = array.astype(np.int64)
     if not (array >= 0).all():
-        raise ValueError(f"{where}: costs must not be negative, nor NaN")
+        raise ValueError(f"{where}: costs must be at least 0 and not NaN")
     array = np.minimum(array, FORBIDDEN)
     whole: Ints = array.astype(np.int64)
     if (whole != array).any():
@@ -164,10 +164,10 @@ def _usages(usages: Sequence[npt.ArrayLike] | None, sizes: list[int]) -> tuple[I
         return tuple(np.zeros(size, np.int64) for size in sizes)
     arrays = tuple(np.array(each, dtype=np.int64).ravel() for each in usages)
     if len(arrays) != len(sizes):
-        raise ValueError(f"usages: must be given for each of {len(sizes)} nodes, but there are {len(arrays)}")
+        raise ValueError(f"usages: must have an entry for each of {len(sizes)} nodes, but has {len(arrays)}")
     for node, (array, size) in enumerate(zip(arrays, sizes, strict=True)):
         if len(array) != size:
-            raise ValueError(f"usages[{node}]: must be one for each of {size} choices, but there are {len(array)}")
+            raise ValueError(f"usages[{node}]: must have an entry for each of {size} choices, but has {len(array)}")
         if array.min() < 0:
             raise ValueError(f"usages[{node}]: must not be negative")
     return arrays
@@ -178,17 +178,17 @@ def _merged(
 ) -> dict[tuple[int, int], Ints]:
     """(smaller node, larger node) → costs, the sum of all parallel edges."""
     if len(edges) != len(edge_costs):
-        raise ValueError(f"edge_costs: must be one for each of {len(edges)} edges, but there are {len(edge_costs)}")
+        raise ValueError(f"edge_costs: must have an entry for each of {len(edges)} edges, but has {len(edge_costs)}")
     merged: dict[tuple[int, int], Ints] = {}
     for number, ((first, second), costs) in enumerate(zip(edges, edge_costs, strict=True)):
         u, v = int(first), int(second)
         if not (0 <= u < len(sizes) and 0 <= v < len(sizes)):
-            raise ValueError(f"edges[{number}]: nodes must be numbers from 0 to {len(sizes) - 1}, but are {u}, {v}")
+            raise ValueError(f"edges[{number}]: nodes must be from 0 to {len(sizes) - 1}, but are {u}, {v}")
         if u == v:
             raise ValueError(f"edges[{number}]: must join two different nodes, but both are {u}")
         matrix = cost_array(costs, f"edge_costs[{number}]")
         if matrix.size != sizes[u] * sizes[v]:
-            raise ValueError(f"edge_costs[{number}]: must be {sizes[u]} x {sizes[v]} costs, but are {matrix.size}")
+            raise ValueError(f"edge_costs[{number}]: must have {sizes[u]} x {sizes[v]} costs, but has {matrix.size}")
         matrix = matrix.reshape(sizes[u], sizes[v])
         if u > v:
             u, v, matrix = v, u, np.ascontiguousarray(matrix.T)

@@ -120,7 +120,7 @@ class Simulator:
         if slots < 0:
             raise StoppedError(self._stop() or "stopped")
         if slots >= MAX_SLOTS:
-            raise ValueError(f"no more than {MAX_SLOTS:,} slots can be simulated, but {samples} samples take more")
+            raise ValueError(f"at most {MAX_SLOTS:,} slots can be simulated, but {samples} samples need more")
         return State(*state)
 
     def _ended(self, state: State) -> tuple[int, ...]:

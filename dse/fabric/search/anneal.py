@@ -29,7 +29,7 @@ from dse.run.watched import watched
 from hardware.fabrics import Fabric
 
 _SLICE = 50_000
-"""Moves of a call of the kernel. Temperatures are rounded anew in each, so another number would give other answers."""
+"""Moves per kernel call. Each call rounds the temperatures again, so another number would give other answers."""
 
 MAX_NETS = 2**15 - 2
 """Nets that can share a link: flits of all together, and their rates, are numbers of 32 bits."""
@@ -182,7 +182,7 @@ def case_of(
     """
     nets = pipeline.nets
     if len(nets) > MAX_NETS:
-        raise ValueError(f"a pipeline that is annealed must have at most {MAX_NETS:,} nets, but has {len(nets):,}")
+        raise ValueError(f"a pipeline must have at most {MAX_NETS:,} nets to be annealed, but has {len(nets):,}")
     unit_nets: list[list[int]] = [[] for _ in pipeline.units]
     for number, net in enumerate(nets):
         for unit in (net.source, *(sink.unit for sink in net.sinks)):

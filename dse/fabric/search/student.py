@@ -113,9 +113,9 @@ class Student:
         for name, shape in shapes.items():
             array: Floats = getattr(self, name)
             if array.shape != shape or not np.isfinite(array).all():
-                raise ValueError(f"`{name}` must be finite numbers of shape {shape}, but has {array.shape}")
+                raise ValueError(f"`{name}` must hold finite numbers in shape {shape}, but its shape is {array.shape}")
         if not (self.scale > 0).all():
-            raise ValueError("`scale` must be above 0 throughout")
+            raise ValueError("every entry of `scale` must be above 0")
         if self.weights > MAX_WEIGHTS:
             raise ValueError(f"a student must have at most {MAX_WEIGHTS:,} weights, but has {self.weights:,}")
 

@@ -21,19 +21,19 @@ class TuningOptions(Options):
     COMMAND: ClassVar[str] = "fabric tune"
 
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
-    simulations: Annotated[int, Option("Simulations of all stages together.", min=1, max=10**7)] = 5878
+    simulations: Annotated[int, Option("Total simulations, over all stages.", min=1, max=10**7)] = 5878
     first_graph: Annotated[int, Option("Seed of the first training graph.", min=0, max=2**31, group=_SEARCH)] = 20_000
     graphs: Annotated[int, Option("Training graphs.", min=1, max=10**5)] = 64
-    graphs_per_trial: Annotated[int, Option("Graphs that a trial is judged on.", min=1, max=10**5, group=_SEARCH)] = 16
+    graphs_per_trial: Annotated[int, Option("Graphs per trial.", min=1, max=10**5, group=_SEARCH)] = 16
     finalists: Annotated[
         int,
-        Option("Best trials, and the untuned setting, judged again on all graphs.", min=1, max=10**4, group=_SEARCH),
+        Option(
+            "Best trials, including the untuned setting, to evaluate on all graphs.", min=1, max=10**4, group=_SEARCH
+        ),
     ] = 8
-    moves_per_unit: Annotated[
-        int, Option("Moves of a chain, for each unit of its pipeline.", min=1, max=10**9, group=_SEARCH)
-    ] = 1000
+    moves_per_unit: Annotated[int, Option("Moves per chain and pipeline unit.", min=1, max=10**9, group=_SEARCH)] = 1000
     slots: Annotated[
-        str, Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC", group=_SEARCH)
+        str, Option("Table of slots per operator on a compute unit: a name or a file.", metavar="SPEC", group=_SEARCH)
     ] = "streaming"
 
     def plan(self, seed: int) -> TuningPlan:

@@ -119,7 +119,7 @@ class Tuning:
             ValueError: tasks are missing.
         """
         if self._mixture is None or not self.is_finished:
-            raise ValueError("tuning has not finished: tasks are missing")
+            raise ValueError("tuning is unfinished: tasks are missing")
         best = max(self._finals, key=lambda number: (float(np.mean(self._finals[number])), -number))
         document = {
             "schema": "dse.fabric-rules/1",

@@ -43,8 +43,8 @@ def chained(name: str, parts: Sequence[tuple[str, DataflowGraph]]) -> DataflowGr
             outputs = _ports(parts[source][1], "output", is_backward)
             inputs = _ports(parts[target][1], "input", is_backward)
             if list(outputs.values()) != list(inputs.values()):
-                ends = f"{parts[target][0]} must take what {parts[source][0]} gives"
-                raise ValueError(f"{ends}, but takes {list(inputs.values())}, not {list(outputs.values())} elements")
+                ends = f"inputs of {parts[target][0]} must match the outputs of {parts[source][0]}"
+                raise ValueError(f"{ends}, but have {list(inputs.values())}, not {list(outputs.values())} elements")
             pairs = zip(outputs, inputs, strict=True)
             output_of.update((arrival + starts[target], output + starts[source]) for output, arrival in pairs)
     return _joined(side_by_side(name, parts), output_of)

@@ -117,7 +117,7 @@ def _shape_faults(parsed: GraphDocument) -> Iterator[FaultFields]:
         key = f"operators.{index}"
         if operator.kind != "gemm" and operator.kind not in _PASS_KINDS:
             known = ["gemm", *_PASS_KINDS]
-            rule = f"must be the kind of an operator: {', '.join(known)}"
+            rule = f"must be an operator kind: {', '.join(known)}"
             yield f"{key}.kind", shown(operator.kind), rule, nearest(operator.kind, known)
             continue
         own, other = (_GEMM_KEYS, _PASS_KEYS) if operator.kind == "gemm" else (_PASS_KEYS, _GEMM_KEYS)
@@ -126,9 +126,14 @@ def _shape_faults(parsed: GraphDocument) -> Iterator[FaultFields]:
                 yield f"{key}.{name}", "", f"the key is missing; {operator.kind} has {', '.join(own)}", None
         for name in other:
             if (value := getattr(operator, name)) is not None:
-                yield f"{key}.{name}", shown(value), f"{operator.kind} has {', '.join(own)} instead", None
+                yield (
+                    f"{key}.{name}",
+                    shown(value),
+                    f"must not be given for {operator.kind}, which has {', '.join(own)}",
+                    None,
+                )
         if operator.weight_elements and operator.kind in ("input", "output"):
-            rule = f"{operator.kind} has no weights"
+            rule = f"must not be given, because {operator.kind} has no weights"
             yield f"{key}.weight_elements", shown(operator.weight_elements), rule, None
 
 

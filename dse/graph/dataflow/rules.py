@@ -32,7 +32,7 @@ def graph_rule_faults(operators: Sequence[DataflowOperator], edges: Sequence[Nam
         seen = tensors_of_pairs.setdefault((source, target), set())
         joined.append((source, target))
         if tensor in seen:
-            yield f"edges.{index}", f"{source} → {target}", "every edge of a tensor must stand once", None
+            yield f"edges.{index}", f"{source} → {target}", "every edge of a tensor must be listed once", None
         seen.add(tensor)
     unsound = False
     for fault in graph_faults("operator", names, list(dict.fromkeys(joined))):
@@ -62,10 +62,10 @@ def _edge_faults(operators: dict[str, DataflowOperator], edges: Sequence[NamedEd
             yield f"edges.{index}", f"{elements:,}", rule, None
         written = _written(operators[source])
         if written is not None and not tensor and elements < written:
-            rule = f"must be all that {source} writes, which is {written:,}; the edge of a part names it"
+            rule = f"must be all {written:,} elements that {source} writes, unless the edge names a part"
             yield f"edges.{index}", f"{elements:,}", rule, None
         if written is not None and tensor != IMAGE and elements > written:
-            rule = f"must be a part of what {source} writes, which is {written:,}"
+            rule = f"must be at most the {written:,} elements that {source} writes"
             yield f"edges.{index}", f"{elements:,}", rule, None
         if operators[source].is_backward and not operators[target].is_backward:
             yield f"edges.{index}", f"{source} → {target}", "the forward pass must not read the backward pass", None
@@ -90,7 +90,7 @@ def _operator_faults(operators: Sequence[DataflowOperator], edges: Sequence[Name
         if carried is not None and isinstance(operator.work, Pass) and operator.kind == "output":
             elements = operator.work.elements
             if elements != carried:
-                rule = f"must be the elements of its edges, which are {carried:,}"
+                rule = f"must be {carried:,}, the elements of its edges"
                 yield f"operators.{index}.elements", f"{elements:,}", rule, None
 
 
@@ -98,10 +98,10 @@ def _broken_rules(operator: DataflowOperator, reads: bool, is_read: bool) -> Ite
     """The rules that an operator breaks by having edges to it, or from it, or none."""
     kind = operator.kind
     if kind == "input" and reads:
-        yield "an input must have no edge to it"
+        yield "an input must have no incoming edge"
     if kind == "output" and is_read:
-        yield "an output must have no edge from it"
+        yield "an output must have no outgoing edge"
     if kind != "input" and not reads and not operator.weight_elements:
-        yield "must have an edge to it, or weight_elements"
+        yield "must have an incoming edge or weight_elements"
     if kind != "output" and not is_read and not (operator.is_backward and operator.weight_elements):
-        yield "must have an edge from it; only outputs and sums of weights' gradients have none"
+        yield "must have an outgoing edge, unless it is an output or a weight gradient sum"

@@ -59,7 +59,7 @@ class _Recorder:
         """Record the operator at ``position``; what it writes can be read from then on."""
         operator = self.graph.operators[position]
         if operator.is_backward:
-            raise self.refused(position, "pass", "backward", "is of the backward pass already")
+            raise self.refused(position, "pass", "backward", "must be in the forward pass, but is in the backward pass")
         if isinstance(operator.work, Gemm):
             result = self._gemm(position, operator, operator.work)
         else:
@@ -67,7 +67,7 @@ class _Recorder:
         written = self._written(position)
         for edge in written:
             if not edge.tensor and edge.elements != result.elements:
-                rule = f"writes {result.elements:,} elements; an edge that carries fewer must name the part"
+                rule = f"an edge that carries fewer than all {result.elements:,} elements must name the part"
                 raise self.refused(position, "name", edge.elements, rule)
         for edge, tensor in self._parts(operator.name, result, written):
             self._tensors[position, edge.tensor] = tensor
@@ -156,12 +156,12 @@ class _Recorder:
         rule = _RULES.get((work.kind, min(len(operands), 2)))
         if rule is None or ((work.kind, len(operands)) == ("multiply", 1) and not operator.weight_elements):
             known = ", ".join(sorted({kind for kind, _ in _RULES}))
-            text = f"has no rule of differentiation for {len(operands)} operands; kinds with one: gemm, {known}"
+            text = f"must be differentiable with {len(operands)} operands; differentiable kinds: gemm, {known}"
             raise self.refused(position, "kind", work.kind, text)
         if work.kind not in _RESIZING:
             largest = max(operand.elements for operand in operands)
             if work.elements < largest or (len(operands) == 1 and work.elements != largest):
-                rule_of_size = f"must be those of its largest operand: {largest:,}"
+                rule_of_size = f"must be {largest:,}, as for its largest operand"
                 raise self.refused(position, "elements", work.elements, rule_of_size)
         written = sum(edge.elements for edge in self._written(position))
         return rule(_RecordedPass(self.tape, operator.name, work, operator.weight_elements, operands, written))

@@ -20,10 +20,10 @@ _DOCSTRING = '''"""A parallel plan for {name} on {devices} devices ({mesh}), by 
     on = mesh("cuda")
     model = apply(model, on)
     optimizer = torch.optim.Adam(model.parameters())
-    outputs = model(**distributed({{…}}, on))  # inputs by their names: {inputs}
-    outputs.full_tensor()  # the loss, or what a loss outside of the model is computed from
+    outputs = model(**distributed({{…}}, on))  # keyword inputs: {inputs}
+    outputs.full_tensor()  # the loss, or the input of a loss outside the model
 
-Moments take the layouts of their parameters, and buffers are whole.
+Moments have the layouts of their parameters; buffers are replicated.
 """'''
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")

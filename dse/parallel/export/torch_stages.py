@@ -19,16 +19,16 @@ _PROGRAM = '''"""A pipeline for {name}: {stages} stages, {devices} devices, {mic
     stage = pipe.build_stage(number, device)
     schedule = Schedule1F1B(stage, n_microbatches=MICROBATCHES, loss_fn=loss)
 
-Stages begin with modules. {about}
+Stages begin at module boundaries. {about}
 """
 
 from torch.distributed.pipelining import SplitPoint, pipeline
 
 SPLIT = {split}
-"""The modules in front of which the model is split."""
+"""The model is split before these modules."""
 
 DEVICES = {counts}
-"""How many devices each stage has, one pipeline behind the other; the microbatches are shared among them."""
+"""Devices per stage; a stage's devices share its microbatches."""
 
 MICROBATCHES = {microbatches}
 
@@ -59,10 +59,10 @@ def torch_stages(name: str, labels: Sequence[str], problem: PipelineProblem, pla
         cuts.append(min(behind, key=lambda place: abs(float(work_s[place] - work_s[cut]))))
     moved = PipelinePlan(tuple(cuts), plan.device_cuts)
     if broken := faults(problem, moved):
-        about = f"The plan cuts inside of them; cut here, {'; '.join(broken)}."
+        about = f"The plan cuts inside modules; cut here, {'; '.join(broken)}."
     else:
         seconds = time_text(length(problem, plan).length_s), time_text(length(problem, moved).length_s)
-        about = f"The plan takes {seconds[0]} a batch; cut in front of these modules, {seconds[1]}."
+        about = f"The plan takes {seconds[0]} per batch, or {seconds[1]} if cut before these modules."
     edges = (0, *plan.device_cuts, problem.devices)
     return _PROGRAM.format(
         name=name,

@@ -119,7 +119,7 @@ def stated_of(source: Source, document: Any, path: str) -> tuple[HybridSolution,
     places = {name: place for place, name in enumerate(source.instructions)}
     for name in parsed.cuts:
         if name not in places:
-            rule = "must be an instruction of the forward part that a stage can begin with"
+            rule = "must be an instruction of the forward pass at which a stage can begin"
             raise fail(path, "solution.cuts", name, rule, nearest(name, places))
     stages = len(parsed.cuts) + 1
     for key in ("replicas", "shardings"):

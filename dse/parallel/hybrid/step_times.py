@@ -50,13 +50,13 @@ def faults(problem: HybridProblem, plan: HybridPlan, of: Length) -> list[str]:
     if violations:
         return violations
     if len(plan.shardings) > problem.base.stages:
-        violations.append(f"there are {len(plan.shardings)} stages, more than {problem.base.stages}")
+        violations.append(f"there must be at most {problem.base.stages} stages, but there are {len(plan.shardings)}")
     of_stages = list(_stage_faults(problem, plan))
     violations += of_stages if of_stages and not _is_pipeline(problem, plan) else []
     for number in range(len(plan.shardings)):
         limit, needed = problem.base.memory_bytes, of.stages[number].device_bytes
         if limit is not None and needed > limit:
-            violations.append(f"stage {number} needs {needed:,.0f} bytes on a device, of {limit:,}")
+            violations.append(f"stage {number} must fit in {limit:,} bytes per device, but needs {needed:,.0f}")
     return violations
 
 
@@ -65,11 +65,12 @@ def _stage_faults(problem: HybridProblem, plan: HybridPlan) -> Iterator[str]:
     for number, (points, devices, sharding) in enumerate(plan.stages(problem)):
         width = len(devices)
         if points.start not in (0, *problem.cuts):
-            yield f"stage {number} begins at a point where none may"
+            yield f"stage {number} must begin at a candidate cut"
         if width not in problem.widths or devices.start % min(width, problem.server):
-            yield f"stage {number} has devices {devices.start} to {devices.stop - 1}: neither servers nor a part"
+            rule = f"stage {number} must have whole servers or an allowed part of one"
+            yield f"{rule}, but has devices {devices.start} to {devices.stop - 1}"
         if sharding is not None and sharding.mesh not in problem.meshes(width)[1:]:
-            yield f"stage {number} has replicas of {sharding.mesh} devices, which do not divide it"
+            yield f"stage {number} must consist of whole replicas, but they have {sharding.mesh} devices"
 
 
 def _is_pipeline(problem: HybridProblem, plan: HybridPlan) -> bool:

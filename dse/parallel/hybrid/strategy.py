@@ -76,13 +76,15 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> Posed[ParallelO
     if options.method not in ("auto", "exact"):
         raise fail(_COMMAND, "--method", options.method, "must be exact with --strategy hybrid")
     if profiled_graph(options.step) is not None:
-        rule = "must be pipeline: the file is a profile, which can be cut and has no tensors to split"
+        rule = "must be pipeline, because a profile has no tensors to split"
         raise fail(_COMMAND, "--strategy", options.strategy, rule)
     cut = pipeline.posed(options, at_most=at_most)
     device = device_of(chip(options.accelerator), options.f32_products)
     where, graph, rules = named_step(options, device)
     if graph.is_optimised:
-        rule = "must be a step before optimisation with --strategy hybrid: kernels cannot be divided among stages"
+        rule = (
+            "must be an unoptimized step with --strategy hybrid, because fused kernels cannot be divided among stages"
+        )
         raise fail(where, "", "", rule)
     question = whole_step(cut.problem)
     steps = Stages(graph, rules, where)
@@ -154,14 +156,14 @@ def _checked(question: HybridQuestion, document: Any, path: str) -> tuple[Hybrid
         stated, replicas = parsed.shardings[number], parsed.replicas[number]
         mesh = len(devices) // replicas if replicas and len(devices) % replicas == 0 else 0
         if mesh not in problem.meshes(len(devices)) or (mesh == 1) != (stated is None):
-            rule = f"solution.replicas: stage {number} cannot have {replicas} on {len(devices)} devices"
-            raise FailedCheckError(f"{rule}, and be {'sharded' if stated else 'in equal shares'}")
+            rule = f"solution.replicas: stage {number} on {len(devices)} devices cannot have {replicas} replicas"
+            raise FailedCheckError(f"{rule} {'with' if stated else 'without'} sharding")
         sharding = None
         if stated is not None:
             stage = stage_of(problem, points, devices, mesh, number, len(bare.shardings))
             if stated.mesh != stage.mesh.text:
-                rule = f"solution.replicas: {replicas} in stage {number} are of {mesh} devices each"
-                raise FailedCheckError(f"{rule}, but its sharding is of mesh {stated.mesh}")
+                rule = f"solution.replicas: each of {replicas} replicas in stage {number} has {mesh} devices"
+                raise FailedCheckError(f"{rule}, but its sharding has mesh {stated.mesh}")
             sharding = Sharding(mesh, Plan((number,), ()))
             figures_of[sharding] = checker.figures(stage, stated_sharding(stage, stated, path))
         shardings.append(sharding)
@@ -195,7 +197,7 @@ def faults(result: Result, question: HybridQuestion) -> list[str]:
         return violations
     proof = _proven(question, result.seed)
     if result.bound is not None and result.bound > proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
-        return [f"bound {result.bound} is more than can be proven"]
+        return [f"bound must be at most the proven {proof.bound_s}, but got {result.bound}"]
     return []
 
 
@@ -205,7 +207,7 @@ def _faults_without_plan(result: Result, question: HybridQuestion) -> list[str]:
         return violations if result.status in ("unknown", "interrupted") else [*violations, "a plan must be given"]
     proof = _proven(question, result.seed)
     if proof.has_plan or not math.isinf(proof.bound_s):
-        return [*violations, "status infeasible: but a plan fits"]
+        return [*violations, "status must not be infeasible, because a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
     lacking = _LACKING.get(Same(question), lambda: _infeasibility(question))
     return violations + differences("infeasibility", stated, lacking.model_dump())
@@ -233,5 +235,7 @@ def _infeasibility(question: HybridQuestion) -> Infeasibility:
     needed = max(limit + 1, min(map(min_memory_bytes, question.problems)))
     levers = ["more devices", "more stages", *([] if base.recompute else ["--recompute"])]
     of = f"A hybrid plan of at most {counted(base.stages, 'stage')}"
-    sentence = f"{of} needs at least {{needed}} on some of {base.devices} devices, of {{limit}}"
+    sentence = (
+        f"{of} needs at least {{needed}} per device on some of {base.devices} devices, but a device has {{limit}}"
+    )
     return lacking_memory(sentence, needed, limit, levers)

@@ -24,17 +24,17 @@ def view(result: Result, question: HybridQuestion) -> View:
     if result.infeasibility is not None:
         return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
     if not result.solution:
-        return View(title, "No plan was found before the run was stopped.")
+        return View(title, "The run was stopped before a plan was found.")
     solution, metrics = (
         HybridSolution.model_validate(result.solution),
         HybridMetrics.model_validate(result.metrics),
     )
     stages = Table(
-        ("stage", "from", "devices", "forward", "backward", "send", "closing", "on a device"),
+        ("stage", "from", "devices", "forward", "backward", "send", "sync + update", "device memory"),
         _stages(metrics, question),
         "Stages",
     )
-    tensors = Table(("stage", "trained tensors", "split"), _tensors(solution, question), "How stages are sharded")
+    tensors = Table(("stage", "trained tensors", "split"), _tensors(solution, question), "Sharding of stages")
     return View(
         title=title,
         verdict=_verdict(result, solution, metrics, question),
@@ -48,10 +48,11 @@ def view(result: Result, question: HybridQuestion) -> View:
 
 def _verdict(result: Result, solution: HybridSolution, metrics: HybridMetrics, question: HybridQuestion) -> str:
     devices = question.problems[0].base.devices
-    proof = "proven optimal" if result.status == "optimal" else f"not proven (gap {percent(result.gap or 0.0)})"
+    proof = "proven optimal" if result.status == "optimal" else f"gap {percent(result.gap or 0.0)}"
     return (
-        f"{time_text(metrics.step_s)} a training step in {_extent(len(metrics.stages), solution.microbatches)} on "
-        f"{devices} × {question.accelerator}, {metrics.one_device_s / metrics.step_s:.3g} × one device; {proof} "
+        f"{time_text(metrics.step_s)} per training step in {_extent(len(metrics.stages), solution.microbatches)} on "
+        f"{devices} × {question.accelerator}, speedup {metrics.one_device_s / metrics.step_s:.3g} × over one device; "
+        f"{proof} "
         f"({time_text(result.seconds)})"
     )
 
@@ -66,9 +67,9 @@ def _notes(solution: HybridSolution, metrics: HybridMetrics, question: HybridQue
     extents = ", or ".join(_extent(each.base.stages, each.base.microbatches) for each in question.problems)
     return [
         f"{time_text(metrics.first_s)} for the first microbatch, {further:,} × {time_text(metrics.slowest_s)} for the "
-        f"further ones, {time_text(metrics.exposed_s)} of closings that nothing hides.",
-        f"The bound is on plans of at most {extents}{_pipelines(problem)}. Candidate cuts between layers: "
-        f"{len(problem.cuts)}; devices of a stage: {', '.join(map(str, problem.widths))}; devices of a replica: "
+        f"others, {time_text(metrics.exposed_s)} of exposed gradient synchronisation and updates.",
+        f"The bound covers plans of at most {extents}{_pipelines(problem)}. Candidate cuts between layers: "
+        f"{len(problem.cuts)}; devices per stage: {', '.join(map(str, problem.widths))}; devices per replica: "
         f"{', '.join(map(str, problem.meshes(problem.server)))}.",
         *question.source.notes,
         *(Decisive(whole_note(each)) for each in whole_operations(problem.steps.graph, problem.steps.rules)),
@@ -79,9 +80,7 @@ def _pipelines(problem: HybridProblem) -> str:
     """The pipelines among the plans."""
     if problem.device_cutting is None:
         return ""
-    return (
-        f", and on pipelines of exactly {counted(problem.base.stages, 'stage')} ({problem.device_cutting} device cuts)"
-    )
+    return f", and pipelines of exactly {counted(problem.base.stages, 'stage')} ({problem.device_cutting} device cuts)"
 
 
 def _stages(metrics: HybridMetrics, question: HybridQuestion) -> list[Row]:
@@ -135,21 +134,25 @@ def _files(solution: HybridSolution, metrics: HybridMetrics, question: HybridQue
 
 def _page(solution: HybridSolution, metrics: HybridMetrics, stages: Table, tensors: Table) -> list[Part]:
     parts: list[Part] = [
-        Heading("The pipeline in time"),
-        Paragraph("One forward, one backward. What stands as all-reduce is the closing of a stage.", True),
+        Heading("Pipeline timeline"),
+        Paragraph(
+            "One-forward-one-backward schedule. The all-reduce lanes show gradient synchronisation and the update.",
+            True,
+        ),
         pipeline_in_time(_timeline(solution, metrics)),
         Heading("Stages"),
         Paragraph(_ABOUT_STAGES, True),
         Table(stages.headers, stages.rows),
     ]
-    return [*parts, Heading("How stages are sharded"), Table(tensors.headers, tensors.rows)] if tensors.rows else parts
+    return [*parts, Heading("Sharding of stages"), Table(tensors.headers, tensors.rows)] if tensors.rows else parts
 
 
 _ABOUT_STAGES = (
-    "Forward, backward and send are times of a microbatch. Closing joins gradients, as far as the passes have not, and "
-    "updates trained tensors, once a batch. Devices R × T are R replicas, each doing an equal share of every "
-    "microbatch, sharded over T neighbours, or, of one stage with one microbatch, the mesh over whose two axes the "
-    "step is sharded; otherwise each device does an equal share."
+    "Forward, backward and send times are per microbatch. Once per batch, sync + update combines the gradients that "
+    "are "
+    "not yet combined and updates the trained tensors. Devices R × T are R replicas, each sharded over T neighbouring "
+    "devices and processing an equal share of every microbatch; for a single stage with one microbatch, R × T is the "
+    "mesh over which the step is sharded. Otherwise each device processes an equal share."
 )
 
 
@@ -157,17 +160,17 @@ def _card(metrics: HybridMetrics) -> Card:
     further_s = metrics.step_s - metrics.first_s - metrics.exposed_s
     return Card(
         figures=[
-            (time_text(metrics.step_s), "a training step"),
-            (f"{metrics.one_device_s / metrics.step_s:.3g} ×", "one device"),
+            (time_text(metrics.step_s), "training step"),
+            (f"{metrics.one_device_s / metrics.step_s:.3g} ×", "speedup over one device"),
         ],
         breakdowns=[
             Breakdown(
-                "A training step",
+                "Training step",
                 "s",
                 [
                     Share("first microbatch", metrics.first_s, "bubble"),
-                    Share("further microbatches", further_s, "time"),
-                    Share("closings", metrics.exposed_s, "synchronisation"),
+                    Share("other microbatches", further_s, "time"),
+                    Share("synchronisation and update", metrics.exposed_s, "synchronisation"),
                 ],
             )
         ],

@@ -10,14 +10,14 @@ from dse.parallel.pipeline.length import faults
 from dse.parallel.pipeline.problem import PipelinePlan, PipelineProblem
 from dse.parallel.pipeline.question import PipelineQuestion
 
-DATA_PARALLEL, EVEN, GIVEN = "one stage", "equal stages", "cuts of the file"
+DATA_PARALLEL, EVEN, GIVEN = "one stage", "equal stages", "cuts from the profile"
 
 
 def baselines(question: PipelineQuestion) -> dict[str, tuple[PipelineProblem, PipelinePlan]]:
     """By name, each with the problem that it answers, without a limit of memory; those that there are.
 
     ``one stage``: data parallelism over all devices. ``equal stages``: as many devices in each, as far as they divide,
-    and about as much computing (:func:`even_plan`). ``cuts of the file``: the plan of another planner that stands in
+    and about as much computing (:func:`even_plan`). ``cuts from the profile``: the plan of another planner that is in
     the profile, with the devices that are best for its cuts.
     """
     unlimited = replace(question.problem, memory_bytes=None)

@@ -108,7 +108,7 @@ def plan_of(question: PipelineQuestion, document: Any, path: str) -> PipelinePla
     places = {name: place for place, name in enumerate(question.source.instructions)}
     for name in parsed.cuts:
         if name not in places:
-            rule = "must be an instruction of the forward part that a stage can begin with"
+            rule = "must be an instruction of the forward pass at which a stage can begin"
             raise fail(path, "solution.cuts", name, rule, nearest(name, places))
     return PipelinePlan(tuple(places[name] for name in parsed.cuts), tuple(parsed.device_cuts))
 

@@ -120,7 +120,7 @@ def forward_of(graph: StepGraph, file: str = "") -> Forward:
     depends = _depends(units, forward)
     points = [unit for unit in units.members if unit in forward and depends[unit] == _TRAINED | _INPUT]
     if not points:
-        raise fail(file, "", "", "must have a loss that follows from trained tensors and inputs, to be cut in stages")
+        raise fail(file, "", "", "must have a loss that depends on trained tensors and inputs, to be cut into stages")
     ordered = _ordered(units, points)
     prepared = [unit for unit in units.members if unit in forward and depends[unit] != _TRAINED | _INPUT]
     readers = _readers(units, ordered, prepared)
@@ -151,7 +151,7 @@ def _loss(graph: StepGraph, units: Units, file: str) -> int:
         ranked.append((-len(used), len(behind), value))
     if not ranked or not min(ranked)[0]:
         raise fail(
-            file, "", "", "must return its loss, a number that follows from trained tensors, to be cut in stages"
+            file, "", "", "must return its loss, a scalar that depends on trained tensors, to be cut into stages"
         )
     return min(ranked)[2]
 

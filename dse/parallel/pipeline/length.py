@@ -81,17 +81,17 @@ def faults(problem: PipelineProblem, plan: PipelinePlan) -> list[str]:
         ("device_cuts", plan.device_cuts, problem.devices),
     ):
         if len(cuts) != problem.stages - 1:
-            return [f"{problem.stages} stages need {problem.stages - 1} {name}, but there are {len(cuts)}"]
+            return [f"{name} must have {problem.stages - 1} entries for {problem.stages} stages, but has {len(cuts)}"]
         bounds = (0, *cuts, end)
         if any(one >= other for one, other in itertools.pairwise(bounds)):
-            return [f"{name} must rise from 1 to {end - 1}, but are {', '.join(map(str, cuts))}"]
+            return [f"{name} must be increasing and from 1 to {end - 1}, but are {', '.join(map(str, cuts))}"]
     violations = []
     for number, ((points, _), times) in enumerate(zip(plan.ranges(problem), _stages(problem, plan), strict=True)):
         if not problem.profile.variables[points.start : points.stop].any():
-            violations.append(f"stage {number} has no variable, but must have one")
+            violations.append(f"stage {number} must have at least one trained tensor")
         if problem.memory_bytes is not None and times.device_bytes > problem.memory_bytes:
-            needed = f"{times.device_bytes:,.0f} bytes on a device, of {problem.memory_bytes:,}"
-            violations.append(f"stage {number} needs {needed}")
+            rule = f"stage {number} must fit in {problem.memory_bytes:,} bytes per device"
+            violations.append(f"{rule}, but needs {times.device_bytes:,.0f}")
     return violations
 
 

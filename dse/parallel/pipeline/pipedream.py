@@ -46,11 +46,11 @@ def read_pipedream(text: str, path: str) -> ProfiledGraph:
             raise fail(path, where, line[:60], rule + "parameter_size=…`, or a tab and `NAME -- NAME`")
         name = match["name"]
         if name in nodes:
-            raise fail(path, where, name, "must be a node once")
+            raise fail(path, where, name, "each node must be defined once")
         sizes = [float(each) for each in re.findall(_NUMBER, match["sent"])]
         figures = [float(match[key]) for key in ("forward", "backward", "weights")]
         if not all(0 <= each <= MAX_FIGURE for each in (*figures, *sizes)):
-            raise fail(path, where, name, f"must have figures from 0 to {MAX_FIGURE:g}")
+            raise fail(path, where, name, f"values must be from 0 to {MAX_FIGURE:g}")
         sent[name] = [round(each) for each in sizes]
         stage = None if match["stage"] is None else int(match["stage"])
         forward_s, backward_s = figures[0] * _MS, figures[1] * _MS
@@ -61,7 +61,7 @@ def read_pipedream(text: str, path: str) -> ProfiledGraph:
     for *ends, where in edges:
         for name in ends:
             if name not in place:
-                raise fail(path, where, name, "must be a node", nearest(name, place))
+                raise fail(path, where, name, "must name a node", nearest(name, place))
     return ProfiledGraph(
         tuple(nodes.values()), tuple((place[one], place[other], sum(sent[one])) for one, other, _ in edges)
     )

@@ -67,7 +67,7 @@ def read_piper(document: Any, path: str) -> ProfiledGraph:
         if not whole:
             raise fail(path, f"nodes.{number}.TMPCs", "", 'must have an entry "1", without tensor parallelism')
         if node.number in place:
-            raise fail(path, f"nodes.{number}.id", str(node.number), "must be different ones")
+            raise fail(path, f"nodes.{number}.id", str(node.number), "must be different nodes")
         place[node.number] = number
         time_s, first = whole[0].time * count, whole[0]
         nodes.append(

@@ -82,7 +82,7 @@ class Profile:
         for each in self.shared:
             rising = len(each.readers) > 1 and all(one < other for one, other in itertools.pairwise(each.readers))
             if not rising or each.readers[0] < 0 or each.readers[-1] >= points or each.weight_bytes < 0:
-                raise ValueError(f"`shared` must have rising readers of {points} points, but got {each}")
+                raise ValueError(f"`shared` must list readers in increasing order, below {points}, but got {each}")
 
     @property
     def points(self) -> int:

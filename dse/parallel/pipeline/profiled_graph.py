@@ -122,10 +122,10 @@ def _ordered(graph: ProfiledGraph, path: str) -> list[int]:
                 ready.append(maker)
     if len(ready) < len(graph.nodes):
         name = graph.nodes[next(number for number, count in missing.items() if count)].name
-        raise fail(path, "edges", name, "must not lead in a circle")
+        raise fail(path, "edges", name, "edges must not form a cycle")
     stage_of = [each.stage or 0 for each in graph.nodes]
     for maker, taker, _ in graph.edges:
         if stage_of[maker] > stage_of[taker]:
             name = graph.nodes[taker].name
-            raise fail(path, "stage_id", name, "must not be of an earlier stage than what it takes")
+            raise fail(path, "stage_id", name, "must not be in an earlier stage than its inputs")
     return sorted(left, key=lambda number: (stage_of[number], -left[number], number))

@@ -62,7 +62,7 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> PipelinePosed:
     devices = _devices(options)
     chosen = chip(options.accelerator)
     if options.method == "linkage":
-        raise fail(_COMMAND, "--method", "linkage", "splits tensors; it belongs to --strategy sharding")
+        raise fail(_COMMAND, "--method", "linkage", "belongs to --strategy sharding")
     memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
     joined = network(options.network or chosen.link).spanning(devices)
     source, profile, state_factor, step = _read(options, device_of(chosen, options.f32_products))
@@ -97,12 +97,17 @@ def _read(options: ParallelOptions, device: Device) -> tuple[Source, Profile, fl
     profiled = profiled_graph(options.step)
     if profiled is not None:
         if options.variables is not None:
-            raise fail(_COMMAND, "--variables", options.variables, "belongs to steps; a profile has none by name")
+            raise fail(
+                _COMMAND,
+                "--variables",
+                options.variables,
+                "must not be given with a profile, which has no named variables",
+            )
         path = os.fsdecode(options.step)
         if not any(node.weight_bytes for node in profiled.nodes):
-            raise fail(path, "", "", "must have a node with parameters: each stage must have one")
+            raise fail(path, "", "", "must have a node with parameters, because every stage needs one")
         factor = {"weights": 1.0, "gradients": 2.0, "optimizer": 4.0}[options.state]
-        notes = ["A profile: times are those of the file; the optimizer's state is taken to be Adam's."]
+        notes = ["The input is a profile: times come from the file, and the optimizer is assumed to be Adam."]
         return (*source_of_graph(profiled, Path(path).stem, notes, path), factor, None)
     where, graph, _ = named_step(options, device)
     of = profile_of(graph, device, where)
@@ -114,7 +119,9 @@ def source_of(graph: StepGraph, of: StepProfile) -> Source:
     notes = [roles_note(graph), *graph.notes]
     if of.unused:
         more = f" and {len(of.unused) - 1} more" if len(of.unused) > 1 else ""
-        notes.append(f"The loss does not depend on {of.unused[0]}{more}: trained tensors that are in no stage.")
+        notes.append(
+            f"Trained tensors that the loss does not depend on, and that are in no stage: {of.unused[0]}{more}."
+        )
     return Source(
         graph.name,
         tuple(first_results(graph, of.points)),
@@ -205,7 +212,7 @@ def faults(result: Result, question: PipelineQuestion) -> list[str]:
         if result.status != "infeasible":
             return unasked if result.status in ("unknown", "interrupted") else [*unasked, "a plan must be given"]
         if _proven(question, None).plan is not None:
-            return [*unasked, "status infeasible: but a plan fits"]
+            return [*unasked, "status must not be infeasible, because a plan fits"]
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
         lacking = _LACKING.get(Same(question), lambda: _infeasibility(question))
         return unasked + differences("infeasibility", stated, lacking.model_dump())
@@ -215,7 +222,7 @@ def faults(result: Result, question: PipelineQuestion) -> list[str]:
         return broken
     if plan.device_cuts not in set(context.device_cuts()):
         cuts = ", ".join(map(str, plan.device_cuts))
-        return [f"devices must not be cut at {cuts} with --device-cuts {question.device_cutting}"]
+        return [f"device_cuts must be allowed by --device-cuts {question.device_cutting}, but got {cuts}"]
     value = length(problem, plan).length_s
     violations = []
     claimed = result.objective.value
@@ -223,7 +230,7 @@ def faults(result: Result, question: PipelineQuestion) -> list[str]:
         violations.append(f"objective.value must be {value}, but got {claimed}")
     proof = _proven(question, plan)
     if result.bound is not None and result.bound > proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
-        violations.append(f"bound {result.bound} is more than can be proven")
+        violations.append(f"bound must be at most the proven {proof.bound_s}, but got {result.bound}")
     return violations + differences("metrics", result.metrics, metrics(question, plan))
 
 
@@ -240,17 +247,17 @@ def _infeasibility(question: PipelineQuestion) -> Infeasibility:
     limit = problem.memory_bytes or 0
     levers = ["more stages", "more devices", *([] if problem.recompute else ["--recompute"])]
     devices = f"some of {problem.devices} devices"
-    sentence = f"A pipeline of {problem.stages} stages needs at least {{needed}} on {devices}, of {{limit}}"
+    sentence = (
+        f"A pipeline of {problem.stages} stages needs at least {{needed}} per device on {devices}, but a "
+        f"device has {{limit}}"
+    )
     return lacking_memory(sentence, needed, limit, levers)
 
 
 def _devices(options: ParallelOptions) -> int:
     text = options.mesh
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _MAX_DEVICES):
-        rule = (
-            f"must be a number of devices up to {_MAX_DEVICES} for --strategy {options.strategy}, which lays them out "
-            "itself"
-        )
+        rule = f"must be a number of devices from 1 to {_MAX_DEVICES}, without axes, with --strategy {options.strategy}"
         raise fail(_COMMAND, "--mesh", text, rule)
     return int(text)
 
@@ -263,15 +270,18 @@ def _stages(options: ParallelOptions, devices: int, joined: Network, source: Sou
     server = joined.node_accelerators
     if server and devices % server:
         raise fail(
-            _COMMAND, "--mesh", devices, f"must be a multiple of {server}, the devices of a server of {joined.name}"
+            _COMMAND,
+            "--mesh",
+            devices,
+            f"must be a multiple of {server}, the number of devices per server of {joined.name}",
         )
     own = max(2, devices // server if server else 2) if source.given is None else len(source.given) + 1
     stages = options.stages or own
     if stages > devices and options.stages is None:
-        rule = f"must be at least {stages}, as --stages is {stages} unless it is given"
+        rule = f"must be at least {stages}, the default of --stages"
         raise fail(_COMMAND, "--mesh", devices, rule)
     if stages > devices:
-        raise fail(_COMMAND, "--stages", stages, f"must be at most the number of devices, {devices}")
+        raise fail(_COMMAND, "--stages", stages, f"must be at most {devices}, the number of devices")
     return stages
 
 
@@ -289,15 +299,16 @@ def _device_cutting(options: ParallelOptions, devices: int, stages: int) -> Devi
     freest = next(each for each, count in ways.items() if count <= MAX_WAYS)
     cutting = freest if options.device_cuts == "auto" else options.device_cuts
     if cutting != "free" and devices % stages and options.stages is None:
-        rule = (
-            f"must be a multiple of {stages} with --device-cuts {cutting}, as --stages is {stages} unless it is given"
-        )
+        rule = f"must be a multiple of {stages}, the default of --stages, with --device-cuts {cutting}"
         raise fail(_COMMAND, "--mesh", devices, rule)
     if cutting != "free" and devices % stages:
-        rule = f"must divide the {devices} devices with --device-cuts {cutting}"
+        rule = f"must divide {devices}, the number of devices, with --device-cuts {cutting}"
         raise fail(_COMMAND, "--stages", stages, rule)
     if ways[cutting] > MAX_WAYS:
-        rule = f"leaves {ways[cutting]:,} ways to cut {devices} devices into {stages} stages, more than {MAX_WAYS:,}"
+        rule = (
+            f"allows {ways[cutting]:,} ways to cut {devices} devices into {stages} stages, but at most "
+            f"{MAX_WAYS:,} are supported"
+        )
         raise fail(_COMMAND, "--device-cuts", cutting, rule)
     return cutting
 
@@ -305,10 +316,10 @@ def _device_cutting(options: ParallelOptions, devices: int, stages: int) -> Devi
 def _require_variables(options: ParallelOptions, stages: int, profile: Profile) -> None:
     count = int(np.count_nonzero(profile.variables))
     if stages > count and options.stages is None:
-        rule = f"must be given, at most {count}: it is {stages} otherwise, and each stage must read a trained tensor"
+        rule = f"must be given and at most {count}, because each stage must read a trained tensor (default: {stages})"
         raise fail(_COMMAND, "--stages", "", rule)
     if stages > count:
-        rule = f"must be at most {count}, the instructions that read a trained tensor: each stage must have one"
+        rule = f"must be at most {count}, the number of instructions that read a trained tensor"
         raise fail(_COMMAND, "--stages", stages, rule)
 
 

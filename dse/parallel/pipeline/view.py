@@ -38,16 +38,16 @@ def view(result: Result, question: PipelineQuestion) -> View:
     if result.infeasibility is not None:
         return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
     if not result.solution:
-        return View(title, "No pipeline was found before the run was stopped.")
+        return View(title, "The run was stopped before a pipeline was found.")
     stages = Table(
-        ("stage", "from", "devices", "variables", "forward", "backward", "send", "all-reduce", "on a device"),
+        ("stage", "from", "devices", "variables", "forward", "backward", "send", "all-reduce", "device memory"),
         _stages(result, question),
         "Stages",
     )
     compared = Table(
-        ("plan", "a batch", "on a device", "relative"),
+        ("plan", "batch time", "memory per device", "relative time"),
         _baselines(result, question),
-        "Beside plans that need no search",
+        "Comparison with baselines",
     )
     return View(
         title=title,
@@ -64,16 +64,16 @@ def _page(result: Result, question: PipelineQuestion, stages: Table, compared: T
     plan = plan_of(question, result.solution, "result")
     in_time = _timeline(result, question)
     return [
-        Heading("The pipeline in time"),
+        Heading("Pipeline timeline"),
         Paragraph(_about_time(result, question, in_time), True),
         pipeline_in_time(in_time),
         Heading("Stages"),
         Paragraph(_ABOUT_STAGES, True),
         Table(stages.headers, stages.rows),
-        Heading("Along the step"),
-        Paragraph("Activations are those of a whole batch, each way.", True),
+        Heading("Profile of the step"),
+        Paragraph("Activations are for a whole batch, in each direction.", True),
         along_the_step(question.problem, plan),
-        Heading("Beside plans that need no search"),
+        Heading("Comparison with baselines"),
         Table(compared.headers, compared.rows),
     ]
 
@@ -81,10 +81,10 @@ def _page(result: Result, question: PipelineQuestion, stages: Table, compared: T
 def _about_time(result: Result, question: PipelineQuestion, in_time: Timeline) -> str:
     count = question.problem.microbatches
     if in_time.microbatches < count:
-        return f"The first {in_time.microbatches} of {count} microbatches, one forward, one backward."
+        return f"The first {in_time.microbatches} of {count} microbatches in a one-forward-one-backward schedule."
     return (
-        f"One forward, one backward: run in this order, the batch takes {time_text(in_time.end_s)}; by the definition "
-        f"of the length, in which every microbatch follows as soon as the slowest stage allows, "
+        f"One-forward-one-backward schedule: the batch takes {time_text(in_time.end_s)}. The length in the objective, "
+        f"in which every microbatch follows as soon as the slowest stage allows, is "
         f"{time_text(result.metrics['length_s'])}."
     )
 
@@ -110,18 +110,18 @@ def _files(result: Result, question: PipelineQuestion) -> Mapping[str, str | byt
 
 
 _ABOUT_STAGES = (
-    "Times are those of a microbatch, each device of a stage doing an equal share; the all-reduce of gradients runs "
-    "once a batch. A stage begins with the instruction that is named, in the order of the longest path to the loss; "
-    "what a device keeps are weights, what --state adds to them, and what the backward pass reads."
+    "Times are per microbatch, and each device of a stage processes an equal share; the gradient all-reduce runs once "
+    "per batch. A stage begins with the named instruction, in the order of the longest path to the loss. A device "
+    "stores weights, the state that --state adds, and the tensors that the backward pass reads."
 )
 
 
 def _verdict(result: Result, question: PipelineQuestion) -> str:
     problem, metrics = question.problem, result.metrics
-    proof = "proven optimal" if result.status == "optimal" else f"not proven (gap {percent(result.gap or 0.0)})"
+    proof = "proven optimal" if result.status == "optimal" else f"gap {percent(result.gap or 0.0)}"
     return (
-        f"{time_text(metrics['length_s'])} a batch in {problem.stages} stages on {problem.devices} × "
-        f"{question.accelerator}, {_speed(metrics)} one device; {proof} ({time_text(result.seconds)})"
+        f"{time_text(metrics['length_s'])} per batch in {problem.stages} stages on {problem.devices} × "
+        f"{question.accelerator}, speedup {_speed(metrics)} over one device; {proof} ({time_text(result.seconds)})"
     )
 
 
@@ -131,7 +131,7 @@ def _speed(metrics: Mapping[str, Any]) -> str:
     return f"{speed:.2f} ×" if speed >= 0.1 else f"{speed:.2g} ×"
 
 
-_CUTTINGS = {"near": f"at most {RADIUS} from equal stages", "equal": "into equal stages"}
+_CUTTINGS = {"near": f"at most {RADIUS} devices away from equal stages", "equal": "into equal stages"}
 
 
 def _notes(result: Result, question: PipelineQuestion) -> Iterable[str]:
@@ -139,18 +139,19 @@ def _notes(result: Result, question: PipelineQuestion) -> Iterable[str]:
     further = problem.microbatches - 1
     yield (
         f"{time_text(metrics['first_s'])} for the first microbatch, {further:,} × {time_text(metrics['slowest_s'])} "
-        f"for the further ones, {time_text(metrics['exposed_s'])} of all-reduces that nothing hides."
+        f"for the others, {time_text(metrics['exposed_s'])} of exposed all-reduces."
     )
     if question.device_cutting != "free":
         yield Decisive(
-            f"Devices are cut {_CUTTINGS[question.device_cutting]}: free cuts could give a shorter pipeline."
+            f"Devices are cut {_CUTTINGS[question.device_cutting]}; free cuts could give a shorter pipeline."
         )
     yield from question.source.notes
     for number, stage in enumerate(metrics["stages"]):
         for name in stage["copies"]:
             yield Decisive(
-                f"{name} is read in stage {number + 1} and in one in front of it: each keeps a copy, and the sum of "
-                "their gradients is not in the length."
+                f"{name} is read in stage {number + 1} and in an earlier stage: each keeps a copy, and the length "
+                "does not "
+                "include summing their gradients."
             )
 
 
@@ -196,16 +197,16 @@ def _card(result: Result) -> Card:
     further_s = metrics["length_s"] - metrics["first_s"] - metrics["exposed_s"]
     return Card(
         figures=[
-            (time_text(metrics["length_s"]), "a batch"),
-            (_speed(metrics), "one device"),
+            (time_text(metrics["length_s"]), "batch time"),
+            (_speed(metrics), "speedup over one device"),
         ],
         breakdowns=[
             Breakdown(
-                "A batch",
+                "Batch",
                 "s",
                 [
                     Share("first microbatch", metrics["first_s"], "bubble"),
-                    Share("further microbatches", further_s, "time"),
+                    Share("other microbatches", further_s, "time"),
                     Share("all-reduces", metrics["exposed_s"], "synchronisation"),
                 ],
             )

@@ -77,8 +77,8 @@ class Overflow:
         held = [self.needed_bytes, self.limit_bytes, self.buffer_bytes, self.weight_bytes, self.live_bytes]
         needed, limit, buffers, weights, live = (f"{size / MEGA:.1f} MB" for size in held)
         return (
-            f"(5) chip {self.chip} holds {limit}, but needs {needed} when {self.operators[-1]} runs: {buffers} of "
-            f"buffers for what it sends and receives, {weights} of weights, {live} of outputs that wait"
+            f"(5) chip {self.chip} has {limit}, but needs {needed} when {self.operators[-1]} runs: {buffers} of "
+            f"send and receive buffers, {weights} of weights, {live} of stored outputs"
         )
 
 
@@ -157,7 +157,7 @@ class SimulatorEvaluator:
         simulation = self.simulation(chip)
         lanes, spans = _lanes(simulation), list(self._spans(simulation))
         shown = sorted(spans, key=lambda span: span.start_s - span.end_s)[:max_events]
-        left_out = "" if len(shown) == len(spans) else f", the longest {len(shown)} of {len(spans)} events shown"
+        left_out = "" if len(shown) == len(spans) else f", longest {len(shown)} of {len(spans)} events shown"
         title = (
             f"{self._problem.graph.name} on {self.package.name}: one interval of {time_text(simulation.interval_s)} "
             f"({len(simulation.stages)} chips){left_out}"
@@ -210,7 +210,7 @@ class SimulatorEvaluator:
         names, chips = self._problem.graph.labels, len(simulation.stages)
         for stage in simulation.stages:
             lane = 3 * stage.chip
-            yield Span(lane, "start of stage", "start", 0.0, stage.steps[0].start_s)
+            yield Span(lane, "stage start", "start", 0.0, stage.steps[0].start_s)
             for step in stage.steps:
                 yield Span(lane, _title(names, step.operators), "operators", step.start_s, step.end_s)
             for stream in stage.streams:

@@ -80,14 +80,16 @@ def _graph_of_step(source: ProblemInput) -> PartitionGraph:
     step_factors(step, source.where)  # refuses an operation whose shapes break its rule
     graph = graph_from_step(step)
     if not len(graph):
-        raise fail(source.where, "", "", "must compute something of its arguments")
+        raise fail(source.where, "", "", "must compute something from its arguments")
     return graph
 
 
 def _own_graph(source: ProblemInput, **sizes: object) -> PartitionGraph:
     for option, given in sizes.items():
         if given is not None:
-            raise fail(source.where, option, given, "cannot be chosen: the graph states its operators and their sizes")
+            raise fail(
+                source.where, option, given, "must not be given, because the graph states its own operators and sizes"
+            )
     if source.format is STEP:
         return _graph_of_step(source)
     if isinstance(source.content, PartitionGraph):

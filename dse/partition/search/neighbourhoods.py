@@ -68,7 +68,7 @@ def neighbourhood_search(context: SearchContext, windows: int = WINDOWS, effort:
         if chip is not None:
             priced = chip[None].astype(np.int8)
             best = best.with_candidates(priced, context.evaluator.costs(priced))
-        context.progress("windows of chips reassigned", number + 1, windows)
+        context.progress("reassigned windows of chips", number + 1, windows)
     return best
 
 

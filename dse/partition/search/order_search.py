@@ -251,7 +251,7 @@ def order_search(context: SearchContext, rounds: int = ROUNDS) -> SearchResult:
         search.begin_with_own()
         for turn in range(rounds):
             search.round()
-            context.progress("rounds of walks over orders", turn + 1, rounds)
+            context.progress("rounds of order search", turn + 1, rounds)
     return search.best
 
 

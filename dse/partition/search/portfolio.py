@@ -158,7 +158,7 @@ def _by_orders(context: SearchContext) -> SearchResult:
         search.begin([order_of(problem, chip) for chip in chains])
         for turn in range(_MORE_ROUNDS):
             search.round()
-            context.progress("rounds of walks from there", turn + 1, _MORE_ROUNDS)
+            context.progress("rounds of local search", turn + 1, _MORE_ROUNDS)
     best = _by_windows(context, _better(best, search.best))
     if downsets.exact and context.stop() is None:
         # The best of the walks may now be what no chain is below.

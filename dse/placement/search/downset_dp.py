@@ -119,13 +119,13 @@ def downset_placement(
     key, layers = f"tensor_parallel.{tensor}.edges", f"{len(graph.layers)} layers"
     sets = downsets(graph, limit)
     if sets is None:
-        rule = f"the layer graph branches into more than {limit} downsets, the limit of exact placement"
-        raise fail(problem.name, key, layers, f"{rule}; join layers that run side by side")
+        rule = f"the layer graph must have at most {limit} downsets for exact placement, but has more"
+        raise fail(problem.name, key, layers, f"{rule}; merge parallel layers")
     ranges = pipeline_ranges(problem, problem.accelerators)
     entries = _Table(problem, tensor, sets, ranges[-1]).entries  # the fewest pipelines leave the most accelerators
     if entries > TABLE_LIMIT:
         rule = f"{len(sets.member)} downsets need {entries} table entries, but the limit is {TABLE_LIMIT}"
-        raise fail(problem.name, key, layers, f"{rule}; join layers that run side by side")
+        raise fail(problem.name, key, layers, f"{rule}; merge parallel layers")
     return _best_of(problem, tensor, sets, ranges, incumbent_s, stop)
 
 

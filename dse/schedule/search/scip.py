@@ -43,7 +43,7 @@ def solve_scip(
     units = unit_problem(problem)
     rows = _transitivity_rows(units)
     if rows > ROW_LIMIT:
-        rule = f"takes at most {ROW_LIMIT} transitivity rows, but these {len(units.kind)} operators need {rows}"
+        rule = f"supports at most {ROW_LIMIT} transitivity rows, but these {len(units.kind)} operators need {rows}"
         raise fail(problem.name, "method", "scip", rule, "auto")
     assigned: tuple[int, ...] = ()
     bound = 0.0
@@ -184,7 +184,7 @@ def _found(model: Model, seed: int, node_limit: int, stop: StopSignal) -> scip_p
     given = f"{json.dumps(settings)}\n{scip_process.problem_text(model)}"
     heard = heard_from(scip_process.__name__, given.encode(), stop)
     if heard.killed is not None:
-        warnings.warn(f"SCIP was ended by {heard.killed}: its best schedule so far counts", stacklevel=2)
+        warnings.warn(f"SCIP was ended by {heard.killed}; its best schedule so far is used", stacklevel=2)
     lines = [line for line in heard.output.splitlines(keepends=True) if line.endswith(b"\n")]
     known: scip_process.Line = json.loads(lines[-1]) if lines else {"bound": 0.0, "values": None}
     return known

@@ -20,7 +20,7 @@ def gather(shapes: Shapes) -> Iterator[Factor]:
     outside = [dim for dim in range(len(result)) if dim not in offsets]
     shapes.require(
         len(positions) == len(outside) and len(result) == len(positions) + len(offsets),
-        "the result must have the dimensions of the indices, and the offsets",
+        "the result must have the dimensions of the indices and the offsets",
     )
     shapes.require(
         all(indices[dim] == result[to] for dim, to in zip(positions, outside, strict=True)),
@@ -49,7 +49,7 @@ def scatter(shapes: Shapes) -> Iterator[Factor]:
     if len(shapes.results) != 1:
         return
     (table, indices, updates), (result,) = shapes.operands, shapes.results
-    shapes.require(table == result, "the result must have the shape of what is updated")
+    shapes.require(table == result, "the result must have the shape of the updated operand")
     window, inserted = shapes.integers("update_window_dims"), shapes.integers("inserted_window_dims")
     batching = shapes.integers("input_batching_dims"), shapes.integers("scatter_indices_batching_dims")
     written = [dim for dim in range(len(table)) if dim not in inserted and dim not in batching[0]]

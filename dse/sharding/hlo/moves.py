@@ -78,7 +78,7 @@ def concatenate(shapes: Shapes) -> Iterator[Factor]:
 def untouched(shapes: Shapes, untouched: Sequence[bool], operands: Sequence[int] = (0,)) -> Iterator[Factor]:
     """Dimensions that the operation leaves alone, of some operands and the result."""
     (result,) = shapes.results
-    shapes.require(len(untouched) == len(result), "operand and result must have as many dimensions")
+    shapes.require(len(untouched) == len(result), "operand and result must have the same number of dimensions")
     for dim, size in enumerate(result):
         if untouched[dim] and all(shapes.operands[number][dim] == size for number in operands):
             yield Factor(size, tuple((number, dim) for number in operands), ((0, dim),))
@@ -88,7 +88,7 @@ def pad(shapes: Shapes) -> Iterator[Factor]:
     """Dimensions without padding pass."""
     texts = shapes.text("padding").split("x") if shapes.results[0] else []
     paddings = [[*map(int, each.split("_")), 0][:3] for each in texts]
-    shapes.require(len(paddings) == len(shapes.operands[0]), "must have a padding for each dimension")
+    shapes.require(len(paddings) == len(shapes.operands[0]), "must have padding for each dimension")
     padded = tuple(
         size + low + high + between * max(0, size - 1)
         for size, (low, high, between) in zip(shapes.operands[0], paddings, strict=True)
@@ -122,7 +122,7 @@ def dynamic_slice(shapes: Shapes) -> Iterator[Factor]:
 
 def dynamic_update_slice(shapes: Shapes) -> Iterator[Factor]:
     """Dimensions that are updated whole pass."""
-    shapes.require(shapes.operands[0] == shapes.results[0], "the result must have the shape of what is updated")
+    shapes.require(shapes.operands[0] == shapes.results[0], "the result must have the shape of the updated operand")
     return untouched(shapes, [True] * len(shapes.results[0]), operands=(0, 1))
 
 

@@ -51,9 +51,15 @@ def convolution(shapes: Shapes) -> Iterator[Factor]:
     inputs, outputs = labels[1].index("i"), labels[1].index("o")
     out_batch, out_features = labels[2].index("b"), labels[2].index("f")
     groups, batch_groups = shapes.number("feature_group_count", 1), shapes.number("batch_group_count", 1)
-    shapes.require(image[features] == kernel[inputs] * groups, "features must be those of the kernel times the groups")
-    shapes.require(kernel[outputs] == result[out_features], "the result must have the features of the kernel")
-    shapes.require(image[batch] == result[out_batch] * batch_groups, "the batch must be the result's times the groups")
+    shapes.require(
+        image[features] == kernel[inputs] * groups,
+        "input features must be the kernel's input features times the number of groups",
+    )
+    shapes.require(kernel[outputs] == result[out_features], "the result must have the kernel's output features")
+    shapes.require(
+        image[batch] == result[out_batch] * batch_groups,
+        "the batch must be the result's batch times the number of groups",
+    )
     _require_window(shapes, labels)
     if batch_groups == 1:
         yield Factor(image[batch], ((0, batch),), ((0, out_batch),))

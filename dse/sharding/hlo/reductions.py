@@ -32,7 +32,7 @@ def reduce_window(shapes: Shapes) -> Iterator[Factor]:
     source = shapes.operands[0]
     window = window_of(shapes, len(source))
     for result in shapes.results:
-        shapes.require(len(result) == len(source), "operand and result must have as many dimensions")
+        shapes.require(len(result) == len(source), "operand and result must have the same number of dimensions")
         require_positions(shapes, window, source, result)
     return untouched(shapes, [each.is_plain for each in window]) if len(shapes.results) == 1 else whole(shapes)
 
@@ -41,7 +41,7 @@ def select_and_scatter(shapes: Shapes) -> Iterator[Factor]:
     """Dimensions over which the window moves one by one pass."""
     source, scattered = shapes.operands[:2]
     shapes.require(source == shapes.results[0], "the result must have the shape of the operand")
-    shapes.require(len(scattered) == len(source), "operand and source must have as many dimensions")
+    shapes.require(len(scattered) == len(source), "operand and source must have the same number of dimensions")
     window = window_of(shapes, len(source))
     require_positions(shapes, window, source, scattered)
     return untouched(shapes, [each.is_plain for each in window], operands=(0, 1))

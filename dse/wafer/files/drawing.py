@@ -121,7 +121,7 @@ def title(problem: WaferProblem, placement: WaferPlacement, bound: float | None)
     priced = cost(problem, placement)
     proof = ""
     if bound is not None:
-        proof = " (proven optimal)" if bound >= priced.total else f" (at least {lower_bound_text(bound)})"
+        proof = " (proven optimal)" if bound >= priced.total else f" (lower bound {lower_bound_text(bound)})"
     parts = f"time {priced.time:,.10g}, distance {priced.distance:,.10g}, adapter {priced.adapter:,}"
     return f"{problem.name}: {parts}; cost {priced.total:,.10g}{proof}"
 

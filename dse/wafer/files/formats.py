@@ -104,11 +104,11 @@ def header_of(
             value = number_of(header.get(key, ""))
             if 0 <= value <= _MAX_WEIGHT:
                 return value
-        fault(key, f"must be a number from 0 to {_MAX_WEIGHT:g}, not negative")
+        fault(key, f"must be a number from 0 to {_MAX_WEIGHT:g}")
         return 1.0
 
     wafer = Wafer(whole("width", MAX_TILES), whole("height", MAX_TILES), whole("memlimit", _MAX_MEMORY_WORDS))
     weights = Weights(weight("wdeltat"), weight("wlength"), weight("wadapter"))
     if weights == Weights(0.0, 0.0, 0.0):
-        faults.append(Fault(path, "header", "", "wdeltat, wlength and wadapter must not all be 0: nothing would count"))
+        faults.append(Fault(path, "header", "", "at least one of wdeltat, wlength and wadapter must be above 0"))
     return wafer, weights

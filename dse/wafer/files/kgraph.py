@@ -166,10 +166,11 @@ def _notes(nodes: Iterable[GraphNode], edges: Iterable[GraphEdge]) -> Iterable[s
             continue
         where = f"line {node.line}: {node.label}"
         if not node.sizes:
-            yield f"{where} has no sizes that can be read ({node.stated or 'none'}); nothing depends on them."
+            yield f"{where} has no readable sizes ({node.stated or 'none'}); they are ignored."
         elif node.label in sent and sent[node.label].shape != node.sizes:
             shape = "×".join(map(str, sent[node.label].shape))
-            yield f"{where} is of {'×'.join(map(str, node.sizes))}, its edge of {shape}; nothing depends on it."
+            stated = "×".join(map(str, node.sizes))
+            yield f"{where} has size {stated}, but its edge has {shape}; the difference is ignored."
 
 
 def _lines(text: str, reader: "_Reader") -> Iterable[tuple[int, str]]:
@@ -183,7 +184,7 @@ def _lines(text: str, reader: "_Reader") -> Iterable[tuple[int, str]]:
             elif part == "*)" and comments:
                 comments.pop()
             elif part == "*)":
-                reader.fault(number, line, "a comment ends that has not begun")
+                reader.fault(number, line, "`*)` must have a matching `(*`")
             elif not comments:
                 content += part
         if content.strip():
@@ -192,7 +193,7 @@ def _lines(text: str, reader: "_Reader") -> Iterable[tuple[int, str]]:
         reader.fault(*comments[0], _OPEN)
 
 
-_OPEN = "the comment `(*` has no end"
+_OPEN = "`(*` must have a matching `*)`"
 
 
 class _Reader:
@@ -222,7 +223,7 @@ class _Reader:
         """
         begins = re.match(r"\s*\(\*(.*?)(\(\*|\*\)|$)", text, re.DOTALL)
         if begins is None:
-            rule = f"the file must begin with a comment (* … *) of {', '.join(HEADER_KEYS)}"
+            rule = f"the file must begin with a comment (* … *) that sets {', '.join(HEADER_KEYS)}"
             self.fault(1, text.strip().partition("\n")[0], rule)
             return None
         entries: dict[str, str] = {}
@@ -235,14 +236,14 @@ class _Reader:
             if not line.strip():
                 continue
             if not equals:
-                self.fault(number, line, "a line of the header must be KEY=VALUE")
+                self.fault(number, line, "a header line must be KEY=VALUE")
             elif key not in HEADER_KEYS:
                 self.fault(number, key, f"unknown key; known: {', '.join(HEADER_KEYS)}", nearest(key, HEADER_KEYS))
             elif entries.get(key, value) != value:
-                rule = f"{key} stands in an earlier line = {entries[key]}, and contradicts it: give it once"
+                rule = f"{key} must be given once, but an earlier line sets it to {entries[key]}"
                 self.fault(number, line.strip(), rule)
             elif key in entries:
-                self.notes.append(f"line {number}: {key} stands in an earlier line too; the value is the same.")
+                self.notes.append(f"line {number}: {key} repeats an earlier line with the same value.")
             else:
                 entries[key], self.header_lines[key] = value, number
         return entries
@@ -260,7 +261,7 @@ class _Reader:
         kind, padding, index, rest = match.groups()
         name = _NAME.search(rest)
         if name is None or not name[1]:
-            self.fault(number, line, "the name is missing: name='NAME'")
+            self.fault(number, line, "must have name='NAME'")
             self._excuse(kind, int(index))
             return
         self._judge_name(number, kind, name[1])
@@ -285,10 +286,12 @@ class _Reader:
 
     def _judge_name(self, number: int, kind: str, name: str) -> None:
         if not _WORD.fullmatch(name):
-            rule = "a name must be of ASCII letters, digits and underscores: it is a word of .paint"
+            rule = "a name must consist of ASCII letters, digits and underscores, because .paint files use it as a word"
             self.fault(number, name, rule)
         elif name == PLACEMENT and kind not in RESERVED:
-            self.fault(number, name, "must not be the name of a kernel: the placement is called so in its .paint")
+            self.fault(
+                number, name, "must not be used as a kernel name: the .paint file gives this name to the placement"
+            )
 
     def _end_node(self, number: int, kind: str, index: int, name: str, values: str) -> None:
         sizes = _DIMENSIONS.fullmatch(values)
@@ -303,24 +306,26 @@ class _Reader:
         for word in values.split():
             match = _VALUE.fullmatch(word)
             if match is None:
-                self.fault(number, word, "must be KEY=VALUE with a whole number")
+                self.fault(number, word, "must be KEY=VALUE, where VALUE is a whole number")
                 # That it is missing is no further fault.
                 parameters += [(key, 1) for key in wanted if word.startswith(f"{key}=")]
             elif match[1] not in wanted:
-                rule = f"a {kind} has no such parameter; it has {', '.join(wanted)}"
+                rule = f"must be a parameter of {kind}: {', '.join(wanted)}"
                 self.fault(number, match[1], rule, nearest(match[1], wanted))
             elif int(match[2][:_MAX_DIGITS]) < 1 or len(match[2]) > _MAX_DIGITS:
                 self.fault(number, word, "must be a positive whole number")
                 parameters += [] if match[1] in dict(parameters) else [(match[1], 1)]
             elif (match[1], int(match[2])) in parameters:
-                self.notes.append(f"line {number}: {kind}[{index}] has {word} twice.")
+                self.notes.append(f"line {number}: {kind}[{index}] repeats {word}.")
             elif match[1] in dict(parameters):
-                self.fault(number, word, f"{match[1]} stands twice, with other values")
+                self.fault(number, word, f"{match[1]} must be given once, but is given twice with different values")
             else:
                 parameters.append((match[1], int(match[2])))
         missing = [key for key in wanted if key not in dict(parameters)]
         if missing:
-            self.fault(number, f"{kind}[{index}]", f"a {kind} needs {', '.join(wanted)}; missing: {', '.join(missing)}")
+            self.fault(
+                number, f"{kind}[{index}]", f"a {kind} must have {', '.join(wanted)}; missing: {', '.join(missing)}"
+            )
         self.nodes.append(GraphNode(kind, index, name, tuple(parameters), line=number))
 
     def edge(self, number: int, line: str) -> None:
@@ -342,7 +347,7 @@ class _Reader:
         for position, node in enumerate(self.nodes):
             for what, seen in ((node.name, names), (node.label, labels)):
                 if what in seen:
-                    self.fault(node.line, what, f"line {self.nodes[seen[what]].line} has it already: it must be unique")
+                    self.fault(node.line, what, f"must be unique, but line {self.nodes[seen[what]].line} also has it")
                 seen.setdefault(what, position)
         offered = [label for label in (*labels, *self.unread) if label.partition("[")[0] in self.kinds]
         known = labels.keys() | self.unread | self.excused
@@ -353,13 +358,13 @@ class _Reader:
                 if label not in known:
                     self.fault(edge.line, label, "an edge must join two nodes of the graph", nearest(label, offered))
             if edge.target[0] == "input" or edge.source[0] == "output":
-                self.fault(edge.line, " -> ".join(edge.labels), "nothing goes into an input or out of an output")
+                self.fault(edge.line, " -> ".join(edge.labels), "an edge must not enter an input or leave an output")
             if ends[0] is not None and ends[1] is not None:
                 joined.append((ends[0], ends[1]))
         cycle = find_cycle(len(self.nodes), joined)
         if cycle:
             closed = [self.nodes[position].label for position in (*cycle, cycle[0])]
             last = next(edge.line for edge in self.edges if edge.labels == (closed[-2], closed[-1]))
-            self.fault(last, " -> ".join(closed), "kernels must not wait for each other in a cycle")
+            self.fault(last, " -> ".join(closed), "edges must not form a cycle")
         if not self.faults and all(node.kind in RESERVED for node in self.nodes):
             self.fault(0, "", "the graph must have at least one kernel")

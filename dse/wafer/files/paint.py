@@ -88,7 +88,7 @@ def parse_paint(text: str, path: str | Path) -> tuple[PaintKernel, ...]:
     names = [*calls, *places] if listed is None else listed[1].split()
     for name in dict.fromkeys((*calls, *places, *names)):
         if not (name in calls and name in places and name in names):
-            faults.append(Fault(str(path), name, "", "must have a call, a place, and be in the union"))
+            faults.append(Fault(str(path), name, "", "must have a call and a place, and be in the union"))
     if faults:
         raise InputError(faults)
     kernels = []
@@ -124,16 +124,17 @@ def placement_of(problem: WaferProblem, painted: Sequence[PaintKernel], path: st
     for each in painted:
         number = exact.get(each.name, alone.get(_plain(each.name)))
         if number is None:
-            faults.append(Fault(str(path), each.name, "", "is no kernel of the graph", nearest(each.name, names)))
+            faults.append(Fault(str(path), each.name, "", "must be a kernel of the graph", nearest(each.name, names)))
             continue
         if number in placed:
-            faults.append(Fault(str(path), each.name, "", f"{names[number]} is placed twice"))
+            faults.append(Fault(str(path), each.name, "", f"{names[number]} must be placed once, but is placed twice"))
             continue
         kernel = problem.kernels[number]
         formal, count = len(kernel.written), len(kernel.convolutions)
         given = each.numbers
         if each.kind != kernel.kind or given[:formal] != kernel.written or len(given) != formal + 2 + 2 * count:
-            rule = f"must be {kernel.kind}( {' '.join(map(str, kernel.written))} … ) with 2 + {2 * count} more numbers"
+            call = f"{kernel.kind}( {' '.join(map(str, kernel.written))} … )"
+            rule = f"must be {call} with 2 + {2 * count} more numbers"
             faults.append(Fault(str(path), each.name, f"{each.kind}({' '.join(map(str, given))})", rule))
             continue
         c, k = given[formal + 2 : formal + 2 + count], given[formal + 2 + count :]

@@ -72,7 +72,7 @@ def _figure(problem: WaferProblem, shown: Sequence[Rectangle], heading: str) -> 
     bar = figure.colorbar(colours, ax=axes, location="bottom", shrink=0.5, aspect=40, pad=0.02, format="{x:.0f} %")
     if bar.solids is not None:
         bar.solids.set_edgecolor("face")
-    bar.set_label("busy: share of the slowest kernel's time; dashed edges pass other kernels", fontsize=8)
+    bar.set_label("busy: time relative to the slowest kernel; dashed edges pass over other kernels", fontsize=8)
     bar.ax.tick_params(labelsize=8)
     return figure
 

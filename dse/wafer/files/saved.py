@@ -8,9 +8,7 @@ from dse.wafer.files.paint import paint_of, placement_of, read_paint, write_pain
 from dse.wafer.problem import WaferPlacement, WaferProblem
 from hardware.inputs import Fault, InputError
 
-_NOT_OVERWRITTEN = (
-    "is not overwritten, as it may have been edited: correct it, or move it away and --resume writes it again"
-)
+_NOT_OVERWRITTEN = "is not overwritten, as it may have been edited: correct it, or move it away and use --resume"
 
 
 def save_placement(run: Run, name: str, problem: WaferProblem, placement: WaferPlacement) -> None:

@@ -100,7 +100,7 @@ def _phases(incumbent: Incumbent, floor: int) -> None:
     longest = incumbent.max_ticks(floor)
     taken = [each.ticks for each in candidates[:_LEVELS]]
     ladder = ladder_of(context.problem, table, sorted({*rungs(floor, longest, _LEVELS), *taken}))
-    candidates += _rows(incumbent, "rows of better times", ladder)
+    candidates += _rows(incumbent, "rows at improved time limits", ladder)
     taken = [each.ticks for each in sorted(candidates, key=cost_of)[:_LEVELS]]
     ladder = ladder_of(context.problem, table, sorted({*rungs(floor, longest, _LEVELS), *taken}))
     if not candidates and context.moves:
@@ -194,7 +194,7 @@ def _cramped(incumbent: Incumbent, ladder: Ladder, moves: int) -> list[Candidate
     layouts = even_layouts(ladder, depth_first_order(context.problem))
     starts = [Candidate(layout, limit, limit, np.inf) for layout in layouts]
     tasks = _tasks(context, starts, _FIRST_PHASE, moves)
-    annealed = _anneal(incumbent, "annealing for a first placement", ladder, ladder, tasks)
+    annealed = _anneal(incumbent, "annealing to find a first placement", ladder, ladder, tasks)
     return [each for each in annealed if np.isfinite(each.cost)]
 
 

@@ -51,11 +51,11 @@ def axes_of(texts: Sequence[str], problem: WaferProblem) -> tuple[Axis, ...]:
         if {axis.key} & {each.key for each in axes} or (
             _covered(axis) & {key for each in axes for key in _covered(each)}
         ):
-            raise fail(_PLACE, _OPTION, item, f"{axis.key} is swept already; give all of its values at once")
+            raise fail(_PLACE, _OPTION, item, f"{axis.key} must be swept once; give all of its values together")
         axes.append(axis)
     count = math.prod(len(axis.values) for axis in axes)
     if count > MAX_POINTS:
-        raise fail(_PLACE, _OPTION, ", ".join(texts), f"at most {MAX_POINTS:,} points, but these are {count:,}")
+        raise fail(_PLACE, _OPTION, ", ".join(texts), f"must give at most {MAX_POINTS:,} points, but gives {count:,}")
     return tuple(axes)
 
 
@@ -135,7 +135,7 @@ def _covered(axis: Axis) -> set[str]:
 def _axis(item: str, problem: WaferProblem) -> Axis:
     key, equals, given = (part.strip() for part in item.partition("="))
     if key not in KEYS:
-        raise fail(_PLACE, _OPTION, item, f"no entry of this name; known: {', '.join(KEYS)}", nearest(key, KEYS))
+        raise fail(_PLACE, _OPTION, item, f"must be one of {', '.join(KEYS)}", nearest(key, KEYS))
     values = list(_values(item, given)) if equals else _around(key, problem)
     return Axis(key, tuple(dict.fromkeys(values)))
 
@@ -146,7 +146,7 @@ def _around(key: str, problem: WaferProblem) -> list[float]:
     if key in (SIDE, "width", "height", "memlimit"):
         return [max(1, round(now * factor)) for factor in _FACTORS]
     if now == 0:
-        raise fail(_PLACE, _OPTION, key, f"is 0 in the header; give its values, as in {key}=0,10,100")
+        raise fail(_PLACE, _OPTION, key, f"must be given values, such as {key}=0,10,100, because it is 0 in the header")
     return [_number(f"{now * factor:.4g}") for factor in _FACTORS]
 
 
@@ -165,7 +165,7 @@ def _values(item: str, given: str) -> Iterator[float]:
     # A step that does not quite reach the end in floating point still reaches it.
     count = int((high - low) / step + 1e-9) + 1
     if count > MAX_POINTS:
-        raise fail(_PLACE, _OPTION, item, f"at most {MAX_POINTS:,} points, but these are {count:,}")
+        raise fail(_PLACE, _OPTION, item, f"must give at most {MAX_POINTS:,} points, but gives {count:,}")
     yield from (_number(f"{low + number * step:.12g}") for number in range(count))
 
 
@@ -182,4 +182,6 @@ def _number(text: str) -> float:
 
 
 def _malformed(item: str) -> InputError:
-    return fail(_PLACE, _OPTION, item, "must be KEY, KEY=VALUE,VALUE,… or KEY=LOW:HIGH:STEP with LOW ≤ HIGH, STEP > 0")
+    return fail(
+        _PLACE, _OPTION, item, "must be KEY, KEY=VALUE,VALUE,… or KEY=LOW:HIGH:STEP with LOW ≤ HIGH and STEP > 0"
+    )

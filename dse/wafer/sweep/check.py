@@ -1,8 +1,8 @@
 """The check of a sweep's result: every point's wafer, placement, figures and standing, recomputed.
 
 What bounds and costs say of each other is recomputed: no point may cost more than a placement of another one that fits
-it, and which points are on the front, and for sure, follows from costs and bounds by definition. The bounds themselves
-take seconds each to prove again, and are a part of every check where there are few (:func:`is_affordable`).
+it, and which points are on the front, and provably so, follows from costs and bounds by definition. Recomputing the
+bounds themselves takes seconds each, and is a part of every check where there are few (:func:`is_affordable`).
 """
 
 import math
@@ -39,7 +39,7 @@ def sweep_faults(options: WaferOptions, problem: WaferProblem, result: Result) -
         return _infeasibility_faults(result, problems)
     points = SweepDocument.model_validate(result.solution).points
     if set(points) != set(problems):
-        return [f"solution.points must have the points {', '.join(problems)}"]
+        return [f"solution.points must be {', '.join(problems)}"]
     faults = [
         f"solution.points.{name}: {fault}"
         for name, point in points.items()
@@ -49,7 +49,7 @@ def sweep_faults(options: WaferOptions, problem: WaferProblem, result: Result) -
 
 
 def is_affordable(options: WaferOptions, problem: WaferProblem) -> bool:
-    """Whether every check proves the bounds again."""
+    """Whether every check recomputes the bounds."""
     return len(point_problems(options, problem)) * len(problem.kernels) <= _AFFORDABLE_KERNELS
 
 
@@ -91,10 +91,12 @@ def _statement_faults(point: PointDocument, problems: Mapping[str, WaferProblem]
     """Which entries of a point that are not recomputed cannot be what they are said to be."""
     faults = []
     if (point.found_at is None) != (point.kernels is None) or point.found_at not in (None, *problems):
-        faults.append(f"found_at must be the point that found the placement, if there is one, but got {point.found_at}")
+        faults.append(
+            f"found_at must name the point that found the placement, or be empty without one, but got {point.found_at}"
+        )
     if point.status == "infeasible" and point.reason not in (None, UNFINISHED):
         faults.append(
-            f"reason must be {UNFINISHED}, or none, of a point that is proven infeasible, but got {point.reason}"
+            f"reason of a point that is proven infeasible must be {UNFINISHED} or empty, but got {point.reason}"
         )
     return faults
 
@@ -111,7 +113,7 @@ def _point_faults(problem: WaferProblem, point: PointDocument) -> list[str]:
         infeasible = expected["infeasibility"] is not None
         expected["status"] = "infeasible" if infeasible else "unknown"
         keys = (*_PARTS, "bound") if infeasible else _PARTS
-        faults += [f"{key} is given without a placement" for key in keys if getattr(point, key) is not None]
+        faults += [f"{key} must not be given without a placement" for key in keys if getattr(point, key) is not None]
     else:
         placement = placement_from_document(problem, point.model_dump(include={"kernels"}), "result")
         broken = violations(problem, placement)
@@ -126,7 +128,7 @@ def _point_faults(problem: WaferProblem, point: PointDocument) -> list[str]:
             "status": proven_status(priced.total, point.bound),
         }
         if point.bound is not None and point.bound > priced.total * (1 + PROOF_TOLERANCE):
-            faults.append(f"bound {point.bound} is above the cost {priced.total}")
+            faults.append(f"bound must be at most the cost {priced.total}, but got {point.bound}")
     return faults + [fault for key, value in expected.items() for fault in differences(key, getattr(point, key), value)]
 
 

@@ -5,8 +5,8 @@ Three things hold whatever the searches found:
 - a placement that fits a wafer fits every wafer that is no smaller, turned by a right angle where need be;
 - so the least cost for a wafer is no more than that for one inside it with no more memory and no smaller weights, and
   a bound on the cost for the larger wafer and the smaller weights is one for the other;
-- with equal weights, a point is dominated for sure where another one of no more tiles and memory *reaches* what
-  bounds show that the first cannot get below, and is on the front for sure where no other one of no more tiles and
+- with equal weights, a point is provably dominated where another one of no more tiles and memory *reaches* what
+  bounds show that the first cannot get below, and is provably on the front where no other one of no more tiles and
   memory *can*, by its bound, be as cheap.
 """
 

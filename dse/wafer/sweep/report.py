@@ -27,9 +27,9 @@ _MAX_DRAWN = 12
 """Layouts on the page, at most."""
 
 _MAX_TICKS = 10
-"""Sizes of wafers that are written below the chart; of more, round numbers are."""
+"""Wafer sizes that the chart labels; if there are more, it labels round numbers."""
 
-_FIGURES = ("tiles", "cost", "at least", "gap", "time", "distance", "adapter", "front")
+_FIGURES = ("tiles", "cost", "bound", "gap", "time", "distance", "adapter", "front")
 _PARTS_OF_COST = ("time", "distance", "adapter")
 """Columns that the terminal has no room for."""
 
@@ -39,18 +39,20 @@ def verdict(result: Result) -> str:
     points, metrics = _points(result), result.metrics
     front = [each for each in points.values() if each.front]
     certain = sum(each.certain for each in front)
-    words = [f"{len(front)} of {metrics['points']} points on the front of cost, tiles and memory, {certain} for sure"]
+    words = [
+        f"{len(front)} of {metrics['points']} points on the Pareto front of cost, tiles and memory, {certain} proven"
+    ]
     if metrics["infeasible"]:
-        words.append(f"{metrics['infeasible']} proven infeasible")
+        words.append(f"{metrics['infeasible']} infeasible (proven)")
     if metrics["unfinished"]:
-        words.append(f"{len(metrics['unfinished'])} not finished")
+        words.append(f"{len(metrics['unfinished'])} unfinished")
     return "; ".join(words)
 
 
 def about(options: WaferOptions, result: Result) -> str:
     """What each point is, and what all of them took."""
     moves = options.annealing_moves
-    effort = "" if result.method == "rows" else f", {moves:,} moves a point"
+    effort = "" if result.method == "rows" else f", {moves:,} moves per point"
     return f"{result.method}{effort}, {result.evaluations:,} layouts, {result.seconds:.1f} s"
 
 
@@ -102,11 +104,11 @@ def _standing(point: PointDocument) -> str:
     if proof is not None:
         kernel, demand = proof.get("kernel"), f"{proof['demand']:,}"
         if proof["resource"] == ARRANGEMENT:
-            return "infeasible: no arrangement"
+            return "infeasible: kernels cannot be arranged"
         if kernel is None:
             return f"infeasible: needs {demand} tiles"
         in_memory = proof["resource"] == "tile_memory_words"
-        return f"infeasible: {f'{kernel} needs {demand} words a tile' if in_memory else proof['explanation']}"
+        return f"infeasible: {f'{kernel} needs {demand} words per tile' if in_memory else proof['explanation']}"
     words = []
     if point.front:
         # Without a gap, the cost is proven as well as the place on the front.
@@ -155,8 +157,8 @@ def _finding(points: Mapping[str, PointDocument]) -> str:
     if not placed:
         return "No point has a placement"
     cheapest, smallest = min(placed), min(placed, key=lambda each: (each[1], each[0]))
-    best = f"The lowest cost, {_number(cheapest[0])}, takes {cheapest[1]:,} tiles"
-    return f"{best}; on the smallest wafer, {smallest[1]:,} tiles, it is {_number(smallest[0])}"
+    best = f"The lowest cost, {_number(cheapest[0])}, needs {cheapest[1]:,} tiles"
+    return f"{best}; the smallest wafer, {smallest[1]:,} tiles, costs {_number(smallest[0])}"
 
 
 _Group = tuple[float, float, float, int]
@@ -169,7 +171,7 @@ def _group(point: PointDocument) -> _Group:
 
 def _label(group: _Group, groups: Sequence[_Group]) -> str:
     """The memory of a group, and its weights where these differ."""
-    memory = f"{group[3]:,} words a tile"
+    memory = f"{group[3]:,} words per tile"
     if len({each[:3] for each in groups}) == 1:
         return memory
     return f"{memory}, weights {group[0]:g}, {group[1]:g}, {group[2]:g}"
@@ -184,7 +186,7 @@ def _dots(
 ) -> Points:
     costs = _costs(points)
     texts = [
-        f"{name}: {each.tiles:,} tiles, cost {_number(cost)}, at least {lower_bound_text(each.bound or 0)}"
+        f"{name}: {each.tiles:,} tiles, cost {_number(cost)}, lower bound {lower_bound_text(each.bound or 0)}"
         for cost, (name, each) in zip(costs, points, strict=True)
     ]
     low = [cost if each.bound is None else each.bound for cost, (_, each) in zip(costs, points, strict=True)]
@@ -193,7 +195,7 @@ def _dots(
 
 def view(problem: WaferProblem, options: WaferOptions, result: Result, files: Mapping[str, str]) -> View:
     """The points, the front among them, and the layouts of the front; ``files``: what else the run directory holds."""
-    title = f"{result.problem.name}: which wafer"
+    title = f"{result.problem.name}: wafer sweep"
     if not result.solution:
         return View(title, nothing_found(result), cards=lambda: nothing_found_cards(result))
     every = Table(headers(problem, options), rows(problem, options, result))
@@ -220,12 +222,10 @@ def _card(result: Result) -> Card:
     best, smallest = placed[cheapest], min(placed, key=lambda name: placed[name].tiles)
     figures = [
         (_number(result.objective.value or 0.0), f"lowest total cost, at {cheapest} ({best.status})"),
-        (f"{placed[smallest].tiles:,} tiles", f"the smallest wafer with a placement, {smallest}"),
-        (f"{len(metrics['front'])} of {metrics['points']}", "points on the front of cost, tiles and memory"),
+        (f"{placed[smallest].tiles:,} tiles", f"smallest wafer with a placement, {smallest}"),
+        (f"{len(metrics['front'])} of {metrics['points']}", "points on the Pareto front of cost, tiles and memory"),
     ]
-    figures += [
-        (f"{sum(points[name].certain for name in metrics['front'])}", "of them for sure, by the bounds of the others")
-    ]
+    figures += [(f"{sum(points[name].certain for name in metrics['front'])}", "of these proven to be on the front")]
     if metrics["infeasible"]:
         figures.append((f"{metrics['infeasible']}", "points proven infeasible"))
     weights = Weights(best.wdeltat, best.wlength, best.wadapter)
@@ -237,8 +237,8 @@ def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: T
     parts: list[Part] = [
         Heading("Cost against tiles and memory"),
         Paragraph(
-            "Points of the front are joined. A line below a point reaches down to the bound: no placement costs less. "
-            "A placement counts for every wafer that it fits.",
+            "Lines connect points of the Pareto front. The line below a point extends to its lower bound. A placement "
+            "found for one wafer also counts for every other wafer that it fits on.",
             small=True,
         ),
         chart(result),
@@ -248,7 +248,7 @@ def _page(problem: WaferProblem, options: WaferOptions, result: Result, every: T
     points = _points(result)
     front = [name for name, each in points.items() if each.front]
     if front:
-        parts.append(Heading("Layouts of the front"))
+        parts.append(Heading("Layouts on the Pareto front"))
     for name in front[:_MAX_DRAWN]:
         parts.append(Folded(name, [Drawing(partial(_drawn, problem, points[name], settings[name]))]))
     return parts

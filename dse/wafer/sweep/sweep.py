@@ -33,7 +33,7 @@ from dse.wafer.problem import WaferProblem
 from dse.wafer.sweep.axes import Setting, axes_of, name_of, posed, rounds_of, settings_of
 from dse.wafer.sweep.front import Point, PointRun, settled
 
-UNFINISHED = "stopped before its end"
+UNFINISHED = "stopped early"
 
 
 @dataclass(frozen=True)
@@ -278,5 +278,5 @@ def infeasibility(points: Sequence[Point]) -> dict[str, Any]:
     """Why no point has a placement: the proof of the largest of them."""
     largest = max(points, key=lambda each: (each.problem.wafer.tiles, each.problem.wafer.memory_words))
     proof = largest.infeasibility or {}
-    where = "" if len(points) == 1 else f"none of the {len(points)} wafers; of {name_of(largest.setting)}: "
+    where = "" if len(points) == 1 else f"on none of the {len(points)} wafers; with {name_of(largest.setting)}: "
     return {**proof, "explanation": f"{where}{proof['explanation']}"}

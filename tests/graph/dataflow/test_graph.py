@@ -42,23 +42,26 @@ BROKEN = {
         (*CHAIN, DataflowOperator("other", Pass("add", 6))),
         (*EDGES, DataflowEdge(1, 3, 6), DataflowEdge(3, 1, 6)),
     ),
-    "must be a part of what input writes, which is 6": (CHAIN, (DataflowEdge(0, 1, 7, "part"), EDGES[1])),
+    "must be at most the 6 elements that input writes": (CHAIN, (DataflowEdge(0, 1, 7, "part"), EDGES[1])),
     "must be all that input writes": (CHAIN, (DataflowEdge(0, 1, 5), EDGES[1])),
     "edges of one tensor must carry the same": (
         (*CHAIN, DataflowOperator("end", Pass("output", 4))),
         (*EDGES, DataflowEdge(1, 3, 4)),
     ),
-    "an input must have no edge to it": (
+    "an input must have no incoming edge": (
         (INPUT, SCALE, DataflowOperator("output", Pass("output", 12)), DataflowOperator("second", Pass("input", 6))),
         (*EDGES, DataflowEdge(1, 3, 6), DataflowEdge(3, 2, 6)),
     ),
-    "an output must have no edge from it": (
+    "an output must have no outgoing edge": (
         (*CHAIN, DataflowOperator("end", Pass("output", 6))),
         (*EDGES, DataflowEdge(2, 3, 6)),
     ),
     "must have an edge to it": ((*CHAIN, SCALE.__class__("lone", Pass("scale", 6))), EDGES),
-    "must have an edge from it": ((*CHAIN, SCALE.__class__("lone", Pass("scale", 6))), (*EDGES, DataflowEdge(0, 3, 6))),
-    "must be the elements of its edges, which are 6": ((INPUT, SCALE, DataflowOperator("o", Pass("output", 5))), EDGES),
+    "must have an outgoing edge": (
+        (*CHAIN, SCALE.__class__("lone", Pass("scale", 6))),
+        (*EDGES, DataflowEdge(0, 3, 6)),
+    ),
+    "must be 6, the elements of its edges": ((INPUT, SCALE, DataflowOperator("o", Pass("output", 5))), EDGES),
     "must not read the backward pass": (
         (INPUT, DataflowOperator("scale", Pass("scale", 6), is_backward=True), OUTPUT),
         EDGES,
@@ -81,5 +84,5 @@ def test_a_part_may_be_smaller_than_the_product_it_is_of():
     ports = DataflowOperator("input", Pass("input", 2)), DataflowOperator("output", Pass("output", 4))
     edges = (DataflowEdge(0, 1, 2), DataflowEdge(1, 2, 4, "[0:4]"))
     assert DataflowGraph("part", (ports[0], gemm, ports[1]), edges).outgoing[1] == (edges[1],)
-    with pytest.raises(ValueError, match="must be all that gemm writes, which is 6; the edge of a part names it"):
+    with pytest.raises(ValueError, match="must be all 6 elements that gemm writes, unless the edge names a part"):
         DataflowGraph("part", (ports[0], gemm, ports[1]), (edges[0], edges[1]._replace(tensor="")))

@@ -163,10 +163,10 @@ REFUSED = [
     (1, {"weight_elements": 31}, "operators.1.weight_elements: 31: up: must be batch·k·n (32), or k·n + n with a bias"),
     (1, {"m": 6, "n": 4, "weight_elements": 16}, "operators.1.m: 12: up: must read batch·m·k elements, 24"),
     (1, {"weight_elements": 0}, "operators.1.kind: [12]: up: a gemm without weights must read batch·m·k (12) and then"),
-    (2, {"kind": "pooling"}, "operators.2.kind: pooling: gelu: has no rule of differentiation for 1 operands"),
-    (2, {"kind": "multiply"}, "operators.2.kind: multiply: gelu: has no rule of differentiation for 1 operands"),
-    (2, {"elements": 25}, "operators.2.elements: 25: gelu: must be those of its largest operand: 24"),
-    (4, {"elements": 11}, "operators.4.elements: 11: residual: must be those of its largest operand: 12"),
+    (2, {"kind": "pooling"}, "operators.2.kind: pooling: gelu: must be differentiable with 1 operands"),
+    (2, {"kind": "multiply"}, "operators.2.kind: multiply: gelu: must be differentiable with 1 operands"),
+    (2, {"elements": 25}, "operators.2.elements: 25: gelu: must be 24, as for its largest operand"),
+    (4, {"elements": 11}, "operators.4.elements: 11: residual: must be 12, as for its largest operand"),
 ]
 
 
@@ -181,7 +181,7 @@ def test_what_has_no_derivative_is_named_with_file_and_key(position, change, lin
 
 
 def test_a_training_step_is_not_differentiated_again():
-    with pytest.raises(InputError, match="is of the backward pass already"):
+    with pytest.raises(InputError, match="must be in the forward pass, but is in the backward pass"):
         differentiated(differentiated(graph_of(FEED_FORWARD)))
 
 

@@ -209,7 +209,7 @@ def test_a_step_of_them_all_is_read():
         ("s = f32[2,6]", "s = f32[3,6]", "f.hlo: line 16: s: slice: the result must have the sizes of the ranges"),
         ("[0:4:2]", "[0:5:2]", "f.hlo: line 16: s: slice: 0:5:2 must be a range of 4"),
         ("1_0x0_0", "1_0x0_1", "f.hlo: line 17: p: pad: the result must have the padded sizes"),
-        ("1_0x0_0", "1_0", "f.hlo: line 17: p: pad: must have a padding for each dimension"),
+        ("1_0x0_0", "1_0", "f.hlo: line 17: p: pad: must have padding for each dimension"),
         ("f32[4,14]", "f32[4,15]", "f.hlo: line 18: j: concatenate: sizes along 1 must add up"),
         ("r = f32[4,6]", "r = f32[4,5]", "f.hlo: line 19: r: reverse: the result must have the shape of the operand"),
         (
@@ -221,7 +221,7 @@ def test_a_step_of_them_all_is_read():
         ("o = f32[4,6]", "o = f32[4,5]", "f.hlo: line 22: o: sort: operands and results must have the same shape"),
         ("l = f32[3,6]", "l = f32[4,6]", "f.hlo: line 23: l: gather: the result must have the sizes of the indices"),
         ("l = f32[3,6]", "l = f32[3,5]", "f.hlo: line 23: l: gather: the result must have the sizes of the slices"),
-        ("f = f32[4,6]", "f = f32[4,5]", "f.hlo: line 24: f: scatter: the result must have the shape of what is"),
+        ("f = f32[4,6]", "f = f32[4,5]", "f.hlo: line 24: f: scatter: the result must have the shape of the"),
         ("scatter(g, q, l)", "scatter(g, q, s)", "f.hlo: line 24: f: scatter: updates must have the sizes of the"),
     ],
 )

@@ -21,13 +21,16 @@ def step(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "rule"),
     [
-        (("--stages", "3"), "--stages: 3: must be at most 2, the instructions that read a trained tensor"),
-        (("--stages", "9"), "--stages: 9: must be at most the number of devices, 8"),
-        (("--mesh", "12", *V100), "--mesh: 12: must be a multiple of 8, the devices of a server"),
-        (("--mesh", "9", "--device-cuts", "near"), "--mesh: 9: must be a multiple of 2 with --device-cuts near"),
-        (("--mesh", "400000"), "--mesh: 400000: must be a number of devices up to 4096"),
+        (("--stages", "3"), "--stages: 3: must be at most 2, the number of instructions that read a trained tensor"),
+        (("--stages", "9"), "--stages: 9: must be at most 8, the number of devices"),
+        (("--mesh", "12", *V100), "--mesh: 12: must be a multiple of 8, the number of devices per server"),
+        (
+            ("--mesh", "9", "--device-cuts", "near"),
+            "--mesh: 9: must be a multiple of 2, the default of --stages, with --device-cuts near",
+        ),
+        (("--mesh", "400000"), "--mesh: 400000: must be a number of devices from 1 to 4096"),
         (("--mesh", "data=2,model=4"), "must be a number of devices"),
-        (("--method", "linkage"), "--method: linkage: splits tensors"),
+        (("--method", "linkage"), "--method: linkage: belongs to --strategy sharding"),
         (("--objective", "count"), "--objective: belongs to --strategy sharding"),
         (("--memory-gb", "1e12"), "--memory-gb"),
         (("--microbatches", "99999999999999999999999"), "is not in the range 1<=x<=8192"),
@@ -77,7 +80,7 @@ def test_what_fits_nowhere_is_told_by_its_bytes(dse, step):
     assert answer.code == 1
     told = json.loads(answer.out)["infeasibility"]
     assert told["unit"] == "bytes"
-    assert f"{int(told['demand'] - told['limit']):,} bytes too many" in told["explanation"]
+    assert f"{int(told['demand'] - told['limit']):,} bytes too few" in told["explanation"]
     enough = str(told["demand"] / 2**30 * (1 + 1e-9))
     answer = dse("parallel", step, "--strategy", "pipeline", "--mesh", "4", "--memory-gb", enough, "--json")
     assert json.loads(answer.out)["status"] == "optimal"

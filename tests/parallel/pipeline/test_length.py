@@ -48,13 +48,13 @@ def test_memory_holds_state_and_what_is_in_flight():
 
 def test_what_is_wrong_with_a_plan():
     assert faults(PROBLEM, PLAN) == []
-    assert faults(PROBLEM, PipelinePlan((), (1,))) == ["2 stages need 1 cuts, but there are 0"]
-    assert faults(PROBLEM, PipelinePlan((2,), (3,))) == ["device_cuts must rise from 1 to 2, but are 3"]
+    assert faults(PROBLEM, PipelinePlan((), (1,))) == ["cuts must have 1 entries for 2 stages, but has 0"]
+    assert faults(PROBLEM, PipelinePlan((2,), (3,))) == ["device_cuts must be increasing and from 1 to 2, but are 3"]
     assert faults(replace(PROBLEM, stages=3), PipelinePlan((1, 2), (1, 2))) == [
-        "stage 1 has no variable, but must have one"
+        "stage 1 must have at least one trained tensor"
     ]
     needy = replace(PROBLEM, memory_bytes=1000)
-    assert faults(needy, PLAN) == ["stage 1 needs 1,008 bytes on a device, of 1,000"]
+    assert faults(needy, PLAN) == ["stage 1 must fit in 1,000 bytes per device, but needs 1,008"]
     assert faults(replace(PROBLEM, memory_bytes=1008), PLAN) == []
 
 

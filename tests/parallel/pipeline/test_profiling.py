@@ -149,7 +149,7 @@ def test_a_larger_batch_has_more_of_everything_but_weights():
             [("f32[64,8], f32[])", "f32[64,8])"), (", f32[]) tuple(n1, n2, l)", ") tuple(n1, n2)")],
             "must return its loss",
         ),
-        ([("batch['", "params['")], "follows from trained tensors and inputs"),
+        ([("batch['", "params['")], "depends on trained tensors and inputs"),
     ],
 )
 def test_a_step_that_cannot_be_cut(changes, rule):

@@ -245,7 +245,7 @@ def test_tuned_rules_and_a_checkpoint_do_not_go_together(dse, graph_file):
     place = ("fabric", "place", graph_file, "--fabric", "plasticine-8x16", "--fill", CASE.fill, "--tuned", TUNED)
     refused = dse(*place, "--checkpoint", SHIPPED)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
-    assert "leave one out" in refused.err
+    assert "must not be given together with --tuned" in refused.err
     refused = dse(*place, "--cost", NAME)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
     assert f"belongs to --cost tuned or simulator, but --cost is {NAME}" in refused.err

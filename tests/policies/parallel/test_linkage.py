@@ -223,10 +223,10 @@ def test_the_command_answers_with_the_bound_of_linkage_and_the_checker_agrees(ds
 @pytest.mark.parametrize(
     ("asked", "rule"),
     [
-        (("--mesh", "a=2,b=2"), "must have one axis of several devices"),
-        (("--mesh", "1"), "must have one axis of several devices"),
-        (("--pin", "params['w1']=a,-"), "dqn keeps no pins"),
-        (("--decide", "inputs", "--objective", "count"), "needs --objective cost"),
+        (("--mesh", "a=2,b=2"), "must have exactly one axis of more than one device"),
+        (("--mesh", "1"), "must have exactly one axis of more than one device"),
+        (("--pin", "params['w1']=a,-"), "must not be given with --method dqn"),
+        (("--decide", "inputs", "--objective", "count"), "must not be inputs with --objective count"),
     ],
 )
 def test_what_episodes_do_not_decide_is_one_line(dse, tmp_path, asked, rule):

@@ -26,7 +26,7 @@ def test_prices_are_those_of_the_definition(problem):
     for row, (own_cuts, own_devices) in enumerate(zip(cuts, device_cuts, strict=True)):
         plan = plan_of(own_cuts, own_devices)
         of = length(problem, plan)
-        lacks_memory = any("bytes on a device" in fault for fault in faults(problem, plan))
+        lacks_memory = any("bytes per device" in fault for fault in faults(problem, plan))
         times = [stage.forward_s + stage.backward_s for stage in of.stages]
         assert prices[row, LENGTH] == pytest.approx(of.length_s, rel=1e-9)
         assert bool(prices[row, FITS]) is not lacks_memory
