@@ -81,7 +81,7 @@ def journal_of(job: Job, seed: int, out: Path | None, resume: bool) -> Iterator[
     """
     if out is None:
         if resume:
-            raise fail("dse", "--resume", "", "needs the directory of the run: --out DIR")
+            raise fail("dse", "--resume", "", "must be given with --out DIR, the run directory")
         with (
             OwnedFolder("dse-reproduce-", Path(tempfile.gettempdir())) as folder,
             Journal(folder.path / JOURNAL_FILE) as journal,

@@ -88,7 +88,7 @@ def report(reproduction: Reproduction) -> str:
     for section in reproduction.sections:
         parts += _section(section)
     footer = ", ".join(f"{name} {version}" for name, version in versions().items())
-    return document(f"{reproduction.paper}: ours beside the paper's", parts, footer)
+    return document(f"{reproduction.paper}: comparison with the paper", parts, footer)
 
 
 def _section(section: Section) -> list[str]:

@@ -12,7 +12,7 @@ SCHEMA = "dse.reproduction/1"
 
 Row = tuple[str, ...]
 
-OTHER_MACHINE = "the paper's time is of another machine"
+OTHER_MACHINE = "the paper's time is for a different machine"
 """Why two times to compute have no ratio."""
 
 FAR = 0.2
@@ -160,7 +160,7 @@ def _apart(each: Comparison) -> str:
     return f"{shown(each.ours)} for {shown(each.paper)} {each.unit}".rstrip()
 
 
-DIFFERENCES = ("under", f"more than {100 * FAR:.0f} % from the paper's (ours / paper's)", "cause")
+DIFFERENCES = ("under", f"more than {100 * FAR:.0f} % from the paper's value (ours / paper's)", "cause")
 """Headers of the table that :meth:`Section.with_differences` adds; the first where there are cost models, or rules."""
 
 
@@ -200,7 +200,7 @@ class Reproduction:
         """What was run, and how long it took, for people."""
         early = f", stopped early ({self.stopped})" if self.stopped else ""
         where = f"{self.settings['workers']} worker(s)"
-        return f"Fresh run of {self.seconds:,.0f} s on {where}{early}, seed {self.settings['seed']}. {self.budget}"
+        return f"New run of {self.seconds:,.0f} s on {where}{early}, seed {self.settings['seed']}. {self.budget}"
 
     def document(self) -> dict[str, Any]:
         """The reproduction as JSON types; of pictures only what they are called: they have files of their own.

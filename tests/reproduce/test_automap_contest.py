@@ -46,9 +46,9 @@ def test_rows_have_the_median_and_the_worst_of_all_seeds_and_are_made_once(study
     assert table.rows[0][1:5] == ("2.00 % / 10.00 %", "0 % / 0 %", "no plan / no plan", "no plan / no plan")
     assert "in 0 of 3 rows" in section.notes[0]
     numbers = {(each.model, each.cost_model, each.quantity): each.ours for each in section.comparisons}
-    assert numbers["t5-6 on B", "dqn", "behind the proven plan, worst"] == pytest.approx(0.1)
+    assert numbers["t5-6 on B", "dqn", "distance to the proven optimum, worst"] == pytest.approx(0.1)
     for method in ("greedy", "annealing"):
-        assert numbers["t5-6 on B", method, "behind the proven plan, median"] is None
+        assert numbers["t5-6 on B", method, "distance to the proven optimum, median"] is None
     contest(study, Learned(dict, made, 0), 3, 3)
     assert len(asked) == 9
 

@@ -89,7 +89,7 @@ def test_boundaries_far_from_the_papers_say_what_the_papers_are_worth(run):
     section = inference(Study((), Machine("8", *MACHINE), run, ("t5-6",)))
     causes = {each.explanation for each in section.comparisons if each.cost_model == "length" and each.differs_much}
     assert len(causes) == 1
-    assert re.fullmatch(r"cut at the paper's boundaries, .*, the pipeline takes [1-9][\d.]* % longer", *causes)
+    assert re.fullmatch(r"with the paper's boundaries, .*, the pipeline takes [1-9][\d.]* % longer", *causes)
 
 
 def test_a_layer_that_no_point_has_is_refused():

@@ -29,7 +29,7 @@ def test_table_4_needs_no_search(dse):
     for each in section["comparisons"]:
         assert ratios[each["model"], each["quantity"]].startswith("–: ") == bool(each["reason"])
     assert "24" in ratios["opt-350m", "layers"]
-    assert any("opt-350m 60 for 63" in note and "without a known cause" in note for note in section["notes"])
+    assert any("opt-350m 60 for 63" in note and "for an unknown reason" in note for note in section["notes"])
     assert any("microbatch" in note and "inferred" in note for note in section["notes"])
 
 
@@ -131,7 +131,7 @@ def test_parts_without_the_learned_methods_say_so(dse, tmp_path, monkeypatch):
     path.write_text(json.dumps(random_graph(3, 12, 0.2).document()))
     done = dse("reproduce", "mcm", "fig7", "table2", "--models", path, "--out", tmp_path / "run")
     assert done.code == 0, done.err
-    reason = "the extra `learn` is not installed"
+    reason = "requires the extra `learn`, which is not installed"
     assert reason in " ".join(done.out.split())
     document = json.loads((tmp_path / "run" / "reproduction.json").read_text())
     skipped = {section["part"]: section["skipped"] for section in document["sections"]}

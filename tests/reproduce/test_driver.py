@@ -64,7 +64,7 @@ def test_numbers_far_from_the_papers_are_listed_with_their_causes(journal, tmp_p
 
     done = reproduce(job_of(paper([], squares=far), ("squares",), SquareOptions()), run_with(journal))
     _, table = done.sections[0].tables
-    assert table.headers == ("under", "more than 20 % from the paper's (ours / paper's)", "cause")
+    assert table.headers == ("under", "more than 20 % from the paper's value (ours / paper's)", "cause")
     assert table.rows == (
         ("x", "a: time 2.00×, cost 0.70×; b: time 1.30×", "slow"),
         ("y", "a: time 0.50×", "not known"),
@@ -91,7 +91,7 @@ def test_zeros_and_changes_of_another_sign_are_far_from_the_papers():
     assert [each.ratio for each in lines[:3]] == [None, 0.0, None]
     (table,) = Section("squares", "Squares", (), (), lines).with_differences().tables
     # Nothing here depends on a cost model.
-    assert table.headers == ("more than 20 % from the paper's (ours / paper's)", "cause")
+    assert table.headers == ("more than 20 % from the paper's value (ours / paper's)", "cause")
     numbers = "a: cuts 5 for 0, adapters 0 for 4, change 1 for -3 %, smaller change -2 for -3 %"
     assert table.rows == ((numbers, "other cuts"),)
 

@@ -100,10 +100,10 @@ def test_the_papers_samples_are_whole_and_the_form_that_they_stand_beside_is_nam
     section = section_of("table2", curves, (), ("g",), ("greedy", "random", LEARNED), "scope", 10)
     cells = {row[0]: row[-1] for row in section.tables[0].rows}
     assert cells == {"greedy": "–", "random": "305 / 915 / 3,612", LEARNED: "330 / 676 / 1,496"}
-    (note,) = [note for note in section.notes if "the paper's own is in the ablation" in note]
+    (note,) = [note for note in section.notes if "the paper's own form is in the ablation" in note]
     assert LEARNED in note
     without = section_of("table2", curves, (), ("g",), ("greedy", "random"), "scope", 10)
-    assert not [note for note in without.notes if "the paper's own is in the ablation" in note]
+    assert not [note for note in without.notes if "the paper's own form is in the ablation" in note]
 
 
 def test_a_method_that_fails_is_reported_and_left_out(graph, tmp_path, few_steps):
@@ -182,7 +182,7 @@ def test_the_command_compares_learned_methods_too(dse, graph, tmp_path, few_step
     (row,) = [row for row in section["tables"][-1]["rows"] if row[0] == "plain rl over random after 12 samples"]
     ours = compared["plain rl", row[0]]
     assert (*row[2:], ours["paper"]) == ("4.36 %", "samples not stated", 4.36)
-    assert ours["reason"] == "ours is another form of learning, after 12 samples; the paper's: samples not stated"
+    assert ours["reason"] == "ours is a different form of learning, after 12 samples; the paper's: samples not stated"
     again = dse(*command, "--out", tmp_path / "run", "--json", "--resume")
     assert json.loads(again.out)["sections"] == [section]
     assert (tmp_path / "run" / "report.html").exists()

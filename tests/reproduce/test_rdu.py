@@ -142,7 +142,7 @@ def test_layers_stand_beside_the_papers_models_with_gains_over_the_expert_rule_a
     assert rates[bert, "learned"] == ("12", "+20.0 %", "40.00 %")
     assert rates[gpt, "learned"] == ("0", "-100.0 %", "100.00 %")
     ours = {(each.model, each.quantity): (each.ours, each.paper, each.ratio) for each in section.comparisons}
-    assert ours[bert, "gain of throughput"] == (pytest.approx(0.2), 0.057, None)
+    assert ours[bert, "gain in throughput"] == (pytest.approx(0.2), 0.057, None)
     assert ours[bert, "relative error"] == (0.1, 0.324, None)
 
 

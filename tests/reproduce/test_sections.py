@@ -126,8 +126,8 @@ def test_only_the_utilisation_that_the_paper_defines_has_a_ratio(done):
     assert all(each.ratio is None and "inferred" in each.reason for each in doubled)
     assert [each.ours for each in doubled] == [2 * each.ours for each in plain]
     near = [sum(1 / 1.5 <= each.ours / each.paper <= 1.5 for each in either) for either in (plain, doubled)]
-    assert f"{TRACED}: {near[0]} of 3 utilisations are within 1.5 times the paper's." in section.notes
-    assert f"{TRACED}: {near[1]} of 3 are within 1.5 times if ours are doubled." in section.notes
+    assert f"{TRACED}: {near[0]} of 3 utilisations are within a factor of 1.5 of the paper's." in section.notes
+    assert f"{TRACED}: {near[1]} of 3 are within a factor of 1.5 if ours are doubled." in section.notes
     (row,) = section.tables[1].rows
     assert row[3:5] == tuple(f"{factor * plain[0].ours / plain[0].paper:.2f}×" for factor in (1, 2))
 
@@ -145,7 +145,7 @@ def test_only_the_utilisation_that_the_paper_defines_has_a_ratio(done):
 def test_what_is_left_of_a_doubled_utilisation_has_a_cause(name, doubled, expected):
     measured = f"ours doubled is {doubled / 100:.2f} times the paper's"
     once = "not measured: the paper's peak counts a multiply-accumulate once"
-    mapper = ", 1.10 times with the cycles of the paper's mapper"
+    mapper = ", 1.10 times with the paper's mapper"
     assert traced_cause(name, doubled, 110.0, 100.0) == f"{measured}{mapper}; {once}{expected}"
     assert traced_cause(name, doubled, None, 100.0) == f"{measured}; {once}{expected}"
     assert traced_cause(name, None, None, 100.0) == ""

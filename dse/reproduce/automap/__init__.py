@@ -1,3 +1,3 @@
 """Auto-MAP (2020): its tables of plans beside ours."""
 
-SUMMARY = "Parallel plans on HLO: which dimensions of T5 and VGG-19 are split (Auto-MAP, 2020)."
+SUMMARY = "Parallel plans on HLO: sharding of T5 and VGG-19 and pipelines (Auto-MAP, 2020)."

@@ -16,9 +16,9 @@ from dse.reproduce.automap.study import Study
 from dse.reproduce.section import Comparison, Row, Section, Table, not_measured
 from dse.results.result import percent
 
-TITLE = "Section 5.2: what the text says of models, search spaces, memory and cuts"
+TITLE = "Section 5.2: claims about models, search spaces, memory and cuts"
 
-_OTHER_COUNT = "the paper's model has another number of variables"
+_OTHER_COUNT = "the paper's model has a different number of variables"
 
 
 def claims(study: Study) -> Section:
@@ -32,7 +32,7 @@ def claims(study: Study) -> Section:
             notes.append(note)
             comparisons += numbers
     if not tables:
-        reason = "none of --models is a step that the text speaks of"
+        reason = "none of --models is discussed in the text"
         return Section("claims", TITLE, (), (reason,), skipped=reason)
     return Section("claims", TITLE, tuple(tables), tuple(notes), tuple(comparisons))
 
@@ -56,14 +56,16 @@ def _last_layers(study: Study) -> _Made | None:
         spent = float(time_s[inside].sum() / time_s.sum())
         title = ", ".join(layers)
         rows.append((title, "86 %", share_text(parameters), "5 %", share_text(spent)))
-        comparisons.append(Comparison(title, "", "share of the parameters", "", parameters, 0.86))
-        cause = not_measured("the paper does not say how it times them: ours is of our profile, forward and backward")
-        comparisons.append(Comparison(title, "", "share of the time", "", spent, 0.05, cause=cause))
+        comparisons.append(Comparison(title, "", "share of parameters", "", parameters, 0.86))
+        cause = not_measured(
+            "the paper does not say how it measures time; ours is the profiled forward and backward time"
+        )
+        comparisons.append(Comparison(title, "", "share of time", "", spent, 0.05, cause=cause))
     note = (
         "“The last two FC layers occupy 86 % of the total parameters while the corresponding calculation time only "
-        "accounts for 5 %” (5.2.1). Ours: forward and backward pass on one device."
+        "accounts for 5 %” (5.2.1). Ours: forward and backward passes on one device."
     )
-    headers = ("layers of vgg19", "of the parameters (paper)", "ours", "of the time (paper)", "ours")
+    headers = ("VGG-19 layers", "share of parameters (paper)", "ours", "share of time (paper)", "ours")
     return Table(headers, tuple(rows)), note, comparisons
 
 
@@ -76,13 +78,14 @@ def _spaces(study: Study, said: PublishedClaims) -> _Made | None:
     for step in steps:
         printed, ours = said.space_bits[_paper_name(step)], 2 * len(step_of(step).trainable)
         rows.append((title_of(step), f"2^{printed}", f"2^{ours}", _pipelines_text(study, step)))
-        what = "binary logarithm of all operator plans"
+        what = "log₂ of the number of operator plans"
         comparisons.append(Comparison(title_of(step), "", what, "", float(ours), float(printed), _OTHER_COUNT))
     note = (
         "“188 trainable variables with at most two dimensions each, leads to a 376 binary vector” (5.2.1). Pipelines: "
-        "of four stages with devices within 3 of equal ones. The exact searches prove the best of either (Tables 5, 7)."
+        "four stages, with device cuts at most 3 from equal stages. The exact searches find proven optima (Tables 5, "
+        "7)."
     )
-    headers = ("", "operator plans (paper)", "ours", "pipelines on C (ours)")
+    headers = ("", "operator plans (paper)", "ours", "pipelines on configuration C (ours)")
     return Table(headers, tuple(rows)), note, comparisons
 
 
@@ -109,14 +112,14 @@ def _memory(study: Study, said: PublishedClaims) -> _Made | None:
         devices = [ceil(each / memory_bytes) for each in (weights, all_bytes)]
         rows.append((title_of(step), f"{printed} or more", memory_text(weights), *map(str, devices)))
         for what, ours in zip(("the weights", "weights and moments"), devices, strict=True):
-            quantity = f"devices that {what} need at least"
-            reason = "the paper does not say what it counts"
+            quantity = f"minimum number of devices for {what}"
+            reason = "the paper does not say what memory it counts"
             comparisons.append(Comparison(title_of(step), "", quantity, "", float(ours), float(printed), reason))
     note = (
         "“T5-3B needs at least two devices to load balance its variables and T5-11B consumes more devices” (5.2.2). "
-        f"Ours: bytes over the {memory_text(memory_bytes)} of a device, without gradients and activations."
+        f"Ours: bytes divided by the {memory_text(memory_bytes)} of a device, without gradients and activations."
     )
-    headers = ("", "devices (paper)", "weights", "devices for weights", "and Adam's moments")
+    headers = ("", "devices (paper)", "weights", "devices for weights", "for weights and Adam moments")
     return Table(headers, tuple(rows)), note, comparisons
 
 
@@ -137,12 +140,12 @@ def _cuts(study: Study, said: PublishedClaims) -> _Made | None:
         comparisons.append(
             Comparison(name, "length", "cuts between servers", "", float(between), float(cuts), cause=cause)
         )
-        comparisons.append(Comparison(name, "length", "largest computing of a stage over the mean", "", largest, None))
+        comparisons.append(Comparison(name, "length", "max/mean stage compute", "", largest, None))
     note = (
         "“All strategies on Config A, B and C proved that the cutting should be happened on the network boundaries”, "
-        "into “almost uniform stages” (5.2.3). Ours: the proven shortest pipelines, computing by device of a stage."
+        "into “almost uniform stages” (5.2.3). Ours: proven shortest pipelines, compute time per device of each stage."
     )
-    headers = ("", "between servers (paper)", "ours", "largest over mean computing")
+    headers = ("", "between servers (paper)", "ours", "max/mean stage compute")
     return Table(headers, tuple(rows)), note, comparisons
 
 
@@ -150,7 +153,9 @@ def _excess_between(study: Study, step: str, configuration: Configuration, best:
     """How much longer the shortest pipeline is that is cut between servers alone."""
     machine = (study.machine.accelerator, study.machine.network)
     between_s = equal_parts_s(PipelineTrial(step, configuration, "length", "equal", *machine))
-    return f"cut between servers alone, the shortest pipeline takes {percent(between_s / best.length_s - 1)} longer"
+    return (
+        f"with cuts only between servers, the shortest pipeline takes {percent(between_s / best.length_s - 1)} longer"
+    )
 
 
 def _imbalance(study: Study, step: str, best: FoundPipeline) -> float:

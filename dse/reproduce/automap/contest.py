@@ -17,7 +17,7 @@ from dse.reproduce.section import Comparison, Row, Section, Table
 from dse.reproduce.trials import finished
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, percent
 
-TITLE = "Tables 5 to 7: deep Q-learning beside proof, and beside search without learning"
+TITLE = "Tables 5 to 7: deep Q-learning compared with exact search and with search without learning"
 
 NOT_IMPROVED = ", not improved"
 """Of the name of a method: its plans as they are, without the greedy one."""
@@ -95,7 +95,7 @@ def _behind(best: float, value: float | None, sense: Literal["min", "max"]) -> f
         return float("inf")
     worse = value - best if sense == "min" else best - value
     if worse < -PROOF_TOLERANCE * best:
-        raise FailedCheckError(f"a plan of {value:g} is better than {best:g}, which is proven")
+        raise FailedCheckError(f"a plan of {value:g} must not be better than the proven optimum {best:g}")
     return max(0.0, worse) / best if best else 0.0
 
 
@@ -111,21 +111,22 @@ def contest(study: Study, learned: Learned, rounds: int, seeds: int) -> Section:
             tables.append(Table(headers, tuple(_costs(name, each) for name, each in of.items())))
             comparisons += _comparisons(of)
     if not tables:
-        reason = "none of --models has rows here, or --mesh has several axes"
+        reason = "none of --models is in these tables, or --mesh has several axes"
         return Section("contest", TITLE, (), (reason,), skipped=reason)
     within = [max(each.behind("dqn")) <= TARGET for each in (*pipelines.values(), *operators.values())]
     notes = (
-        f"Behind the proven plan, median / worst of {seeds} seed{'s' if seeds > 1 else ''}: longer, or fewer "
-        f"dimensions split. All seeds of dqn are within {percent(TARGET)} in {sum(within)} of {len(within)} rows.",
-        f"dqn is what dse parallel --method dqn does, with {rounds} rounds of training (--rounds; pipelines of dse "
-        "parallel have 200, operators 60): the better of what it has learned (dqn, not improved) and of the greedy "
-        "plan. random and annealing begin with as many plans as the training with the same seed, and have the greedy "
-        "one. In pipelines each is two searches, as dqn is two trainings. The shortest plans of each but those not "
-        "improved are improved cut by cut, as in dse parallel, which prices many more, not equally many for each. "
-        "Random decisions lose a plan at the first conflict; greedy and annealing skip what is excluded.",
-        "Plans are all that a method prices or tries, CPU s all that it takes for them: medians of the seeds, those of "
-        "the improvement and of the greedy plan in each that has them.",
-        "The exact search proves what these are compared with; its seconds are those of Tables 5 to 7.",
+        f"Distance to the proven optimum, median / worst of {seeds} seed{'s' if seeds > 1 else ''}: longer time, or "
+        f"fewer split dimensions. All dqn seeds are within {percent(TARGET)} in {sum(within)} of {len(within)} rows.",
+        f"dqn: dse parallel --method dqn with {rounds} training rounds (--rounds; dse parallel uses 200 for pipelines "
+        "and 60 for operators); it returns the better of the learned plan (dqn, not improved) and the greedy plan. "
+        "random and annealing evaluate as many plans as the training with the same seed, and also the greedy plan. "
+        "For pipelines, each method runs two searches, as dqn runs two trainings. Except for the methods that are not "
+        "improved, local search then improves the shortest plans, as in dse parallel; it evaluates many more plans, "
+        "and not equally many for each method. Random search discards a plan at the first conflict; greedy and "
+        "annealing skip excluded decisions.",
+        "Plans: all plans that a method evaluates or tries. CPU s: the total time for these. Both are medians over "
+        "seeds and include local search and the greedy plan where a method uses them.",
+        "The reference is the optimum proven by exact search; Tables 5 to 7 show its seconds.",
     )
     return Section("contest", TITLE, tuple(tables), notes, tuple(comparisons))
 
@@ -165,7 +166,7 @@ def _operators(study: Study, learned: Learned, rounds: int, seeds: int) -> dict[
 def _proven(entries: Mapping[str, Sequence[Entry]]) -> float:
     value = entries["exact"][0].value
     if value is None:
-        raise FailedCheckError("the exact search has no optimum")
+        raise FailedCheckError("the exact search must have an optimum")
     return value
 
 
@@ -214,5 +215,5 @@ def _comparisons(rows: Mapping[str, Contest]) -> list[Comparison]:
             behind = of.behind(method)
             for quantity, value in (("median", median(behind)), ("worst", max(behind))):
                 ours = None if value == float("inf") else value
-                compared.append(Comparison(name, method, f"behind the proven plan, {quantity}", "", ours, None))
+                compared.append(Comparison(name, method, f"distance to the proven optimum, {quantity}", "", ours, None))
     return compared

@@ -74,7 +74,7 @@ class Learned:
 def operator_curve(study: Study, learned: Learned, rounds: int) -> Section:
     """Figure 16."""
     if sum(axis.size > 1 for axis in study.mesh.axes) != 1:
-        reason = "the network splits over one axis of several devices, and --mesh has others"
+        reason = "the network needs exactly one --mesh axis with more than one device"
         return Section("figure16", CURVE_TITLES["figure16"], (), (reason,), skipped=reason)
     trial = Trial(STEP, "count", study.machine, study.run.seed)
     curve = _made(study, learned, CurveTrial(trial, None, rounds, study.run.seed))
@@ -82,10 +82,10 @@ def operator_curve(study: Study, learned: Learned, rounds: int) -> Section:
     best_text = "–" if curve.best is None else f"{curve.best:.0f}"
     row = (best_text, "–" if optimum is None else str(optimum.split_dimensions), "111")
     printed = float(read_published().models["T5-base"].counts.found)
-    unlike = "the paper splits fewer dimensions than its reward asks for"
-    comparison = Comparison(STEP, "count", "split dimensions, by training", "", curve.best, printed, unlike)
-    note = "The paper's reward is most at the proven plan, which splits more than its own: see Table 5."
-    return _section("figure16", curve, ("dimensions split", "proven most", "paper"), row, comparison, note)
+    unlike = "the paper splits fewer dimensions than its reward favours"
+    comparison = Comparison(STEP, "count", "split dimensions, learned", "", curve.best, printed, unlike)
+    note = "The proven plan maximises the paper's reward and splits more dimensions than the paper's plan: see Table 5."
+    return _section("figure16", curve, ("split dimensions", "proven maximum", "paper"), row, comparison, note)
 
 
 def pipeline_curve(study: Study, learned: Learned, rounds: int) -> Section:
@@ -99,12 +99,13 @@ def pipeline_curve(study: Study, learned: Learned, rounds: int) -> Section:
         f"{1e3 * optimum:.4g} ms",
         "–" if gap is None else percent(max(0.0, gap)),
     )
-    comparison = Comparison(STEP, "C", "a batch, by training", "s", curve.best, None)
+    comparison = Comparison(STEP, "C", "batch time, learned", "s", curve.best, None)
     note = (
-        "As in the paper, pivots imply the devices of stages by their computing; the proven pipeline has any devices. "
-        "dse parallel --method dqn decides both, and improves what it finds."
+        "As in the paper, the pivots determine the devices of stages by compute time; the proven pipeline has free "
+        "device "
+        "cuts. dse parallel --method dqn decides both and improves the result by local search."
     )
-    return _section("figure17", curve, ("the network's best", "proven shortest", "longer by"), row, comparison, note)
+    return _section("figure17", curve, ("learned", "proven optimum", "excess"), row, comparison, note)
 
 
 def _made(study: Study, learned: Learned, trial: CurveTrial) -> Curve:
@@ -120,16 +121,16 @@ def _section(part: str, curve: Curve, headers: Row, row: Row, comparison: Compar
     rounds = tuple(float(number + 1) for number in range(len(curve.scores)))
     smooth = smoothed(curve.scores)
     charts = (
-        Chart("lines", "Score", "round", "mean of an episode", (Series("score", rounds, smooth),)),
-        Chart("lines", "Loss", "round", "of the Q-network", (Series("loss", rounds, curve.losses),)),
+        Chart("lines", "Score", "round", "mean per episode", (Series("score", rounds, smooth),)),
+        Chart("lines", "Loss", "round", "Q-network loss", (Series("loss", rounds, curve.losses),)),
     )
     table = Table(
         ("rounds", "episodes", "first score", "last score", *headers),
         ((str(len(rounds)), f"{curve.episodes:,}", f"{smooth[0]:.3g}", f"{smooth[-1]:.3g}", *row),),
     )
     notes = (
-        f"Scores are means over {WINDOW} rounds. The paper prints curves without numbers: its loss falls fast, and its "
-        "scores rise with large jitter. One seed, a small budget (--rounds); benchmarks.parallel_dqn has the study.",
+        f"Scores are means over {WINDOW} rounds. The paper shows curves without numbers: its loss falls fast, and its "
+        "scores rise with large jitter. Ours: one seed and a small budget (--rounds); see benchmarks.parallel_dqn.",
         note,
     )
     return Section(part, CURVE_TITLES[part], (table,), notes, (comparison,), charts)

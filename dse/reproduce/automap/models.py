@@ -125,7 +125,7 @@ def family_of(name_or_path: str) -> Family:
     for family in FAMILIES:
         if any(family.known_by in name for name in names):
             return family
-    rule = "must name its arguments as benchmarks/hlo/steps.py does for T5 or VGG"
+    rule = "argument names must be as in benchmarks/hlo/steps.py for T5 or VGG"
     raise fail("dse reproduce", "--models", name_or_path, rule)
 
 

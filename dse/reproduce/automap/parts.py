@@ -42,7 +42,7 @@ _CONTEST_S = 0.2
 
 CONTEST = "contest"
 
-NEEDS_LEARNING = "needs training, and the extra `learn` is not installed"
+NEEDS_LEARNING = "requires the extra `learn`, which is not installed"
 
 _RULES = {"table3": 5, "table4": 5, "table5": 3, "table6": 2}
 """How many sets of rules a part needs."""
@@ -64,18 +64,18 @@ class AutomapOptions(Options):
     models: Annotated[
         str | None,
         Option(
-            "Some of vgg19, t5-6, t5-11b, bert-48 and t5-3b (the last two for pipelines alone), or HLO files of T5 or "
+            "Any of vgg19, t5-6, t5-11b, bert-48 and t5-3b (the last two only for pipelines), or HLO files of T5 or "
             "VGG steps (default: all five).",
             metavar="STEP,…",
         ),
     ] = None
-    mesh: Annotated[str, Option("Devices, or axes from the outermost in: servers=4,model=8.", metavar="MESH")] = "8"
-    accelerator: Annotated[str, Option("Each device: an accelerator.", metavar="SPEC")] = "v100"
-    network: Annotated[str, Option("Between devices.", metavar="SPEC")] = "v100-ethernet"
-    rounds: Annotated[
-        int, Option("Of episodes, in the training of Figures 16 and 17 and of part contest.", metavar="N", min=1)
-    ] = 40
-    seeds: Annotated[int, Option("Of each training of part contest.", metavar="N", min=1, max=100)] = 5
+    mesh: Annotated[
+        str, Option("Number of devices, or axes from the outermost inwards, such as servers=4,model=8.", metavar="MESH")
+    ] = "8"
+    accelerator: Annotated[str, Option("Accelerator type of the devices.", metavar="SPEC")] = "v100"
+    network: Annotated[str, Option("Network between devices.", metavar="SPEC")] = "v100-ethernet"
+    rounds: Annotated[int, Option("Training rounds for Figures 16 and 17 and part contest.", metavar="N", min=1)] = 40
+    seeds: Annotated[int, Option("Training seeds for part contest.", metavar="N", min=1, max=100)] = 5
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ def _posed(options: AutomapOptions, parts: tuple[str, ...], learned: Learned | N
     where = f"{options.mesh} × {chosen.name} on {joined.name}"
     return Posed(
         settings={"models": list(named), **machine._asdict(), "rounds": options.rounds, "seeds": options.seeds},
-        budget=f"Steps: {', '.join(named)}; {where}, pipelines on servers of 8; every plan is searched to its proof.",
+        budget=f"Steps: {', '.join(named)}; {where}; pipelines on servers with 8 devices; every plan is proven "
+        "optimal.",
         identity=[
             [digest(text_of_step(step)) for step in named],
             repr(chosen),
@@ -129,7 +130,7 @@ def _posed(options: AutomapOptions, parts: tuple[str, ...], learned: Learned | N
 def _names(models: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in models.split(","))
     if "" in names or len(set(names)) < len(names):
-        raise fail("dse reproduce automap", "--models", models, "must be different steps")
+        raise fail("dse reproduce automap", "--models", models, "steps must be unique")
     return names
 
 

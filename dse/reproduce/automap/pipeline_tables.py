@@ -22,10 +22,10 @@ from dse.reproduce.section import OTHER_MACHINE, Chart, Comparison, Row, Section
 from dse.results.result import percent
 
 PIPELINE_TITLES: Mapping[str, str] = {
-    "table7": "Table 7: pipelines, where the step and the devices are cut",
-    "table8": "Table 8: the boundaries of pipelines of four stages, of 128 points",
-    "figure11": "Figure 11: the all-reduce of each stage, as the step is cut",
-    "figure12": "Figures 12 to 15: the computing of a step, as it is and as the network takes it",
+    "table7": "Table 7: cuts of pipelines and devices",
+    "table8": "Table 8: boundaries of four-stage pipelines, in 128 points",
+    "figure11": "Figure 11: all-reduce time of each stage by number of cuts",
+    "figure12": "Figures 12 to 15: compute time of a step, raw and as network input",
 }
 
 _GIB = 2**30
@@ -48,7 +48,7 @@ def training(study: Study) -> Section:
         what = f"{title_of(step)} on {configuration}"
         seconds = None if printed is None else printed.seconds
         comparisons.append(Comparison(what, "length", "time to plan", "s", own.seconds, seconds, OTHER_MACHINE))
-        comparisons.append(Comparison(what, "length", "length of the best plan", "s", own.best.length_s, None))
+        comparisons.append(Comparison(what, "length", "length of the optimal plan", "s", own.best.length_s, None))
         for name, outcome in of.items():
             comparisons.append(Comparison(what, name, "excess of the paper's plan", "", outcome.excess, None))
     headers = (
@@ -67,16 +67,18 @@ def training(study: Study) -> Section:
     tables = [Table(headers, tuple(rows)), excesses]
     notes = [
         *(f"{name}: {objective.text}." for name, objective in OBJECTIVES.items()),
-        "Paper's plan: how much longer the best plan is whose cuts lie in the layers that the paper names and whose "
-        "devices are cut as printed, under length; best under: the objective under which it comes nearest to the "
-        "optimum. Devices are cut at most 3 from equal parts, as in the paper; every plan of ours is proven.",
-        "Layers are counted from 0. A layer of the paper is the one `nearby`; its steps and prices are not printed.",
+        "Paper's plan: excess length of the best plan with cuts in the paper's layers and with its device cuts; best "
+        "under: the objective for which this plan is closest to the optimum. Device cuts are at most 3 from equal "
+        "stages, as in the paper; all our plans are proven optimal.",
+        "Layers are counted from 0. The paper's cuts are only given as nearby layers; it does not print its steps "
+        "and costs.",
     ]
     if "t5-11b" in study.pipelined:
         tables.append(_memory(study))
         notes.append(
-            "What a device needs at least for T5-11B, a stage a server, by what counts of trained tensors / of "
-            "activations. The paper has it fit in four stages and in no fewer, on V100s whose memory it does not state."
+            "Minimum memory per device for T5-11B with one stage per server, by counted state / counted activations. "
+            "In "
+            "the paper it fits in four stages and no fewer, on V100s whose memory it does not state."
         )
     return Section("table7", PIPELINE_TITLES["table7"], tuple(tables), tuple(notes), tuple(comparisons))
 
@@ -115,7 +117,7 @@ def _memory(study: Study) -> Table:
             ]
             texts = (memory_text(each, 3) for each in bytes_of)
             rows.append((f"{state} / {activations}", *texts, ", ".join(fitting) or "no"))
-    return Table(("t5-11b", "2 stages", "3 stages", "4 stages", "four alone fit in"), tuple(rows))
+    return Table(("t5-11b", "2 stages", "3 stages", "4 stages", "only 4 stages fit in"), tuple(rows))
 
 
 def inference(study: Study) -> Section:
@@ -145,10 +147,10 @@ def inference(study: Study) -> Section:
                         cause=cause,
                     )
                 )
-    headers = ("", "objective", "paper", "ours", "layers of ours")
+    headers = ("", "objective", "paper", "ours", "our layers")
     notes = (
-        "Boundaries as shares of the points of the forward part, in parts of 128. The paper's are the same for all "
-        "three models: a quarter for each stage, and two parts.",
+        "Boundaries as shares of the points of the forward pass, in units of 1/128. The paper's are the same for all "
+        "three models: a quarter for each stage, plus 2/128.",
     )
     return Section("table8", PIPELINE_TITLES["table8"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
 
@@ -159,7 +161,7 @@ def _excess_of_paper(study: Study, step: str, objective: str, best: FoundPipelin
     trial = PipelineTrial(step, "C", objective, "equal", study.machine.accelerator, study.machine.network)
     theirs_s = at_boundaries_s(trial, [each / printed.points for each in printed.boundaries])
     longer = percent(theirs_s / best.length_s - 1)
-    return f"cut at the paper's boundaries, the same for all models, the pipeline takes {longer} longer"
+    return f"with the paper's boundaries, which are the same for all models, the pipeline takes {longer} longer"
 
 
 def _boundaries(pipeline: FoundPipeline, points: int) -> list[int]:
@@ -186,11 +188,11 @@ def all_reduces(study: Study) -> Section:
                     *("",) * (3 - count),
                 )
             )
-        charts.append(Chart("bars", f"All-reduces of {title_of(step)}", "", "ms", tuple(series), logarithmic=True))
+        charts.append(Chart("bars", f"All-reduce times of {title_of(step)}", "", "ms", tuple(series), logarithmic=True))
     table = Table(("", "cuts", "stage 1", "stage 2", "stage 3", "stage 4"), tuple(rows))
     note = (
-        "The cuts of the best plan for configuration C, from the first on; the last stage has all that is not cut yet. "
-        "A stage that spans servers joins its gradients over Ethernet."
+        "The cuts of the best plan for configuration C are added one by one; the last stage is the uncut remainder. A "
+        "stage that spans servers reduces its gradients over Ethernet."
     )
     return Section("figure11", PIPELINE_TITLES["figure11"], (table,), (note,), (), tuple(charts))
 
@@ -209,21 +211,21 @@ def computing(study: Study) -> Section:
     arrays = {"C*": total_s[at] * 1e3, "A*": profile.cut_bytes[at] / 1e6, "W*": weights[at] / 1e6}
     largest = max(float(each.max()) for each in arrays.values())
     charts = (
-        _lines("Figure 12: the time of each instruction", "instruction", "ms", {"C": work_s * 1e3}),
+        _lines("Figure 12: time of each instruction", "instruction", "ms", {"C": work_s * 1e3}),
         _lines("Figure 13: its prefix sum", "instruction", "ms", {"C'": total_s * 1e3}),
         _lines("Figure 14: at 128 points", "point", "ms", {"C''": arrays["C*"]}),
         _lines("Figure 15: scaled to [0, 1]", "point", "", {name: each / largest for name, each in arrays.items()}),
     )
     rows = (
-        ("points of the forward part", f"{profile.points:,}"),
-        ("time of a batch on one device", time_text(float(total_s[-1]))),
-        ("the longest instruction", time_text(float(work_s.max()))),
+        ("points of the forward pass", f"{profile.points:,}"),
+        ("batch time on one device", time_text(float(total_s[-1]))),
+        ("longest instruction", time_text(float(work_s.max()))),
         ("weights", memory_text(float(weights[-1]))),
-        ("the most that a cut sends, one way", memory_text(float(profile.cut_bytes.max()))),
+        ("largest transfer at a cut, one way", memory_text(float(profile.cut_bytes.max()))),
     )
     note = (
-        "The paper scales all three arrays by their common largest value, so that units matter: here ms and MB. Its "
-        "step has more than 50,000 instructions, with the backward pass and the update."
+        "The paper scales all three arrays by their common largest value, so units matter: here ms and MB. Its "
+        "step has more than 50,000 instructions, including the backward pass and the update."
     )
     table = Table((title_of(step), ""), rows)
     return Section("figure12", PIPELINE_TITLES["figure12"], (table,), (note,), (), charts)

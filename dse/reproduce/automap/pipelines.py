@@ -53,13 +53,14 @@ class PipelineObjective:
 
 OBJECTIVES: Mapping[str, PipelineObjective] = MappingProxyType(
     {
-        "length": PipelineObjective("the length of the pipeline, microbatches of 16 samples"),
-        "length 16": PipelineObjective("the same with 16 microbatches", microbatches=16),
+        "length": PipelineObjective("pipeline length, microbatches of 16 samples"),
+        "length 16": PipelineObjective("same with 16 microbatches", microbatches=16),
         "computing": PipelineObjective(
-            "the length without transfers and all-reduces, on the paper's devices: equal computing", is_computing=True
+            "length without transfers and all-reduces, with the paper's device cuts: equal compute time",
+            is_computing=True,
         ),
         "instructions": PipelineObjective(
-            "the same where every instruction takes the same time", is_computing=True, is_counted=True
+            "same with equal time for every instruction", is_computing=True, is_counted=True
         ),
     }
 )

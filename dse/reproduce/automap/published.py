@@ -145,7 +145,7 @@ class PlanPaper(StrictModel):
         for family, names in self.uncounted.items():
             unknown = {*names} - {*self.tables[family]}
             if unknown:
-                raise ValueError(f"{', '.join(sorted(unknown))}: no variable of {family}")
+                raise ValueError(f"{', '.join(sorted(unknown))}: must be variables of {family}")
         return self
 
     def plan(self, family: FamilyName) -> dict[str, int]:

@@ -10,8 +10,8 @@ from dse.reproduce.section import Comparison, Row, Section, Table
 from hardware.network_specs import network
 
 SETUP_TITLES = {
-    "table1": "Table 1: the models and their parameters",
-    "table2": "Table 2: the configurations of servers",
+    "table1": "Table 1: models and their parameters",
+    "table2": "Table 2: server configurations",
 }
 
 
@@ -35,8 +35,9 @@ def models(study: Study) -> Section:
         )
         comparisons.append(Comparison(title_of(step), "", "parameters", "", float(ours), paper))
     notes = (
-        "T5-base is not the published T5-base of 220 M parameters: the paper prints 51 M and 188 variables, of which "
-        "t5-6 (six layers each way, width 512) is the nearest.",
+        "The paper's T5-base is not the published one with 220 M parameters: it has 51 M and 188 variables. The "
+        "closest "
+        "model here is t5-6 (six encoder and six decoder layers, width 512).",
     )
     headers = ("", "paper's model", "paper", "ours", "variables", "operations")
     return Section("table1", SETUP_TITLES["table1"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
@@ -53,5 +54,5 @@ def machines(study: Study) -> Section:
         rows.append((name, str(servers), str(SERVER), "NVLink", inside, "25 Gb/s", f"{between:,.3g} Gb/s"))
         comparisons.append(Comparison(name, "", "between servers", "Gb/s", between, 25.0))
     headers = ("configuration", "servers", "devices of each", "inside (paper)", "inside", "between (paper)", "between")
-    notes = (f"Ours: the sustained rates of {study.machine.network}; the paper states no rate inside a server.",)
+    notes = (f"Ours: sustained rates of {study.machine.network}; the paper does not state the rate inside a server.",)
     return Section("table2", SETUP_TITLES["table2"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))

@@ -59,11 +59,13 @@ class Rules:
 
 RULES: Mapping[str, Rules] = MappingProxyType(
     {
-        "count": Rules("count", "linkage", "nothing", "most dimensions of variables split (the paper's reward)"),
-        "count*": Rules("count", "linkage", "layers", "the same, {layers} whole"),
-        "cost": Rules("cost", "linkage", "nothing", "least time of a step, nothing resharded"),
-        "cost*": Rules("cost", "linkage", "inputs", "the same, inputs whole: operator partitioning alone"),
-        "reshard": Rules("cost", "exact", "nothing", "least time of a step, with resharding"),
+        "count": Rules(
+            "count", "linkage", "nothing", "maximum number of split variable dimensions (the paper's reward)"
+        ),
+        "count*": Rules("count", "linkage", "layers", "same, with {layers} not split"),
+        "cost": Rules("cost", "linkage", "nothing", "minimum step time without resharding"),
+        "cost*": Rules("cost", "linkage", "inputs", "same, with inputs not split: operator partitioning only"),
+        "reshard": Rules("cost", "exact", "nothing", "minimum step time with resharding"),
     }
 )
 """By what they are called in tables."""

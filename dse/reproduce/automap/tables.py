@@ -11,9 +11,9 @@ from dse.reproduce.section import OTHER_MACHINE, Chart, Comparison, Row, Section
 from dse.results.result import percent
 
 TITLES: Mapping[str, str] = {
-    "table3": "Table 3: the dimension of each variable of T5 that is split",
-    "table4": "Table 4: the dimension of each variable of VGG-19 that is split",
-    "table5": "Table 5: how many dimensions are split, and the time to plan",
+    "table3": "Table 3: split dimension of each variable of T5",
+    "table4": "Table 4: split dimension of each variable of VGG-19",
+    "table5": "Table 5: number of split dimensions and planning time",
     "table6": "Table 6: automatic data parallelism",
 }
 
@@ -22,7 +22,7 @@ def plans(study: Study, part: str, name: FamilyName) -> Section:
     """Table 3 or 4: the plans of all rules beside the paper's, and what the paper's is worth under each of them."""
     steps = [step for step in study.steps if family_of(step).name == name]
     if not steps:
-        reason = f"none of --models is a {name}"
+        reason = f"none of --models is {name}"
         return Section(part, TITLES[part], (), (reason,), skipped=reason)
     outcomes = study.outcomes(list(RULES), steps)
     tables, notes, comparisons = list[Table](), list[str](), list[Comparison]()
@@ -48,7 +48,7 @@ def _variables(step: str, outcomes: Mapping[str, Outcome]) -> Table:
 
 def _rules(step: str, outcomes: Mapping[str, Outcome]) -> Table:
     """One row for each set of rules: our plan, and the paper's under the same rules."""
-    headers = (title_of(step), "split", "a step", "paper's split", "a step", "paper's plan", "plan, s")
+    headers = (title_of(step), "split", "step time", "paper's split", "step time", "paper's plan", "planning, s")
     rows = []
     for rules, each in outcomes.items():
         best, published = each.best, each.published
@@ -61,10 +61,10 @@ def _rules(step: str, outcomes: Mapping[str, Outcome]) -> Table:
 def _judged(rules: str, outcome: Outcome) -> str:
     """How far the paper's plan is from the best one."""
     if outcome.published is None or outcome.best is None:
-        return "not possible"
+        return "impossible"
     if outcome.is_published_optimal:
         return "optimal"
-    more, less = ("more", "fewer") if RULES[rules].objective == "count" else ("dearer", "cheaper")
+    more, less = ("more", "fewer") if RULES[rules].objective == "count" else ("more expensive", "cheaper")
     excess = outcome.published.value / outcome.best.value - 1
     return f"{percent(abs(excess))} {more if excess >= 0 else less}"
 
@@ -72,24 +72,28 @@ def _judged(rules: str, outcome: Outcome) -> str:
 def _verdicts(step: str, outcomes: Mapping[str, Outcome]) -> Iterable[str]:
     """Under which rules the paper's plan is the best one, and where that is not known."""
     optimal = [rules for rules, each in outcomes.items() if each.is_published_optimal]
-    yield f"{title_of(step)}: the paper's plan is an optimum of {', '.join(optimal) or 'none of these rules'}."
+    yield f"{title_of(step)}: the paper's plan is optimal under {', '.join(optimal) or 'none of these rules'}."
     for rules, each in outcomes.items():
         if each.best is not None and not each.best.is_proven:
-            yield f"{title_of(step)}: the plan of {rules} is not proven best."
+            yield f"{title_of(step)}: the plan under {rules} is not proven optimal."
 
 
 def _plan_notes(study: Study, name: FamilyName) -> Iterable[str]:
     mesh = study.mesh
     places = "" if len(mesh.axes) == 1 else f" on the axes {'/'.join(axis.name for axis in mesh.axes)}"
-    yield f"A number is the dimension that is split{places}, {WHOLE} is whole, as in the paper; (n) are n variables."
+    yield (
+        f"A number is the split dimension{places}; {WHOLE} means not split, as in the paper; (n) stands for n "
+        "variables."
+    )
     layers = next(family.layers_text for family in FAMILIES if family.name == name)
     yield f"Rules: {'; '.join(f'{key}: {rules.text.format(layers=layers)}' for key, rules in RULES.items())}."
     yield (
-        "Paper's plan: the variables of the paper's table are split as there, on the axis where that is best, and all "
-        "else as is best under the same rules. Every plan has passed the independent check."
+        "Paper's plan: the variables in the paper's table are split as printed, along the best axis, and everything "
+        "else "
+        "optimally under the same rules. Every plan passed the independent check."
     )
     for variable in read_published().uncounted.get(name, ()):
-        yield f"{variable}: split in the paper's table, but not counted in Table 5, and so left open here."
+        yield f"{variable}: split in the paper's table but not counted in Table 5, so not fixed here."
 
 
 def _compared(step: str, outcomes: Mapping[str, Outcome]) -> Iterable[Comparison]:
@@ -109,8 +113,8 @@ def _compared(step: str, outcomes: Mapping[str, Outcome]) -> Iterable[Comparison
             Comparison(title_of(step), rules, what, unit, value, None)
             for what, unit, value in (
                 ("split dimensions", "", None if each.best is None else float(each.best.split_dimensions)),
-                ("time of a step", "s", None if each.best is None else each.best.step_s),
-                ("time of a step, the paper's plan", "s", None if each.published is None else each.published.step_s),
+                ("step time", "s", None if each.best is None else each.best.step_s),
+                ("step time, the paper's plan", "s", None if each.published is None else each.published.step_s),
             )
         )
 
@@ -121,11 +125,11 @@ def worth_of_paper(outcome: Outcome) -> str:
     if ours is None:
         return ""
     if papers is None:
-        return "under these rules no plan splits variables as the paper's table does"
+        return "under these rules, no plan can split variables as in the paper's table"
     if outcome.is_published_optimal:
-        return "under these rules the paper's plan is as good as ours"
+        return "under these rules, the paper's plan is as good as ours"
     amounts = [f"{each.split_dimensions} dimensions and takes {time_text(each.step_s, 4)}" for each in (papers, ours)]
-    return f"under these rules the paper's plan splits {amounts[0]} a step, ours {amounts[1]}"
+    return f"under these rules the paper's plan splits {amounts[0]} per step, ours {amounts[1]}"
 
 
 def _chart(outcomes: Mapping[tuple[str, str], Outcome]) -> Chart:
@@ -139,7 +143,7 @@ def _chart(outcomes: Mapping[tuple[str, str], Outcome]) -> Chart:
         return Series(f"{title_of(step)}, {label}", tuple(RULES), y)
 
     series = tuple(bars(step, whose) for step in steps for whose in ("best", "published"))
-    return Chart("bars", "Time of a step", "rules", "ms", series, logarithmic=True)
+    return Chart("bars", "Step time", "rules", "ms", series, logarithmic=True)
 
 
 # Counts and times -----------------------------------------------------------------------------------------------------
@@ -148,7 +152,7 @@ def _chart(outcomes: Mapping[tuple[str, str], Outcome]) -> Chart:
 def counts(study: Study) -> Section:
     """Table 5: dimensions that are split, and the time to plan."""
     if not study.steps:
-        reason = "none of --models is a step whose tensors are split"
+        reason = "none of --models has tensors to split"
         return Section("table5", TITLES["table5"], (), (reason,), skipped=reason)
     chosen = ("count", "count*", "cost*")
     outcomes = study.outcomes(chosen)
@@ -172,13 +176,14 @@ def counts(study: Study) -> Section:
             )
             seconds = None if printed is None else printed.seconds
             comparisons.append(
-                Comparison(title_of(step), rules, "time to plan", "s", each.seconds, seconds, OTHER_MACHINE)
+                Comparison(title_of(step), rules, "planning time", "s", each.seconds, seconds, OTHER_MACHINE)
             )
-    headers = ("", "variables / dims", "target", "paper", "in", *chosen, "in")
+    headers = ("", "variables / dims", "target", "paper", "time", *chosen, "time")
     notes = (
-        "The paper's target for VGG-19 is its number of variables; it splits five dimensions. Its target for T5-11B "
-        "(and T5-3B) leaves out the embedding and the two position tables, which ours count.",
-        "Ours in: the longest of the three, with reading the step; the paper's: both stages of its search.",
+        "The paper's target for VGG-19 is its number of variables, but the paper splits five dimensions. Its target "
+        "for "
+        "T5-11B (and T5-3B) excludes the embedding and the two position tables, which our count includes.",
+        "Time: ours is the longest of the three, including reading the step; the paper's includes both search stages.",
     )
     return Section("table5", TITLES["table5"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
 
@@ -199,7 +204,7 @@ def _unlike(step: str, rules: str) -> str:
     if published is None:
         return ""
     if rules == "count":
-        return "the paper splits fewer dimensions than its reward asks for"
+        return "the paper splits fewer dimensions than its reward favours"
     variables = published.variables
     if variables is not None and (variables.count, variables.dimensions) != (
         len(step_of(step).trainable),
@@ -220,7 +225,7 @@ def _published(step: str) -> PublishedModel | None:
 def data_parallel(study: Study) -> Section:
     """Table 6: the inputs that are split along the batch."""
     if not study.steps:
-        reason = "none of --models is a step whose tensors are split"
+        reason = "none of --models has tensors to split"
         return Section("table6", TITLES["table6"], (), (reason,), skipped=reason)
     outcomes = study.outcomes((DATA_PARALLEL, "cost"))
     rows, comparisons = list[Row](), list[Comparison]()
@@ -235,18 +240,18 @@ def data_parallel(study: Study) -> Section:
         ours = f"{len(split)} of {len(inputs)} in {outcome.seconds:.1f} s"
         rows.append((title_of(step), theirs, ours, dims, *_worth(study, best, cheapest)))
         target = None if printed is None else float(printed.split)
-        reason = "" if printed is None or printed.candidates == len(inputs) else "the paper's step has other inputs"
+        reason = "" if printed is None or printed.candidates == len(inputs) else "the paper's step has different inputs"
         line = Comparison(title_of(step), DATA_PARALLEL, "inputs split", "", float(len(split)), target, reason)
         comparisons.append(line)
         seconds = None if printed is None else printed.seconds
         comparisons.append(
-            Comparison(title_of(step), DATA_PARALLEL, "time to plan", "s", outcome.seconds, seconds, OTHER_MACHINE)
+            Comparison(title_of(step), DATA_PARALLEL, "planning time", "s", outcome.seconds, seconds, OTHER_MACHINE)
         )
-    headers = ("", "paper", "ours", "split along", "a step", "fits", "cheapest")
+    headers = ("", "paper", "ours", "split along", "step time", "fits", "fastest")
     notes = (
-        "The linkage group that holds a dimension of most inputs is split, and nothing else. Inputs are arguments that "
-        "are neither trained nor state of the optimizer; the paper's steps have more of them than ours.",
-        "Cheapest: whether no plan without resharding that fits takes less time.",
+        "Only the linkage group with dimensions of most inputs is split. Inputs are arguments that are neither trained "
+        "nor optimizer state; the paper's steps have more inputs than ours.",
+        "Fastest: whether no other plan without resharding that fits takes less time.",
     )
     return Section("table6", TITLES["table6"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
 

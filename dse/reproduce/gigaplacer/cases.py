@@ -54,7 +54,12 @@ def chosen_problems(sources: str | None) -> dict[str, WaferProblem]:
     for source in [*read_published().cases] if sources is None else [each.strip() for each in sources.split(",")]:
         for problem in _problems(source):
             if problem.name in problems:
-                raise fail("dse reproduce", "--models", source, f"two problems are called {problem.name}")
+                raise fail(
+                    "dse reproduce",
+                    "--models",
+                    source,
+                    f"problem names must be unique, but {problem.name} occurs twice",
+                )
             problems[problem.name] = problem
     return problems
 
@@ -67,7 +72,7 @@ def _problems(source: str) -> list[WaferProblem]:
         return [WaferOptions(source).problem()]
     files = sorted(Path(source).glob("*.kgraph"))
     if not files:
-        raise fail("dse reproduce", "--models", source, "a folder must hold .kgraph files")
+        raise fail("dse reproduce", "--models", source, "a folder must contain .kgraph files")
     return [WaferOptions(str(file)).problem() for file in files]
 
 
@@ -86,7 +91,7 @@ def budget(study: Study, *variants: str) -> str:
     anneals = any(VARIANTS[each].share for each in variants)
     moves = f"{study.moves:,} moves of annealing, " if anneals else "no annealing, "
     return (
-        f"Every search: {moves}seed {study.run.seed}, one core; its seconds are CPU seconds of this machine, "
+        f"Every search: {moves}seed {study.run.seed}, one core; seconds are CPU seconds on this machine, "
         "without compilation."
     )
 
@@ -94,7 +99,11 @@ def budget(study: Study, *variants: str) -> str:
 def unpublished(cases: Mapping[str, Case]) -> list[str]:
     """A note on problems that are none of the paper's, where there are any."""
     names = [name for name, case in cases.items() if case.letter is None]
-    return [f"None of the paper's cases by wafer, weights, kernels and edges: {', '.join(names)}."] if names else []
+    return (
+        [f"These do not match any of the paper's cases by wafer, weights, kernels and edges: {', '.join(names)}."]
+        if names
+        else []
+    )
 
 
 def are_all(cases: Mapping[str, Case]) -> bool:

@@ -16,7 +16,7 @@ from dse.wafer.problem import WaferPlacement, WaferProblem
 _SHOWN = 4
 """Layouts of Figure 7 where none of the paper's is given."""
 
-FIGURE7_HEADERS = ("case", "rows", "kernels in each row", "time", "distance", "adapter", "tiles with a kernel", "busy")
+FIGURE7_HEADERS = ("case", "rows", "kernels per row", "time", "distance", "adapter", "occupied tiles", "busy")
 
 
 def figure7(study: Study) -> Section:
@@ -31,8 +31,9 @@ def figure7(study: Study) -> Section:
         for picture in _pictures(cases[name].problem, each, name, f"figure7-{name}")
     ]
     notes = (
-        "Rows: parts that horizontal cuts from edge to edge leave, upwards; strips are rows of one kernel. The paper's "
-        "figure shows that single rows, several rows, and strips above or below a row all occur as final layouts.",
+        "Rows: parts between horizontal cuts from edge to edge, from bottom to top; strips are rows with one kernel. "
+        "In the "
+        "paper's figure, single rows, several rows, and strips above or below a row all occur as final layouts.",
         budget(study, FULL),
         *unpublished(cases),
         *reasons(outcomes),
@@ -105,10 +106,15 @@ def figure8(study: Study) -> Section:
     before, after, printed = (study.searched(variant, [name])[name] for variant in (ROWS, FULL, AS_PRINTED))
     stages = refined_costs(problem, printed)
     placed = (
-        ("GigaPlacer as printed, without", "generated", printed.adapted, None if stages is None else stages[1]),
-        ("GigaPlacer as printed, with", "refined", printed.placement, None if stages is None else stages[2]),
+        (
+            "GigaPlacer as printed, without refinement",
+            "generated",
+            printed.adapted,
+            None if stages is None else stages[1],
+        ),
+        ("GigaPlacer as printed, with refinement", "refined", printed.placement, None if stages is None else stages[2]),
         ("ours, rows only", "rows", before.placement, before.cost),
-        ("ours, with all that follows", "all", after.placement, after.cost),
+        ("ours, all steps", "all", after.placement, after.cost),
     )
     rows = tuple(
         (label, *("–" if each is None else amount(float(getattr(each, part))) for part in COST_PARTS))
@@ -116,17 +122,17 @@ def figure8(study: Study) -> Section:
     )
     change = None if stages is None else per_cent(stages[1].distance, stages[2].distance)
     theirs = paper.distance_percent if is_papers else None
-    line = Comparison(name, "", "L1 refinement, change of distance", "%", change, theirs, cause=BEFORE)
+    line = Comparison(name, "", "L1 refinement, change in distance", "%", change, theirs, cause=BEFORE)
     parts: tuple[CostPart, ...] = ("distance", "time", "total")
     ours = [
-        Comparison(name, "", f"our change of {part}", "%", per_cent(before.part(part), after.part(part)), None)
+        Comparison(name, "", f"our change in {part}", "%", per_cent(before.part(part), after.part(part)), None)
         for part in parts
     ]
     notes = (
-        f"L1 refinement as printed: distance {shown(change)} %; the paper: {paper.distance_percent:g} %, of its case "
+        f"L1 refinement as printed: distance {shown(change)} %; the paper: {paper.distance_percent:g} % for its case "
         f"{paper.case}.",
-        f"Ours after the rows: distance {shown(ours[0].ours)} %, time {shown(ours[1].ours)} %, total cost "
-        f"{shown(ours[2].ours)} %. Our steps give up distance for time, or time for distance, wherever the sum falls.",
+        f"Ours relative to rows only: distance {shown(ours[0].ours)} %, time {shown(ours[1].ours)} %, total cost "
+        f"{shown(ours[2].ours)} %. Our steps trade distance for time, or time for distance, if the sum decreases.",
         budget(study, ROWS, FULL),
         *reasons({"rows": before, "all": after, "printed": printed}),
     )

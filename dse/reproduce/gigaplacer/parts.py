@@ -33,11 +33,11 @@ class GigaplacerOptions(Options):
     models: Annotated[
         str | None,
         Option(
-            "Some of the cases (A,D), folders of .kgraph files, or any input of `dse wafer` (default: all cases).",
+            "Cases (such as A,D), folders of .kgraph files, or any input of `dse wafer` (default: all cases).",
             metavar="CASE,…",
         ),
     ] = None
-    moves: Annotated[int, Option("Annealing moves in each search.", min=1, max=10**12)] = MOVES
+    moves: Annotated[int, Option("Annealing moves per search.", min=1, max=10**12)] = MOVES
 
 
 def _posed(options: GigaplacerOptions, _parts: tuple[str, ...]) -> Posed[Study]:
@@ -47,7 +47,7 @@ def _posed(options: GigaplacerOptions, _parts: tuple[str, ...]) -> Posed[Study]:
     seconds = len(problems) * (5 + 30 * options.moves / MOVES)
     return Posed(
         settings={"models": list(problems), "moves": options.moves},
-        budget=f"Cases: {', '.join(problems)}; {options.moves:,} moves in each search.",
+        budget=f"Cases: {', '.join(problems)}; {options.moves:,} moves per search.",
         identity=document_of(problems),
         predicted_s=dict.fromkeys(PARTS, seconds),
         context=lambda run: Study(problems, run, options.moves),
@@ -58,7 +58,7 @@ PARTS = {
     "table1": Part("Table 1: total cost, bound and seconds of each case", table1),
     "fig7": Part("Figure 7: final layouts", figure7),
     "fig8": Part("Figure 8: a case with and without refinement", figure8),
-    "refinement": Part("Refinement: what each step is worth", refinement),
+    "refinement": Part("Refinement: contribution of each step", refinement),
     "slicing-tree": Part("Section 1: annealing of slicing trees", slicing_trees),
 }
 

@@ -48,11 +48,11 @@ class PublishedCase(StrictModel):
     @model_validator(mode="after")
     def _totals_are_sums(self) -> "PublishedCase":
         if self.network not in NETWORKS:
-            raise ValueError(f"{self.network}: no network of the contest")
+            raise ValueError(f"{self.network}: must be a network of the contest")
         for row in (self.winner, self.gigaplacer):
             total = sum(weight * part for weight, part in zip(self.weights, row, strict=False))
             if not math.isclose(total, row.total, rel_tol=PROOF_TOLERANCE):
-                raise ValueError(f"total {row.total:g} must be the weighted sum, {total:g}")
+                raise ValueError(f"total {row.total:g} must be the weighted sum {total:g}")
         return self
 
     def problem(self, name: str) -> WaferProblem:
@@ -108,7 +108,7 @@ class PlacementPaper(StrictModel):
     def _figures_show_cases(self) -> "PlacementPaper":
         unknown = {*self.figure_7, self.figure_8.case} - {*self.cases}
         if unknown:
-            raise ValueError(f"{', '.join(sorted(unknown))}: no case of this name")
+            raise ValueError(f"{', '.join(sorted(unknown))}: must be a known case")
         return self
 
     def case_of(self, problem: WaferProblem) -> str | None:

@@ -38,12 +38,13 @@ _STEPS = (ROWS, WITH_PROTOCOLS, WITH_ANNEALING, WITH_TREES, FULL)
 _ALL, _MEAN = "all steps", "geometric mean"
 
 BEFORE = not_measured(
-    "it depends on the placement before, which the paper does not print: one of the same total cost may leave more to "
-    "refine"
+    "it depends on the placement before refinement, which the paper does not print; placements of equal total cost can "
+    "leave more to refine"
 )
 _TREES = not_measured(
-    "not the paper's own annealing, of which it prints nothing else: it has as many moves as our search, and kernels "
-    "have our exact sizes and time limits"
+    "this is not the paper's annealing, which it does not describe: ours makes as many moves as our search and uses "
+    "our "
+    "exact kernel sizes and time limits"
 )
 
 
@@ -64,30 +65,31 @@ def refinement(study: Study) -> Section:
     )
     cases, as_printed = cases_of(study), study.searched(AS_PRINTED)
     lines = tuple(
-        Comparison(_MEAN, "", f"change of {part}, {step}", "%", change, None)
+        Comparison(_MEAN, "", f"change in {part}, {step}", "%", change, None)
         for step, changes in compared.items()
         for part, change in changes.items()
     )
     claims = _claims(cases, as_printed)
     notes = (
         *(f"{each.quantity}: {shown(each.ours)} %, the paper {shown(each.paper)} %." for each in claims),
-        "Those are arithmetic means of GigaPlacer as printed: the same placements before and after each refinement. "
-        "Our own steps change whatever pays, time too.",
-        "Means of our steps are geometric, of the ratios to the step before; a case that has none of a part is left "
-        "out. Protocols are only chosen where adapters count.",
-        "Every step is a search of its own from the beginning: its seconds include those of the steps before.",
+        "These are arithmetic means for GigaPlacer as printed, on the same placements before and after each "
+        "refinement. "
+        "Our own steps change all parts of the cost, including time.",
+        "Means for our steps are geometric means of the ratio to the previous step, over cases with a nonzero part. "
+        "Protocols are chosen only if adapters have a weight.",
+        "Every step is a separate search from the start, so its seconds include those of the previous steps.",
         budget(study, FULL),
         *unpublished(cases),
         *(reason for outcomes in (*steps.values(), as_printed) for reason in reasons(outcomes)),
     )
-    mean_headers = ("step", *(f"{part}, %" for part in COST_PARTS), "seconds in all")
+    mean_headers = ("step", *(f"{part}, %" for part in COST_PARTS), "total seconds")
     headers = ("case", "distance", "refined", "change, %", "adapter", "refined", "change, %")
     tables = (
         Table(mean_headers, means),
         Table(("case", "step", *COST_PARTS, "seconds"), rows),
         Table(headers, tuple(_refined_row(cases[name], each) for name, each in as_printed.items())),
     )
-    title = "Refinement: what each step is worth"
+    title = "Refinement: contribution of each step"
     return Section("refinement", title, tables, notes, (*claims, *lines), (_steps_chart(steps),))
 
 
@@ -135,9 +137,9 @@ def _claims(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> tuple
         if differing is not None and cases[name].problem.weights.adapter > 0:
             counting.append(differing)
     rows = (
-        ("L1 refinement, mean change of distance", distances, paper.distance_percent),
-        ("adapter refinement, mean change of adapters where they count", counting, paper.adapter_percent),
-        ("adapter refinement, mean change of adapters over all cases", adapters, paper.adapter_percent),
+        ("L1 refinement, mean change in distance", distances, paper.distance_percent),
+        ("adapter refinement, mean change in adapters, cases with adapter weight", counting, paper.adapter_percent),
+        ("adapter refinement, mean change in adapters, all cases", adapters, paper.adapter_percent),
     )
     return tuple(
         Comparison("mean", "", what, "%", fmean(changes) if changes else None, printed if whole else None, cause=BEFORE)
@@ -171,7 +173,7 @@ def _steps_chart(steps: Mapping[str, Mapping[str, Outcome]]) -> Chart:
         Series(step, tuple(outcomes), tuple(ratio(each.total, first[name].total) for name, each in outcomes.items()))
         for step, outcomes in steps.items()
     )
-    return Chart("bars", "Total cost over that of rows only", "", "", series)
+    return Chart("bars", "Total cost relative to rows only", "", "", series)
 
 
 def slicing_trees(study: Study) -> Section:
@@ -186,9 +188,10 @@ def slicing_trees(study: Study) -> Section:
     )
     notes = (
         *(f"Geometric mean of {each.quantity}: {share(each.ours)}." for each in lines),
-        f"The paper's own annealing over GigaPlacer, “even in the best case”: cost {paper.cost_ratio:g}, seconds "
+        f"The paper's own annealing relative to GigaPlacer, “even in the best case”: cost {paper.cost_ratio:g}, "
+        "seconds "
         f"{paper.time_ratio:g}.",
-        "Wong and Liu's moves of normalised Polish expressions, with our staircases, time limits and protocols.",
+        "Wong and Liu's moves on normalised Polish expressions, with our staircases, time limits and protocols.",
         budget(study, SLICING_TREE),
         *reasons(trees),
     )
@@ -219,4 +222,4 @@ def _over(
     seconds = [ratio(tree.search_s, others[name].search_s) for name, tree in trees.items()]
     for what, ratios, theirs in (("cost", costs, paper[0]), ("seconds", seconds, paper[1])):
         mean = geometric_mean([each for each in ratios if each])
-        yield Comparison(_MEAN, "", f"{what} of slicing trees over {whose}", "", mean, theirs, cause=_TREES)
+        yield Comparison(_MEAN, "", f"{what} of slicing trees relative to {whose}", "", mean, theirs, cause=_TREES)

@@ -27,16 +27,17 @@ SECONDS = ("case", "GigaPlacer, s", "as printed, s", "ours, s", "bound, s", "our
 TABLES = (COSTS, PARTS, AGAIN, SECONDS)
 
 _PARTS_AGAIN = not_measured(
-    "another placement: which of several is taken, and how kernels are moved within a row, the paper leaves open "
+    "another placement: the paper does not specify which of several it takes, or how kernels are moved within a row "
     "(docs/evidence/wafer.md)"
 )
 
 _NOTES = (
-    "Weights: of time, distance and adapter. Ratio: of our cost to GigaPlacer's. Bound: proven, no placement costs "
-    "less; gap: of ours to it.",
-    "As printed: `dse wafer --method gigaplacer`, the paper's algorithm on this machine in this run; its time, "
-    "distance and adapter stand beside its cost and its ratio to the published cost.",
-    "The paper's seconds are of C++ on a 1.6 GHz laptop processor; not comparable in detail.",
+    "Weights: of time, distance and adapter. Ratio: our cost relative to GigaPlacer's. Bound: proven lower bound; gap: "
+    "between our cost and the bound.",
+    "As printed: `dse wafer --method gigaplacer`, the paper's algorithm on this machine in this run, with its cost, "
+    "the "
+    "ratio to the published cost, and its time, distance and adapters.",
+    "The paper's seconds are for C++ on a 1.6 GHz laptop processor and are not directly comparable.",
 )
 
 
@@ -55,7 +56,7 @@ def table1(study: Study) -> Section:
     of_means = [*means(cases, outcomes), *_again_means(cases, outcomes, printed)]
     over = list(over_winner(cases, outcomes))
     notes = [
-        f"Of {each.model}, {each.quantity}: ours {_count(each.ours, each.unit)}, "
+        f"{each.model}, {each.quantity}: ours {_count(each.ours, each.unit)}, "
         f"GigaPlacer {_count(each.paper, each.unit)}."
         for each in over
     ]
@@ -115,7 +116,7 @@ def case_lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
     yield from part_lines(name, case, outcome)
     total, winners = outcome.total, case.winner_total
     cause = _total_cause(outcome, winners)
-    yield Comparison(name, "", "total, beside the winner's", "", total, winners, cause=cause)
+    yield Comparison(name, "", "total, compared with the winner's", "", total, winners, cause=cause)
     yield Comparison(name, "", "lower bound", "", outcome.bound, None)
     yield Comparison(name, "", "seconds", "s", outcome.search_s, case.paper("seconds"), OTHER_MACHINE)
 
@@ -132,7 +133,7 @@ def _total_cause(outcome: Outcome, paper: float | None) -> str:
     """Why our total differs from the paper's: which placement is cheaper, and how sure ours is."""
     if outcome.total is None or paper is None:
         return ""
-    which = "equal" if outcome.total == paper else "cheaper" if outcome.total < paper else "dearer"
+    which = "equal" if outcome.total == paper else "cheaper" if outcome.total < paper else "more expensive"
     return f"ours is a{'n' * (which == 'equal')} {which} placement, {_sureness([outcome])}"
 
 
@@ -147,7 +148,7 @@ def _sureness(outcomes: Sequence[Outcome]) -> str:
     gaps = [each.gap for each in outcomes if each.gap is not None]
     if len(gaps) < len(outcomes):
         return "without a lower bound"
-    return f"with a gap of {'at most ' * (len(gaps) > 1)}{percent(max(gaps))} to the lower bound"
+    return f"with a gap of {'at most ' * (len(gaps) > 1)}{percent(max(gaps))}"
 
 
 def _traded(case: Case, outcome: Outcome) -> str:
@@ -164,7 +165,7 @@ def _traded(case: Case, outcome: Outcome) -> str:
 def _part_cause(case: Case, part: CostPart, otherwise: str) -> str:
     """Why a part of the cost differs from the paper's: its weight if that is 0, ``otherwise`` if not."""
     counts = part == "total" or getattr(case.problem.weights, part) > 0
-    return otherwise if counts else f"the weight of {part} is 0 here: it counts for nothing"
+    return otherwise if counts else f"the weight of {part} is 0 here"
 
 
 def _again_lines(name: str, case: Case, printed: Outcome) -> Iterator[Comparison]:
@@ -185,9 +186,9 @@ def _again_means(
     costs = [ratio(outcomes[name].total, each.total) for name, each in printed.items()]
     seconds = [ratio(outcomes[name].search_s, each.search_s) for name, each in printed.items() if each.total]
     rows = (
-        ("cost of GigaPlacer as printed over its published cost", published),
-        ("cost over that of GigaPlacer as printed", costs),
-        ("seconds over those of GigaPlacer as printed", seconds),
+        ("cost of GigaPlacer as printed relative to its published cost", published),
+        ("cost relative to GigaPlacer as printed", costs),
+        ("seconds relative to GigaPlacer as printed", seconds),
     )
     return [
         Comparison("geometric mean", "", what, "", geometric_mean([each for each in ratios if each]), None)
@@ -198,13 +199,13 @@ def _again_means(
 _Ratio = Callable[[float, float, PublishedCase], float]
 
 _MEANS: tuple[tuple[str, _Ratio, Callable[[PublishedCase], float]], ...] = (
-    ("cost over GigaPlacer's", lambda cost, _, case: cost / case.gigaplacer.total, lambda _: 1.0),
+    ("cost relative to GigaPlacer's", lambda cost, _, case: cost / case.gigaplacer.total, lambda _: 1.0),
     (
-        "cost over the winner's",
+        "cost relative to the winner's",
         lambda cost, _, case: cost / case.winner.total,
         lambda case: case.gigaplacer.total / case.winner.total,
     ),
-    ("seconds over GigaPlacer's", lambda _, seconds, case: seconds / case.gigaplacer.seconds, lambda _: 1.0),
+    ("seconds relative to GigaPlacer's", lambda _, seconds, case: seconds / case.gigaplacer.seconds, lambda _: 1.0),
 )
 """(what, of our cost and seconds, of the paper's)."""
 
@@ -250,9 +251,9 @@ def over_winner(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> I
         [published.gigaplacer.total for _, published in answered],
     )
     counts: tuple[tuple[str, str, Callable[[Sequence[tuple[float, float]]], float]], ...] = (
-        ("cases cheaper than the winner's", "", lambda pairs: sum(total < winner for total, winner in pairs)),
-        ("largest saving of the winner's cost", "%", lambda pairs: 100 * max(1 - t / winner for t, winner in pairs)),
-        ("mean saving of the winner's cost", "%", lambda pairs: 100 * statistics.fmean(1 - t / w for t, w in pairs)),
+        ("cases with lower cost than the winner", "", lambda pairs: sum(total < winner for total, winner in pairs)),
+        ("largest saving relative to the winner", "%", lambda pairs: 100 * max(1 - t / winner for t, winner in pairs)),
+        ("mean saving relative to the winner", "%", lambda pairs: 100 * statistics.fmean(1 - t / w for t, w in pairs)),
     )
     cause = _means_cause([each for each, _ in answered])
     for what, unit, count in counts:
@@ -263,8 +264,8 @@ def over_winner(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> I
 def _means_cause(outcomes: Sequence[Outcome]) -> str:
     """Why means of costs differ: how many of our placements are proven optimal, and how sure the others are."""
     others = [each for each in outcomes if not _is_proven(each)]
-    proven = f"{len(outcomes) - len(others)} of {len(outcomes)} placements of ours are proven optimal"
-    return f"{proven}, the others {_sureness(others)}" if others else proven
+    proven = f"{len(outcomes) - len(others)} of {len(outcomes)} of our placements are proven optimal"
+    return f"{proven}; the others are {_sureness(others)}" if others else proven
 
 
 def _chart(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome], printed: Mapping[str, Outcome]) -> Chart:
@@ -284,4 +285,4 @@ def _chart(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome], printed: 
         bars("ours", lambda name: outcomes[name].total),
         bars("lower bound", lambda name: outcomes[name].bound),
     )
-    return Chart("bars", "Total cost over GigaPlacer's", "", "", series)
+    return Chart("bars", "Total cost relative to GigaPlacer's", "", "", series)

@@ -1,3 +1,5 @@
 """Xie et al. (MLSys 2022): its tables and figures beside ours."""
 
-SUMMARY = "Partitioning over multi-chip modules: samples that methods need, and the simulator (Xie et al., MLSys 2022)."
+SUMMARY = (
+    "Partitioning over multi-chip modules: sample efficiency of methods, and the simulator (Xie et al., MLSys 2022)."
+)

@@ -19,7 +19,7 @@ from hardware.packages import Package
 TOKENS, ELEMENT_BYTES = 84, 1
 """Of an input, and of a floating-point number."""
 
-NAME = f"bert-large of {TOKENS} tokens in {8 * ELEMENT_BYTES} bits"
+NAME = f"bert-large with {TOKENS} tokens in {8 * ELEMENT_BYTES}-bit numbers"
 
 
 @cache

@@ -173,8 +173,8 @@ _Read = Callable[[Calibration], float | None]
 _QUANTITIES: tuple[tuple[str, str, float | None, _Read], ...] = (
     ("Pearson's R", "", PAPER_CORRELATION, lambda calibration: calibration.correlation),
     ("partitions that cannot run", "%", PAPER_INVALID_PERCENT, lambda calibration: calibration.invalid_percent),
-    ("best tenth in common", "%", None, lambda calibration: calibration.best_overlap_percent),
-    ("best prediction over best", "×", None, lambda calibration: calibration.best_predicted_over_best),
+    ("overlap of best tenths", "%", None, lambda calibration: calibration.best_overlap_percent),
+    ("predicted best relative to best", "×", None, lambda calibration: calibration.best_predicted_over_best),
 )
 
 
@@ -182,7 +182,7 @@ def _unlike(graph: PartitionGraph) -> str:
     """Why the paper's numbers are not of this graph; empty where they are."""
     if graph.name == NAME:
         return ""
-    return f"the paper's number is of BERT with {PAPER_OPERATORS:,} operators, ours of {graph.name}"
+    return f"the paper's number is for BERT with {PAPER_OPERATORS:,} operators, ours for {graph.name}"
 
 
 def _spread(read: _Read, others: list[Calibration]) -> str:
@@ -200,22 +200,22 @@ def _notes(context: Context) -> tuple[str, ...]:
     package = context.package
     return (
         f"{context.samples:,} random partitions of {context.graph.name} ({len(context.graph):,} operators) on "
-        f"{package.name} ({package.chips} chips), SAMPLE with uniform weights. The simulator stands for the paper's "
+        f"{package.name} ({package.chips} chips), SAMPLE with uniform weights. The simulator replaces the paper's "
         "hardware.",
         "Calibrated on the paper's two numbers, before any search: memory and compile effect of mcm-36, on a reference "
-        f"graph of BERT with 2,138 operators (benchmarks/partition_calibration.py), and the {TOKENS} tokens of our own "
-        f"BERT, in {8 * ELEMENT_BYTES} bits. The paper states neither tokens nor bits.",
-        f"Nothing is calibrated on any other graph. {package.name} has {package.sram_bytes / MEGA:g} MB of memory a "
-        f"chip and σ = {package.effect_sigma:g}; with these the share that cannot run does not carry over to other "
-        "graphs: it follows from the sizes of their tensors.",
+        f"graph of BERT with 2,138 operators (benchmarks/partition_calibration.py), and {TOKENS} tokens and "
+        f"{8 * ELEMENT_BYTES}-bit numbers in our BERT. The paper states neither.",
+        f"No other graph is used for calibration. {package.name} has {package.sram_bytes / MEGA:g} MB of memory per "
+        f"chip and σ = {package.effect_sigma:g}. The share of partitions that cannot run depends on tensor sizes, so "
+        "it does not carry over to other graphs.",
         "Without the compile effect the two evaluators agree nearly everywhere: scheduling, fusion, overlap and "
         "contention do not explain the paper's scatter.",
-        "The share that cannot run moves in steps with the memory, as tensors come in few sizes.",
+        "The share that cannot run changes in steps with the memory, because there are few tensor sizes.",
     )
 
 
 def _chart(context: Context, calibration: Calibration) -> Chart:
     predicted, simulated = calibration.normalised
     series = Series("partitions that run", tuple(predicted.tolist()), tuple(simulated.tolist()))
-    title = f"{context.graph.name} on {context.package.name}: run time over its minimum"
+    title = f"{context.graph.name} on {context.package.name}: run time relative to the minimum"
     return Chart("dots", title, "predicted by the reference evaluator", "simulated", (series,))

@@ -28,7 +28,7 @@ STUDY_S = 600.0
 FIGURE7_S = 20.0
 """Seconds of Figure 7: four times 2,000 partitions of BERT by both evaluators."""
 
-NEEDS_LEARNING = "needs the learned methods, and the extra `learn` is not installed"
+NEEDS_LEARNING = "requires the extra `learn`, which is not installed"
 
 QUICK: Mapping[str, Any] = MappingProxyType({"models": "nin-cifar,dlrm", "samples": 20, "seeds": 2})
 """Two small graphs in place of sixteen and BERT."""
@@ -43,7 +43,7 @@ class McmOptions(Options):
 
     Attributes:
         models: graphs in place of the paper's, separated by commas (:func:`dse.partition.graphs.source.graph_of`): the
-            first for Table 3 and Figure 7, all of them for the others; None: the 16 test graphs of the catalogue, and
+            first for Table 3 and Figure 7, all of them for the others; None: the 16 catalogue test graphs, and
             BERT-large.
         samples: evaluations of each method.
         seeds: of each method that draws.
@@ -52,10 +52,10 @@ class McmOptions(Options):
     COMMAND: ClassVar[str] = "reproduce mcm"
 
     models: Annotated[
-        str | None, Option("Graphs instead of the paper's: any input of `dse partition`.", metavar="GRAPH,…")
+        str | None, Option("Graphs to use instead of the paper's: any input of `dse partition`.", metavar="GRAPH,…")
     ] = None
-    samples: Annotated[int, Option("Evaluations of each method.", min=1, max=10**6)] = 300
-    seeds: Annotated[int, Option("Seeds for each randomised method.", min=1, max=1000)] = 5
+    samples: Annotated[int, Option("Evaluations per method.", min=1, max=10**6)] = 300
+    seeds: Annotated[int, Option("Seeds per randomised method.", min=1, max=1000)] = 5
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _posed(options: McmOptions, wanted: tuple[str, ...], learned: Learned | None
         question_about(source)  # trials would each fail on a graph that is none
     known = learned if learned is not None and any(name in TITLES for name in wanted) else None
     samples, seeds = options.samples, options.seeds
-    models = list(sources) or ["16 test graphs of the catalogue", bert.NAME]
+    models = list(sources) or ["16 catalogue test graphs", bert.NAME]
 
     def context(run: Run) -> Context:
         study = Study(
@@ -131,7 +131,7 @@ def _posed(options: McmOptions, wanted: tuple[str, ...], learned: Learned | None
 
     return Posed(
         settings={"models": models, "samples": samples, "seeds": seeds},
-        budget=f"Graphs: {', '.join(models)}. Study: {samples:,} evaluations and {seeds} seeds of each method.",
+        budget=f"Graphs: {', '.join(models)}. Study: {samples:,} evaluations and {seeds} seeds per method.",
         identity=None if known is None else known.identity(),
         predicted_s={**dict.fromkeys(TITLES, STUDY_S), "fig7": FIGURE7_S},
         context=context,

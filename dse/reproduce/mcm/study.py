@@ -186,8 +186,8 @@ class Study:
         curves, failed = self.curves(part)
         samples = self.budget.samples
         scope = (
-            f"{PACKAGE}, {_PRICED[evaluator]}; mean ± deviation over {self.budget.seeds} seeds, at most {samples} "
-            "evaluations; levels are shares of the best throughput of all methods here"
+            f"{PACKAGE}, {_PRICED[evaluator]}; mean ± standard deviation over {self.budget.seeds} seeds, at most "
+            f"{samples} evaluations; levels are shares of the best throughput of all methods here"
         )
         return section_of(part, curves, failed, graphs, list(known), scope, samples)
 

@@ -12,10 +12,10 @@ from dse.reproduce.section import Chart, Comparison, Row, Section, Series, Table
 GREEDY = "greedy"
 
 TITLES: Mapping[str, str] = {
-    "table2": "Table 2 and Figure 5: samples that methods need",
-    "table3": "Table 3 and Figure 6: samples that methods need",
-    "simulator": "Test graphs and BERT, simulated: samples that methods need",
-    "ablation": "Ablation: what the learned policy is worth with one thing changed",
+    "table2": "Table 2 and Figure 5: samples needed by each method",
+    "table3": "Table 3 and Figure 6: samples needed by each method",
+    "simulator": "Test graphs and BERT, simulated: samples needed by each method",
+    "ablation": "Ablation: the learned policy with one change at a time",
 }
 
 LEVELS = (0.8, 0.9, 0.95)
@@ -30,7 +30,7 @@ Curve = tuple[tuple[int, float], ...]
 PAPER_LEVELS: Mapping[str, tuple[float, ...]] = {"table2": (1.6, 1.7, 1.8), "table3": (2.55, 2.6, 2.65)}
 """Multiples of the throughput of the paper's greedy heuristic."""
 
-UNLIKE = "each is to a multiple of its own heuristic's throughput, and the paper does not say what its heuristic is"
+UNLIKE = "each is relative to its own heuristic, and the paper does not describe its heuristic"
 
 _PAPER: Mapping[str, Mapping[str, tuple[int | None, ...]]] = {
     "table2": {
@@ -57,7 +57,7 @@ LEARNED = "plain rl"
 TEN_MINUTES = 22
 """Samples in ten minutes, of 26.97 s each (section 5.3)."""
 
-OTHER_FORM = "ours is another form of learning"
+OTHER_FORM = "ours is a different form of learning"
 
 _NOT_STATED, _CONVERGED = "samples not stated", "at convergence"
 _IN_TEN_MINUTES = f"up to, within ten minutes ({TEN_MINUTES} samples)"
@@ -204,22 +204,26 @@ def section_of(
         # Where a method finds nothing that can run it has no mean; the others of its graphs still tell something.
         tables.append(method_table(part, all_shares(curves, everywhere, methods, samples), (20, 100), samples))
         rest = ", ".join(graph for graph in runs if graph not in everywhere)
-        notes.append(f"second table: {_over(everywhere)} on which every method finds what can run, without {rest}")
+        notes.append(
+            f"second table: {_over(everywhere)} on which every method finds a partition that runs, without {rest}"
+        )
     if len(runs) < len(graphs):
         rest = ", ".join(graph for graph in graphs if graph not in runs)
-        notes.append(f"nothing that can run was found by any method for {rest}")
+        notes.append(f"no method found a partition that runs for {rest}")
     never = [graph for graph in runs if not _can_run(curves, graph, GREEDY, samples)]
     if never:
-        notes.append(f"greedy finds nothing that can run for {', '.join(never)}: not in what is over greedy's")
+        notes.append(f"greedy finds no partition that runs for {', '.join(never)}, so ratios to greedy exclude it")
     if part in _PAPER and LEARNED in shares:
         notes.append(
-            f"the paper's samples of learning stand beside {LEARNED}, another form without a prior; the paper's own is "
+            f"the paper's learning is compared with {LEARNED}, a different form without a prior; the paper's own "
+            "form is "
             "in the ablation, and python -m benchmarks.learning_paper trains it as the paper does"
         )
     if "dp" in methods:
         notes.append(
-            "the reference evaluator is free where simulated partitions are counted; under it, the answer of dp and "
-            "portfolio counts as one evaluation, and what refine and learned methods of that name begin with as three"
+            "when simulated partitions are counted, calls of the analytical evaluator are free; otherwise, the "
+            "answer of "
+            "dp and portfolio counts as one evaluation, and the starting points of refine and learned methods as three"
         )
     claims = tuple(claimed(part, shares, samples))
     if claims:
@@ -254,7 +258,7 @@ def _mean_at(shares: Shares, samples: int) -> float | None:
 
 
 def _over(graphs: Sequence[str]) -> str:
-    return graphs[0] if len(graphs) == 1 else f"the geometric mean over {len(graphs)} graphs"
+    return graphs[0] if len(graphs) == 1 else f"geometric mean over {len(graphs)} graphs"
 
 
 def _can_run(curves: Mapping[Trial, Curve], graph: str, method: str, samples: int) -> bool:
@@ -295,8 +299,8 @@ def method_table(part: str, shares: Mapping[str, Shares], looked_at: Sequence[in
     levels = "/".join(f"{level:g}" for level in PAPER_LEVELS.get(part, ()))
     headers = (
         "method",
-        *(f"over greedy at {count}" for count in places),
-        f"of the best known at {samples}",
+        *(f"relative to greedy at {count}" for count in places),
+        f"share of best known at {samples}",
         *(f"samples to {level:g} × greedy" for level in LEVELS_OVER_GREEDY),
         *(f"samples to {level:g} of the best known" for level in LEVELS),
         *([f"samples to {levels} × greedy", f"the paper's to {levels} × its own"] if is_published else []),

@@ -14,7 +14,8 @@ BLACK_BOX = "Bayesian + our placement"
 PAPERS_COMMON = "the paper's common machine"
 
 EXPERTS_CHOICES = (
-    "the expert has the best microbatch, HBM and recomputation here, as ours has; the paper does not say which it took"
+    "the expert baseline uses the best microbatch, HBM and recomputation, as ours does; the paper does "
+    "not state its choice"
 )
 """Why ratios to the expert differ from the paper's."""
 
@@ -61,7 +62,7 @@ def on_papers_common(context: Context, model: str, way: str) -> Strategy:
     problem = context.options((model,), way).problem()
     machines, common = problem.machines(), context.paper.common
     index = position(machines, common.accelerator, common.accelerator.global_buffer_mb)
-    assert index is not None, "the paper's machines are points of the space"
+    assert index is not None, "the paper's machines must be in the search space"
     plan = plan_at(context.evaluate(model, way, index), bytes_from_gib(common.hbm_gb))
     if plan is None:
         return None, None

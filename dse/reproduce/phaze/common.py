@@ -41,11 +41,13 @@ def common(context: Context) -> Section:
             rows.append(_row(cost_model, mean, answered, reference))
             comparisons += _comparisons(context, cost_model, mean, answered, reference)
     notes = [
-        "“paper's machine”: the same mean for the paper's common accelerator, placed by us, with our HBM size.",
-        "An arithmetic mean of throughputs is all but decided by the smallest models; a geometric one counts ratios.",
+        "“paper's machine”: same mean for the paper's common accelerator with our placement and HBM size.",
+        "The smallest models dominate an arithmetic mean of throughputs; a geometric mean compares ratios.",
     ]
     if set(context.models) != set(context.paper.models):
-        notes.append(f"Only over {', '.join(context.models)}: not comparable with the paper's, which is over eight.")
+        notes.append(
+            f"Only over {', '.join(context.models)}, so not comparable with the paper, which covers eight models."
+        )
     return Section("common", "Common architecture", (Table(HEADERS, tuple(rows)),), tuple(notes), tuple(comparisons))
 
 
@@ -87,9 +89,11 @@ def _comparisons(
     """Every number of the row; the model is called after its mean."""
     published = context.paper.common
     machine = answered.result.solution.get("architecture")
-    reason = context.unlike_all_models if mean == "arithmetic" else "the paper's is under the arithmetic mean"
+    reason = context.unlike_all_models if mean == "arithmetic" else "the paper uses the arithmetic mean"
     share = ratio(reference, answered.value)
-    worth = [] if share is None else [f"at our prices the paper's machine has {share:.0%} of our mean throughput"]
+    worth = (
+        [] if share is None else [f"under our cost model, the paper's machine has {share:.0%} of our mean throughput"]
+    )
     cause = "; ".join([*worth, not_measured(context.prices(cost_model))])
     name = f"common ({mean} mean)"
     for field in Cores.model_fields:
@@ -103,5 +107,5 @@ def _comparisons(
     hbm_gb = None if plan is None else float(plan["hbm_gb"])
     yield Comparison(name, cost_model, "hbm", "GB", hbm_gb, float(published.hbm_gb), reason, cause)
     yield Comparison(name, cost_model, "mean throughput", "samples/s", answered.value, None)
-    yield Comparison(name, cost_model, "mean throughput upper bound", "samples/s", answered.result.bound, None)
+    yield Comparison(name, cost_model, "upper bound on mean throughput", "samples/s", answered.result.bound, None)
     yield Comparison(name, cost_model, "mean throughput of the paper's accelerator", "samples/s", reference, None)

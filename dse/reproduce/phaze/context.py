@@ -38,10 +38,11 @@ MAPPED = "phaze-2024, traced, Sunstone"
 """The same with products priced by the paper's mapper (:mod:`dse.reproduce.phaze.mapper`)."""
 
 _PRICES = {
-    "consistent": "prices are not the published tool's (memory, L1 and network of TPUv4, weight gradients, all layers)",
-    "phaze-2024": "cycles of products are of our tiling search, the paper's of Sunstone's, and layers have operators "
-    "that compute, where the published tool traces every node",
-    TRACED: "cycles of products are of our tiling search, the paper's of Sunstone's",
+    "consistent": "costs differ from the published tool's (memory, L1 and network of TPUv4, weight gradients, all "
+    "layers)",
+    "phaze-2024": "product cycles come from our tiling search, the paper's from Sunstone, and layers contain only "
+    "compute operators, where the published tool traces every node",
+    TRACED: "product cycles come from our tiling search, the paper's from Sunstone",
     MAPPED: "",
 }
 
@@ -134,7 +135,7 @@ class Context:
         """Why a mean over our models is not the paper's, which is over all of its own; empty where it is."""
         if set(self.models) == set(self.paper.models):
             return ""
-        return f"ours is over {', '.join(self.models)}, the paper's over {len(self.paper.models)} models"
+        return f"ours covers {', '.join(self.models)}, the paper's {len(self.paper.models)} models"
 
     def prices(self, cost_model: str) -> str:
         """What makes latencies under a cost model, :data:`TRACED` or :data:`MAPPED` differ from the paper's."""

@@ -24,11 +24,12 @@ NO_NEW_BEST, PRINTED = "no new best", "decreasing"
 _RULES: dict[str, type[NoNewBestRule] | type[DecreasingRule]] = {NO_NEW_BEST: NoNewBestRule, PRINTED: DecreasingRule}
 
 _RULE_NOTE = (
-    f"Two readings of a level: “{NO_NEW_BEST}” stops after so many areas without a new best; “{PRINTED}”, Algorithm 1 "
-    "as printed, once the last so many areas only decrease. –: not reached in the budget."
+    f"Two interpretations of the level: “{NO_NEW_BEST}” stops after that many areas without a new best; "
+    f"“{PRINTED}”, Algorithm 1 as printed, after that many areas with only decreasing values. –: not reached in the "
+    "budget."
 )
 
-_WALKED = "the areas that a level walks follow from which of them are better, and so from prices"
+_WALKED = "which areas a level visits depends on which of them are better, and so on the cost model"
 
 
 class BothRules:
@@ -126,7 +127,7 @@ def figure8(context: Context) -> Section:
                     Comparison(
                         model,
                         cost_model,
-                        f"level {level} against 8, {name}",
+                        f"level {level} relative to 8, {name}",
                         "×",
                         gain,
                         faster[level],
@@ -140,13 +141,13 @@ def figure8(context: Context) -> Section:
     headers = (*headers, *(f"8 / {level}" for level in faster))
     paper = ", ".join(f"{gain:g}× at level {level}" for level, gain in faster.items())
     notes = (
-        f"Seconds of work, microbatch {published.microbatch}, HBM of {published.hbm_gb} GB. Ours chooses between "
-        "stashing and recomputing; the paper recomputes.",
+        f"CPU seconds, microbatch {published.microbatch}, {published.hbm_gb} GB of HBM. Ours chooses between "
+        "storing and recomputing activations; the paper recomputes.",
         _RULE_NOTE,
-        f"Paper: less time than level 8 by {paper}.",
+        f"Paper: time reduction relative to level 8: {paper}.",
     )
     charts = tuple(
-        Chart("lines", f"Work by level ({name})", "hysteresis level", "seconds", tuple(lines), logarithmic=True)
+        Chart("lines", f"CPU time by level ({name})", "hysteresis level", "seconds", tuple(lines), logarithmic=True)
         for name, lines in series.items()
     )
     title = "Figure 8: time by hysteresis level"
@@ -183,7 +184,7 @@ def figure9(context: Context) -> Section:
                 if stop is not None:
                     chosen[name].append(stop)
         charts.append(_scatter(cost_model, walk, chosen))
-    title = f"Figure 9: architectures walked for {published.model}"
+    title = f"Figure 9: architectures visited for {published.model}"
     notes = (_RULE_NOTE, *_figure9_notes(context))
     return Section("fig9", title, (Table(_LEVEL_HEADERS, tuple(rows)),), notes, tuple(comparisons), tuple(charts))
 
@@ -192,7 +193,7 @@ def ends(last_mm2: float, optimum_mm2: float) -> str:
     """Why a level is below the optimum, if its walk ends before it; empty if not. The walk begins at large areas."""
     if last_mm2 <= optimum_mm2:
         return ""
-    return f"the walk ends at {last_mm2:.1f} mm², before it comes to the {optimum_mm2:.1f} mm² of the optimum"
+    return f"the search ends at {last_mm2:.1f} mm², before reaching the optimum at {optimum_mm2:.1f} mm²"
 
 
 _LEVEL_HEADERS = (
@@ -202,9 +203,9 @@ _LEVEL_HEADERS = (
     "architectures",
     "{tc, vc, x, y, vc lanes}",
     "area, mm²",
-    "PEs a core",
+    "PEs per core",
     "samples/s",
-    "of the optimum",
+    "share of optimum",
     "paper",
 )
 
@@ -240,8 +241,8 @@ def _figure9_notes(context: Context) -> Iterator[str]:
     """What the paper says of areas, beside the proven optimum's."""
     published = context.paper.convergence
     yield (
-        f"Paper: from level {published.optimal_from_level} on the answer is {cores_text(published.converged)}, "
-        f"optimal, and it lies within {published.largest_areas_percent:g} % of the largest areas."
+        f"Paper: from level {published.optimal_from_level} onwards, the answer is {cores_text(published.converged)}, "
+        f"which is optimal and within {published.largest_areas_percent:g} % of the largest areas."
     )
     for cost_model in context.cost_models:
         best = _proven(context, published.model, cost_model)
@@ -250,7 +251,7 @@ def _figure9_notes(context: Context) -> Iterator[str]:
             larger = int((best.machines.area_mm2 > area_mm2).sum())
             share = 100 * larger / len(best.machines)
             yield (
-                f"{cost_model}: the best of the whole space ({best.proof}) has {shown(best.value)} samples/s at "
+                f"{cost_model}: the optimum of the whole space ({best.proof}) has {shown(best.value)} samples/s at "
                 f"{area_mm2:.1f} mm²; {larger:,} architectures ({share:.1f} %) are larger."
             )
 
@@ -275,7 +276,7 @@ def _scatter(cost_model: str, walk: Walk, chosen: dict[str, list[Stop]]) -> Char
         )
         for name, stops in chosen.items()
     ]
-    title = f"Architectures walked ({cost_model})"
+    title = f"Architectures visited ({cost_model})"
     return Chart("dots", title, "area [mm²]", "samples/s", (dots, *marks))
 
 

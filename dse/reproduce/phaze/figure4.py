@@ -1,4 +1,4 @@
-"""Figure 4: throughput over TPUv4 with expert placement."""
+"""Figure 4: throughput relative to TPUv4 with expert placement."""
 
 from collections.abc import Iterator
 
@@ -47,13 +47,15 @@ HEADERS = (
     OWN,
 )
 
-MEAN_HEADERS = ("cost model", "geometric mean of", "ours", "paper", "ours / paper")
+MEAN_HEADERS = ("cost model", "geometric mean", "ours", "paper", "ours / paper")
 
 _NOTES = (
-    "Throughput over TPUv4 with expert placement, of the same cost model. Means are geometric, as the paper's.",
-    "paper*: the bars of single models are not printed in the paper. These follow from its Table 5: its common "
-    "architecture has TPUv4's peak FLOPs, so utilisations of one model relate as throughputs.",
-    "Spotlight: its accelerators of Table 2 under our prices. Bayesian: Optuna's TPE over our space, not in the paper.",
+    "Throughput relative to TPUv4 with expert placement, under the same cost model. Means are geometric, as in the "
+    "paper.",
+    "paper*: the paper does not print the values of single models. They follow from its Table 5: its common "
+    "architecture has TPUv4's peak FLOPs, so for one model, utilisations have the same ratio as throughputs.",
+    "Spotlight: its accelerators in Table 2 under our cost model. Bayesian: Optuna's TPE on our space, not in the "
+    "paper.",
     *NOTES,
 )
 
@@ -100,7 +102,7 @@ def figure4(context: Context) -> Section:
     tables = [Table(HEADERS, tuple(rows)), Table(MEAN_HEADERS, tuple(of_means)), of_causes]
     tables += [] if of_mapper is None else [of_mapper]
     charts = tuple(_chart(context, cost_model, ratios) for cost_model in context.cost_models)
-    title = "Figure 4: throughput over TPUv4 with expert placement"
+    title = "Figure 4: throughput relative to TPUv4 with expert placement"
     return Section("fig4", title, tuple(tables), _NOTES, (*comparisons, *means, *changed, *mapped), charts)
 
 
@@ -149,5 +151,5 @@ def _chart(context: Context, cost_model: str, ratios: Ratios) -> Chart:
     for name in _PRINTED:
         paper = tuple(_paper(context.paper.models[model].table_5).get(name) for model in context.models)
         series.append(Series(f"paper*: {name}", context.models, paper))
-    title = f"Throughput over TPUv4 + expert placement ({cost_model})"
+    title = f"Throughput relative to TPUv4 + expert placement ({cost_model})"
     return Chart("bars", title, "", f"× {EXPERT}", tuple(series))

@@ -37,23 +37,23 @@ class PhazeOptions(Options):
 
     COMMAND: ClassVar[str] = "reproduce phaze"
 
-    models: Annotated[str | None, Option("Some of the paper's models (default: all).", metavar="NAME,…")] = None
+    models: Annotated[str | None, Option("Models of the paper to use (default: all).", metavar="NAME,…")] = None
     cost_model: Annotated[
-        Literal["consistent", "phaze-2024", "both"], Option("Cost model of operators, memory and training.")
+        Literal["consistent", "phaze-2024", "both"], Option("Cost model for operators, memory and training.")
     ] = "both"
 
 
 PARTS = {
-    "table2": Part("Table 2: architecture and placement of each model", table2),
-    "common": Part("Common architecture of all models", common),
-    "table3": Part("Table 3: which core runs an operator", table3),
+    "table2": Part("Table 2: architecture and placement for each model", table2),
+    "common": Part("Common architecture for all models", common),
+    "table3": Part("Table 3: core that runs each operator", table3),
     "table4": Part("Table 4: size of the models", table4),
     "table5": Part("Table 5: model FLOPs utilisation", table5),
-    "fig4": Part("Figure 4: throughput over TPUv4 with expert placement", figure4),
-    "fig6": Part("Figure 6: work of a search", figure6),
-    "fig7": Part("Figure 7: operator scheduling against placement", figure7),
+    "fig4": Part("Figure 4: throughput relative to TPUv4 with expert placement", figure4),
+    "fig6": Part("Figure 6: CPU time of a search", figure6),
+    "fig7": Part("Figure 7: operator scheduling and placement", figure7),
     "fig8": Part("Figure 8: time by hysteresis level", figure8),
-    "fig9": Part("Figure 9: architectures walked by hysteresis level", figure9),
+    "fig9": Part("Figure 9: architectures visited by hysteresis level", figure9),
 }
 
 WITHOUT_SEARCH = ("table3", "table4")
@@ -80,7 +80,7 @@ def posed(
     searching_s = SEARCH_S * len(models)
     return Posed(
         settings={"models": list(models), "cost_models": list(cost_models), "limits_s": budget.limits_s},
-        budget=(f"Models: {', '.join(models)}; cost models: {', '.join(cost_models)}; limit of each search: {limits}."),
+        budget=(f"Models: {', '.join(models)}; cost models: {', '.join(cost_models)}; limit per search: {limits}."),
         identity=paper.model_dump(mode="json"),
         predicted_s={name: 0.0 if name in WITHOUT_SEARCH else searching_s for name in PARTS},
         context=lambda run: Context(paper, models, cost_models, run, budget),

@@ -168,7 +168,7 @@ class PublishedPaper(StrictModel):
     def _models_are_built_in(self) -> "PublishedPaper":
         unknown = {*self.models, self.convergence.model} - set(list_models())
         if unknown:
-            raise ValueError(f"{', '.join(sorted(unknown))}: no built-in model of this name")
+            raise ValueError(f"{', '.join(sorted(unknown))}: must be a built-in model")
         return self
 
 

@@ -16,19 +16,19 @@ _PHASES: dict[Phase, str] = {
 
 _SHARES = tuple(f"{name}, %" for name in _PHASES.values())
 
-_AVERAGE = "the paper's is the average over its models"
+_AVERAGE = "the paper gives the average over its models"
 
 _OTHER_WORK = not_measured(
-    "estimation, nearly all of the paper's time, prices arrays of architectures at once here, so that the rest has "
-    "larger shares; layers are scheduled exactly by a search in compiled code, not by an ILP"
+    "estimation, which dominates the paper's time, is vectorised over architectures here, so the other phases have "
+    "larger shares; layers are scheduled exactly by compiled search code, not by an ILP"
 )
 
-HEADERS = ("model", "cost model", "search", "architectures", "waited, s", "work, s", *_SHARES)
+HEADERS = ("model", "cost model", "search", "architectures", "elapsed, s", "CPU time, s", *_SHARES)
 
 _NOTES = (
-    "Work is summed over workers, without what a continued run took from its journal; the rest of each row is graphs "
-    "and bookkeeping. Exhaustive: all architectures of the space bounded, the promising ones scheduled and placed.",
-    "Estimation prices operators (the paper: Sunstone; here: arrays of architectures), operator scheduling bounds or "
+    "CPU time is summed over workers and excludes results that a resumed run reads from its journal; the rest of each "
+    "row is graphs and bookkeeping. Exhaustive: bounds all architectures, schedules and places the promising ones.",
+    "Estimation computes operator costs (the paper: Sunstone; here: vectorised), operator scheduling bounds or "
     "solves layers (the paper: ILP), placement bounds or solves pipelines (the paper: dynamic program).",
 )
 
@@ -57,7 +57,7 @@ def figure6(context: Context) -> Section:
         _chart(context, searches, cost_model, f"hysteresis {published.hysteresis}")
         for cost_model in context.cost_models
     )
-    title = "Figure 6: work of a search"
+    title = "Figure 6: CPU time of a search"
     return Section("fig6", title, (Table(HEADERS, tuple(rows)),), notes, tuple(comparisons), charts)
 
 
@@ -71,12 +71,12 @@ def figure7(context: Context) -> Section:
         share = 100 * spent.placement_s / solver_s if solver_s else 0.0
         seconds = (shown(spent.scheduling_s), shown(spent.placement_s))
         rows.append((model, cost_model, kind, *seconds, f"{share:.0f}"))
-        comparisons.append(Comparison(model, cost_model, f"placement of the solver, {kind}", "%", share, None))
-    headers = ("model", "cost model", "search", "scheduling, s", "placement, s", "placement, % of both")
+        comparisons.append(Comparison(model, cost_model, f"placement share of the solver, {kind}", "%", share, None))
+    headers = ("model", "cost model", "search", "scheduling, s", "placement, s", "placement, % of total")
     notes = (
         "Paper: placement (the dynamic program) takes most of the solver's time, except for OPT, where the ILP does.",
     )
-    title = "Figure 7: operator scheduling against placement"
+    title = "Figure 7: operator scheduling and placement"
     return Section("fig7", title, (Table(headers, tuple(rows)),), notes, tuple(comparisons))
 
 
@@ -114,5 +114,5 @@ def _chart(context: Context, searches: dict[tuple[str, str, str], Answered], cos
     series = [Series(name, x, tuple(getattr(each, f"{phase}_s") for each in spent)) for phase, name in _PHASES.items()]
     rest = tuple(each.total_s - each.estimation_s - each.scheduling_s - each.placement_s for each in spent)
     series.append(Series("rest", x, rest))
-    title = f"Work of the exhaustive search and of {walk} ({cost_model})"
-    return Chart("stacked bars", title, "", "seconds of work", tuple(series))
+    title = f"CPU time of the exhaustive search and of {walk} ({cost_model})"
+    return Chart("stacked bars", title, "", "CPU seconds", tuple(series))

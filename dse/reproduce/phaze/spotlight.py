@@ -18,27 +18,34 @@ from dse.reproduce.section import Comparison, Row, Table, geometric_mean, ratio,
 from hardware.machines import Machines
 from hardware.specs import accelerator
 
-AS_PRINTED, SQUARE, LANES, BOTH = "as printed", "square array", "lanes of the paper's common machine", "both"
+AS_PRINTED, SQUARE, LANES, BOTH = "as printed", "square array", "lanes as in the paper's common machine", "both"
 
-SHAPE_AND_LANES = "shape and lanes of Spotlight's machines: the last tables of the part take it apart"
+SHAPE_AND_LANES = "shape and lanes of Spotlight's machines; see the last tables of this part"
 """Why our mean over Spotlight is not the paper's."""
 
-_TRACED_ONES = "ours is over the models with traced layers, on the paper's machines"
+_TRACED_ONES = "ours covers the models with traced layers on the paper's machines"
 
-MAPPER_HEADERS = ("layers and cycles", "the paper's common machine over Spotlight's", "geometric mean", "least", "most")
+MAPPER_HEADERS = (
+    "layers and cycles",
+    "the paper's common machine relative to Spotlight's",
+    "geometric mean",
+    "least",
+    "most",
+)
 
-HEADERS = ("cost model", "our common machine over Spotlight's", "geometric mean", "least", "most")
+HEADERS = ("cost model", "our common machine relative to Spotlight's", "geometric mean", "least", "most")
 
 NOTES = (
-    "Why the mean over Spotlight is not the paper's 2.0: shape and lanes of its machines. “Square array” has as many "
-    "elements as the printed one, “lanes” the vector cores of the paper's common machine.",
-    "Shape: under phaze-2024 all cores together get 64 words a cycle, and an array of 8192 × 2 does at most 8 products "
-    "for each word that it streams (128 × 128: 170), 512 a cycle with 16,384 elements. The paper's mapper (Sunstone) "
-    "lays several dimensions of a product along one side, and so uses such an array like a square one; here one "
-    "dimension lies along each side. The last table has its cycles for all machines, with layers as the published tool "
-    "traces them.",
-    "Lanes: one vector core of 64 or 16 lanes does at most a quarter of what the 2 × 128 lanes of the paper's TPUv4 "
-    "do. The paper does not print its bars of single models, so that neither cause can be checked model by model.",
+    "Why the mean relative to Spotlight differs from the paper's 2.0: shape and lanes of Spotlight's machines. “Square "
+    "array” has as many elements as the printed array, “lanes” the vector cores of the paper's common machine.",
+    "Shape: under phaze-2024 all cores together receive 64 words per cycle, and an 8192 × 2 array does at most 8 "
+    "products "
+    "per streamed word (128 × 128: 170), so 512 per cycle with 16,384 elements. The paper's mapper (Sunstone) maps "
+    "several dimensions of a product to one side and so uses such an array like a square one; here, one dimension is "
+    "mapped to each side. The last table shows its cycles for all machines, with layers as the published tool traces "
+    "them.",
+    "Lanes: one vector core with 64 or 16 lanes has at most a quarter of the throughput of the 2 × 128 lanes of the "
+    "paper's TPUv4. The paper does not print values for single models, so neither cause can be checked per model.",
 )
 
 
@@ -57,7 +64,7 @@ def causes(context: Context, common: dict[tuple[str, str], float | None]) -> tup
             values = [value for value in known if value is not None]
             mean = geometric_mean(values)
             rows.append((cost_model, variant, times(mean), *(times(f(values, default=None)) for f in (min, max))))
-            reason = context.unlike_all_models if variant == AS_PRINTED else "the machines are changed ones"
+            reason = context.unlike_all_models if variant == AS_PRINTED else "the machines are modified"
             quantity = f"common / Spotlight, {variant}"
             comparisons.append(
                 Comparison("geometric mean", cost_model, quantity, "", mean, paper, reason, SHAPE_AND_LANES)

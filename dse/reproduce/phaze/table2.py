@@ -24,10 +24,10 @@ HEADERS = (
 )
 
 _NOTES = (
-    "“paper's machine”: samples/s of the paper's accelerator under the same cost model, placed by us, with the HBM of "
-    "our answer. Where the search is proven, ours / paper's is at least 1.",
-    "Spotlight's accelerators, which are no points of the space, are priced in Figure 4.",
-    "The paper's glb_bw of 4,096 words a cycle is no choice here: it is a constant of the cost model.",
+    "“paper's machine”: samples/s of the paper's accelerator under the same cost model, with our placement and HBM "
+    "size. If the search is proven optimal, ours / paper's is at least 1.",
+    "Spotlight's accelerators are not in the search space; see Figure 4 for their costs.",
+    "The paper's glb_bw of 4,096 words per cycle is not a design choice here but a constant of the cost model.",
 )
 
 
@@ -49,7 +49,7 @@ def table2(context: Context) -> Section:
             same.setdefault(cost_model, []).append(_same(answered, model, published))
     notes = [_agreement(cost_model, equal) for cost_model, equal in same.items()]
     padded = tuple((*row, *("",) * (len(HEADERS) - len(row))) for row in rows)
-    title = "Table 2: architecture and placement of each model"
+    title = "Table 2: architecture and placement for each model"
     return Section("table2", title, (Table(HEADERS, padded),), (*notes, *_NOTES), tuple(comparisons))
 
 
@@ -140,8 +140,8 @@ def _loses(answered: Answered, reference: float | None) -> str:
     share = ratio(reference, answered.value)
     proof = "" if answered.proof == "proven" else f"; our search has a {answered.proof}"
     if share is None:
-        return f"the paper's machine fits no plan with our HBM{proof}"
-    return f"at our prices the paper's machine, placed by us, has {share:.0%} of our throughput{proof}"
+        return f"no plan fits on the paper's machine with our HBM size{proof}"
+    return f"under our cost model and placement, the paper's machine has {share:.0%} of our throughput{proof}"
 
 
 def _same(answered: Answered, model: str, published: Table2) -> tuple[bool, bool, bool]:
@@ -161,8 +161,9 @@ def _agreement(cost_model: str, equal: Sequence[tuple[bool, bool, bool]]) -> str
     """For how many models each part of the answer is the paper's."""
     cores, placed, trained = (sum(column) for column in zip(*equal, strict=True))
     return (
-        f"{cost_model}: of {len(equal)} models the paper's cores for {cores}, its {{p, d, t}} for {placed}, its "
-        f"microbatch, activations and HBM for {trained}."
+        f"{cost_model}: of {len(equal)} models, {cores} have the paper's cores, {placed} its {{p, d, t}}, and "
+        f"{trained} "
+        f"its microbatch, activations and HBM."
     )
 
 
@@ -194,5 +195,5 @@ def _comparisons(
     yield number("recompute", "", None if plan is None else float(plan["recompute"]), float(published.recompute))
     yield number("hbm", "GB", None if plan is None else float(plan["hbm_gb"]), float(published.hbm_gb))
     yield number("throughput", "samples/s", answered.value, None)
-    yield number("throughput upper bound", "samples/s", answered.result.bound, None)
+    yield number("upper bound on throughput", "samples/s", answered.result.bound, None)
     yield number("throughput of the paper's accelerator", "samples/s", reference, None)

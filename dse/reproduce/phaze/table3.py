@@ -27,7 +27,7 @@ def table3(context: Context) -> Section:
         comparisons.append(Comparison(name, "", "runs on the paper's core", "", float(ours == core), 1.0))
     tables = (Table(("operator", "paper", "ours", "same"), tuple(rows)),)
     note = (
-        f"Kinds of cores: {', '.join(get_args(CoreKind))}. A product with a single elementwise consumer becomes one "
+        f"Core kinds: {', '.join(get_args(CoreKind))}. A product with a single elementwise consumer becomes one "
         "fused operator, which runs on a tensor and a vector core of the same number, as in the paper."
     )
-    return Section("table3", "Table 3: which core runs an operator", tables, (note,), tuple(comparisons))
+    return Section("table3", "Table 3: core that runs each operator", tables, (note,), tuple(comparisons))

@@ -23,7 +23,7 @@ from dse.sources.workloads import model as hyperparameters
 from hardware.operations import Fused, Vector
 from hardware.units import GIB, GIGA, MEGA
 
-HEADERS = ("model", "figure", "paper", "as its tool counts", "that / paper", "of the model itself", "which is of")
+HEADERS = ("model", "figure", "paper", "as counted by its tool", "that / paper", "of the model itself", "which is of")
 
 MICROBATCH = 8
 """Inferred: the paper states none, and this is the one at which sizes and work agree."""
@@ -32,43 +32,44 @@ _ELEMENT_BYTES = 2
 _THOUSANDTHS = 1000 / GIB
 """MB as thousandths of 2³⁰ bytes: fitted, one unit for all rows."""
 
-_ELEMENTS = "the paper's agrees with elements, not bytes (inferred)"
+_ELEMENTS = "the paper's value matches elements, not bytes (inferred)"
 _UNLIKE = {
-    ("opt-350m", "layers"): "the paper's Table 2 and the model's publication have 24",
+    ("opt-350m", "layers"): "the paper's Table 2 and the model's publication state 24",
     ("opt-350m", "parameter size"): _ELEMENTS,
     ("opt-350m", "activation size"): _ELEMENTS,
-    ("gpt2-xl", "parameter size"): "the paper's agrees with the two embeddings (inferred)",
+    ("gpt2-xl", "parameter size"): "the paper's value matches the two embeddings (inferred)",
     ("megatron-2.5b", "vector FLOPs"): "the paper repeats the digits of the tensor FLOPs",
 }
 """Where the paper's figure is of something else."""
 
-_CONTRADICTS = "contradicts the caption, which is for width 1"
+_CONTRADICTS = "contradicts the caption, which states width 1"
 
 _NOTES = (
-    f"As its tool counts: a block at width 1 and a microbatch of {MICROBATCH}. The microbatch is inferred: the paper "
-    "states none, and the figures agree at this one. Operators are the nodes of a torch.fx trace after fusion, with a "
-    "source and a sink: sizes, attributes, views, permutations and copies count, heads do not.",
-    "Tensor FLOPs are multiply-accumulates, forward and one gradient. Vector FLOPs are elements of every node on "
-    "vector cores and of every product that took one in, twice. Activation size holds the outputs of all nodes, views "
-    "and shapes of tensors included.",
-    "As its tool counts, an MB is 2³⁰ / 1000 bytes. This unit is fitted: the paper states none, and most of its sizes "
-    "agree with it. In units of 10⁶ bytes these figures of ours are 7 % larger.",
+    f"As counted by its tool: a block at width 1 and a microbatch of {MICROBATCH}. The microbatch is inferred: the "
+    "paper does not state it, and this value matches its figures. Operators are the nodes of a torch.fx trace after "
+    "fusion, with a source and a sink: sizes, attributes, views, permutations and copies count, heads do not.",
+    "Tensor FLOPs are multiply-accumulates of the forward pass and one gradient. Vector FLOPs are twice the elements "
+    "of every node on vector cores and of every product fused with one. Activation size covers the outputs of all "
+    "nodes, including views and tensor shapes.",
+    "As counted by its tool, an MB is 2³⁰ / 1000 bytes. This unit is inferred: the paper does not define it, and most "
+    "of its sizes match. In units of 10⁶ bytes, our figures are 7 % larger.",
 )
 _GPT = ("megatron-2.5b", "megatron-8.3b", "gpt3-175b")
 _NOTES_OF = (
     (
         _GPT,
-        "Of Megatron's GPT models one layer is traced, and the final norm, the logits and the cross entropy behind it "
-        "are taken for a part of it: nodes and work that every block then has.",
+        "For Megatron's GPT models, the tool traces one layer including the final norm, the logits and the cross "
+        "entropy, so every block has these nodes and their work.",
     ),
     (
         ("opt-350m", "bert-large"),
-        "Linear modules of Hugging Face whose input has three dimensions lose the batch.",
+        "The tool ignores the batch in Hugging Face linear modules with three-dimensional input.",
     ),
     (
         ("opt-350m", "megatron-bert", *_GPT),
-        "Of torch.bmm the tool takes the columns of the result for the length of the sum: scores count sequence³ a "
-        "head, contexts sequence · head width².",
+        "For torch.bmm, the tool uses the number of result columns as the reduction length: scores count as "
+        "sequence³ per "
+        "head, contexts as sequence · head width².",
     ),
 )
 """Notes on some models, printed with any of them."""
@@ -101,7 +102,10 @@ def table4(context: Context) -> Section:
         figures_of_model = [(figure, _UNLIKE.get((model, figure.name), "")) for figure in _figures(hyper, published)]
         if least > 1:
             figures_of_model += [(figure, _CONTRADICTS) for figure in _at_width(hyper, published, least)]
-            notes.append(f"{model} is searched with widths from {least}: counted at {least} too, which {_CONTRADICTS}.")
+            notes.append(
+                f"{model} is searched with widths of at least {least}, so it is also counted at {least}, which "
+                f"{_CONTRADICTS}."
+            )
         for index, (figure, reason) in enumerate(figures_of_model):
             rows.append(_row(model if index == 0 else "", figure, reason))
             comparisons.append(Comparison(model, "", figure.name, figure.unit, figure.counted, figure.paper, reason))
@@ -123,7 +127,7 @@ def _unexplained(comparisons: Sequence[Comparison]) -> Iterator[str]:
         if each.quantity == "operators" and each.ours != each.paper
     ]
     if differ:
-        yield f"Operators, ours for the paper's, that differ without a known cause: {', '.join(differ)}."
+        yield f"Operator counts (ours for the paper's) that differ for an unknown reason: {', '.join(differ)}."
 
 
 def _figures(hyper: Hyperparameters, published: Table4) -> Iterator[Figure]:
@@ -137,9 +141,9 @@ def _figures(hyper: Hyperparameters, published: Table4) -> Iterator[Figure]:
     saved = sum(layer.activation_bytes for layer in whole.layers) / MEGA
     both = "block, forward + backward, microbatch 1"
     plain = (
-        (len(block.forward), "operators that compute, block, forward"),
+        (len(block.forward), "compute operators, block, forward"),
         (block.weight_bytes / MEGA, "block, 10⁶ bytes"),
-        (saved, "kept for the backward pass, model, microbatch 1, 10⁶ bytes"),
+        (saved, "stored for the backward pass, model, microbatch 1, 10⁶ bytes"),
         (flops, both),
         (elements, f"elements, {both}"),
     )

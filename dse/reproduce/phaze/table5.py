@@ -32,22 +32,21 @@ TRACED_HEADERS = (
     *(text for name in _TRACED_COLUMNS for text in (f"{name}, %", "paper, %", "ours / paper", "doubled / paper")),
 )
 
-_DOUBLED = "doubled: inferred, the paper cites PaLM, appendix B, whose peak counts a multiply-accumulate as two FLOPs"
+_DOUBLED = "doubled: inferred; the paper cites PaLM, appendix B, whose peak counts a multiply-accumulate as two FLOPs"
 
 _NOTES = (
-    "Model FLOPs utilisation (PaLM, appendix B, which the paper says it follows): model FLOPs a second over the peak "
-    "of all tensor cores. The paper's follows from its latencies, ours from ours.",
-    "The paper's common architecture has TPUv4's peak; ours need not, so its utilisation and throughput are not "
+    "Model FLOPs utilisation (PaLM, appendix B, which the paper says it follows): model FLOPs per second divided by "
+    "the peak of all tensor cores. The paper's is computed from its latencies, ours from ours.",
+    "The paper's common architecture has TPUv4's peak, but ours may differ, so its utilisation and throughput are not "
     "proportional.",
-    "phaze-2024 leaves out the weight-gradient products that model FLOPs count, so its utilisation can pass 100 %.",
+    "phaze-2024 omits the weight-gradient products that model FLOPs include, so its utilisation can exceed 100 %.",
 )
 _TRACED_NOTES = (
-    "Traced: layers as the published tool traces them (table4). Sunstone: products have the cycles of the paper's "
-    "mapper, which an implementation of our own gives (dse/reproduce/phaze/mapper.py); all else is the same.",
-    "Doubled: ours times two, which is the utilisation of a peak that counts a multiply-accumulate once. That the "
-    "paper has such a peak is inferred from its figures (docs/evidence/phaze.md) and contradicts the formula that it "
-    "cites; "
-    "only ours / paper compares what the paper defines.",
+    "Traced: layers as the published tool traces them (table4). Sunstone: product cycles come from our own "
+    "implementation of the paper's mapper (dse/reproduce/phaze/mapper.py); everything else is the same.",
+    "Doubled: twice our value, which is the utilisation if the peak counts a multiply-accumulate as one FLOP. That "
+    "the paper uses such a peak is inferred from its figures (docs/evidence/phaze.md) and contradicts the formula that "
+    "it cites; only ours / paper compares values as the paper defines them.",
 )
 
 
@@ -116,12 +115,12 @@ def traced_cause(name: str, doubled: float | None, of_mapper: float | None, pape
     left, left_of_mapper = ratio(doubled, paper), ratio(of_mapper, paper)
     if left is None:
         return ""
-    mapper = "" if left_of_mapper is None else f", {left_of_mapper:.2f} times with the cycles of the paper's mapper"
+    mapper = "" if left_of_mapper is None else f", {left_of_mapper:.2f} times with the paper's mapper"
     readings = ["the paper's peak counts a multiply-accumulate once"]
     if name == EXPERT and left > _NEAR:
         readings.append(EXPERTS_CHOICES)
     elif not 1 / _NEAR <= left <= _NEAR:
-        readings.append("the rest is not known")
+        readings.append("the remaining factor is unexplained")
     return f"ours doubled is {left:.2f} times the paper's{mapper}; {not_measured(*readings)}"
 
 
@@ -130,10 +129,16 @@ def _within(comparisons: Sequence[Comparison]) -> Iterator[str]:
     for cost_model in dict.fromkeys(each.cost_model for each in comparisons):
         own = [each for each in comparisons if each.cost_model == cost_model]
         ratios = [each.ratio for each in own if each.ratio is not None]
-        yield f"{cost_model}: {_near(ratios)} of {len(ratios)} utilisations are within {_NEAR:g} times the paper's."
+        yield (
+            f"{cost_model}: {_near(ratios)} of {len(ratios)} utilisations are within a factor of {_NEAR:g} of the "
+            "paper's."
+        )
         doubled = [ratio(each.ours, each.paper) or 0.0 for each in own if each.reason == _DOUBLED]
         if doubled:
-            yield f"{cost_model}: {_near(doubled)} of {len(doubled)} are within {_NEAR:g} times if ours are doubled."
+            yield (
+                f"{cost_model}: {_near(doubled)} of {len(doubled)} are within a factor of {_NEAR:g} if ours are "
+                "doubled."
+            )
 
 
 def _near(ratios: Sequence[float]) -> int:

@@ -12,7 +12,7 @@ from dse.run.run import Run
 
 NAME = "rdu"
 
-NEEDS_LEARNING = "needs the learned cost models, and the extra `learn` is not installed"
+NEEDS_LEARNING = "requires the extra `learn`, which is not installed"
 
 _SAMPLE_S, _PASS_S, _FOLDS = 0.1, 4e-3, 5
 """Seconds to collect a sample, and of a pass over one; how many folds."""
@@ -40,12 +40,12 @@ class RduOptions(Options):
     COMMAND: ClassVar[str] = "reproduce rdu"
 
     graphs: Annotated[
-        int, Option("Graphs whose placements are collected; 1176 for 5,880 samples.", min=20, max=10**6)
+        int, Option("Graphs from which placements are sampled; 1176 gives 5,880 samples.", min=20, max=10**6)
     ] = 120
-    placements: Annotated[int, Option("Placements of each graph.", min=2, max=1000)] = 5
-    epochs: Annotated[int, Option("Passes of networks over the samples.", min=1, max=10_000)] = 10
-    placed: Annotated[int, Option("Graphs that are placed by every cost.", min=1, max=10**5)] = 16
-    moves: Annotated[int, Option("Moves of each of these placements.", min=1, max=10**9)] = 50_000
+    placements: Annotated[int, Option("Placements per graph.", min=2, max=1000)] = 5
+    epochs: Annotated[int, Option("Training epochs of networks.", min=1, max=10_000)] = 10
+    placed: Annotated[int, Option("Graphs to place with every cost model.", min=1, max=10**5)] = 16
+    moves: Annotated[int, Option("Annealing moves per placement.", min=1, max=10**9)] = 50_000
 
 
 def paper(learned: Learned | None = None) -> Paper[RduOptions, Study]:
@@ -78,7 +78,7 @@ def _posed(options: RduOptions, learned: Learned | None) -> Posed[Study]:
     predicted_s = {part: samples * (_SAMPLE_S + count * network_s) for part, count in _NETWORKS.items()}
     return Posed(
         settings=asdict(budget),
-        budget=f"{samples:,} samples of {options.graphs:,} graphs; networks learn for {options.epochs} passes.",
+        budget=f"{samples:,} samples from {options.graphs:,} graphs; networks train for {options.epochs} epochs.",
         identity=None if learned is None else learned.identity(),
         predicted_s=predicted_s,
         context=context,

@@ -242,7 +242,7 @@ class Study:
         for number in range(self.budget.placed):
             key = f"placed graph {number}"
             graphs.append(self._journalled(key, PlacedGraph, partial(self.laboratory.placed, number)))
-            self.run.progress("graphs placed by every cost", number + 1, self.budget.placed)
+            self.run.progress("graphs placed with every cost", number + 1, self.budget.placed)
         return graphs
 
     def layer(self, name: str, models: Sequence[str], costs: Sequence[str]) -> ModelLayer:

@@ -10,14 +10,14 @@ from dse.reproduce.section import Chart, Comparison, Section, Series, Table, sho
 from dse.results.result import percent, relative_gap
 
 TITLES = {
-    "table1": "Table I: accuracy of cost models on graphs held out from training",
+    "table1": "Table I: accuracy of cost models on held-out graphs",
     "fig2": "Figure 2: rank correlation by kind of block",
-    "table2": "Table II: layers of BERT-large and GPT2-XL, in turns on a fabric that is too small for them",
+    "table2": "Table II: layers of BERT-large and GPT2-XL, cut into pieces that run in turn",
     "table3": "Table III: without edge and without node embeddings",
-    "annotations": "Without performance annotations: how long operators work on a unit",
-    "left-out": "Each kind of block predicted by models that have learned from the other kinds",
-    "effort": "What samples and models take",
-    "placement": "MLP and MHA: placements by the heuristic and by the learned cost",
+    "annotations": "Without performance annotations (time of operators on a unit)",
+    "left-out": "Generalisation: each kind of block predicted by models trained on the other kinds",
+    "effort": "Cost of samples and models",
+    "placement": "MLP and MHA: placements with the heuristic and the learned cost",
 }
 
 KINDS = ("gemm", "mlp", "ffn", "mha")
@@ -38,16 +38,16 @@ LAYERS = ("bert-large:layer3", "gpt2-xl:layer3")
 _LAYER_MODELS = ("expert", "route", "ridge", "trees", "stack", "paper", "network")
 _LAYER_COSTS = ("expert rule", "mixture", "learned")
 _LAYER_HEAD = ("layer", "cost model", "placements", "RE", "ρ", "placements, placer", "RE, placer", "ρ, placer")
-_HEAD = ("cost model", "RE", "RE, placer", "ρ", "ρ, placer", "RE / trees that see all, 90 %")
+_HEAD = ("cost model", "RE", "RE, placer", "ρ", "ρ, placer", "RE relative to trees-all, 90 % interval")
 _WHAT = {
     "expert": "expert rule: isolated speeds, then congestion",
     "route": "conservative route rule",
-    "ridge": "ridge regression, 21 hand features",
-    "trees": "boosted trees, the same",
-    "trees-all": "boosted trees, also with 16 features of contention",
+    "ridge": "ridge regression, 21 handcrafted features",
+    "trees": "boosted trees, same features",
+    "trees-all": "boosted trees with 16 contention features added (trees-all)",
     "stack": "stack of trees and perceptrons on all features",
-    "paper": "the paper's form (Algorithm 1)",
-    "network": "ours: resources as nodes, on the stack",
+    "paper": "the paper's model (Algorithm 1)",
+    "network": "ours: resources as nodes, corrects the stack",
 }
 
 
@@ -68,7 +68,7 @@ def table1(study: Study) -> Section:
             Comparison(model, "", "rank correlation", "1", of[model].correlation, published.correlation, _OTHER_DATA)
         )
     count = of["ridge"].placements
-    notes = (f"{count:,} placements that were held out, in five folds by graph; the paper does not say how it split.",)
+    notes = (f"{count:,} held-out placements, in five folds by graph; the paper does not describe its split.",)
     return Section("table1", TITLES["table1"], (Table(_HEAD, tuple(rows)),), notes, tuple(comparisons))
 
 
@@ -103,7 +103,7 @@ def table2(study: Study) -> Section:
             Comparison(
                 name,
                 "",
-                "gain of throughput",
+                "gain in throughput",
                 "1",
                 gain_of_learned,
                 published.throughput_gain["present"],
@@ -113,15 +113,15 @@ def table2(study: Study) -> Section:
         notes.append(f"{name}: {layer.size.pieces} pieces in {layer.size.turns} turns.")
     tables = (
         Table(_LAYER_HEAD, tuple(errors)),
-        Table(("layer", "placed under", "samples/s", "against expert rule", "gap"), tuple(rates)),
+        Table(("layer", "cost", "samples/s", "relative to expert rule", "gap"), tuple(rates)),
     )
     notes += [
-        f"Predicted: {study.budget.placements} placements of each piece without the deadlocks, of one seed "
-        f"({study.run.seed}). In brackets the 90 % interval from a bootstrap over pieces; with few pieces or "
-        "placements a correlation and its interval are a dash.",
-        f"Samples/s: one chain of {study.budget.moves:,} moves for each piece and cost, of one seed "
-        f"({study.run.seed}), so that nothing is known of their spread. The gap is to the least time "
-        "that these pieces can take, however they are placed. The paper's models are whole, on its own chip.",
+        f"Predicted: {study.budget.placements} placements per piece, without deadlocks, for one seed "
+        f"({study.run.seed}). Brackets: 90 % interval from a bootstrap over pieces; a dash if there are too few "
+        "pieces or placements.",
+        f"Samples/s: one chain of {study.budget.moves:,} moves per piece and cost, for one seed "
+        f"({study.run.seed}), so the spread is unknown. The gap is to the lower bound on the time of these pieces "
+        "over all placements. The paper runs whole models on its own chip.",
     ]
     return Section("table2", TITLES["table2"], tables, tuple(notes), tuple(comparisons))
 
@@ -133,7 +133,7 @@ def _gap(rate: float, bound: float) -> str:
 
 _ABLATIONS: tuple[tuple[Denied, str], ...] = (("full", ""), ("edges", ", no edges"), ("nodes", ", no nodes"))
 
-_OTHER_DATA = "of other graphs on another machine: a simulated fabric here, the paper's chip there"
+_OTHER_DATA = "different graphs and machines: a simulated fabric here, a real chip in the paper"
 
 
 def fig2(study: Study) -> Section:
@@ -168,7 +168,7 @@ def table3(study: Study) -> Section:
             Comparison(kind, "", f"relative error{label}", "1", measured[kind].error, each.error, _OTHER_DATA)
             for kind, each in printed.items()
         ]
-    notes = ("Each cell: RE / ρ. Ours corrects the stack, which sees hand features whatever is taken from it.",)
+    notes = ("Each cell: RE / ρ. Our network corrects the stack, which uses the handcrafted features in every row.",)
     head = ("cost model", *KINDS)
     return Section("table3", TITLES["table3"], (Table(head, tuple(rows)),), notes, tuple(comparisons))
 
@@ -182,7 +182,7 @@ def annotations(study: Study) -> Section:
     notes = (
         "The abstract claims “no accuracy degradation after removing performance annotations”; there is no table.",
     )
-    head = ("cost model", "RE", "RE without them", "ratio")
+    head = ("cost model", "RE", "RE without annotations", "ratio")
     return Section("annotations", TITLES["annotations"], (Table(head, tuple(rows)),), notes)
 
 
@@ -194,9 +194,9 @@ def left_out(study: Study) -> Section:
         cells = [f"{shown(unseen[kind].error)}, {_quotient(unseen[kind], seen[kind])}" for kind in KINDS]
         rows.append((_WHAT[model], *cells))
     notes = (
-        "Each cell: RE on a kind of block that was left out, and its ratio to the RE on this kind in folds by graph.",
-        "Models learn from all graphs of the other kinds, and in folds by graph from four fifths of all: not from "
-        "equally many.",
+        "Each cell: RE on the left-out kind of block, and its ratio to the RE on this kind in folds by graph.",
+        "Models train on all graphs of the other kinds, but in folds by graph on four fifths of all graphs, so the "
+        "numbers of training graphs differ.",
     )
     return Section("left-out", TITLES["left-out"], (Table(("cost model", *KINDS), tuple(rows)),), notes)
 
@@ -204,15 +204,15 @@ def left_out(study: Study) -> Section:
 def effort(study: Study) -> Section:
     """CPU seconds."""
     taken, samples = study.effort(), read_published().samples
-    rows = [("samples", f"{taken.placements:,} of {taken.graphs:,} graphs", shown(taken.cpu_s))]
+    rows = [("samples", f"{taken.placements:,} from {taken.graphs:,} graphs", shown(taken.cpu_s))]
     for model in ("ridge", "trees", "trees-all", "stack", "paper", "network"):
         rows.append((_WHAT[model], "five folds", shown(study.accuracy(model).cpu_s)))
     notes = (
-        f"{taken.followed:,} of these placements are by annealers that followed a model of the earlier ones.",
-        "Members that several models share count for the first of them: trees and perceptrons are fitted once.",
-        f"The paper: {samples:,} samples in “less than one day” on a farm of CPUs, and 2 hours on a GPU to learn.",
+        f"{taken.followed:,} of these placements come from annealing guided by a model of earlier placements.",
+        "Members shared by several models count towards the first of them: trees and perceptrons are fitted once.",
+        f"The paper: {samples:,} samples in “less than one day” on a CPU farm, and 2 hours of training on a GPU.",
     )
-    return Section("effort", TITLES["effort"], (Table(("what", "how much", "CPU s"), tuple(rows)),), notes)
+    return Section("effort", TITLES["effort"], (Table(("item", "amount", "CPU s"), tuple(rows)),), notes)
 
 
 def placement(study: Study) -> Section:
@@ -230,11 +230,12 @@ def placement(study: Study) -> Section:
             published = read_published().latency_change.get(kind)
             if cost == "learned" and published is not None:
                 ours = float(np.mean(slower)) if slower else None
-                comparisons.append(Comparison(kind, "", "change of latency", "1", ours, published, _OTHER_DATA))
-    head = ("block", "cost", "throughput against expert rule", "latency", "CPU s", "graphs")
+                comparisons.append(Comparison(kind, "", "change in latency", "1", ours, published, _OTHER_DATA))
+    head = ("block", "cost", "throughput relative to expert rule", "latency", "CPU s", "graphs")
     notes = (
-        f"One chain of {study.budget.moves:,} moves for each cost and graph, with the same seed; ± 90 % of the mean.",
-        "`python -m benchmarks.fabric_placement` compares at equal CPU time, beside bounds.",
+        f"One chain of {study.budget.moves:,} moves per cost and graph, with the same seed; ± is the 90 % interval "
+        "of the mean.",
+        "`python -m benchmarks.fabric_placement` compares at equal CPU time and with bounds.",
     )
     return Section("placement", TITLES["placement"], (Table(head, tuple(rows)),), notes, tuple(comparisons))
 
