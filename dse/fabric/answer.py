@@ -111,7 +111,7 @@ def _notes(placed: Sequence[_Placed]) -> list[str]:
 
 
 def value_of(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> float:
-    """Samples a second; 0 in a deadlock.
+    """Samples per second; 0 in a deadlock.
 
     Of a graph that fits: once the pipeline is full. Of one that is cut: of a batch, over all turns.
     """
@@ -123,7 +123,7 @@ def value_of(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> float:
 
 
 def bound_of(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> float:
-    """Samples a second that no placement exceeds; of a graph that is cut, no placement of any cut."""
+    """Samples per second that no placement exceeds; of a graph that is cut, no placement of any cut."""
     if problem.turns:
         return problem.batch / min_batch_s(problem)
     (piece,) = pieces

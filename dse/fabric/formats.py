@@ -174,7 +174,7 @@ class CutMetrics(Document):
     Attributes:
         turns: in order.
         batch_s: of the whole batch; null where a piece is in a deadlock.
-        bound_per_s: samples a second at most with this cut, however its pieces are placed.
+        bound_per_s: samples per second at most with this cut, however its pieces are placed.
     """
 
     turns: list[TurnMetrics]

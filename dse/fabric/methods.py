@@ -65,7 +65,7 @@ class Candidate:
 
 
 class _PlacementDocument(BaseModel):
-    """A placement as it stands in the journal, with its cost by the rules."""
+    """A placement as it is in the journal, with its cost by the rules."""
 
     model_config = STRICT
 

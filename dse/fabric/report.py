@@ -311,7 +311,7 @@ def _page(shown: _Shown, tables: Tables, draw: Callable[[], str]) -> Iterator[Pa
 
 
 def _operators_table(shown: _Shown) -> Table:
-    """One row an operator: its units by what they do, and its slots."""
+    """One row per operator: its units by what they do, and its slots."""
     rows: list[Row] = []
     units = list(zip(shown.piece.origins, shown.piece.pipeline.units, strict=True))
     for position, operator in enumerate(shown.piece.graph.operators):

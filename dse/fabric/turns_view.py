@@ -77,7 +77,7 @@ class ShownTurns:
 
     @property
     def table(self) -> Table:
-        """One row a turn, as far as there is room."""
+        """One row per turn, as far as there is room."""
         turns = list(zip(self.problem.turns, self.times, strict=True))
         rows: list[Row] = [
             (

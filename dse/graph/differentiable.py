@@ -32,7 +32,7 @@ class LinearShape:
     """y[tokens, outputs] = x[tokens, inputs] · W[inputs, outputs] + b.
 
     ``rows`` is what the GEMM computes of ``tokens`` (fewer only under assumptions that lose the batch). The bias is
-    added as the GEMM writes its result and is no operator of its own. ``parameters`` of W and b are counted with this
+    added as the GEMM writes its result and is not a separate operator. ``parameters`` of W and b are counted with this
     layer, all of them when None (fewer where another operator reads the same weights).
     """
 

@@ -25,8 +25,8 @@ Flows = tuple[Flow, ...]
 def part_of(flows: Flows, start: int, elements: int) -> Flows:
     """``elements`` of what ``flows`` are together, from element ``start`` on.
 
-    Elements are counted along the dimension that is cut: parts of one tensor that is cut in one way are told apart by
-    their numbers, whatever their place in memory.
+    Elements are counted along the dimension that is cut: parts of one tensor that is cut in one way are distinguished
+    by their numbers, whatever their place in memory.
     """
     parts = []
     for flow in flows:

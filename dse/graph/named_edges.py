@@ -11,7 +11,7 @@ FaultFields = tuple[str, str, str, str | None]
 
 
 def graph_faults(node: str, names: Sequence[str], edges: Sequence[tuple[str, str]]) -> Iterator[FaultFields]:
-    """Duplicate names, edges that join nothing or stand twice, and a cycle.
+    """Duplicate names, edges that join nothing or occur twice, and a cycle.
 
     ``node``: what a node is called; nodes stand under the key of its plural.
     """

@@ -95,7 +95,7 @@ class Layer:
     """One layer (or layer slice) of a model, forward and backward.
 
     ``backward`` holds the data gradients, the weight gradients and what they need; ``update`` the optimizer step, run
-    once a batch. ``weight_bytes`` are the bytes of the weights as used in compute (2 per parameter in 16 bits);
+    once per batch. ``weight_bytes`` are the bytes of the weights as used in compute (2 per parameter in 16 bits);
     ``activation_bytes`` what the forward pass of one microbatch must keep for its backward pass, ``largest_saved`` the
     largest tensor of that, None where nothing is kept. ``sliced`` is true when the layer is spread over the ``t``
     accelerators of a tensor-parallel group.

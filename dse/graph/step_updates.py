@@ -106,8 +106,8 @@ def _made_from(
     values: Sequence[StepValue], operations: Sequence[StepOperation], number_of: Mapping[int, int],
     results: Sequence[int],
 ) -> dict[int, frozenset[int]]:  # fmt: skip
-    """Of each result that is no argument, by its place: the arguments and other results that it is made from element
-    by element.
+    """Of each result that is not an argument, by its place: the arguments and other results that it is made from
+    element by element.
     """
     places = {value: place for place, value in enumerate(results) if value not in number_of}
     made: dict[int, frozenset[int]] = {value: frozenset((number,)) for value, number in number_of.items()}

@@ -1,8 +1,8 @@
 """The neutral record of a forward pass that every front end writes and everything behind it reads.
 
 A :class:`Trace` is a straight-line program: steps in execution order over values in single assignment. Shapes are
-concrete (one microbatch). A view of a weight (transposed, reshaped, cast) is no step but a value of the weight's role
-(``parameter`` or ``frozen``) that names its base, so that a weight is counted once however it is used.
+concrete (one microbatch). A view of a weight (transposed, reshaped, cast) is not a step but a value of the weight's
+role (``parameter`` or ``frozen``) that names its base, so that a weight is counted once however it is used.
 
 Inputs and attributes of each kind of step (``...`` are any leading dimensions; every step has one output, unless said
 otherwise):
@@ -107,7 +107,7 @@ class Value:
         dtype: as numpy calls it: ``float16``, ``bfloat16``, ``float32``, ``int64``, ``bool``.
         role: ``parameter`` (trained), ``frozen`` (a parameter that is not trained), ``buffer`` (any other tensor that
             is kept in the module), ``constant`` (made of no stored tensor, or larger than those that it is made of: a
-            causal mask, a table of positions; it is made again where it is read), ``input``, or ``activation``.
+            causal mask, a table of positions; it is recomputed where it is read), ``input``, or ``activation``.
         base: for a view of a weight or buffer, the value it is a view of; None otherwise.
     """
 

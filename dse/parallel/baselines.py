@@ -64,7 +64,7 @@ def data_parallel(problem: ParallelProblem, prices: Prices) -> Plan | None:
 
 
 def _batch(problem: ParallelProblem, decisions: Decisions, axes: Sequence[int]) -> set[Decision]:
-    """The group of most inputs on those of ``axes`` that divide it; a batch is no dimension of a trained tensor."""
+    """The group of most inputs on those of ``axes`` that divide it; a batch is not a dimension of a trained tensor."""
     inputs: Counter[int] = Counter()
     groups = decisions.linkage.groups
     trained = {argument.value for argument in problem.graph.trainable}
@@ -170,7 +170,7 @@ def _union(masks: Sequence[int], places: Sequence[int]) -> int:
 
 
 def _weight_place(problem: ParallelProblem, number: int, weight: Mapping[int, int]) -> int | None:
-    """Which operand is a trained tensor, of a product with what is none or of a lookup of what is no constant."""
+    """Which operand is a trained tensor, of a product with what is none or of a lookup of what is not a constant."""
     operation = problem.graph.operations[number]
     if operation.opcode == "gather":
         is_data = not problem.graph.values[operation.operands[1]].constant

@@ -127,7 +127,7 @@ class _Model:
                     self._cp.add_at_most_one(known)
 
     def _divide(self) -> None:
-        """No set of axes splits a group that is no multiple of all their devices."""
+        """No set of axes splits a group that is not a multiple of all their devices."""
         axes = self._problem.mesh.axes
         for number, group in enumerate(self._linkage.groups):
             here = [axis for axis in range(len(axes)) if (number, axis) in self._split]

@@ -15,13 +15,13 @@ stage. The strategies are cases of it:
   other, which is the time by which sharding plans are chosen (:mod:`dse.parallel.prices`): T is that time.
 * *pipeline* has stages whose devices do equal shares of each microbatch (:mod:`dse.parallel.pipeline.shares`): each
   device reads the weights of its stage whole in every microbatch. C_s is the all-reduce of each of the stage's
-  gradients over its devices, what runs once a batch, and the update, which each of them does for all of the stage. The
-  update of a step is shared out to trained tensors by their bytes. The length that strategy ``pipeline`` minimises is
-  that of the paper: it leaves the update out, lets the devices of a stage share the reads of its weights, once a batch,
-  and all-reduces its gradients as one array. Here the pipeline is the one of least T.
+  gradients over its devices, what runs once per batch, and the update, which each of them does for all of the stage.
+  The update of a step is shared out to trained tensors by their bytes. The length that strategy ``pipeline`` minimises
+  is that of the paper: it leaves the update out, lets the devices of a stage share the reads of its weights, once per
+  batch, and all-reduces its gradients as one array. Here the pipeline is the one of least T.
 * *hybrid* has stages whose devices do equal shares, as those of a pipeline, and sharded ones
   (:mod:`dse.parallel.hybrid.stage_problem`): F_s and B_s are the work of a device and what a microbatch joins and
-  reshards, C_s is what it joins and reshards once a batch, the all-reduces over replicas, and the update, which is
+  reshards, C_s is what it joins and reshards once per batch, the all-reduces over replicas, and the update, which is
   split as its arrays are.
 
 One stage of one microbatch takes the same under all of them: as a sharded step whose outer axis splits the batch. A
@@ -32,8 +32,8 @@ makes, as long as it is read (``--activations``), any other stage its trained te
 optimizer's state, and the activations of the microbatches in flight, all at once.
 
 Work is priced by :mod:`dse.parallel.prices`, what is sent by :mod:`hardware.network`. Shares need not divide the batch.
-A stage adds the gradients of a trained tensor up before it joins them, once a batch; a sharded step joins each where it
-is made, so that for trained tensors that are read several times a stage can take less than any sharded step.
+A stage adds the gradients of a trained tensor up before it joins them, once per batch; a sharded step joins each where
+it is made, so that for trained tensors that are read several times a stage can take less than any sharded step.
 """
 
 from dataclasses import replace

@@ -11,7 +11,7 @@ one with a descendant of the producer and an ancestor of the consumer.
 
 Where a graph has too many downsets, those of some *key* operators do. What D says of the others is then: the ancestors
 of its keys are inside, the descendants of the other keys outside. A chip has at least the operators that are outside D
-and inside D′ for sure, and all costs of those are counted; so the result is a bound.
+and certainly inside D′, and all costs of those are counted; so the result is a bound.
 
 Cost: O(A) for A arcs of the lattice (one more key), O(P S) for P pairs D ⊂ D′ within the limit and S operators on a
 chip.
@@ -110,7 +110,7 @@ def lattice(keys, above, max_downsets):
 
 @compiled
 def sides(sets, keys, below, above):
-    """(operators inside each downset of ``keys`` for sure, those outside, as words of 64), [D, ⌈N / 64⌉] each."""
+    """(operators certainly inside each downset of ``keys``, those outside, as words of 64), [D, ⌈N / 64⌉] each."""
     inside = np.zeros((len(sets), below.shape[1]), dtype=np.uint64)
     outside = np.zeros((len(sets), below.shape[1]), dtype=np.uint64)
     for number in range(len(sets)):

@@ -86,7 +86,7 @@ def notes(result: Result) -> list[str]:
 
 
 def chip_rows(result: Result) -> list[Row]:
-    """One row a chip, under :data:`CHIP_HEADERS`; before them whose times they are, where the value is not of these."""
+    """One row per chip, under :data:`CHIP_HEADERS`; before them the evaluator, if it is not that of the value."""
     metrics = result.metrics
     slowest_s = max((*metrics["chip_s"], *metrics["link_s"]), default=math.inf)
     counts = [0] * len(metrics["chip_s"])

@@ -67,7 +67,7 @@ RecomputeGranularity = Literal["layer", "stage"]
 
 @dataclass(frozen=True, slots=True)
 class PlacementLayer:
-    """One layer as sliced at one width. ``update_s`` is its optimizer step, once a batch (0 where not given)."""
+    """One layer as sliced at one width. ``update_s`` is its optimizer step, once per batch (0 where not given)."""
 
     name: str
     forward_s: float

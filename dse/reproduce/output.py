@@ -46,7 +46,7 @@ def write(reproduction: Reproduction, directory: Path) -> None:
 
 
 def _comparisons(reproduction: Reproduction) -> pa.Table:
-    """One row a number: where it stands, ours, the paper's and their ratio, or why they have none, or differ much.
+    """One row per number: where it stands, ours, the paper's and their ratio, or why they have none, or differ much.
 
     A skipped part has one row, with the reason alone.
     """
@@ -113,7 +113,7 @@ def _drawn(chart: Chart) -> PointChart | BarChart:
             for position, (series, of) in enumerate(zip(chart.series, heights, strict=True))
         ]
         return BarChart(chart.title, chart.x_title, y, names, bars, chart.kind == "stacked bars", height=_PIXELS)
-    # What is no number has a place in the order in which it comes.
+    # What is not a number has a place in the order in which it comes.
     names = list(dict.fromkeys(x for series in chart.series for x in series.x if isinstance(x, str)))
     place = {name: float(number) for number, name in enumerate(names)}
     marks: list[Points | Line] = []

@@ -54,7 +54,7 @@ class Posed(Generic[Context]):
 
 @dataclass(frozen=True)
 class Paper(Generic[OptionsT, Context]):
-    """A paper whose tables and figures can be made again.
+    """A paper whose tables and figures can be reproduced.
 
     Attributes:
         name: of its folder and on the command line.

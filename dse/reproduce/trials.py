@@ -22,7 +22,7 @@ def finished(
     """(value of every trial that finished, reason of every trial that failed), in the order of ``keys``.
 
     Args:
-        run: where trials are made; those in its journal are not made again.
+        run: where trials are made; those in its journal are not repeated.
         phase: the name of this work in the progress display.
         function: makes a trial; its value is in JSON types.
         keys: the journal key of every trial.

@@ -78,7 +78,7 @@ class Linkage:
     """All linkage groups of a step.
 
     Attributes:
-        groups: every dimension of more than one element of a value that is no constant stands in exactly one.
+        groups: every dimension of more than one element of a value that is not constant is in exactly one.
         factors: of each operation the group of each of its factors; None of one that stands in constants alone.
         unknown: how often each opcode without a rule occurs.
         made: the first result of each operation.

@@ -2,7 +2,7 @@
 
 The groups of products come from :mod:`dse.sharding.inference`; here the trace is written again for one accelerator,
 with local shapes and Megatron's collectives (Shoeybi et al. 2019, section 3): ``all_reduce`` behind each row-split
-product and vocabulary-split table (one for partial sums that are added up), ``copy_to_group`` once in front of
+product and vocabulary-split table (one for partial sums that are added up), ``copy_to_group`` once before
 everything whole that split steps read and that has a gradient, and ``participants`` on a loss over split classes.
 Biases of row-split products are added behind the all-reduce, whole on each accelerator.
 
@@ -220,7 +220,7 @@ class _Rewriting:
         return frozenset(joined)
 
     def _local_slice(self, step: Step) -> Step:
-        """A slice along the split axis starts at the accelerator's part of the segments in front of it."""
+        """A slice along the split axis starts at the accelerator's part of the segments before it."""
         source, axis, start = step.inputs[0], step.attributes["axis"], step.attributes["start"]
         split = self.splits[source]
         if not isinstance(axis, int) or not isinstance(start, int):

@@ -50,7 +50,7 @@ def resolve_dataflow(source: object, layers: str = "") -> DataflowSource:
     Args:
         source: whatever :func:`dse.sources.resolve.resolve` takes, a ``dse.dataflow/1`` document, or a graph. A text
             that names a model may end in ``:LAYER`` or ``:FIRST..LAST``, as in ``bert-large:layer3``.
-        layers: the same for a source that is no text.
+        layers: the same for a source that is not text.
 
     Raises:
         InputError: as :func:`dse.sources.resolve.resolve`; layers of a graph.

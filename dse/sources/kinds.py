@@ -183,7 +183,7 @@ class ProblemInput:
     Attributes:
         format: of which :class:`ProblemFormat`.
         where: the name or file that errors name.
-        content: the parsed document, or the object; None for a name or a file that is no document.
+        content: the parsed document, or the object; None for a name or a file that is not a document.
     """
 
     format: ProblemFormat

@@ -45,7 +45,7 @@ def described(
 
 
 def _of_model(source: Model, text: str, sequence: int | None) -> ModelSummary | dict[str, Any]:
-    """As it trains; where it cannot be trained, as it infers; where a function is no module, its step."""
+    """As it trains; where it cannot be trained, as it infers; where a function is not a module, its step."""
     if isinstance(source, CatalogueNetwork):
         return trace_summary(inference_trace_of(source, sequence=sequence))
     if isinstance(source, HyperparameterModel):

@@ -24,7 +24,7 @@ Graph = TypeVar("Graph", Trace, StepGraph)
 
 
 def code_file(name: str) -> Path | None:
-    """Where a file of code was, which is noted as it is carried; None where code may be run, and is read anew."""
+    """Where a file of code was, which is noted as it is carried; None where code may be run, and is read again."""
     file = None if runs_code() else carried_file(name)
     if file is None:
         return None

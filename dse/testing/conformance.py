@@ -74,7 +74,7 @@ def same_seed_same_answer(
     """Two runs with one seed give the same result, and it passes its check.
 
     Args:
-        problem: what is asked.
+        problem: the posed problem.
         options: which instance of it.
         seed: of both runs.
         first: the result of the first run, where it was made before.
@@ -102,7 +102,7 @@ def stopped_anywhere_is_legal(
     A run that ends before it has asked so often is the last one: at later moments it would be the same.
 
     Args:
-        problem: what is asked.
+        problem: the posed problem.
         options: which instance of it.
         moments: at which of its questions it is stopped, ascending.
     """
@@ -211,7 +211,7 @@ def is_shown(problem: ProblemType[Any, Any], options: Options, folder: Path, ans
     """The run directory of an answer holds its files, and its page is whole; a second call returns the same answer.
 
     Args:
-        problem: what is asked.
+        problem: the posed problem.
         options: which instance of it.
         folder: that the run directory is in.
         answered: what :func:`killed_and_resumed` returned for this folder; None for a run that is made now.
@@ -316,7 +316,7 @@ def _refused(
 
 
 def _posed_or_known(document: Any, path: Path, known: Posed[Any, Any]) -> Posed[Any, Any]:
-    """The problem of ``document``, posed anew; where it is the ``known`` one, with what was worked out for that.
+    """The problem of ``document``, posed again; where it is the ``known`` one, with what was worked out for that.
 
     Raises:
         InputError: the document poses no problem.

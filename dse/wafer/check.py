@@ -78,7 +78,7 @@ def kernel_time(kernel: Kernel, placed: PlacedKernel) -> Fraction:
 
 
 def memory_words(kernel: Kernel, placed: PlacedKernel) -> int:
-    """Words a tile of the convolution that needs most."""
+    """Words per tile of the convolution that needs most."""
     return max(
         floor(_memory(convolution, placed.h, placed.w, c, k))
         for convolution, c, k in zip(kernel.convolutions, placed.c, placed.k, strict=True)

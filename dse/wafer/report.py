@@ -71,7 +71,7 @@ def cost_rows(problem: WaferProblem, result: Result) -> list[Row]:
 
 
 def kernel_rows(problem: WaferProblem, placement: WaferPlacement) -> list[Row]:
-    """One row a kernel, under :data:`KERNEL_HEADERS`."""
+    """One row per kernel, under :data:`KERNEL_HEADERS`."""
     times = [float(kernel_time(*pair)) for pair in zip(problem.kernels, placement.placed, strict=True)]
     rows: list[Row] = []
     for kernel, placed, time in zip(problem.kernels, placement.placed, times, strict=True):

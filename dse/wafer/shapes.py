@@ -114,7 +114,7 @@ def protocols_of(problem: WaferProblem) -> Protocols:
             first[h, w] = count
             count += len(c)
             rows.append(np.column_stack([np.full_like(c, h), np.full_like(c, w), c]))
-    # Contiguous, as a worker unpickles them: kernels are compiled anew for arrays with another layout.
+    # Contiguous, as a worker unpickles them: kernels are compiled again for arrays with another layout.
     h, w, c = np.concatenate(rows or [np.zeros((0, 3), dtype=np.int64)]).T.astype(np.int64, order="C")
     return Protocols(h, w, c, h * w * (c + 1), first, extent)
 

@@ -166,7 +166,7 @@ def test_sections_are_whole():
 
 def test_what_the_papers_plan_is_worth_is_what_it_takes():
     ours, theirs = CheckedPlan(1.0, True, 1.0, 0.0, 12, 0, {}), CheckedPlan(2.0, False, 2.0, 0.0, 5, 0, {})
-    amounts = "the paper's plan splits 5 dimensions and takes 2 s a step, ours 12 dimensions and takes 1 s"
+    amounts = "the paper's plan splits 5 dimensions and takes 2 s per step, ours 12 dimensions and takes 1 s"
     assert worth_of_paper(Outcome(ours, theirs, 1.0)) == f"under these rules {amounts}"
     assert "as good as ours" in worth_of_paper(Outcome(ours, replace(theirs, value=1.0), 1.0))
     assert "no plan can split variables as in the paper's table" in worth_of_paper(Outcome(ours, None, 1.0))

@@ -137,7 +137,7 @@ def test_layers_stand_beside_the_papers_models_with_gains_over_the_expert_rule_a
     bert, gpt = tables.LAYERS
     assert errors[bert, tables._WHAT["network"]] == ("100", "0.1", "0.9 [0.8, 0.95]", "16", "0.1", "–")
     assert errors[gpt, "the paper: GNN, whole model"][1] == "0.422"
-    assert any("one seed (0)" in note and "5 placements of each piece" in note for note in section.notes)
+    assert any("one seed (0)" in note and "5 placements per piece" in note for note in section.notes)
     assert any("one chain of 100 moves" in note and "one seed (0)" in note for note in section.notes)
     assert rates[bert, "learned"] == ("12", "+20.0 %", "40.00 %")
     assert rates[gpt, "learned"] == ("0", "-100.0 %", "100.00 %")

@@ -116,7 +116,7 @@ def write_problem(problem: PairwiseProblem, path: str | Path) -> None:
 
 
 def choices_of(choices: Any, problem: PairwiseProblem, path: str | Path, key: str) -> tuple[int, ...]:
-    """The choice of each node of ``problem``, as it stands under ``key`` of ``path``.
+    """The choice of each node of ``problem``, under ``key`` of ``path``.
 
     Raises:
         InputError: one fault for each thing that is wrong with them.

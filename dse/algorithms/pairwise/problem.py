@@ -1,9 +1,9 @@
 """The problem: one choice for each node, at the least sum of node costs and pairwise edge costs, within a memory limit.
 
 Costs and usages are whole numbers (int64), so that a plan is proven to the unit: whoever has costs in seconds states
-them in nanoseconds. A cost of :data:`FORBIDDEN` or more is no cost but excludes the choice, or the pair of choices. The
-largest allowed costs of all nodes and edges together must stay below it, so that no sum of allowed costs is mistaken
-for an excluded one, and int64 holds the sum of a few.
+them in nanoseconds. A cost of :data:`FORBIDDEN` or more is not a cost but excludes the choice, or the pair of choices.
+The largest allowed costs of all nodes and edges together must stay below it, so that no sum of allowed costs is
+mistaken for an excluded one, and int64 holds the sum of a few.
 """
 
 from collections.abc import Sequence

@@ -37,7 +37,7 @@ class Throughput:
 
     @property
     def samples_per_s(self) -> float:
-        """Samples a second; 0 in a deadlock."""
+        """Samples per second; 0 in a deadlock."""
         return 0.0 if self.interval_slots is None else 1 / (self.interval_slots * self.slot_s)
 
     @property

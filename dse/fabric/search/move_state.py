@@ -19,7 +19,7 @@ LOAD, BY_SPEED, BY_SHARING, PEAKS = 0, 1, 2, 3
 ``expert`` and ``route``; how many there are."""
 
 SHARING, RATE, MAX_FLITS, MAX_SLOTS, MAX_DEPTH, BURSTS, CRITICAL, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 8
-"""Columns of what is known of a link: nets on it, their flits a slot (in :data:`RATE_UNIT`, rounded up), and upper
+"""Columns of what is known of a link: nets on it, their flits per slot (in :data:`RATE_UNIT`, rounded up), and upper
 bounds on a net's flits, slots of its source in isolation, and depth; bursts of the nets on it, and how critical they
 are (in :data:`CRITICAL_UNIT`); columns with padding."""
 

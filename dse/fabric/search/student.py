@@ -57,7 +57,7 @@ FEATURES = (
 - the terms of the rules: links for each net; flits on a link; slots of the busiest link; the root of the mean square of
   loads; slots by ``expert`` and ``route``, and of the busiest channel off chip.
 - sums over links of the fourth and eighth powers of their slots: as they are (``load``), with dead slots after every
-  burst where nets share a link (``busy``), with dead slots after every flit there (``switched``); of flits a slot
+  burst where nets share a link (``busy``), with dead slots after every flit there (``switched``); of flits per slot
   (``rate``); of slots times nets (``crowded``).
 - sums over links of slots times nets (``shared_load``), of 1 where there is a net (``used``), of nets beyond one for
   each track (``excess``), and where there are such: of these times how critical all nets there are (``critical``), and

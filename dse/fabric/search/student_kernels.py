@@ -41,7 +41,7 @@ MAX_LOAD, OFF_CHIP = 2, 6
 """Numbers of terms, as in :mod:`dse.fabric.search.move_state`."""
 
 MAX_RELATIVE = 4.0
-"""Loads in slots of the slowest unit, and rates in flits a slot, count as this much where they are more."""
+"""Loads in slots of the slowest unit, and rates in flits per slot, count as this much where they are more."""
 
 LEAST = 1e-3
 """What is less counts as this much before its logarithm is taken."""
@@ -106,7 +106,7 @@ def _fourth(value):
 
 @kernel
 def add_link(student, sums, load, sharing, rate, bursts, critical, sign):
-    """Add what a link contributes, or take it away: its load, nets, flits a slot, bursts, and how critical nets are."""
+    """Add or remove what a link contributes: its load, nets, flits per slot, bursts, and how critical nets are."""
     if sharing <= 0:
         return
     relative, busy, switched = load / student.load_scale, load / student.load_scale, load / student.load_scale

@@ -168,7 +168,7 @@ class Tuning:
 
 
 class _Entry(StrictModel):
-    """A task that was told, as it stands in the journal."""
+    """A task that was told, as it is in the journal."""
 
     setting: WrittenSetting
     shares: list[float]

@@ -15,7 +15,7 @@ machine to say). A weight that several operators read is counted with each.
 
 Gradients of weights do not leave with each sample. Each goes to an operator ``add`` that adds it to the sum of the
 batch, which is its ``weight_elements`` and stays there (gradient accumulation); ``embedding_backward`` adds gradients
-to its table in place. The optimizer's step, once a batch, is not part of the graph.
+to its table in place. The optimizer's step, once per batch, is not part of the graph.
 
 Inputs and outputs are operators: the layer's input, images, and in a training step the gradients of the outputs come
 in by ``input``; what later layers read, and the gradients of inputs, leave by ``output``. Attention masks, tables of

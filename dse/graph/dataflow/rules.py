@@ -1,6 +1,6 @@
 """What every dataflow graph obeys, whether a document states it or code makes it.
 
-- Operator names are unique; edges join operators, form no cycle, and no edge of one tensor stands twice.
+- Operator names are unique; edges join operators, form no cycle, and no edge of one tensor is listed twice.
 - Edges of one source and one tensor carry the same elements: those of the whole result of a GEMM or an input, or, of a
   tensor with a name, no more. The ``image`` into which a convolution's products are summed may have any size.
 - ``input`` has no edge to it and ``output`` none from it, and the elements of an ``output`` are those of its edges.

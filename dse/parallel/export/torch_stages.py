@@ -1,6 +1,6 @@
 """``plan_torch.py`` of a pipeline: the split points of ``torch.distributed.pipelining``, by modules.
 
-PyTorch splits a module in front of submodules. A plan cuts between any two operations, so each cut moves to the nearest
+PyTorch splits a module before submodules. A plan cuts between any two operations, so each cut moves to the nearest
 place, in computing, at which a submodule begins.
 """
 
@@ -45,7 +45,7 @@ def torch_stages(name: str, labels: Sequence[str], problem: PipelineProblem, pla
 
     Args:
         name: of the model.
-        labels: the module that each point belongs to; that of the loss is no module.
+        labels: the module that each point belongs to; that of the loss is not a module.
         problem: what was cut.
         plan: its best plan.
     """
@@ -78,7 +78,7 @@ def torch_stages(name: str, labels: Sequence[str], problem: PipelineProblem, pla
 def module_beginnings(labels: Sequence[str]) -> Iterator[tuple[int, str]]:
     """(point, the outermost module that begins there), for modules whose points are all behind it.
 
-    ``labels`` are paths such as ``layers.3.up``; a module that has points in front of an earlier one is left out.
+    ``labels`` are paths such as ``layers.3.up``; a module that has points before an earlier one is left out.
     """
     seen: set[str] = set()
     for place, label in enumerate(labels):

@@ -4,11 +4,11 @@ Chains grow from the last stage to the first. A label of a chain that begins at 
 
     through = Σ (F + B + 2 X)                           of its stages
     slowest = max(F + B, 2 X)
-    exposed = max over s of (C_s - Σ (B_t + X_t))       over its stages t in front of s
+    exposed = max over s of (C_s - Σ (B_t + X_t))       over its stages t before s
 
 and with all stages the step takes ``through + (M - 1) · slowest + max(0, exposed)``, which falls in none of them. So a
 label is dropped where another one of the same state (cut, device, stages, devices of the first stage) is no larger in
-all three; and where what is in front of it, on the D devices that are left, cannot be done in time. Of each piece
+all three; and where what is before it, on the D devices that are left, cannot be done in time. Of each piece
 between neighbouring cuts it is known what any stage takes at least, by its devices: some stage in front takes 1 / D of
 the least device seconds of all pieces in front, and all of them together take the sum of the least seconds.
 
@@ -69,7 +69,7 @@ _State = tuple[int, int, int]
 
 
 class _Place(NamedTuple):
-    """Where a stage is put in front of labels: :class:`Link` without its point, and the points that it can take.
+    """Where a stage is put before labels: :class:`Link` without its point, and the points that it can take.
 
     ``times_s``: their passes, backward passes and closing, [3, points].
     """
@@ -111,7 +111,7 @@ class _Grown:
         self.count = 0
 
     def place(self, begin: int, end: int, first: int, width: int, behind: int) -> _Place:
-        """A stage at a place; its points are the same wherever its devices begin, and in front of any other stage."""
+        """A stage at a place; its points are the same wherever its devices begin, and before any other stage."""
         key = begin, end, width, behind
         if key not in self._places:
             points = self._points_of(*key, self.limit_s)
@@ -221,7 +221,7 @@ class ChainSearch:
         self, open_: list[dict[_State, list[_Labels]]], end: int, state: _State, times_s: Floats, numbers: Integers,
         grown: _Grown,
     ) -> None:  # fmt: skip
-        """Put a stage in front of each label of a state, in all ways that can be in time."""
+        """Put a stage before each label of a state, in all ways that can be in time."""
         (stop, behind, next_width), limit_s = state, grown.limit_s
         if behind == grown.stages:
             return
@@ -244,7 +244,7 @@ class ChainSearch:
                     open_[begin][first, behind + 1, width].append(labels)
 
     def _is_possible(self, begin: int, end: int, first: int, limit_s: float) -> bool:
-        """Whether the stage reads a trained tensor, and what is in front of it can be done in time."""
+        """Whether the stage reads a trained tensor, and what is before it can be done in time."""
         if self._variables[begin] == self._variables[end]:
             return False
         if begin == 0:
@@ -253,7 +253,7 @@ class ChainSearch:
         return self._later * slowest_s + together_s <= limit_s
 
     def _ahead_s(self, begin: int, first: int) -> tuple[float, float]:
-        """What some stage in front of a piece takes a microbatch at least on the devices that are left; all of them."""
+        """What some stage before a piece takes a microbatch at least on the devices that are left; all of them."""
         if begin == 0:
             return 0.0, 0.0
         if first not in self._ahead:
@@ -267,7 +267,7 @@ class ChainSearch:
     def _with_stage(
         self, times_s: Floats, numbers: Integers, send_s: float, place: _Place, number: int, limit_s: float
     ) -> _Labels | None:
-        """The labels with a stage in front of them that can be in time; None where there are none."""
+        """The labels with a stage before them that can be in time; None where there are none."""
         if not place.points:
             return None
         passes_s, backward_s, closing_s = place.times_s[:, :, None]

@@ -43,7 +43,7 @@ class HybridStageDocument(Document):
         variables: trained tensors that it reads.
         forward_s, backward_s: of a microbatch.
         send_s: of its activations to the next stage.
-        closing_s: joining its gradients and updating its trained tensors, once a batch.
+        closing_s: joining its gradients and updating its trained tensors, once per batch.
         device_bytes: what each of its devices keeps.
     """
 

@@ -14,7 +14,7 @@ from dse.parallel.hybrid.stage_problem import Direction
 DIRECTIONS: tuple[Direction, ...] = ((1, 0), (2, 1), (1, 1), (1, 2), (1, 4), (1, 8), (0, 1))
 """In which pieces are solved. The first and the last bound passes and closing alone.
 
-A stage of a chain seldom closes longer than those in front of it have passes left, whatever passes that takes: so the
+A stage of a chain seldom closes longer than those before it have passes left, whatever passes that takes: so the
 closing is what counts more.
 """
 

@@ -10,7 +10,7 @@ Of M microbatches,
   bytes there, and an operation on one that share of its floating-point operations; all other arrays are whole, so that
   every replica reads its part of the weights, and writes that of their gradients, in every microbatch
   (:mod:`dse.parallel.pipeline.microbatching`);
-* the *closing* runs once a batch: the joining and resharding of gradients inside the mesh, their all-reduces over the
+* the *closing* runs once per batch: the joining and resharding of gradients inside the mesh, their all-reduces over the
   replicas, one after the other in the layouts of their trained tensors, that of the loss, and the update, which every
   replica does.
 
@@ -68,7 +68,7 @@ class StageProblem(ParallelProblem):
         in_flight: microbatches whose activations a device holds at once.
         state: what a device keeps of trained tensors.
         recompute: whether the forward pass runs again.
-        is_piece: whether it is a piece of a stage: it receives arrays in any layout, and what a piece in front of it
+        is_piece: whether it is a piece of a stage: it receives arrays in any layout, and what a piece before it
             has too costs nothing. The least sums of pieces add up to no more than that of the stage.
     """
 
@@ -143,9 +143,9 @@ class StageFigures(NamedTuple):
 
     Attributes:
         forward_ps, backward_ps: the passes of all microbatches of a batch.
-        joined_ps: what is joined and resharded once a batch.
+        joined_ps: what is joined and resharded once per batch.
         reduced_ps: the all-reduces over replicas.
-        update_ps: the operations that run once a batch, the optimizer's update above all.
+        update_ps: the operations that run once per batch, the optimizer's update above all.
         device_bytes: what a device keeps.
     """
 

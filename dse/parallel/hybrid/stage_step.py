@@ -34,8 +34,8 @@ class StageStep:
         forward: of each operation, whether it is part of the forward pass.
         in_memory: of each value, whether the whole step has it in memory.
         saved: of each value, whether the forward part leaves it in memory for the backward pass.
-        again: of each operation, whether a stage in front of this one has it too: it follows from arguments alone.
-        copies: of each argument, whether a stage in front of this one has it too.
+        again: of each operation, whether a stage before this one has it too: it follows from arguments alone.
+        copies: of each argument, whether a stage before this one has it too.
         arrives: the numbers of arguments that other stages make.
         entering: those of them that the forward part takes.
     """

@@ -67,7 +67,7 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> Posed[ParallelO
     """The step that the options name, and the machine.
 
     Args:
-        options: what is asked.
+        options: of the command.
         at_most: whether fewer stages are asked for where there cannot be as many.
 
     Raises:

@@ -11,5 +11,5 @@
     strategy          what ``dse parallel --strategy pipeline`` does
 
 Devices are ranks of a network in order; a stage has neighbouring ones and each of its devices does an equal share of
-every microbatch (data parallelism inside the stage), so that gradients of a stage are all-reduced once a batch.
+every microbatch (data parallelism inside the stage), so that gradients of a stage are all-reduced once per batch.
 """

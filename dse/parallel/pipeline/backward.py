@@ -17,7 +17,7 @@ from dse.parallel.storage import FUSED
 
 @dataclass(frozen=True)
 class Backward:
-    """What of a step is no forward part.
+    """What of a step is not the forward part.
 
     Attributes:
         place: the point that each unit of the backward pass belongs to, by unit.

@@ -307,7 +307,7 @@ class Cases:
         )
 
     def _passes_s(self, devices: int) -> tuple[Floats, Floats]:
-        """Work and backward part of all points in front of each cut, [N + 1] each."""
+        """Work and backward part of all points before each cut, [N + 1] each."""
         forward_s, backward_s = self._problem.passes_s(devices)
         return _prefix(forward_s + backward_s), _prefix(backward_s)
 

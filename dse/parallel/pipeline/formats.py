@@ -37,7 +37,7 @@ class StageDocument(Document):
         forward_s, backward_s: of a microbatch.
         send_bytes: of activations of a microbatch to the next stage.
         send_s: their time, one way.
-        all_reduce_s: of its gradients, once a batch.
+        all_reduce_s: of its gradients, once per batch.
         device_bytes: what each of its devices keeps.
     """
 

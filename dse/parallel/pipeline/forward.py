@@ -5,7 +5,7 @@ forward part; what follows from trained tensors alone (their transposes and cast
 indices) is made where it is taken and never sent. All else are *points*: each is one operation, or a whole loop.
 
 Points stand in the order of their longest path of operations to the loss, so that what is taken late is made late: a
-decoder's embedding stands in front of the decoder, even where the step looks it up before the encoder.
+decoder's embedding stands before the decoder, even where the step looks it up before the encoder.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ class Units:
     Attributes:
         graph: the step.
         members: the operations of each unit, by the number of its first one; what makes constants alone is left out.
-        maker: of each value that is no constant, the unit that makes it; None of arguments.
+        maker: of each value that is not a constant, the unit that makes it; None of arguments.
     """
 
     def __init__(self, graph: StepGraph) -> None:

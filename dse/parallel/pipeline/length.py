@@ -9,7 +9,7 @@ slowest of them needs:
 
     L = Σ (F_s + B_s) + Σ 2 X_s + (M - 1) · max(F_s + B_s, 2 X_s) + max(0, max_s(AR_s - Σ_{t < s} (B_t + X_t)))
 
-Stage s all-reduces its gradients (AR_s) as soon as its last backward pass is done, while the stages in front of it
+Stage s all-reduces its gradients (AR_s) as soon as its last backward pass is done, while the stages before it
 still have theirs to do; only what lasts longer than that is exposed.
 """
 
@@ -27,7 +27,7 @@ class StageTimes:
     Attributes:
         forward_s, backward_s: of a microbatch.
         send_s: of a microbatch's activations to the next stage, and of their gradients back; 0 for the last stage.
-        all_reduce_s: of its gradients, once a batch; with the optimizer's update, where that counts.
+        all_reduce_s: of its gradients, once per batch; with the optimizer's update, where that counts.
         device_bytes: on each of its devices.
     """
 

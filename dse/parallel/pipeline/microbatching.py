@@ -3,7 +3,7 @@
 An operation that takes or makes an array of the batch runs in every microbatch, on its share of that array, and reads
 and writes all else whole: weights are read, and their gradients written, in every microbatch. So does what comes before
 a product and follows from arguments alone, such as the cast of a weight. Everything else (sums of gradients, the
-optimizer's update) runs once a batch.
+optimizer's update) runs once per batch.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class Microbatching:
 
     Attributes:
         of_batch: of each value, whether it grows with the batch.
-        once: of each value, whether it is joined and resharded once a batch: what grows with the batch, or comes before
-            a product, is so in each microbatch.
+        once: of each value, whether it is joined and resharded once per batch: what grows with the batch, or comes
+            before a product, is so in each microbatch.
         divided: of each operation, whether microbatches and replicas do a share of it each: it takes or makes an array
             of the batch.
-        runs_once: of each operation, whether it runs once a batch.
+        runs_once: of each operation, whether it runs once per batch.
         summed: of each operation, whether it sums the batch up to one number (the loss), which replicas have to join.
     """
 

@@ -13,7 +13,7 @@ from dse.parallel.pipeline.share_times import EqualShares
 from hardware.network import Network, Ring
 
 DeviceCutting = Literal["equal", "near", "free"]
-"""Devices of the stages: equally many, at most :data:`RADIUS` from that in front of each cut, or any."""
+"""Devices of the stages: equally many, at most :data:`RADIUS` from that before each cut, or any."""
 
 StateName = Literal["weights", "gradients", "optimizer"]
 """What a device keeps of trained tensors: these, with their gradients, and with the optimizer's state."""
@@ -47,7 +47,7 @@ class SharedWeights:
 class Profile:
     """The forward part of a training step, point by point in the order in which it runs (paper, 3.5.2: C, A and W).
 
-    Cut c, from 0 to N, is in front of point c; behind it is point c - 1. All figures are of a whole batch.
+    Cut c, from 0 to N, is before point c; behind it is point c - 1. All figures are of a whole batch.
 
     Attributes:
         forward_s: of every point on one device, [N].

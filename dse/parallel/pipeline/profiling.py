@@ -90,7 +90,7 @@ def _picoseconds(forward: Forward, storage: Storage, device: Device) -> dict[int
 
 
 def _cut_bytes(graph: StepGraph, forward: Forward) -> Integers:
-    """What is made in front of each cut and taken behind it, each value once, [N + 1]."""
+    """What is made before each cut and taken behind it, each value once, [N + 1]."""
     changes = np.zeros(len(forward.points) + 2, dtype=np.int64)
     for value, takers in forward.taken_at.items():
         if takers:

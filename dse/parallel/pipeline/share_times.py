@@ -28,8 +28,8 @@ class EqualShares:
         computing_s: of a batch, [F].
         divided: whether a share of that is computed at a time, [F].
         batch_bytes, whole_bytes: to and from memory, of arrays of the batch and of others, [F].
-        once_s: of each point, of the operations that run once a batch, without the update, [N].
-        joined: (point, bytes) of each array that is all-reduced once a batch.
+        once_s: of each point, of the operations that run once per batch, without the update, [N].
+        joined: (point, bytes) of each array that is all-reduced once per batch.
         copied: of each group of trained tensors with several readers, the bytes of each.
     """
 

@@ -7,7 +7,7 @@ where none is left, the operator is at a *dead end*. Then decisions are taken ba
 further, to a random earlier place. There the operator is decided, and so it stays before those that left it
 nothing: this is what is learned. All others get their former chips again wherever these are left to them, so a dead end
 costs the draws that it must, and no more. What is drawn first is hardly ever possible as a whole (one unrolled LSTM of
-20 × 4 cells needs about 100 dead ends), and starting anew instead would favour the partitions of few chips, which
+20 × 4 cells needs about 100 dead ends), and restarting instead would favour the partitions of few chips, which
 fail least.
 
 After every :data:`DEAD_ENDS` dead ends the chips are joined in pairs, which keeps (2) and makes the rest easier. Where

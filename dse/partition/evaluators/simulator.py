@@ -221,7 +221,7 @@ class SimulatorEvaluator:
 
 
 def _lanes(simulation: Simulation) -> list[str]:
-    """Names of three lanes a chip: its units, its weights, and the link to the next one."""
+    """Names of three lanes per chip: its units, its weights, and the link to the next one."""
     return [
         name
         for stage in simulation.stages

@@ -91,7 +91,7 @@ def _neighbours(source: Ints, target: Ints, count: int) -> tuple[Int32s, Int32s]
 
 
 def rates_of(graph: PartitionGraph, package: Package) -> Floats:
-    """Floating-point operations a second of each operator on a chip, [N]."""
+    """Floating-point operations per second of each operator on a chip, [N]."""
     return package.rates(graph.formats or ("",) * len(graph))
 
 

@@ -159,7 +159,7 @@ def _best_cut(begin, first_end, last_end, loads, work, rest, rest_min, limit):
 
 @kernel
 def _extend(stages, value, cut, rest_mins, loads, work, last_end, plain_end, plain_stages, limit):
-    """Fills value[stages] and cut[stages] from value[stages − 1]: one more stage in front of every suffix."""
+    """Fills value[stages] and cut[stages] from value[stages − 1]: one more stage before every suffix."""
     count = loads.shape[0]
     for plain in range(min(plain_stages, stages) + 1):
         for begin in range(1, count - stages + 1):

@@ -21,7 +21,7 @@ from hardware.compiled import compiled, kernel
 
 @njit
 def _stage_of(member, small, large, local):
-    """The layers of ``large`` that are not in ``small``; fills ``local``. Empty where ``small`` is no subset."""
+    """The layers of ``large`` that are not in ``small``; fills ``local``. Empty where ``small`` is not a subset."""
     count = 0
     for layer in range(member.shape[1]):
         local[layer] = -1
@@ -170,7 +170,7 @@ def solve_downsets(
 
 @kernel
 def _relax(load, rest, used, limit_s, place, value, cut):
-    """Improves the values of one downset by a stage in front of ``rest``."""
+    """Improves the values of one downset by a stage before ``rest``."""
     for accelerators in range(used, len(rest)):
         candidate = max(load, rest[accelerators - used])
         if candidate < value[accelerators] and candidate < limit_s:

@@ -137,5 +137,5 @@ def _section(part: str, curve: Curve, headers: Row, row: Row, comparison: Compar
 
 
 def smoothed(scores: Sequence[float]) -> tuple[float, ...]:
-    """The mean of each and the rounds in front of it, :data:`WINDOW` at most."""
+    """The mean of each and the rounds before it, :data:`WINDOW` at most."""
     return tuple(float(np.mean(scores[max(0, end - WINDOW) : end])) for end in range(1, len(scores) + 1))

@@ -111,7 +111,7 @@ def text_of_step(name_or_path: str) -> str:
 
 @lru_cache(maxsize=4)
 def step_of(name_or_path: str) -> StepGraph:
-    """The step; raises as :func:`text_of_step` does, and for text that is no step."""
+    """The step; raises as :func:`text_of_step` does, and for text that is not a step."""
     return step_graph(parse_hlo(text_of_step(name_or_path), name_or_path), name_or_path)
 
 

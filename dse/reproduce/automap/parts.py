@@ -1,4 +1,4 @@
-"""What of Auto-MAP can be made again, and from which options."""
+"""What of Auto-MAP can be reproduced, and with which options."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """The pipelines of a reproduction of Auto-MAP: the best plans under several objectives, and the paper's under the same.
 
-The paper names the layers near its cuts and the devices in front of them. Its plan is the best one whose cuts lie in
+The paper names the layers near its cuts and the devices before them. Its plan is the best one whose cuts lie in
 these layers and whose devices are cut as printed: where that is as short as the best plan of all, the paper's is an
 optimum of the objective.
 """
@@ -164,7 +164,7 @@ def _published_plan(row: PublishedPipeline, problem: PipelineProblem, layers: tu
 
 
 def places_of(layer: str, layers: tuple[str, ...]) -> range:
-    """The cuts in front of and between the points of a layer, and behind them.
+    """The cuts before and between the points of a layer, and behind them.
 
     Raises:
         ValueError: no point is of the layer.

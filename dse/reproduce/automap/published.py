@@ -61,7 +61,7 @@ Configuration = Literal["A", "B", "C"]
 
 
 class PublishedPipeline(StrictModel):
-    """A row of Table 7: the layers near the cuts, the device in front of each, and the time to plan."""
+    """A row of Table 7: the layers near the cuts, the device before each, and the time to plan."""
 
     layers: tuple[str, ...]
     devices: tuple[PositiveInteger, ...]

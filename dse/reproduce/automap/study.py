@@ -170,7 +170,7 @@ def pins_of(trial: Trial) -> dict[int, Layout]:
 def published_pins(step: str, mesh: Mesh, axis: int) -> dict[int, Layout] | None:
     """The layouts that the paper's table gives to the variables it counts, split on one axis.
 
-    None where a dimension is no multiple of the devices along that axis.
+    None where a dimension is not a multiple of the devices along that axis.
     """
     graph, family = step_of(step), family_of(step)
     plan, pins = read_published().plan(family.name), dict[int, Layout]()

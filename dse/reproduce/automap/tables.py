@@ -37,7 +37,7 @@ def plans(study: Study, part: str, name: FamilyName) -> Section:
 
 
 def _variables(step: str, outcomes: Mapping[str, Outcome]) -> Table:
-    """One row a variable: the paper's dimension and that of each of our plans."""
+    """One row per variable: the paper's dimension and that of each of our plans."""
     printed = read_published().tables[family_of(step).name]
     rows = []
     for variable, names in variables_of(step).items():

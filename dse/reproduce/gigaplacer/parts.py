@@ -1,4 +1,4 @@
-"""What of the wafer placement paper can be made again, and from which options."""
+"""What of the wafer placement paper can be reproduced, and with which options."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

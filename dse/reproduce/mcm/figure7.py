@@ -158,7 +158,7 @@ def context_of(source: str | None, seed: int) -> Context:
     """The paper's BERT, or a graph in its place (:func:`dse.partition.graphs.source.graph_of`).
 
     Raises:
-        InputError: ``source`` is no graph.
+        InputError: ``source`` is not a graph.
     """
     if source is None:
         return Context(paper_bert(), package(DEFAULT_PACKAGE), seed=seed)

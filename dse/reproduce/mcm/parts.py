@@ -1,4 +1,4 @@
-"""What of the multi-chip partitioning paper can be made again, and from which options."""
+"""What of the multi-chip partitioning paper can be reproduced, and with which options."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

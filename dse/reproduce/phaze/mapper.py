@@ -35,7 +35,7 @@ ENERGIES_PJ = (0.05, 1.0, 10.0, 100.0)
 """Of a word of the registers, of a core's buffer, of the global buffer and of HBM."""
 
 Bandwidth = tuple[float, float] | None
-"""Words a cycle that are read and written; None: any number."""
+"""Words per cycle that are read and written; None: any number."""
 
 BANDWIDTHS: tuple[Bandwidth, ...] = ((64, 64), (256, 256), (128, 128))
 """Between registers and core buffers, core buffers and global buffer, global buffer and HBM."""

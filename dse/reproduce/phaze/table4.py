@@ -169,7 +169,7 @@ def _counted(hyper: Hyperparameters, published: Table4, width: int) -> Iterator[
 
 
 def _vector_elements(graph: OperatorGraph) -> float:
-    """Elements that vector operators pass over, each operator counted once an element."""
+    """Elements that vector operators pass over, each operator counted once per element."""
     return float(sum(_elements(operator) for operator in graph))
 
 

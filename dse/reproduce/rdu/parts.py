@@ -1,4 +1,4 @@
-"""What of the paper on learned cost models can be made again, and from which options."""
+"""What of the paper on learned cost models can be reproduced, and with which options."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, ClassVar

@@ -86,7 +86,7 @@ class LayerSize(BaseModel):
 
     Attributes:
         pieces, turns: how many.
-        bound_per_s: samples a second of a batch through all turns that no placement of these pieces exceeds.
+        bound_per_s: samples per second of a batch through all turns that no placement of these pieces exceeds.
     """
 
     model_config = STRICT
@@ -111,7 +111,7 @@ class LayerAccuracy(Measured):
 
 
 class LayerRate(BaseModel):
-    """Samples a second of a batch through all turns, with one chain for each piece; 0 in a deadlock."""
+    """Samples per second of a batch through all turns, with one chain for each piece; 0 in a deadlock."""
 
     model_config = STRICT
 

@@ -216,7 +216,7 @@ def start_on_core(seg: Segment, work: Work, op: int, core: int, time: int) -> in
 
 @kernel
 def put_on_one(seg: Segment, pool: Pool, work: Work, node: int, op: int, start: int, core: int) -> bool:
-    """Makes the child of ``node`` in which ``op`` starts on one core (or pair) at ``start``; False if it is no use."""
+    """Makes the child of ``node`` in which ``op`` starts on one core (or pair) at ``start``; False if useless."""
     for i in range(len(seg.kind)):
         work.child_status[i], work.child_finish[i], work.child_core[i] = work.status[i], work.finish[i], work.core[i]
     work.child_status[op], work.child_finish[op], work.child_core[op] = STARTED, start + seg.single[op], core

@@ -54,7 +54,7 @@ def twin_started(seg: Segment, work: Work, op: int) -> bool:
 
 @kernel
 def candidates(seg: Segment, work: Work, time: int) -> None:
-    """Fills ``ready`` (-1 until all predecessors started) and ``single_start`` (-1: one core is no option)."""
+    """Fills ``ready`` (-1 until all predecessors started) and ``single_start`` (-1: one core is not an option)."""
     free_0, free_1 = release_times(seg, time, work.finish)
     free_pair = free_pair_time(seg, work, time) if seg.paired else time
     for i in range(len(seg.kind)):

@@ -74,7 +74,7 @@ def resnet(net: Layers, x: Tensor, shape: Residual) -> Tensor:
 
 
 def wide_resnet(net: Layers, x: Tensor, depth: int, factor: int) -> Tensor:
-    """Wide ResNet for CIFAR (Zagoruyko and Komodakis 2016): normalisation and ReLU in front of the convolutions."""
+    """Wide ResNet for CIFAR (Zagoruyko and Komodakis 2016): normalisation and ReLU before the convolutions."""
     x = net.conv(x, 16)
     for stage, channels in enumerate((16, 32, 64)):
         for block in range((depth - 4) // 6):

@@ -51,7 +51,7 @@ class Style:
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A kernel, or an input or output with its sizes; ``line`` in the file is no part of what it is.
+    """A kernel, or an input or output with its sizes; ``line`` in the file is not part of what it is.
 
     ``stated`` is what an input or output says in place of its sizes.
     """
@@ -307,7 +307,7 @@ class _Reader:
             match = _VALUE.fullmatch(word)
             if match is None:
                 self.fault(number, word, "must be KEY=VALUE, where VALUE is a whole number")
-                # That it is missing is no further fault.
+                # That it is missing is not a further fault.
                 parameters += [(key, 1) for key in wanted if word.startswith(f"{key}=")]
             elif match[1] not in wanted:
                 rule = f"must be a parameter of {kind}: {', '.join(wanted)}"

@@ -84,7 +84,7 @@ def parse_paint(text: str, path: str | Path) -> tuple[PaintKernel, ...]:
     listed = _UNION.fullmatch(text[len(body) :].strip())
     if listed is None:
         faults.append(Fault(str(path), "", "", f"must end in `{PLACEMENT} = union( NAME … )`"))
-    # That no kernel is in a union which is missing is no further fault.
+    # That no kernel is in a union which is missing is not a further fault.
     names = [*calls, *places] if listed is None else listed[1].split()
     for name in dict.fromkeys((*calls, *places, *names)):
         if not (name in calls and name in places and name in names):

@@ -25,7 +25,7 @@ def saved_placement(directory: Path, problem: WaferProblem) -> WaferPlacement | 
     """The legal placement that an earlier part of a run saved; None where there is none.
 
     Raises:
-        InputError: the file cannot be read or is no legal placement of the problem: one fault for each thing that is
+        InputError: the file cannot be read or is not a legal placement of the problem: one fault for each thing that is
             wrong, and what to do.
     """
     path = directory / f"{problem.name}.paint"

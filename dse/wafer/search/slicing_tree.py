@@ -84,7 +84,7 @@ def _annealed(
     phase: int,
     temperatures: Sequence[float],
 ) -> list[SlicingCandidate]:
-    """The best of all runs with a ladder, the cheapest first; only such as are legal."""
+    """The best of the runs with a ladder, the cheapest first; only such as are legal."""
     context = incumbent.context
     steps = max(1, context.moves // (len(_TEMPERATURES) * _RUNS))
     tasks = [

@@ -62,7 +62,7 @@ def headers(problem: WaferProblem, options: WaferOptions) -> Row:
 
 
 def rows(problem: WaferProblem, options: WaferOptions, result: Result, only_front: bool = False) -> list[Row]:
-    """One row a point, as in the grid; those of the front alone by rising tiles."""
+    """One row per point, as in the grid; those of the front alone by rising tiles."""
     points = [each for each in _points(result).values() if each.front or not only_front]
     if only_front:
         points.sort(key=lambda each: (each.tiles, each.memlimit, each.cost))

@@ -38,7 +38,7 @@ UNFINISHED = "stopped early"
 
 @dataclass(frozen=True)
 class Solved:
-    """The answer of one run, as it stands in the journal.
+    """The answer of one run, as it is in the journal.
 
     Attributes:
         ended: whether it was stopped by nothing but its moves.
@@ -150,7 +150,7 @@ def _journalled(journal: Journal, settings: dict[str, Setting]) -> dict[Setting,
     """The points in the journal.
 
     Raises:
-        InputError: an entry that is no finished point.
+        InputError: an entry that is not a finished point.
     """
     solved = {}
     for key, setting in settings.items():
@@ -205,7 +205,7 @@ def _point_run(setting: Setting, problem: WaferProblem, run: Setting, outcome: S
 
 
 def point_document(point: Point) -> PointDocument:
-    """A point as it stands in ``solution.points`` of a result."""
+    """A point as it is in ``solution.points`` of a result."""
     wafer, weights, cost = point.problem.wafer, point.problem.weights, point.cost
     return PointDocument(
         width=wafer.width_tiles,
@@ -268,7 +268,7 @@ def _result(posed_sweep: Posed[WaferOptions, Any], points: Sequence[Point], seed
 
 
 def points_table(result: Result) -> pa.Table:
-    """One row a point, without the placements."""
+    """One row per point, without the placements."""
     points = result.solution["points"]
     rows = [{key: value for key, value in each.items() if key != "kernels"} for each in points.values()]
     return pa.Table.from_pylist(rows).add_column(0, "point", pa.array(list(points), pa.string()))
