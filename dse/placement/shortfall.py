@@ -156,7 +156,7 @@ def least_demanding(needs: dict[int, list[MemoryNeed]], accelerators: int) -> Me
 def explain(problem: PlacementProblem) -> MemoryShortfall:
     """The shortfall of a problem that fits no placement."""
     nearest = least_demanding(memory_needs(problem), problem.accelerators)
-    assert nearest is not None, "some width can be placed at all, or there is no question of memory"
+    assert nearest is not None, "at least one width must be placeable regardless of memory"
     names = [layer.name for layer in problem.tensor_parallel[nearest.tensor].layers]
     return MemoryShortfall(
         tensor=nearest.tensor,

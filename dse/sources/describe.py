@@ -77,7 +77,7 @@ def describe() -> list[tuple[str, ...]]:
 def counted_parameters(described: dict[str, Any]) -> str:
     """The parameters of what :func:`describe_layers` returns in words; how many are trained where some are frozen."""
     trained, frozen = described["parameters"], described["frozen_parameters"]
-    return f"{trained:,} parameters trained, {frozen:,} frozen" if frozen else f"{trained:,} parameters"
+    return f"{trained:,} trained parameters, {frozen:,} frozen" if frozen else f"{trained:,} parameters"
 
 
 LAYER_HEADERS = ("layer", "count", "operators", "parameters", "GFLOPs", "activations")

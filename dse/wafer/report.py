@@ -58,7 +58,7 @@ def nothing_found(result: Result) -> str:
         return f"Proven infeasible: {result.infeasibility.explanation}"
     if result.metrics.get("unfinished") == []:
         return "No legal placement was found, but none was proven impossible; more --moves may find one."
-    return "Stopped before any legal placement was found."
+    return "The run was stopped before a legal placement was found."
 
 
 def cost_rows(problem: WaferProblem, result: Result) -> list[Row]:

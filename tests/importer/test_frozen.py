@@ -353,7 +353,7 @@ def test_a_large_frozen_body_is_spread_over_pipelines_and_at_most_as_fast_as_the
 def test_the_command_line_tells_trained_from_frozen(written, dse):
     source = f"{written('frozen_body')}:model"
     trained = WIDTH * CLASSES + CLASSES
-    assert f"{trained:,} parameters trained, {BODY:,} frozen" in dse("models", source).out
+    assert f"{trained:,} trained parameters, {BODY:,} frozen" in dse("models", source).out
     document = json.loads(dse("models", source, "--json").out)
     assert (document["parameters"], document["frozen_parameters"]) == (trained, BODY)
     assert sum(layer["count"] * layer["frozen_parameters"] for layer in document["layers"]) == BODY

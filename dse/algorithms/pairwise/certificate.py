@@ -130,7 +130,7 @@ class Certificate:
             constant += least
             differences = np.where(is_allowed, moved - least, FORBIDDEN)
             if (differences[is_allowed] >= FORBIDDEN).any():
-                raise OverflowError("costs differ too much")
+                raise OverflowError("differences between costs must be below the forbidden cost")
             (costs if given.ndim == 1 else edge_costs).append(differences)
         return replace(self.core, costs=tuple(costs), edge_costs=tuple(edge_costs)), constant
 

@@ -74,7 +74,7 @@ def solve(
             value = evaluate(problem, plan).cost
             return Solution(plan, value, bound, Status.OPTIMAL if bound >= value else Status.FEASIBLE)
         rows |= _peaks(core.excess(choices)) if round_ < _ROUNDS - 1 else True
-    raise AssertionError("with all rows a plan exceeds none")
+    raise AssertionError("a plan found with all rows must not exceed any of them")
 
 
 _ROUNDS = 8

@@ -118,7 +118,8 @@ def answer(posed: Posed[ParallelOptions, Any], question: HybridQuestion, run: Ru
         _, plan, again = _checked(question, document, "solution")
         violations = plan_faults(problem, plan, again)
         if violations or not math.isclose(again.length_s, of.length_s, rel_tol=PROOF_TOLERANCE):
-            raise FailedCheckError("; ".join(violations) or f"a step does not take {of.length_s} s")
+            rule = f"step time must be {again.length_s} s, but is {of.length_s} s"
+            raise FailedCheckError("; ".join(violations) or rule)
     is_infeasible = best.plan is None and math.isinf(best.bound_s)
     return result_of(
         "parallel",

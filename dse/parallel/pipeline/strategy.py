@@ -160,8 +160,10 @@ def answer(posed: PipelinePosed, question: PipelineQuestion, run: Run) -> Result
     problem = question.problem
     if best.plan is not None:
         violations = plan_faults(problem, best.plan)
-        if violations or length(problem, best.plan).length_s != best.length_s:
-            raise FailedCheckError("; ".join(violations) or f"a plan is not {best.length_s} s long")
+        length_s = length(problem, best.plan).length_s
+        if violations or length_s != best.length_s:
+            rule = f"length must be {length_s} s, but is {best.length_s} s"
+            raise FailedCheckError("; ".join(violations) or rule)
     is_infeasible = best.plan is None and math.isinf(best.bound_s)
     return result_of(
         "parallel",

@@ -136,9 +136,9 @@ def _by_orders(context: SearchContext) -> SearchResult:
     if best.chip is None or context.stop() is not None:
         return best
     downsets = DownsetLattice(problem)
-    context.progress("bound from chains of downsets", 0, 1)
+    context.progress("bound from downset chains", 0, 1)
     bound = downsets.bound(best.cost_s, context.stop)
-    context.progress("bound from chains of downsets", 1, 1)
+    context.progress("bound from downset chains", 1, 1)
     best = replace(best, bound_s=max(bound.bound_s, simple_s))
     if bound.chip is None or _is_closed(best):
         return best

@@ -149,7 +149,7 @@ def pipelined(trial: PipelineTrial) -> dict[str, Any]:
     else:
         answer = exact(PipelineContext(problem, trial.device_cutting))
     seconds = process_time() - started
-    assert answer.plan is not None, "without a limit of memory there is a plan"
+    assert answer.plan is not None, "a plan must exist without a memory limit"
     _, _, layers = profiled(trial.step, trial.accelerator)
     published = None if row is None else _published_plan(row, problem, layers)
     return {
@@ -251,7 +251,7 @@ def equal_parts_s(trial: PipelineTrial) -> float:
     """The length of the shortest pipeline whose devices are cut between servers alone, a stage on each."""
     problem = problem_of(trial)
     plan = solve(problem, [server_cuts(problem)]).plan
-    assert plan is not None, "without a limit of memory there is a plan"
+    assert plan is not None, "a plan must exist without a memory limit"
     return length(problem, plan).length_s
 
 

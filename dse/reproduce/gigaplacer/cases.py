@@ -89,7 +89,7 @@ def share(value: float | None) -> str:
 def budget(study: Study, *variants: str) -> str:
     """What every search may do, in a sentence."""
     anneals = any(VARIANTS[each].share for each in variants)
-    moves = f"{study.moves:,} moves of annealing, " if anneals else "no annealing, "
+    moves = f"{study.moves:,} annealing moves, " if anneals else "no annealing, "
     return (
         f"Every search: {moves}seed {study.run.seed}, one core; seconds are CPU seconds on this machine, "
         "without compilation."

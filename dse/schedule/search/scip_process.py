@@ -46,7 +46,7 @@ def solve(given: bytes, out: BinaryIO) -> None:
         out.flush()
 
     teller = _Teller(tell)
-    model.includeEventhdlr(teller, "teller", "tells each better solution")
+    model.includeEventhdlr(teller, "teller", "reports each improved solution")
     # The thread that ends this process with its parent needs the lock of the interpreter.
     model.optimizeNogil()
     tell()
