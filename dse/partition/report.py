@@ -112,12 +112,12 @@ def _time_breakdown(problem: PartitionProblem, result: Result) -> Breakdown:
     busiest = max(range(len(chip_s)), key=chip_s.__getitem__)
     held = np.asarray(partition_from_document(problem, result.solution, "result")) == busiest
     operators_s = float(problem.graph.latency_s[held].sum())
-    label = "" if by_reference(result) else f", {REFERENCE_LABEL}"
+    label = "" if by_reference(result) else f" ({REFERENCE_LABEL})"
     # Of a chip that neither sends nor receives, the two differ by rounding alone.
     transfers_s = chip_s[busiest] - operators_s
     transfers_s = transfers_s if transfers_s > PROOF_TOLERANCE * operators_s else 0.0
     shares = [Share("operators", operators_s, "time"), Share("sending and receiving", transfers_s, "transfer")]
-    return Breakdown(f"Time of the busiest chip, {busiest}{label}", "s", shares)
+    return Breakdown(f"Time of chip {busiest}, the busiest{label}", "s", shares)
 
 
 def _without_bars(rows: Sequence[Row]) -> list[Row]:
@@ -128,7 +128,7 @@ def _without_bars(rows: Sequence[Row]) -> list[Row]:
 def loads(result: Result) -> BarChart:
     """Time of every chip and link for one input, by the reference evaluator, and the bound on the slowest."""
     metrics = result.metrics
-    label = "" if by_reference(result) else f", {REFERENCE_LABEL}"
+    label = "" if by_reference(result) else f" ({REFERENCE_LABEL})"
     chip_s, link_s = metrics["chip_s"], metrics["link_s"]
     slowest_s = max((*chip_s, *link_s), default=0.0)
     scale, busy = time_scale(slowest_s), sum(seconds > 0.9 * slowest_s for seconds in chip_s)

@@ -10,7 +10,7 @@ from dse.results.result import Result, percent
 
 CHIP_HEADERS: Row = ("chip", "operators", "busy", "link out", "weights")
 
-REFERENCE_LABEL = "analytical"
+REFERENCE_LABEL = "analytical estimate"
 """Label of times next to a value of the simulator."""
 
 METHOD_HEADERS: Row = ("method", "value", "of best", "bound", "gap", "evaluations", "seconds")
@@ -56,7 +56,7 @@ def nothing_found(result: Result) -> str:
     misfit = result.metrics.get("misfit")
     if misfit is None:
         return "The run was stopped before a valid partition was found."
-    return f"No partition was found that fits in memory. In the closest one, {misfit['explanation']}"
+    return f"No partition was found that fits in memory. In the closest one: {misfit['explanation']}"
 
 
 def notes(result: Result) -> list[str]:

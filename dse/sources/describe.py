@@ -154,7 +154,7 @@ def layer_rows(described: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-UNPRICED_HEADERS = ("no cost available for", "count", "of FLOPs", "of bytes", "first at")
+UNPRICED_HEADERS = ("no cost available for", "count", "share of FLOPs", "share of bytes", "first use")
 """Columns of :func:`unpriced_rows`."""
 
 

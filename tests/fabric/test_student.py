@@ -158,10 +158,10 @@ def test_a_student_of_weight_nothing_changes_nothing():
     ("change", "rule"),
     [
         ({"weight": 0.0}, "`weight` must be finite and above 0"),
-        ({"mean": np.zeros(3)}, "`mean` must hold finite numbers in shape"),
-        ({"last": np.array([np.nan])}, "`last` must be finite numbers"),
+        ({"mean": np.zeros(3)}, "`mean` must have shape"),
+        ({"last": np.array([np.nan])}, "`last` must hold finite numbers"),
         ({"scale": np.zeros(len(FEATURES))}, "`scale` must be above 0"),
-        ({"last_bias": np.zeros(2)}, "`last_bias` must hold finite numbers in shape"),
+        ({"last_bias": np.zeros(2)}, "`last_bias` must have shape"),
     ],
 )
 def test_broken_students_are_refused(change, rule):

@@ -445,7 +445,7 @@ def test_the_only_stage_of_one_microbatch_takes_and_holds_what_a_sharded_step_do
     ("key", "value", "violation"),
     [
         ("replicas", [1], "solution.replicas: each of 1 replicas in stage 0 has 4 devices, but its sharding has mesh "),
-        ("replicas", [3], "solution.replicas: stage 0 cannot have 3 on 4 devices"),
+        ("replicas", [3], "solution.replicas: stage 0 on 4 devices cannot have 3 replicas"),
         ("microbatches", 2, "solution.microbatches must be 1, but got 2"),
     ],
 )
@@ -474,7 +474,10 @@ def test_what_fits_under_no_plan_is_said_by_its_bytes(dse, step):
 @pytest.mark.parametrize(
     ("asked", "rule"),
     [
-        (("--mesh", "12", "--network", "v100-ethernet"), "--mesh: 12: must be a multiple of 8, the devices of a"),
+        (
+            ("--mesh", "12", "--network", "v100-ethernet"),
+            "--mesh: 12: must be a multiple of 8, the number of devices per",
+        ),
         (
             ("--mesh", "data=2,model=4"),
             "must be a number of devices from 1 to 4096, without axes, with --strategy hybrid",

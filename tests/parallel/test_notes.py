@@ -106,5 +106,5 @@ def test_a_pin_that_leaves_no_memory_is_named_as_a_lever(dse, tmp_path):
     assert free.code == 0
     whole = dse("parallel", tmp_path / "step.hlo", *limit, "--pin", "params['w1']=-,-", "--pin", "batch['x']=-,-")
     assert whole.code == 1
-    assert "with these pins: " in whole.out
+    assert "with these pins, " in whole.out
     assert "bytes too few" in whole.out

@@ -258,7 +258,7 @@ def test_arguments_are_checked():
         ({"operations": {"h": [[0, -1], [0, -1]]}}, "an entry for each of 1 axes"),
         ({"operations": {"h": [[-1, -1]]}}, "must be left out"),
         ({"operations": {"h": [[-1, 0]]}}, "must not be scattered"),
-        ({"arguments": {}}, "must be given"),
+        ({"arguments": {}}, "must have an entry for each"),
         ({"arguments": {"params['w1']": [["model"], ["model"]]}}, "must split at most one dimension"),
         ({"arguments": {"params['w1']": [["modle"], []]}}, "must name axes of model=4"),
     ],

@@ -60,7 +60,7 @@ def test_a_changed_answer_is_refused_by_the_checker(dse, graph_file, tmp_path):
 BROKEN = {
     "cycle": (lambda graph: graph["edges"].append(["n5", "n0"]), "cycle"),
     "edge to nothing": (lambda graph: graph["edges"].append(["n4", "node5"]), "did you mean n5?"),
-    "edge twice": (lambda graph: graph["edges"].append(["n0", "n1"]), "every edge must stand once"),
+    "edge twice": (lambda graph: graph["edges"].append(["n0", "n1"]), "every edge must be listed once"),
     "name twice": (lambda graph: graph["nodes"].append(graph["nodes"][0]), "node names must be unique"),
     "negative size": (lambda graph: graph["nodes"][0].update(output_bytes=-1), "nodes.0.output_bytes"),
     "infinite size": (lambda graph: graph["nodes"][0].update(output_bytes=1e99), "nodes.0.output_bytes"),
@@ -130,7 +130,7 @@ def test_a_misfit_names_chip_excess_and_operators(dse, graph_file):
     path = graph_file(change)
     refused = dse("partition", path, "--package", "mcm-4", "--evaluator", "simulator", "--samples", 5, "--workers", 0)
     assert refused.code == 3
-    for words in ("comes nearest", "(5) chip", "45.9 MB", "n0 ("):
+    for words in ("In the closest one", "(5) chip", "45.9 MB", "n0 ("):
         assert words in refused.out
 
 

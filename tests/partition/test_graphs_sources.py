@@ -353,10 +353,10 @@ def test_an_onnx_file_gives_its_operators_without_its_weights(tmp_path):
         ("dump.hlo", {}, "dump.hlo: cannot be read"),
         ("resnet18", {"microbatch": 2}, "must be 1 for catalogue networks"),
         ("resnet18", {"microbatch": 0}, "at least 1"),
-        ("resnet18", {"sequence": 8}, "sequence length of its own"),
-        ("bert-large", {"sequence": 8}, "sequence length of its own"),
+        ("resnet18", {"sequence": 8}, "a fixed sequence length"),
+        ("bert-large", {"sequence": 8}, "a fixed sequence length"),
         ("{modules}:nett", {}, "did you mean net"),
-        ("{modules}:net", {"sequence": 8}, "sequence length of its own"),
+        ("{modules}:net", {"sequence": 8}, "a fixed sequence length"),
         ("{modules}:broken", {}, "RuntimeError"),
     ],
 )

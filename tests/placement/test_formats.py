@@ -85,7 +85,7 @@ BROKEN = {
     "negative edge": (put(*EDGE, ["embedding", "block", -1]), "edges.0.2: -1: must be at least 0"),
     "double edge": (
         lambda changed: first(changed)["edges"].append(["block", "head", 1]),
-        "edges.2: block → head: every edge must stand once",
+        "edges.2: block → head: every edge must be listed once",
     ),
     "cycle": (
         lambda changed: first(changed)["edges"].append(["head", "embedding", 1]),

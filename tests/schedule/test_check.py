@@ -44,7 +44,7 @@ def test_feasible_schedule_passes():
 @pytest.mark.parametrize(
     ("mutant", "rule"),
     [
-        (changed(0, finish_s=4.1), "takes 4.0 s on one core, but runs for"),
+        (changed(0, finish_s=4.1), "must run for 4.0 s on one core, but runs for"),
         (changed(3, finish_s=7.0), "must run for 1.0 s on all cores"),
         (changed(0, cores=ALL_CORES), "must run for 2.0 s on all cores"),
         (changed(3, start_s=3.5, finish_s=4.5), "must start after a finishes at 4.0 s"),

@@ -89,7 +89,7 @@ BROKEN = {
     ),
     "duplicate edge": (
         lambda d: d["edges"].append(["qk", "softmax"]),
-        "edges.2: qk → softmax: every edge must stand once, but edge 0 is the same",
+        "edges.2: qk → softmax: every edge must be listed once, but edge 0 is the same",
     ),
     "cycle": (
         lambda d: d["edges"].append(["av", "qk"]),
@@ -146,7 +146,7 @@ def test_schedule_survives_writing_and_reading():
         (lambda d: d["operators"].pop("qk"), "operators.qk: must be scheduled"),
         (
             lambda d: d["operators"].update(kq=d["operators"]["av"]),
-            "operators.kq: no operator of this name",
+            "operators.kq: must be an operator of the problem",
         ),
         (lambda d: d["operators"]["av"].update(cores="some"), "operators.av.cores: some: cores must be"),
         (lambda d: d["operators"]["av"].update(cores=[0.5]), "operators.av.cores: [0.5]: cores must be"),

@@ -188,10 +188,10 @@ def test_a_module_is_traced_without_touching_it():
 
 def test_a_size_that_a_source_does_not_take_is_refused():
     for source in ("bert-large", "resnet18", "net.onnx", "net.py:net"):
-        with pytest.raises(InputError, match="sequence: 8: must not be given: the model has"):
+        with pytest.raises(InputError, match="sequence: 8: must not be given, because the model has"):
             inference_trace_of(resolve.resolve(source), 1, 8)
     for source in ("bert-large", "net.onnx", "net.py:net"):
-        with pytest.raises(InputError, match="sequence: 8: must not be given: the model has"):
+        with pytest.raises(InputError, match="sequence: 8: must not be given, because the model has"):
             workload(source, 8)
     with pytest.raises(InputError, match="microbatch: 2: must be 1 for catalogue networks"):
         inference_trace_of(resolve.resolve("resnet18"), 2)

@@ -284,7 +284,7 @@ def test_what_stands_twice_alike_is_noted(before, after, note):
         ("", "has no readable sizes (none); they are ignored."),
         ("H=7 W=7 F=512 ", "has no readable sizes (H=7 W=7 F=512); they are ignored."),
         ("n=[ ] ", "has no readable sizes (n=[ ]); they are ignored."),
-        (f"n=[ {'9' * 50} ] ", f"has no readable sizes (n=[ {'9' * 50}]); they are ignored."),
+        (f"n=[ {'9' * 50} ] ", f"has no readable sizes (n=[ {'9' * 50} ]); they are ignored."),
     ],
 )
 def test_sizes_of_inputs_and_outputs_decide_nothing_and_are_noted(stated, note):

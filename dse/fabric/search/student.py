@@ -112,8 +112,10 @@ class Student:
         }
         for name, shape in shapes.items():
             array: Floats = getattr(self, name)
-            if array.shape != shape or not np.isfinite(array).all():
-                raise ValueError(f"`{name}` must hold finite numbers in shape {shape}, but its shape is {array.shape}")
+            if array.shape != shape:
+                raise ValueError(f"`{name}` must have shape {shape}, but has {array.shape}")
+            if not np.isfinite(array).all():
+                raise ValueError(f"`{name}` must hold finite numbers")
         if not (self.scale > 0).all():
             raise ValueError("every entry of `scale` must be above 0")
         if self.weights > MAX_WEIGHTS:

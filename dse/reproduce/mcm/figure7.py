@@ -218,4 +218,4 @@ def _chart(context: Context, calibration: Calibration) -> Chart:
     predicted, simulated = calibration.normalised
     series = Series("partitions that run", tuple(predicted.tolist()), tuple(simulated.tolist()))
     title = f"{context.graph.name} on {context.package.name}: run time relative to the minimum"
-    return Chart("dots", title, "predicted by the reference evaluator", "simulated", (series,))
+    return Chart("dots", title, "predicted by the analytical evaluator", "simulated", (series,))

@@ -23,7 +23,7 @@ from dse.sources.workloads import model as hyperparameters
 from hardware.operations import Fused, Vector
 from hardware.units import GIB, GIGA, MEGA
 
-HEADERS = ("model", "figure", "paper", "as counted by its tool", "that / paper", "of the model itself", "which is of")
+HEADERS = ("model", "figure", "paper", "as counted by its tool", "ratio to paper", "of the model itself", "scope")
 
 MICROBATCH = 8
 """Inferred: the paper states none, and this is the one at which sizes and work agree."""

@@ -37,13 +37,13 @@ def test_a_kept_tensor_counts_once_and_a_mask_beside_it():
 BROKEN = {
     "must join two of the 3 operators": (CHAIN, (*EDGES, DataflowEdge(1, 3, 6))),
     "unique": ((INPUT, SCALE, SCALE, OUTPUT), EDGES),
-    "every edge of a tensor must stand once": (CHAIN, (*EDGES, DataflowEdge(0, 1, 6))),
+    "every edge of a tensor must be listed once": (CHAIN, (*EDGES, DataflowEdge(0, 1, 6))),
     "cycle": (
         (*CHAIN, DataflowOperator("other", Pass("add", 6))),
         (*EDGES, DataflowEdge(1, 3, 6), DataflowEdge(3, 1, 6)),
     ),
     "must be at most the 6 elements that input writes": (CHAIN, (DataflowEdge(0, 1, 7, "part"), EDGES[1])),
-    "must be all that input writes": (CHAIN, (DataflowEdge(0, 1, 5), EDGES[1])),
+    "must be all 6 elements that input writes": (CHAIN, (DataflowEdge(0, 1, 5), EDGES[1])),
     "edges of one tensor must carry the same": (
         (*CHAIN, DataflowOperator("end", Pass("output", 4))),
         (*EDGES, DataflowEdge(1, 3, 4)),
@@ -56,7 +56,7 @@ BROKEN = {
         (*CHAIN, DataflowOperator("end", Pass("output", 6))),
         (*EDGES, DataflowEdge(2, 3, 6)),
     ),
-    "must have an edge to it": ((*CHAIN, SCALE.__class__("lone", Pass("scale", 6))), EDGES),
+    "must have an incoming edge": ((*CHAIN, SCALE.__class__("lone", Pass("scale", 6))), EDGES),
     "must have an outgoing edge": (
         (*CHAIN, SCALE.__class__("lone", Pass("scale", 6))),
         (*EDGES, DataflowEdge(0, 3, 6)),

@@ -112,9 +112,9 @@ def test_a_profile_of_piper_is_that_of_its_batch(tmp_path):
         ("activation_size=4096.0", "activation=4096.0", "line 3: node3 -- Linear.*must be `NAME"),
         ("forward_compute_time=3.0", "forward_compute_time=-3.0", "line 3.*values must be from 0 to"),
         ("parameter_size=256.000", "parameter_size=1e400", "line 3.*values must be from 0 to"),
-        ("node3 -- node4", "node3 -- node9", "line 8: node9: must be a node"),
+        ("node3 -- node4", "node3 -- node9", "line 8: node9: must name a node"),
         ("node3 -- Linear", "node2 -- Linear", "line 3: node2: each node must be defined once"),
-        ("\tnode1 -- node2", "\tnode4 -- node2", "circle"),
+        ("\tnode1 -- node2", "\tnode4 -- node2", "cycle"),
         ("stage_id=1", "stage_id=0\n\tnode4 -- node5\nnode5 -- x -- forward_compute_time=1, backward_compute_time=1, "
          "activation_size=1, parameter_size=1 -- stage_id=-1", "must be `NAME"),
         ("stage_id=0", "stage_id=2", "earlier stage"),
