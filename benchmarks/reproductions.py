@@ -56,16 +56,16 @@ def learning_table3(results: Results, sections: Sections) -> None:
     table = sections["table3"]["tables"][0]
     rows = {row[0]: dict(zip(table["headers"], row, strict=True)) for row in table["rows"]}
     for method, cells in rows.items():
-        reached = (cells[f"over greedy at {samples}"] for samples in (20, 100))
+        reached = (cells[f"relative to greedy at {samples}"] for samples in (20, 100))
         counts = (cells[f"samples to {level} of the best known"] for level in (0.8, 0.9))
         results.row("main", METHODS[method], *reached, *counts)
 
     def mean(method: str, column: str) -> float:
         return float(rows[method][column].split()[0])
 
-    results.figure("best", f"{1 / mean('greedy', 'of the best known at 100'):.2f}")
-    results.figure("tuned", f"{mean('plain rl fine-tuned', 'over greedy at 100'):.2f}")
-    results.figure("scratch", f"{mean('plain rl', 'over greedy at 100'):.2f}")
+    results.figure("best", f"{1 / mean('greedy', 'share of best known at 100'):.2f}")
+    results.figure("tuned", f"{mean('plain rl fine-tuned', 'relative to greedy at 100'):.2f}")
+    results.figure("scratch", f"{mean('plain rl', 'relative to greedy at 100'):.2f}")
 
 
 RDU = {
