@@ -136,10 +136,10 @@ def test_only_the_utilisation_that_the_paper_defines_has_a_ratio(done):
     ("name", "doubled", "expected"),
     [
         (SOLVER, 120.0, ""),
-        (SOLVER, 300.0, "; the rest is not known"),
-        (EXPERT, 30.0, "; the rest is not known"),
+        (SOLVER, 300.0, "; the remaining factor is unexplained"),
+        (EXPERT, 30.0, "; the remaining factor is unexplained"),
         (EXPERT, 300.0, f"; {EXPERTS_CHOICES}"),
-        (PAPERS_COMMON, 300.0, "; the rest is not known"),
+        (PAPERS_COMMON, 300.0, "; the remaining factor is unexplained"),
     ],
 )
 def test_what_is_left_of_a_doubled_utilisation_has_a_cause(name, doubled, expected):
