@@ -20,18 +20,18 @@ class Case(NamedTuple):
     """Points and devices of every stage, as the kernels take them; K stages, N points.
 
     Attributes:
-        work_s: of all points in front of each cut, forward and backward, of a microbatch on a device of each stage,
+        work_s: of all points before each cut, forward and backward, of a microbatch on a device of each stage,
             [K, N + 1].
         backward_s: the same for the backward pass alone, [K, N + 1].
         share: the part of a batch that a device of each stage does of a microbatch, [K].
         send_s: from each stage to the next if it ends at a cut, one way, [K, N + 1]; 0 for the last stage.
-        weight_bytes, variables: of all points in front of each cut, counted with their first readers, [N + 1].
+        weight_bytes, variables: of all points before each cut, counted with their first readers, [N + 1].
         shared_bytes: of each of V groups of trained tensors with several readers, [V].
         first_reader: the first reader of each group, [V].
         next_reader: the next reader of each group from each cut on, or N where there is none, [V, N + 1].
         fits: the last cut at which a stage that begins at each cut can end, for its memory, [K, N + 1].
         rings: of the all-reduce of each stage (:class:`hardware.network.Ring`), [K, R, 6]; steps of 0 fill up.
-        joined_s: what follows the last microbatch too, of all points in front of each cut, [K, N + 1].
+        joined_s: what follows the last microbatch too, of all points before each cut, [K, N + 1].
         copied_s: and of copies of each group, [K, V].
         microbatches: M.
         places: the first and the last place that each cut may have at all, [2, K + 1].
@@ -116,7 +116,7 @@ def last_fitting(weight_bytes, shared_bytes, first_reader, next_reader, stash_by
         shared_bytes: those of groups,
         first_reader: and their first
         next_reader: and next readers.
-        stash_bytes: on a device, of all points in front of each cut, [N + 1].
+        stash_bytes: on a device, of all points before each cut, [N + 1].
         state_factor: bytes on a device for each byte of weights.
         limit_bytes: of a device, for a stage that begins at each cut, [N + 1].
     """
@@ -140,7 +140,7 @@ def last_fitting(weight_bytes, shared_bytes, first_reader, next_reader, stash_by
 def windows(case, cap_s):
     """The first and the last place of each cut under a cap, [2, K + 1]; a last one before its first: no plan.
 
-    Ends are as far as stages of the cap reach from either side. Exact where memory is no matter; otherwise no cut of a
+    Ends are as far as stages of the cap reach from either side. Exact without a memory limit; otherwise no cut of a
     plan is outside.
     """
     stages, points = len(case.share), case.work_s.shape[1] - 1

@@ -1,6 +1,6 @@
 """Kernels of :mod:`dse.parallel.pipeline.exact` that find the shortest plan by labels, with devices cut already.
 
-A label stands for the stages in front of a cut; those that another one dominates go.
+A label stands for the stages before a cut; those that another one dominates go.
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202
@@ -108,7 +108,7 @@ def _ending_at(case, stage, end, starts, limit_s, behind, rest_s, label, first_l
 
 @njit(cache=False)
 def _extended(case, stage, cap_s, window, tail_s, weights, limit_s, label, first_label):
-    """The labels of a stage from those in front of it: (labels, first of each cut, from which, ends)."""
+    """The labels of a stage from those before it: (labels, first of each cut, from which, ends)."""
     points, work_s = case.work_s.shape[1] - 1, case.work_s[stage]
     narrowest, rest_share = _rest(case, stage)
     behind = weights[stage + 1 : -1].sum()
@@ -143,7 +143,7 @@ def _extended(case, stage, cap_s, window, tail_s, weights, limit_s, label, first
 def shortest(case, cap_s, window, tail_s, weights, limit_s):
     """The shortest plan under a cap that is shorter than ``limit_s``: (seconds, cuts).
 
-    Labels (first microbatch, slowest, exposed so far, time to hide all-reduces in) of stages in front of each cut, from
+    Labels (first microbatch, slowest, exposed so far, time to hide all-reduces in) of stages before each cut, from
     the first stage on. A label goes if another one of the same cut is as good in all four, or if even the shortest
     rest by its weighted tails (:mod:`dse.parallel.pipeline.weighed_kernels`) cannot bring it below the limit. The
     seconds are infinite if there is no such plan.
