@@ -47,7 +47,7 @@ def test_gradients_run_against_the_chain():
 
 
 def test_sizes_at_a_joint_must_agree():
-    with pytest.raises(ValueError, match=r"inputs of b must match the outputs of a, but have \[8\], not \[6\] elements"):
+    with pytest.raises(ValueError, match=r"b must match the outputs of a, but have \[8\], not \[6\] elements"):
         chained("whole", [("a", chain_of("a")), ("b", chain_of("b", 8))])
 
 
