@@ -186,7 +186,7 @@ def _document(name: str, result: Result, question: AllQuestion) -> StrategyDocum
     strategy, lack = STRATEGIES[name], result.infeasibility
     return StrategyDocument(
         status=result.status,
-        objective=strategy.OBJECTIVE,
+        objective=strategy.objective,
         value=strategy.own_value(result, question.posed[name].problem) if result.solution else None,
         step_s=result.objective.value,
         bound_s=result.bound,

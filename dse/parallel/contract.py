@@ -12,7 +12,6 @@ from dse.parallel.formats import MetricsDocument, SolutionDocument
 from dse.parallel.hybrid import strategy as hybrid
 from dse.parallel.hybrid.formats import HybridMetrics, HybridSolution
 from dse.parallel.hybrid.strategy import HybridQuestion
-from dse.parallel.hybrid.view import view as hybrid_view
 from dse.parallel.options import ParallelOptions, require_own
 from dse.parallel.pipeline import strategy as pipeline
 from dse.parallel.pipeline.exchange import profiled_graph
@@ -21,7 +20,7 @@ from dse.parallel.pipeline.piper import KEYS as PIPER_KEYS
 from dse.parallel.pipeline.question import PipelineQuestion
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.stopped import mark_faults, marked, unmarked, with_mark
-from dse.parallel.view import view
+from dse.parallel.strategies import strategy_of
 from dse.problem import Posed, ProblemType
 from dse.report.view import View
 from dse.results.result import Result
@@ -107,14 +106,10 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
         problem = posed.problem
         if isinstance(problem, PairwiseProblem):
             result = contest.answer(posed, problem, run)
-        elif isinstance(problem, PipelineQuestion):
-            result = pipeline.answer(posed, problem, run)
-        elif isinstance(problem, HybridQuestion):
-            result = hybrid.answer(posed, problem, run)
         elif isinstance(problem, AllQuestion):
             result = all_strategies.answer(posed, problem, run)
         else:
-            result = sharded.answer(posed, problem, run)
+            result = strategy_of(problem).answer(posed, problem, run)
         return marked(result, run.stop())
 
     def faults(self, result: Result, posed: ParallelPosed) -> list[str]:
@@ -125,13 +120,9 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
         problem = posed.problem
         if isinstance(problem, PairwiseProblem):
             return contest.faults(result, problem)
-        if isinstance(problem, PipelineQuestion):
-            return pipeline.faults(result, problem)
         if isinstance(problem, AllQuestion):
             return all_strategies.faults(result, problem)
-        if isinstance(problem, HybridQuestion):
-            return hybrid.faults(result, problem)
-        return sharded.faults(result, posed.options, problem)
+        return strategy_of(problem).faults(result, posed.options, problem)
 
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
         """Tensors by their splits and collectives by kind and axis, or stages in time."""
@@ -141,13 +132,9 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
         problem = posed.problem
         if isinstance(problem, PairwiseProblem):
             return contest.view(result, problem)
-        if isinstance(problem, PipelineQuestion):
-            return pipeline.view(result, problem)
         if isinstance(problem, AllQuestion):
             return all_strategies_view.view(result, problem)
-        if isinstance(problem, HybridQuestion):
-            return hybrid_view(result, problem)
-        return view(problem, result)
+        return strategy_of(problem).view(result, problem)
 
     def compared(self, results: Sequence[Result]) -> Rows | None:
         """Of sharding, times, memory, bytes by collective, and what is split otherwise; of all else the usual rows."""
