@@ -40,9 +40,9 @@ def test_the_reference_evaluators_times_are_labelled_next_to_a_simulated_value(r
 @pytest.mark.parametrize("name", ASKED)
 def test_a_chip_decides_and_a_bound_is_drawn_only_for_the_throughput_of_the_rows(results, name):
     result = results[name]
-    assert ("decides" in about(result)) == (name == "throughput")
+    assert ("bottleneck" in about(result)) == (name == "throughput")
     chart = loads(result)
-    assert ("bound on the slowest" in chart.limits) == (name == "throughput")
+    assert ("lower bound" in chart.limits) == (name == "throughput")
     for level, _ in chart.limits.values():
         unit = chart.y.title.split("[")[1].rstrip("]")
         assert level == pytest.approx({"s": 1, "ms": 1e3, "µs": 1e6, "ns": 1e9}[unit] / result.bound)
