@@ -70,6 +70,9 @@ RECORD = Record(
         "quality_a.mean",
         "quality_a.worst",
         "quality_a.rows",
+        "generic.mean",
+        "generic.worst",
+        "generic.rows",
         "without_simumax",
         "without_mi355x",
         "deepseek_v3",
@@ -187,7 +190,12 @@ def show(results: Results, rows: Sequence[Row]) -> None:
     without_simumax = add("summary", "quality A without SimuMax's", without("simumax"))
     add("summary", "quality A without 175B and 1T", without(*LATER))
     for each in sorted({row.run.software for row in free}):
-        add("groups", each, [row for row in free if row.run.software == each])
+        group = [row for row in free if row.run.software == each]
+        mean, worst = add("groups", each, group)
+        if each == "generic":
+            results.figure("generic.mean", mean)
+            results.figure("generic.worst", worst)
+            results.figure("generic.rows", len(group))
     for each in sorted({row.run.chip for row in free}):
         add("groups", each, [row for row in free if row.run.chip == each])
     for each in "ABC":

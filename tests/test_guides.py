@@ -1,4 +1,4 @@
-"""Every command of a guide runs, and prints what the guide shows.
+"""Every command of a guide and of the first steps runs, and prints what the page shows.
 
 Commands stand in ``sh`` blocks, what they print in the ``text`` block behind. They run in an empty folder that has the
 checkout's ``docs`` and ``tests`` in it; those with ``ray job`` on a cluster of one node, which the test starts. With
@@ -19,7 +19,12 @@ import pytest
 from tests.actors.ray_head import Head
 
 ROOT = Path(__file__).parents[1]
-GUIDES = sorted(path for path in (ROOT / "docs").glob("guides/*.md") if path.name != "index.md")
+GUIDES = [
+    path
+    for chapter in ("start", "guides")
+    for path in sorted((ROOT / "docs" / chapter).glob("*.md"))
+    if path.name != "index.md"
+]
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MAX_PICTURE_BYTES = 150_000
 NOT_RUN = re.compile(r"#\s*not run: \S")

@@ -26,6 +26,8 @@ FIRST = {
         "find-the-best-plan",
         "which-accelerator",
         "shard-a-step",
+        "place-a-training-graph",
+        "schedule-a-layer",
         "partition-over-chiplets",
         "place-on-a-wafer",
         "place-on-a-fabric",

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import re
 from pathlib import Path
 from random import Random
 
@@ -144,7 +143,6 @@ def test_what_is_no_object_is_refused(document):
 
 
 def test_the_example_of_the_documentation_is_read_and_trains():
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "formats.md").read_text()
-    (example,) = re.findall(r"```json\n(\{\"schema\": \"dse\.dataflow/1\".*?)```", text, re.DOTALL)
-    graph = graph_from_document(parse_document(example, "example.json"), "example.json")
+    example = Path(__file__).parents[3] / "docs" / "examples" / "dataflow.json"
+    graph = graph_from_document(parse_document(example.read_text(), "example.json"), "example.json")
     assert differentiated(graph).flops == 3 * graph.flops
