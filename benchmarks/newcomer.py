@@ -1,6 +1,7 @@
 """A newcomer's first ten minutes: the commands of docs/start/ten-minutes.md in a fresh clone.
 
-Also ``dse --help``, and the memory of the largest process. Targets: clone to answer in ≤ 5 minutes with installation, ``dse --help`` in ≤ 0.5 s, peak memory below 4 GB.
+Also ``dse --help``, and the memory of the largest process. Targets: clone to answer in ≤ 5 minutes with installation,
+``dse --help`` in ≤ 0.5 s, peak memory below 4 GB.
 """
 
 import os
