@@ -14,7 +14,7 @@ from dse.fabric.problem import FabricProblem
 from dse.fabric.relief import CHANGES, MIN_GAIN
 from dse.fabric.search.expansion import Expansion
 from dse.fabric.timeline import pipeline_trace
-from dse.report.chart import Axis, Line, PointChart, Points
+from dse.report.chart import Axis, LaneBar, LaneChart, Line, PointChart, Points
 from dse.report.palette import ANSWER, BLUE, GREY, YELLOW
 from dse.report.units import time_text
 from dse.report.view import Card, Decisive, Drawing, Heading, Paragraph, Part, Picture, Row, Table, View
@@ -248,17 +248,37 @@ def _cell_text(cell: int, columns: int) -> str:
     return f"({cell // columns}, {cell % columns})"
 
 
-def _waits_table(shown: _Shown) -> Iterator[Table]:
+def _ordered_waits(shown: _Shown) -> list[tuple[str, float]]:
     """What the slots between two samples go by with, the most first; nothing in a deadlock or an older result."""
     waits = shown.metrics.get("waits") or {}
-    total = sum(waits.values())
     ordered = sorted(waits.items(), key=lambda each: -each[1])
-    rows: list[Row] = [
-        (_CAUSES[cause], f"{slots:,.1f}", f"{100 * slots / total:.1f} %") for cause, slots in ordered if slots
-    ]
+    return [(_CAUSES[cause], slots) for cause, slots in ordered if slots]
+
+
+def _waits_title(shown: _Shown) -> str:
+    return f"Waiting time of {shown.title}" if shown.title else "Waiting time"
+
+
+def _waits_table(shown: _Shown) -> Iterator[Table]:
+    waits = _ordered_waits(shown)
+    total = sum(slots for _, slots in waits)
+    rows: list[Row] = [(cause, f"{slots:,.1f}", f"{100 * slots / total:.1f} %") for cause, slots in waits]
     if rows:
-        title = f"Waiting time of {shown.title}" if shown.title else "Waiting time"
-        yield Table(("waiting for", "slots per sample", "share"), rows, title)
+        yield Table(("waiting for", "slots per sample", "share"), rows, _waits_title(shown))
+
+
+def _waits_chart(shown: _Shown) -> Iterator[LaneChart]:
+    waits = _ordered_waits(shown)
+    if waits:
+        cause, most = waits[0]
+        total = sum(slots for _, slots in waits)
+        yield LaneChart(
+            f"Of {total:,.1f} slots between two samples, {100 * most / total:.0f} % go to {cause}",
+            "slots per sample",
+            [each for each, _ in waits],
+            [LaneBar(lane, 0.0, slots, "wait", label=f"{slots:,.1f}") for lane, (_, slots) in enumerate(waits)],
+            {"wait": (_waits_title(shown), BLUE)},
+        )
 
 
 def _relief_table(shown: _Shown) -> Iterator[Table]:
@@ -296,6 +316,7 @@ def _page(shown: _Shown, tables: Tables, draw: Callable[[], str]) -> Iterator[Pa
         small=True,
     )
     yield Drawing(draw)
+    yield from _waits_chart(shown)
     yield from _waits_table(shown)
     yield from _relief_table(shown)
     yield Heading("Operators")
