@@ -825,7 +825,7 @@ class ParallelStage(TypedDict):
         backward_s: of a microbatch.
         send_bytes: of activations of a microbatch to the next stage.
         send_s: their time, one way.
-        all_reduce_s: of its gradients, once a batch.
+        all_reduce_s: of its gradients, once per batch.
         device_bytes: what each of its devices keeps.
     """
 
@@ -869,7 +869,7 @@ class ParallelHybridStage(TypedDict):
         forward_s: of a microbatch.
         backward_s: of a microbatch.
         send_s: of its activations to the next stage.
-        closing_s: joining its gradients and updating its trained tensors, once a batch.
+        closing_s: joining its gradients and updating its trained tensors, once per batch.
         device_bytes: what each of its devices keeps.
     """
 
@@ -1110,7 +1110,7 @@ class FabricCutMetrics(TypedDict):
     Attributes:
         turns: in order.
         batch_s: of the whole batch; null where a piece is in a deadlock.
-        bound_per_s: samples a second at most with this cut, however its pieces are placed.
+        bound_per_s: samples per second at most with this cut, however its pieces are placed.
     """
 
     turns: list[FabricTurnMetrics]
