@@ -13,6 +13,8 @@ _PRIVATE = MappingProxyType(
         # Ray then takes the loopback address for the address of this machine, on Linux as on macOS and Windows, and all
         # of its processes listen there alone.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # Ray's own handler, which prints a stack, would end this process on a SIGTERM that comes while Ray starts.
+        "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
         # The default from 2.59 on; versions before 2.52 have no token.
         "RAY_AUTH_MODE": "token",
     }

@@ -3,9 +3,11 @@
 import logging
 import os
 import secrets
+import signal
 import tempfile
 from collections.abc import Sequence
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 
 import ray
@@ -37,6 +39,7 @@ class PrivateRay:
                 f"Ray {ray.__version__} starts without a token here: other users of this machine can run code in it, "
                 "under your name; ray>=2.59 asks for one"
             )
+        self._starter: ThreadPoolExecutor | None = None
         # Paths of Unix sockets are limited to about 100 characters, so the folder has a short one.
         self.folder = OwnedFolder("dse-", Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir()))
         try:
@@ -52,7 +55,8 @@ class PrivateRay:
             file.write(_token())
         settings = {"RAY_TMPDIR": str(self.folder.path), "RAY_AUTH_TOKEN": "", "RAY_AUTH_TOKEN_PATH": str(token)}
         with environment({**settings, **expect_private_ray()}), own_sigterm():
-            ray.init(
+            start = partial(
+                ray.init,
                 address="local",
                 num_cpus=int(sum(kind.count * kind.cpus for kind in kinds)),
                 num_gpus=int(sum(kind.count * kind.gpus for kind in kinds)),
@@ -61,10 +65,19 @@ class PrivateRay:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
+            if callable(signal.getsignal(signal.SIGTERM)):
+                # Ray leaves the handler of this process in place where it is not started by the main thread. An
+                # exception from it amid the start would crash this process. Ray's processes end with the thread.
+                self._starter = ThreadPoolExecutor(1)
+                self._starter.submit(start).result()
+            else:
+                start()
 
     def close(self) -> None:
         """End all of its processes, and remove its files."""
         ray.shutdown()
+        if self._starter is not None:
+            self._starter.shutdown()
         self.folder.close()
 
 

@@ -143,6 +143,18 @@ def test_nobody_in_another_network_reaches_it(command, network):
     assert set(strange(prefix, address, command.listening()).values()) == {"refused"}
 
 
+def test_sigterm_while_ray_starts_leaves_a_result(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY_MODEL)
+    command = [sys.executable, "-m", "dse", "codesign", tmp_path / "tiny.yaml", *SMALL, *WHOLE, "--workers", 1]
+    process = subprocess.Popen([*map(str, command), "--quiet", "--out", str(tmp_path / "run")], cwd=ROOT)
+    while not any("gcs_server" in each.title for each in killing.descendants(process.pid)):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 130
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] in ("interrupted", "unknown")
+
+
 def test_sigterm_leaves_the_best_so_far_and_nothing_else(command):
     """The last one: it ends the command."""
     command.process.send_signal(signal.SIGTERM)
