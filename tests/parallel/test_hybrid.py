@@ -368,7 +368,7 @@ def test_one_stage_with_one_microbatch_is_tried_too_unless_microbatches_are_give
     assert result["bound"] <= given["bound"]
     assert given["solution"]["microbatches"] == 16
     assert dse("check", out / "result.json").code == 0
-    assert "a training step in 1 stage with 1 microbatch on 2 × a100-sxm" in shown
+    assert "per training step in 1 stage with 1 microbatch on 2 × a100-sxm" in shown
     assert "at most 2 stages with 16 microbatches, or 1 stage with 1 microbatch" in shown
 
 
