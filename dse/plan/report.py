@@ -136,12 +136,12 @@ def side_by_side_row(problem: PlanProblem, result: Result) -> tuple[str, ...]:
         share_text(metrics["mfu"]),
         f"{used} of {memory_text(problem.system.chip.hbm_bytes)}",
         rests_on,
-        ", ".join(f"{key}={value}" for key, value in result.solution["plan"].items() if value not in _UNUSED),
+        ", ".join(f"{key}={value}" for key, value in result.solution["plan"].items() if value not in _ORDINARY),
     )
 
 
-_UNUSED = (1, "1", "none", "no", False, None)
-"""Values of a plan's keys that change nothing."""
+_ORDINARY = (0, 1, "none", "stack", "1f1b", "tensor-context-data-pipeline")
+"""Values of a plan's keys that the table of several chips leaves out: what is not split, recomputed or set."""
 
 
 def side_by_side_notes(problems: Sequence[PlanProblem]) -> list[str]:
