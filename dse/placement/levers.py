@@ -61,7 +61,7 @@ def _smaller_microbatches(problem: PlacementProblem) -> Iterator[_Change]:
     parts = 2
     while parts <= MAX_PARTS:
         changed = with_microbatches(problem, parts)
-        yield f"{changed.microbatches} microbatches, each 1/{parts} as large", changed
+        yield f"microbatches 1/{parts} as large ({changed.microbatches} of them)", changed
         parts *= 2
 
 

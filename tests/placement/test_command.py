@@ -47,7 +47,7 @@ def test_a_batch_is_written_in_the_unit_of_its_length(dse, tmp_path):
     path = tmp_path / "layers.json"
     path.write_text(json.dumps(chain | {"network_bytes_per_s": 1e12}))
     value_s = json.loads(dse("place", path, "--json").out)["objective"]["value"]
-    assert f": {1e3 * value_s:.6g} ms a batch, proven optimal" in dse("place", path).out
+    assert f": {1e3 * value_s:.6g} ms per batch, proven optimal" in dse("place", path).out
 
 
 def test_a_pipeline_too_long_to_draw_has_a_result_all_the_same(dse, tmp_path):
