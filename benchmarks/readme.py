@@ -22,7 +22,7 @@ CASES = {
     ),
     "predict": (
         "dse predict llama3-8b --on h100-sxm --accelerators 8 --global-batch 64 --plan tensor=8 --notes",
-        ("llama3-8b on ", "the plan takes "),
+        ("llama3-8b on ", "this plan takes "),
     ),
     "parallel": (
         "dse parallel tests/data/hlo/vgg-tiny.hlo --mesh data=2,model=2 --memory-gb 0.0002",

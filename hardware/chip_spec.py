@@ -200,7 +200,7 @@ class ChipSpec(StrictModel):
         if is_mapped and self.clock_hz is None:
             raise ValueError("clock_hz must be given with cores or a template")
         if self.template is not None and self.process_nm is not None:
-            raise ValueError("process_nm must be left out with a template, whose areas and energies are of 22 nm")
+            raise ValueError("process_nm must not be given with a template, whose areas and energies are in 22 nm")
         unknown = sorted(set(self.kernels) - set(KERNEL_KINDS))
         if unknown:
             raise ValueError(f"kernels: {unknown[0]}: unknown kind of work; known: {', '.join(KERNEL_KINDS)}")

@@ -127,10 +127,10 @@ def _timed(spec: ChipSpec, name_or_path: str | Path) -> ChipSpec:
         return spec
     name = spec.sustained_as.name
     if spec.sustained is not None:
-        raise fail(str(name_or_path), "sustained_as.name", name, "must not stand beside sustained")
+        raise fail(str(name_or_path), "sustained_as.name", name, "must not be given together with sustained")
     other, _ = read_chip_spec(beside(name_or_path, name))
     if other.sustained is None:
-        raise fail(str(name_or_path), "sustained_as.name", name, "must be an accelerator whose spec has sustained")
+        raise fail(str(name_or_path), "sustained_as.name", name, "must be an accelerator with sustained in its spec")
     return other
 
 

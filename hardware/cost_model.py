@@ -87,7 +87,9 @@ class OptimizerChoice(StrictModel):
     @model_validator(mode="after")
     def _master_weight_is_state(self) -> "OptimizerChoice":
         if self.master_weight_bytes > self.state_bytes:
-            raise ValueError(f"master_weight_bytes are part of the state_bytes, {self.state_bytes}, and cannot be more")
+            raise ValueError(
+                f"master_weight_bytes must be at most state_bytes ({self.state_bytes}), of which they are a part"
+            )
         return self
 
 
@@ -182,7 +184,7 @@ class VectorCycles(StrictModel):
     def _every_kind(self) -> "VectorCycles":
         missing = [kind for kind in get_args(VectorKind) if kind not in self.cycles]
         if missing:
-            raise ValueError(f"cycles must name every kind of vector work, but {', '.join(missing)} is missing")
+            raise ValueError(f"cycles must cover every kind of vector work, but {', '.join(missing)} is missing")
         return self
 
 

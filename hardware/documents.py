@@ -95,13 +95,13 @@ def unpacked(path: str | Path) -> bytes:
         try:
             parts.append(member.decompress(content, room))
         except zlib.error as error:
-            raise fail(path, "", "", f"is no gzip file, though it begins as one: {error}") from error
+            raise fail(path, "", "", f"is not a valid gzip file: {error}") from error
         room -= len(parts[-1])
         if not member.eof and room > 0:
-            raise fail(path, "", "", "is a gzip file that ends too early")
+            raise fail(path, "", "", "is a truncated gzip file")
         content = member.unused_data
     if room <= 0:
-        raise fail(path, "", "", f"holds more than {MAX_FILE_BYTES / 2**20:,.0f} MiB when unpacked, the limit")
+        raise fail(path, "", "", f"contains more than {MAX_FILE_BYTES / 2**20:,.0f} MiB when unpacked, the limit")
     return b"".join(parts)
 
 
@@ -116,7 +116,7 @@ def parse_document(text: str, path: str | Path) -> Any:
         InputError: the text is not well-formed, gives a key twice, or breaks one of these rules.
     """
     if text.count(",") > MAX_VALUES:  # which would take minutes, and all memory, to find out
-        raise fail(path, "", "", f"holds more than {MAX_VALUES:,} commas; a document has no more values")
+        raise fail(path, "", "", f"contains more than {MAX_VALUES:,} commas, the limit")
     is_yaml = Path(path).suffix in (".yaml", ".yml")
     document = _parse_yaml(text, path) if is_yaml else _parse_json(text, path)
     if is_yaml or not _keeps_rules(document, text):
@@ -129,7 +129,7 @@ def _parse_json(text: str, path: str | Path) -> Any:
         document: dict[str, Any] = {}
         for key, value in pairs:
             if key in document:
-                raise fail(path, key, "", "the key stands twice in one object")
+                raise fail(path, key, "", "the key appears twice in one object")
             document[key] = value
         return document
 
@@ -146,7 +146,7 @@ def _parse_json(text: str, path: str | Path) -> Any:
     except InputError:
         raise
     except ValueError as error:
-        raise fail(path, "", "", f"holds a number that cannot be read: {shown(str(error))}") from error
+        raise fail(path, "", "", f"contains a number that cannot be read: {shown(str(error))}") from error
 
 
 def _parse_yaml(text: str, path: str | Path) -> Any:
@@ -181,7 +181,7 @@ class _PlainLoader(_FastLoader):  # type: ignore[misc]
                 key = self.construct_object(key_node, deep=True)
                 if isinstance(key, (str, int, float)):
                     if key in seen:
-                        problem = f"the key {shown(key)} stands twice"
+                        problem = f"the key {shown(key)} appears twice"
                         raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
                     seen.add(key)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
@@ -299,7 +299,7 @@ class _DocumentRules:
         """Raise InputError for the first value that breaks a rule."""
         values, _ = self._extent(document, None, 0)
         if values > MAX_VALUES:
-            raise self._fail(None, "", f"holds more than {MAX_VALUES:,} values, the limit")
+            raise self._fail(None, "", f"contains more than {MAX_VALUES:,} values, the limit")
 
     def _extent(self, value: Any, place: Any, depth: int) -> tuple[int, int]:
         """The number of values in ``value``, itself included, and its levels.
@@ -354,7 +354,7 @@ class _DocumentRules:
             if not math.isfinite(value):
                 raise self._fail(place, str(value), "numbers must be finite")
         elif isinstance(value, int) and not -_MAX_NUMBER < value < _MAX_NUMBER:
-            raise self._fail(place, "", "a number must be below 1e308 in size")
+            raise self._fail(place, "", "a number must be below 1e308 in magnitude")
 
     def _check_text(self, text: str, place: Any) -> None:
         for character in text:

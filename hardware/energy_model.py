@@ -69,7 +69,7 @@ class SramTable(StrictModel):
     def _rising(self) -> "SramTable":
         energies = [self.access_pj[size] for size in sorted(self.access_pj)]
         if energies != sorted(energies):
-            raise ValueError("access_pj must not fall with the size of the memory")
+            raise ValueError("access_pj must not decrease with the size of the memory")
         return self
 
 

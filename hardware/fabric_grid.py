@@ -94,7 +94,7 @@ def grid(
 
 def _check_pattern(pattern: Sequence[str]) -> None:
     if not pattern or not pattern[0] or any(len(line) != len(pattern[0]) for line in pattern):
-        raise ValueError(f"rows of the pattern must have one length, which is not 0, but got {list(pattern)}")
+        raise ValueError(f"rows of the pattern must all have the same length, at least 1, but got {list(pattern)}")
     for letter in "".join(pattern):
         if letter not in (COMPUTE, MEMORY, SWITCH):
             raise ValueError(f"cells of the pattern must be C (compute), M (memory) or . (switch), but got {letter!r}")
@@ -102,7 +102,7 @@ def _check_pattern(pattern: Sequence[str]) -> None:
 
 def _check_connected(cells: Sequence[Cell]) -> None:
     if not cells:
-        raise ValueError("a grid must have a cell, but all are absent")
+        raise ValueError("a grid must have at least one cell, but all are absent")
     number = {cell: index for index, cell in enumerate(cells)}
     graph = rustworkx.PyGraph()
     graph.add_nodes_from(range(len(cells)))
@@ -112,8 +112,8 @@ def _check_connected(cells: Sequence[Cell]) -> None:
     if len(parts) > 1:
         alone = [list(cells[index]) for index in sorted(parts[0])]
         raise ValueError(
-            f"every switch must be reached from every other, but {len(alone)} of {len(cells)} cells are cut off, "
-            f"{alone[0]} among them"
+            f"every switch must be reachable from every other, but {len(alone)} of {len(cells)} cells are "
+            f"unreachable, such as {alone[0]}"
         )
 
 

@@ -170,7 +170,7 @@ class Fabric:
         """
         if sample_bytes > self.memory_bytes:
             raise ValueError(
-                f"a memory unit of {self.name} holds {self.memory_bytes:,} bytes, but {sample_bytes:,} are to be held"
+                f"a memory unit of {self.name} holds {self.memory_bytes:,} bytes, but needs to hold {sample_bytes:,}"
             )
         return self.memory_bytes // max(1, sample_bytes)
 
@@ -260,7 +260,7 @@ class GridSpec(StrictModel):
         needed: dict[SiteKind, str] = {"compute": COMPUTE, "memory": MEMORY, "io": "io_edges"}
         for kind, key in needed.items():
             if not made.sites(kind):
-                raise ValueError(f"a fabric must have a site for {kind}, but {key} gives none")
+                raise ValueError(f"a fabric must have a site for {kind}, but {key} defines none")
         return self
 
 
@@ -428,7 +428,7 @@ def fabric(name_or_path: str | Path) -> Fabric:
     """
     described = fabric_spec(name_or_path).fabric()
     if described.flit_bytes > described.memory_bytes:
-        rule = f"a memory unit must hold a flit, a tile of {described.flit_bytes:,} bytes"
+        rule = f"a memory unit must hold at least one flit, a tile of {described.flit_bytes:,} bytes"
         raise fail(name_or_path, "memory.bytes", described.memory_bytes, rule)
     if described.channel_latency_slots > _MAX_SLOTS or described.channel_slots > _MAX_SLOTS:
         seconds = _MAX_SLOTS * described.slot_s

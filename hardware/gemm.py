@@ -160,7 +160,7 @@ def _problems(work: Sequence[TensorWork]) -> Floats:
     for row, item in enumerate(work):
         gemm = item.operation.gemm if isinstance(item.operation, Convolution) else item.operation
         if min(gemm.m, gemm.n, gemm.k, gemm.batch) < 1:
-            raise ValueError(f"the sizes of a product must be at least 1, but it is {gemm}")
+            raise ValueError(f"the sizes of a matrix product must be at least 1, but got {gemm}")
         words_a, words_b = gemm.batch * gemm.m * gemm.k, gemm.batch * gemm.k * gemm.n
         if isinstance(item.operation, Convolution):
             words_a = min(words_a, item.operation.input_elements - words_b)

@@ -149,7 +149,7 @@ def choose(file: str, key: str, name: str, names: Iterable[str], what: str) -> s
     listed = f"known: {', '.join(known)}"
     if len(listed) > _LISTED_CHARACTERS:
         similar = _close(name, known, _LISTED_NAMES, 0.0) or known[:_LISTED_NAMES]
-        listed = f"of {len(known):,} known ones the nearest are: {', '.join(similar)}"
+        listed = f"the nearest of {len(known):,} known names: {', '.join(similar)}"
     raise fail(file, key, name, f"no {what} of this name; {listed}", nearest(name, known))
 
 
@@ -166,7 +166,7 @@ def validate(model: type[Model], document: Any, path: str | Path, strict: bool |
     the model.
     """
     if not isinstance(document, dict):
-        raise fail(path, "", document, "the document must be an object of keys and values")
+        raise fail(path, "", document, "the document must be a mapping of keys to values")
     try:
         return model.model_validate(document, strict=strict)
     except ValidationError as error:

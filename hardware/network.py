@@ -160,7 +160,7 @@ class Network:
         if (self.inner is None) != (self.inner_accelerators == 0) or self.inner_accelerators < 0:
             raise ValueError(f"`inner_accelerators` must be given with `inner`, but got {self.inner_accelerators}")
         if len({each.kind for each in self.timed}) < len(self.timed):
-            raise ValueError("`timed` must have each kind of collective once")
+            raise ValueError("`timed` must have each kind of collective exactly once")
 
     def __repr__(self) -> str:
         """All fields; without ``timed`` where nothing was, so that digests stay those from before there was any."""
@@ -258,7 +258,7 @@ class Network:
             ValueError: a stage has no accelerators.
         """
         if not senders or not receivers:
-            raise ValueError(f"each stage must have accelerators, but got {senders} and {receivers}")
+            raise ValueError(f"each stage must have at least one accelerator, but got {senders} and {receivers}")
         levels = self._levels
         rings: dict[Ring, None] = {}
         loads: dict[tuple[int, str, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))

@@ -112,8 +112,8 @@ class NetworkSpec(StrictModel):
         alone = self.transfer_bytes_per_s
         if alone is not None and alone.value > self.bytes_per_s:
             raise ValueError(
-                f"transfer_bytes_per_s must be at most that of all links together, {self.bytes_per_s:g}, "
-                f"but got {alone.value:g}"
+                f"transfer_bytes_per_s must be at most the rate of all links together, {self.bytes_per_s:g}, but "
+                f"got {alone.value:g}"
             )
         return self
 
@@ -121,7 +121,9 @@ class NetworkSpec(StrictModel):
     def _timed_reductions_add(self) -> "NetworkSpec":
         timed = sorted({"all_reduce", "reduce_scatter"} & set(self.collectives or ()))
         if timed and not self.additions_included.value:
-            raise ValueError(f"additions_included must be true, since collectives has a timed {timed[0]}, which adds")
+            raise ValueError(
+                f"additions_included must be true, because collectives has a timed {timed[0]}, which includes additions"
+            )
         return self
 
     @property
@@ -187,14 +189,14 @@ class LevelledNetworkSpec(StrictModel):
     def _grow(cls, levels: list[Level]) -> list[Level]:
         *nodes, outermost = levels
         if outermost.accelerators is not None:
-            raise ValueError("the last level joins all accelerators and must not give their number")
+            raise ValueError("the last level connects all accelerators and must not state their number")
         sizes = [1]
         for level in nodes:
             if level.accelerators is None:
-                raise ValueError("every level but the last must give the accelerators of one of its nodes")
+                raise ValueError("every level except the last must state the number of accelerators per node")
             if level.accelerators.value <= sizes[-1] or level.accelerators.value % sizes[-1]:
                 raise ValueError(
-                    f"accelerators must be a multiple of those of the level inside, {sizes[-1]}, and more, "
+                    f"accelerators must be a larger multiple of the accelerators of the level inside ({sizes[-1]}), "
                     f"but got {level.accelerators.value}"
                 )
             sizes.append(level.accelerators.value)
@@ -247,8 +249,8 @@ def _flat(name: str, index: int, levelled: str | Path) -> Network:
         faults = (fault if fault.file else replace(fault, file=str(levelled), key=key) for fault in error.faults)
         raise InputError(faults) from error
     if not isinstance(spec, NetworkSpec):
-        raise fail(levelled, f"levels.{index}.network", name, "must be a flat network, but has levels itself")
+        raise fail(levelled, f"levels.{index}.network", name, "must be a flat network, but has levels")
     flat = spec.network()
     if index == 0 and flat.shared:
-        raise fail(levelled, "levels.0.network", name, "must not be shared_by_node: no nodes are inside")
+        raise fail(levelled, "levels.0.network", name, "must not be shared_by_node: this level has no nodes inside")
     return flat

@@ -53,7 +53,9 @@ class OperatorSlots:
         """
         missing = [kind for kind in dict.fromkeys(kinds) if kind not in self.slots]
         if missing:
-            rule = f"the key is missing, but there are operators of this kind; the table has {', '.join(self.slots)}"
+            rule = (
+                f"the key is missing, but the graph has operators of this kind; the table has {', '.join(self.slots)}"
+            )
             raise InputError(Fault(self.origin or self.name, f"slots.{kind}", "", rule) for kind in missing)
 
 

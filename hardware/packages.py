@@ -271,7 +271,9 @@ def package(name_or_path: str | Path) -> Package:
         return spec.package()
     whole = package_spec(beside(name_or_path, spec.like))
     if not isinstance(whole, PackageSpec):
-        raise fail(name_or_path, "like", spec.like, "must be a package described in full, but is like another itself")
+        raise fail(
+            name_or_path, "like", spec.like, "must be a fully described package, but is itself defined as like another"
+        )
     return replace(whole.package(), name=spec.name, chips=spec.chips.value)
 
 

@@ -42,7 +42,7 @@ class Sizes(StrictModel):
     @model_validator(mode="after")
     def _distinct(self) -> "Sizes":
         if len(set(self.values)) < len(self.values):
-            raise ValueError("values must be different from each other")
+            raise ValueError("values must be unique")
         return self
 
 
@@ -136,7 +136,7 @@ def architecture_space(
     area_um2 = area.area_um2(tensor_cores, width, depth, vector_cores, buffer_mib)
     if budget_um2 < area_um2.min() * (1 - _ROUNDING):
         smallest_mm2 = area_um2.min() / UM2_PER_MM2
-        rule = f"the area budget must hold the smallest architecture, which has {smallest_mm2:.6g} mm²"
+        rule = f"the area budget must be at least {smallest_mm2:.6g} mm², the area of the smallest architecture"
         raise fail("", "area_budget_mm2", f"{budget_um2 / UM2_PER_MM2:g}", rule)
     included = area_um2 <= budget_um2 * (1 + _ROUNDING)
     if space.min_share_of_budget is not None:
@@ -145,8 +145,8 @@ def architecture_space(
         if not np.any(included & (area_um2 >= floor_um2)):
             largest_mm2, floor_mm2 = area_um2[included].max() / UM2_PER_MM2, floor_um2.max() / UM2_PER_MM2
             rule = (
-                f"leaves no architecture of space {space.name}: the largest within it has {largest_mm2:.6g} mm², but "
-                f"min_share_of_budget asks for at least {floor_mm2:.6g} mm²"
+                f"leaves no architecture of space {space.name}: the largest within it has {largest_mm2:.6g} mm², "
+                f"but min_share_of_budget requires at least {floor_mm2:.6g} mm²"
             )
             raise fail("", "area_budget_mm2", f"{budget_um2 / UM2_PER_MM2:g}", rule)
         included &= area_um2 >= floor_um2

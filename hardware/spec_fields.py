@@ -44,7 +44,9 @@ class StrictModel(BaseModel):
         types = _types(cls.model_fields[str(info.field_name)].annotation)
         if types <= {int, float} and _has_boolean(value):
             number = "a whole number" if types == {int} else "a number"
-            raise ValueError(f"must be {number}" if isinstance(value, bool) else "must hold numbers, not true or false")
+            raise ValueError(
+                f"must be {number}" if isinstance(value, bool) else "must contain numbers, not true or false"
+            )
         return value
 
 

@@ -55,8 +55,8 @@ class Accelerator:
         rounded = (f"{power_w:.{digits}f}" for digits in range(20))
         stated = next((text for text in rounded if float(text) > self.tdp_w), repr(power_w))
         return (
-            f"{self.name}: the modelled {stated} W are above the chip's {self.tdp_w:g} W; it would run slower, "
-            "or the energies are too high"
+            f"{self.name}: the modelled {stated} W exceed the chip's {self.tdp_w:g} W; it would run slower, or the "
+            "energies are too high"
         )
 
 
@@ -122,7 +122,7 @@ def _has_cores(spec: ChipSpec) -> bool:
 
 def _notes(spec: ChipSpec, model: CostModel) -> Iterator[str]:
     """What the spec leaves open, and what is assumed."""
-    ideal = "sustained efficiency is taken as ideal"
+    ideal = "sustained efficiency is assumed to be ideal"
     missing = [kind for kind in KERNEL_KINDS if kind not in spec.kernels and kind != OTHER_KINDS]
     if not spec.kernels:
         yield f"no kernels: section: {ideal}"
@@ -134,15 +134,15 @@ def _notes(spec: ChipSpec, model: CostModel) -> Iterator[str]:
         size, optimizer = spec.cores.element_bytes.value, model.training.optimizer.name
         unit = "byte" if size == 1 else "bytes"
         yield (
-            f"element_bytes {size}: activations, weights in compute and gradients have {size} {unit} each; {optimizer} "
-            f"keeps {model.of_element_bytes(size).optimizer_bytes} bytes of state for each parameter, and "
-            "multiplications take the energy of 16-bit ones"
+            f"element_bytes {size}: activations, weights in compute and gradients have {size} {unit} each; "
+            f"{optimizer} keeps {model.of_element_bytes(size).optimizer_bytes} bytes of state per parameter, and "
+            "multiplications use the energy of 16-bit multiplications"
         )
     if spec.process_nm is None:
-        yield f"no process_nm: energies are those of {TEMPLATE_PROCESS_NM:g} nm, which is too much for a newer chip"
+        yield f"no process_nm: energies are those of {TEMPLATE_PROCESS_NM:g} nm, which are too high for a newer chip"
     elif spec.process_nm.value != TEMPLATE_PROCESS_NM:
         yield (
-            f"area_mm2 is of a die in {spec.process_nm.value:g} nm; areas of the searched template are of "
+            f"area_mm2 is in {spec.process_nm.value:g} nm; areas of the searched template are in "
             f"{TEMPLATE_PROCESS_NM:g} nm"
         )
 

@@ -77,7 +77,7 @@ class AttentionShares(StrictModel):
     @model_validator(mode="after")
     def _has_each_shape_once(self) -> Self:
         if len({(shape.width, shape.tokens) for shape in self.shapes}) < len(self.shapes):
-            raise ValueError("shapes must state each width and number of tokens once")
+            raise ValueError("shapes must not repeat a pair of width and number of tokens")
         return self
 
     def value(self, width: int, tokens: int) -> float:

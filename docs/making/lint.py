@@ -1,11 +1,12 @@
-"""What the documentation must keep, as `make lint` checks it: words, lengths, and where measured figures come from.
+"""What texts must keep, as `make lint` checks it: words of pages and messages, lengths, sources of measured figures.
 
 Each violation is one line, ``FILE:LINE: rule``; the exit code is 1 if there is any.
 """
 
+import ast
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
@@ -16,6 +17,8 @@ from docs.making.figures import CODE, PLACEHOLDER, filled
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 WORDS = DOCS / "contribute" / "words.yaml"
+PROGRAMS = ("dse", "hardware")
+"""Packages whose messages users read."""
 MAX_LINES = {"guides": 120, "method": 250, "README": 120}
 WITH_FIGURES = ("start", "guides", "evidence")
 """Chapters whose measured figures are read from result files."""
@@ -63,6 +66,26 @@ def form(name: str, chapter: str, text: str) -> list[str]:
     return faults
 
 
+def messages(source: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of the strings of a program that are not docstrings: messages, labels and help."""
+    tree = ast.parse(source)
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+            yield node.lineno, node.value
+
+
+def message_violations(path: Path, refused: Iterable[tuple[re.Pattern[str], str]]) -> list[str]:
+    """Violations of the word list in the messages of one module."""
+    name, rules = path.relative_to(ROOT).as_posix(), list(refused)
+    return [
+        f"{name}:{line}: {found[0]!r}: write {better}"
+        for line, text in messages(path.read_text(encoding="utf-8"))
+        for pattern, better in rules
+        if (found := pattern.search(text))
+    ]
+
+
 def word_list() -> list[tuple[re.Pattern[str], str]]:
     """Patterns that are refused, each with what stands in their place."""
     pairs = yaml.safe_load(WORDS.read_text(encoding="utf-8"))
@@ -104,5 +127,7 @@ def pages() -> list[Path]:
 
 if __name__ == "__main__":
     found = [*readme_violations(), *(fault for path in pages() for fault in violations(path))]
-    print("\n".join(found) if found else f"{len(pages())} pages keep the rules of the documentation")
+    modules, refused = [path for folder in PROGRAMS for path in sorted((ROOT / folder).rglob("*.py"))], word_list()
+    found += [fault for path in modules for fault in message_violations(path, refused)]
+    print("\n".join(found) if found else f"{len(pages())} pages and {len(modules)} modules keep the rules of texts")
     sys.exit(bool(found))

@@ -34,14 +34,14 @@ def calibrate(
         return calibrate_stack(stack, spec, precision or _PRECISION, rows, measurements)
     if precision is not None:
         raise fail(
-            "dse calibrate", "--precision", precision, "needs --stack: a spec of an accelerator states its own words"
+            "dse calibrate", "--precision", precision, "requires --stack: an accelerator spec states its own word size"
         )
     all_reduces = [row for row in rows if isinstance(row, MeasuredAllReduce)]
     if len(all_reduces) == len(rows):
         return calibrate_network(spec, all_reduces, measurements)
     if _is_network(spec):
         kinds = ", ".join(dict.fromkeys(row.kind for row in rows if row.kind != ALL_REDUCE))
-        raise fail(measurements, kinds, "", f"{spec} is a network, which takes rows of {ALL_REDUCE} only")
+        raise fail(measurements, kinds, "", f"{spec} is a network, which accepts only rows of {ALL_REDUCE}")
     return calibrate_accelerator(spec, rows, measurements)
 
 

@@ -74,7 +74,7 @@ def by_kind(rows: Sequence[MeasuredKernel], measurements: str | Path) -> dict[st
 def require_enough(rows: Sequence[Row], kind: str, measurements: str | Path, least: int = MIN_ROWS) -> None:
     """Raises InputError where there are fewer than ``least`` rows."""
     if len(rows) < least:
-        rule = f"at least {least} rows are needed of each kind: half of them are held out"
+        rule = f"each kind needs at least {least} rows, because half of them are held out"
         raise fail(measurements, kind, f"{len(rows)} row{'s' * (len(rows) != 1)}", rule)
 
 
@@ -85,11 +85,11 @@ def require_variety(rows: Sequence[Row], kind: str, measurements: str | Path) ->
         InputError: all have the same time, or one stands twice and could be held out of a fit to itself.
     """
     if len({row.measured_s for row in rows}) == 1:
-        rule = f"all {len(rows)} rows have the same time, to which no rate can be fitted"
+        rule = f"all {len(rows)} rows have the same time, so no rate can be fitted"
         raise fail(measurements, kind, f"{rows[0].measured_s:g} s", rule)
     copies = len(rows) - len({*rows})
     if copies:
-        rule = "must not stand twice: the other could be held out of a fit to the first"
+        rule = "must be unique: a copy could be both fitted and held out"
         raise fail(measurements, kind, f"{copies} cop{'ies' if copies > 1 else 'y'} of other rows", rule)
 
 

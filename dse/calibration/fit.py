@@ -63,7 +63,10 @@ def mean_absolute_error(predicted_s: Sequence[float], measured_s: Sequence[float
         ValueError: no rows, or sequences of different lengths.
     """
     if not measured_s or len(predicted_s) != len(measured_s):
-        raise ValueError(f"rows must match and exist, but got {len(predicted_s)} predicted, {len(measured_s)} measured")
+        raise ValueError(
+            f"there must be as many predicted as measured rows, and at least one, but got {len(predicted_s)} "
+            f"predicted and {len(measured_s)} measured"
+        )
     return math.fsum(abs(p / m - 1) for p, m in zip(predicted_s, measured_s, strict=True)) / len(measured_s)
 
 
@@ -165,7 +168,7 @@ def fit_network(network: Network, rows: Sequence[MeasuredAllReduce]) -> Network:
         ValueError: fewer than three rows.
     """
     if len(rows) < 3:
-        raise ValueError(f"3 rows are needed, but got {len(rows)}")
+        raise ValueError(f"at least 3 rows are needed, but got {len(rows)}")
     steps = np.array([2.0 * (row.participants - 1) for row in rows])
     # of all links together: where each member brings few of them, a small group moves its bytes over a share of them
     shares = [min(1.0, row.participants * network.ring_share) for row in rows]

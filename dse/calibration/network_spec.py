@@ -35,7 +35,10 @@ def calibrate_network(spec: str, rows: Sequence[MeasuredAllReduce], measurements
     after = fit_network(before, fitting_rows(rows))
     peak = flat.links.value * flat.link_bytes_per_s.value
     if after.bytes_per_s > peak:
-        rule = f"the all-reduces need {after.bytes_per_s:.4g} bytes/s, but the links of {flat.name} have {peak:.4g}"
+        rule = (
+            f"the all-reduces need {after.bytes_per_s:.4g} bytes/s, but the links of {flat.name} provide only "
+            f"{peak:.4g}"
+        )
         raise fail(measurements, ALL_REDUCE, "", rule)
     source = f"calibrated: launch, latency and efficiency, on half of the {len(rows)} rows of {Path(measurements).name}"
     constants: dict[str, float | bool] = {
@@ -60,7 +63,10 @@ def _transfer(flat: NetworkSpec, fitted_bytes_per_s: float) -> dict[str, Any]:
     alone = flat.transfer_bytes_per_s
     if alone is None or alone.value <= fitted_bytes_per_s:
         return {}
-    source = f"the calibrated rate of all links together, less than the {alone.value:g} stated before: {alone.source}"
+    source = (
+        f"the calibrated rate of all links together, which is below the previously stated {alone.value:g}: "
+        f"{alone.source}"
+    )
     return {"transfer_bytes_per_s": {"value": fitted_bytes_per_s, "source": source}}
 
 

@@ -67,12 +67,12 @@ def _csv_rows(path: str | Path) -> list[tuple[int, dict[Any, Any]]]:
     except OSError as error:
         raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise fail(path, "", "", f"is no CSV text: {error}") from error
+        raise fail(path, "", "", f"is not valid CSV: {error}") from error
     if not rows:
-        raise fail(path, "", "", "must hold at least one row")
+        raise fail(path, "", "", "must contain at least one row")
     longer = next(((line, row[None]) for line, row in rows if None in row), None)
     if longer is not None:
-        rule = f"must have a field for each of the {len(rows[0][1]) - (None in rows[0][1])} columns, and no more"
+        rule = f"must have exactly one field for each of the {len(rows[0][1]) - (None in rows[0][1])} columns"
         raise fail(path, f"line {longer[0]}", ",".join(longer[1]), rule)
     return rows
 
@@ -82,14 +82,16 @@ def _require_columns(path: str | Path, present: Sequence[str]) -> None:
     if missing is not None:
         similar = nearest(missing, present)
         instead = f"; the file has {similar}" if similar is not None else ""
-        rule = f"the column is missing (units are part of the name{instead}); needed: {', '.join(_COLUMNS)}"
+        rule = f"the column is missing (units are part of the name{instead}); required: {', '.join(_COLUMNS)}"
         raise fail(path, missing, "", rule)
 
 
 def _all_reduce(path: str | Path, line: int, row: dict[str, str]) -> MeasuredAllReduce:
     participants = _count(path, line, row, "n")
     if participants < 2:
-        raise fail(path, f"line {line}.n", participants, "must be at least 2, the accelerators of an all-reduce")
+        raise fail(
+            path, f"line {line}.n", participants, "must be at least 2: an all-reduce has at least two accelerators"
+        )
     return MeasuredAllReduce(_count(path, line, row, "m"), _number(path, line, row, "measured_s"), participants)
 
 
@@ -99,7 +101,7 @@ def _kernel(path: str | Path, line: int, row: dict[str, str]) -> MeasuredKernel:
     m, n = _count(path, line, row, "m"), _count(path, line, row, "n")
     k = _count(path, line, row, "k") if name == "gemm" else 1
     if m * n * k > MAX_SIZE:
-        raise fail(path, f"line {line}", f"{m} × {n} × {k}", f"must have m · n · k of at most {MAX_SIZE:.0e}")
+        raise fail(path, f"line {line}", f"{m} × {n} × {k}", f"m · n · k must be at most {MAX_SIZE:.0e}")
     if name == "gemm":
         return MeasuredKernel("gemm", Gemm(m, n, k), measured_s)
     kind = KERNEL_NAMES[name]

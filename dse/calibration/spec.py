@@ -34,7 +34,7 @@ def calibrate_accelerator(
     machines = accelerator(spec).machines
     kernels = [row for row in rows if isinstance(row, MeasuredKernel)]
     if len(kernels) < len(rows):
-        rule = f"all-reduces calibrate a network, {link['name']} for {spec}: give them in a table of their own"
+        rule = f"all-reduces calibrate a network, {link['name']} for {spec}: put them into a separate table"
         raise fail(measurements, ALL_REDUCE, "", rule)
     kinds = by_kind(kernels, measurements)
     fitted = fit_kernels(machines, [row for own in kinds.values() for row in fitting_rows(own)])

@@ -83,7 +83,7 @@ def calibrate_stack(
         # rates that were fitted now name their chip themselves, so that this is of the others where there are any
         "fitted_on": list(before.fitted_on) if others else [machine.chip.name],
     }
-    return Calibration(document, tuple(errors), "Error of the total time")
+    return Calibration(document, tuple(errors), "Error in the total time")
 
 
 def _shares(machine: System, precision: str, rows: Sequence[MeasuredKernel | MeasuredAllReduce]) -> list[_Share]:
@@ -91,7 +91,7 @@ def _shares(machine: System, precision: str, rows: Sequence[MeasuredKernel | Mea
     chip, kernels = machine.chip, [row for row in rows if isinstance(row, MeasuredKernel)]
     gemms = [row for row in kernels if row.kind == "gemm"]
     if gemms and precision not in chip.peak_flops:
-        rule = f"must be one of {', '.join(chip.peak_flops)}, which {chip.name} has"
+        rule = f"must be one of {', '.join(chip.peak_flops)}, which {chip.name} supports"
         raise fail("dse calibrate", "--precision", precision, rule)
 
     def matrix_s(part: Sequence[MeasuredKernel], share: float) -> float:
@@ -125,7 +125,7 @@ def _fitted(share: _Share, measurements: str | Path, chip: str) -> float:
     measured_s = fsum(row.measured_s for row in part)
     fastest_s = share.seconds(part, 1.0)
     if measured_s < fastest_s:
-        rule = f"{measured_s:.4g} s were measured, but {fastest_s:.4g} s are the least at the peak of {chip}"
+        rule = f"{measured_s:.4g} s were measured, but {chip} needs at least {fastest_s:.4g} s at its peak rate"
         raise fail(measurements, share.kind, "", rule)
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):

@@ -21,15 +21,15 @@ from dse.version import VERSION
 
 _OTHERS = {
     "pretrain": "Train a policy on many graphs and choose its best checkpoint.",
-    "models": "List the built-in models, or show any model with parameters and FLOPs.",
+    "models": "List the built-in models, or show the parameters and FLOPs of any model.",
     "specs": "List the hardware specs by kind, or show one with the source of every value.",
     "chip": "Show a chip: peak rates, ridge points, memory, links, cores.",
     "calibrate": "Fit the constants of an accelerator to measured kernels.",
     "convert": "Write the spec of a chip from an earlier version in today's form.",
     "check": "Recompute a result from its input and list every violation.",
     "report": "Rewrite the report of a finished run.",
-    "compare": "Show the options and the outcomes in which runs differ.",
-    "reproduce": "Print a paper's tables and figures beside ours, from a fresh run.",
+    "compare": "Show the options and outcomes in which runs differ.",
+    "reproduce": "Print a paper's tables and figures next to our recomputed ones.",
 }
 """The commands that solve no problem: each is a module of this package."""
 
@@ -72,7 +72,7 @@ class _LazyGroup(click.Group):
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
-    epilog="First steps:  dse codesign bert-large  ·  dse models  ·  dse COMMAND --help",
+    epilog="Getting started:  dse codesign bert-large  ·  dse models  ·  dse COMMAND --help",
 )
 @click.version_option(VERSION, message="dse %(version)s")
 def group() -> None:
@@ -121,7 +121,7 @@ def _message(error: click.ClickException) -> str:
         name = error.option_name.removeprefix("--").replace("-", "_")
         key = ALIASES.get(name, name)
         if key in KEYS and "plan" in {each.name for each in context.command.params}:
-            return f"No such option '{error.option_name}': --plan {key}=… takes it."
+            return f"No such option '{error.option_name}'; use --plan {key}=… instead."
     return error.format_message()
 
 

@@ -18,7 +18,7 @@ _EXAMPLES = (
 @click.command("calibrate", cls=GroupedCommand, examples=_EXAMPLES)
 @click.argument("spec", metavar="SPEC")
 @click.argument("measurements", type=click.Path(path_type=Path), metavar="MEASUREMENTS.csv")
-@click.option("--stack", help="Fit the sustained shares of this software stack to what was measured on the chip SPEC.")
+@click.option("--stack", help="Fit the sustained shares of this software stack to measurements on the chip SPEC.")
 @click.option("--precision", help="Precision of the measured GEMMs (default: bf16); needs --stack.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the calibrated spec to this YAML file.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
@@ -50,7 +50,7 @@ def command(spec: str, measurements: Path, stack: str | None, precision: str | N
         calibration.measure,
     )
     if worse := [each.kind for each in calibration.errors if each.held_out_after > each.held_out_before]:
-        print_text(f"{', '.join(worse)}: the error of the held-out half has grown; check these rows")
+        print_text(f"{', '.join(worse)}: the error on the held-out half has increased; check these rows")
     if out is not None:
         write_text(out, yaml_of(dict(calibration.document), sort_keys=False, allow_unicode=True, width=120))
         print_text(f"calibrated spec: {out}")

@@ -23,7 +23,7 @@ _EXAMPLES = (
 @click.argument("input", required=False)
 @run_code_option
 @click.option("--prove", is_flag=True, help="Also repeat proofs that may take as long as the search did.")
-@click.option("--json", "as_json", is_flag=True, help="Print violations, and what was not checked, as JSON on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print violations and unchecked entries as JSON on stdout.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(result: Path, input: str | None, run_code: bool, prove: bool, as_json: bool) -> None:  # noqa: A002 (the contract's name)
     """Recompute RESULT from its input and print `ok` or every violation.

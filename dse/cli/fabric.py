@@ -46,7 +46,7 @@ def _train(**given: Any) -> None:
     options = FabricTraining(**given)
     ask_for_extra(options)
     if settings.out is None:
-        raise fail(options.command(), "--out", "", "needs the directory of the run: --out DIR")
+        raise fail(options.command(), "--out", "", "must be given: --out DIR, the run directory")
     options.require_inputs()
     from policies.fabric.train import inputs_of, train
 
@@ -70,8 +70,8 @@ def _train(**given: Any) -> None:
         print_text(trained.placing.verdict)
         rows = [(name, *_figures(each)) for name, each in trained.validation.items()]
         graphs = next(iter(trained.validation.values())).placements
-        print_table(("model", *_HEAD), rows, title=f"{graphs:,} placements of graphs held out from training")
-        print_text(f"learned from {trained.placements:,} placements of {trained.graphs:,} graphs")
+        print_table(("model", *_HEAD), rows, title=f"{graphs:,} placements of held-out graphs")
+        print_text(f"trained on {trained.placements:,} placements of {trained.graphs:,} graphs")
         print_text(f"in {settings.out}: best")
 
 
@@ -93,7 +93,7 @@ def _evaluate(**given: Any) -> None:
         try:
             rows = evaluate(options, settings.seed, stop, journal, report)
         except StoppedError as reason:
-            rest = f"continue with --out {settings.out} --resume" if journal is not None else "nothing is kept"
+            rest = f"continue with --out {settings.out} --resume" if journal is not None else "no progress is saved"
             _stopped(str(reason), rest, settings.quiet)
         document = json.dumps([row_document(row) for row in rows])
         if directory:
@@ -120,9 +120,10 @@ def _print_tables(rows: Sequence["Row"]) -> None:
         ]
         print_table(("model", "part", *_HEAD, "RE ratio", "placements"), cells, title=title)
     print_text(
-        "RE ratio: to the best baseline (kind left out, without annotations: to the same model in folds by graph with "
-        "annotations; another version: to the retrained model), with its 90 % interval over graphs. Models learn "
-        "from all other kinds where one is left out, from the other folds otherwise: not from equally many graphs."
+        "RE ratio: relative to the best baseline (kind left out or without annotations: to the same model in folds "
+        "by graph with annotations; another version: to the retrained model), with its 90 % interval over graphs. "
+        "Models are trained on all other kinds where one is left out, and on the other folds otherwise, so the "
+        "numbers of training graphs differ."
     )
 
 

@@ -42,7 +42,7 @@ def _tune(**given: Any) -> None:
     settings = settings_from(given)
     options = TuningOptions(**given)
     if settings.out is None:
-        raise fail("dse fabric tune", "--out", "", "needs the directory of the run: --out DIR")
+        raise fail("dse fabric tune", "--out", "", "must be given: --out DIR, the run directory")
     plan = options.plan(settings.seed)
     directory = run_directory_of(settings, "fabric tune", asdict(plan), plan_digest(plan))
     assert directory is not None
@@ -83,8 +83,8 @@ def _tuned(settings: RunSettings, plan: TuningPlan, directory: RunDirectory) -> 
 def _show(tuned: TunedSetting) -> None:
     """The setting, and what it is worth on the graphs that it was tuned on."""
     print_text(
-        f"{tuned.share_of_bound:.1%} of the bound on {tuned.graphs} training graphs, the untuned mixture "
-        f"{tuned.mixture_share_of_bound:.1%}; {tuned.simulations:,} simulations"
+        f"{tuned.share_of_bound:.1%} of the bound on {tuned.graphs} training graphs "
+        f"({tuned.mixture_share_of_bound:.1%} with the untuned mixture), after {tuned.simulations:,} simulations"
     )
     setting = tuned.setting.model_dump()
     rows = [*setting.pop("weights").items(), *setting.items()]
@@ -96,8 +96,8 @@ def _command() -> click.Command:
     for field in reversed(option_fields(TuningOptions)):
         decorated = parameter_of(field)(decorated)
     text = (
-        "Tune the weights of the placer's rules, and its annealing schedule, on random training graphs.\n\n"
-        "It answers how close to its bound a placement comes without a learned model: what counts is simulated "
+        "Tune the weights of the placer's rules and its annealing schedule on random training graphs.\n\n"
+        "It shows how close to its bound a placement comes without a learned model: the objective is simulated "
         "throughput as a share of its bound. Use DIR/tuned.yaml with `dse fabric place GRAPH --tuned FILE`."
     )
     return click.command("tune", cls=GroupedCommand, help=text, examples=_EXAMPLES)(decorated)

@@ -60,7 +60,7 @@ class GroupedCommand(click.Command):
         if others := other_names(self):
             formatter.write_paragraph()
             with formatter.indentation():
-                formatter.write_text(f"Names of other tools are accepted too: {others}.")
+                formatter.write_text(f"Names used by other tools are also accepted: {others}.")
 
 
 def other_names(command: click.Command) -> str:

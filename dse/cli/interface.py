@@ -135,7 +135,7 @@ def _positional(kind: Any, sources: tuple[Any, ...], problem: str) -> dict[str, 
     if fields and get_origin(fields[0].kind) is tuple:
         return {fields[0].name: sources}
     if len(sources) > len(fields):
-        raise fail(f"dse.{problem}", "", f"{len(sources)} arguments", f"must have at most {len(fields)}")
+        raise fail(f"dse.{problem}", "", f"{len(sources)} positional arguments", f"must be at most {len(fields)}")
     return {field.name: source for field, source in zip(fields, sources, strict=False)}
 
 
@@ -159,7 +159,7 @@ class _Given:
         try:
             text = json.dumps(value, indent=1, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            raise fail(option, "", "", f"must consist of what JSON can hold: {shown(str(error))}") from error
+            raise fail(option, "", "", f"must be representable as JSON: {shown(str(error))}") from error
         digest = hashlib.sha256(text.encode()).hexdigest()
         name = f"{value.get('name') or option}-{digest[:8]}.json"
         self.files[name] = InputFile("", digest, text)

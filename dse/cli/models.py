@@ -36,7 +36,7 @@ _EXAMPLES = (
 def command(model: str | None, as_json: bool, sequence: int | None) -> None:
     """List the built-in models, or show the parameters and FLOPs of MODEL.
 
-    MODEL is whatever another command takes: a name, a YAML file of hyper-parameters (docs/examples/model.yaml),
+    MODEL is anything that another command accepts: a name, a YAML file of hyper-parameters (docs/examples/model.yaml),
     FILE.py:FUNCTION, a config.json of transformers, an ONNX file, a training step as HLO or StableHLO, a .kgraph file,
     or a graph of layers or operators.
     """
@@ -48,7 +48,7 @@ def command(model: str | None, as_json: bool, sequence: int | None) -> None:
     else:
         print_table(describe.HEADERS, describe.describe())
         others = ", ".join(list_transformers())
-        print_text(Text(f"dse predict and dse plan also know {others}.", style="dim"))
+        print_text(Text(f"dse predict and dse plan also accept {others}.", style="dim"))
 
 
 def _show(model: str, sequence: int | None, as_json: bool) -> None:
@@ -70,12 +70,12 @@ def _show_layers(model: str, sequence: int | None, described: dict[str, Any]) ->
     """A model that trains, layer by layer."""
     widths = " ".join(map(str, described["tensor_parallel"]))
     longest = (
-        " (at the sizes of its config: --sequence states another length)"
+        " (at the sizes in its config; --sequence sets another length)"
         if model.endswith(".json") and sequence is None
         else ""
     )
     counted = describe.counted_parameters(described)
-    work = f"{describe.flops_text(described['flops_per_sample'])} a training sample"
+    work = f"{describe.flops_text(described['flops_per_sample'])} per training sample"
     print_text(Text.assemble((described["name"], "bold"), f": {counted}, {work}, widths {widths}{longest}"))
     print_table(describe.LAYER_HEADERS, describe.layer_rows(described))
     if described["unpriced"]:

@@ -16,7 +16,7 @@ class AnyWholeNumber(click.types.IntParamType):
         try:
             return whole_number_of(value) if isinstance(value, str) else value
         except ValueError:
-            self.fail(f"{value}: must be a whole number, in plain digits", param, ctx)
+            self.fail(f"{value}: must be a whole number in plain digits", param, ctx)
 
 
 class AnyDecimalNumber(click.types.FloatParamType):
@@ -27,7 +27,7 @@ class AnyDecimalNumber(click.types.FloatParamType):
         try:
             return number_of(value) if isinstance(value, str) else value
         except ValueError:
-            self.fail(f"{value}: must be a number, in plain digits", param, ctx)
+            self.fail(f"{value}: must be a number in plain digits", param, ctx)
 
 
 class WholeNumber(AnyWholeNumber):

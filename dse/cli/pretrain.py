@@ -88,7 +88,7 @@ def _command(name: str, kind: type[PretrainingOptions]) -> click.Command:
         options = kind(**given)
         options.require_extra()
         if settings.out is None:
-            raise fail(COMMAND, "--out", "", "needs the directory of the run: --out DIR")
+            raise fail(COMMAND, "--out", "", "must be given: --out DIR, the run directory")
         (_pretrain if options.sweep is None else _sweep)(settings, name, options)
 
     decorated = run_options(run)
@@ -162,7 +162,7 @@ def _check(settings: RunSettings, actors: TrainingActors) -> None:
         InputError: it uses no Ray, or its own machine has too few GPUs.
     """
     if actors != NO_ACTORS and settings.workers == 0:
-        raise fail(COMMAND, "--workers", "0", "uses no Ray, but runners and learners are Ray actors; leave it out")
+        raise fail(COMMAND, "--workers", "0", "disables Ray, but runners and learners are Ray actors; omit --workers 0")
     if actors.gpus and settings.address is None:
         check_gpus(actors.learners)
 

@@ -140,7 +140,7 @@ def _refuse_idle(problem: ProblemType[Any, Any]) -> None:
         chosen = context.params[name]
         if chosen not in values:
             flag = name.replace("_", "-")
-            rule = f"belongs to --{flag} {' or '.join(values)}, but --{flag} is {chosen}"
+            rule = f"applies only to --{flag} {' or '.join(values)}, but --{flag} is {chosen}"
             raise fail(problem.Options.command(), field.flag, "", rule)
 
 
@@ -162,7 +162,7 @@ def _print(answered: Answer, settings: RunSettings, whole: bool) -> None:
         made = [name for name in (*answered.file_names, REPORT_FILE) if (settings.out / name).exists()]
         print_text(f"in {settings.out}: {', '.join(made)}")
         if pictures and not pictures & set(made):
-            print_text(f"stopped before it was drawn: dse report {settings.out} draws it")
+            print_text(f"stopped before the report was drawn; dse report {settings.out} draws it")
 
 
 def _print_all(problem: ProblemType[Any, Any], answers: dict[str, Answer], settings: RunSettings) -> None:
@@ -190,7 +190,7 @@ def print_view(view: View, name: str, whole: bool) -> None:
         for number, what in ((len(view.notes) - len(notes), "note"), (len(view.tables) - len(tables), "table"))
         if number
     ]:
-        print_text(Text(f"--notes shows {' and '.join(hidden)} more", style="dim"))
+        print_text(Text(f"--notes also shows {' and '.join(hidden)}", style="dim"))
 
 
 def _leave(result: Result, settings: RunSettings) -> None:

@@ -27,7 +27,7 @@ _EXAMPLES = (
 @click.option(
     "--interactive",
     is_flag=True,
-    help="Also write charts.html, the charts to zoom into, and plotly.min.js, which it needs beside it.",
+    help="Also write charts.html, with zoomable charts, and plotly.min.js, which it needs in the same directory.",
 )
 @run_code_option
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
@@ -57,7 +57,7 @@ def command(run: Path, interactive: bool, run_code: bool) -> None:
     if interactive:
         _write_charts(directory, answer.view)
     for table in sorted(tables.missing):
-        click.echo(f"warning: {table} is missing: the page lacks what it would show of this table", err=True)
+        click.echo(f"warning: {table} is missing; the page omits what is drawn from this table", err=True)
 
 
 def _write_charts(directory: Path, view: View) -> None:

@@ -93,10 +93,10 @@ class _Papers(click.Group):
 )
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Print the tables and figures of PAPER beside ours, from a fresh run; all of them when no PART is named.
+    """Print the tables and figures of PAPER next to our recomputed ones; all of them if no PART is named.
 
-    Every search has a limit of its own; an answer that is not proven by then is printed with its gap. A part that is
-    skipped says why.
+    Every search has its own limit; an answer that is not proven by then is printed with its gap. A skipped part states
+    the reason.
     """
     if context.invoked_subcommand is None:
         raise fail("dse reproduce", "PAPER", "", f"is missing; papers: {', '.join(PAPERS)}")
@@ -147,7 +147,9 @@ def _command_of(paper: Paper[Any, Any]) -> click.Command:
         f"{field.flag} {paper.quick[field.name]}" for field in option_fields(paper.options) if field.name in paper.quick
     )
     made = NOTES(made)
-    made = click.option("--quick", is_flag=True, help=f"A short run with a table of every part: {shorter}.")(made)
+    made = click.option("--quick", is_flag=True, help=f"A short run that prints a table for every part: {shorter}.")(
+        made
+    )
     for field in reversed(option_fields(paper.options)):
         made = parameter_of(field)(made)
     made = click.argument("parts", nargs=-1, metavar="[PART]…")(made)

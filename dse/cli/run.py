@@ -77,14 +77,14 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         "--out",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Save result, journal, tables and report there.",
+        help="Save result, journal, tables and report in DIR.",
     ),
     "resume": _option(RUN, "--resume", is_flag=True, help="Continue the run in --out DIR."),
     "mirror": _option(
         RUN,
         "--mirror",
         metavar="URI",
-        help="Copy --out DIR to URI every minute (s3://, gs://, file://); --resume fetches it.",
+        help="Copy --out DIR to URI every minute (s3://, gs://, file://); --resume restores it.",
     ),
     "seed": _option(
         RUN,
@@ -102,7 +102,10 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         default="auto",
         show_default=True,
         metavar="N|auto",
-        help="Ray workers. 0: in-process, without Ray; auto: in-process if the work is short, else all CPUs.",
+        help=(
+            "Number of Ray workers. 0: in-process, without Ray; auto: in-process if the work is short, else one per "
+            "CPU."
+        ),
     ),
     "address": _option(
         RUN, "--address", metavar="ADDR", help="Address of an existing Ray cluster (default: a private local one)."
@@ -121,7 +124,7 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
         type=AnyDecimalNumber(),
         callback=_seconds,
         metavar="S",
-        help="Stop S seconds after the start of the command with the best answer so far.",
+        help="Stop S seconds after the command starts, with the best answer so far.",
     ),
     "quiet": _option(RUN, "--quiet", is_flag=True, help="Show no progress and no tables."),
     "debug": _option(RUN, "--debug", is_flag=True, help="Show tracebacks."),
@@ -132,7 +135,7 @@ _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
         RUN,
         "--resume",
         is_flag=True,
-        help="Return the answer of the finished run in --out DIR; one that was stopped begins again.",
+        help="Return the answer of the finished run in --out DIR; a stopped run starts over.",
     ),
     "workers": _option(
         RUN,
@@ -142,7 +145,7 @@ _IN_PROCESS: Mapping[str, Callable[[Any], Any]] = {
         metavar="N|auto",
         help="Has no effect: this command always runs in-process, on one core.",
     ),
-    "address": _option(RUN, "--address", metavar="ADDR", help="Has no effect, for the same reason."),
+    "address": _option(RUN, "--address", metavar="ADDR", help="Has no effect: this command uses no Ray cluster."),
 }
 """The common options, for commands on which they have no effect, or less than on others."""
 
@@ -195,7 +198,9 @@ def settings_from(options: dict[str, Any]) -> RunSettings:
     names = [name for name in RunSettings.__dataclass_fields__ if name in options]
     settings = RunSettings(**{name: options.pop(name) for name in names})
     if settings.address is not None and settings.workers == 0:
-        raise fail("dse", "--address", settings.address, "--workers 0 uses no cluster; leave out one of the two")
+        raise fail(
+            "dse", "--address", settings.address, "conflicts with --workers 0, which uses no cluster; omit one of them"
+        )
     return settings
 
 

@@ -9,7 +9,7 @@ from dse.results.result import read_result
 run_code_option = click.option(
     "--run-code",
     is_flag=True,
-    help="Run the Python files that the result names, instead of using the graphs that it carries.",
+    help="Run the Python files that the result names instead of using the graphs stored in it.",
 )
 
 

@@ -43,10 +43,10 @@ _EXAMPLES = (
 @click.argument("name", required=False, metavar="[KIND|NAME|FILE]")
 @click.option("--json", "as_json", is_flag=True, help="Print only the specs, as JSON, on stdout.")
 def command(name: str | None, as_json: bool) -> None:
-    """List the hardware specs by kind, or show those of a KIND, or one spec with the source of every value.
+    """List the hardware specs by kind, show those of one KIND, or show one spec with the source of every value.
 
-    KIND is one of those that `dse specs` lists, NAME a spec, FILE your own YAML file. Wherever an option takes the name
-    of a spec, it also takes a file.
+    KIND is a kind listed by `dse specs`, NAME is a spec, and FILE is your own YAML file. Every option that accepts a
+    spec name also accepts a file.
     """
     if name is None:
         _show_all(as_json)
@@ -67,7 +67,7 @@ def _show_all(as_json: bool) -> None:
     for title, kind in _KINDS.items():
         print_text(Text(title, style="italic"))
         print_text(_paragraph(", ".join(kind.names())))
-    print_text("\ndse specs KIND shows the figures of a kind, dse specs NAME a spec with its sources.")
+    print_text("\ndse specs KIND shows the values of a kind; dse specs NAME shows one spec with its sources.")
 
 
 def _paragraph(text: str) -> str:
@@ -111,7 +111,7 @@ def _json(content: Any) -> str:
 
 
 def _chips() -> tuple[Row, list[Row]]:
-    headers: Row = ("chip", "peak Tflop/s by format", "HBM GB", "HBM GB/s", "W", "system", "what it is")
+    headers: Row = ("chip", "peak Tflop/s by format", "HBM GB", "HBM GB/s", "W", "system", "description")
     rows: list[Row] = [
         (
             each.name,
@@ -132,7 +132,7 @@ def _tflops(rate: float) -> str:
 
 
 def _templates() -> tuple[Row, list[Row]]:
-    headers: Row = ("template", "peak Tflop/s", "HBM GB", "HBM GB/s", "area mm²", "network", "what it is")
+    headers: Row = ("template", "peak Tflop/s", "HBM GB", "HBM GB/s", "area mm²", "network", "description")
     rows: list[Row] = []
     for name in list_templates():
         spec = accelerator(name)
@@ -151,13 +151,13 @@ def _templates() -> tuple[Row, list[Row]]:
 
 
 def _networks() -> tuple[Row, list[Row]]:
-    headers = ("network", "GB/s each way", "latency µs")
+    headers = ("network", "GB/s per direction", "latency µs")
     networks = map(network, list_networks())
     return headers, [(each.name, f"{each.bytes_per_s / GIGA:.4g}", f"{1e6 * each.latency_s:g}") for each in networks]
 
 
 def _packages() -> tuple[Row, list[Row]]:
-    headers: Row = ("package", "chips", "Tflop/s a chip", "SRAM MB", "link GB/s", "weights")
+    headers: Row = ("package", "chips", "Tflop/s per chip", "SRAM MB", "link GB/s", "weights")
     rows: list[Row] = [
         (
             each.name,
@@ -211,7 +211,7 @@ def _cost_models() -> tuple[Row, list[Row]]:
 
 
 def _spaces() -> tuple[Row, list[Row]]:
-    headers: Row = ("space", "points", "within the default area", "smallest share of it")
+    headers: Row = ("space", "points", "within the default area", "smallest area share")
     rows: list[Row] = []
     for name in spec_names("spaces"):
         space = space_spec(name)
@@ -222,7 +222,7 @@ def _spaces() -> tuple[Row, list[Row]]:
 
 
 def _stacks() -> tuple[Row, list[Row]]:
-    headers: Row = ("stack", "what it is")
+    headers: Row = ("stack", "description")
     return headers, [(name, stack(name).description) for name in list_stacks()]
 
 

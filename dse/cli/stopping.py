@@ -37,7 +37,7 @@ def stop_signal(time_limit_s: float | None) -> Iterator[StopSignal]:
         interrupts += 1
         if interrupts > 1:
             os._exit(EXIT_INTERRUPTED)
-        click.echo("stopping after the work in flight; a second interrupt ends at once", err=True)
+        click.echo("stopping after the work in flight; interrupt again to stop immediately", err=True)
 
     def stop() -> str | None:
         if interrupts:

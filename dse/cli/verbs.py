@@ -41,11 +41,11 @@ UPPER_VERBS: Mapping[str, Verbs] = MappingProxyType(
         "fabric": MappingProxyType(
             {
                 "train": UpperVerb(
-                    "Collect labelled placements, and train the learned cost model on them.",
+                    "Collect labelled placements and train the learned cost model on them.",
                     "dse.cli.fabric:train_command",
                 ),
                 "evaluate": UpperVerb(
-                    "Print how accurate cost models are on graphs that they were not trained on.",
+                    "Print the accuracy of cost models on graphs that they were not trained on.",
                     "dse.cli.fabric:evaluate_command",
                 ),
                 "tune": UpperVerb(

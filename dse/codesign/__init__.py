@@ -1,5 +1,5 @@
 """Co-search of accelerator architecture and device placement (PHAZE): the main job."""
 
 COMMAND = "codesign"
-SUMMARY = "Find and prove the best accelerator and placement for a training job."
+SUMMARY = "Find the best accelerator and placement for a training job, with a proof."
 RANK = 1

@@ -55,7 +55,7 @@ def violations(problem: CodesignProblem, solution: dict[str, Any], path: str | P
         return faults
     sizes = {solution["models"][name]["hbm_gb"] for name in names}
     if len(sizes) > 1:
-        faults.append(f"all models must have one HBM size, but got {sorted(sizes)} GB")
+        faults.append(f"all models must have the same HBM size, but got {sorted(sizes)} GB")
     machine = _machine(problem, solution["architecture"])
     for job in problem.jobs:
         plan_faults = _plan_faults(job, machine, solution["models"][job.name], path)
@@ -120,7 +120,7 @@ def architecture_faults(problem: CodesignProblem | ModernProblem, stated: dict[s
         if stated[key] not in values
     ]
     if stated["vector_lanes"] != stated["core_width"]:
-        faults.append(f"architecture.vector_lanes must be the core width {stated['core_width']}")
+        faults.append(f"architecture.vector_lanes must equal the core width ({stated['core_width']})")
     if faults:
         return faults
     area_mm2 = _area_mm2(rules, stated)

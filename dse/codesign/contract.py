@@ -36,7 +36,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     """The best accelerator for training jobs, and the best placement of each job on a cluster of them."""
 
     name = "codesign"
-    help = """Find the accelerator and the parallel plan with the highest training throughput, and prove it.
+    help = """Find the accelerator and plan with the highest training throughput, and prove that they are optimal.
 
     MODEL is a name from `dse models`, a YAML file of hyper-parameters (docs/examples/model.yaml), FILE.py:FUNCTION that
     returns a PyTorch module and example inputs, a config.json of transformers, or an ONNX file. Several models share
@@ -130,7 +130,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
         problem, machines = posed.problem.problem, posed.problem.machines
         if is_affordable(problem, machines) and self.proof_faults(result, posed) is not None:
             return {}
-        return {"bound": "that no architecture exceeds it takes the whole search to prove again (--prove)"}
+        return {"bound": "proving again that no architecture exceeds it takes as long as the search (--prove)"}
 
     def proof_faults(self, result: Result, posed: AnyPosed) -> list[str] | None:
         """By a search of the whole space."""

@@ -39,8 +39,8 @@ def _area_notes(problem: CodesignProblem) -> list[str]:
     if problem.objective.per != "per-mm2" or problem.cost_model.hardware.interfaces_take_area.value:
         return []
     return [
-        f"The area that per-mm2 counts is that of cores and buffers: {problem.cost_model.name} leaves out the "
-        "interfaces to HBM and network."
+        f"per-mm2 counts only the area of cores and buffers: {problem.cost_model.name} leaves out the interfaces to "
+        "HBM and network."
     ]
 
 
@@ -62,8 +62,8 @@ def _utilisation_notes(cost_model: CostModel, figures: object) -> list[str]:
     reason = f", which leaves out {omitted}" if omitted else ""
     return [
         Decisive(
-            f"{name}: {100 * share:.1f} % of peak FLOPs follows from the cost model {cost_model.name}{reason}; no "
-            "machine works above its peak."
+            f"{name}: {100 * share:.1f} % of peak FLOPs is an artefact of the cost model {cost_model.name}{reason}; "
+            "no machine exceeds its peak."
         )
         for name, share in above
     ]
@@ -82,15 +82,15 @@ def network_notes(network: Network, accelerators: int) -> list[str]:
     sentences: list[str] = []
     if network.inner is not None and network.inner.inner is not None:
         sentences.append(
-            f"Of the levels of {network.name} placement sees the innermost and the outermost: what leaves a node of "
-            f"{network.node_accelerators} accelerators is priced as if it went over the outermost links."
+            f"Placement models only the innermost and outermost levels of {network.name}: traffic that leaves a "
+            f"node of {network.node_accelerators} accelerators is priced on the outermost links."
         )
     while True:
         if 0 < level.domain_accelerators < joined:
             sentences.append(
                 Decisive(
                     f"The network {level.name} is used as one flat level for {joined:,} accelerators, although its "
-                    f"links join {level.domain_accelerators:,} at most{_levelled(level.name)}."
+                    f"links connect at most {level.domain_accelerators:,}{_levelled(level.name)}."
                 )
             )
         if level.inner is None:
@@ -114,4 +114,4 @@ def _idle(job: TrainingJob, plan: Mapping[str, Any]) -> str:
 
 
 def _dropped(job: TrainingJob, microbatch: int, reason: str) -> str:
-    return Decisive(f"{job.name} is not trained at microbatch {microbatch}, at which it has no graph: {reason}.")
+    return Decisive(f"{job.name} is not evaluated at microbatch {microbatch}, for which it has no graph: {reason}.")

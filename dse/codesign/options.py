@@ -63,7 +63,7 @@ class CodesignOptions(Options):
     COMMAND: ClassVar[str] = "codesign"
 
     models: Annotated[tuple[Any, ...], Option(metavar="MODEL", positional=True, is_source=True)]
-    accelerators: Annotated[int, Option("Accelerators of the system.", min=1, max=10**7)] = 1024
+    accelerators: Annotated[int, Option("Number of accelerators.", min=1, max=10**7)] = 1024
     global_batch: Annotated[int, Option("Samples per batch.", min=1, max=10**9)] = 4096
     microbatch: Annotated[str, Option("Microbatch sizes to try.", metavar=_LIST)] = "1,2,4,8"
     hbm_gb: Annotated[
@@ -71,30 +71,30 @@ class CodesignOptions(Options):
         Option("HBM sizes to try (default: 32,64,80; with --fixed, its own).", metavar="GB,…", group="Search space"),
     ] = None
     tensor_parallel: Annotated[
-        str, Option("Tensor-parallel widths to try, where they suit the model.", metavar=_LIST, group="Search space")
+        str, Option("Tensor-parallel widths to try, if the model supports them.", metavar=_LIST, group="Search space")
     ] = "1,2,4,8"
     area_budget: Annotated[
-        str | None, Option("Largest die (default: that of tpuv4-phaze, 278.8 mm²).", metavar="SPEC|MM2")
+        str | None, Option("Largest die area (default: that of tpuv4-phaze, 278.8 mm²).", metavar="SPEC|MM2")
     ] = None
     space: Annotated[
         str | None,
-        Option(
-            "Space of architectures (default: the cost model's; see dse specs).", metavar="SPEC", group="Search space"
-        ),
+        Option("Architecture space (default: the cost model's; see dse specs).", metavar="SPEC", group="Search space"),
     ] = None
-    fixed: Annotated[str | None, Option("Plan for this accelerator; no architecture search.", metavar="SPEC")] = None
+    fixed: Annotated[
+        str | None, Option("Plan for this accelerator, without an architecture search.", metavar="SPEC")
+    ] = None
     search: Annotated[
         Search,
         Option(
-            "exhaustive: with proof; hysteresis: the paper's walk from the largest area; bayesian: Optuna's TPE, whose "
-            "answer may depend on --workers.",
+            "exhaustive: proves the optimum; hysteresis: the paper's walk from the largest area; bayesian: Optuna's "
+            "TPE, whose answer may depend on --workers.",
             group="Search",
         ),
     ] = "exhaustive"
     hysteresis: Annotated[
         int,
         Option(
-            "Decreasing area groups in a row after which the hysteresis search stops.",
+            "Number of consecutive decreasing area groups after which the hysteresis search stops.",
             min=1,
             max=10**6,
             metavar="LEVEL",
@@ -105,7 +105,7 @@ class CodesignOptions(Options):
     hysteresis_rule: Annotated[
         Rule,
         Option(
-            "decreasing: the paper's rule; no-new-best: stop after as many groups without a new best.",
+            "decreasing: the paper's rule; no-new-best: stops after that many groups without a new best.",
             belongs_to=("search", "hysteresis"),
             group="Search",
         ),
@@ -113,7 +113,7 @@ class CodesignOptions(Options):
     samples: Annotated[
         int,
         Option(
-            "Architectures that the bayesian search evaluates.",
+            "Number of architectures that the Bayesian search evaluates.",
             min=1,
             max=10**6,
             belongs_to=("search", "bayesian"),
@@ -126,7 +126,7 @@ class CodesignOptions(Options):
     objective: Annotated[Per, Option("Throughput, or throughput per watt or per mm² of die.")] = "throughput"
     mean: Annotated[Mean, Option("Mean over several models.", group="Several models")] = "geometric"
     weights: Annotated[
-        str | None, Option("Weights of the models in the mean (default: equal).", metavar="W,…", group="Several models")
+        str | None, Option("Weights of the models (default: equal).", metavar="W,…", group="Several models")
     ] = None
     cost_model: Annotated[
         CostModelName, Option("Cost model of operators, memory and training.", group="Cost model and plans")
@@ -134,13 +134,13 @@ class CodesignOptions(Options):
     granularity: Annotated[
         Granularity,
         Option(
-            "operators: those that compute or communicate; trace: also views, sizes and copies, as the published tool "
-            "traces the models of its Table 4 (with phaze-2024 only).",
+            "operators: only those that compute or communicate; trace: also views, sizes and copies, as traced by "
+            "the published tool for the models of its Table 4 (phaze-2024 only).",
             group="Cost model and plans",
         ),
     ] = "operators"
     pipeline_schedule: Annotated[
-        PipelineSchedule, Option("Order of the passes of a pipeline.", group="Cost model and plans")
+        PipelineSchedule, Option("Order of passes in a pipeline.", group="Cost model and plans")
     ] = "1f1b"
     sequence: Annotated[
         int | None, Option("Tokens per sample, for a config.json of transformers.", min=1, max=10**7)
@@ -148,15 +148,15 @@ class CodesignOptions(Options):
     plans: Annotated[
         Plans,
         Option(
-            "phaze: pipeline × data × tensor; phaze-2024: the same, recomputed stage by stage; modern: all that dse "
-            "plan tries.",
+            "phaze: pipeline × data × tensor; phaze-2024: the same, with recomputation of whole stages; modern: the "
+            "full vocabulary of dse plan.",
             group="Cost model and plans",
         ),
     ] = "phaze"
     plan: Annotated[
         str,
         Option(
-            "Plan keys to hold fixed.",
+            "Plan keys to fix.",
             metavar="FILE|KEY=VALUE,…",
             belongs_to=("plans", "modern"),
             group="Cost model and plans",
@@ -168,7 +168,7 @@ class CodesignOptions(Options):
     sensitivity: Annotated[
         bool,
         Option(
-            "Add what would change the answer: limits, takeovers, regret (--plans modern: only changes and regret).",
+            "Add a sensitivity analysis: limits, takeovers, regret (--plans modern: only changes and regret).",
             group="Further analyses",
         ),
     ] = False
@@ -244,18 +244,18 @@ class CodesignOptions(Options):
     def _refuse_what_is_not_modern(self) -> None:
         """InputError at options that ``--plans modern`` has no use for."""
         if len(self.models) != 1:
-            raise fail("dse codesign", "MODEL", len(self.models), "--plans modern takes one model")
+            raise fail("dse codesign", "MODEL", len(self.models), "--plans modern accepts only one model")
         rules = {
-            "cost_model": f"--plans modern needs consistent: {_WITHOUT_TIME_UNIT} mixes its units",
-            "search": "--plans modern searches exhaustively; the others need --plans phaze",
-            "objective": "--plans modern maximises throughput; the others need --plans phaze",
-            "mean": "--mean needs several models; --plans modern takes one",
-            "weights": "--weights needs several models; --plans modern takes one",
-            "pareto": "a front has power in it, and --plans modern counts no energy; use --plans phaze",
-            "granularity": "--granularity trace needs --plans phaze",
+            "cost_model": f"must be consistent with --plans modern: {_WITHOUT_TIME_UNIT} mixes units",
+            "search": "must be exhaustive with --plans modern; other searches require --plans phaze",
+            "objective": "must be throughput with --plans modern; other objectives require --plans phaze",
+            "mean": "requires several models, but --plans modern accepts only one",
+            "weights": "requires several models, but --plans modern accepts only one",
+            "pareto": "the front includes power, which --plans modern does not model; use --plans phaze",
+            "granularity": "trace requires --plans phaze",
             "microbatch": "--plans modern tries every size; --plan microbatch=N fixes one",
             "tensor_parallel": "--plans modern tries every width; --plan tensor=N fixes one",
-            "pipeline_schedule": "--plans modern fixes it by --plan schedule=gpipe",
+            "pipeline_schedule": "must not be given with --plans modern; use --plan schedule=gpipe",
         }
         for each in option_fields(type(self)):
             value = getattr(self, each.name)
@@ -266,27 +266,34 @@ class CodesignOptions(Options):
     def _refuse_contradictions(self) -> None:
         """InputError at options that exclude each other."""
         if self.plan and self.plans != "modern":
-            raise fail("dse codesign", "--plan", self.plan, f"belongs to --plans modern, but --plans is {self.plans}")
+            raise fail(
+                "dse codesign", "--plan", self.plan, f"applies only to --plans modern, but --plans is {self.plans}"
+            )
         if self.fixed is not None and self.area_budget is not None:
-            rule = "a fixed accelerator has its own area; leave out one of --fixed and --area-budget"
+            rule = "conflicts with --fixed: a fixed accelerator has its own area; leave out one of them"
             raise fail("dse codesign", "--area-budget", self.area_budget, rule)
         if self.fixed is not None and self.space is not None:
-            rule = "a fixed accelerator is no space; leave out one of --fixed and --space"
+            rule = "conflicts with --fixed, which leaves no space to search; leave out one of them"
             raise fail("dse codesign", "--space", self.space, rule)
         if self.fixed is not None and self.pareto:
-            raise fail("dse codesign", "--pareto", "", "a front needs architectures to choose from; leave out --fixed")
+            raise fail("dse codesign", "--pareto", "", "a front requires several architectures; leave out --fixed")
         if self.cost_model == _WITHOUT_TIME_UNIT and (self.objective == "per-watt" or self.pareto):
             option = "--pareto" if self.pareto else "--objective"
-            rule = f"power needs seconds, and {_WITHOUT_TIME_UNIT} mixes its units; use --cost-model consistent"
+            rule = f"power requires times in seconds, but {_WITHOUT_TIME_UNIT} mixes units; use --cost-model consistent"
             raise fail("dse codesign", option, "" if self.pareto else self.objective, rule)
         if self.fixed is not None and self.search != "exhaustive":
-            rule = f"a fixed accelerator leaves nothing to search; leave out --fixed or --search {self.search}"
+            rule = "conflicts with --fixed, which leaves nothing to search; leave out one of them"
             raise fail("dse codesign", "--search", self.search, rule)
         if self.granularity == "trace" and self.cost_model != _WITHOUT_TIME_UNIT:
-            rule = f"traced layers are those of the published tool; they need --cost-model {_WITHOUT_TIME_UNIT}"
+            rule = f"traced layers are those of the published tool and require --cost-model {_WITHOUT_TIME_UNIT}"
             raise fail("dse codesign", "--granularity", self.granularity, rule)
         if self.sensitivity and self.search != "exhaustive":
-            raise fail("dse codesign", "--sensitivity", "", f"compares proven optima, but --search is {self.search}")
+            raise fail(
+                "dse codesign",
+                "--sensitivity",
+                "",
+                f"requires proven optima (--search exhaustive), but --search is {self.search}",
+            )
 
     def _workloads(self) -> list[Workload]:
         """The models that are named."""
@@ -294,12 +301,12 @@ class CodesignOptions(Options):
             raise fail("dse codesign", "MODEL", "", "at least one model must be named")
         for name in self.models:
             if name in list_transformers():
-                raise fail("", "model", name, "is a model of training plans: --plans modern takes it")
+                raise fail("", "model", name, "is a model for training plans; it requires --plans modern")
         workloads = [self._of_granularity(name, workload(name, self.sequence)) for name in self.models]
         names = [each.name for each in workloads]
         for name in names:
             if names.count(name) > 1:
-                raise fail("dse codesign", "MODEL", name, "every model must have a name of its own")
+                raise fail("dse codesign", "MODEL", name, "model names must be unique")
         return workloads
 
     def _of_granularity(self, source: str, chosen: Workload) -> Workload:
@@ -307,7 +314,7 @@ class CodesignOptions(Options):
         if self.granularity == "operators":
             return chosen
         if not isinstance(chosen, BuiltModel):
-            rule = "an imported model has no layers of the published tool"
+            rule = "must be operators: the published tool does not trace imported models"
             raise fail("dse codesign", "--granularity", self.granularity, rule)
         if is_traced(chosen.name):
             check_traced(source, chosen.hyperparameters, model(chosen.name))
@@ -318,13 +325,18 @@ class CodesignOptions(Options):
         microbatch_sizes = whole_numbers("--microbatch", self.microbatch)
         for microbatch in microbatch_sizes:
             if self.global_batch % microbatch:
-                rule = f"must divide the batch, but --global-batch is {self.global_batch}; state sizes that do"
+                rule = f"must divide the batch, but --global-batch is {self.global_batch}; give sizes that do"
                 raise fail("dse codesign", "--microbatch", str(microbatch), rule)
         stated = whole_numbers("--tensor-parallel", self.tensor_parallel)
         offered = tuple(width for width in stated if width in chosen.tensor_parallel)
         if not offered:
             widths = ", ".join(map(str, chosen.tensor_parallel))
-            raise fail("dse codesign", "--tensor-parallel", self.tensor_parallel, f"{chosen.name} has widths {widths}")
+            raise fail(
+                "dse codesign",
+                "--tensor-parallel",
+                self.tensor_parallel,
+                f"must contain a width of {chosen.name}: {widths}",
+            )
         traced, dropped = _with_graphs(chosen, microbatch_sizes, offered, recipe_for(rules))
         return TrainingJob(
             workload=chosen,
@@ -355,7 +367,7 @@ class CodesignOptions(Options):
         except ValueError:
             raise fail("dse codesign", "--weights", self.weights, "must be numbers separated by commas") from None
         if len(weights) != len(self.models) or not all(0 < weight <= LARGEST for weight in weights):
-            rule = f"must be {len(self.models)} positive numbers, one a model"
+            rule = f"must be {len(self.models)} positive numbers, one per model"
             raise fail("dse codesign", "--weights", self.weights, rule)
         return weights
 
@@ -370,7 +382,7 @@ class CodesignOptions(Options):
             raise fail("dse codesign", "--area-budget", stated, "must be a positive number of mm² or a spec")
         min_mm2 = smallest_area_mm2(space)
         if budget < min_mm2 * (1 - _ROUNDING):
-            rule = f"must hold the smallest architecture, which has {min_mm2:.6g} mm²"
+            rule = f"must be at least {min_mm2:.6g} mm², the area of the smallest architecture"
             raise fail("dse codesign", "--area-budget", stated, rule)
         return budget
 
@@ -379,7 +391,7 @@ class CodesignOptions(Options):
         machines = accelerator(name_or_path).machines
         area_mm2, process_nm = float(machines.area_mm2[0]), machines.process_nm or TEMPLATE_PROCESS_NM
         if process_nm != TEMPLATE_PROCESS_NM:
-            rule = f"its {area_mm2:g} mm² are of a die in {process_nm:g} nm; state mm² of {TEMPLATE_PROCESS_NM:g} nm"
+            rule = f"its area of {area_mm2:g} mm² is in {process_nm:g} nm; give an area in {TEMPLATE_PROCESS_NM:g} nm"
             raise fail("dse codesign", "--area-budget", name_or_path, rule)
         return area_mm2
 
@@ -388,7 +400,7 @@ def _refuse_real_chip(fixed: Accelerator) -> None:
     """InputError at an accelerator whose kernels are not those of the template."""
     machines = fixed.machines
     if not fixed.is_template or machines.kernels or machines.element_bytes != HALF_BYTES:
-        rule = "is a chip of its own; --plans modern maps products to the template (dse plan --on takes real chips)"
+        rule = "is a real chip, but --plans modern models only the template; use dse plan --on for real chips"
         raise fail("dse codesign", "--fixed", fixed.name, rule)
 
 

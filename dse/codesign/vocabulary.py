@@ -9,9 +9,9 @@ def plan_vocabulary(job: TrainingJob) -> str:
     """One sentence: which plans were ruled out, and which were not looked at."""
     state = job.cost_model.state_factor
     return (
-        "Ruled out is every pipeline × data × tensor plan with activations kept or recomputed, and with "
-        f"{state:g} bytes of weights, gradients and optimizer state for each byte of weights on every replica; plans "
-        "that shard optimizer state, offload or split sequences are not searched."
+        "Every pipeline × data × tensor plan is ruled out, with stored or recomputed activations and "
+        f"{state:g} bytes of weights, gradients and optimizer state per byte of weights on every replica; plans that "
+        "shard optimizer state, offload or split sequences are not searched."
     )
 
 
@@ -26,8 +26,8 @@ def missing_parallelism(graph: ModelGraph) -> str | None:
     if not experts or not total:
         return None
     return (
-        f"Experts hold {100 * experts / parameters:.0f} % of its weights and are never divided among accelerators "
-        "here: what is missing is expert parallelism."
+        f"Experts hold {100 * experts / parameters:.0f} % of its weights and are not sharded across accelerators, "
+        "because these plans have no expert parallelism."
     )
 
 

@@ -30,7 +30,7 @@ def section_graph(name: str, trace: Trace, section: Section, graph_pass: GraphPa
     recorder = recorded(trace, section.steps(trace), boundary, TrainingRecipe(fuse=False))
     outputs = output_names(list({recorder.tensor(value): None for value in _leaving(trace, section)}))
     if not outputs:
-        raise fail(name, "", "", "must give a tensor that depends on weights, but gives none")
+        raise fail(name, "", "", "must return a tensor that depends on weights, but returns none")
     build = forward_dataflow if graph_pass == "forward" else training_dataflow
     return build(name, recorder.tape, outputs)
 

@@ -44,15 +44,15 @@ def libraries(source: str | Path, *names: Library) -> tuple[Any, ...]:
     if absent:
         extras = dict.fromkeys(extra for name in absent for extra in _EXTRAS[name].split(","))
         needed = " and ".join(_NAMES[name] for name in absent)
-        raise fail(source, "", "", f"needs {needed}: {install(','.join(extras))}")
+        raise fail(source, "", "", f"requires {needed}: {install(','.join(extras))}")
     return tuple(library(name, source) for name in names)
 
 
 def missing(name: Library, source: str | Path, error: ImportError) -> InputError:
     """The error that ``source`` needs library ``name``, whose import ended in ``error``."""
     if isinstance(error, ModuleNotFoundError) and error.name == name:
-        return fail(source, "", "", f"needs {_NAMES[name]}: {install(_EXTRAS[name])}")
-    return fail(source, "", "", f"needs {_NAMES[name]}, which does not import: {error}")
+        return fail(source, "", "", f"requires {_NAMES[name]}: {install(_EXTRAS[name])}")
+    return fail(source, "", "", f"requires {_NAMES[name]}, which cannot be imported: {error}")
 
 
 def install(extras: str) -> str:

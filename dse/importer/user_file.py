@@ -45,7 +45,7 @@ def parameters_of(path: Path, name: str) -> tuple[str, ...]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: nested too deeply
         line = f"line {error.lineno}" if isinstance(error, SyntaxError) else ""
         reason = error.args[0] if error.args else "is nested too deeply"
-        raise fail(path, line, "", f"is not Python: {reason}") from error
+        raise fail(path, line, "", f"is not valid Python: {reason}") from error
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if name in functions:
         arguments = functions[name].args
@@ -67,7 +67,7 @@ def loaded(path: Path) -> Iterator[LoadedFile]:
         raise fail(path, "", "", "cannot be read: no such file")
     spec = importlib.util.spec_from_file_location(f"_dse_import_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise fail(path, "", "", "is no Python file: its name must end in .py")
+        raise fail(path, "", "", "is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     before = set(sys.modules)
     keeps_no_bytecode = sys.dont_write_bytecode
@@ -113,6 +113,6 @@ def function_of(file: LoadedFile, name: str) -> Callable[..., Any]:
     function: Callable[..., Any] | None = getattr(file.module, name, None)
     if not callable(function):
         known = sorted(key for key, item in vars(file.module).items() if inspect.isfunction(item))
-        rule = f"the file has no function of this name; it has {', '.join(known) or 'none'}"
+        rule = f"the file has no function with this name; it has {', '.join(known) or 'none'}"
         raise fail(file.path, "", name, rule, nearest(name, known))
     return function

@@ -73,10 +73,10 @@ def graph_of(document: Any, kind: type[Graph], where: str) -> Graph:
     try:
         graph: Graph = TypeAdapter(kind).validate_python(document)
     except ValueError as error:  # pydantic's is one
-        raise fail(where, "", "", f"is no {kind.__name__}: {' '.join(str(error).split())[:300]}") from error
+        raise fail(where, "", "", f"is not a valid {kind.__name__}: {' '.join(str(error).split())[:300]}") from error
     count = len(graph.values)
     if not all(0 <= number < count for number in _references(graph)):
-        raise fail(where, "", "", f"names a value that is none of its {count}")
+        raise fail(where, "", "", f"refers to a value beyond its {count} values")
     return graph
 
 

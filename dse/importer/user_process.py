@@ -58,11 +58,11 @@ def ask(request: Mapping[str, Any]) -> tuple[Any, tuple[Path, ...]]:
 
 def _fate(status: int) -> str:
     if not os.WIFSIGNALED(status):
-        return f"ended its process with exit status {os.WEXITSTATUS(status)}"
+        return f"exited with status {os.WEXITSTATUS(status)}"
     number = os.WTERMSIG(status)
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    memory = ", as the system does where memory runs out," if number == signal.SIGKILL else ""
-    return f"was ended by {name}{memory}"
+    memory = " (possibly out of memory)" if number == signal.SIGKILL else ""
+    return f"was killed by {name}{memory}"
 
 
 class _Server:

@@ -142,16 +142,16 @@ class Hyperparameters(StrictModel):
         if known["positions"] == "learned" and rows < known["sequence"]:
             raise ValueError(f"must be at least sequence ({known['sequence']})")
         if known["positions"] != "learned" and rows:
-            raise ValueError(f"only learned positions have rows, but positions is {known['positions']}")
+            raise ValueError(f"must be 0 unless positions is learned, but positions is {known['positions']}")
         return rows
 
     @field_validator("tensor_parallel")
     @classmethod
     def _widths_divide(cls, widths: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
         if not widths:
-            raise ValueError("must name at least one width")
+            raise ValueError("must contain at least one width")
         if any(low >= high for low, high in pairwise(widths)):
-            raise ValueError("widths must ascend, each named once")
+            raise ValueError("widths must be in ascending order, without repeats")
         for width in widths:
             broken = _width_fault(info.data, width)
             if broken:

@@ -223,17 +223,15 @@ def nothing_legal(problem: PlanProblem) -> Exception:
     sizes = _undivided(problem)
     listed = " or ".join(f"{size:,}" for size in sizes[:4]) + (" …" if len(sizes) > 4 else "")
     if text and sizes:
-        rule = f"must be a multiple of the replicas that {problem.devices:,} devices leave with this plan: {listed}"
+        rule = f"must be a multiple of {listed} (data · microbatch of this plan on {problem.devices:,} devices)"
         batches = (max(1, round(problem.global_batch / size)) * size for size in sizes)
         nearest = min(batches, key=lambda batch: abs(math.log(batch / problem.global_batch)))
         return fail("--global-batch", "", problem.global_batch, rule, str(nearest))
     if text:
-        rule = (
-            f"no plan that keeps the rules has these values on {problem.devices:,} devices, at this batch and sequence"
-        )
+        rule = f"no valid plan has these values on {problem.devices:,} devices with this batch size and sequence length"
         return fail("--plan", "", text, rule, hint and f"--accelerators {hint}")
-    rule = f"no plan uses all of them at a batch of {problem.global_batch:,}"
-    rule += f", which would have to be a multiple of {listed}" if sizes else ""
+    rule = f"no plan uses all accelerators with a batch of {problem.global_batch:,}"
+    rule += f", which must be a multiple of {listed}" if sizes else ""
     return fail("--accelerators", "", problem.devices, rule, hint)
 
 
@@ -280,13 +278,13 @@ def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
         f"the plan needs {need} on its fullest rank, more than the {have}; "
         f"its step would take {time_text(costs.step_s)}"
         if is_whole
-        else f"no plan of this vocabulary fits: the least, {least.plan.text()}, needs {need}, more than the {have}"
+        else f"no plan in the vocabulary fits: the smallest, {least.plan.text()}, needs {need}, more than the {have}"
     )
     levers = [f"accelerators with at least {need} of memory each"]
     if answer.other is not None:
         levers.insert(0, f"--plan {answer.other.plan.text()}")
     else:
-        levers.append("more accelerators, which share the state of weights")
+        levers.append("more accelerators, over which weights and optimizer state are sharded")
     return Infeasibility(
         resource="hbm_bytes",
         demand=costs.memory_bytes,

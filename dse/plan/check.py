@@ -30,45 +30,57 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     rules = [
         (
             t * c * d * p <= problem.devices if idle else t * c * d * p == problem.devices,
-            f"tensor, context, data and pipeline must multiply to {problem.devices}",
+            f"tensor · context · data · pipeline must be {problem.devices}",
         ),
-        (t <= model.heads if padded else model.heads % t == 0, f"tensor must divide {model.heads} heads"),
+        (
+            t <= model.heads if padded else model.heads % t == 0,
+            f"tensor must divide the number of heads ({model.heads})",
+        ),
         (
             kv % t == 0 or t % kv == 0 or (padded and kv == model.heads),
-            f"tensor must be a divisor or a multiple of {kv} key heads",
+            f"tensor must be a divisor or a multiple of the number of key heads ({kv})",
         ),
         (padded or model.dense_layers == 0 or model.feed_forward % t == 0, "tensor must divide the feed-forward width"),
         (
             padded or experts is None or experts.shared * experts.width % t == 0,
-            "tensor must divide the shared experts' width",
+            "tensor must divide the width of shared experts",
         ),
-        (problem.sequence % c == 0, "context must divide the sequence"),
-        (not plan.sequence_parallel or t > 1, "sequence_parallel needs tensor > 1"),
-        (not plan.sequence_parallel or problem.sequence % (t * c) == 0, "tensor · context must divide the sequence"),
-        (experts is None or t == 1 or plan.sequence_parallel, "experts need sequence_parallel where tensor > 1"),
-        (plan.expert <= routed if padded else routed % plan.expert == 0, f"expert must divide {routed} experts"),
-        (t * c * d % plan.expert == 0, "expert must divide the ranks of a stage"),
-        (p * v <= model.layers, "pipeline · interleave must be at most the layers"),
-        (v == 1 or (p > 1 and plan.schedule == "1f1b"), "interleaving needs stages and 1f1b"),
-        (plan.schedule == "1f1b" or p > 1, "gpipe needs stages"),
-        (left == 0, "data · microbatch must divide the batch"),
-        (v == 1 or rounds % p == 0, "interleaving needs microbatches that are a multiple of the stages"),
+        (problem.sequence % c == 0, "context must divide the sequence length"),
+        (not plan.sequence_parallel or t > 1, "sequence_parallel requires tensor > 1"),
+        (
+            not plan.sequence_parallel or problem.sequence % (t * c) == 0,
+            "tensor · context must divide the sequence length",
+        ),
+        (
+            experts is None or t == 1 or plan.sequence_parallel,
+            "a model with experts and tensor > 1 requires sequence_parallel",
+        ),
+        (
+            plan.expert <= routed if padded else routed % plan.expert == 0,
+            f"expert must divide the number of experts ({routed})",
+        ),
+        (t * c * d % plan.expert == 0, "expert must divide the number of ranks per stage"),
+        (p * v <= model.layers, "pipeline · interleave must be at most the number of layers"),
+        (v == 1 or (p > 1 and plan.schedule == "1f1b"), "interleave > 1 requires pipeline > 1 and schedule=1f1b"),
+        (plan.schedule == "1f1b" or p > 1, "schedule=gpipe requires pipeline > 1"),
+        (left == 0, "data · microbatch must divide the batch size"),
+        (v == 1 or rounds % p == 0, "interleave > 1 requires the number of microbatches to be a multiple of pipeline"),
         (plan.zero in (0, 1, 2, 3), "zero must be 0, 1, 2 or 3"),
         (plan.precision in problem.system.chip.peak_flops, f"{problem.system.chip.name} has no {plan.precision}"),
     ]
     every = int(plan.recompute.partition("/")[2] or 1)
     rules.append(
-        (every <= model.layers, f"recompute must be every k-th layer with k up to the layers ({model.layers})")
+        (every <= model.layers, f"K of recompute=full/K must be at most the number of layers ({model.layers})")
     )
-    rules.append((_has_modules(problem, plan), "recompute must name modules that the model has"))
+    rules.append((_has_modules(problem, plan), "recompute must name modules of the model"))
     given = dict(problem.fixed)
     rules += [*_copy_rules(plan, experts is not None), *_order_rules(plan), *_stage_rules(plan, model.layers)]
     chosen = [key for key in _SETTINGS if getattr(plan, key) != "stack" and key not in given]
     changed = [(key, value) for key, value in problem.fixed if getattr(plan, key) != value]
     return [
         *(rule for holds, rule in rules if not holds),
-        *(f"{key} must be as the stack" for key in chosen),
-        *(f"{key} must be {value}, as it is fixed" for key, value in changed),
+        *(f"{key} must be stack unless it is fixed" for key in chosen),
+        *(f"{key} must be {value}, its fixed value" for key, value in changed),
     ]
 
 
@@ -89,17 +101,20 @@ def _has_modules(problem: PlanProblem, plan: TrainingPlan) -> bool:
 def _copy_rules(plan: TrainingPlan, has_experts: bool) -> list[tuple[bool, str]]:
     copies, ranks = plan.zero_copies, plan.tensor * plan.context * plan.data
     return [
-        (copies == 1 or plan.zero > 0, "zero_copies must be 1 where nothing is shared out"),
+        (copies == 1 or plan.zero > 0, "zero_copies must be 1 with zero=0"),
         (plan.data % copies == 0, "zero_copies must divide data"),
-        (not has_experts or ranks % (plan.expert * copies) == 0, "zero_copies must divide the ranks of each expert"),
+        (
+            not has_experts or ranks % (plan.expert * copies) == 0,
+            "zero_copies must divide the number of ranks per expert",
+        ),
     ]
 
 
 def _order_rules(plan: TrainingPlan) -> list[tuple[bool, str]]:
     named = sorted(plan.order.split("-")) == ["context", "data", "pipeline", "tensor"]
     if not named:
-        return [(False, "order must have each axis once")]
-    return [(Mesh(plan).inside % plan.expert == 0, "expert must divide the ranks of a stage inside the pipeline axis")]
+        return [(False, "order must contain each axis exactly once")]
+    return [(Mesh(plan).inside % plan.expert == 0, "expert must divide the number of contiguous ranks per stage")]
 
 
 def _stage_rules(plan: TrainingPlan, layers: int) -> list[tuple[bool, str]]:
@@ -107,9 +122,12 @@ def _stage_rules(plan: TrainingPlan, layers: int) -> list[tuple[bool, str]]:
     given = [count for count in ends if count]
     left, others = layers - sum(given), p - len(given)
     return [
-        (not given or p > 1, "first_layers and last_layers need stages"),
+        (not given or p > 1, "first_layers and last_layers require pipeline > 1"),
         (all(count >= v for count in given), "first_layers and last_layers must be at least interleave"),
-        (left >= others * v if others else left == 0, f"the other stages must have the rest of {layers} layers"),
+        (
+            left >= others * v if others else left == 0,
+            f"the remaining stages must have the remaining {left} of {layers} layers, at least interleave each",
+        ),
     ]
 
 
@@ -122,7 +140,7 @@ def cost_faults(problem: PlanProblem, costs: PlanCosts, step_s: float) -> list[s
     """What is wrong with the step time that a plan of these costs is said to have, or with its memory."""
     broken, limit = [], problem.system.chip.hbm_bytes
     if costs.memory_bytes > limit:
-        broken.append(f"the fullest rank needs {costs.memory_bytes:,.0f} bytes, but has {limit:,}")
+        broken.append(f"the fullest rank needs {costs.memory_bytes:,.0f} bytes, but has only {limit:,}")
     if not math.isclose(costs.step_s, step_s, rel_tol=PROOF_TOLERANCE):
         broken.append(f"step_s must be {costs.step_s!r}, but got {step_s!r}")
     return broken

@@ -11,10 +11,10 @@ EQUAL_STAGES = "equal_stages"
 
 CONSTRAINTS: Mapping[str, str] = MappingProxyType(
     {
-        ALL_DEVICES: "every device is used",
-        DIVIDING_WIDTHS: "tensor divides heads and feed-forward widths, expert the experts",
+        ALL_DEVICES: "all devices are used",
+        DIVIDING_WIDTHS: "tensor divides heads and feed-forward widths, and expert divides the number of experts",
         DIVIDING_BATCH: "data · microbatch divides the batch",
-        EQUAL_STAGES: "stages have as many layers as each other, or one more",
+        EQUAL_STAGES: "stages differ by at most one layer",
     }
 )
 """Names, and what they say. Without the second, the widest rank counts: heads, columns and experts are padded. Without

@@ -49,7 +49,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     name = "plan"
     additions = ("sensitivity", "constraints")
     help = (
-        "Find the fastest training plan of MODEL that fits a machine, and prove it.\n\n"
+        "Find the fastest training plan for MODEL that fits a machine, and prove that it is optimal.\n\n"
         "MODEL is a name (`dse models`), a config.json of transformers, or a YAML file of hyper-parameters. The proof "
         "covers tensor, sequence, context, expert, data and pipeline parallelism, interleaving, ZeRO, recomputation "
         "and the order of the axes (docs/method/plan.md)."
@@ -86,7 +86,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
     def beside(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal = never_stop) -> dict[str, Any]:
         """What the metrics hold beside those of the best plan."""
         problem, best = posed.problem, answer.matching.best
-        assert best is not None, "only called where a plan fits"
+        assert best is not None, "only called if a plan fits"
         more: dict[str, Any] = {
             "pareto": [priced_document(priced) for priced in answer.matching.front],
             "without": without_parts(problem, best, stop),
@@ -185,7 +185,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
 
     def _infeasible_faults(self, result: Result, problem: PlanProblem, again: PlanAnswer) -> list[str]:
         if again.matching.best is not None:
-            return ["status infeasible: but a plan fits"]
+            return ["status must not be infeasible: a plan fits"]
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
         # A run that was stopped while it looked for other plans, which would fit, names none.
         answers = [again, PlanAnswer(again.matching, None)]

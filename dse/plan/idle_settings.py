@@ -18,7 +18,7 @@ def idle_settings(problem: PlanProblem, plan: TrainingPlan) -> dict[str, str]:
     several = [axis for axis in plan.order.split("-") if getattr(plan, axis) > 1]
     few = "fewer than two axes have more than one rank"
     once, whole = "there is only one replica", "weights are not sharded"
-    usual = "the axes of more than one rank are in the usual order" if len(several) > 1 else few
+    usual = "the axes with more than one rank are in the usual order" if len(several) > 1 else few
     without = {
         "order": (several == sorted(several, key=AXES.index), usual),
         "overlap_tensor": (plan.tensor == 1, "tensor=1"),

@@ -160,24 +160,26 @@ class Transformer(StrictModel):
         if self.heads % self.key_heads:
             raise ValueError(f"kv_heads must divide heads ({self.heads}), but got {self.kv_heads}")
         if not self.head_width and self.hidden % self.heads:
-            raise ValueError(f"heads must divide hidden ({self.hidden}) where head_width is left out")
+            raise ValueError(f"heads must divide hidden ({self.hidden}) if head_width is not given")
         if not self.feed_forward and self.dense_layers:
             raise ValueError("feed_forward must be given: the model has layers without experts")
         if bool(self.position_rows) != (self.positions == "learned"):
-            rule = "must be given with positions: learned" if self.positions == "learned" else "must be 0"
-            raise ValueError(f"position_rows {rule}: rows of a learned table, where positions are {self.positions}")
+            rule = "must be given" if self.positions == "learned" else "must be 0"
+            raise ValueError(f"position_rows {rule} with positions: {self.positions}")
         if self.positions == "learned" and self.sequence > self.position_rows:
-            raise ValueError(f"sequence must be at most position_rows, {self.position_rows}")
+            raise ValueError(f"sequence must be at most position_rows ({self.position_rows})")
         if self.experts is not None and self.experts.active > self.experts.routed:
-            raise ValueError(f"experts.active must be at most experts.routed, {self.experts.routed}")
+            raise ValueError(f"experts.active must be at most experts.routed ({self.experts.routed})")
         if self.head == "masked_lm" and self.window is not None:
-            raise ValueError("window must be left out with masked_lm: windows look back, and tokens see all others")
+            raise ValueError("window must not be given with masked_lm, whose tokens attend in both directions")
         if self.head == "masked_lm" and self.prediction_layers:
-            raise ValueError("prediction_layers must be 0 with masked_lm: it predicts no later tokens")
+            raise ValueError("prediction_layers must be 0 with masked_lm, which predicts no later tokens")
         if self.latent is not None and not self.head_width:
             raise ValueError("head_width must be given with latent attention")
         if self.latent is not None and self.latent.rotary_width >= self.head_width:
-            raise ValueError(f"latent.rotary_width must be below head_width, {self.head_width}, of which it is a part")
+            raise ValueError(
+                f"latent.rotary_width must be less than head_width ({self.head_width}), of which it is a part"
+            )
         return self
 
     def document(self) -> dict[str, Any]:

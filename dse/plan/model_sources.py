@@ -48,7 +48,7 @@ def transformer(source: object) -> Transformer:
         return _of_hyperparameters(named.hyperparameters, named.where)
     if isinstance(named, TransformersConfig):
         return of_config(read_document(str(named.path)), named.name, str(named.path))
-    rule = "must be the hyper-parameters of a transformer: a name, a config.json or a YAML file"
+    rule = "must be a transformer: a name, a config.json or a YAML file of hyper-parameters"
     raise fail(named.where, "", "", rule)
 
 
@@ -65,9 +65,9 @@ def _read(document: Mapping[str, Any], where: str) -> Transformer:
 
 def _of_hyperparameters(model: Hyperparameters, where: str) -> Transformer:
     if model.head == "pooler":
-        raise fail(where, "head", model.head, "must be a language model's: causal_lm, masked_lm")
+        raise fail(where, "head", model.head, "must be causal_lm or masked_lm")
     if model.embedding_width != model.hidden:
-        raise fail(where, "embedding_width", model.embedding_width, f"must be hidden ({model.hidden})")
+        raise fail(where, "embedding_width", model.embedding_width, f"must equal hidden ({model.hidden})")
     return Transformer(
         name=model.name,
         source=model.source,

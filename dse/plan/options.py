@@ -34,20 +34,18 @@ class TrainingOptions(Options):
         str, Option("The chip, or the system that it comes in; several for one table.", metavar="CHIP|SYSTEM,…")
     ] = "h100-sxm"
     network: Annotated[
-        str | None, Option("The network that joins them; the accelerator's own system by default.", metavar="SPEC")
+        str | None, Option("Network between accelerators (default: that of the accelerator's system).", metavar="SPEC")
     ] = None
-    accelerators: Annotated[int, Option("How many there are; the plan uses all of them.", min=1, max=2**20)] = 8
-    global_batch: Annotated[int, Option("Samples in a training step.", min=1, max=2**24)] = 1024
+    accelerators: Annotated[int, Option("Number of accelerators; the plan uses all of them.", min=1, max=2**20)] = 8
+    global_batch: Annotated[int, Option("Samples per training step.", min=1, max=2**24)] = 1024
     sequence: Annotated[
-        int | None, Option("Tokens in a sample; the model's usual number by default.", min=1, max=2**24)
+        int | None, Option("Tokens per sample (default: the model's usual length).", min=1, max=2**24)
     ] = None
     precision: Annotated[
         str | None, Option("Precision of the operands of linear layers (default: bf16).", metavar="|".join(PRECISIONS))
     ] = None
-    stack: Annotated[str, Option("The training framework: its memory, overlaps and sustained rates.")] = "generic"
-    plan: Annotated[str, Option("Parts of the plan to hold fixed; the rest is chosen.", metavar="FILE|KEY=VALUE,…")] = (
-        ""
-    )
+    stack: Annotated[str, Option("Training framework, with its memory use, overlaps and sustained rates.")] = "generic"
+    plan: Annotated[str, Option("Parts of the plan to fix; the rest is optimised.", metavar="FILE|KEY=VALUE,…")] = ""
 
 
 @dataclass(frozen=True)
@@ -59,14 +57,15 @@ class PlanOptions(TrainingOptions):
     sensitivity: Annotated[
         bool,
         Option(
-            "Also say what faster links, memory and products, more memory and a larger batch would bring.",
+            "Also show the gain from faster links, memory and matrix products, more memory and a larger batch.",
             group="Further analyses",
         ),
     ] = False
     constraints: Annotated[
         bool,
         Option(
-            "Also say what practical constraints cost: all devices used, widths and batches that divide, equal stages.",
+            "Also show the cost of practical constraints: use of all devices, even division of widths and batch, "
+            "equal stages.",
             group="Further analyses",
         ),
     ] = False
@@ -89,14 +88,14 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     if options.precision is not None:
         choose("", "--precision", options.precision, PRECISIONS, "precision")
         if fixed.get("precision", options.precision) != options.precision:
-            raise fail("--plan", "precision", fixed["precision"], f"must be that of --precision, {options.precision}")
+            raise fail("--plan", "precision", fixed["precision"], f"must equal --precision ({options.precision})")
         fixed["precision"] = options.precision
     fixed.setdefault("precision", _PRECISION)
     model = transformer(options.model)
     machine, sequence = system(options.on, options.network), options.sequence or model.sequence
     cores = accelerator(options.on).machines if machine.chip.is_template else None
     if model.positions == "learned" and sequence > model.position_rows:
-        rule = f"must be at most the rows of the model's table of positions, {model.position_rows:,}"
+        rule = f"must be at most the number of learned positions of the model ({model.position_rows:,})"
         raise fail("--sequence", "", sequence, rule, str(model.position_rows))
     problem = PlanProblem(
         model=model,

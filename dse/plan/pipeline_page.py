@@ -33,17 +33,17 @@ def pipeline_parts(problem: PlanProblem, plan: TrainingPlan, memory_names: Mappi
     shown = pipeline_spans(problem, plan, min(_MAX_PASSES, _MAX_PASSES_OF_A_STAGE * plan.pipeline))
     if shown is None:
         parts += [
-            Heading("The pipeline in time"),
-            Paragraph("A round of its microbatches has too many passes for a picture.", small=True),
+            Heading("Pipeline timeline"),
+            Paragraph("One round of microbatches has too many passes to draw.", small=True),
         ]
     else:
         which, spans = shown
-        about = f"One replica: {which}, as they follow from each other, with {plan.interleave} chunks of each stage."
+        about = f"One replica: {which}, timed by their dependencies, with {plan.interleave} chunks per stage."
         title = (
             f"One replica: {which} through {plan.pipeline} stages take {time_text(max(span.end_s for span in spans))}"
         )
         parts += [
-            Heading("The pipeline in time"),
+            Heading("Pipeline timeline"),
             Paragraph(about, small=True),
             lanes_in_time(title, stage_names(plan), spans, _LABELS),
         ]
@@ -51,12 +51,12 @@ def pipeline_parts(problem: PlanProblem, plan: TrainingPlan, memory_names: Mappi
     names = (name for name in memory_names if name in memories[0])
     amounts = {memory_names[name][0]: (memory_names[name][1], [stage[name] for stage in memories]) for name in names}
     sizes = [sum(stage.values()) for stage in memories]
-    title = f"Stage {sizes.index(max(sizes)) + 1} is the fullest: {memory_text(max(sizes))} of {memory_text(limit)}"
+    title = (
+        f"Stage {sizes.index(max(sizes)) + 1} uses the most memory: {memory_text(max(sizes))} of {memory_text(limit)}"
+    )
     return [
         *parts,
-        Heading("Memory of each stage"),
-        Paragraph("Of every rank of a stage; the line is the memory that an accelerator has.", small=True),
-        stacked_by_stage(
-            title, amounts, "memory of a rank", memory_scale(limit), ("the memory of an accelerator", limit)
-        ),
+        Heading("Memory per stage"),
+        Paragraph("Per rank of each stage; the line is the capacity of an accelerator.", small=True),
+        stacked_by_stage(title, amounts, "memory per rank", memory_scale(limit), ("capacity of an accelerator", limit)),
     ]

@@ -55,8 +55,8 @@ ALL_SETS = "modules"
 """Of what is tried: sets of a model's modules, the empty one and ``selective`` among them."""
 
 RECOMPUTE_RULE = (
-    "must be none, selective, op, full, or full/K with K from 2 to 999: every K-th layer; or modules joined by +, each "
-    f"once: {', '.join(MODULES)}"
+    "must be none, selective, op, full, full/K (every K-th layer, K from 2 to 999), or modules joined by +, each "
+    "once: {', '.join(MODULES)}"
 )
 
 

@@ -32,7 +32,7 @@ _TIME_NAMES = {
     "recompute": ("recomputation", "recomputation"),
     "tensor": ("tensor-parallel collectives, exposed", "transfer"),
     "context": ("context-parallel collectives, exposed", "several"),
-    "expert": ("expert dispatch and combination", "distance"),
+    "expert": ("expert dispatch and combine", "distance"),
     "sharding": ("sharded weights and gradients, exposed", "synchronisation"),
     "transfer": ("transfers between stages, exposed", "between"),
     "bubble": ("pipeline bubble", "bubble"),
@@ -43,10 +43,10 @@ _MEMORY_NAMES = {
     "weights": ("weights", "weights"),
     "gradients": ("gradients", "synchronisation"),
     "optimizer": ("optimizer state", "state"),
-    "activations": ("kept activations", "activations"),
+    "activations": ("stored activations", "activations"),
     "working": ("working memory", "stash"),
-    "reserved": ("reserved beyond tensors", "several"),
-    "communication": ("buffers of collectives", "between"),
+    "reserved": ("allocator overhead", "several"),
+    "communication": ("collective buffers", "between"),
 }
 _MAX_STAGES = 64
 """Of a pipeline that is drawn."""
@@ -61,8 +61,8 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
     if not result.solution:
         proof = result.infeasibility
         if proof is None:
-            return View(title, "No plan that fits was found before the run was stopped.", notes=_notes(problem))
-        notes = [Decisive(f"would help: {lever}") for lever in proof.levers]
+            return View(title, "The run was stopped before it found a plan that fits.", notes=_notes(problem))
+        notes = [Decisive(f"possible remedy: {lever}") for lever in proof.levers]
         return View(title, f"does not fit: {proof.explanation}", notes=[*notes, *_notes(problem)])
     tables = _tables(problem, result)
     return View(
@@ -72,7 +72,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             *_best_note(result),
             *_idle_notes(problem, whole_plan(result.solution["plan"], "result")),
             *_launch_notes(problem, result),
-            f"a step has {problem.global_batch:,} samples of {problem.sequence:,} tokens",
+            f"a step processes {problem.global_batch:,} samples of {problem.sequence:,} tokens",
             *_assumed_notes(problem),
             *_sets_note(problem, result),
             *_prediction_layers_note(problem),
@@ -97,7 +97,7 @@ def _picture(problem: PlanProblem, result: Result) -> str:
     """Where the time and the memory of a step go, as SVG."""
     metrics, parts = result.metrics, plan_card(problem, result.solution["plan"], result.metrics).breakdowns
     most = _TIME_NAMES[max(metrics["time_s"], key=lambda name: metrics["time_s"][name])][0]
-    title = f"{time_text(metrics['step_s'])} a step at an MFU of {share_text(metrics['mfu'])}; most goes to {most}"
+    title = f"{time_text(metrics['step_s'])} per step at {share_text(metrics['mfu'])} MFU; largest part: {most}"
     return picture_svg(breakdowns_chart(title, parts))
 
 
@@ -109,12 +109,12 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
     if result.status == "optimal" and not plan.is_given_by(dict(problem.fixed)):
         # Precisions are never chosen: one of them is always fixed.
         is_free = {key for key, _ in problem.fixed} <= {"precision"}
-        proof = "proven best" if is_free else "proven best with what is fixed"
+        proof = "proven best" if is_free else "proven best given what is fixed"
     if metrics.get("stopped") and result.bound is not None and (result.gap or 0.0) > PROOF_TOLERANCE:
-        proof = f"the best before the run was stopped; no plan takes less than {time_text(result.bound)}"
+        proof = f"best found before the run was stopped; no plan takes less than {time_text(result.bound)}"
     return (
-        f"{time_text(metrics['step_s'])} a step ({proof}), {metrics['tokens_per_s']:,.0f} tokens/s, "
-        f"MFU {share_text(metrics['mfu'])}; the fullest rank has {memory_text(used)} "
+        f"{time_text(metrics['step_s'])} per step ({proof}), {metrics['tokens_per_s']:,.0f} tokens/s, "
+        f"MFU {share_text(metrics['mfu'])}; the fullest rank uses {memory_text(used)} "
         f"of {memory_text(problem.system.chip.hbm_bytes)}"
     )
 
@@ -170,15 +170,15 @@ def _best_note(result: Result) -> list[str]:
     if best["step_s"] > own * (1 + 1e-9):
         return [
             Decisive(
-                f"the plan, which the vocabulary lacks, takes {time_text(own)}, the proven best of the vocabulary "
-                f"{time_text(best['step_s'])} ({share_text(best['step_s'] / own - 1)} more): {plan}"
+                f"this plan, which is outside the vocabulary, takes {time_text(own)}; the proven best in the "
+                f"vocabulary takes {time_text(best['step_s'])} ({share_text(best['step_s'] / own - 1)} more): {plan}"
             )
         ]
     if best["step_s"] >= own * (1 - 1e-9):
-        return [Decisive("no plan of the vocabulary is faster on this machine (proven)")]
+        return [Decisive("no plan in the vocabulary is faster on this machine (proven)")]
     return [
         Decisive(
-            f"the plan takes {time_text(own)}, the proven best {time_text(best['step_s'])} "
+            f"this plan takes {time_text(own)}; the proven best takes {time_text(best['step_s'])} "
             f"({share_text(1 - best['step_s'] / own)} less): {plan}"
         )
     ]
@@ -188,7 +188,7 @@ def _assumed_notes(problem: PlanProblem) -> list[str]:
     """What a model's file does not say, and was taken for it; not of samples where their length was given."""
     given = problem.sequence != problem.model.sequence
     return [
-        f"assumed of {problem.model.name}: {words}"
+        f"assumed for {problem.model.name}: {words}"
         for field, words in problem.model.assumed.items()
         if not (field == "sequence" and given)
     ]
@@ -200,7 +200,7 @@ def _sets_note(problem: PlanProblem, result: Result) -> list[str]:
     sets = [set_word(code) for code in tried_sets(chosen)]
     if ALL_SETS not in problem.stack.recomputations.value or len(sets) in (0, 2 ** len(modules_in(problem.model))):
         return []
-    return [f"sets of modules that the search may recompute: {', '.join(sets)}; --plan takes any other set"]
+    return [f"module sets that the search may recompute: {', '.join(sets)}; --plan accepts any other set"]
 
 
 def _prediction_layers_note(problem: PlanProblem) -> list[str]:
@@ -208,7 +208,10 @@ def _prediction_layers_note(problem: PlanProblem) -> list[str]:
     model = problem.model
     if not model.prediction_layers:
         return []
-    size = f"{model.prediction_parameters / GIGA:,.1f} billion parameters, beside {model.parameters / GIGA:,.1f}"
+    size = (
+        f"{model.prediction_parameters / GIGA:,.1f} billion parameters, in addition to the other "
+        f"{model.parameters / GIGA:,.1f} billion"
+    )
     return [f"multi-token-prediction layers: {model.prediction_layers}, in the last stage ({size})"]
 
 
@@ -220,7 +223,7 @@ def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
         plans.append(("proven best", best["plan"]))
     said = [(word, inexpressible(problem, whole_plan(document, "result"))) for word, document in plans]
     return [
-        Decisive(f"{lacking}: the {word} is one of this vocabulary, not of the framework")
+        Decisive(f"{lacking}, so the {word} cannot run with this framework")
         for word, lacking in said
         if lacking is not None
     ]
@@ -229,18 +232,18 @@ def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
 def _notes(problem: PlanProblem) -> list[str]:
     stack, chip = problem.stack, problem.system.chip
     runs = sorted({run for rate in stack.rates.values() for run in rate.fitted})
-    notes = [*chip.notes, f"stack {stack.name}: rates fitted to {', '.join(runs) or 'no run'}"]
+    notes = [*chip.notes, f"stack {stack.name}: rates fitted to {', '.join(runs) or 'no training run'}"]
     timed = sorted(f"{key} on {rate.timed_on}" for key, rate in stack.rates.items() if rate.timed_on)
     assumed = sorted(key for key, rate in stack.rates.items() if rate.assumed)
     if timed:
-        notes.append(f"sustained shares of kernels that were timed one by one: {', '.join(timed)}")
+        notes.append(f"sustained shares from individually timed kernels: {', '.join(timed)}")
     if assumed:
-        notes.append(f"sustained shares that are assumed: {', '.join(assumed)}")
+        notes.append(f"assumed sustained shares: {', '.join(assumed)}")
     stated = sorted(key for key, rate in stack.rates.items() if not (rate.fitted or rate.timed_on or rate.assumed))
     if stated:
-        notes.append(f"sustained shares as the stack states them, with no measurement: {', '.join(stated)}")
+        notes.append(f"sustained shares stated by the stack without measurement: {', '.join(stated)}")
     if timed or assumed:
-        notes.append("times with shares of timed kernels and with assumed ones are not comparable between accelerators")
+        notes.append("times based on timed kernels and on assumed shares are not comparable across accelerators")
     notes += [*_timed_collectives(problem), _memory_note(stack)]
     elsewhere = stack.measured_elsewhere(chip.name)
     if problem.machine is not None:
@@ -254,8 +257,8 @@ def _notes(problem: PlanProblem) -> list[str]:
         shares = ", ".join(f"{key} on {' and '.join(chips)}" for key, chips in elsewhere.items())
         notes.append(
             Decisive(
-                f"not calibrated for {chip.name}: its peak rates are those of the data sheet, and these sustained "
-                f"shares were measured on other chips: {shares}"
+                f"not calibrated for {chip.name}: peak rates come from the data sheet, and these sustained shares "
+                f"were measured on other chips: {shares}"
             )
         )
     return notes
@@ -265,11 +268,11 @@ def _memory_note(stack: Stack) -> str:
     """Which of two memories a plan's is: that of tensors, or what a caching allocator holds for them."""
     known = stack.reserved
     if known is None:
-        return "memory is allocated: what tensors take at their peak; what an allocator reserves beyond it is not known"
+        return "memory is the peak of allocated tensors; the allocator's overhead is unknown"
     runs = f" (fitted to {', '.join(known.fitted)})" if known.fitted else ""
     return (
-        f"memory is reserved: what the allocator holds, {known.value:g} times what activations and working memory take"
-        f"{runs}; state is assumed to take what its tensors do, which may be too low where state is most of it"
+        f"memory is what the allocator reserves: {known.value:g} times activations and working memory{runs}; "
+        "no overhead is assumed for weights, gradients and optimizer state, which may be too low where they dominate"
     )
 
 
@@ -282,7 +285,7 @@ def _timed_collectives(problem: PlanProblem) -> list[str]:
             kinds = ", ".join(sorted(each.kind for each in level.timed))
             beside = ", to which the share link does not apply" if problem.stack.link.assumed else ""
             where = f", on {level.timed_ranks} {level.timed_on} (extrapolated to more ranks)" if level.timed_on else ""
-            notes.append(f"collectives over {level.name} that were timed kind by kind{where}{beside}: {kinds}")
+            notes.append(f"collectives over {level.name} with measured times{where}{beside}: {kinds}")
         level = level.inner
     return notes
 
@@ -293,15 +296,15 @@ def _exchange_buffers(problem: PlanProblem, result: Result) -> list[str]:
     if result.solution["plan"]["expert"] == 1 or not counted:
         return []
     return [
-        f"memory has {memory_text(counted)} for exchanges with experts, as for a ring; an all-to-all of NCCL connects "
-        "every pair of ranks and takes more (3.3 GB on eight H100), which is not counted"
+        f"memory includes {memory_text(counted)} for expert exchanges, as for a ring; NCCL's all-to-all connects "
+        "every pair of ranks and needs more (3.3 GB on eight H100), which is not included"
     ]
 
 
 def _idle_notes(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     """What is given of communication that the plan does not have."""
     return [
-        Decisive(f"{key}={getattr(plan, key)} makes no difference because {reason}")
+        Decisive(f"{key}={getattr(plan, key)} has no effect because {reason}")
         for key, reason in idle_settings(problem, plan).items()
     ]
 
@@ -309,8 +312,8 @@ def _idle_notes(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
 def _tables(problem: PlanProblem, result: Result) -> list[Table]:
     metrics, plan = result.metrics, result.solution["plan"]
     words = plan_rows(plan)
-    words.append(("model Tflop/s an accelerator", f"{metrics['model_flops_per_accelerator'] / TERA:,.1f}"))
-    words.append(("tokens/s an accelerator", f"{metrics['tokens_per_s_per_accelerator']:,.1f}"))
+    words.append(("model Tflop/s per accelerator", f"{metrics['model_flops_per_accelerator'] / TERA:,.1f}"))
+    words.append(("tokens/s per accelerator", f"{metrics['tokens_per_s_per_accelerator']:,.1f}"))
     chosen = Table(("", ""), words, "plan")
     costs = [time_table(metrics["time_s"], metrics["step_s"]), memory_table(metrics["memory_bytes"])]
     # Who states a plan wants its cost first, who searches wants the plan.
@@ -337,7 +340,7 @@ def time_table(time_s: Mapping[str, float], step_s: float) -> Table:
         for name, seconds in time_s.items()
         if seconds > 0
     ]
-    return Table(("where the time goes", "a step", "share"), rows)
+    return Table(("where the time goes", "per step", "share"), rows)
 
 
 def memory_table(memory_bytes: Mapping[str, float]) -> Table:
@@ -355,7 +358,7 @@ def _without(metrics: Mapping[str, Any]) -> Table | None:
     if not metrics.get("without"):
         return None
     rows = [(key, *_price(step, metrics["step_s"])) for key, step in metrics["without"].items()]
-    return Table(("without", "best step", "price"), rows, "what each part of the vocabulary brings")
+    return Table(("without", "best step", "slowdown"), rows, "gain from each part of the vocabulary")
 
 
 def _constraints(metrics: Mapping[str, Any], best: Mapping[str, Any]) -> Table | None:
@@ -367,7 +370,7 @@ def _constraints(metrics: Mapping[str, Any], best: Mapping[str, Any]) -> Table |
         price = metrics["step_s"] / each["step_s"] - 1
         cells = ("nothing", "") if price <= PROOF_TOLERANCE else (f"+{share_text(price)}", _changes(best, each["plan"]))
         rows.append((CONSTRAINTS[name], *cells))
-    return Table(("constraint", "costs", "best plan without it"), rows, "what each constraint costs", requested=True)
+    return Table(("constraint", "costs", "best plan without it"), rows, "cost of each constraint", requested=True)
 
 
 def _changes(best: Mapping[str, Any], other: Mapping[str, Any]) -> str:
@@ -412,7 +415,7 @@ def _pareto(metrics: Mapping[str, Any]) -> Table | None:
         (memory_text(each["memory_bytes"]), time_text(each["step_s"]), whole_plan(each["plan"], "result").text())
         for each in shown
     ]
-    return Table(("memory", "a step", "plan"), rows, "the fastest plan in less memory")
+    return Table(("memory", "per step", "plan"), rows, "fastest plans with less memory")
 
 
 def plan_charts(problem: PlanProblem, plan: Mapping[str, Any]) -> list[Part]:
@@ -430,13 +433,13 @@ def plan_card(problem: PlanProblem, plan: Mapping[str, Any], metrics: Mapping[st
     memory = [Share(*_named(_MEMORY_NAMES[name], size)) for name, size in metrics["memory_bytes"].items()]
     return Card(
         figures=[
-            (time_text(metrics["step_s"]), "a step"),
-            (f"{metrics['tokens_per_s']:,.0f}", "tokens a second"),
-            (share_text(metrics["mfu"]), "of the peak (MFU)"),
+            (time_text(metrics["step_s"]), "per step"),
+            (f"{metrics['tokens_per_s']:,.0f}", "tokens per second"),
+            (share_text(metrics["mfu"]), "of peak FLOPs (MFU)"),
         ],
         plan=drawn,
         breakdowns=[
-            Breakdown("a training step", "s", times),
+            Breakdown("training step", "s", times),
             Breakdown("memory of the fullest rank", "bytes", memory, float(problem.system.chip.hbm_bytes)),
         ],
     )

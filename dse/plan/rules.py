@@ -89,7 +89,7 @@ def no_mode_rule(problem: PlanProblem) -> str:
     lacking = dict.fromkeys(name for mode in modes for name in modules_of(mode) if name not in has)
     reasons = [f"{model.name} has no {' and no '.join(lacking)} (its modules: {', '.join(has)})"] if lacking else []
     if any(_every(mode) > model.layers for mode in modes):
-        reasons.append(f"no mode fits the {model.layers} layers of {model.name}: K of full/K must be at most that")
+        reasons.append(f"no mode fits {model.name}: K of full/K must be at most its number of layers ({model.layers})")
     return "; ".join(reasons)
 
 
@@ -122,23 +122,26 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
     experts = 1 if problem.model.experts is None else problem.model.experts.routed
     layers = [*range(1, problem.model.layers + 1)]
     model = problem.model
-    of_devices = f"must divide the devices ({devices:,})"
+    of_devices = f"must divide the number of devices ({devices:,})"
     words = {
-        "tensor": (tensor_widths(problem), f"{of_devices} and {_cut(problem)}"),
-        "context": (context_widths(problem), f"{of_devices} and the sequence ({problem.sequence:,})"),
-        "pipeline": (pipeline_depths(problem), f"{of_devices}, with at most {model.layers} stages"),
-        "data": (data_widths(problem), f"{of_devices} and the batch ({problem.global_batch:,})"),
-        "expert": (divisors(experts), f"must divide the experts ({experts})"),
-        "interleave": (layers, f"must be at most the layers ({model.layers})"),
-        "microbatch": (divisors(problem.global_batch), f"must divide the batch ({problem.global_batch:,})"),
-        "zero_copies": (data_widths(problem), f"must divide data, and so devices ({devices:,}) and batch"),
+        "tensor": (tensor_widths(problem), f"{of_devices}, {_cut(problem)}"),
+        "context": (context_widths(problem), f"{of_devices} and the sequence length ({problem.sequence:,})"),
+        "pipeline": (pipeline_depths(problem), f"{of_devices} and be at most the number of layers ({model.layers})"),
+        "data": (data_widths(problem), f"{of_devices} and the batch size ({problem.global_batch:,})"),
+        "expert": (divisors(experts), f"must divide the number of experts ({experts})"),
+        "interleave": (layers, f"must be at most the number of layers ({model.layers})"),
+        "microbatch": (divisors(problem.global_batch), f"must divide the batch size ({problem.global_batch:,})"),
+        "zero_copies": (
+            data_widths(problem),
+            f"must divide data, and therefore the number of devices ({devices:,}) and the batch size",
+        ),
     }  # fmt: skip
     for key, (valid, rule) in words.items():
         if key in fixed and fixed[key] not in valid:
             yield Fault(where, key, shown(fixed[key]), rule, _closest(fixed[key], valid))
     chip = problem.system.chip
     if _every(fixed.get("recompute", "")) > model.layers:
-        rule = f"must be every k-th layer with k up to the layers ({model.layers})"
+        rule = f"K of full/K must be at most the number of layers ({model.layers})"
         yield Fault(
             where, "recompute", fixed["recompute"], rule, f"full/{model.layers}" if model.layers > 1 else "full"
         )
@@ -148,7 +151,13 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
     for needed in dict.fromkeys((precision, half)):
         if needed not in chip.peak_flops:
             known = ", ".join(chip.peak_flops)
-            yield Fault("--precision", "", needed, f"{chip.name} has {known}", _like(needed, chip.peak_flops))
+            yield Fault(
+                "--precision",
+                "",
+                needed,
+                f"must be one of {known}, which {chip.name} supports",
+                _like(needed, chip.peak_flops),
+            )
 
 
 def _modules(problem: PlanProblem, recompute: str, where: str) -> Iterator[Fault]:
@@ -162,10 +171,13 @@ def _modules(problem: PlanProblem, recompute: str, where: str) -> Iterator[Fault
 
 def _cut(problem: PlanProblem) -> str:
     model = problem.model
-    parts = [f"heads ({model.heads})", f"be a divisor or multiple of kv heads ({model.key_heads})"]
+    parts = [
+        f"the number of heads ({model.heads})",
+        f"be a divisor or multiple of the number of key heads ({model.key_heads})",
+    ]
     if model.dense_layers:
         parts.insert(1, f"the feed-forward width ({model.feed_forward:,})")
-    return ", ".join(parts[:-1]) + " and " + parts[-1]
+    return ", ".join(parts[:-1]) + " and must " + parts[-1]
 
 
 def _products(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
@@ -176,54 +188,59 @@ def _products(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterat
     if (len(given) == len(AXES) and product != devices) or devices % product:
         rests = {key: product // given[key] for key in ("data", "pipeline", "context", "tensor") if key in given}
         hint = next((f"{key}={devices // rest}" for key, rest in rests.items() if devices % rest == 0), None)
-        yield Fault(where, listed, "", f"multiply to {product:,}, but must make up the {devices:,} devices", hint)
+        relation = "equal" if len(given) == len(AXES) else "divide"
+        rule = f"the product is {product:,}, but must {relation} the number of devices ({devices:,})"
+        yield Fault(where, listed, "", rule, hint)
         return
     replicas, size = fixed.get("data", 1), fixed.get("microbatch", 1)
     if problem.global_batch % (replicas * size):
         valid = divisors(problem.global_batch // replicas)
-        rule = f"data · microbatch must divide the batch ({problem.global_batch:,})"
+        rule = f"data · microbatch must divide the batch size ({problem.global_batch:,})"
         yield Fault(where, "microbatch", shown(size), rule, _closest(size, valid))
     if {"tensor", "context", "data", "expert"} <= fixed.keys():
         ranks = fixed["tensor"] * fixed["context"] * fixed["data"]
         if ranks % fixed["expert"]:
-            rule = f"must divide the ranks of a stage, tensor · context · data = {ranks:,}"
+            rule = f"must divide the number of ranks per stage, tensor · context · data = {ranks:,}"
             yield Fault(
                 where, "expert", shown(fixed["expert"]), rule, _closest(fixed["expert"], expert_widths(problem, ranks))
             )
     depth, chunks = fixed.get("pipeline", 1), fixed.get("interleave", 1)
     if depth * chunks > problem.model.layers:
-        rule = f"pipeline · interleave must be at most the layers ({problem.model.layers})"
+        rule = f"pipeline · interleave must be at most the number of layers ({problem.model.layers})"
         yield Fault(where, "interleave", shown(chunks), rule, str(problem.model.layers // depth))
 
 
 def _combinations(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
     width, cut = fixed.get("tensor"), fixed.get("sequence_parallel")
     if width == 1 and cut:
-        yield Fault(where, "sequence_parallel", "yes", "must be no with tensor=1: it cuts over the tensor axis", "no")
+        yield Fault(where, "sequence_parallel", "yes", "must be no with tensor=1: it shards over the tensor axis", "no")
     if width is not None and width > 1 and cut is False and problem.model.experts is not None:
-        rule = "must be yes where a model with experts has tensor > 1: each rank sends its own tokens to them"
+        rule = "must be yes for a model with experts and tensor > 1: each rank sends its own tokens to the experts"
         yield Fault(where, "sequence_parallel", "no", rule, "yes")
     if cut and width and problem.sequence % (width * fixed.get("context", 1)):
-        rule = f"tensor · context must divide the sequence ({problem.sequence:,})"
+        rule = f"tensor · context must divide the sequence length ({problem.sequence:,})"
         yield Fault(where, "sequence_parallel", "yes", rule, "no")
     if fixed.get("interleave", 1) > 1:
         if fixed.get("pipeline") == 1:
-            yield Fault(where, "interleave", shown(fixed["interleave"]), "must be 1 where there is one stage", "1")
+            yield Fault(where, "interleave", shown(fixed["interleave"]), "must be 1 with pipeline=1", "1")
         if fixed.get("schedule") == "gpipe":
             yield Fault(where, "schedule", "gpipe", "must be 1f1b with interleave > 1", "1f1b")
         if {"pipeline", "data", "microbatch"} <= fixed.keys():
             rounds = problem.global_batch // (fixed["data"] * fixed["microbatch"])
             if rounds % fixed["pipeline"]:
-                rule = f"the microbatches of a replica ({rounds}) must be a multiple of pipeline ({fixed['pipeline']})"
+                rule = (
+                    f"the number of microbatches per replica ({rounds}) must be a multiple of pipeline "
+                    f"({fixed['pipeline']})"
+                )
                 yield Fault(where, "interleave", shown(fixed["interleave"]), rule, "1")
     if fixed.get("schedule") == "gpipe" and fixed.get("pipeline") == 1:
-        yield Fault(where, "schedule", "gpipe", "must be 1f1b where there is one stage", "1f1b")
+        yield Fault(where, "schedule", "gpipe", "must be 1f1b with pipeline=1", "1f1b")
 
 
 def _hybrid_sharding(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:
     copies, order = fixed.get("zero_copies", 1), fixed.get("order", USUAL_ORDER)
     if copies > 1 and fixed.get("zero") == 0:
-        yield Fault(where, "zero_copies", shown(copies), "must be 1 with zero=0, which shares out nothing", "1")
+        yield Fault(where, "zero_copies", shown(copies), "must be 1 with zero=0, which shards nothing", "1")
     if "data" in fixed and fixed["data"] % copies:
         valid = divisors(fixed["data"])
         rule = f"must divide data ({fixed['data']:,})"
@@ -236,13 +253,13 @@ def _hybrid_sharding(problem: PlanProblem, fixed: dict[str, Any], where: str) ->
         return
     inside = ranks_inside(order, fixed)
     if inside % fixed["expert"]:
-        rule = f"must divide the ranks of a stage that follow each other in this order ({inside:,})"
+        rule = f"must divide the number of contiguous ranks per stage in this order ({inside:,})"
         valid = [width for width in expert_widths(problem, inside) if inside % width == 0]
         yield Fault(where, "expert", shown(fixed["expert"]), rule, _closest(fixed["expert"], valid))
     elif problem.model.experts is not None and {*AXES} <= fixed.keys():
         ranks = fixed["tensor"] * fixed["context"] * fixed["data"] // fixed["expert"]
         if ranks % copies:
-            rule = f"must divide the ranks that hold the same experts ({ranks:,})"
+            rule = f"must divide the number of ranks with the same experts ({ranks:,})"
             yield Fault(where, "zero_copies", shown(copies), rule, _closest(copies, divisors(ranks)))
 
 
@@ -261,7 +278,7 @@ def _ends(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[F
     given = {key: fixed[key] for key in ("first_layers", "last_layers") if fixed.get(key)}
     for key, count in given.items():
         if depth == 1:
-            yield Fault(where, key, shown(count), "must be 0 where there is one stage", "0")
+            yield Fault(where, key, shown(count), "must be 0 with pipeline=1", "0")
             return
         if count < chunks:
             yield Fault(where, key, shown(count), f"must be 0, or at least interleave ({chunks})", shown(chunks))
@@ -272,9 +289,13 @@ def _ends(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[F
     others, rest = (depth or 2) - len(given), layers - sum(given.values())
     if (rest < others * chunks) if others or depth is None else rest != 0:
         key, count = next(reversed(given.items()))
-        need = f"at least {others * chunks}" if others else "none"
-        those = "the other stages" if depth is None else f"the other {others} stage{'' if others == 1 else 's'}"
-        rule = f"must leave {need} of the {layers} layers to {those}"
+        those = (
+            "the other stage" if others == 1 else "the other stages" if depth is None else f"the other {others} stages"
+        )
+        rule = f"must leave at least {others * chunks} of the {layers} layers to {those}"
+        if not others:
+            relation = "at most" if depth is None else "equal to"
+            rule = f"first_layers + last_layers must be {relation} the number of layers ({layers})"
         most = rest + count - others * chunks
         yield Fault(where, key, shown(count), rule, shown(most) if most >= chunks else None)
 

@@ -41,7 +41,7 @@ class SharedRate(StrictModel):
         if sum(map(bool, (self.fitted, self.assumed, self.timed_on))) > 1:
             raise ValueError("must have at most one of fitted, assumed and timed_on")
         if self.fitted_on and not self.fitted:
-            raise ValueError("fitted_on needs fitted, the runs that it was fitted to")
+            raise ValueError("fitted_on requires fitted, the runs that the rate was fitted to")
         return self
 
 
@@ -87,7 +87,7 @@ class Recomputations(StrictModel):
         if None in words:
             raise ValueError(f"each {RECOMPUTE_RULE}")
         if len(set(words)) < len(words):
-            raise ValueError("must name each mode once")
+            raise ValueError("must not repeat a mode")
         return value
 
 
@@ -194,9 +194,9 @@ class Stack(StrictModel):
     @model_validator(mode="after")
     def _says_what_it_was_fitted_on(self) -> Self:
         if bool(self.fitted_on) != self.is_fitted:
-            raise ValueError("fitted_on must name accelerators where a rate was fitted, and none elsewhere")
+            raise ValueError("fitted_on must be given if and only if a rate is fitted")
         if self.moment_bytes.value > self.optimizer_bytes.value:
-            raise ValueError(f"moment_bytes must be at most optimizer_bytes, {self.optimizer_bytes.value:g}")
+            raise ValueError(f"moment_bytes must be at most optimizer_bytes ({self.optimizer_bytes.value:g})")
         return self
 
     @model_serializer(mode="wrap")

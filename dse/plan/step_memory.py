@@ -74,7 +74,7 @@ class StepWithMemory(Step):
     def parts_with(self, optimizer: Sharing, gradients: Sharing, weights: Sharing) -> dict[str, Floats]:
         """The same with this sharing of state.
 
-        What an allocator has reserved beyond tensors that come and go within a step is a part of its own: state is
+        What an allocator has allocator overhead that come and go within a step is a part of its own: state is
         assumed to leave no gaps. Buffers of collectives are not the allocator's.
         """
         software, stages = self.problem.software, self.stages

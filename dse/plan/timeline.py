@@ -149,7 +149,7 @@ def pipeline_spans(
         for stage, row in enumerate(plan_timeline(problem, plan, shown).passes)
         for each, start, end in row
     ]
-    return f"all {total} microbatches" if shown == total else f"a step of {shown} of its {total} microbatches", spans
+    return f"all {total} microbatches" if shown == total else f"{shown} of {total} microbatches", spans
 
 
 def pipeline_trace(problem: PlanProblem, plan: TrainingPlan, max_events: int = MAX_EVENTS) -> TraceEvents | None:

@@ -176,13 +176,13 @@ def read_plan(text: str) -> dict[str, Any]:
     for item in text.split(","):
         key, separator, value = item.partition("=")
         if not separator:
-            faults.append(Fault("--plan", "", shown(item), "must be KEY=VALUE,… or a file of them (.yaml)"))
+            faults.append(Fault("--plan", "", shown(item), "must be KEY=VALUE,… or a YAML file (.yaml)"))
         pairs.append((key.strip(), value.strip()))
     if faults:
         raise InputError(faults)
     repeated = next((key for key, _ in pairs if [each for each, _ in pairs].count(key) > 1), None)
     if repeated is not None:
-        raise fail("--plan", repeated, "", "the key stands twice")
+        raise fail("--plan", repeated, "", "the key is given twice")
     return _typed({key: _value(value) for key, value in pairs}, "--plan")
 
 
@@ -193,7 +193,7 @@ def whole_plan(document: Any, where: str) -> TrainingPlan:
         InputError: a key that is missing or unknown, or a value that its key cannot have.
     """
     if not isinstance(document, dict):
-        raise fail(where, "", shown(document), "must be a plan's keys and values")
+        raise fail(where, "", shown(document), "must be a mapping of plan keys to values")
     missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document]
     if missing:
         raise InputError(missing)
@@ -213,7 +213,7 @@ def yaml_text(plan: TrainingPlan) -> str:
 def _from_file(path: str) -> dict[str, Any]:
     document = read_document(path)
     if not isinstance(document, dict):
-        raise fail(path, "", document, "must be an object of keys and values")
+        raise fail(path, "", document, "must be a mapping of keys to values")
     schema = document.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise fail(path, "schema", schema, f"must be {SCHEMA}")
@@ -234,7 +234,7 @@ def _typed(read: Mapping[str, Any], where: str) -> dict[str, Any]:
     named = [ALIASES.get(str(key).lower(), key) for key in read]
     repeated = next((key for key in named if named.count(key) > 1), None)
     if repeated is not None:
-        raise fail(where, str(repeated), "", "the key stands twice")
+        raise fail(where, str(repeated), "", "the key is given twice")
     read = dict(zip(named, read.values(), strict=True))
     given = {key: _word(value) if _TYPES.get(key) is Overlap else value for key, value in read.items()}
     again = recompute_word(given.get("recompute"))
@@ -248,10 +248,10 @@ def _typed(read: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _fault(key: str, value: Any, where: str) -> Fault | None:
     if key not in KEYS:
         if option := option_of(str(key)):
-            return Fault(where, str(key), "", f"no key of a plan; {option} takes it")
+            return Fault(where, str(key), "", f"is not a plan key; use {option}")
         meant = nearest(str(key), KEYS)
         known = "" if meant else f"; known: {', '.join(KEYS)}"
-        return Fault(where, str(key), "", f"no key of a plan{known}", meant)
+        return Fault(where, str(key), "", f"is not a plan key{known}", meant)
     kind = _TYPES[key]
     word = _word(value)
     if kind is bool:
@@ -265,9 +265,7 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
     if key == "order":
         if value in ORDERS:
             return None
-        rule = (
-            f"must be {', '.join(AXES[:-1])} and {AXES[-1]} in some order, the innermost first, such as {USUAL_ORDER}"
-        )
+        rule = f"must be a permutation of {', '.join(AXES[:-1])} and {AXES[-1]}, innermost first, such as {USUAL_ORDER}"
         return Fault(where, key, word, rule, nearest(word, ORDERS))
     choices = get_args(kind)
     if value in choices:

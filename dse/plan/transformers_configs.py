@@ -43,7 +43,7 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
     }
     fields |= _FAMILIES[family](sizes)
     if not fields["head_width"] and fields["hidden"] % fields["heads"]:
-        rule = f"must divide hidden_size ({fields['hidden']}) where head_dim is left out"
+        rule = f"must divide hidden_size ({fields['hidden']}) if head_dim is not given"
         raise fail(where, _NEEDED["heads"], fields["heads"], rule)
     try:
         return validate(Transformer, fields, where)
@@ -82,11 +82,15 @@ _USUAL: dict[str, dict[str, Any]] = {
 def _assumed(family: str, document: dict[str, Any]) -> dict[str, str]:
     """What a file does not say and is taken for it."""
     longest = document.get("max_position_embeddings")
-    words = "no longest one" if longest is None else f"at most {longest:,}" if isinstance(longest, int) else ""
-    tokens = f"{_SAMPLE_TOKENS:,} tokens in a sample, or the longest: the file has no usual number, and {words}"
+    words = "no maximum" if longest is None else f"a maximum of {longest:,}" if isinstance(longest, int) else ""
+    tokens = (
+        f"{_SAMPLE_TOKENS:,} tokens per sample, or the maximum if lower: the file states {words} and no typical length"
+    )
     left = {key: value for key, value in _USUAL.get(family, {}).items() if key not in document}
     usual = ", ".join(f"{key} {value}" for key, value in left.items())
-    return {"sequence": tokens} | ({"sizes": f"as transformers, where the file has no key: {usual}"} if left else {})
+    return {"sequence": tokens} | (
+        {"sizes": f"defaults of transformers for keys that the file lacks: {usual}"} if left else {}
+    )
 
 
 class _Config:
@@ -132,7 +136,7 @@ class _Config:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= highest:
-            rule = "must be a number above 0" + (f", at most {highest:g}" if math.isfinite(highest) else "")
+            rule = "must be a positive number" + (f", at most {highest:g}" if math.isfinite(highest) else "")
             raise fail(self.where, self._path + key, value, rule)
         return float(value)
 
@@ -140,14 +144,14 @@ class _Config:
         """A word, or None where it is left out."""
         value = self._document.get(key)
         if value is not None and not isinstance(value, str):
-            raise fail(self.where, self._path + key, value, "must be a word")
+            raise fail(self.where, self._path + key, value, "must be a string")
         return value
 
     def part(self, key: str) -> "_Config":
         """The mapping at ``key``; an empty one where it is left out."""
         value = self._document.get(key)
         if value is not None and not isinstance(value, dict):
-            raise fail(self.where, self._path + key, value, "must be keys and values")
+            raise fail(self.where, self._path + key, value, "must be a mapping of keys to values")
         return _Config(value or {}, self.where, f"{self._path}{key}.")
 
     def parts(self) -> list["_Config"]:
@@ -203,7 +207,7 @@ def _experts(sizes: _Config, routed: str, width: str) -> dict[str, Any]:
     """Equal experts; ``routed`` and ``width`` are the keys of their number and of the inner width of one."""
     number, active = sizes[routed], sizes["num_experts_per_tok"]
     if active > number:
-        rule = f"must be at most {routed}, {number}"
+        rule = f"must be at most {routed} ({number})"
         raise fail(sizes.where, "num_experts_per_tok", active, rule, str(number))
     return {"routed": number, "active": active, "width": sizes[width]}
 
@@ -212,8 +216,8 @@ def _window(sizes: _Config, tokens: int, usual: int) -> dict[str, Any]:
     """A window of so many tokens (0: none) in the layers that ``layer_types`` names, or in the ``usual`` number."""
     layers, kinds = sizes["num_hidden_layers"], sizes.get("layer_types", [])
     if kinds and len(kinds) != layers:
-        rule = f"must have a kind for each of the {layers} layers (num_hidden_layers)"
-        raise fail(sizes.where, "layer_types", f"{len(kinds)} kinds", rule)
+        rule = f"must have one entry per layer (num_hidden_layers is {layers})"
+        raise fail(sizes.where, "layer_types", f"{len(kinds)} entries", rule)
     for layer, kind in enumerate(kinds):
         if kind not in _KINDS:
             raise fail(sizes.where, f"layer_types[{layer}]", kind, f"must be one of {', '.join(_KINDS)}")
@@ -259,9 +263,15 @@ def _qwen3(sizes: _Config) -> dict[str, Any]:
 def _qwen3_moe(sizes: _Config) -> dict[str, Any]:
     period, dense = sizes.get("decoder_sparse_step", 1), sizes.get("mlp_only_layers", [])
     if period != 1:
-        raise fail(sizes.where, "decoder_sparse_step", period, "must be 1: layers without experts come first", "1")
+        raise fail(
+            sizes.where,
+            "decoder_sparse_step",
+            period,
+            "must be 1: layers without experts are supported only before all others",
+            "1",
+        )
     if dense != [*range(len(dense))]:
-        rule = "must be the first layers, in order: layers without experts come first"
+        rule = "must list the first layers in order: layers without experts are supported only before all others"
         raise fail(sizes.where, "mlp_only_layers", dense, rule)
     routed = "num_local_experts" if "num_local_experts" in sizes else "num_experts"  # since transformers 5, and before
     experts = _experts(sizes, routed, "moe_intermediate_size") | {"dense_layers": len(dense)}
@@ -281,7 +291,13 @@ def _some_dense(sizes: _Config) -> dict[str, Any]:
     """Routed and shared experts behind some layers without any."""
     period = sizes.get("moe_layer_freq", 1)
     if period != 1:
-        raise fail(sizes.where, "moe_layer_freq", period, "must be 1: layers without experts come first", "1")
+        raise fail(
+            sizes.where,
+            "moe_layer_freq",
+            period,
+            "must be 1: layers without experts are supported only before all others",
+            "1",
+        )
     shared, dense = sizes.get("n_shared_experts", 0), sizes.get("first_k_dense_replace", 0)
     experts = _experts(sizes, "n_routed_experts", "moe_intermediate_size")
     return {"experts": experts | {"shared": shared, "dense_layers": dense}}

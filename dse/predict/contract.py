@@ -16,9 +16,9 @@ class PredictType(PlanType):
 
     name = "predict"
     help = (
-        "Predict step time and memory of a training plan of MODEL, and compare it with the best plan.\n\n"
-        "MODEL is a name (`dse models`), a config.json of transformers, or a YAML file of hyper-parameters. What "
-        "--plan leaves open is chosen for the shortest step (docs/method/plan.md)."
+        "Predict the step time and memory of a training plan for MODEL, and compare it with the best plan.\n\nMODEL "
+        "is a name (`dse models`), a config.json of transformers, or a YAML file of hyper-parameters. Keys that "
+        "--plan leaves open are chosen for the shortest step (docs/method/plan.md)."
     )
     examples = (
         "dse predict llama3-8b --accelerators 8 --plan tensor=8",

@@ -79,7 +79,7 @@ def _plan_text(plan: Plan) -> str:
     sliced = f", tensor-parallel width {plan.tensor}" if plan.tensor > 1 else ""
     sliced += f", context-parallel width {plan.context}" if plan.context > 1 else ""
     pipeline = f"{_count(len(plan.stages), 'stage')} on {of_each}{sliced}"
-    return f"{_count(plan.data, 'pipeline')} of {pipeline}: {_count(plan.accelerators, 'accelerator')} in all"
+    return f"{_count(plan.data, 'pipeline')} of {pipeline}: {_count(plan.accelerators, 'accelerator')} in total"
 
 
 def plan_svg(plan: Plan) -> str:

@@ -9,7 +9,9 @@ CHARTS_FILE = "charts.html"
 PLOTLY_FILE = "plotly.min.js"
 """The name by which plotly's own pages look for it beside them (``include_plotlyjs="directory"``)."""
 
-_MISSING = f"The charts need {PLOTLY_FILE} beside this page; dse report RUN --interactive writes both."
+_MISSING = (
+    f"The charts need {PLOTLY_FILE} in the same directory as this page; dse report RUN --interactive writes both."
+)
 
 
 def charts_page(view: View) -> str | None:

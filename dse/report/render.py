@@ -10,7 +10,7 @@ from dse.report.page import document, figure, table, text_html
 from dse.report.palette import light, themed
 from dse.report.view import Card, Drawing, Folded, Heading, Paragraph, Part, Table, View
 
-NOT_DRAWN = "Not drawn, as the run was stopped; dse report RUN draws it."
+NOT_DRAWN = "Not drawn, because the run was stopped; dse report RUN draws it."
 
 _ADDRESS = re.compile(r"https://[^\s)<>]+[\w/]")
 

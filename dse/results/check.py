@@ -144,7 +144,7 @@ def _refuse_objects(result: Result, path: Path) -> None:
     """InputError where the input was an object, which only the program that has it can check."""
     for name, setting in result.settings.items():
         if is_object(setting):
-            rule = "an object of Python, which no file carries; answer.check() checks the answer where the object is"
+            rule = "is a Python object, which a file cannot store; use answer.check() in the program that created it"
             raise fail(str(path), f"settings.{name}", "", rule)
 
 
@@ -219,7 +219,7 @@ def seal_faults(document: Mapping[str, Any]) -> list[str]:
 def _problem_faults(result: Result, posed: Posed[Any, Any], problem: ProblemType[Any, Any]) -> list[str]:
     faults = []
     if result.problem.digest != posed.digest:
-        faults.append(f"problem.digest must be {posed.digest}: the input is another one")
+        faults.append(f"problem.digest must be {posed.digest}: the input differs")
     if result.problem.name != posed.name:
         faults.append(f"problem.name must be {posed.name}, but got {result.problem.name}")
     expected = posed.objective.model_copy(update={"value": result.objective.value})
@@ -250,7 +250,7 @@ def _input_faults(stated: Mapping[str, InputFile], read: Mapping[str, InputFile]
         return name == file.path and file.sha256 in contents and not os.path.exists(name)
 
     unread = [name for name, file in stated.items() if name not in read and not is_moved(name, file)]
-    faults = [f"inputs.{name}: not read under these settings" for name in unread]
+    faults = [f"inputs.{name}: is not read with these settings" for name in unread]
     for name, file in stated.items():
         again = read.get(name)
         if again is not None and again.sha256 != file.sha256:

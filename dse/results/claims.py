@@ -43,7 +43,7 @@ def _bound_faults(result: Result) -> list[str]:
     if not math.isfinite(bound):
         faults.append(f"bound must be finite, but got {bound}")
     if result.infeasibility is not None:
-        faults.append("bound must not be given: there is nothing that it could bound")
+        faults.append("bound must not be given for an infeasible problem")
     if value is not None:
         worse = bound > value if result.objective.sense == "min" else bound < value
         if worse and not math.isclose(bound, value, rel_tol=PROOF_TOLERANCE):
@@ -55,7 +55,7 @@ def _status_faults(result: Result, statuses: tuple[Status, ...] | None) -> list[
     value, bound, status = result.objective.value, result.bound, result.status
     faults = []
     if bool(result.solution) != (value is not None):
-        faults.append("a solution and its value belong together")
+        faults.append("solution and objective.value must be given together")
     if value is not None:
         expected = statuses or (proven_status(value, bound),)
         # An interrupt may end a further analysis after the value is proven.
@@ -68,7 +68,7 @@ def _status_faults(result: Result, statuses: tuple[Status, ...] | None) -> list[
         faults.append(f"status must not be {status} without a value")
     elif (status == "infeasible") != (result.infeasibility is not None):
         given = "is given" if result.infeasibility is not None else "is not given"
-        faults.append(f"status must be infeasible just where infeasibility is given, but it {given} with {status}")
+        faults.append(f"status must be infeasible if and only if infeasibility is given, but it {given} with {status}")
     return faults
 
 
@@ -76,16 +76,16 @@ def count_faults(where: str, evaluations: Any, seconds: Any) -> list[str]:
     """What of a count and a time, at ``where``, can be no count and no time."""
     faults = []
     if type(evaluations) is not int or evaluations < 0:
-        faults.append(f"{where}evaluations must be a whole number from 0, but got {evaluations}")
+        faults.append(f"{where}evaluations must be a whole number of at least 0, but got {evaluations}")
     if type(seconds) is not float or not 0 <= seconds < math.inf:
-        faults.append(f"{where}seconds must be a finite number from 0, but got {seconds}")
+        faults.append(f"{where}seconds must be a finite number of at least 0, but got {seconds}")
     return faults
 
 
 def _version_faults(result: Result) -> list[str]:
-    faults = [] if result.seed >= 0 else [f"seed must be a whole number from 0, but got {result.seed}"]
+    faults = [] if result.seed >= 0 else [f"seed must be a whole number of at least 0, but got {result.seed}"]
     known = {"dse", COMMIT, "python", *LIBRARIES}
-    faults += [f"versions.{name}: no part of the program" for name in result.versions if name not in known]
+    faults += [f"versions.{name}: is not a dependency of dse" for name in result.versions if name not in known]
     faults += [f"versions.{name}: the key is missing" for name in ("dse", "python") if name not in result.versions]
     return faults + [
         f"versions.{name} must be a version, but got {version!r}"

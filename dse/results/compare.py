@@ -85,7 +85,7 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
         InputError: fewer than two, or runs whose commands or objectives differ in kind.
     """
     if len(runs) < 2:
-        raise fail("dse compare", "RUN", "", "name at least two runs")
+        raise fail("dse compare", "RUN", "", "at least two runs must be given")
     first = runs[0]
     for run in runs[1:]:
         _require_same(run, "command", first, first.result.command, run.result.command)
@@ -97,7 +97,7 @@ def compare(runs: Sequence[FinishedRun]) -> Comparison:
 
 def _require_same(run: FinishedRun, key: str, first: FinishedRun, expected: str, value: str) -> None:
     if value != expected:
-        raise fail(run.path, key, value, f"must be that of {first.path}, which is {expected}")
+        raise fail(run.path, key, value, f"must equal that of {first.path}, {expected}")
 
 
 def _outcomes(results: Sequence[Result]) -> dict[str, Values]:
@@ -108,7 +108,7 @@ def _outcomes(results: Sequence[Result]) -> dict[str, Values]:
     always = {
         "status": tuple(result.status for result in results),
         f"{objective.name} [{objective.unit}]": tuple(values),
-        "× the first": tuple(ratios),
+        "ratio to the first": tuple(ratios),
         "bound": tuple(result.bound for result in results),
         "gap": tuple(result.gap for result in results),
         "evaluations": tuple(result.evaluations for result in results),
@@ -168,7 +168,9 @@ def verdict(comparison: Comparison) -> list[str]:
     proven = [result for result in results if result.status == "optimal"]
     values = [result.objective.value for result in proven]
     if any(not _equal(values[0], value) for value in values):
-        return ["Same problem, but two answers that both claim a proof differ: dse check shows which is wrong."]
+        return [
+            "Same problem, but two answers that are both stated as proven differ; dse check shows which one is wrong."
+        ]
     return ["Same problem."]
 
 
@@ -185,7 +187,7 @@ def outcome_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 def _row(key: str, values: Values) -> tuple[str, ...]:
     if key == "gap":
         return (key, *("" if value is None else percent(value) for value in values))
-    if key == "× the first":
+    if key == "ratio to the first":
         return (key, *("" if value is None else f"{value:.4f}" for value in values))
     label = key if " of " in key else key.replace("_", " ")  # after "of" stands the name of a tensor
     if key.endswith("_bytes") and all(isinstance(value, int | float | None) for value in values):

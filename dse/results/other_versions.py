@@ -29,9 +29,9 @@ def other_version(document: Any) -> str | None:
     if made_by is None:
         return None
     before, now = made_by
-    line = f"made by another version of dse ({before}; this is {now})"
+    line = f"written by another version of dse ({before}; this is {now})"
     command = _command(document)
-    return line if command is None else f"{line}; `{command}` makes it anew"
+    return line if command is None else f"{line}; `{command}` recomputes it"
 
 
 @contextmanager

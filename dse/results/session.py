@@ -90,7 +90,7 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
     """
     for name, given in (("--resume", session.resume), ("--mirror", session.mirror)):
         if given and session.out is None:
-            raise fail("dse", name, "", "needs the directory of the run: --out DIR")
+            raise fail("dse", name, "", "requires a run directory: --out DIR")
     with session.announce(f"reading the input of dse {problem.name}"):
         posed = pose(problem, options)
         above = session.document(options)
@@ -101,7 +101,7 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
     finished = None if directory is None else finished_result(directory, problem)
     if finished is not None and directory is not None:
         _refuse_outputs(options)
-        session.notice(f"{session.out} holds this run, which is finished: this is its answer")
+        session.notice(f"{session.out} contains this run, which is already finished; its answer is returned")
         if session.mirror is not None:
             copy(directory.path, session.mirror)
         return Answer(finished, posed, Tables(directory.path))
@@ -132,7 +132,7 @@ def _refuse_outputs(options: Options) -> None:
     for each in option_fields(type(options)):
         value = getattr(options, each.name)
         if each.option.is_output and value is not None:
-            rule = "what an earlier part of this run evaluated is not kept"
+            rule = "must not be given for a finished run, whose evaluations are not kept"
             raise fail(options.command(), each.flag, value, rule)
 
 

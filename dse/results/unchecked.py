@@ -33,11 +33,11 @@ def not_checked(
     settings = (*problem.steering, *(problem.additions if result.objective.value is None else ()))
     chosen = ("seed", "method", *(f"settings.{key}" for key in settings if key in result.settings))
     entries = [
-        NotChecked(known, "only the run knows; what the check can say is whether they agree with the rest"),
-        NotChecked(chosen, "how the answer was searched for, which no answer tells"),
+        NotChecked(known, "known only to the run; checked only for consistency with the rest"),
+        NotChecked(chosen, "properties of the search, which the answer does not reveal"),
     ]
     code = tuple(f"inputs.{name}" for name in result.inputs if name.startswith("graph of "))
     if code and not run_code:
-        entries.append(NotChecked(code, "taken from the result; --run-code runs the code that gave it"))
+        entries.append(NotChecked(code, "taken from the result; --run-code reruns the code that produced it"))
     claims = {} if proven else problem.open_claims(result, posed)
     return entries + [NotChecked((key,), reason) for key, reason in claims.items()]

@@ -92,7 +92,7 @@ def _signal_text(number: int) -> str | None:
     if not number:
         return None
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    return f"{name}, as the system does where memory runs out" if number == signal.SIGKILL else name
+    return f"{name}, which the system sends when memory runs out" if number == signal.SIGKILL else name
 
 
 # In the other process ---------------------------------------------------------------------------------------------

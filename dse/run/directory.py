@@ -35,7 +35,7 @@ def result_file(path: str | Path) -> Path:
     if not file.exists():
         if (file.parent / RUN_FILE).exists():
             raise fail(path, "", "", f"the run is not finished: it has no {RESULT_FILE} yet")
-        raise fail(path, "", "", f"is no run directory: it holds no {RESULT_FILE}")
+        raise fail(path, "", "", f"is not a run directory: it contains no {RESULT_FILE}")
     return file
 
 
@@ -57,7 +57,7 @@ class RunDirectory:
             has.
 
     Raises:
-        InputError: the directory holds a run of other arguments, of an input that has changed since, or of another
+        InputError: the directory contains a run with other arguments, of an input that has changed since, or of another
             version of the program; a run without ``resume``; a run whose arguments are lost; or files that are no run.
     """
 
@@ -80,7 +80,7 @@ class RunDirectory:
             "version": VERSION,
         }
         if any(0xD800 <= ord(character) <= 0xDFFF for character in str(path)):
-            raise fail(path, "", "", "must be a name in Unicode, since results state it")
+            raise fail(path, "", "", "must be valid Unicode, because results contain it")
         if os.path.exists(path) and not path.is_dir():
             raise fail(path, "", "", "must be a directory")
         new = is_unused(path)
@@ -96,11 +96,11 @@ class RunDirectory:
 
     def _match(self, resume: bool) -> None:
         if not (self.path / RUN_FILE).exists():
-            raise fail(self.path, "", "", "is not empty and holds no run; name a new or an empty directory")
+            raise fail(self.path, "", "", "is not empty and contains no run; use a new or empty directory")
         if _is_blank(self.path / RUN_FILE):
             rule = (
-                "is empty, as a power cut may leave it: the arguments of this run are lost; name a new directory, or "
-                "put the file back where there is a copy (--mirror)"
+                "is empty, possibly after a power failure, so the options of this run are lost; use a new "
+                "directory, or restore the file from a copy (--mirror)"
             )
             raise fail(self.path / RUN_FILE, "", "", rule)
         document = read_document(self.path / RUN_FILE)
@@ -109,19 +109,19 @@ class RunDirectory:
             key, rule = _first_difference(stored, self._wanted) or self._changed_input(stored)
             raise fail(self.path / RUN_FILE, key, "", rule)
         if not resume:
-            raise fail(self.path, "", "", "already holds this run; --resume continues it")
+            raise fail(self.path, "", "", "already contains this run; --resume continues it")
 
     def _changed_input(self, stored: Mapping[str, Any]) -> tuple[str, str]:
         """The input that has changed, if that can be said, and the rule it breaks."""
         before = stored.get("inputs")
         for name, digest in self._inputs.items():
             if isinstance(before, dict) and before.get(name) != digest:
-                return f"inputs.{name}", "this input has changed since this run began; name a new directory"
+                return f"inputs.{name}", "this input has changed since this run began; use a new directory"
         began, now = stored.get("git_revision"), git_revision()
         if not isinstance(began, str) or now is None or began == now:
-            return "problem", "an input has changed since this run began; name a new directory"
-        commits = f"commit {began[:COMMIT_DIGITS]} of dse began this run, and this is {now[:COMMIT_DIGITS]}"
-        return "problem", f"{commits}: an input has changed, or is read otherwise; name a new directory"
+            return "problem", "an input has changed since this run began; use a new directory"
+        commits = f"this run was started by commit {began[:COMMIT_DIGITS]} of dse, and this is {now[:COMMIT_DIGITS]}"
+        return "problem", f"{commits}: an input has changed or is read differently; use a new directory"
 
     def _write_run_file(self) -> None:
         inputs = {"inputs": self._inputs} if self._inputs else {}
@@ -134,7 +134,7 @@ class RunDirectory:
         try:
             yield
         except OSError as error:
-            rule = f"cannot be written: {error.strerror or error}; what is finished is kept"
+            rule = f"cannot be written: {error.strerror or error}; finished work is kept"
             raise fail(self.path, "", "", rule) from error
 
     def write(self, name: str, content: str | bytes) -> Path:
@@ -186,7 +186,7 @@ def write_bytes(target: Path, content: bytes) -> Path:
     except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise fail(target, "", "", f"cannot be written: {error.strerror or error}; what is finished is kept") from error
+        raise fail(target, "", "", f"cannot be written: {error.strerror or error}; finished work is kept") from error
     return target
 
 
@@ -215,11 +215,14 @@ def _is_blank(file: Path) -> bool:
 
 def _first_difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, str] | None:
     """The first key whose value differs, as a path, and the rule it breaks; None where only the problem does."""
-    other = "the directory holds a run of other arguments"
+    other = "the directory contains a run with different options"
     if stored.get("command") != wanted["command"]:
         return "command", other
     if stored.get("version") != wanted["version"]:
-        return "version", f"the directory holds a run of dse {stored.get('version')}, but this is {wanted['version']}"
+        return (
+            "version",
+            f"the directory contains a run of dse {stored.get('version')}, but this is {wanted['version']}",
+        )
     arguments = stored.get("arguments")
     if not isinstance(arguments, dict):
         return "arguments", other

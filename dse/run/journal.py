@@ -80,7 +80,7 @@ class Journal(Mapping[str, Any]):
             try:
                 key, value = _entry_of(line)
                 if key in self._values:
-                    raise ValueError("its key stands in an earlier line")
+                    raise ValueError("its key is already in an earlier line")
             except (ValueError, KeyError, TypeError) as error:
                 self._file.close()
                 rule = f"is not a journal entry; the file was damaged ({shown(str(error))})"
@@ -113,7 +113,7 @@ class Journal(Mapping[str, Any]):
             # Half a line must not stand before what may be appended when there is room again.
             with suppress(OSError):
                 self._file.truncate(size)
-            raise fail(self._path, "", "", f"cannot be written: {error.strerror}; what is finished is kept") from error
+            raise fail(self._path, "", "", f"cannot be written: {error.strerror}; finished work is kept") from error
         self._values |= new
 
     @property
@@ -124,7 +124,9 @@ class Journal(Mapping[str, Any]):
     def damaged(self, key: str, reason: Exception) -> InputError:
         """The error for an entry whose value is none that this program wrote."""
         number = list(self._values).index(key) + 1
-        return fail(self._path, f"line {number}", "", f"is no finished evaluation: {type(reason).__name__}: {reason}")
+        return fail(
+            self._path, f"line {number}", "", f"is not a finished evaluation: {type(reason).__name__}: {reason}"
+        )
 
     def close(self) -> None:
         """Release the file and its lock."""

@@ -67,7 +67,7 @@ class Mirror:
         try:
             _copy(self._directory, self._uri)
         except (OSError, ValueError) as error:
-            self._notice(f"{self._uri}: the run could not be copied there: {shown(str(error))}")
+            self._notice(f"{self._uri}: could not copy the run there: {shown(str(error))}")
 
 
 def copy(directory: Path, uri: str) -> None:
@@ -151,7 +151,7 @@ def _refuse_overlap(directory: Path, uri: str) -> None:
             return
         inner, outer = absolute(directory), absolute(path)
     if inner.is_relative_to(outer) or outer.is_relative_to(inner):
-        rule = f"must lie neither inside --out {directory} nor around it; name another place"
+        rule = f"must neither contain --out {directory} nor lie inside it; use another location"
         raise fail("dse", "--mirror", uri, rule)
 
 
@@ -164,20 +164,20 @@ def _refuse_others(directory: Path, uri: str) -> None:
         return
     run_file, journal = (there.get_file_info(f"{path.rstrip('/')}/{name}") for name in (RUN_FILE, JOURNAL_FILE))
     if run_file.type is not fs.FileType.File:
-        raise fail("dse", "--mirror", uri, "is not empty and holds no run; name a new or an empty place")
+        raise fail("dse", "--mirror", uri, "is not empty and contains no run; use a new or empty location")
     if is_unused(directory):
-        rule = "already holds a run; --resume with a new --out continues that one, another one needs a new place"
+        rule = "already contains a run; continue it with --resume and a new --out, or use another location"
         raise fail("dse", "--mirror", uri, rule)
     with there.open_input_stream(run_file.path) as stream:
         if yaml.safe_load(stream.read()) != yaml.safe_load((directory / RUN_FILE).read_bytes()):
-            raise fail("dse", "--mirror", uri, "holds another run; name a new place")
+            raise fail("dse", "--mirror", uri, "contains another run; use another location")
     own = directory / JOURNAL_FILE
     if journal.type is fs.FileType.File:
         with there.open_input_stream(journal.path) as stream:
             # A torn line that was copied may have been healed here since.
             recorded_bytes = stream.read().rfind(b"\n") + 1
         if recorded_bytes > (own.stat().st_size if own.exists() else 0):
-            rule = f"holds more of this run than {directory}; --resume with a new --out brings it here"
+            rule = f"contains more of this run than {directory}; restore it with --resume and a new --out"
             raise fail("dse", "--mirror", uri, rule)
 
 
@@ -190,4 +190,4 @@ def _place(uri: str) -> tuple[Any, str]:
 
 
 def _refused(uri: str, error: Exception) -> InputError:
-    return fail("dse", "--mirror", uri, f"must be a place that can be written: {shown(str(error))}")
+    return fail("dse", "--mirror", uri, f"must be writable: {shown(str(error))}")

@@ -118,7 +118,7 @@ class Options:
             InputError: anything that is no option, or of another type.
         """
         if not isinstance(document, dict):
-            raise fail(file, key, document, f"must hold the options of {cls.command()}")
+            raise fail(file, key, document, f"must contain the options of {cls.command()}")
         try:
             values = _model_of(cls).model_validate_json(json.dumps(document))
         except ValidationError as error:
@@ -128,7 +128,7 @@ class Options:
                     file,
                     ".".join([key, *map(str, item["loc"])]),
                     "" if item["type"] == "missing" else shown(item["input"]),
-                    f"must hold the options of {cls.command()}: {_rule(item)}",
+                    f"must contain the options of {cls.command()}: {_rule(item)}",
                     nearest(str(item["loc"][0]), names) if item["type"] == "extra_forbidden" else None,
                 )
                 for item in error.errors()

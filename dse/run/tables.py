@@ -47,7 +47,7 @@ class Tables(Mapping[str, pa.Table]):
         try:
             return pq.read_table(path.absolute())  # pyarrow takes s3:… for a bucket
         except (OSError, ValueError) as error:  # what pyarrow raises over a damaged file
-            raise fail(path, "", "", f"is not a whole Parquet table: {shown(str(error))}") from error
+            raise fail(path, "", "", f"is not a complete Parquet table: {shown(str(error))}") from error
 
     def __iter__(self) -> Iterator[str]:
         there = () if self._directory is None else sorted((self._directory / FOLDER).glob("*.parquet"))

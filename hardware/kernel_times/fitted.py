@@ -130,10 +130,10 @@ def kernel_times(name_or_path: str | Path) -> KernelTimes:
         for constant, value in kernel.constants.items():
             low, _, high = needed[constant]
             if not low <= value <= high:
-                raise fail(file, f"{key}.constants.{constant}", value, f"must lie within {low:g} and {high:g}")
+                raise fail(file, f"{key}.constants.{constant}", value, f"must lie between {low:g} and {high:g}")
         if kernel.precision not in own.peak_flops:
             raise fail(file, f"{key}.precision", kernel.precision, f"must be one of {', '.join(own.peak_flops)}")
         if (kernel.kind, kernel.variant) in seen:
-            raise fail(file, f"{key}.variant", kernel.variant, "must stand once for each kind")
+            raise fail(file, f"{key}.variant", kernel.variant, "must be given once for each kind")
         seen.add((kernel.kind, kernel.variant))
     return KernelTimes(own, spec)

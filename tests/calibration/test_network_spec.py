@@ -94,23 +94,23 @@ def test_a_held_out_error_that_grows_is_said(tmp_path):
     table.write_text(HEADER + "".join(rows))
     outcome = CliRunner().invoke(command, ["nvlink3", str(table)])
     assert outcome.exit_code == 0, outcome.output
-    assert "all_reduce: the error of the held-out half has grown" in outcome.output
+    assert "all_reduce: the error on the held-out half has increased" in outcome.output
 
 
 @pytest.mark.parametrize(
     ("spec", "rows", "rule"),
     [
         ("dgx-a100", "all_reduce,8,4,,1e-5\n" * 8, "must be a flat network; calibrate each of its levels: nvlink3, "),
-        ("nvlink3", "all_reduce,8,4,,1e-5\n" * 5, "all_reduce: 5 rows: at least 6 rows are needed"),
+        ("nvlink3", "all_reduce,8,4,,1e-5\n" * 5, "all_reduce: 5 rows: each kind needs at least 6 rows"),
         ("nvlink3", "all_reduce,8,1,,1e-5\n" * 8, "line 2.n: 1: must be at least 2"),
         (
             "nvlink3",
             "".join(f"all_reduce,{n}e9,4,,{n}e-5\n" for n in range(1, 9)),
-            "but the links of nvlink3 have 3e+11",
+            "but the links of nvlink3 provide only 3e+11",
         ),
         ("nvlink3", "all_reduce,8e6,4,,1e-3\nall_reduce,8e7,4,,1e-2\n" * 4, "all_reduce: 1 size: the fitted half"),
-        ("nvlink3", "gemm,8,8,8,1e-5\n" * 4, "gemm: nvlink3 is a network, which takes rows of all_reduce only"),
-        ("dgx-a100", "gelu,8,8,,1e-5\n" * 4, "gelu: dgx-a100 is a network, which takes rows of all_reduce only"),
+        ("nvlink3", "gemm,8,8,8,1e-5\n" * 4, "gemm: nvlink3 is a network, which accepts only rows of all_reduce"),
+        ("dgx-a100", "gelu,8,8,,1e-5\n" * 4, "gelu: dgx-a100 is a network, which accepts only rows of all_reduce"),
         ("a100-sxm", "all_reduce,8,4,,1e-5\ngemm,8,8,8,1e-5\n" * 4, "all-reduces calibrate a network, nvlink3 for"),
         ("nvlnk3", "all_reduce,8,4,,1e-5\n" * 8, "did you mean nvlink3"),
     ],

@@ -127,10 +127,10 @@ SIZES = tuple(f"gemm,{256 * size},256,256,{size}e-5" for size in range(1, 9))
 @pytest.mark.parametrize(
     ("rows", "rule"),
     [
-        (SIZES[:1], "gemm: 1 row: at least 4 rows are needed"),
-        (("gemm,8,8,8,2e-5",) * 4, "gemm: 2e-05 s: all 4 rows have the same time, to which no rate can be fitted"),
+        (SIZES[:1], "gemm: 1 row: each kind needs at least 4 rows"),
+        (("gemm,8,8,8,2e-5",) * 4, "gemm: 2e-05 s: all 4 rows have the same time, so no rate can be fitted"),
         ([row.rpartition(",")[0] + ",2e-5" for row in SIZES], "gemm: 2e-05 s: all 8 rows have the same time"),
-        ((*SIZES, SIZES[0]), "gemm: 1 copy of other rows: must not stand twice"),
+        ((*SIZES, SIZES[0]), "gemm: 1 copy of other rows: must be unique"),
         ([f"gemm,256,256,256,{time}e-5" for time in range(1, 9)], "gemm: 1 size: the fitted half (rows 1, 3, 5, "),
         ((*SIZES[:3], "gemm,8,8,8,0"), "line 5.measured_s: 0: must be a positive number"),
         ((*SIZES[:3], "gemm,8,8,8,nan"), "line 5.measured_s: nan: must be a positive number"),
@@ -139,7 +139,7 @@ SIZES = tuple(f"gemm,{256 * size},256,256,{size}e-5" for size in range(1, 9))
         ((*SIZES[:3], "gemm,8_0,8,8,1"), "line 5.m: 8_0: must be a positive number"),
         ((*SIZES[:3], "gemm,8,8,8,-1e-5"), "line 5.measured_s: -1e-5: must be a positive number"),
         ((*SIZES[:3], "gemm,8,8,8"), "line 5.measured_s: must be a positive number"),
-        ((), "must hold at least one row"),
+        ((), "must contain at least one row"),
     ],
 )
 def test_a_table_that_tells_nothing_is_refused_in_one_line(tmp_path, uncalibrated, rows, rule):

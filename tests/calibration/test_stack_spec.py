@@ -45,7 +45,7 @@ def test_the_written_stack_is_one_that_plans_take(measured, tmp_path, dse):
     out = tmp_path / "own.yaml"
     outcome = CliRunner().invoke(command, ["h100-sxm", str(measured), "--stack", "generic", "--out", str(out)])
     assert outcome.exit_code == 0, outcome.output
-    assert "Error of the total time" in outcome.output
+    assert "Error in the total time" in outcome.output
     written = stack(str(out))
     assert written.fitted_on == ("h100-sxm",)
     assert written.description == "As generic; link, matrix, memory calibrated on h100-sxm (measured.csv)."
@@ -95,15 +95,15 @@ def test_the_precision_counts_only_where_there_are_products(tmp_path):
     path.write_text("".join(lines), encoding="utf-8-sig")  # spreadsheets put a mark of the byte order first
     document = calibrate("h100-sxm", path, "megatron-2022", "fp4").document
     assert document["memory"]["value"] == pytest.approx(0.6, rel=1e-3)
-    with pytest.raises(InputError, match="--precision: bf16: needs --stack"):
+    with pytest.raises(InputError, match="--precision: bf16: requires --stack"):
         calibrate("a100-sxm", path, precision="bf16")
 
 
 @pytest.mark.parametrize(
     ("chip", "text", "asked", "rule"),
     [
-        ("h100-sxm", "gemm,8,8,8,1e-5\n" * 3, {}, "gemm: 3 rows: at least 4 rows are needed"),
-        ("h100-sxm", "gemm,8192,8192,8192,1e-6\n" * 4, {}, "are the least at the peak of h100-sxm"),
+        ("h100-sxm", "gemm,8,8,8,1e-5\n" * 3, {}, "gemm: 3 rows: each kind needs at least 4 rows"),
+        ("h100-sxm", "gemm,8192,8192,8192,1e-6\n" * 4, {}, "but h100-sxm needs at least"),
         ("h100-sxm", "gemm,8,8,8,1e-5\n" * 4, {"precision": "fp4"}, "--precision: fp4: must be one of fp16, bf16, "),
         ("h100-smx", "gemm,8,8,8,1e-5\n" * 4, {}, "did you mean h100-sxm"),
         ("h100-sxm", "gemm,8,8,8,1e-5\n" * 4, {"stack": "genric"}, "did you mean generic"),

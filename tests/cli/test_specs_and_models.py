@@ -9,7 +9,7 @@ from hardware.spec_rows import spec_rows
 def test_a_spec_is_shown_with_the_source_of_every_value(dse):
     shown = " ".join(dse("specs", "h100-sxm").out.split())
     assert "chips: NVIDIA H100 SXM5 80 GB" in shown
-    assert "no kernels: section: sustained efficiency is taken as ideal" in shown
+    assert "no kernels: section: sustained efficiency is assumed to be ideal" in shown
     assert "hbm_bytes_per_s 3.352e+12 NVIDIA H100 whitepaper: 3352 GB/s, HBM3" in shown
     assert set(json.loads(dse("specs", "h100-sxm", "--json").out)) == {"chips"}
 

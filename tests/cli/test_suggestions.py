@@ -57,7 +57,7 @@ def test_a_key_of_a_plan_has_the_names_of_other_tools(alias):
     assert (
         read_plan(f"{alias}={value}") == read_plan(f"{alias.upper()}={value}") == read_plan(f"{ALIASES[alias]}={value}")
     )
-    with pytest.raises(InputError, match="the key stands twice"):
+    with pytest.raises(InputError, match="the key is given twice"):
         read_plan(f"{alias}={value},{ALIASES[alias]}={value}")
 
 
@@ -65,14 +65,14 @@ def test_a_key_of_a_plan_has_the_names_of_other_tools(alias):
 def test_what_is_no_key_of_a_plan_names_the_option_that_takes_it(alias):
     with pytest.raises(InputError) as error:
         read_plan(f"{alias}=64")
-    assert str(error.value) == f"--plan: {alias}: no key of a plan; {option_of(alias)} takes it"
+    assert str(error.value) == f"--plan: {alias}: is not a plan key; use {option_of(alias)}"
 
 
 def test_keys_are_listed_where_there_is_no_suggestion_alone():
     with pytest.raises(InputError) as error:
         read_plan("tensr=4,zzz=1")
     close, far = str(error.value).splitlines()
-    assert close == "--plan: tensr: no key of a plan (did you mean tensor?)"
+    assert close == "--plan: tensr: is not a plan key (did you mean tensor?)"
     assert "known: tensor, sequence_parallel" in far
 
 
@@ -87,17 +87,17 @@ def test_options_have_the_names_of_other_tools(dse, alias):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("codesign", "llama3-70b"), "model: llama3-70b: is a model of training plans: --plans modern takes it"),
-        (("predict", "llama3-8b", "--tp", "4"), "No such option '--tp': --plan tensor=… takes it."),
-        (("predict", "llama3-8b", "--pipeline", "4"), "No such option '--pipeline': --plan pipeline=… takes it."),
+        (("codesign", "llama3-70b"), "model: llama3-70b: is a model for training plans; it requires --plans modern"),
+        (("predict", "llama3-8b", "--tp", "4"), "No such option '--tp'; use --plan tensor=… instead."),
+        (("predict", "llama3-8b", "--pipeline", "4"), "No such option '--pipeline'; use --plan pipeline=… instead."),
         (
             ("predict", "llama3-8b", "--accelerators", 128, "--global-batch", 100, "--plan", "tp=1,cp=1,pp=1"),
-            "--global-batch: 100: must be a multiple of the replicas that 128 devices leave with this plan: 128 "
+            "--global-batch: 100: must be a multiple of 128 (data · microbatch of this plan on 128 devices) "
             "(did you mean 128?)",
         ),
         (
             ("predict", "llama3-8b", "--accelerators", 128, "--global-batch", 100, "--plan", "dp=128"),
-            "data: 128: must divide the devices (128) and the batch (100)",
+            "data: 128: must divide the number of devices (128) and the batch size (100)",
         ),
     ],
     ids=str,

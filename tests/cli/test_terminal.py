@@ -136,7 +136,7 @@ def test_an_answer_comes_first_then_its_table_then_the_notes_that_change_a_decis
     assert "an assumption" not in text
     assert f"limit {MAX_NOTES}" not in text
     assert "bubble" not in text
-    assert text.endswith("--notes shows 2 notes and 1 table more\n")
+    assert text.endswith("--notes also shows 2 notes and 1 table\n")
 
 
 def test_all_notes_and_tables_are_shown_on_request():

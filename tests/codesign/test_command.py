@@ -65,7 +65,7 @@ def test_a_report_says_which_tables_it_lacks(dse, answer):
     shown = dse("report", out)
     assert shown.code == 0
     path = out / "tables" / "architectures.parquet"
-    assert shown.err == f"warning: {path} is missing: the page lacks what it would show of this table\n"
+    assert shown.err == f"warning: {path} is missing; the page omits what is drawn from this table\n"
 
 
 def _changed(document, path, value):
@@ -115,7 +115,7 @@ def test_a_false_claim_of_infeasibility_is_found(dse, answer, tmp_path):
     _write(path, {**document, **nothing, "status": "infeasible", "solution": {}})
     refused = dse("check", path)
     assert refused.code == 1
-    assert "but a placement fits" in refused.out
+    assert "a placement fits" in refused.out
 
 
 def test_a_finished_run_is_returned_but_not_for_a_changed_model(dse, answer, model_file):

@@ -111,7 +111,7 @@ def test_cores_of_the_reference_with_other_memory_are_not_called_by_its_name(sev
     _, _, result = several_sizes
     for each in result.metrics["baselines"]:
         if "TPUv4" in each["name"]:
-            named = "TPUv4, its best plan" if each["hbm_gb"] == 32 else "cores of TPUv4 with "
+            named = "TPUv4, best plan" if each["hbm_gb"] == 32 else "cores of TPUv4 with "
             assert each["name"].startswith(named)
 
 
@@ -226,7 +226,7 @@ def test_a_stop_among_the_changes_leaves_the_proof_and_what_was_finished(sensiti
     assert metrics["unfinished"] == ["sensitivity"]
     view = PROBLEM.view(result, posed, Run().tables)
     assert "none of the" in view.verdict
-    assert "sensitivity: stopped before its end." in view.notes
+    assert "sensitivity: incomplete, because the run was stopped." in view.notes
     assert not PROBLEM.is_finished(result)
     assert faults_of(result, posed) == []
     whole = PROBLEM.answer(posed, Run())
@@ -267,8 +267,8 @@ def test_a_stop_in_the_baselines_leaves_the_proof(sensitive):
     assert {"baselines", "sensitivity"}.isdisjoint(result.metrics)
     assert result.metrics["optimum_by_hbm"]
     assert PROBLEM.view(result, posed, Run().tables).notes[:2] == [
-        "baselines: stopped before its end.",
-        "sensitivity: stopped before its end.",
+        "baselines: incomplete, because the run was stopped.",
+        "sensitivity: incomplete, because the run was stopped.",
     ]
     assert faults_of(result, posed) == []
 
@@ -338,21 +338,21 @@ def test_recomputation_stage_by_stage_is_a_choice_of_its_own(tmp_path):
 
 
 BAD = {
-    "objective": ({"objective": "per-watt"}, "--objective: per-watt: --plans modern maximises throughput"),
-    "search": ({"search": "hysteresis"}, "--search: hysteresis: --plans modern searches exhaustively"),
-    "cost model": ({"cost_model": "phaze-2024"}, "--cost-model: phaze-2024: --plans modern needs consistent"),
-    "pareto": ({"pareto": True}, "a front has power in it, and --plans modern counts no energy; use --plans phaze"),
+    "objective": ({"objective": "per-watt"}, "--objective: per-watt: must be throughput with --plans modern"),
+    "search": ({"search": "hysteresis"}, "--search: hysteresis: must be exhaustive with --plans modern"),
+    "cost model": ({"cost_model": "phaze-2024"}, "--cost-model: phaze-2024: must be consistent with --plans modern"),
+    "pareto": ({"pareto": True}, "the front includes power, which --plans modern does not model; use --plans phaze"),
     "microbatch": (
         {"microbatch": "2"},
         "--microbatch: 2: --plans modern tries every size; --plan microbatch=N fixes one",
     ),
-    "tensor": ({"plan": "tensor=3"}, "--plan: tensor: 3: must divide the devices"),
+    "tensor": ({"plan": "tensor=3"}, "--plan: tensor: 3: must divide the number of devices"),
     "precision": ({"plan": "precision=fp8"}, "--plan: precision: fp8: must be bf16"),
-    "key": ({"plan": "tensr=2"}, "--plan: tensr: no key of a plan"),
-    "weights": ({"weights": "1"}, "--weights needs several models; --plans modern takes one"),
-    "measured chip": ({"fixed": "a100-sxm", "area_budget": None}, "--fixed: a100-sxm: is a chip of its own"),
-    "unmeasured chip": ({"fixed": "h100-sxm", "area_budget": None}, "--fixed: h100-sxm: is a chip of its own"),
-    "paper's plans": ({"plans": "phaze", "plan": "tensor=2", "microbatch": "1"}, "belongs to --plans modern"),
+    "key": ({"plan": "tensr=2"}, "--plan: tensr: is not a plan key"),
+    "weights": ({"weights": "1"}, "requires several models, but --plans modern accepts only one"),
+    "measured chip": ({"fixed": "a100-sxm", "area_budget": None}, "--fixed: a100-sxm: is a real chip"),
+    "unmeasured chip": ({"fixed": "h100-sxm", "area_budget": None}, "--fixed: h100-sxm: is a real chip"),
+    "paper's plans": ({"plans": "phaze", "plan": "tensor=2", "microbatch": "1"}, "applies only to --plans modern"),
 }
 
 

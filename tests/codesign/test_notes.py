@@ -83,7 +83,7 @@ def test_a_network_that_joins_fewer_accelerators_is_named(tmp_path):
     problem = tiny_options(tmp_path, accelerators=1024, network="nvlink3").problem()
     (line,) = notes(problem, used(problem, 1024))
     assert line == (
-        "The network nvlink3 is used as one flat level for 1,024 accelerators, although its links join 16 at most; "
+        "The network nvlink3 is used as one flat level for 1,024 accelerators, although its links connect at most 16; "
         "--network dgx-a100 has a level between servers."
     )
 
@@ -105,7 +105,7 @@ def test_levels_between_the_first_and_the_last_are_named(tmp_path):
     problem = tiny_options(tmp_path, accelerators=32, network=str(path)).problem()
     (line,) = notes(problem, used(problem, 32))
     assert line.startswith(
-        "Of the levels of three placement sees the innermost and the outermost: what leaves a node of 4 "
+        "Placement models only the innermost and outermost levels of three: traffic that leaves a node of 4 "
     )
     inside = tiny_options(tmp_path, accelerators=16, network=str(path)).problem()
     assert notes(inside, used(inside, 16)) == []  # two levels are left
@@ -144,8 +144,8 @@ def test_notes_are_printed_kept_and_checked(dse, model_file, tmp_path):
 
 def test_infeasible_says_which_plans_are_ruled_out(dse, model_file):
     shown = dse("codesign", model_file, *ON_A100, "--accelerators", "2", "--hbm-gb", "0.0001")
-    assert "Infeasible: no plan that is searched fits tiny." in shown.out
-    assert "Ruled out is every pipeline × data × tensor plan" in shown.out
+    assert "Infeasible: none of the searched plans fits tiny." in shown.out
+    assert "Every pipeline × data × tensor plan is ruled out" in shown.out
     assert "8 bytes of weights, gradients and optimizer state" in shown.out
     assert "expert parallelism" not in shown.out
 
@@ -156,7 +156,7 @@ def test_infeasible_says_that_experts_are_not_divided(dse, tmp_path):
     source.write_text(EXPERTS)
     shown = dse("codesign", f"{source}:model", *ON_A100, "--accelerators", "2", "--hbm-gb", "0.0001")
     assert "Experts hold 89 % of its weights" in shown.out
-    assert "what is missing is expert parallelism" in shown.out
+    assert "these plans have no expert parallelism" in shown.out
 
 
 def test_the_share_of_experts_is_that_of_the_model_at_any_tensor_width(dse, tmp_path):
@@ -197,7 +197,7 @@ def test_a_microbatch_that_cannot_be_traced_is_dropped_and_named(dse, tmp_path):
     out = tmp_path / "run"
     shown = dse("codesign", f"{source}:model", *asked, "--microbatch", "1,2,4", "--out", out)
     assert shown.code == 0, shown.err
-    assert "not trained at microbatch 2, at which it has no graph" in shown.out
+    assert "not evaluated at microbatch 2, for which it has no graph" in shown.out
     assert "this batch has no shape" in shown.out
     assert dse("check", out / "result.json").out == "ok\n"
 
@@ -213,7 +213,7 @@ def test_a_model_that_no_microbatch_can_be_traced_at_is_refused(dse, tmp_path):
 
 @pytest.mark.parametrize(
     ("status", "says"),
-    [("feasible", "whether another HBM size is the best is not proven"), ("interrupted", "interrupted")],
+    [("feasible", "whether another HBM size is better is not proven"), ("interrupted", "interrupted")],
 )
 def test_a_closed_gap_is_not_called_unproven(status, says):
     result = SimpleNamespace(
@@ -236,19 +236,19 @@ def test_a_closed_gap_is_not_called_unproven(status, says):
 def test_what_the_spec_of_a_fixed_accelerator_leaves_open_is_noted(tmp_path):
     problem = tiny_options(tmp_path, area_budget=None, fixed="v100", accelerators=8).problem()
     first, *_ = notes(problem, used(problem, 8))
-    assert first == "v100: no kernels: section: sustained efficiency is taken as ideal."
+    assert first == "v100: no kernels: section: sustained efficiency is assumed to be ideal."
 
 
 def test_power_above_the_chips_limit_is_noted(tmp_path):
     problem = tiny_options(tmp_path, area_budget=None, fixed="v100", accelerators=8).problem()
     within, above = (notes(problem, used(problem, 8), {"tiny": {"power_w": watts}}) for watts in (300.0, 301.0))
     (note,) = (note for note in above if note not in within)
-    assert note.startswith("tiny on v100: the modelled 301 W are above the chip's 300 W; it would run slower")
+    assert note.startswith("tiny on v100: the modelled 301 W exceed the chip's 300 W; it would run slower")
 
 
 @pytest.mark.parametrize(("watts", "stated"), [(300.4, "300.4 W"), (300.04, "300.04 W"), (1171.3, "1171 W")])
 def test_power_just_above_the_limit_is_not_rounded_to_it(watts, stated):
-    assert f"the modelled {stated} are above the chip's 300 W" in accelerator("v100").power_note(watts)
+    assert f"the modelled {stated} exceed the chip's 300 W" in accelerator("v100").power_note(watts)
 
 
 @pytest.mark.parametrize(("cost_model", "count"), [("consistent", 0), ("phaze-2024", 1)])
@@ -265,5 +265,5 @@ def test_utilisation_above_the_peak_is_explained_once(tmp_path, cost_model):
     within, above = (notes(problem, used(problem, 16), each) for each in figures)
     (note,) = (note for note in above if note not in within)
     assert within == [each for each in above if each != note]
-    assert note.startswith("tiny: 336.7 % of peak FLOPs follows from")
+    assert note.startswith("tiny: 336.7 % of peak FLOPs is an artefact of")
     assert ("phaze-2024" in note) == (cost_model == "phaze-2024")

@@ -312,15 +312,15 @@ def test_what_binds_is_ranked_by_what_more_of_it_gains():
     assert found.elasticity("hbm_bandwidth") == pytest.approx(np.log(110 / 95) / np.log(1.1 / 0.9))
     assert found.elasticity("hbm_size") is None
     assert summary(found) == [
-        "What binds, by what 10 % more of it gains: HBM bandwidth +10.0 %, network bandwidth +3.0 %.",
-        "What does not bind: global batch (10 % less costs 8.0 %, 10 % more costs 3.0 %), HBM size (with 10 % less "
+        "Binding, with the gain from 10 % more: HBM bandwidth +10.0 %, network bandwidth +3.0 %.",
+        "Not binding: global batch (10 % less costs 8.0 %, 10 % more costs 3.0 %), HBM size (with 10 % less "
         "nothing fits).",
         "Keeping today's architecture, with new plans, costs at most 2 % where it fits (network bandwidth × 1.1).",
         "2 × 8×8 tensor, 1 × 8 vector, 0.000976562 MB takes over between 1 and 1.01 × network bandwidth.",
-        "Nothing fits any more between 0.945 and 0.95 × HBM size.",
+        "Nothing fits beyond a point between 0.945 and 0.95 × HBM size.",
     ]
     stopped = summary(dataclasses.replace(found, stopped="time limit"))
-    tried = f"In the {len(points)} settings that were tried: "
+    tried = f"In the {len(points)} settings tried: "
     assert stopped[2] == f"{tried}{summary(found)[2]}"
     same = dataclasses.replace(found, points=tuple(points[:1]), stopped="time limit")
     assert not any(text.startswith(("Wherever", "Keeping")) for text in summary(same))

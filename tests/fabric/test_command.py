@@ -224,7 +224,7 @@ BAD_GRAPHS = {
     "work beyond the simulator": ((*GEMM, "k"), 2**36, "feed-forward"),
 }
 BAD_FABRICS = {
-    "capacity no unit has": (("memory", "bytes", "value"), 512, "must hold a flit"),
+    "capacity no unit has": (("memory", "bytes", "value"), 512, "must hold at least one flit"),
     "links of no width": (("links", "tracks", "value"), 0, "links.tracks"),
     "disconnected grid": (("grid", "absent"), {"value": [[0, 1], [1, 0]], "source": "for a test"}, "cut off"),
     "all cells absent": (
@@ -298,7 +298,7 @@ BAD_TUNING = {
         (("grid", "absent"), {"value": [[0, 1], [1, 0]], "source": "for a test"}),
         "cut off",
     ),
-    "capacity no unit has": ("--fabric", (("memory", "bytes", "value"), 512), "must hold a flit"),
+    "capacity no unit has": ("--fabric", (("memory", "bytes", "value"), 512), "must hold at least one flit"),
     "operators without an entry": ("--slots", None, "slots.relu: the key is missing"),
 }
 
@@ -327,7 +327,7 @@ def test_a_stopped_run_leaves_its_pictures_to_dse_report(dse, folder):
     drawn = ["placement.svg", "placement.png", "placement-trace.json"]
     answered = dse(*PLACE, "--moves", 10**9, "--time-limit", 1e-9, "--out", "run")
     assert answered.code == 0, answered.err
-    assert "stopped before it was drawn: dse report run draws it" in answered.out
+    assert "stopped before the report was drawn; dse report run draws it" in answered.out
     run = folder / "run"
     assert json.loads((run / "result.json").read_text())["bound"] is not None
     assert NOT_DRAWN in (run / "report.html").read_text()

@@ -258,9 +258,7 @@ def test_operators_without_an_entry_are_named():
 
 
 def test_memory_units_that_hold_no_flit_are_refused():
-    with pytest.raises(
-        ValueError, match="a memory unit of plasticine-8x16 holds 1,024 bytes, but 4,096 are to be held"
-    ):
+    with pytest.raises(ValueError, match="a memory unit of plasticine-8x16 holds 1,024 bytes, but needs to hold 4,096"):
         expand(block("gemm", 0), replace(PLASTICINE, memory_bytes=1024), SLOTS)
 
 

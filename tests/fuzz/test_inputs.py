@@ -298,7 +298,7 @@ def test_a_seed_beyond_a_machine_word_is_refused(dse, folder):
     ("arguments", "words"),
     [
         (("layers.json", "--out", "x" * 400), "File name too long"),
-        (("layers.json", "--out", "\udcff"), "must be a name in Unicode"),
+        (("layers.json", "--out", "\udcff"), "must be valid Unicode"),
         (("\ud800",), "is not text"),
         (("layers.json", "x" * 5_000), "unexpected extra argument"),
         (("x" * 5_000,), "File name too long"),

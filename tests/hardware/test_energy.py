@@ -101,7 +101,7 @@ def test_power_above_the_chips_limit_is_noted(name, tdp_w):
     chip = accelerator(name)
     assert chip.tdp_w == tdp_w
     assert chip.power_note(tdp_w) is None
-    assert f"{tdp_w + 1} W are above the chip's {tdp_w} W" in chip.power_note(tdp_w + 1)
+    assert f"{tdp_w + 1} W exceed the chip's {tdp_w} W" in chip.power_note(tdp_w + 1)
     assert accelerator("tpuv4-phaze").power_note(1e6) is None
 
 

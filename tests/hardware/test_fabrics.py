@@ -50,7 +50,7 @@ def test_tiles_capacity_and_banks():
     assert PLASTICINE.tiles(512, 1024, 1) == 512
     assert {fabric(name).memory_bytes / fabric(name).flit_bytes for name in list_fabrics()} == {64}
     assert PLASTICINE.samples_that_fit(100_000) == 2
-    with pytest.raises(ValueError, match="holds 262,144 bytes, but 262,145 are to be held"):
+    with pytest.raises(ValueError, match="holds 262,144 bytes, but needs to hold 262,145"):
         PLASTICINE.samples_that_fit(262_145)
     assert not PLASTICINE.shares_banks(131_072, 2)
     assert not PLASTICINE.shares_banks(16_384, 16)
@@ -126,17 +126,17 @@ def of(value):
         ({"grid__io_edges": of(["left"])}, "grid.io_edges.value.0", "'north', 'east', 'south' or 'west'"),
         ({"grid__io_per_switch": of(0)}, "grid.io_per_switch.value", "at least 1"),
         ({"grid__absent": of([[8, 0]])}, "grid", "in the grid of 8 x 16, but got [8, 0]"),
-        ({"grid__absent": of([[0, 1], [1, 0]])}, "grid", "1 of 126 cells are cut off, [0, 0] among them"),
+        ({"grid__absent": of([[0, 1], [1, 0]])}, "grid", "1 of 126 cells are unreachable, such as [0, 0]"),
         ({"numbers__tile": of(0)}, "numbers.tile.value", "at least 1"),
         ({"compute__flops": of(0)}, "compute.flops.value", "greater than 0"),
         ({"memory__bytes": of(0)}, "memory.bytes.value", "at least 1"),
-        ({"memory__bytes": of(4095)}, "memory.bytes", "must hold a flit, a tile of 4,096 bytes"),
+        ({"memory__bytes": of(4095)}, "memory.bytes", "must hold at least one flit, a tile of 4,096 bytes"),
         ({"memory__read_ports": of(0)}, "memory.read_ports.value", "at least 1"),
         ({"links__tracks": of(0)}, "links.tracks.value", "at least 1"),
         ({"links__tracks": of(0.5)}, "links.tracks.value", "a whole number"),
         ({"links__tracks": of(True)}, "links.tracks.value", "must be a whole number"),
         ({"compute__flops": of(True)}, "compute.flops.value", "must be a number"),
-        ({"grid__absent": of([[0, True]])}, "grid.absent.value", "must hold numbers, not true or false"),
+        ({"grid__absent": of([[0, True]])}, "grid.absent.value", "must contain numbers, not true or false"),
         ({"links__min_flow_flits": of(7)}, "links", "min_flow_flits <= max_flow_flits must hold, but got 7 and 6"),
         ({"links__switch_slots": of(-1)}, "links.switch_slots.value", "at least 0"),
         ({"ports__slots": of(0)}, "ports.slots.value", "at least 1"),

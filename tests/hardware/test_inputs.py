@@ -44,7 +44,7 @@ class Outer(BaseModel):
         ({"kind": "tensor", "weights": [-0.5]}, "f: weights.0: -0.5: must be at least 0"),
         ({"kind": "tensor", "weights": [1, 2, 3]}, "f: weights: [1, 2, 3]: must have at most 2 entries, but has 3"),
         ({"kind": "tensor", "is_fused": "maybe"}, "f: is_fused: maybe: must be true or false"),
-        ([1], "f: [1]: the document must be an object of keys and values"),
+        ([1], "f: [1]: the document must be a mapping of keys to values"),
     ],
 )
 def test_faults_name_file_key_value_and_rule(document, line):
@@ -64,7 +64,9 @@ def test_of_many_names_the_nearest_are_listed():
     with pytest.raises(InputError) as caught:
         choose("f", "--why", "layer07/attention/qurey", names, "argument")
     (fault,) = caught.value.faults
-    assert str(fault).startswith("f: --why: layer07/attention/qurey: no argument of this name; of 120 known ones the ")
+    assert str(fault).startswith(
+        "f: --why: layer07/attention/qurey: no argument of this name; the nearest of 120 known names: "
+    )
     assert fault.suggestion == "layer07/attention/query"
     assert fault.suggestion in fault.rule
     assert len(str(fault)) < 300
@@ -74,12 +76,12 @@ def test_of_many_names_the_nearest_are_listed():
     ("name", "text", "message"),
     [
         ("a.json", "{", "line 1, column 2"),
-        ("a.json", '{"a": 1, "a": 2}', "a: the key stands twice"),
+        ("a.json", '{"a": 1, "a": 2}', "a: the key appears twice"),
         ("a.json", '{"a": NaN}', "NaN: is not a JSON number"),
         ("a.json", "", "not well-formed JSON"),
         ("a.json", "[" * 100_000, "nested too deeply"),
         ("a.yaml", "a: [1", "not well-formed YAML"),
-        ("a.yaml", "a: 1\na: 2", "the key a stands twice"),
+        ("a.yaml", "a: 1\na: 2", "the key a appears twice"),
         ("a.yaml", "a: !!python/object:os.system x", "not well-formed YAML"),
     ],
 )
@@ -195,7 +197,7 @@ def test_a_packed_file_that_is_not_whole_is_refused(tmp_path, end):
 
 def test_a_packed_file_of_other_bytes_is_refused(tmp_path):
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"[1, 2]") + b"more")
-    with pytest.raises(InputError, match="no gzip file"):
+    with pytest.raises(InputError, match="not a valid gzip file"):
         read_document(tmp_path / "a.json.gz")
 
 
@@ -204,23 +206,23 @@ def test_a_packed_file_that_holds_too_much_is_refused(tmp_path, monkeypatch):
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b" " * 999 + b"1"))
     assert read_document(tmp_path / "a.json.gz") == 1
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b" " * 1000 + b"1"))
-    with pytest.raises(InputError, match="holds more than"):
+    with pytest.raises(InputError, match="contains more than"):
         read_document(tmp_path / "a.json.gz")
 
 
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("[1, 2, 3, 4, 5]", "holds more than 4 "),
-        ("[[1, 2], [3]]", "holds more than 4 values, the limit"),
+        ("[1, 2, 3, 4, 5]", "contains more than 4 "),
+        ("[[1, 2], [3]]", "contains more than 4 values, the limit"),
         ('{"a": "\\b"}', "must not contain the character U+0008"),
         ("[1e999]", "numbers must be finite"),
         (f"[{10**308}]", "a number must be below 1e308"),
         ("[" * 101 + "]" * 101, "is nested too deeply"),
-        ("[[1, 2], 3]", "holds more than 4 values, the limit"),
+        ("[[1, 2], 3]", "contains more than 4 values, the limit"),
     ],
 )
 def test_a_document_of_json_that_breaks_a_limit_is_refused(monkeypatch, text, rule):
-    monkeypatch.setattr("hardware.documents.MAX_VALUES", 4 if "holds" in rule else 1000)
+    monkeypatch.setattr("hardware.documents.MAX_VALUES", 4 if "more than" in rule else 1000)
     with pytest.raises(InputError, match=re.escape(rule)):
         parse_document(text, "x.json")

@@ -161,7 +161,7 @@ def test_every_timed_kernel_is_priced(chip):
             "flor_s: ",
             "kernels.0.constants: floor_s, flor_s: must be floor_s, compute_share",
         ),
-        ("compute_share: 0.", "compute_share: 10.", "must lie within 0.05 and 1"),
+        ("compute_share: 0.", "compute_share: 10.", "must lie between 0.05 and 1"),
         ("precision: bf16", "precision: fp4", "kernels.0.precision: fp4: must be one of fp16, bf16, fp8, int8"),
         ("chip: h100-sxm", "chip: h100-sxn", "did you mean h100-sxm?"),
     ],

@@ -495,13 +495,13 @@ BROKEN_LEVELS = [
     ("levels", "nvlink3", "must be a list"),
     ("levels.0", ["nvlink3"], "mapping of keys"),
     ("levels.0.network", [{"accelerators": EIGHT}, {"network": "infiniband-hdr"}], "is missing"),
-    ("levels", [{"network": "nvlink3"}, {"network": "infiniband-hdr"}], "every level but the last must give"),
-    ("levels", [{"network": "nvlink3", "accelerators": EIGHT}], "the last level joins all accelerators"),
+    ("levels", [{"network": "nvlink3"}, {"network": "infiniband-hdr"}], "every level except the last must state"),
+    ("levels", [{"network": "nvlink3", "accelerators": EIGHT}], "the last level connects all accelerators"),
     ("levels.0.accelerators.source", [{"network": "nvlink3", "accelerators": {"value": 8}}, LEVELS[1]], "is missing"),
     (
         "levels",
         [LEVELS[0], {"network": "nvlink3", "accelerators": {"value": 12, "source": "datasheet"}}, LEVELS[1]],
-        "must be a multiple of those of the level inside, 8, and more, but got 12",
+        "must be a larger multiple of the accelerators of the level inside (8), but got 12",
     ),
     ("levels.0.size", [{"network": "nvlink3", "accelerators": EIGHT, "size": 1}, LEVELS[1]], "unknown key"),
     (
@@ -601,7 +601,11 @@ BROKEN = [
     ("launch_s.value", changed("launch_s.value", "soon"), "must be a number"),
     ("channels.value", changed("channels.value", -1), "greater than 0"),
     ("latency", changed("latency", {"value": 1, "source": "datasheet"}), "unknown key"),
-    ("transfer_bytes_per_s", changed("transfer_bytes_per_s", {"value": 2e9, "source": "x y"}), "at most that of all"),
+    (
+        "transfer_bytes_per_s",
+        changed("transfer_bytes_per_s", {"value": 2e9, "source": "x y"}),
+        "at most the rate of all",
+    ),
     ("transfer_bytes_per_s.value", changed("transfer_bytes_per_s", {"value": 0, "source": "x y"}), "greater than"),
     ("links_per_member.value", changed("links_per_member", {"value": -1, "source": "measured"}), "greater than"),
     ("shared_by_node", changed("shared_by_node", True), "mapping of keys"),
@@ -620,11 +624,15 @@ BROKEN = [
         "at most 1",
     ),
     ("collectives.all_gather.rate", changed("collectives", {"all_gather": OWN | {"rate": 1}}), "unknown key"),
-    ("", changed("collectives", {"all_reduce": OWN}), "additions_included must be true, since collectives has a timed"),
-    ("", "- a\n- list\n", "must be an object"),
-    ("", "", "must be an object"),
+    (
+        "",
+        changed("collectives", {"all_reduce": OWN}),
+        "additions_included must be true, because collectives has a timed",
+    ),
+    ("", "- a\n- list\n", "must be a mapping"),
+    ("", "", "must be a mapping"),
     ("line 2", "links: {value: 1\n", "not well-formed YAML"),
-    ("line 2", "name: a\nname: b\n", "stands twice"),
+    ("line 2", "name: a\nname: b\n", "appears twice"),
 ]
 
 
@@ -765,5 +773,5 @@ def test_impossible_timed_collectives_are_refused(values, rule):
 
 def test_a_kind_is_timed_once():
     twice = (TimedCollective("all_gather", 0.0, 0.0, 1.0), TimedCollective("all_gather", 1.0, 0.0, 1.0))
-    with pytest.raises(ValueError, match="each kind of collective once"):
+    with pytest.raises(ValueError, match="each kind of collective exactly once"):
         Network("n", 1e9, timed=twice)

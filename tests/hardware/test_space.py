@@ -220,7 +220,7 @@ def test_a_budget_of_exactly_the_smallest_machine_keeps_it():
 
 @pytest.mark.parametrize("budget_mm2", [1.6, 1e-6])
 def test_a_budget_below_the_smallest_machine_names_its_area(budget_mm2):
-    with pytest.raises(InputError, match=r"smallest architecture, which has 1\.65096 mm²"):
+    with pytest.raises(InputError, match=r"must be at least 1\.65096 mm²"):
         architecture_space(budget_mm2)
 
 

@@ -159,7 +159,7 @@ def test_a_buffer_that_holds_no_block_of_a_template_core_is_refused(tmp_path):
         accelerator(path)
 
 
-IDEAL = "sustained efficiency is taken as ideal"
+IDEAL = "sustained efficiency is assumed to be ideal"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_machine_without_process_says_that_its_energies_are_of_22_nm(tmp_path)
     (note,) = accelerator(path).notes
     assert note.startswith("no process_nm: energies are those of 22 nm")
     (area,) = accelerator("a100-sxm").notes
-    assert area.startswith("area_mm2 is of a die in 7 nm")
+    assert area.startswith("area_mm2 is in 7 nm")
 
 
 def test_a_template_has_its_kernels(tmp_path):
@@ -241,7 +241,7 @@ BROKEN = [
     ("tpuv4-phaze", "hbm_gib.value", -32, "hbm_gib.value", "greater than 0"),
     ("tpuv4-phaze", "hbm_bytes_per_s", DELETE, "hbm_bytes_per_s", "the key is missing"),
     ("tpuv4-phaze", "network.name", "", "network.name", "must not be empty"),
-    ("tpuv4-phaze", "process_nm", {"value": 7, "source": "test"}, "", "process_nm must be left out with a template"),
+    ("tpuv4-phaze", "process_nm", {"value": 7, "source": "test"}, "", "process_nm must not be given with a template"),
     ("v100", "process_nm.value", 0.5, "process_nm.value", "at least 3"),
     ("v100", "process_nm.value", 90, "process_nm.value", "at most 45"),
     ("v100", "tdp_w.value", 0, "tdp_w.value", "greater than 0"),
@@ -301,9 +301,9 @@ def edited(name, path, value):
     ("text", "rule"),
     [
         ("name: [tpu\n", "is not well-formed YAML"),
-        ("name: a\nname: b\n", "stands twice"),
-        ("- tpuv4\n", "must be an object of keys and values"),
-        ("", "must be an object of keys and values"),
+        ("name: a\nname: b\n", "appears twice"),
+        ("- tpuv4\n", "must be a mapping of keys to values"),
+        ("", "must be a mapping of keys to values"),
         ("name: \ttpu\n\tx: 1\n", "is not well-formed YAML"),
     ],
 )
@@ -328,7 +328,7 @@ def test_a_missing_file_gives_one_line(tmp_path):
         ("hardware.usable_buffer_fraction.value", 1.5, "hardware.usable_buffer_fraction.value", "at most"),
         ("training.optimizer.name", "adamw", "training.optimizer.name", "did you mean adam?"),
         ("training.optimizer.state_bytes", -1, "training.optimizer.state_bytes", "at least 0"),
-        ("training.optimizer.master_weight_bytes", 13, "training.optimizer", "part of the state_bytes, 12"),
+        ("training.optimizer.master_weight_bytes", 13, "training.optimizer", "must be at most state_bytes (12)"),
         ("training.weight_gradients.value", "maybe", "training.weight_gradients.value", "true or false"),
         ("training.momentum", 1, "training.momentum", "unknown key"),
     ],

@@ -112,12 +112,12 @@ def test_the_share_of_products_is_what_its_source_states():
         ("sustained_as: {name: b20, source: ours}", "b200"),
         (
             "sustained: {memory: {value: 0.5, source: ours}}\nsustained_as: {name: b200, source: ours}",
-            "must not stand beside sustained",
+            "must not be given together with sustained",
         ),
         (
             "sustained: {attention_rate: {precision: bf16, source: ours, shapes: ["
             "{width: 64, tokens: 8, value: 0.2}, {width: 64, tokens: 8, value: 0.3}]}}",
-            "each width and number of tokens once",
+            "must not repeat a pair of width and number of tokens",
         ),
     ],
 )

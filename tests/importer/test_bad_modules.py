@@ -31,8 +31,8 @@ SOURCES = {
     "exception": (net("raise KeyError('no such head')"), "line 8", "no such head"),
     "exit": (net("raise SystemExit(3)"), "line 8", "SystemExit"),
     "no tensor back": (net("self.layer(x); return 3"), "outputs", "floating-point"),
-    "no elements": (net("return self.layer(x)", layer="nn.Linear(8, 0)"), "layer.weight", "must have elements"),
-    "no inputs": (net("return x", inputs="()"), "example inputs", "hold none"),
+    "no elements": (net("return self.layer(x)", layer="nn.Linear(8, 0)"), "layer.weight", "must not be empty"),
+    "no inputs": (net("return x", inputs="()"), "example inputs", "must contain at least one tensor"),
     "odd inputs": (net("return x", inputs="'x'"), "example inputs", "dictionary"),
     "batches": (
         net("return x", inputs="(torch.randn(2, 8), torch.randn(3, 8))"),
@@ -43,7 +43,7 @@ SOURCES = {
     "time first": (
         net("return self.layer(x)[0]", inputs="torch.randn(5, 1, 8)", layer="nn.LSTM(8, 8)"),
         "layer",
-        "has time first",
+        "expects time first",
     ),
     "empty": (net("return x", inputs="torch.randn(0, 8)"), "example inputs", "at least 1"),
     "only a module": (HEADER + "def model():\n    return nn.Linear(8, 8)\n", "model", "(module, example inputs)"),
@@ -55,7 +55,7 @@ SOURCES = {
     "other parameter": (HEADER + "def model(width):\n    return 1, 2\n", "width", "microbatch"),
     "no function": (HEADER + "def modl():\n    pass\n", "no function", "did you mean modl?"),
     "fails on load": (HEADER + "import no_such_package\n", "line 3", "no_such_package"),
-    "no Python": ("def model(:\n", "line 1", "is not Python"),
+    "not a Python": ("def model(:\n", "line 1", "is not valid Python"),
     "ignores microbatch": (
         HEADER + "def model(microbatch):\n    return nn.Linear(8, 8), torch.randn(5, 8)\n",
         "microbatch",

@@ -607,7 +607,7 @@ def test_a_missing_onnx_library_is_named(tmp_path, monkeypatch):
 
 UNREAD = {
     "an operator of its own": helper.make_node("Frobnicate", ["h"], ["unread"], domain="com.acme"),
-    "a value that nothing writes": helper.make_node("Relu", ["ghost"], ["unread"]),
+    "a value that no node in the graph writes": helper.make_node("Relu", ["ghost"], ["unread"]),
     "an operator that is priced": helper.make_node("Relu", ["h"], ["unread"]),
 }
 

@@ -99,7 +99,7 @@ def test_a_change_of_the_file_is_seen(tmp_path):
 def test_a_missing_file_is_named_with_its_tensor(tmp_path):
     message = refused(reshaping(tmp_path))
     assert "values.shape: must be known here, but the values of shape are in" in message
-    assert message.endswith("values.bin, which is not there")
+    assert message.endswith("values.bin, which does not exist")
 
 
 def test_so_it_is_where_values_are_computed_of_it(tmp_path):
@@ -120,7 +120,7 @@ def test_no_file_outside_the_folder_is_read(tmp_path, location):
     values_file(tmp_path)
     message = refused(reshaping(folder, location))
     assert "values.shape.location" in message
-    assert message.endswith("must be a file in the folder of the model")
+    assert message.endswith("must be a file in the model's folder")
 
 
 def test_nor_through_a_link(tmp_path):
@@ -128,13 +128,13 @@ def test_nor_through_a_link(tmp_path):
     folder.mkdir()
     values_file(tmp_path)
     os.symlink(tmp_path / "values.bin", folder / "values.bin")
-    assert refused(reshaping(folder)).endswith("must be a file in the folder of the model")
+    assert refused(reshaping(folder)).endswith("must be a file in the model's folder")
 
 
 @pytest.mark.parametrize("stated", [{"offset": 8}, {"length": 25}, {"offset": -8}, {"offset": "x"}, {"length": 10**20}])
 def test_values_beyond_the_file_are_refused(tmp_path, stated):
     values_file(tmp_path)
-    assert "must lie in values.bin, which has 24 bytes" in refused(reshaping(tmp_path, **stated))
+    assert "must lie within values.bin, which has 24 bytes" in refused(reshaping(tmp_path, **stated))
 
 
 def test_weights_need_no_file(tmp_path):

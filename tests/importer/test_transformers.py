@@ -179,7 +179,7 @@ def test_images_among_tokens_are_refused_in_one_line(tmp_path, dse):
     answer = dse("partition", tmp_path / "config.json", "--package", "mcm-4", "--method", "greedy")
     assert answer.code == 2
     (line,) = answer.err.splitlines()
-    assert "Gemma3ForConditionalGeneration: has images among its tokens" in line
+    assert "Gemma3ForConditionalGeneration: places images among its tokens" in line
     assert "text_config" in line
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3_text", **document["text_config"]}))
     assert workload(str(tmp_path / "config.json")).graph(1, 1, TrainingRecipe()).parameters > 0

@@ -76,10 +76,10 @@ def traced(file, function):
 
 
 FATES = {
-    "exits": "exits: the code ended its process with exit status 0 before it returned",
+    "exits": "exits: the code exited with status 0 before it returned",
     "leaves": "line 13: SystemExit: 0",
-    "faults": "faults: the code was ended by SIGSEGV before it returned",
-    "is_killed": "is_killed: the code was ended by SIGKILL, as the system does where memory runs out, before",
+    "faults": "faults: the code was killed by SIGSEGV before it returned",
+    "is_killed": "is_killed: the code was killed by SIGKILL (possibly out of memory) before",
 }
 
 

@@ -180,13 +180,13 @@ def test_a_traced_model_is_a_chain_of_equal_blocks_without_head():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"models": ("bert-large",)}, "they need --cost-model phaze-2024"),
+        ({"models": ("bert-large",)}, "and require --cost-model phaze-2024"),
         ({"models": ("llama2-7b",), "cost_model": "phaze-2024"}, "only the models of PHAZE's Table 4"),
         (
             {"models": ("docs/examples/model.py:vision_language",), "cost_model": "phaze-2024"},
-            "an imported model has no layers",
+            "the published tool does not trace imported models",
         ),
-        ({"models": ("bert-large",), "plans": "modern"}, "--granularity trace needs --plans phaze"),
+        ({"models": ("bert-large",), "plans": "modern"}, "trace requires --plans phaze"),
     ],
 )
 def test_what_has_no_traced_layers_is_refused(options, expected):

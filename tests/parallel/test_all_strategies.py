@@ -121,8 +121,8 @@ def test_where_nothing_fits_every_strategy_says_how_many_bytes_it_lacks(dse, ste
         (("--method", "linkage"), "--method: linkage: must be exact with --strategy all"),
         (("--state", "weights"), "--state: weights: must be optimizer with --strategy all"),
         (("--state", "gradients"), "--state: gradients: must be optimizer with --strategy all"),
-        (("--objective", "count"), "--objective: belongs to --strategy sharding"),
-        (("--emit-piper", "file.json"), "--emit-piper: belongs to --strategy pipeline"),
+        (("--objective", "count"), "--objective: applies only to --strategy sharding"),
+        (("--emit-piper", "file.json"), "--emit-piper: applies only to --strategy pipeline"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_line(dse, step, asked, rule):

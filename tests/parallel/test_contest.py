@@ -210,4 +210,4 @@ def test_a_packed_file_that_ends_too_early_is_refused(dse, tmp_path):
     (tmp_path / "case.json.gz").write_bytes((tmp_path / "case.json.gz").read_bytes()[:-20])
     answer = dse("parallel", tmp_path / "case.json.gz")
     assert answer.code == 2
-    assert f"error: {tmp_path / 'case.json.gz'}: is a gzip file that ends too early" in answer.err
+    assert f"error: {tmp_path / 'case.json.gz'}: is a truncated gzip file" in answer.err

@@ -484,7 +484,7 @@ def test_what_fits_under_no_plan_is_said_by_its_bytes(dse, step):
         ),
         (("--mesh", "1"), "--mesh: 1: must be at least 2, the default of --stages"),
         (("--method", "linkage"), "--method: linkage: must be exact with --strategy hybrid"),
-        (("--device-cuts", "near"), "--device-cuts: belongs to --strategy pipeline or all"),
+        (("--device-cuts", "near"), "--device-cuts: applies only to --strategy pipeline or all"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(dse, step, asked, rule):

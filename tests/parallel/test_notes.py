@@ -69,7 +69,10 @@ ENTRY e {
 
 def test_dimensions_of_dynamic_size_are_said_to_count_at_their_bounds(dse, tmp_path):
     bounded = shown(dse, tmp_path, MLP.replace("f32[64,", "f32[<=64,"), "--mesh", "4")
-    assert "8 arrays have dimensions of dynamic size (line 10: f32[<=64,16]); they count at their bounds" in bounded
+    assert (
+        "8 arrays have dimensions of dynamic size (line 10: f32[<=64,16]); they are counted at their upper bounds"
+        in bounded
+    )
     fixed = shown(dse, tmp_path, MLP, "--mesh", "4")
     assert "dynamic" not in fixed
     tables = [
@@ -96,7 +99,7 @@ ENTRY""",
         "  n = s32[] constant(0)\n  s = (s32[]) tuple(n)\n"
         "  wh = (s32[]) while(s), condition=condition, body=body\n  zero = f32",
     )
-    assert "wh: the number of passes of this loop is unknown; its body is counted once" in shown(dse, tmp_path, loop)
+    assert "wh: the trip count of this loop is unknown; its body is counted once" in shown(dse, tmp_path, loop)
 
 
 def test_a_pin_that_leaves_no_memory_is_named_as_a_lever(dse, tmp_path):

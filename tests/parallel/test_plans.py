@@ -300,7 +300,7 @@ def test_a_memory_limit_that_the_best_plan_keeps_changes_nothing_and_a_tighter_o
         (("--pin", "params['w1']=model+data,-"), "model+data must name axes from the outermost inwards"),
         (("--pin", "params['w9']=-,-"), "params['w9']"),
         (("--pin", "params"), "must be NAME=SPEC"),
-        (("--memory-gb", "inf"), "inf: must be a number, in plain digits"),
+        (("--memory-gb", "inf"), "inf: must be a number in plain digits"),
         (("--memory-gb", "1e30"), "must be at most 1,073,741,824"),
         (("--mesh", "1000000"), "at most 3 axes and 65,536 devices"),
         (("--mesh", "0"), "--mesh: 0: must have at least one device"),

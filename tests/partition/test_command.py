@@ -176,7 +176,7 @@ def test_emit_samples_is_refused_for_a_resumed_run(dse, graph_file, tmp_path):
         assert refused.code == 2
         (line,) = refused.error_lines
         assert line.startswith("error: dse partition: --emit-samples: ")
-        assert line.endswith("what an earlier part of this run evaluated is not kept")
+        assert line.endswith("must not be given for a finished run, whose evaluations are not kept")
         assert not samples.exists()
         (out / "result.json").unlink(missing_ok=True)
 

@@ -97,7 +97,7 @@ def test_the_command_partitions_a_step(dse, tmp_path):
     [
         (("f32[64,32] dot", "f32[63,32] dot"), "h: dot: "),
         (("dot(x, w1)", "dot(x, w3)"), "line 12: w3: an operand must be an instruction before"),
-        (("ENTRY step", "step"), "must hold an ENTRY computation"),
+        (("ENTRY step", "step"), "must contain an ENTRY computation"),
         (("HloModule", "Module"), "must be HLO text"),
     ],
 )

@@ -176,7 +176,7 @@ def test_a_damaged_journal_is_named(tmp_path):
     with Journal(tmp_path / "journal") as journal:
         journal.append("greedy", {})
         options = PartitionOptions("given", method="greedy")
-        with pytest.raises(InputError, match="journal: line 1: is no finished evaluation"):
+        with pytest.raises(InputError, match="journal: line 1: is not a finished evaluation"):
             answer(options, problem=Question(PROBLEM, None), journal=journal)
 
 

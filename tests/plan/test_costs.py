@@ -348,7 +348,7 @@ def test_every_kth_layer_is_made_again_for_any_k():
     assert [arrays.plan(position).recompute for position in (0, 1)] == ["full/3", "full/32"]
     assert evaluate(posed, arrays).step_s[0] == pytest.approx(third.step_s)
     assert illegal(posed, plan(recompute="full/33")) == [
-        "recompute must be every k-th layer with k up to the layers (32)"
+        "K of recompute=full/K must be at most the number of layers (32)"
     ]
 
 

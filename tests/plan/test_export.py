@@ -226,7 +226,7 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
     lines = exports(posed, plan(**PLANS["roles"]))[REFUSALS_FILE].splitlines()
     assert lines == [
         "torchtitan.toml: not written: torchtitan cannot express zero=1; "
-        "weights, gradients and moments of other precisions than each other's; gradient_transfer=bf16",
+        "weights, gradients and moments of different precisions; gradient_transfer=bf16",
         "maxtext.yml: not written: MaxText cannot express gradients=bf16; moments=bf16; gradient_transfer=bf16",
         "deepspeed.json: not written: DeepSpeed cannot express moments=bf16",
     ]
@@ -235,54 +235,54 @@ def test_what_a_framework_lacks_is_said_in_one_line_each():
 @pytest.mark.parametrize(
     ("values", "lines"),
     [
-        ({"data": 32, "gradients": "fp8"}, {"deepspeed.json": "gradients or gradient_transfer of 8 bits"}),
+        ({"data": 32, "gradients": "fp8"}, {"deepspeed.json": "8-bit gradients or gradient_transfer"}),
         (
             {"data": 32, "zero": 3, "recompute": "selective"},
-            {"torchtitan.toml": "recompute=selective: it keeps every second product with recompute=op"},
+            {"torchtitan.toml": "recompute=selective, because it selects single operators, not modules"},
         ),
         (
             {"data": 32, "zero": 3, "recompute": "layernorm+mlp"},
             {
-                "torchtitan.toml": "recompute=layernorm+mlp: it keeps every second product with recompute=op",
+                "torchtitan.toml": "recompute=layernorm+mlp, because it selects single operators, not modules",
                 "maxtext.yml": "recompute=layernorm+mlp",
-                "deepspeed.json": "recompute=layernorm+mlp: the model's own code decides",
+                "deepspeed.json": "recompute=layernorm+mlp, which the model's own code controls",
             },
         ),
-        ({"data": 32, "cross_entropy": "unfused"}, {"megatron.args": "cross_entropy=unfused, as PyTorch's operators"}),
+        ({"data": 32, "cross_entropy": "unfused"}, {"megatron.args": "cross_entropy=unfused with PyTorch's operators"}),
         ({"data": 32, "zero": 3, "recompute": "op"}, {"megatron.args": "recompute=op"}),
-        ({"data": 32, "gradient_transfer": "fp8"}, {"deepspeed.json": "gradients or gradient_transfer of 8 bits"}),
+        ({"data": 32, "gradient_transfer": "fp8"}, {"deepspeed.json": "8-bit gradients or gradient_transfer"}),
         (
             {"data": 16, "context": 2},
             {
-                "torchtitan.toml": "zero=0 with context=2, over which it cuts weights",
-                "maxtext.yml": "zero=0 with context=2, over which it cuts weights",
+                "torchtitan.toml": "zero=0 with context=2, because it shards weights over the context axis",
+                "maxtext.yml": "zero=0 with context=2, because it shards weights over the context axis",
             },
         ),
         (
             {"data": 8, "pipeline": 4, "zero": 3, "recompute": "full/3"},
-            {"torchtitan.toml": "recompute=full/3 of stages of 8 layers"},
+            {"torchtitan.toml": "recompute=full/3 with stages of 8 layers"},
         ),
         (
             {"data": 8, "pipeline": 4, "microbatch": 8},
             {
-                "torchtitan.toml": "zero=0 with data=8: replicas beside other axes without FSDP; "
-                "16-bit products of 32-bit weights without FSDP, beside tensor or pipeline; "
+                "torchtitan.toml": "zero=0 with data=8: replicas combined with other axes but without FSDP; "
+                "16-bit products of 32-bit weights with tensor or pipeline but without FSDP; "
                 "torchtitan requires the number of microbatches (2) to be at least pipeline (4)",
                 "maxtext.yml": "MaxText requires the number of microbatches (2) to be a multiple of pipeline (4)",
             },
         ),
         (
             {"tensor": 8, "sequence_parallel": True, "pipeline": 4},
-            {"torchtitan.toml": "16-bit products of 32-bit weights without FSDP, beside tensor or pipeline"},
+            {"torchtitan.toml": "16-bit products of 32-bit weights with tensor or pipeline but without FSDP"},
         ),
         (
             {"data": 32, "zero": 3, "zero_copies": 4},
-            {"deepspeed.json": "zero_copies=4, since MiCS was removed from it"},
+            {"deepspeed.json": "zero_copies=4, because it no longer has MiCS"},
         ),
         ({"data": 32, "zero": 3, "gradient_transfer": "bf16"}, {"torchtitan.toml": "gradient_transfer=bf16"}),
         (
             {"data": 32, "zero": 3, "precision": "fp8"},
-            {"maxtext.yml": "precision=fp8 with 4 microbatches, whose gradients are accumulated"},
+            {"maxtext.yml": "precision=fp8 with gradients accumulated over 4 microbatches"},
         ),
         (
             {"data": 32, "precision": "fp8", "weights": "fp8", "weight_transfer": "fp8"},
@@ -316,11 +316,11 @@ def test_what_a_framework_would_run_otherwise_is_refused(values, lines):
     [
         (
             {"data": 64, "expert": 8, "zero": 3, "overlap_expert": "yes", "recompute": "full"},
-            {"megatron.args": "overlap of exchanges with experts and recompute=full"},
+            {"megatron.args": "overlapped expert exchanges with recompute=full"},
         ),
         (
             {"data": 16, "expert": 8, "pipeline": 4, "zero": 1, "overlap_expert": "yes"},
-            {"megatron.args": "overlap of exchanges with experts between stages without interleaving"},
+            {"megatron.args": "overlapped expert exchanges in a pipeline without interleaving"},
         ),
         (
             {"data": 64, "expert": 8},
@@ -331,7 +331,7 @@ def test_what_a_framework_would_run_otherwise_is_refused(values, lines):
         ),
         (
             {"data": 16, "expert": 8, "pipeline": 4, "zero": 3, "precision": "fp8"},
-            {"torchtitan.toml": "precision=fp8 of experts with pipeline or context"},
+            {"torchtitan.toml": "precision=fp8 for experts with pipeline or context"},
         ),
     ],
     ids=str,
@@ -348,11 +348,11 @@ def test_exchanges_that_the_stack_overlaps_are_refused_as_those_that_the_plan_do
     values = {"data": 64, "expert": 8, "zero": 3, "recompute": "full"}
     software = with_facts(overlaps_expert=True)
     refused = exports(problem("mixtral-8x7b", devices=64, batch=256, software=software), plan(**values))[REFUSALS_FILE]
-    assert "megatron.args: not written: Megatron-LM cannot express overlap of exchanges with experts and" in refused
+    assert "megatron.args: not written: Megatron-LM cannot express overlapped expert exchanges with" in refused
     later = transformer("mixtral-8x7b").model_copy(update={"prediction_layers": 1})
     posed = problem(later, devices=64, batch=256, software=software)
     refused = exports(posed, plan(**values | {"recompute": "selective"}))[REFUSALS_FILE]
-    assert "overlap of exchanges with experts and multi-token-prediction layers without pipeline\n" in refused
+    assert "overlapped expert exchanges with multi-token-prediction layers and no pipeline\n" in refused
 
 
 def test_megatron_cuts_sequences_into_two_parts_for_each_rank_of_the_context_axis():
@@ -402,7 +402,7 @@ def test_torchtitan_has_experts_in_8_bits_too():
             "torchtitan-2024",
             "tensor=2,sequence_parallel=no,data=2,pipeline=2,zero=1,order=tensor-context-pipeline-data",
             "torchtitan cannot express zero=1; order=tensor-context-pipeline-data; "
-            "tensor=2 without sequence parallelism: the plan is one",
+            "tensor=2 without sequence parallelism, so the plan cannot run",
         ),
         ("torchtitan-2024", "tensor=1,data=8,zero=3,recompute=op", None),
         ("megatron-2025", "tensor=1,data=8,zero=3,recompute=op", "Megatron-LM cannot express"),
@@ -412,7 +412,7 @@ def test_torchtitan_has_experts_in_8_bits_too():
 def test_an_answer_says_what_the_framework_of_its_stack_lacks(dse, software, values, lacking):
     answer = dse("predict", "llama3-8b", "--global-batch", 16, "--stack", software, "--plan", values)
     assert answer.code == 0, answer.err
-    said = [line for line in answer.out.splitlines() if "cannot express" in line and "the plan is one of this" in line]
+    said = [line for line in answer.out.splitlines() if "cannot express" in line and "so the plan cannot run" in line]
     assert len(said) == (lacking is not None)
     assert all(lacking in line for line in said)
 
@@ -420,7 +420,7 @@ def test_an_answer_says_what_the_framework_of_its_stack_lacks(dse, software, val
 def test_the_best_plan_that_a_framework_lacks_is_said_to_be_that_of_the_vocabulary(dse):
     answer = dse("plan", "llama3-8b", "--stack", "torchtitan-2024", "--accelerators", 64)
     assert answer.code == 0, answer.err
-    text = "torchtitan cannot express zero=1: the plan is one of this vocabulary, not of the framework"
+    text = "torchtitan cannot express zero=1, so the plan cannot run with this framework"
     assert text in answer.out
 
 
@@ -492,11 +492,11 @@ def test_megatron_gets_biases_windows_and_sinks_of_the_model():
 @pytest.mark.parametrize(
     ("changes", "mesh", "lacking"),
     [
-        ({"attention_biases": True}, {"data": 64}, "biases of attention, its output included, alone"),
-        ({"feed_forward_biases": True}, {"data": 64}, "biases of some linear layers"),
-        ({"window": Window(tokens=4096, share=0.3)}, {"data": 64}, "windows of attention in these layers"),
-        ({"window": Window(tokens=4096, share=1.0)}, {"data": 32, "context": 2}, "context=2 with windows of attention"),
-        ({"attention_sinks": True}, {"data": 32, "context": 2}, "context=2 with sinks of attention"),
+        ({"attention_biases": True}, {"data": 64}, "biases in attention (including its output) only"),
+        ({"feed_forward_biases": True}, {"data": 64}, "biases in only some linear layers"),
+        ({"window": Window(tokens=4096, share=0.3)}, {"data": 64}, "attention windows in these layers"),
+        ({"window": Window(tokens=4096, share=1.0)}, {"data": 32, "context": 2}, "context=2 with attention windows"),
+        ({"attention_sinks": True}, {"data": 32, "context": 2}, "context=2 with attention sinks"),
     ],
 )
 def test_a_model_that_megatron_would_build_otherwise_is_refused(changes, mesh, lacking):

@@ -95,18 +95,20 @@ CASES = {
     ("torchtitan.toml", "the number of ranks that share weights", "expert"): Case(
         EXPERTS, {"data": 8, "expert": 8}, "plan.zero_copies", 1, 2, None
     ),
-    ("torchtitan.toml", "the batch", "data · microbatch"): Case(DENSE, {"data": 8}, "batch", 16, 20, 24),
-    ("torchtitan.toml", "the number of chunks that it makes of the layers", "pipeline · interleave"): Case(
+    ("torchtitan.toml", "the batch size", "data · microbatch"): Case(DENSE, {"data": 8}, "batch", 16, 20, 24),
+    ("torchtitan.toml", "the number of chunks that it divides the layers into", "pipeline · interleave"): Case(
         DENSE, STAGES, "layers", 8, 9, 10
     ),
     ("torchtitan.toml", "the number of microbatches", "pipeline"): Case(DENSE, STAGES, "batch", None, 4, 8),
-    ("torchtitan.toml", "the number of microbatches", "its rounds of pipeline"): Case(
+    ("torchtitan.toml", "the number of microbatches", "its number of pipeline rounds"): Case(
         DENSE, CHUNKS, "batch", 16, 18, 20, step=2
     ),
-    ("torchtitan.toml", "the tokens of a microbatch on a rank", "the block of 8-bit products"): Case(
+    ("torchtitan.toml", "the number of tokens per microbatch and rank", "the block size of 8-bit products"): Case(
         DENSE, FP8, "sequence", 8192, 8200, 8208
     ),
-    ("torchtitan.toml", "the greatest common divisor of linear widths on a rank", "the block of 8-bit products"): Case(
+    ((
+        "torchtitan.toml"
+    ), "the greatest common divisor of linear-layer widths per rank", "the block size of 8-bit products"): Case(
         DENSE, FP8, "feed_forward", 14336, 14344, 14352
     ),
     ("megatron.args", "the sequence length", "2 · context"): Case(DENSE, OF_CONTEXT, "sequence", 8192, 8196, 8200),
@@ -114,7 +116,7 @@ CASES = {
         DENSE, OF_TENSOR, "sequence", 8192, 8196, 8200
     ),
     ("megatron.args", "the number of heads", "tensor"): Case(DENSE, IN_EIGHT, "heads", 28, 30, 32),
-    ("megatron.args", "the larger one of key heads and tensor", "the smaller one"): Case(
+    ("megatron.args", "the larger of key heads and tensor", "the smaller"): Case(
         DENSE, IN_EIGHT, "kv_heads", 4, 6, 8
     ),
     ("megatron.args", "the feed-forward width", "tensor"): Case(DENSE, IN_EIGHT, "feed_forward", 14336, 14338, 14340),
@@ -124,7 +126,7 @@ CASES = {
     ("megatron.args", "the number of experts", "expert"): Case(
         EXPERTS, {"data": 8, "expert": 4}, "experts.routed", 4, 6, 8
     ),
-    ("megatron.args", "the number of ranks of a stage", "expert"): Case(
+    ("megatron.args", "the number of ranks per stage", "expert"): Case(
         EXPERTS, {"data": 4, "pipeline": 2}, "plan.expert", 4, 8, None
     ),
     ("megatron.args", "the number of replicas", "zero_copies"): Case(
@@ -133,43 +135,45 @@ CASES = {
     ("megatron.args", "the number of ranks with the same experts", "zero_copies"): Case(
         EXPERTS, {"data": 8, "expert": 4, "zero": 1}, "plan.zero_copies", 2, 4, None
     ),
-    ("megatron.args", "the batch", "data · microbatch"): Case(DENSE, {"data": 8}, "batch", 16, 20, 24),
+    ("megatron.args", "the batch size", "data · microbatch"): Case(DENSE, {"data": 8}, "batch", 16, 20, 24),
     ("megatron.args", "the number of microbatches", "pipeline"): Case(DENSE, CHUNKS, "batch", 16, 18, 24, step=2),
-    ("megatron.args", "the tokens of a microbatch on a rank", "the first block of 8-bit products"): Case(
+    ("megatron.args", "the number of tokens per microbatch and rank", "the first block size of 8-bit products"): Case(
         DENSE, FP8, "sequence", 8192, 8196, 8200
     ),
     (
-        "megatron.args", "the greatest common divisor of widths into linear layers", "the last block of 8-bit products",
+        "megatron.args", (
+            "the greatest common divisor of linear-layer input widths"
+        ), "the last block size of 8-bit products",
     ): Case(DENSE, FP8, "feed_forward", 14336, 14344, 14352),
     (
-        "megatron.args", "the greatest common divisor of widths out of linear layers",
-        "the first block of 8-bit products",
+        "megatron.args", "the greatest common divisor of linear-layer output widths",
+        "the first block size of 8-bit products",
     ): Case(SHARED, FP8, "latent.rotary_width", 64, 68, 72),
     ("maxtext.yml", "the number of layers", "pipeline · interleave"): Case(DENSE, STAGES, "layers", 28, 30, 32),
     ("maxtext.yml", "the number of microbatches", "pipeline"): Case(DENSE, STAGES, "batch", 8, 12, 16, step=2),
-    ("maxtext.yml", "the batch", "data · microbatch"): Case(DENSE, {"data": 8}, "batch", 16, 20, 24),
+    ("maxtext.yml", "the batch size", "data · microbatch"): Case(DENSE, {"data": 8}, "batch", 16, 20, 24),
     ("maxtext.yml", "the sequence length", "2 · context"): Case(DENSE, OF_CONTEXT, "sequence", 8192, 8196, 8200),
     ("maxtext.yml", "the sequence length", "tensor · context"): Case(DENSE, OF_TENSOR, "sequence", 8192, 8196, 8200),
     ("maxtext.yml", "the number of heads", "tensor"): Case(DENSE, IN_EIGHT, "heads", 28, 30, 32),
     ("maxtext.yml", "the number of key heads", "tensor"): Case(DENSE, IN_EIGHT, "kv_heads", None, 2, 4),
     ("maxtext.yml", "the feed-forward width", "tensor"): Case(DENSE, IN_EIGHT, "feed_forward", 14336, 14338, 14340),
-    ("maxtext.yml", "the width of an expert", "tensor"): Case(
+    ("maxtext.yml", "the expert width", "tensor"): Case(
         EXPERTS, IN_EIGHT, "experts.width", 14336, 14338, 14340
     ),
     ("maxtext.yml", "the width of shared experts", "tensor"): Case(
         ONE_SHARED, IN_EIGHT, "experts.width", 1528, 1530, 1532
     ),
-    ("maxtext.yml", "the vocabulary", "tensor"): Case(DENSE, IN_EIGHT, "vocabulary", 50256, 50257, 50260),
-    ("maxtext.yml", "the hidden size", "the ranks that share weights"): Case(
+    ("maxtext.yml", "the vocabulary size", "tensor"): Case(DENSE, IN_EIGHT, "vocabulary", 50256, 50257, 50260),
+    ("maxtext.yml", "the hidden size", "the number of ranks that share weights"): Case(
         DENSE, {"data": 8}, "hidden", 4096, 4100, 4104
     ),
-    ("maxtext.yml", "the rank of latent queries", "the ranks that share weights"): Case(
+    ("maxtext.yml", "the latent query rank", "the number of ranks that share weights"): Case(
         SHARED, {"data": 8}, "latent.query_rank", 1536, 1540, 1544
     ),
-    ("maxtext.yml", "the rank of latent keys", "the ranks that share weights"): Case(
+    ("maxtext.yml", "the latent key rank", "the number of ranks that share weights"): Case(
         SHARED, {"data": 8}, "latent.key_value_rank", 512, 516, 520
     ),
-    ("deepspeed.json", "the batch", "data · microbatch"): Case(DENSE, {"data": 8}, "batch", 16, 20, 24),
+    ("deepspeed.json", "the batch size", "data · microbatch"): Case(DENSE, {"data": 8}, "batch", 16, 20, 24),
 }  # fmt: skip
 
 
@@ -350,7 +354,7 @@ def test_a_legal_plan_may_break_an_assertion():
 def test_torchtitan_cuts_experts_that_are_on_every_rank_over_the_tensor_axis():
     posed = problem("mixtral-8x7b", devices=8, batch=32)
     lines = exports(posed, plan(**CUT, data=2, zero=3))[REFUSALS_FILE]
-    assert "expert=1 with tensor=4, over which it cuts experts" in lines
+    assert "expert=1 with tensor=4, because it shards experts over the tensor axis" in lines
     assert "torchtitan.toml" in exports(posed, plan(**CUT, data=2, zero=3, expert=4))
 
 
@@ -358,16 +362,16 @@ NUMERICS = {
     "llama3-8b": (["--rotary-base 500000", "--norm-epsilon 1e-05", "--attention-dropout 0", "--hidden-dropout 0"], []),
     "qwen3-30b-a3b": (["--rotary-base 1000000", "--norm-epsilon 1e-06", "--qk-layernorm"], ["router: "]),
     "deepseek-v3": (
-        ["--rotary-base 10000", "--norm-epsilon 1e-06"], ["scaling of rotary embeddings: yarn", "router: "]
+        ["--rotary-base 10000", "--norm-epsilon 1e-06"], ["rotary embedding scaling: yarn", "router: "]
     ),
     "gpt-oss-120b": (
         ["--rotary-base 150000"],
-        ["scaling of rotary embeddings: yarn",
-         "activation function: clamped swiglu; the flags in this file make it silu", "router: "],
+        ["rotary embedding scaling: yarn",
+         "activation function: clamped swiglu; the flags in this file select silu", "router: "],
     ),
     "megatron-22b": (
         [],
-        ["--norm-epsilon: the model's is not known; Megatron-LM's default is 1e-5",
+        ["--norm-epsilon: the model's value is unknown; Megatron-LM's default is 1e-5",
          "--attention-dropout and --hidden-dropout: "],
     ),
 }  # fmt: skip
@@ -382,7 +386,7 @@ def test_arguments_of_megatron_have_the_model_or_say_what_they_lack_of_it_first(
     first, *said = [line.removeprefix("# ") for line in lines if line.startswith("#")]
     assert lines[: 1 + len(said)] == [f"# {line}" for line in (first, *said)]
     assert first.startswith(f"Run {name} with Megatron-LM: pretrain_gpt.py $(grep -v '^#' megatron.args), ")
-    expected = [*lacking, "tokenizer (its vocabulary: ", "optimizer and learning rate"]
+    expected = [*lacking, "tokenizer (vocabulary size: ", "optimizer and learning rate"]
     assert [line[2 : 2 + len(start)] for line, start in zip(said, expected, strict=True)] == expected
 
 
@@ -393,9 +397,9 @@ OWN = Transformer(name="own", layers=2, hidden=512, heads=8, feed_forward=2048, 
 def test_what_is_not_known_of_a_model_is_said():
     text = exports(problem(OWN, devices=8, batch=8, sequence=512), plan(data=8))["megatron.args"]
     assert "\n--rotary-base" not in text
-    assert "\n# - --rotary-base: the model's is not known; Megatron-LM's default is 10000\n" in text
-    assert "\n# - --norm-epsilon: the model's is not known; Megatron-LM's default is 1e-5\n" in text
-    assert "\n# - scaling of rotary embeddings: not known\n" in text
+    assert "\n# - --rotary-base: the model's value is unknown; Megatron-LM's default is 10000\n" in text
+    assert "\n# - --norm-epsilon: the model's value is unknown; Megatron-LM's default is 1e-5\n" in text
+    assert "\n# - rotary embedding scaling: unknown\n" in text
 
 
 def with_numerics(model, **fields):
@@ -409,7 +413,7 @@ def test_what_rotary_embeddings_rotate_is_an_argument_of_megatron_and_said_elsew
     partly = exports(problem(with_numerics(DENSE, rotary_fraction=0.5), devices=8, batch=8), each)
     assert "--rotary-percent 0.5\n" in partly["megatron.args"]
     assert "--rotary-percent" not in whole["megatron.args"]
-    words = "rotary embeddings on the first 0.5 of each head's width, not on all of it"
+    words = "rotary embeddings on only the first 0.5 of each head's width"
     for name in ("torchtitan.toml", "maxtext.yml"):
         assert f"# - {words}\n" in partly[name]
         assert words not in whole[name]
@@ -421,16 +425,16 @@ def test_a_base_that_is_no_whole_number_is_not_rounded():
         "megatron.args"
     ]
     assert "\n--rotary-base" not in text
-    assert "# - --rotary-base: it takes whole numbers, the model's is 10000.5\n" in text
+    assert "# - --rotary-base: must be a whole number, but the model's value is 10000.5\n" in text
 
 
 PARTS = {
     "llama3-8b": ["the model: 32 layers, hidden size 4,096, 32 heads, vocabulary 128,256",
-                  "base of rotary embeddings: 500000", "epsilon of norms: 1e-05", "activation function: silu"],
-    "deepseek-v3": ["scaling of rotary embeddings: yarn", "router: scores, groups and balancing of its load"],
-    "own": ["base of rotary embeddings: not known", "scaling of rotary embeddings: not known",
-            "epsilon of norms: not known", "activation function: not known"],
-    "gpt3-5b": ["probabilities of dropout"],
+                  "rotary embedding base: 500000", "norm epsilon: 1e-05", "activation function: silu"],
+    "deepseek-v3": ["rotary embedding scaling: yarn", "router: scores, groups and load balancing"],
+    "own": ["rotary embedding base: unknown", "rotary embedding scaling: unknown",
+            "norm epsilon: unknown", "activation function: unknown"],
+    "gpt3-5b": ["dropout probabilities"],
 }  # fmt: skip
 
 
@@ -443,7 +447,7 @@ def test_files_without_the_model_say_first_all_that_has_to_be_set_beside_them(fi
     made = exports(posed, plan(data=8, zero=3))
     if file == "deepspeed.json":
         (said,) = (line for line in made[REFUSALS_FILE].splitlines() if line.startswith(f"{file}: "))
-        said = said.partition(" it lacks: ")[2].split("; ")
+        said = said.partition(" must set the rest: ")[2].split("; ")
     else:
         first, *said = (line[2:] for line in made[file].splitlines() if line.startswith("#"))
         assert name in first
@@ -451,7 +455,7 @@ def test_files_without_the_model_say_first_all_that_has_to_be_set_beside_them(fi
         said = [line.removeprefix("- ") for line in said]
     assert {*PARTS[name]} <= {*said}
     assert said[-2:] == [
-        f"tokenizer (its vocabulary: {posed.model.vocabulary:,}) and data",
+        f"tokenizer (vocabulary size: {posed.model.vocabulary:,}) and data",
         "optimizer and learning rate",
     ]
 
@@ -464,7 +468,7 @@ def test_maxtext_pipelines_no_model_with_dense_layers_before_its_experts(name, p
     assert ("maxtext.yml" in made) == pipelines
     if not pipelines:
         line = next(line for line in made[REFUSALS_FILE].splitlines() if line.startswith("maxtext.yml"))
-        assert "layers without experts, which it leaves out of a pipeline" in line
+        assert "layers without experts, which it keeps outside the pipeline" in line
 
 
 @pytest.mark.parametrize(("pipeline", "interleave"), [(2, 1), (4, 1), (4, 2)])

@@ -97,18 +97,18 @@ def test_what_a_config_does_not_say_is_noted(tmp_path, dse):
     file.write_text(json.dumps(config | {"max_position_embeddings": 32768}))
     asked = ("predict", file, "--accelerators", 8, "--global-batch", 8, "--notes")
     said, given = (" ".join(dse(*asked, *more).out.split()) for more in ((), ("--sequence", 8192)))
-    assert "a step has 8 samples of 4,096 tokens" in said
-    assert "4,096 tokens in a sample, or the longest: the file has no usual number, and at most 32,768" in said
-    assert "as transformers, where the file has no key: num_key_value_heads 8" in said
-    assert "a step has 8 samples of 8,192 tokens" in given
-    assert "tokens in a sample, or the longest" not in given
+    assert "a step processes 8 samples of 4,096 tokens" in said
+    assert "4,096 tokens per sample, or the maximum if lower: the file states a maximum of 32,768 and" in said
+    assert "defaults of transformers for keys that the file lacks: num_key_value_heads 8" in said
+    assert "a step processes 8 samples of 8,192 tokens" in given
+    assert "tokens per sample, or the maximum" not in given
 
 
 @pytest.mark.parametrize(
     ("changed", "rule"),
     [
         ({"positions": "learned"}, "position_rows must be given with positions: learned"),
-        ({"positions": "learned", "position_rows": 256}, "sequence must be at most position_rows, 256"),
+        ({"positions": "learned", "position_rows": 256}, r"sequence must be at most position_rows \(256\)"),
         ({"position_rows": 512}, "position_rows must be 0"),
     ],
 )
@@ -121,7 +121,7 @@ def test_a_table_of_positions_has_rows_for_a_sample_and_is_nowhere_else(changed,
 def test_no_sample_is_longer_than_the_table_of_positions(dse):
     answered = dse("predict", "gpt3-175b", "--sequence", 4096)
     assert answered.code == 2
-    assert "--sequence: 4096: must be at most the rows of the model's table of positions, 2,048" in answered.err
+    assert "--sequence: 4096: must be at most the number of learned positions of the model (2,048)" in answered.err
 
 
 @pytest.mark.parametrize(

@@ -232,5 +232,5 @@ def test_a_module_that_the_model_lacks_is_refused_with_the_nearest_set(model, as
         return
     (fault,) = found
     assert (fault.key, fault.suggestion) == ("recompute", nearest)
-    assert "recompute must name modules that the model has" in broken
+    assert "recompute must name modules of the model" in broken
     assert faults(problem(MODELS[model], devices=1, sequence=512, recompute=nearest)) == []

@@ -19,44 +19,56 @@ from hardware.inputs import InputError
 from hardware.network_specs import network
 from tests.plan.problems import plan, problem
 
-MESH = ("tensor=2,context=2,data=4,pipeline=1", "multiply to 16, but must make up the 8 devices (did you mean data=2?)")
+MESH = (
+    "tensor=2,context=2,data=4,pipeline=1",
+    "the product is 16, but must equal the number of devices (8) (did you mean data=2?)",
+)
 BAD = {
     "axes": MESH,
-    "heads": ("tensor=16", "tensor: 16: must divide the devices (8) and heads (32)"),
-    "sequence": ("context=3", "context: 3: must divide the devices (8) and the sequence (8,192) (did you mean 4?)"),
-    "layers": ("pipeline=8,interleave=5", "pipeline · interleave must be at most the layers (32) (did you mean 4?)"),
-    "batch": ("microbatch=3", "microbatch: 3: must divide the batch (64) (did you mean 4?)"),
-    "replica": ("data=8,microbatch=16", "data · microbatch must divide the batch (64) (did you mean 8?)"),
-    "experts": ("expert=2", "expert: 2: must divide the experts (1) (did you mean 1?)"),
-    "key": ("tensr=2", "tensr: no key of a plan (did you mean tensor?)"),
-    "abbreviation": ("VPP=64", "interleave: 64: must be at most the layers (32)"),
-    "word": ("recompute=ful", "recompute: ful: must be none, selective, op, full, or full/K with K from 2 to 999"),
-    "every": ("recompute=full/64", "recompute: full/64: must be every k-th layer with k up to the layers (32)"),
+    "heads": ("tensor=16", "tensor: 16: must divide the number of devices (8), the number of heads (32)"),
+    "sequence": (
+        "context=3",
+        "context: 3: must divide the number of devices (8) and the sequence length (8,192) (did you mean 4?)",
+    ),
+    "layers": (
+        "pipeline=8,interleave=5",
+        "pipeline · interleave must be at most the number of layers (32) (did you mean 4?)",
+    ),
+    "batch": ("microbatch=3", "microbatch: 3: must divide the batch size (64) (did you mean 4?)"),
+    "replica": ("data=8,microbatch=16", "data · microbatch must divide the batch size (64) (did you mean 8?)"),
+    "experts": ("expert=2", "expert: 2: must divide the number of experts (1) (did you mean 1?)"),
+    "key": ("tensr=2", "tensr: is not a plan key (did you mean tensor?)"),
+    "abbreviation": ("VPP=64", "interleave: 64: must be at most the number of layers (32)"),
+    "word": ("recompute=ful", "recompute: ful: must be none, selective, op, full, full/K (every K-th layer, K from 2"),
+    "every": ("recompute=full/64", "recompute: full/64: K of full/K must be at most the number of layers (32)"),
     "copies": ("data=4,zero_copies=8,tensor=2", "zero_copies: 8: must divide data (4) (did you mean 4?)"),
     "no copies": ("zero=0,zero_copies=2", "zero_copies: 2: must be 1 with zero=0"),
-    "order": ("order=tensor-data-pipeline", "order: tensor-data-pipeline: must be tensor, context, data and pipeline"),
-    "one stage": ("pipeline=1,first_layers=3", "first_layers: 3: must be 0 where there is one stage"),
+    "order": (
+        "order=tensor-data-pipeline",
+        "order: tensor-data-pipeline: must be a permutation of tensor, context, data and pipeline",
+    ),
+    "one stage": ("pipeline=1,first_layers=3", "first_layers: 3: must be 0 with pipeline=1"),
     "short end": ("pipeline=2,interleave=2,last_layers=1", "last_layers: 1: must be 0, or at least interleave (2)"),
     "ends": (
         "pipeline=2,first_layers=10,last_layers=20",
-        "last_layers: 20: must leave none of the 32 layers to the other 0 stages (did you mean 22?)",
+        "last_layers: 20: first_layers + last_layers must be equal to the number of layers (32) (did you mean 22?)",
     ),
     "end of all layers": (
         "first_layers=32",
-        "first_layers: 32: must leave at least 1 of the 32 layers to the other stages (did you mean 31?)",
+        "first_layers: 32: must leave at least 1 of the 32 layers to the other stage (did you mean 31?)",
     ),
     "ends of more than all layers": (
         "first_layers=20,last_layers=13",
-        "last_layers: 13: must leave none of the 32 layers to the other stages (did you mean 12?)",
+        "last_layers: 13: first_layers + last_layers must be at most the number of layers (32) (did you mean 12?)",
     ),
-    "implied stage": ("tensor=8,first_layers=3", "first_layers: 3: must be 0 where there is one stage"),
+    "implied stage": ("tensor=8,first_layers=3", "first_layers: 3: must be 0 with pipeline=1"),
     "long end": (
         "pipeline=4,first_layers=30",
         "first_layers: 30: must leave at least 3 of the 32 layers to the other 3 stages (did you mean 29?)",
     ),
     "one other stage": (
         "pipeline=2,first_layers=40",
-        "first_layers: 40: must leave at least 1 of the 32 layers to the other 1 stage (did you mean 31?)",
+        "first_layers: 40: must leave at least 1 of the 32 layers to the other stage (did you mean 31?)",
     ),
     "role": ("gradients=int8", "gradients: int8: must be one of stack, fp32, bf16, fp16, fp8"),
     "overlap": ("overlap_tensor=maybe", "overlap_tensor: maybe: must be one of stack, yes, no"),
@@ -74,16 +86,19 @@ BAD = {
     "flag misspelt": ("sequence_parallel=ye", "sequence_parallel: ye: must be yes or no (did you mean yes?)"),
     "zero": ("zero=4", "zero: 4: must be 0, 1, 2 or 3 (did you mean 3?)"),
     "zero as a word": ("zero=two", "zero: two: must be 0, 1, 2 or 3\n"),
-    "form": ("tensor", "tensor: must be KEY=VALUE,… or a file of them (.yaml)"),
-    "twice": ("tensor=2,tensor=4", "tensor: the key stands twice"),
+    "form": ("tensor", "tensor: must be KEY=VALUE,… or a YAML file (.yaml)"),
+    "twice": ("tensor=2,tensor=4", "tensor: the key is given twice"),
     "cut": ("tensor=1,sequence_parallel=yes", "must be no with tensor=1"),
-    "stages": ("pipeline=1,interleave=2", "interleave: 2: must be 1 where there is one stage"),
+    "stages": ("pipeline=1,interleave=2", "interleave: 2: must be 1 with pipeline=1"),
     "schedule": ("schedule=gpipe,interleave=2", "schedule: gpipe: must be 1f1b with interleave > 1"),
-    "precision": ("precision=mxfp8", "--precision: mxfp8: h100-sxm has fp16, bf16, fp8, int8 (did you mean fp8?)"),
-    "together": ("tensor=8,data=2", "multiply to 16, but must make up the 8 devices"),
+    "precision": (
+        "precision=mxfp8",
+        "--precision: mxfp8: must be one of fp16, bf16, fp8, int8, which h100-sxm supports (did you mean fp8?)",
+    ),
+    "together": ("tensor=8,data=2", "the product is 16, but must divide the number of devices (8)"),
     "rounds": (
         "tensor=1,context=1,data=2,pipeline=4,interleave=2,microbatch=16",
-        "the microbatches of a replica (2) must be a multiple of pipeline (4)",
+        "the number of microbatches per replica (2) must be a multiple of pipeline (4)",
     ),
 }
 
@@ -100,11 +115,11 @@ def test_a_plan_that_breaks_a_rule_is_refused_in_one_line(dse, case):
 EXPERTS = {
     "copies": (
         "zero_copies=16,expert=8,data=64",
-        "zero_copies: 16: must divide the ranks that hold the same experts (8)",
+        "zero_copies: 16: must divide the number of ranks with the same experts (8)",
     ),
     "order": (
         "order=pipeline-tensor-context-data,pipeline=2,expert=8",
-        "expert: 8: must divide the ranks of a stage that follow each other in this order (1) (did you mean 1?)",
+        "expert: 8: must divide the number of contiguous ranks per stage in this order (1) (did you mean 1?)",
     ),
 }
 
@@ -132,23 +147,26 @@ def test_copies_that_leave_nothing_to_share_are_priced_where_they_are_asked_for(
         (("--on", "h100"), "no accelerator or system of this name"),
         (("--stack", "nemo"), "no stack of this name"),
         (("--precision", "fp9"), "no precision of this name"),
-        (("--plan", "precision=fp8", "--precision", "bf16"), "must be that of --precision, bf16"),
-        (("--precision", "fp8", "--on", "tpuv6e"), "--precision: fp8: tpuv6e has bf16, int8 (did you mean int8?)"),
+        (("--plan", "precision=fp8", "--precision", "bf16"), "must equal --precision (bf16)"),
+        (
+            ("--precision", "fp8", "--on", "tpuv6e"),
+            "--precision: fp8: must be one of bf16, int8, which tpuv6e supports (did you mean int8?)",
+        ),
         (("--accelerators", 0), "'--accelerators': 0 is not in the range 1<=x<=1048576."),
         (
             ("--accelerators", 37, "--global-batch", 5),
-            "--accelerators: 37: no plan uses all of them at a batch of 5, which would have to be a multiple of 37 "
+            "--accelerators: 37: no plan uses all accelerators with a batch of 5, which must be a multiple of 37 "
             "(did you mean 38?)",
         ),
         (
             ("--accelerators", 1000),
-            "--accelerators: 1000: no plan uses all of them at a batch of 1,024, which would have to be a multiple of "
+            "--accelerators: 1000: no plan uses all accelerators with a batch of 1,024, which must be a multiple of "
             "5 or 10 or 20 or 25 … (did you mean 992?)",
         ),
         (
             ("--accelerators", 1000, "--plan", "pipeline=4"),
-            "--global-batch: 1024: must be a multiple of the replicas that 1,000 devices leave with this plan: "
-            "125 or 250 (did you mean 1000?)",
+            "--global-batch: 1024: must be a multiple of 125 or 250 (data · microbatch of this plan on 1,000 devices) "
+            "(did you mean 1000?)",
         ),
         (("--network", "dgx"), "no network spec of this name"),
     ],
@@ -187,7 +205,7 @@ def test_no_number_of_devices_is_offered_where_none_suits_what_is_fixed():
     [
         (
             ["full/999"],
-            "recomputations.value: full/999: no mode fits the 32 layers of llama3-8b: K of full/K must be at",
+            "recomputations.value: full/999: no mode fits llama3-8b: K of full/K must be at",
         ),
         (
             ["moe", "moe_act+moe"],
@@ -197,13 +215,13 @@ def test_no_number_of_devices_is_offered_where_none_suits_what_is_fixed():
         (
             ["moe", "full/999"],
             "recomputations.value: moe, full/999: llama3-8b has no moe (its modules: core_attn, layernorm, mlp); "
-            "no mode fits the 32 layers of llama3-8b: K of full/K must be at most that\n",
+            "no mode fits llama3-8b: K of full/K must be at most its number of layers (32)\n",
         ),
         (
             ["none", "ful"],
-            'recomputations.value: ["none", "ful"]: each must be none, selective, op, full, or full/K with K',
+            'recomputations.value: ["none", "ful"]: each must be none, selective, op, full, full/K',
         ),
-        (["none", "none"], 'recomputations.value: ["none", "none"]: must name each mode once'),
+        (["none", "none"], 'recomputations.value: ["none", "none"]: must not repeat a mode'),
     ],
 )
 def test_modes_of_a_stack_that_no_plan_can_have_are_refused_in_one_line(dse, tmp_path, modes, message):
@@ -248,7 +266,7 @@ def test_predict_prices_a_plan_and_shows_the_best(dse, tmp_path):
         )
         refused = dse("check", file)
         assert (refused.code, len(refused.error_lines)) == (2, 1), refused.err
-        assert f"{file}: solution: plan.recompute: {bad}: must be none, selective, op, full, or full/K" in refused.err
+        assert f"{file}: solution: plan.recompute: {bad}: must be none, selective, op, full, full/K" in refused.err
     kept = tmp_path / "run" / "plan.yaml"
     again = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", kept, "--json")
     assert json.loads(again.out)["solution"] == result["solution"]
@@ -263,17 +281,17 @@ def test_the_sets_of_modules_that_are_tried_are_named_and_so_is_a_plan_that_is_f
             dse("predict", "llama3-8b", "--global-batch", 64, "--notes", "--plan", whole, *more).out.split()
         )
 
-    sets = "that the search may recompute: none, selective, layernorm, mlp, layernorm+mlp; --plan takes any other set"
+    sets = "that the search may recompute: none, selective, layernorm, mlp, layernorm+mlp; --plan accepts any other set"
     assert sets in notes("core_attn+mlp")
     assert "that the search may recompute" not in notes("full", "--stack", "megatron-2022")
     document = stack("generic").model_dump(mode="json") | {"recomputations": {"value": ["full"], "source": "a test"}}
     own = tmp_path / "own.yaml"
     own.write_text(yaml.safe_dump(document))
     assert (
-        " s, the proven best of the vocabulary "
-        in notes("none", "--stack", own).partition("vocabulary lacks, takes")[2]
+        " s; the proven best in the vocabulary "
+        in notes("none", "--stack", own).partition("outside the vocabulary, takes")[2]
     )
-    assert "which the vocabulary lacks" not in notes("full", "--stack", own)
+    assert "outside the vocabulary" not in notes("full", "--stack", own)
 
 
 def test_overlaps_that_make_no_difference_are_noted(dse):
@@ -281,10 +299,10 @@ def test_overlaps_that_make_no_difference_are_noted(dse):
     settings = "overlap_tensor=yes,overlap_pipeline=yes,overlap_expert=no"
     answer = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", f"{whole},{settings}")
     assert answer.code == 0
-    noted = [line for line in answer.out.splitlines() if "makes no difference" in line]
+    noted = [line for line in answer.out.splitlines() if "has no effect" in line]
     assert noted == [
-        "overlap_expert=no makes no difference because expert=1",
-        "overlap_pipeline=yes makes no difference because interleave=1",
+        "overlap_expert=no has no effect because expert=1",
+        "overlap_pipeline=yes has no effect because interleave=1",
     ]
 
 
@@ -316,10 +334,10 @@ def test_a_plan_that_does_not_fit_says_by_how_much_and_what_would(dse):
     answer = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", whole)
     assert answer.code == 1
     assert "the plan needs" in answer.out
-    assert "would help: --plan tensor=" in answer.out
+    assert "possible remedy: --plan tensor=" in answer.out
     answer = dse("plan", "llama3-405b", "--global-batch", 64)
     assert answer.code == 1
-    assert "no plan of this vocabulary fits: the least" in answer.out
+    assert "no plan in the vocabulary fits: the smallest" in answer.out
 
 
 def test_every_chip_comes_in_a_system_of_its_own():

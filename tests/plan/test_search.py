@@ -206,7 +206,7 @@ def test_the_checker_finds_a_step_a_memory_and_a_rule_that_do_not_hold():
     assert violations(posed, best.plan, best.step_s) == []
     assert "step_s must be" in violations(posed, best.plan, best.step_s * 1.001)[0]
     changed = TrainingPlan(**{**best.plan.document(), "tensor": 3})
-    assert "must multiply to 8" in violations(posed, changed, best.step_s)[0]
+    assert "pipeline must be 8" in violations(posed, changed, best.step_s)[0]
     whole = TrainingPlan(1, False, 1, 1, 8, 1, 1, "1f1b", 0, 1, "none", "bf16")
     assert any("needs" in line for line in violations(posed, whole, plan_costs(posed, whole).step_s))
 

@@ -105,12 +105,12 @@ def test_a_plan_whose_tensors_fit_and_what_is_reserved_does_not_is_refused():
 
 def test_an_answer_says_which_memory_it_gives(dse):
     asked = ("predict", "llama3-8b", "--on", "h100-sxm", "--global-batch", 16, "--plan", "data=8,microbatch=1,zero=3")
-    for name, said in (("torchtitan-2024", "memory is reserved: what the allocator holds, 1.095 times"),
-                       ("generic", "memory is allocated: what tensors take at their peak")):  # fmt: skip
+    for name, said in (("torchtitan-2024", "memory is what the allocator reserves: 1.095 times"),
+                       ("generic", "memory is the peak of allocated tensors")):  # fmt: skip
         answered = dse(*asked, "--notes", "--stack", name)
         assert answered.code == 0, answered.err
         assert said in " ".join(answered.out.split())
-        assert ("reserved beyond tensors" in answered.out) is (name == "torchtitan-2024")
+        assert ("allocator overhead" in answered.out) is (name == "torchtitan-2024")
 
 
 def test_stacks_without_a_ratio_are_written_as_before_there_was_one(tmp_path):

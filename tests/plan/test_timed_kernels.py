@@ -39,7 +39,7 @@ def test_attention_takes_as_long_as_the_timed_share_says_and_the_checker_agrees(
 
 
 ASKED = ("llama3-8b", "--global-batch", 8, "--plan", "recompute=none,microbatch=1", "--on")
-INCOMPARABLE = "times with shares of timed kernels and with assumed ones are not comparable"
+INCOMPARABLE = "times based on timed kernels and on assumed shares are not comparable across accelerators"
 
 
 def told(dse, *asked):
@@ -63,13 +63,13 @@ def told(dse, *asked):
 )
 def test_an_answer_says_which_shares_were_timed_and_which_are_assumed(dse, asked, timed, assumed):
     answer = told(dse, *asked)
-    assert ("that were timed one by one" in answer) is bool(timed)
+    assert ("from individually timed kernels" in answer) is bool(timed)
     assert timed in answer
-    assert f"that are assumed: {assumed} {INCOMPARABLE}" in answer
+    assert f"assumed sustained shares: {assumed} {INCOMPARABLE}" in answer
 
 
 def test_an_answer_says_which_collectives_were_timed_and_that_no_share_of_links_is_assumed_for_them(tmp_path, dse):
-    timed = "collectives over nvlink5 that were timed kind by kind, on 8 b200 (extrapolated to more ranks)"
+    timed = "collectives over nvlink5 with measured times, on 8 b200 (extrapolated to more ranks)"
     kinds = ": all_gather, all_reduce, all_to_all, reduce_scatter"
     assert timed not in told(dse, "b200", "--accelerators", 1)
     assert timed not in told(dse, "h100-sxm", "--accelerators", 8)
@@ -99,8 +99,8 @@ def written(tmp_path, change):
 
 def test_a_share_that_a_stack_states_itself_is_no_assumption(tmp_path, dse):
     answer = told(dse, "b200", "--stack", written(tmp_path, lambda stated: stated["matrix"].pop("assumed")))
-    assert "as the stack states them, with no measurement: matrix" in answer
-    assert "timed one by one: attention_rate on b200 sustained" in answer
+    assert "stated by the stack without measurement: matrix" in answer
+    assert "individually timed kernels: attention_rate on b200" in answer
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_share_that_a_stack_states_itself_is_no_assumption(tmp_path, dse):
     [
         ({"timed_on": "b200"}, "must have at most one of fitted, assumed and timed_on"),
         ({"fitted": ["a run"]}, "must have at most one of fitted, assumed and timed_on"),
-        ({"fitted_on": ["b200"]}, "fitted_on needs fitted, the runs"),
+        ({"fitted_on": ["b200"]}, "fitted_on requires fitted, the runs"),
         ({"kernels_of": "b200"}, "kernels_of"),
         ({"value": float("nan")}, "matrix.value: nan: numbers must be finite"),
     ],
@@ -125,7 +125,7 @@ def test_a_fault_in_a_rate_names_the_rate(tmp_path, dse, more, rule):
 
 def test_an_answer_says_that_buffers_of_an_exchange_are_not_counted(dse):
     lacking = (
-        "an all-to-all of NCCL connects every pair of ranks and takes more (3.3 GB on eight H100), which is not counted"
+        "NCCL's all-to-all connects every pair of ranks and needs more (3.3 GB on eight H100), which is not included"
     )
     asked = ("mixtral-8x7b", "--on", "b200", "--accelerators", 8, "--global-batch", 8, "--stack")
     for stack_name, expert, said in (("megatron-2025", 8, True), ("megatron-2025", 1, False), ("generic", 8, False)):

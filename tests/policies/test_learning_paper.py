@@ -160,7 +160,7 @@ def test_a_folder_without_a_study_or_with_another_one_is_refused(tmp_path, monke
     with pytest.raises(SystemExit) as ended:
         run("--seeds", "3")
     assert ended.value.code == 2
-    assert "the directory holds a run of other arguments" in capsys.readouterr().err.splitlines()[-1]
+    assert "the directory contains a run with different options" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_missing_seconds_follow_from_the_sizes_of_finished_graphs(monkeypatch):

@@ -136,7 +136,7 @@ def test_the_command_compares_the_papers_choice_with_the_default(dse, monkeypatc
     assert len(document["choices"]) == 3
     other = dse(*asked[:-1], 2, "--out", tmp_path / "run", "--resume")
     assert other.code == 2
-    assert "other arguments" in other.err
+    assert "different options" in other.err
 
 
 def test_values_of_a_sweep_can_be_trained_with(dse, tmp_path, small):

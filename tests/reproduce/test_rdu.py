@@ -181,7 +181,7 @@ def test_without_learned_models_every_part_says_what_is_missing(laboratory):
 def test_a_damaged_measurement_is_refused(tmp_path, laboratory):
     with Journal(tmp_path / "journal.jsonl") as journal:
         journal.append("effort", {"graphs": "many"})
-        with pytest.raises(InputError, match="line 1: is no finished evaluation"):
+        with pytest.raises(InputError, match="line 1: is not a finished evaluation"):
             Study(BUDGET, Run(journal=journal), laboratory).effort()
 
 

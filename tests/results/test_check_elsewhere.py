@@ -137,4 +137,4 @@ def test_an_input_that_was_never_read_is_found_out(dse, folders):
         forged = {**document, "inputs": {**document["inputs"], name: {"path": path, "sha256": sha256, "text": None}}}
         forged["seal"] = seal_of(forged)
         (here / "forged.json").write_text(json.dumps(forged))
-        assert f"inputs.{name}: not read under these settings" in dse("check", here / "forged.json").out
+        assert f"inputs.{name}: is not read with these settings" in dse("check", here / "forged.json").out

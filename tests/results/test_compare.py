@@ -53,14 +53,14 @@ def test_options_and_outcomes_that_differ_are_shown_and_no_others(tmp_path):
     assert option_rows(comparison) == [("network", "", "tpuv4")]
     rows = {row[0]: row[1:] for row in outcome_rows(comparison)}
     assert rows["status"] == ("optimal", "feasible")
-    assert rows["× the first"] == ("1.0000", "1.5000")
+    assert rows["ratio to the first"] == ("1.0000", "1.5000")
     assert rows["gap"] == ("0 %", "6.25 %")
     assert rows["tensor cores"] == ("2", "4")
     assert rows["bert stages"] == ("", "3")
     assert "global buffer [MB]" not in rows  # the same in both
     assert verdict(comparison) == ["Different problems."]
     document = json.loads(json.dumps(comparison_document(comparison), allow_nan=False))
-    assert document["found"]["× the first"] == [1.0, 1.5]
+    assert document["found"]["ratio to the first"] == [1.0, 1.5]
     assert document["runs"] == [str(first), str(other / "result.json")]
 
 
@@ -95,10 +95,10 @@ def test_an_infeasible_run_has_no_ratio(tmp_path):
     none = {"infeasibility": proof, "solution": {}, "bound": None, "gap": None}
     runs = [made_up(tmp_path / "a"), made_up(tmp_path / "b", **value(None, status="infeasible", **none))]
     comparison = compare(list(map(read_run, runs)))
-    assert comparison.outcomes["× the first"] == (1.0, None)
+    assert comparison.outcomes["ratio to the first"] == (1.0, None)
     assert comparison.outcomes["infeasibility demand"] == (None, 9)
     assert comparison.outcomes["infeasibility excess_bytes"] == (None, 5)
-    assert compare(list(map(read_run, reversed(runs)))).outcomes["× the first"] == (None, None)
+    assert compare(list(map(read_run, reversed(runs)))).outcomes["ratio to the first"] == (None, None)
 
 
 def test_runs_of_one_name_are_told_apart_by_their_paths(tmp_path):
@@ -125,7 +125,7 @@ def test_runs_of_different_kinds_are_refused(tmp_path, dse, changes, key):
     answer = dse("compare", *runs)
     assert answer.code == 2
     (line,) = answer.error_lines
-    assert f"{runs[1]}: {key}: must be that of {runs[0]}" in line
+    assert f"{runs[1]}: {key}: must equal that of {runs[0]}" in line
 
 
 def test_what_is_no_finished_run_is_refused_in_one_line(tmp_path, dse):
@@ -140,7 +140,7 @@ def test_what_is_no_finished_run_is_refused_in_one_line(tmp_path, dse):
     broken.write_text("{")
     cases = {
         tmp_path / "nowhere": "no such run directory",
-        empty: "is no run directory",
+        empty: "is not a run directory",
         begun: "is not finished",
         stopped: "ended without an answer",
         edited: "edited after it was written",
@@ -170,7 +170,7 @@ def test_two_real_runs_differ_in_the_option_that_was_changed(tmp_path, dse):
     assert not document["same_problem"]
     stored = [json.loads((path / "result.json").read_text())["objective"]["value"] for path in runs]
     assert document["found"]["throughput [samples/s]"] == stored
-    assert document["found"]["× the first"][1] == pytest.approx(stored[1] / stored[0])
+    assert document["found"]["ratio to the first"][1] == pytest.approx(stored[1] / stored[0])
     shown = dse("compare", *runs)
     assert "Different problems." in shown.out
     assert "tiny throughput per s" in shown.out

@@ -52,7 +52,7 @@ BY = {
     "commit": "(commit 012345678; this is commit fedcba987)",
     "no commit": "(one that states no commit; this is commit fedcba987)",
 }
-ANEW = "`dse partition 'my graph.json' --chips 3 --method greedy --seed 4 --out NEW` makes it anew"
+ANEW = "`dse partition 'my graph.json' --chips 3 --method greedy --seed 4 --out NEW` recomputes it"
 
 
 @pytest.mark.parametrize("version", BY)
@@ -62,7 +62,7 @@ def test_what_does_not_hold_is_one_line(dse, run, monkeypatch, version, change):
     changed(run, change, version)
     checked = dse("check", "run")
     assert checked.code == 1
-    assert checked.out == f"violation: run/result.json: made by another version of dse {BY[version]}; {ANEW}\n"
+    assert checked.out == f"violation: run/result.json: written by another version of dse {BY[version]}; {ANEW}\n"
 
 
 def test_a_result_file_alone_says_which_commit_made_it(dse, run):
@@ -70,7 +70,7 @@ def test_a_result_file_alone_says_which_commit_made_it(dse, run):
     (run / "run.yaml").unlink()
     (run / "result.json").rename("received.json")
     assert dse("check", "received.json").out.startswith(
-        "violation: received.json: made by another version of dse (commit 012345678; "
+        "violation: received.json: written by another version of dse (commit 012345678; "
     )
 
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_one_line(dse, run, command, change):
     refused = dse(command, "run")
     assert refused.code == 2
     (line,) = refused.err.splitlines()
-    assert line.startswith("error: run/result.json: made by another version of dse (0.0.3; this is ")
+    assert line.startswith("error: run/result.json: written by another version of dse (0.0.3; this is ")
     assert line.endswith(ANEW)
 
 

@@ -33,7 +33,7 @@ def test_its_exit_code_is_heeded():
 def test_what_it_has_written_is_heard_where_memory_runs_out(way):
     heard = heard_from(HELD, way + b" words", never_stop)
     assert (heard.output, heard.stopped) == (b"words", None)
-    assert heard.killed == "SIGKILL, as the system does where memory runs out"
+    assert heard.killed == "SIGKILL, which the system sends when memory runs out"
 
 
 def test_no_file_of_the_users_folder_stands_in_for_a_module(tmp_path, monkeypatch):

@@ -58,7 +58,7 @@ def test_without_a_copy_nothing_is_fetched(tmp_path):
 
 @pytest.mark.parametrize("uri", ["nowhere", "ftp://host/path", "file:///proc/none/run"])
 def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path, uri):
-    with pytest.raises(InputError, match=f"--mirror: {uri}: must be a place"), Mirror(tmp_path, uri, print):
+    with pytest.raises(InputError, match=f"--mirror: {uri}: must be writable"), Mirror(tmp_path, uri, print):
         pytest.fail("the run began")
 
 
@@ -69,7 +69,7 @@ def test_a_place_that_is_lost_later_is_reported_and_does_not_end_the_run(tmp_pat
     with Mirror(run, copy.as_uri(), notice):
         shutil.rmtree(copy)
         copy.write_text("a file now")
-    assert "the run could not be copied there" in heard[0]
+    assert "could not copy the run there" in heard[0]
 
 
 def test_a_lost_directory_is_resumed_from_its_mirror(dse, tmp_path):
@@ -92,7 +92,7 @@ def test_a_lost_directory_is_resumed_from_its_mirror(dse, tmp_path):
 def test_a_mirror_needs_a_run_directory(dse):
     answer = dse("codesign", "bert-large", "--mirror", "file:///tmp/x")
     assert answer.code == 2
-    assert "--mirror: needs the directory of the run" in answer.err
+    assert "--mirror: requires a run directory" in answer.err
 
 
 def run_with(folder, text, *keys):
@@ -113,8 +113,8 @@ def mirror_once(folder, uri):
 @pytest.mark.parametrize(
     ("text", "keys", "rule"),
     [
-        ("command: other", "abc", "holds another run"),
-        ("command: x", "a", "holds more of this run"),
+        ("command: other", "abc", "contains another run"),
+        ("command: x", "a", "contains more of this run"),
     ],
 )
 def test_a_copy_that_would_be_lost_is_refused(tmp_path, text, keys, rule):
@@ -131,7 +131,7 @@ def test_files_of_others_are_not_written_over(tmp_path):
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "notes.txt").write_text("mine")
     run = run_with(tmp_path / "run", "command: x")
-    with pytest.raises(InputError, match="holds no run"):
+    with pytest.raises(InputError, match="contains no run"):
         mirror_once(run, (tmp_path / "copy").as_uri())
 
 
@@ -194,14 +194,14 @@ def test_a_mirror_inside_the_run_directory_or_around_it_is_refused(place, tmp_pa
     assert refused.code == 2
     (line,) = refused.error_lines
     assert "--mirror: " in line
-    assert "must lie neither inside --out" in line
+    assert "must neither contain --out" in line
     assert [path.name for path in tmp_path.iterdir()] == ["chain.json"]
 
 
 def test_a_mirror_is_inside_also_behind_a_link(place, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "run")
-    assert "must lie neither inside --out" in place("--mirror", (tmp_path / "link" / "copy").as_uri()).err
+    assert "must neither contain --out" in place("--mirror", (tmp_path / "link" / "copy").as_uri()).err
     assert list((tmp_path / "run").iterdir()) == []
 
 
@@ -214,7 +214,9 @@ def another_run(folder):
     run_with(folder, "command: other", "a")
 
 
-@pytest.mark.parametrize(("there", "rule"), [(files_of_others, "holds no run"), (another_run, "already holds a run")])
+@pytest.mark.parametrize(
+    ("there", "rule"), [(files_of_others, "contains no run"), (another_run, "already contains a run")]
+)
 def test_a_refused_mirror_leaves_nothing_behind(place, tmp_path, there, rule):
     there(tmp_path / "copy")
     before = sorted((tmp_path / "copy").iterdir())
@@ -229,7 +231,7 @@ def test_a_refused_mirror_leaves_nothing_behind(place, tmp_path, there, rule):
 def test_a_place_that_cannot_be_written_leaves_nothing_behind(place, tmp_path, uri):
     refused = place("--mirror", uri)
     assert refused.code == 2
-    assert f"--mirror: {uri}: must be a place" in refused.err
+    assert f"--mirror: {uri}: must be writable" in refused.err
     assert not (tmp_path / "run").exists()
 
 

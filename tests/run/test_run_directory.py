@@ -58,8 +58,8 @@ def test_a_run_of_another_version_is_not_said_to_have_other_inputs(tmp_path, mon
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(document | {key: "0.0.1-of-long-ago"}))
     arguments = {"moves": 1} if key == "git_revision" else {"moves": 1, "rounds": 2}  # an option that is new
     words = {
-        "version": "version: the directory holds a run of dse 0.0.1-of-long-ago, but this is",
-        "git_revision": "problem: commit 0.0.1-of- of dse began this run, and this is abcdef012: an input has",
+        "version": "version: the directory contains a run of dse 0.0.1-of-long-ago, but this is",
+        "git_revision": "problem: this run was started by commit 0.0.1-of- of dse, and this is abcdef012: an input has",
     }
     with pytest.raises(InputError, match=words[key]):
         RunDirectory(tmp_path, "place", arguments, "sha256:2", resume=True)
@@ -107,7 +107,7 @@ def test_an_empty_run_file_beside_something_of_worth_says_what_to_do(tmp_path, w
     (tmp_path / "run.yaml").touch()
     (tmp_path / worth).parent.mkdir(exist_ok=True)
     (tmp_path / worth).write_text('{"key": "a", "value": 1}\n')
-    with pytest.raises(InputError, match=r"run\.yaml: is empty, .*name a new directory, or put the file back"):
+    with pytest.raises(InputError, match=r"run\.yaml: is empty, .*use a new directory, or restore the file"):
         RunDirectory(tmp_path, "x", {}, DIGEST, resume=resume)
     assert (tmp_path / "run.yaml").read_text() == ""
     assert (tmp_path / worth).exists()

@@ -62,7 +62,7 @@ def test_a_module_is_a_model(dse, tmp_path):
     assert answer.figure() is not None
     refused = dse("check", answer.save(tmp_path / "answer.json"))
     assert refused.code == 2
-    assert "settings.source: an object of Python, which no file carries; answer.check()" in refused.err
+    assert "settings.source: is a Python object, which a file cannot store; use answer.check()" in refused.err
 
 
 def test_a_module_is_a_training_step():
@@ -111,7 +111,7 @@ def test_what_the_command_refuses_is_refused(settings, message):
 
 @pytest.mark.parametrize("value", [float("nan"), object()])
 def test_a_document_that_json_cannot_hold_is_refused(value):
-    with pytest.raises(InputError, match="must consist of what JSON can hold"):
+    with pytest.raises(InputError, match="must be representable as JSON"):
         package.place(LAYERS | {"hbm_bytes": value})
 
 
@@ -163,5 +163,5 @@ def test_a_run_directory_is_continued(tmp_path):
     first = package.place(LAYERS, out=tmp_path / "run")
     again = package.place(LAYERS, out=tmp_path / "run", resume=True)
     assert again.result.model_dump(exclude={"seal"}) == first.result.model_dump(exclude={"seal"})
-    with pytest.raises(InputError, match="already holds this run"):
+    with pytest.raises(InputError, match="already contains this run"):
         package.place(LAYERS, out=tmp_path / "run")

@@ -289,7 +289,7 @@ def test_a_header_is_blamed_by_its_line_and_an_option_by_its_name(dse, case):
         "error: dse wafer: --wlength: 2000000000000: must be a number from 0 to 1e+12"
     ]
     (error,) = dse("wafer", path, "--wlength", "inf", *FEW).error_lines
-    assert error.endswith("Invalid value for '--wlength': inf: must be a number, in plain digits")
+    assert error.endswith("Invalid value for '--wlength': inf: must be a number in plain digits")
 
 
 def test_unknown_options_are_refused(case):

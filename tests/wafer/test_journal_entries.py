@@ -50,7 +50,7 @@ def test_a_finished_run_is_its_kept_answer(dse, path, tmp_path, monkeypatch):
     monkeypatch.setattr("dse.wafer.contract.solve", forbidden)
     again = dse(*asked, "--resume", "--json")
     assert (again.code, again.out) == (0, first.out)
-    assert f"dse: {tmp_path / 'run'} holds this run, which is finished: this is its answer" in again.err
+    assert f"dse: {tmp_path / 'run'} contains this run, which is already finished; its answer is returned" in again.err
     assert "finished" not in dse(*asked, "--resume", "--quiet").err
 
 

@@ -71,7 +71,7 @@ def _claims(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]
     if not listed <= evaluated <= len(machines):
         faults.append(f"{WHERE}.architectures_evaluated must be in [{listed}, {len(machines)}], but got {evaluated}")
     if stopped is not None and stated["undecided"]:
-        faults.append(f"{WHERE}: a search that was stopped leaves nothing undecided")
+        faults.append(f"{WHERE}: undecided must be empty for a stopped search")
     return faults
 
 
@@ -89,7 +89,7 @@ def _order(places: Sequence[int], points: Sequence[dict[str, Any]]) -> list[str]
     score, area, power = (np.array([point[key] for point in points]) for key in ("score", "area_mm2", "power_w"))
     faults = []
     if not np.array_equal(np.lexsort((np.array(places[: len(points)]), area, -score)), np.arange(len(points))):
-        faults.append(f"{WHERE}.points must stand by falling score, then by rising area")
+        faults.append(f"{WHERE}.points must be sorted by decreasing score, then by increasing area")
     dominated = np.flatnonzero(~non_dominated(-score, area, power)).tolist()
     return faults + [f"{WHERE}.points[{number}] is dominated by another point" for number in dominated]
 
@@ -141,7 +141,7 @@ class _Points:
         if not set(depths) <= set(NODES) or len(set(depths)) != 1:
             return [f"schedule_nodes must be one of {NODES} for all models, but got {depths}"]
         if not point["proven"] and self._stated["stopped"] is None and depths[0] != NODES[-1]:
-            return [f"proven must be true, or schedule_nodes {NODES[-1]}: the search goes on until then"]
+            return [f"proven must be true, or schedule_nodes must be {NODES[-1]}, where the search ends"]
         return []
 
     def _too_deep(self, requests: Sequence[Request]) -> Iterator[str]:
@@ -153,7 +153,7 @@ class _Points:
         for each, answer in zip(before, self._reevaluator.evaluate(before), strict=True):
             if answer.exact:
                 where, limit = f"{WHERE}.points[{each.place}]", each.depths[0]
-                yield f"{where}: schedule_nodes must be fewer: the plans are proven at {limit}"
+                yield f"{where}: schedule_nodes must be lower: the plans are already proven at {limit}"
 
     def _decided(self) -> Iterator[str]:
         """Architectures that are said to be undecided, but proven at once."""
@@ -161,7 +161,7 @@ class _Points:
         requests = [self._request(place, NODES[0]) for place in range(first, len(self._machines))]
         for each, answer in zip(requests, self._reevaluator.shallow(requests), strict=True):
             if answer.exact:
-                yield f"{WHERE}.undecided[{each.place - first}] is proven, and no point of the front"
+                yield f"{WHERE}.undecided[{each.place - first}] is proven not to be on the front"
 
     def _expected(self, place: int, answer: Reevaluation) -> dict[str, Any]:
         """The point as it must be stated."""
@@ -222,5 +222,5 @@ def _plan_faults(job: TrainingJob, stated: dict[str, Any], plan: TrainingPlan) -
     faults += choice_faults(job, stated)
     pipelines, left = divmod(stated["accelerators_used"], stated["data"])
     if left or not 1 <= stated["pipeline"] <= pipelines or stated["accelerators_used"] > job.accelerators:
-        faults.append(f"accelerators_used must be those of all pipelines, but got {counts}")
+        faults.append(f"accelerators_used must be the total of all pipelines, but got {counts}")
     return faults

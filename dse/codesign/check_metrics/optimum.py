@@ -42,7 +42,7 @@ def count_faults(search: Search, problem: CodesignProblem, machines: Machines, r
     if not jobs * evaluated <= result.evaluations <= max_evaluations:
         faults.append(f"evaluations must be in [{jobs * evaluated}, {max_evaluations}], but got {result.evaluations}")
     if pruned == 0 < rest and search == "exhaustive" and ("pareto" in metrics or "sensitivity" in metrics):
-        faults.append("metrics: a search that was stopped is followed by no pareto and no sensitivity")
+        faults.append("metrics: pareto and sensitivity must not be given for a stopped search")
     return faults
 
 
@@ -69,7 +69,7 @@ def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines,
         expected = None if index is None else architecture_solution(machines, index)
         faults += differences(f"metrics.best_by_hbm.{size}.architecture", best[size]["architecture"], expected)
     if faults or not set(best) <= set(sizes):
-        return faults or [f"metrics.best_by_hbm must have sizes of {sizes}, but got {list(best)}"]
+        return faults or [f"metrics.best_by_hbm must have only sizes from {sizes}, but got {list(best)}"]
     order = list(dict.fromkeys(indices.values()))
     reevaluator = Reevaluator(problem, machines.take(np.array(order)), Allowance())
     requests = {
@@ -81,13 +81,17 @@ def optimum_faults(search: Search, problem: CodesignProblem, machines: Machines,
     fits = [size for size, score in zip(sizes, answer.scores.tolist(), strict=True) if score > 0]
     for where, entries in (("optimum_by_hbm", stated), ("best_by_hbm", best)):
         if set(entries) != set(fits):
-            faults.append(f"metrics.{where} must have the sizes at which all fits, {fits}, but got {list(entries)}")
+            faults.append(
+                f"metrics.{where} must have exactly the sizes at which all models fit, {fits}, but got {list(entries)}"
+            )
     if faults:
         return faults
     for size, each in requests.items():
         faults += answers[size].faults(f"metrics.optimum_by_hbm.{size}", stated[size], each.row)
         if reevaluator.is_too_deep(each, exhaustive.NODES):
-            faults.append(f"metrics.best_by_hbm.{size}: schedule_nodes must be fewer: a plan is proven before")
+            faults.append(
+                f"metrics.best_by_hbm.{size}: schedule_nodes must be lower: a plan is already proven with fewer nodes"
+            )
     optima = [stated.get(size, 0.0) for size in sizes]
     faults += differences(f"metrics.optimum_by_hbm.{sizes[row]}", optima[row], result.metrics["score"])
     return faults + size_faults("metrics.optimum_by_hbm", problem, optima, row, answer)
@@ -100,14 +104,14 @@ def size_faults(where: str, problem: CodesignProblem, optima: list[float], row: 
     for size, optimum, score in zip(problem.hbm_bytes, optima, lower.tolist(), strict=True):
         if optimum < score * (1 - PROOF_TOLERANCE):
             gib = gib_from_bytes(size)
-            faults.append(f"{where}: at {gib:g} GB it must be at least {score}, which the answer has there")
+            faults.append(f"{where}: at {gib:g} GB it must be at least {score}, which the answer reaches")
     # More memory takes more power, so at a larger size the fastest plan may do fewer samples a joule.
     falls = any(smaller > larger * (1 + PROOF_TOLERANCE) for smaller, larger in pairwise(optima))
     if falls and problem.objective.per != "per-watt":
-        faults.append(f"{where} must not fall with the size, but got {optima}")
+        faults.append(f"{where} must not decrease with the HBM size, but got {optima}")
     if chosen_size(optima) != row:
         bought = gib_from_bytes(problem.hbm_bytes[chosen_size(optima)])
-        faults.append(f"{where}: by these the answer must be at {bought:g} GB")
+        faults.append(f"{where}: with these optima, the answer must be at {bought:g} GB")
     return faults
 
 
@@ -143,7 +147,7 @@ def _infeasibility_faults(problem: CodesignProblem, machines: Machines, result: 
     """Whether nothing fits just where that is said, and for the reason that is given."""
     expected = infeasibility_of(problem, machines)
     if expected is None:
-        return ["status infeasible: but a placement fits"] if result.status == "infeasible" else []
+        return ["status must not be infeasible: a placement fits"] if result.status == "infeasible" else []
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
     return differences("infeasibility", stated, expected.model_dump())
 
@@ -162,7 +166,7 @@ def proven_faults(result: Result) -> list[str]:
     optimum, distance = result.metrics["proven_optimum"], result.metrics["distance_from_proven"]
     if optimum is None:
         known = distance is not None or result.status == "optimal"
-        return ["metrics.proven_optimum must be stated"] if known else []
+        return ["metrics.proven_optimum must be given"] if known else []
     faults = differences("metrics.proven_optimum", optimum, result.bound)
     if faults:
         return faults

@@ -46,14 +46,12 @@ def optimality_faults(
     row = sizes.index(result.solution["models"][problem.jobs[0].name]["hbm_gb"])
     faults = []
     if result.bound < optima[row] * (1 - PROOF_TOLERANCE):
-        faults.append(f"bound must be at least {optima[row]}, which an architecture scores, but got {result.bound}")
+        faults.append(f"bound must be at least {optima[row]}, which an architecture reaches, but got {result.bound}")
     if result.metrics["proven_optimum"] is not None:
         faults += differences("metrics.proven_optimum", result.metrics["proven_optimum"], optima[row])
     if result.status == "optimal":
         if chosen_size(optima) != row:
-            faults.append(
-                f"status must not be optimal: the answer at {sizes[chosen_size(optima)]:g} GB is the better choice"
-            )
+            faults.append(f"status must not be optimal: the answer at {sizes[chosen_size(optima)]:g} GB is better")
         if options.search == "exhaustive":
             proven = {f"{size:g}": optimum for size, optimum in zip(sizes, optima, strict=True) if optimum}
             faults += differences("metrics.optimum_by_hbm", result.metrics["optimum_by_hbm"], proven)

@@ -97,7 +97,7 @@ def _status(result: Result) -> Status:
 def _missing(prober: Prober, analysis: Sensitivity) -> list[str]:
     """Settings and takeovers that were not asked for, out of order or, unless it was stopped, missing."""
     if analysis.stopped is not None and not analysis.stopped:
-        return [f"{WHERE}.stopped must say why"]
+        return [f"{WHERE}.stopped must state the reason"]
     settings = [(task.knob, task.factor) for task in point_tasks(prober, tuple(KNOBS))]
     stated = [(point.knob, point.asked) for point in analysis.points]
     faults = []
@@ -107,5 +107,5 @@ def _missing(prober: Prober, analysis: Sensitivity) -> list[str]:
     takeovers = [task.knob for task in takeover_tasks(analysis.today, analysis.points)] if whole else []
     knobs = [takeover.knob for takeover in analysis.takeovers]
     if knobs != (takeovers if analysis.stopped is None else takeovers[: len(knobs)]):
-        faults.append(f"{WHERE}.takeovers must be of the knobs {takeovers}, but got {knobs}")
+        faults.append(f"{WHERE}.takeovers must be for the knobs {takeovers}, but got {knobs}")
     return faults

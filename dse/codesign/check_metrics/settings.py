@@ -57,7 +57,7 @@ def point_faults(
     sizes = [gib_from_bytes(size) for size in problem.hbm_bytes]
     rows = {sizes.index(plan.hbm_gb) for plan in (*point.plans, *point.today_plans) if plan.hbm_gb in sizes}
     if len(rows) != 1 or len(point.optima) != len(sizes) or len(point.reached_by) != len(sizes):
-        return [f"the plans must have one of the HBM sizes {sizes} GB, and optima all of them"]
+        return [f"plans must have one of the HBM sizes {sizes} GB, and optima must cover all of them"]
     row = rows.pop()
     faults = _relations(problem, machines, point, today) + differences("optima", point.optima[row], point.score)
     claims, claim_faults = _claims(point, today, row)
@@ -79,7 +79,7 @@ def _unanswered(problem: CodesignProblem, machines: Machines, point: Point) -> l
     empty = (point.bound, point.architecture, point.plans, point.today_score, point.today_plans)
     none = (None,) * len(problem.hbm_bytes)
     if empty != (None, None, (), None, ()) or any(point.optima) or point.reached_by != none:
-        return ["nothing but the status may be given where nothing fits"]
+        return ["only the status may be given if nothing fits"]
     return []
 
 
@@ -87,7 +87,9 @@ def _relations(problem: CodesignProblem, machines: Machines, point: Point, today
     """What score, bound and status say of each other, and whether the plans are those of the models."""
     score, bound, faults = point.score or 0.0, point.bound, []
     if bound is None or max(score, point.today_score or 0.0) > bound * (1 + PROOF_TOLERANCE):
-        faults.append(f"bound must be at least the score {score}, and that of today's architecture, but got {bound}")
+        faults.append(
+            f"bound must be at least the score {score} and the score of today's architecture, but got {bound}"
+        )
     status = proven_status(score, bound)
     if point.status not in (status, "feasible"):
         faults.append(f"status must be {status}, but got {point.status}")
@@ -96,7 +98,7 @@ def _relations(problem: CodesignProblem, machines: Machines, point: Point, today
     models = [tuple(plan.model for plan in plans) for plans in (point.plans, point.today_plans)]
     if point.architecture is None or models != [names, names if fits else ()] or (point.today_score is None) == fits:
         faults.append(
-            f"plans must be those of {names}; today's too, with a score, where its architecture is in the space"
+            f"plans must be given for {names}, and for today's architecture, with a score, if it is in the space"
         )
     return faults
 
@@ -113,7 +115,7 @@ def _claims(point: Point, today: Architecture, row: int) -> tuple[list[_Claim], 
         if who is not None:
             claims.append(_Claim(f"optima[{size}]", who.architecture, size, who.schedule_nodes, optimum))
         elif optimum:
-            faults.append(f"reached_by[{size}] must say who reaches {optimum}")
+            faults.append(f"reached_by[{size}] must name the architecture that reaches {optimum}")
     return claims, faults
 
 
@@ -135,11 +137,14 @@ def _reevaluate(
         faults += answer.faults(claim.name, claim.score, claim.row)
         faults += [f"{claim.name}: {fault}" for fault in _plan_faults(problem, claim, answer)]
         if reevaluator.is_too_deep(each, NODES):
-            faults.append(f"{claim.name}: schedule_nodes must be fewer than {claim.depths}: a plan is proven before")
+            faults.append(
+                f"{claim.name}: schedule_nodes must be lower than {claim.depths}: a plan is already proven with "
+                "fewer nodes"
+            )
     optima = list(point.optima)
     fits = (answers[0].scores > 0).tolist()
     if fits != [optimum > 0 for optimum in optima]:
-        faults.append(f"optima must be 0 where nothing fits, and only there, but got {optima}")
+        faults.append(f"optima must be 0 if and only if nothing fits, but got {optima}")
     return faults + size_faults("optima", problem, optima, claims[0].row, answers[0])
 
 

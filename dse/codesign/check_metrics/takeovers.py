@@ -53,7 +53,7 @@ def _end_faults(
     machines = knob.space(prober.problem, knob.widest(prober.problem, prober.machines, factor), factor)
     empty = nothing_fits(problem, machines)
     if best is None or empty:
-        return [] if best is None and empty else [f"at {factor:.4g} something fits, or nothing does, but not as stated"]
+        return [] if best is None and empty else [f"at {factor:.4g} the stated feasibility is wrong"]
     place, rival = best.position(machines), None if other is None else other.position(machines)
     if place is None or Architecture.of(machines, place) != best:
         return [f"at {factor:.4g} {best} is not in the space"]
@@ -64,5 +64,5 @@ def _end_faults(
     first, second = reevaluator.evaluate([Request(0, 0, depths), Request(1, 0, depths)])
     lower = second.scores if second.rises else np.zeros_like(second.scores)
     if not ((first.upper > 0) & (first.upper >= lower * (1 - PROOF_TOLERANCE))).any():
-        return [f"at {factor:.4g} {best} must do best, but {other} does better"]
+        return [f"at {factor:.4g} {best} must be the best, but {other} is better"]
     return []

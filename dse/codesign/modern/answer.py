@@ -36,8 +36,8 @@ ModernPosed = Posed[CodesignOptions, ModernSpace]
 METHOD = "exhaustive"
 
 _ABOUT_STEPS = (
-    "Steps are those of dse plan, all operators one after the other on all cores; --plans phaze schedules operators on "
-    "single cores and fuses them, so its throughputs cannot be compared with these."
+    "Steps are modelled as in dse plan: operators run one at a time on all cores. --plans phaze schedules operators "
+    "on single cores and fuses them, so its throughputs are not comparable with these."
 )
 
 
@@ -296,8 +296,8 @@ def _baselines(posed: ModernPosed, stop: StopSignal) -> list[dict[str, Any]]:
 def _reference_name(reference: Accelerator, at_size: SizeSearch | None) -> str:
     """That of the accelerator, or of its cores where they get another size of HBM."""
     if at_size is None or at_size.hbm_bytes == reference.hbm_bytes:
-        return f"{reference.title}, its best plan"
-    return f"cores of {reference.title} with {memory_text(at_size.hbm_bytes)} of HBM, their best plan"
+        return f"{reference.title}, best plan"
+    return f"cores of {reference.title} with {memory_text(at_size.hbm_bytes)} of HBM, best plan"
 
 
 def _papers_plans(candidates: Candidates) -> NDArray[np.int64]:
@@ -354,8 +354,11 @@ def lack(posed: ModernPosed, plan: TrainingPlan) -> Infeasibility | None:
         demand=costs.memory_bytes,
         limit=float(limit),
         unit="bytes",
-        levers=[f"--hbm-gb with {need} or more", "more accelerators, which share the state of weights"],
-        explanation=f"no plan of this vocabulary fits: the least, {plan.text()}, needs {need}, more than the "
+        levers=[
+            f"--hbm-gb with {need} or more",
+            "more accelerators, over which weights and optimizer state are sharded",
+        ],
+        explanation=f"no plan in the vocabulary fits: the smallest, {plan.text()}, needs {need}, more than the "
         f"{memory_text(limit)} of HBM",
         where={"model": problem.name, "plan": plan.document(), "memory_bytes": costs.memory},
     )

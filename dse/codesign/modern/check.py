@@ -210,7 +210,7 @@ def _unanswered_faults(result: Result, posed: ModernPosed, prove: bool) -> list[
     assert isinstance(again, ModernAnswer), "nothing stops it"
     proof = _LACKING.get(posed.digest, lambda: infeasibility(posed, again))
     if proof is None:
-        return ["status infeasible: but a plan fits"]
+        return ["status must not be infeasible: a plan fits"]
     stated = None if result.infeasibility is None else result.infeasibility.model_dump()
     return [*broken, *differences("infeasibility", stated, proof.model_dump())]
 

@@ -25,7 +25,7 @@ def view(space: ModernSpace, result: Result) -> View:
         if proof is None:
             return View(title, "Stopped before any feasible answer.")
         return View(
-            title, f"Infeasible: {proof.explanation}", [Decisive(f"would help: {lever}") for lever in proof.levers]
+            title, f"Infeasible: {proof.explanation}", [Decisive(f"possible remedy: {lever}") for lever in proof.levers]
         )
     figures = result.metrics["models"][space.problem.name]
     tables = [
@@ -39,7 +39,7 @@ def view(space: ModernSpace, result: Result) -> View:
         title=title,
         verdict=_verdict(space, result),
         notes=[
-            *(Decisive(f"{part}: stopped before its end.") for part in result.metrics["unfinished"]),
+            *(Decisive(f"{part}: incomplete, because the run was stopped.") for part in result.metrics["unfinished"]),
             *notes(space.problem),
         ],
         tables=tables,
@@ -113,7 +113,7 @@ def _beside(result: Result) -> list[Table]:
         (f"best with {hbm_text(float(size))}", *_optimum_cells(each, value), hbm_text(float(size)))
         for size, each in metrics["optimum_by_hbm"].items()
     ]
-    head = ("", "samples/s", "of this answer", "accelerator and plan", "HBM")
+    head = ("", "samples/s", "vs. this answer", "accelerator and plan", "HBM")
     return [Table(head, rows, "For comparison")]
 
 
@@ -124,7 +124,7 @@ def _sensitivity(result: Result) -> list[Table]:
         (label, *_optimum_cells(each, value), "" if each["regret"] is None else percent(each["regret"]))
         for label, each in result.metrics.get("sensitivity", {}).items()
     ]
-    head = ("", "samples/s", "of this answer", "accelerator and plan", "this accelerator is slower by")
+    head = ("", "samples/s", "vs. this answer", "accelerator and plan", "slowdown of this accelerator")
     return [Table(head, rows, "What would change the answer", requested=True)] if rows else []
 
 

@@ -131,7 +131,7 @@ def _card(stated: StatedPlan, name: str, result: Result) -> Card:
             (f"{number(document['throughput_per_s'])}", "samples/s"),
             (time_text(document["batch_s"]), "a batch"),
             (shape, "pipeline × data × tensor"),
-            (f"{document['microbatch']}", "samples a microbatch"),
+            (f"{document['microbatch']}", "samples per microbatch"),
             (f"{100 * metrics['model_flops_utilisation']:.1f} %", "of peak FLOPs (model FLOPs)"),
         ],
         plan=plan(stated.problem, stated.placement),

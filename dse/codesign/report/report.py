@@ -26,19 +26,19 @@ from hardware.machines import Machines
 ARCHITECTURES_TABLE, ARCHITECTURES_FILE = "architectures", "architectures.svg"
 
 _ARCHITECTURES = Paragraph(
-    "Pale: the proven upper bound on what architectures can reach, the darker the more of them lie there. Blue: those "
-    "evaluated exactly. An architecture is pruned when its bound is below the best found. Accelerators of another "
-    "process node are in the table only, as their areas do not compare.",
+    "Pale: proven upper bounds of architectures, darker where many coincide. Blue: architectures evaluated exactly. "
+    "An architecture is pruned when its bound is below the best score found. Accelerators of another process node "
+    "appear only in the table, because their areas are not comparable.",
     small=True,
 )
 _PATH = Paragraph(
-    "What was evaluated exactly, in that order, coloured by area. The exhaustive search starts where the bounds are "
-    "highest, hysteresis at the largest area.",
+    "Architectures in the order of their exact evaluation, coloured by area. The exhaustive search starts at the "
+    "highest bounds, hysteresis at the largest area.",
     small=True,
 )
 _SCHEDULE = Paragraph(
-    "One row an operator, by start. An operator on all cores runs alone. Which core runs what, and the pipeline in "
-    f"time, are Chrome traces in {FOLDER}/, which Perfetto (https://ui.perfetto.dev) opens.",
+    f"One row per operator, sorted by start time. An operator on all cores runs alone. Chrome traces in {FOLDER}/ show "
+    "the cores and the pipeline; open them with Perfetto (https://ui.perfetto.dev).",
     small=True,
 )
 
@@ -105,13 +105,13 @@ def _page(
 ) -> list[Part]:
     parts: list[Part] = [Heading("Answer"), answer]
     if beside:
-        parts += [Heading("Beside the baselines"), *beside]
+        parts += [Heading("Comparison with baselines"), *beside]
     if ARCHITECTURES_TABLE in tables:
         parts += _search_parts(tables[ARCHITECTURES_TABLE], result)
     return [
         *parts,
         *_further_parts(result),
-        Heading("Time of one layer"),
+        Heading("Time per layer"),
         Table(*layer_rows(result)),
         *_schedules(problem, machine, result),
     ]
@@ -165,7 +165,7 @@ def further_sentences(problem: CodesignProblem, result: Result) -> list[str]:
     """What a run lacks; the sensitivity analysis and the Pareto front in sentences, where requested; notes."""
     settings, metrics = result.settings, result.metrics
     sentences: list[str] = [
-        Decisive(f"{what}: missing, because the search was stopped before its end.")
+        Decisive(f"{what}: missing, because the search was stopped early.")
         for key, what in (("pareto", "Pareto front"), ("sensitivity", "Sensitivity"))
         if settings[key] and key not in metrics
     ]
@@ -173,7 +173,7 @@ def further_sentences(problem: CodesignProblem, result: Result) -> list[str]:
         more = "" if len(failed) == 1 else f" and {len(failed) - 1} more"
         sentences.append(
             Decisive(
-                f"Evaluations that failed and are ignored: {failed[0]['model']} on "
+                f"Failed evaluations, which are ignored: {failed[0]['model']} on "
                 f"{failed[0]['architecture']}: {failed[0]['reason']}{more}."
             )
         )
@@ -206,4 +206,4 @@ def _schedules(problem: CodesignProblem, machine: Machines, result: Result) -> l
                     schedules.append((f"{job.name}: {kind} {part}", bars))
     longest = max((bars for _, bars in schedules), key=len, default=None)
     folded = [Folded(title, [operators_in_time(bars)], bars is longest) for title, bars in schedules]
-    return [Heading("Operators in time"), _SCHEDULE, *folded]
+    return [Heading("Operator timeline"), _SCHEDULE, *folded]

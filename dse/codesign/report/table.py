@@ -21,7 +21,7 @@ def verdict(result: Result) -> str:
     if result.status == "infeasible":
         proof = result.infeasibility
         name = result.problem.name if proof is None else proof.where.get("model", result.problem.name)
-        return f"Infeasible: no plan that is searched fits {name}. {'' if proof is None else proof.explanation}"
+        return f"Infeasible: none of the searched plans fits {name}. {'' if proof is None else proof.explanation}"
     if result.objective.value is None:
         return "Stopped before any feasible answer."
     score = score_text(result, result.objective.value)
@@ -39,7 +39,7 @@ def verdict(result: Result) -> str:
         return f"{score}, not proven: stopped before every architecture was bounded ({result.seconds:.1f} s)."
     if result.gap <= PROOF_TOLERANCE:
         size = next(iter(result.solution["models"].values()))["hbm_gb"]
-        rest = "interrupted" if result.status == "interrupted" else "whether another HBM size is the best is not proven"
+        rest = "interrupted" if result.status == "interrupted" else "whether another HBM size is better is not proven"
         return f"{score}, proven optimal at {hbm_text(size)} of HBM; {rest} ({result.seconds:.1f} s)."
     if fixed is not None:
         return (
@@ -57,7 +57,7 @@ def _heuristic_verdict(result: Result, score: str) -> str:
     space, evaluated = result.metrics["architectures_in_space"], result.metrics["architectures_evaluated"]
     took = f"{result.method}: {evaluated:,} of {space:,} architectures evaluated, {result.seconds:.1f} s"
     if result.method == "bayesian":
-        took += "; another number of workers may answer otherwise"
+        took += "; the answer may depend on the number of workers"
     distance, optimum = result.metrics["distance_from_proven"], result.metrics["proven_optimum"]
     if result.status == "optimal":
         return f"{score}, the proven optimum ({took})."
@@ -100,8 +100,8 @@ def answer_rows(result: Result) -> list[Row]:
         ("accelerator", architecture_text(machine)),
         (
             "on-chip memory",
-            f"{machine['global_buffer_bytes'] // MIB} MB global buffer, {machine['tensor_l2_bytes'] // KIB} KB L2 a "
-            f"tensor core, {machine['vector_l2_bytes'] // KIB} KB a vector core",
+            f"{machine['global_buffer_bytes'] // MIB} MB global buffer, {machine['tensor_l2_bytes'] // KIB} KB L2 "
+            f"per tensor core, {machine['vector_l2_bytes'] // KIB} KB per vector core",
         ),
         ("area", _area_text(result)),
     ]
@@ -131,20 +131,20 @@ def hbm_text(size_gb: float, digits: int = 4) -> str:
 def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row]:
     """(what, value) of one model's plan."""
     return [
-        ("throughput", f"{number(plan['throughput_per_s'])} samples/s  ({time_text(plan['batch_s'])} a batch)"),
+        ("throughput", f"{number(plan['throughput_per_s'])} samples/s  ({time_text(plan['batch_s'])} per batch)"),
         (
             "placement",
             f"{plan['pipeline']} pipeline × {plan['data']} data × {plan['tensor']} tensor = "
             f"{plan['accelerators_used']:,} accelerators",
         ),
-        ("in time", f"{time_text(metrics['simulated_batch_s'])} a batch, every pass and synchronisation simulated"),
+        ("simulated", f"{time_text(metrics['simulated_batch_s'])} per batch, with every pass and synchronisation"),
         ("microbatch", f"{plan['microbatch']}, activations {_activations(plan)}"),
         ("HBM", f"{hbm_text(plan['hbm_gb'])}, {hbm_text(metrics['peak_memory_gb'], 3)} used by the fullest stage"),
         ("utilisation", f"{100 * metrics['model_flops_utilisation']:.1f} % of peak FLOPs (model FLOPs)"),
         (
             "power",
-            f"{number(metrics['power_w'])} W of an accelerator on average, {number(metrics['joules_per_sample'])} J a "
-            "sample on all of them",
+            f"{number(metrics['power_w'])} W per accelerator on average, {number(metrics['joules_per_sample'])} J "
+            "per sample over all accelerators",
         ),
     ]
 

@@ -26,7 +26,7 @@ def _panel(sensitivity: Sensitivity, knobs: list[str], less: float, more: float,
         if (point := sensitivity.at(knob, asked)) is not None
     ]
     strongest = max(bars, key=lambda bar: abs(bar.length), default=None)
-    most = "" if strongest is None else f"; {KNOBS[knobs[strongest.lane]].title} moves the score most"
+    most = "" if strongest is None else f"; {KNOBS[knobs[strongest.lane]].title} has the largest effect"
     titles = [KNOBS[knob].title for knob in knobs]
     legend = {"less": ("less", LESS), "more": ("more", MORE)}
     return LaneChart(f"{words.capitalize()} of each{most}", "change of the score [%]", titles, bars, legend, 44)

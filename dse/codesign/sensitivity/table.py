@@ -64,7 +64,7 @@ def takeover_rows(sensitivity: Sensitivity) -> TableContent:
         )
         for takeover in sensitivity.takeovers
     ]
-    return ("knob", "still today's at", "no longer at", "then", ""), rows
+    return ("knob", "unchanged at", "changed at", "new architecture", ""), rows
 
 
 def summary(sensitivity: Sensitivity) -> list[str]:
@@ -85,10 +85,10 @@ def _binding(sensitivity: Sensitivity) -> list[str]:
     binding = sensitivity.binding()
     if binding:
         gains = [f"{KNOBS[knob].title} {_percent(sensitivity.gain(knob))}" for knob in binding]
-        sentences.append(f"What binds, by what 10 % more of it gains: {', '.join(gains)}.")
+        sentences.append(f"Binding, with the gain from 10 % more: {', '.join(gains)}.")
     loose = [knob for knob in sensitivity.knobs if knob not in binding and sensitivity.gain(knob) is not None]
     if loose:
-        sentences.append(f"What does not bind: {', '.join(_loose(sensitivity, knob) for knob in loose)}.")
+        sentences.append(f"Not binding: {', '.join(_loose(sensitivity, knob) for knob in loose)}.")
     return sentences
 
 
@@ -108,7 +108,7 @@ def _keeping(sensitivity: Sensitivity) -> list[str]:
     dearest = sensitivity.dearest()
     if dearest is None:
         return []
-    tried = "" if sensitivity.stopped is None else f"In the {len(sensitivity.points)} settings that were tried: "
+    tried = "" if sensitivity.stopped is None else f"In the {len(sensitivity.points)} settings tried: "
     if not dearest.regret:
         return [f"{tried}Wherever today's architecture fits, nothing does better."]
     where = f"{KNOBS[dearest.knob].title} × {dearest.factor:.3g}"
@@ -121,7 +121,7 @@ def _takeover(takeover: Takeover) -> str:
     low, high = sorted((takeover.same, takeover.other))
     where = f"between {low:.4g} and {high:.4g} × {title}"
     if takeover.architecture is None:
-        return f"Nothing fits any more {where}."
+        return f"Nothing fits beyond a point {where}."
     return f"{_architecture(takeover.architecture)} takes over {where}{'' if takeover.proven else ' (not proven)'}."
 
 

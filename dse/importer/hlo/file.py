@@ -29,6 +29,9 @@ def read_module(path: str | Path) -> HloModule:
     if _MLIR.match(text):
         return parse_stablehlo(text, str(path))
     if not _HLO.match(text):
-        rule = "must be HLO text (HloModule NAME begins it), HLO as JSON, or StableHLO text (module @NAME)"
+        rule = (
+            "must be HLO text (starting with HloModule NAME), HLO as JSON, or StableHLO text (starting with module "
+            "@NAME)"
+        )
         raise fail(path, "", text.lstrip().partition("\n")[0], rule)
     return parse_hlo(text, path)

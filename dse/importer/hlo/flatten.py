@@ -140,7 +140,7 @@ class _Flattening:
         for each in computation.instructions.values():
             if each.opcode == "parameter":
                 if int(each.literal) >= len(arguments):
-                    raise self._fault(each, "a call must give every parameter an operand")
+                    raise self._fault(each, "a call must have one operand for every parameter")
                 tree = arguments[int(each.literal)]
             else:
                 operands = [trees[name] for name in each.operands]
@@ -198,7 +198,10 @@ class _Flattening:
         shape = each.shape
         if place is not None:
             if isinstance(shape, ArrayShape) or len(shape) <= place:
-                rule = f"{each.opcode} must have the shape of its operands and its result, but has {shape_text(shape)}"
+                rule = (
+                    f"{each.opcode} must have a tuple of the shapes of its operands and result, but has "
+                    f"{shape_text(shape)}"
+                )
                 raise self._fault(each, rule)
             shape = shape[place]
         return self._operation(each._replace(opcode=opcode, shape=shape), operands, scope, repeats)
@@ -207,9 +210,7 @@ class _Flattening:
         """What a custom call gives that says how its operand is laid out: the operand, or a part of it by that name."""
         if _shape_of(operand, self._values) == each.shape:
             return operand
-        note = (
-            "arrays are parts of larger ones where a step says what each device does (shard_map); they count as parts"
-        )
+        note = "arrays inside shard_map are per-device shards and are counted as such"
         if note not in self._notes:
             self._notes.append(note)
         tree = self._new(each.shape, each.name)
@@ -219,7 +220,10 @@ class _Flattening:
     def _require_shape(self, each: Instruction, tree: Tree) -> None:
         shape = _shape_of(tree, self._values)
         if shape != each.shape:
-            rule = f"must have the shape of what it stands for, {shape_text(shape)}, but has {shape_text(each.shape)}"
+            rule = (
+                f"must have the shape of the value that it forwards, {shape_text(shape)}, but has "
+                f"{shape_text(each.shape)}"
+            )
             raise self._fault(each, rule)
 
     def _operation(self, each: Instruction, operands: Sequence[Tree], scope: str, repeats: int) -> Tree:
@@ -261,7 +265,7 @@ class _Flattening:
         label = _label(scope, each.op_name)
         given = self._inline(body, [inside], label, repeats * passes)
         leaving = self._new(each.shape, each.name)
-        self._require_given(body, given, each.shape, f"the body of {each.name} must give what it takes")
+        self._require_given(body, given, each.shape, f"the body of {each.name} must return the type of its parameter")
         for before, after, left in zip(_leaves(inside), _leaves(given), _leaves(leaving), strict=True):
             self._add("while-end", (before, after), (left,), {}, (scope, each), repeats)
         return leaving
@@ -273,14 +277,16 @@ class _Flattening:
         keys = ("true_computation", "false_computation")
         names = names_in(named) if named else [name for key in keys for name in names_in(each.attributes.get(key, ""))]
         if len(names) != len(operands) - 1:
-            raise self._fault(each, f"{len(names)} branches must have as many operands after the first")
+            raise self._fault(
+                each, f"the first operand must be followed by one operand for each of the {len(names)} branches"
+            )
         results = []
         for name, operand in zip(names, operands[1:], strict=True):
             inside = self._new(_shape_of(operand, self._values), each.name)
             self._tie("branch-begin", operand, inside, each, scope, repeats)
             branch = self._computation(each, name, caller)
             given = self._inline(branch, [inside], _label(scope, each.op_name), repeats)
-            self._require_given(branch, given, each.shape, f"a branch of {each.name} must give what that does")
+            self._require_given(branch, given, each.shape, f"every branch of {each.name} must return its type")
             results.append(list(_leaves(given)))
         tree = self._new(each.shape, each.name)
         leaves = list(_leaves(tree))
@@ -292,7 +298,7 @@ class _Flattening:
         """An operation for each pair of leaves."""
         shapes = _shape_of(outer, self._values), _shape_of(inner, self._values)
         if shapes[0] != shapes[1]:
-            raise self._fault(each, f"must be given {shape_text(shapes[1])}, but is given {shape_text(shapes[0])}")
+            raise self._fault(each, f"must receive {shape_text(shapes[1])}, but receives {shape_text(shapes[0])}")
         for source, target in zip(_leaves(outer), _leaves(inner), strict=True):
             self._add(opcode, (source,), (target,), {}, (scope, each), repeats)
 
@@ -301,7 +307,7 @@ class _Flattening:
         shape = _shape_of(given, self._values)
         if shape != expected:
             root = callee.instructions[callee.root]
-            raise self._fault(root, f"{rule}, {shape_text(expected)}, but gives {shape_text(shape)}")
+            raise self._fault(root, f"{rule}, {shape_text(expected)}, but returns {shape_text(shape)}")
 
     def _require_condition(self, each: Instruction, caller: Computation) -> None:
         """Raises where the condition of a loop does not take what the loop carries, or gives no ``pred[]``."""
@@ -309,34 +315,37 @@ class _Flattening:
         taken = [parameter.shape for parameter in condition.parameters]
         if taken != [each.shape]:
             shapes = ", ".join(map(shape_text, taken))
-            rule = f"the condition of {each.name} must take {shape_text(each.shape)}, but takes {shapes or 'nothing'}"
+            rule = (
+                f"the condition of {each.name} must have the parameter {shape_text(each.shape)}, but has "
+                f"{shapes or 'none'}"
+            )
             raise self._fault(next(iter(condition.parameters), each), rule)
         root = condition.instructions[condition.root]
         if root.shape != ArrayShape("pred", ()):
-            rule = f"the condition of {each.name} must give pred[], but gives {shape_text(root.shape)}"
+            rule = f"the condition of {each.name} must return pred[], but returns {shape_text(root.shape)}"
             raise self._fault(root, rule)
 
     def _passes(self, each: Instruction, caller: Computation) -> int:
         passes = passes_of(each, self._callee(each, "condition", caller))
         if passes is None:
-            self._notes.append(f"{each.name}: the number of passes of this loop is unknown; its body is counted once")
+            self._notes.append(f"{each.name}: the trip count of this loop is unknown; its body is counted once")
         return 1 if passes is None else passes
 
     def _part(self, each: Instruction, tree: Tree) -> Tree:
         index = each.attributes.get("index", "")
         if not isinstance(tree, tuple) or not index.isdecimal() or len(index) > MAX_DIGITS or int(index) >= len(tree):
-            raise self._fault(each, f"must take a part that its tuple has, but index is {index}")
+            raise self._fault(each, f"must select an element of its tuple, but index is {index}")
         return tree[int(index)]
 
     def _callee(self, each: Instruction, key: str, caller: Computation) -> Computation:
         names = names_in(each.attributes.get(key, ""))
         if len(names) != 1:
-            raise self._fault(each, f"{each.opcode} must name a computation as {key}")
+            raise self._fault(each, f"{each.opcode} must name exactly one computation in {key}")
         return self._computation(each, names[0], caller)
 
     def _computation(self, each: Instruction, name: str, caller: Computation) -> Computation:
         if self._place.get(name, len(self._place)) >= self._place[caller.name]:
-            raise self._fault(each, f"calls {name}, which must be a computation before {caller.name}")
+            raise self._fault(each, f"calls {name}, which must be a computation defined before {caller.name}")
         return self._module.computations[name]
 
     def _attributes(self, each: Instruction) -> Mapping[str, Attribute]:
@@ -360,7 +369,7 @@ class _Flattening:
         if not names:
             return "other"
         if names[0] not in self._module.computations:
-            raise self._fault(each, f"calls {names[0]}, which must be a computation of the module")
+            raise self._fault(each, f"calls {names[0]}, which must be a computation in the module")
         computation = self._module.computations[names[0]]
         if len(computation.instructions) != 3:
             return "other"

@@ -62,7 +62,7 @@ def module_from_document(document: Any, file: str | Path) -> HloModule:
         if isinstance(document, dict) and key in document:
             document, within = document[key], f"{within}{key}."
     if not isinstance(document, dict) or "computations" not in document:
-        rule = "must be HLO as JSON: an object with computations, which xla.HloModuleProto has, alone or as hloModule"
+        rule = "must be HLO as JSON: an xla.HloModuleProto with computations, by itself or as hloModule"
         raise fail(file, within.rstrip("."), document if within else "", rule)
     try:
         module = validate(ModuleMessage, document, file)
@@ -87,7 +87,7 @@ class _Reader:
         for number, each in enumerate(self._module.computations):
             place = f"{self._within}computations.{number}"
             if each.id in self._called or each.name in computations:
-                raise fail(self._file, place, each.name, "a computation of this name or id stands before")
+                raise fail(self._file, place, each.name, "a computation with this name or id already exists")
             computations[each.name] = self._computation(each, place)
             self._called[each.id] = each.name
         return HloModule(self._module.name, computations, self._entry(computations), notes_of_bounds(self._bounded))
@@ -113,7 +113,7 @@ class _Reader:
         for number, each in enumerate(computation.instructions):
             key = f"{place}.instructions.{number}"
             if each.name in instructions or each.id in names:
-                raise fail(self._file, key, each.name, "an instruction of this name or id stands before")
+                raise fail(self._file, key, each.name, "an instruction with this name or id already exists")
             self._require_tiles(each.sharding, key)
             instructions[each.name] = self._instruction(each, names, key)
             names[each.id] = each.name
@@ -127,11 +127,11 @@ class _Reader:
     def _instruction(self, each: InstructionMessage, names: Mapping[int, str], key: str) -> Instruction:
         for operand in each.operand_ids:
             if operand not in names:
-                rule = "an operand must be an instruction before, of the same computation"
+                rule = "an operand must be an earlier instruction of the same computation"
                 raise fail(self._file, f"{key}.operandIds", operand, rule)
         for called in each.called_computation_ids:
             if called not in self._called:
-                rule = "must be a computation before this one"
+                rule = "must be an earlier computation"
                 raise fail(self._file, f"{key}.calledComputationIds", called, rule)
         return Instruction(
             each.name,

@@ -116,7 +116,7 @@ class _Reader:
                 return symbol_in(line) or "module", region
             if not line.startswith(("#", "!")):
                 break
-        raise fail(self._file, "", "", "must be an MLIR module: a line module @NAME { begins it")
+        raise fail(self._file, "", "", "must be an MLIR module, starting with a line module @NAME {")
 
     def _next(self) -> str | None:
         """The next line that holds anything, without blanks around it."""
@@ -139,11 +139,11 @@ class _Reader:
                 return Region(arguments, tuple(operations)), line
             if line.startswith("^"):
                 if operations:
-                    raise self._fault(line, "a region must be one block")
+                    raise self._fault(line, "a region must have exactly one block")
                 arguments = self._arguments(line)
             else:
                 operations.append(self._operation(line))
-        raise self._fault("", "every brace must be closed, but the text is cut off here")
+        raise self._fault("", "every brace must be closed, but the text ends here")
 
     def _operation(self, line: str) -> Operation:
         place = f"line {self._number}"
@@ -248,7 +248,7 @@ class _Reader:
         integer = _INTEGER.match(name)
         dtype = f"{'u' if integer.group(1) else 's'}{integer.group(2)}" if integer else name.lower()
         if not all(size.isascii() and size.isdigit() and len(size) <= MAX_DIGITS for size in sizes):
-            raise self._fault(kind.group(), "sizes must be numbers or have bounds; lower the step for fixed shapes")
+            raise self._fault(kind.group(), "sizes must be numbers or have bounds; lower the step with fixed shapes")
         shape = ArrayShape(_TYPES.get(name, dtype), tuple(map(int, sizes)))
         if not is_storable(shape):
             raise self._fault(kind.group(), SHAPE_RULE)

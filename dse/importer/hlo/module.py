@@ -104,7 +104,7 @@ _MAX_ELEMENTS = 2**48
 MAX_DIGITS = 18
 """Of whole numbers in a text: Python refuses to read those of thousands."""
 
-SHAPE_RULE = "the element type must be one of XLA's, and sizes whole numbers whose product is at most 2^48"
+SHAPE_RULE = "the element type must be an XLA type, and sizes must be whole numbers with a product of at most 2^48"
 """Of arrays: their sizes stay far below what integers of 64 bits hold."""
 
 
@@ -119,7 +119,7 @@ def notes_of_bounds(places: Sequence[str]) -> tuple[str, ...]:
     if not places:
         return ()
     of = f"{len(places):,} arrays have" if len(places) > 1 else "An array has"
-    return (f"{of} dimensions of dynamic size ({places[0]}); they count at their bounds, the most that a step needs.",)
+    return (f"{of} dimensions of dynamic size ({places[0]}); they are counted at their upper bounds.",)
 
 
 def shape_text(shape: Shape) -> str:

@@ -112,7 +112,7 @@ class _Translation:
     def _function(self, name: str, place: str) -> str:
         """The computation of a function, made when it is first called: callees stand before callers."""
         if name not in self._functions:
-            raise fail(self._file, place, f"@{name}", "must be a function of the module")
+            raise fail(self._file, place, f"@{name}", "must be a function in the module")
         if name in self._open:
             raise fail(self._file, place, f"@{name}", "a function must not call itself")
         if name not in self._computations:
@@ -172,7 +172,7 @@ class _Translation:
 
     def _operand(self, block: _Block, name: str, place: str) -> str:
         if name not in block.values:
-            raise fail(self._file, place, f"%{name}", "an operand must be a value that stands before")
+            raise fail(self._file, place, f"%{name}", "an operand must be a value defined earlier")
         return block.values[name][0]
 
     def _require_stated(self, block: _Block, each: Operation) -> None:
@@ -238,7 +238,7 @@ class _Translation:
         source, target = block.values[each.operands[0]][1], each.results[0]
         dims = integers(each.attributes, "dims", "broadcast_dimensions") or ()
         if not isinstance(source, ArrayShape) or not isinstance(target, ArrayShape):
-            raise fail(self._file, each.place, each.opcode, "must take and give one array")
+            raise fail(self._file, each.place, each.opcode, "must have one array as its operand and one as its result")
         if len(dims) != len(source.dims) or not all(0 <= dim < len(target.dims) for dim in dims):
             raise fail(self._file, each.place, each.opcode, "must map every dimension of the operand")
         opcode, text = "broadcast", _metadata(each.label)

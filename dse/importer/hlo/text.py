@@ -81,14 +81,14 @@ class _Reader:
             elif not table:
                 header = _HEADER.match(stripped)
                 if header is None:
-                    raise self._fault(stripped, "must begin a computation: NAME { or ENTRY NAME {")
+                    raise self._fault(stripped, "must start a computation: NAME { or ENTRY NAME {")
                 computation = self._computation(header.group(2), header.group(3) or "")
                 if computation.name in self._computations:
-                    raise self._fault(computation.name, "a computation of this name stands before")
+                    raise self._fault(computation.name, "a computation with this name already exists")
                 self._computations[computation.name] = computation
                 entry = computation.name if header.group(1) else entry
         if entry is None:
-            raise self._fault("", "the text must hold an ENTRY computation, but ends here")
+            raise self._fault("", "the text must contain an ENTRY computation, but ends here")
         return HloModule(name, self._computations, entry, notes_of_bounds(self._bounded))
 
     def _module_name(self) -> str:
@@ -97,7 +97,7 @@ class _Reader:
                 return match.group(1)
             if line.strip() and not line.startswith("//"):
                 break
-        raise fail(self._file, "", "", "must be HLO text, which begins with HloModule")
+        raise fail(self._file, "", "", "must be HLO text, starting with HloModule")
 
     def _next(self) -> str | None:
         if self._number == len(self._lines):
@@ -119,13 +119,13 @@ class _Reader:
                 continue
             instruction, is_root = self._instruction(line, instructions)
             if instruction.name in instructions:
-                raise self._fault(instruction.name, "an instruction of this name stands before in this computation")
+                raise self._fault(instruction.name, "an instruction with this name already exists in this computation")
             for operand in instruction.operands:
                 if operand not in instructions:
-                    raise self._fault(operand, "an operand must be an instruction before, of the same computation")
+                    raise self._fault(operand, "an operand must be an earlier instruction of the same computation")
             instructions[instruction.name] = instruction
             root = instruction.name if is_root else root
-        raise self._fault(name, "this computation must end with a line }, but the text is cut off here")
+        raise self._fault(name, "this computation must end with a line }, but the text ends here")
 
     def _closed(self, name: str, instructions: dict[str, Instruction], root: str | None) -> Computation:
         if not instructions:
@@ -141,7 +141,9 @@ class _Reader:
         shape, _ = self._shape(_COMMENT.sub("", declared), 0)
         root = computation.instructions[computation.root]
         if shape != root.shape:
-            rule = f"must have the type of its root {root.name}, {shape_text(root.shape)}, but says {shape_text(shape)}"
+            rule = (
+                f"must have the type of its root {root.name}, {shape_text(root.shape)}, but states {shape_text(shape)}"
+            )
             raise fail(self._file, f"line {line}", computation.name, rule)
 
     def _instruction(self, line: str, before: Mapping[str, Instruction]) -> tuple[Instruction, bool]:

@@ -37,7 +37,10 @@ def require_iota(
     """
     text = f"[{','.join(map(str, tiles))}]<=[{','.join(map(str, reshaped))}]"
     if prod(tiles) != prod(reshaped):
-        rule = f"tiles must be as many as devices, but {prod(tiles):,} tiles have {prod(reshaped):,} devices"
+        rule = (
+            f"there must be as many tiles as devices, but there are {prod(tiles):,} tiles and {prod(reshaped):,} "
+            "devices"
+        )
         raise fail(file, place, text, rule)
     if turned is not None and sorted(turned) != list(range(len(reshaped))):
         order = ",".join(map(str, turned))
@@ -46,7 +49,10 @@ def require_iota(
 
 def _require_listed(tiles: Sequence[int], devices: Sequence[int], file: str, place: str) -> None:
     if prod(tiles) != len(devices) or len({*devices}) != len(devices):
-        rule = f"tiles must be as many as devices, each once, but {prod(tiles):,} tiles have {len(devices):,}"
+        rule = (
+            f"there must be as many tiles as distinct devices, but got {prod(tiles):,} tiles and {len(devices):,} "
+            "devices"
+        )
         raise fail(file, place, f"devices=[{','.join(map(str, tiles))}]", rule)
 
 

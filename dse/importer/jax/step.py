@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from jax.stages import Lowered
 
 RULE = (
-    "the function must return (step, *arguments) of JAX, arguments being arrays or shapes in any tree, a "
-    "jax.stages.Lowered, or (module, example inputs) of PyTorch"
+    "the function must return (step, *arguments) for JAX, where arguments are pytrees of arrays or shapes; a "
+    "jax.stages.Lowered; or (module, example inputs) for PyTorch"
 )
 
 

@@ -28,14 +28,14 @@ def external_file(model: Path, tensor: Any) -> Path:
     file = Path(os.path.normpath(folder / location))
     inside = not os.path.isabs(location) and location != "" and file.is_relative_to(folder)
     if not inside or not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
-        raise fail(model, key, location, "must be a file in the folder of the model")
+        raise fail(model, key, location, "must be a file in the model's folder")
     if not file.is_file():
         return file
     size, numbers = file.stat().st_size, (stated.get(name) or "0" for name in ("offset", "length"))
     offset, length = (int(number) if number.isdecimal() and len(number) < 19 else -1 for number in numbers)
     if offset < 0 or length < 0 or offset + length > size:
         span = f"offset {stated.get('offset', 0)}, length {stated.get('length', 0)}"
-        raise fail(model, f"values.{tensor.name}", span, f"must lie in {file.name}, which has {size:,} bytes")
+        raise fail(model, f"values.{tensor.name}", span, f"must lie within {file.name}, which has {size:,} bytes")
     if size > MAX_BYTES:
-        raise fail(model, key, location, f"must be a file of at most {MAX_BYTES:,} bytes, as small values are read")
+        raise fail(model, key, location, f"must be at most {MAX_BYTES:,} bytes, because small values are read")
     return file

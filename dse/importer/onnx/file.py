@@ -73,7 +73,7 @@ def _load(path: Path) -> "ModelProto":
     try:
         model: ModelProto = onnx.load_model_from_string(content)
     except (DecodeError, ValueError) as error:
-        raise fail(path, "", "", "is not an ONNX file, or is cut off") from error
+        raise fail(path, "", "", "is not an ONNX file, or is truncated") from error
     if not model.graph.node:
         raise fail(path, "", "", "is not an ONNX file, or has no operators")
     _drop_unread(model)
@@ -155,7 +155,7 @@ def _require_numbers(path: Path, inputs: "Sequence[ValueInfoProto]", symbols: Ma
 
 
 _SYMBOLIC = (
-    "is not a number; only one dimension, the batch, may be open: export without this dynamic axis, or set it with"
+    "must be a number: only one dimension, the batch, may be dynamic; export without this dynamic axis, or set it with"
     " onnx.tools.update_model_dims.update_inputs_outputs_dims"
 )
 

@@ -27,8 +27,8 @@ _UNSUPPORTED = ("double", "complex", "float8", "float4")
 _FLOATS = frozenset({"float16", "bfloat16", "float32"})
 FIXED_BATCH = "if the batch was fixed at export, export with a dynamic leading axis"
 _NO_SHAPE = (
-    "the shape of what it computes cannot be inferred; shapes must not depend on the values of inputs, and operators"
-    " that ONNX does not define need their shapes in the file (value_info)"
+    "its output shape cannot be inferred; shapes must not depend on input values, and operators that ONNX does not "
+    "define need their shapes in the file (value_info)"
 )
 
 
@@ -86,7 +86,7 @@ class OnnxRecorder:
         if tensor.data_location == self._onnx.TensorProto.EXTERNAL:
             file = external_file(self.path, tensor)
             if not file.is_file():
-                self._absent[tensor.name] = f"the values of {tensor.name} are in {file}, which is not there"
+                self._absent[tensor.name] = f"the values of {tensor.name} are in {file}, which does not exist"
                 return
             self.files.add(file)
         with refused_by_onnx(self.path, f"values.{tensor.name}", ""):
@@ -235,7 +235,7 @@ class OnnxRecorder:
         self._where = f"{self.path}:{name}"
         unknown = [name for name in (*node.inputs, *node.captured) if name and name not in self._types]
         if unknown:
-            raise fail(self.path, f"nodes.{node.name}", unknown[0], "reads a value that nothing in the graph writes")
+            raise fail(self.path, f"nodes.{node.name}", unknown[0], "reads a value that no node in the graph writes")
         if node.kind == "Constant":
             self._stored.update(outputs)
         if self._computed(node, proto):
@@ -311,13 +311,13 @@ class OnnxRecorder:
                 )
             except onnx.shape_inference.InferenceError as error:
                 words = " ".join(str(error).split())[:160]
-                raise self.refusal(node, node.kind, f"shapes do not fit ({words}); {FIXED_BATCH}") from error
+                raise self.refusal(node, node.kind, f"shapes do not match ({words}); {FIXED_BATCH}") from error
         return inferred
 
     def _check_size(self, name: str) -> None:
         shape = self.shape(name)
         if any(size < 0 for size in shape) or math.prod(shape) > _MAX_ELEMENTS:
-            rule = f"sizes must not be negative, and a tensor not have more than {_MAX_ELEMENTS:,} elements"
+            rule = f"sizes must not be negative, and a tensor must not have more than {_MAX_ELEMENTS:,} elements"
             raise fail(self.path, f"values.{name}", shape, rule)
 
     def _check_dtype(self, name: str) -> None:

@@ -26,7 +26,7 @@ def _reshape(recorder: OnnxRecorder, node: Node) -> None:
     """
     source, output = node.inputs[0], node.outputs[0]
     if recorder.elements(source) != recorder.elements(output):
-        raise recorder.refusal(node, recorder.shape(output), f"must hold as many elements as its input; {FIXED_BATCH}")
+        raise recorder.refusal(node, recorder.shape(output), f"must have as many elements as its input; {FIXED_BATCH}")
     _shape_change(recorder, "reshape", source, output)
 
 

@@ -71,7 +71,7 @@ def _check_sizes(source: str, tensors: Mapping[str, Any]) -> None:
     """Refuse parameters and inputs without elements: nothing can be priced that is made of them."""
     for name, tensor in tensors.items():
         if not tensor.numel():
-            raise fail(source, name, list(tensor.shape), "a parameter or input must have elements")
+            raise fail(source, name, list(tensor.shape), "a parameter or input must not be empty")
 
 
 def _check_time_first(torch: Any, module: Any, inputs: tuple[tuple[Any, ...], dict[str, Any]], source: str) -> None:
@@ -90,8 +90,8 @@ def _check_time_first(torch: Any, module: Any, inputs: tuple[tuple[Any, ...], di
             shape = tuple(getattr(arguments[0], "shape", ())) if arguments else ()
             if shape[:1] == (_PROBE,) and shape[1:2] != (_PROBE,):
                 rule = (
-                    "has time first, but the leading dimension of the example inputs is that of the samples;"
-                    " make the layer with batch_first=True, or transpose its input"
+                    "expects time first, but the leading dimension of the example inputs is the batch; create the "
+                    "layer with batch_first=True, or transpose its input"
                 )
                 raise fail(source, name or type(module).__name__, "", rule)
 
@@ -134,7 +134,7 @@ def forward_arguments(torch: Any, example_inputs: Any, name: str) -> tuple[tuple
     if isinstance(example_inputs, Mapping):
         return (), dict(example_inputs)
     kind = type(example_inputs).__name__
-    raise fail(name, "example inputs", kind, "must be a tensor, a tuple of them, or a dictionary of named ones")
+    raise fail(name, "example inputs", kind, "must be a tensor, a tuple of tensors, or a dictionary of named tensors")
 
 
 def named_tensors(torch: Any, tree: Any, path: str = "") -> Any:
@@ -151,12 +151,14 @@ def named_tensors(torch: Any, tree: Any, path: str = "") -> Any:
 
 def _leading_dimension(name: str, tensors: Mapping[str, Any]) -> int:
     if not tensors:
-        raise fail(name, "example inputs", "", "must hold a tensor at least, but hold none")
+        raise fail(name, "example inputs", "", "must contain at least one tensor")
     sizes = {key: (int(item.shape[0]) if item.dim() else None) for key, item in tensors.items()}
     distinct = set(sizes.values())
     if len(distinct) > 1 or None in distinct:
         listed = ", ".join(f"{key.split('.')[-1]}: {tuple(item.shape)}" for key, item in tensors.items())
-        raise fail(name, "example inputs", listed, "must have the same leading dimension, the samples of a microbatch")
+        raise fail(
+            name, "example inputs", listed, "must have the same leading dimension, the number of samples per microbatch"
+        )
     (size,) = distinct
     assert size is not None
     if size < 1:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 _NEEDS_DATA = frozenset({"_local_scalar_dense", "nonzero", "equal", "masked_select", "_unique2", "unique_dim"})
-_DATA_RULE = "needs the values of a tensor, but a trace has shapes only; compute it outside the module, or by shapes"
+_DATA_RULE = "needs tensor values, but a trace has only shapes; compute it outside the module, or from shapes"
 _UNSUPPORTED = ("complex", "qint", "quint", "float8", "float4", "bits")
 
 
@@ -139,13 +139,13 @@ class TorchRecorder(TensorValues):
         base = name.removesuffix("_")
         overloads = getattr(self.torch.ops.aten, base, None)
         if not isinstance(target, self.torch.Tensor) or overloads is None:
-            raise self.refusal(name, "writes in place in a way that cannot be followed")
+            raise self.refusal(name, "writes in place in a way that cannot be traced")
         if name in ("squeeze_", "unsqueeze_", "t_", "transpose_", "resize_", "set_"):
             raise self.refusal(name, "changes a tensor's shape in place; use the operator without underscore")
         with self.mode:
             result = overloads(*args, **kwargs)
         if not isinstance(result, self.torch.Tensor):
-            raise self.refusal(name, "writes in place in a way that cannot be followed")
+            raise self.refusal(name, "writes in place in a way that cannot be traced")
         self.write(target, result)
         return target
 
@@ -207,7 +207,9 @@ class TorchRecorder(TensorValues):
     def _check_dtype(self, name: str, tensor: "torch.Tensor") -> None:
         dtype = str(tensor.dtype).removeprefix("torch.")
         if dtype.startswith(_UNSUPPORTED):
-            raise self.refusal(name, f"gives {dtype}, a dtype that is not supported (real floats, integers, bool are)")
+            raise self.refusal(
+                name, f"returns {dtype}, a dtype that is not supported (supported: real floats, integers, bool)"
+            )
 
     def refusal(self, operator: str, rule: str) -> Exception:
         """The error for an operator that cannot be traced, at the user's file and line."""

@@ -35,7 +35,12 @@ def trace_function(
         given = {key: size for key, size in sizes.items() if key in taken}
         for key in sorted(set(taken) - set(sizes)):
             if taken[key]:
-                raise fail(path, name, key, "the function may ask for microbatch, tensor_parallel and sequence only")
+                raise fail(
+                    path,
+                    name,
+                    key,
+                    "the function may have only the parameters microbatch, tensor_parallel and sequence",
+                )
         module, inputs, *_ = called(function, given, path, name)
         resized = None if "microbatch" in given else sizes["microbatch"]
         trace = trace_module(module, inputs, model, resized, str(path), mode)

@@ -92,7 +92,7 @@ def _traced(module: "torch.nn.Module", example_inputs: Any, training: Training) 
         if str(tensor.dtype).removeprefix("torch.") not in DTYPES:
             raise fail(path, key, str(tensor.dtype), "a training step of this dtype is not supported")
         if not tensor.numel():
-            raise fail(path, key, str(list(tensor.shape)), "a parameter or input must have elements")
+            raise fail(path, key, str(list(tensor.shape)), "a parameter or input must not be empty")
     return traced
 
 

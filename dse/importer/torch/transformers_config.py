@@ -155,7 +155,7 @@ def _model_class(path: Path, config: Any, document: dict[str, Any]) -> Any:
         if config.model_type in names:
             name = names[config.model_type]
             return getattr(transformers, name if isinstance(name, str) else name[0])
-    rule = "transformers trains this type with no language or image head; name a class in architectures"
+    rule = "transformers has no language or image head for this type; name a class in architectures"
     raise fail(path, "model_type", config.model_type, rule)
 
 
@@ -173,13 +173,13 @@ def _inputs(
     placeholder = next((key for key in _IMAGE_TOKENS if getattr(config, key, None) is not None), None)
     if placeholder is not None and {"pixel_values", "input_ids"} <= accepted.keys():
         rule = (
-            f"has images among its tokens, where the tokens themselves say ({placeholder}): give FILE.py:FUNCTION with "
-            "inputs of your own, or a config.json of its text_config alone"
+            f"places images among its tokens ({placeholder}); give FILE.py:FUNCTION with your own inputs, or a "
+            "config.json with only its text_config"
         )
         raise fail(path, "architectures", cls.__name__, rule)
     if "pixel_values" in accepted:
         if sequence is not None and "input_ids" not in accepted:
-            raise fail(path, "sequence", sequence, "a model of images has no sequence length")
+            raise fail(path, "sequence", sequence, "an image model has no sequence length")
         images = getattr(config, "vision_config", config)
         side = getattr(images, "image_size", 224)
         height, width = side if isinstance(side, list | tuple) else (side, side)
@@ -188,7 +188,9 @@ def _inputs(
         length = _length(path, text, sequence)
         inputs["input_ids"] = torch.empty(1, length, **whole)
     if not inputs:
-        raise fail(path, "architectures", cls.__name__, "must be a model of tokens or images; give FILE.py:FUNCTION")
+        raise fail(
+            path, "architectures", cls.__name__, "must be a language or image model; give FILE.py:FUNCTION otherwise"
+        )
     if "labels" in accepted and "labels" in labels:
         per_sample = not length or any(cls.__name__.endswith(ending) for ending in _PER_SAMPLE)
         inputs["labels"] = torch.empty((1,) if per_sample else (1, length), **whole)
@@ -205,7 +207,7 @@ def _length(path: Path, config: Any, sequence: int | None) -> int:
     stated = (getattr(config, key, None) for key in _POSITIONS)
     longest = next((value for value in stated if isinstance(value, int) and value > 0), None)
     if sequence is None and longest is None:
-        raise fail(path, "sequence", "", "the config names no longest sequence; state one")
+        raise fail(path, "sequence", "", "the config states no maximum sequence length; give one")
     if sequence is not None and (sequence < 1 or (longest is not None and sequence > longest)):
         raise fail(path, "sequence", sequence, f"must be from 1 to {longest or '…'}")
     return sequence or longest or 1

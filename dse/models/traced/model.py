@@ -51,14 +51,14 @@ def check_traced(where: str, model: Hyperparameters, built_in: Hyperparameters) 
     for field, traced in built_in.model_dump(exclude=_FREE).items():
         value = getattr(model, field)
         if value != traced:
-            rule = f"must be {traced}, as in the built-in {built_in.name}, whose layers --granularity trace has"
+            rule = f"must be {traced}, as in the built-in {built_in.name}, whose layers --granularity trace uses"
             raise fail(where, field, value, rule)
     _check_width(where, model.name, max(model.tensor_parallel))
 
 
 def _check_width(where: str, name: str, width: int) -> None:
     if width > 1 and name not in _SLICED:
-        rule = f"must be 1 with --granularity trace: the code that {name} was traced from does not slice its blocks"
+        rule = f"must be 1 with --granularity trace: the code that {name} was traced from does not shard its blocks"
         raise fail(where, "tensor_parallel", width, rule)
 
 

@@ -57,7 +57,7 @@ def inexpressible(problem: PlanProblem, plan: TrainingPlan) -> str | None:
 
 def _written(name: str, problem: PlanProblem, plan: TrainingPlan) -> str:
     if problem.model.head != "causal_lm" and name != "deepspeed.json":
-        raise NotExpressibleError(f"{FRAMEWORKS[name]} cannot express a model that is no decoder")
+        raise NotExpressibleError(f"{FRAMEWORKS[name]} can express only decoder models")
     broken = broken_requirements(name, problem, plan)
     try:
         text = _EXPORTS[name](problem, plan)

@@ -17,12 +17,12 @@ def deepspeed_json(problem: PlanProblem, plan: TrainingPlan) -> str:
     software = problem.software
     overlaps = software.overlaps_gradients
     refuse(
-        (plan.data != problem.devices or plan.expert > 1, "other axes than data"),
+        (plan.data != problem.devices or plan.expert > 1, "axes other than data"),
         (plan.precision not in ("bf16", "fp16"), f"precision={plan.precision}"),
-        (plan.recompute != "none", f"recompute={plan.recompute}: the model's own code decides"),
-        (plan.zero_copies > 1, f"zero_copies={plan.zero_copies}, since MiCS was removed from it"),
-        ("fp8" in (plan.gradients, plan.gradient_transfer), "gradients or gradient_transfer of 8 bits"),
-        (plan.zero > 0 and software.overlaps_weights != overlaps, "overlap of gradients or of weights alone"),
+        (plan.recompute != "none", f"recompute={plan.recompute}, which the model's own code controls"),
+        (plan.zero_copies > 1, f"zero_copies={plan.zero_copies}, because it no longer has MiCS"),
+        ("fp8" in (plan.gradients, plan.gradient_transfer), "8-bit gradients or gradient_transfer"),
+        (plan.zero > 0 and software.overlaps_weights != overlaps, "overlap of only gradients or only weights"),
     )
     zero: dict[str, object] = {"stage": plan.zero, "overlap_comm": overlaps}
     document = {

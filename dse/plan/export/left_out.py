@@ -9,17 +9,18 @@ _ACTIVATIONS = {True: "silu", False: "gelu"}
 
 _OPENINGS = {
     "megatron.args": (
-        "Run {name} with Megatron-LM: pretrain_gpt.py $(grep -v '^#' megatron.args), and add what this file lacks:"
+        "Run {name} with Megatron-LM: pretrain_gpt.py $(grep -v '^#' megatron.args), and add the settings that this "
+        "file lacks:"
     ),
     "torchtitan.toml": (
-        "These sections lay out the training of {name}. Merge them into a torchtitan job configuration that sets "
-        "what this file lacks:"
+        "These sections configure the parallel training of {name}. Merge them into a torchtitan job configuration "
+        "that provides the settings that this file lacks:"
     ),
     "maxtext.yml": (
-        "These settings lay out the training of {name}. Pass them to MaxText on top of a configuration that sets "
-        "what this file lacks:"
+        "These settings configure the parallel training of {name}. Pass them to MaxText on top of a configuration "
+        "that provides the settings that this file lacks:"
     ),
-    "deepspeed.json": "sets batch, precision and ZeRO alone. The training script has to set what it lacks:",
+    "deepspeed.json": "sets only batch size, precision and ZeRO. The training script must set the rest:",
 }
 """By file, the line before the list; JSON has no comments, so that the one of DeepSpeed stands in another file."""
 
@@ -31,7 +32,7 @@ def left_out(file: str, model: Transformer) -> list[str]:
 
 
 def _of_every_job(model: Transformer) -> Iterator[str]:
-    yield f"tokenizer (its vocabulary: {model.vocabulary:,}) and data"
+    yield f"tokenizer (vocabulary size: {model.vocabulary:,}) and data"
     yield "optimizer and learning rate"
 
 
@@ -39,19 +40,19 @@ def _not_in_arguments(model: Transformer) -> Iterator[str]:
     numerics = model.numerics
     if model.positions == "rotary":
         if numerics.rotary_base is None:
-            yield "--rotary-base: the model's is not known; Megatron-LM's default is 10000"
+            yield "--rotary-base: the model's value is unknown; Megatron-LM's default is 10000"
         elif not numerics.rotary_base.is_integer():
-            yield f"--rotary-base: it takes whole numbers, the model's is {numerics.rotary_base}"
+            yield f"--rotary-base: must be a whole number, but the model's value is {numerics.rotary_base}"
         yield from _scaling(model)
     if numerics.norm_epsilon is None:
-        yield "--norm-epsilon: the model's is not known; Megatron-LM's default is 1e-5"
+        yield "--norm-epsilon: the model's value is unknown; Megatron-LM's default is 1e-5"
     if numerics.activation not in (None, _ACTIVATIONS[model.gated]):
-        yield f"activation function: {numerics.activation}; the flags in this file make it {_ACTIVATIONS[model.gated]}"
+        yield f"activation function: {numerics.activation}; the flags in this file select {_ACTIVATIONS[model.gated]}"
     if model.dropout:
         yield "--attention-dropout and --hidden-dropout: Megatron-LM's default is 0.1"
     yield from _router(model)
     if model.embedding_norm or model.token_types:
-        yield "norm and token types of the embedding"
+        yield "embedding norm and token types"
 
 
 def _of_the_model(model: Transformer) -> Iterator[str]:
@@ -60,25 +61,25 @@ def _of_the_model(model: Transformer) -> Iterator[str]:
     numerics = model.numerics
     yield f"the model: {sizes}"
     if model.positions == "rotary":
-        base = "not known" if numerics.rotary_base is None else f"{numerics.rotary_base:g}"
-        yield f"base of rotary embeddings: {base}"
+        base = "unknown" if numerics.rotary_base is None else f"{numerics.rotary_base:g}"
+        yield f"rotary embedding base: {base}"
         if numerics.rotary_fraction < 1:
-            yield f"rotary embeddings on the first {numerics.rotary_fraction:g} of each head's width, not on all of it"
+            yield f"rotary embeddings on only the first {numerics.rotary_fraction:g} of each head's width"
         yield from _scaling(model)
-    epsilon = "not known" if numerics.norm_epsilon is None else f"{numerics.norm_epsilon:g}"
-    yield f"epsilon of norms: {epsilon}"
-    yield f"activation function: {numerics.activation or 'not known'}"
+    epsilon = "unknown" if numerics.norm_epsilon is None else f"{numerics.norm_epsilon:g}"
+    yield f"norm epsilon: {epsilon}"
+    yield f"activation function: {numerics.activation or 'unknown'}"
     if model.dropout:
-        yield "probabilities of dropout"
+        yield "dropout probabilities"
     yield from _router(model)
 
 
 def _scaling(model: Transformer) -> Iterator[str]:
     scaling = model.numerics.rotary_scaling
     if scaling != "none":
-        yield f"scaling of rotary embeddings: {scaling or 'not known'}"
+        yield f"rotary embedding scaling: {scaling or 'unknown'}"
 
 
 def _router(model: Transformer) -> Iterator[str]:
     if model.experts is not None:
-        yield "router: scores, groups and balancing of its load"
+        yield "router: scores, groups and load balancing"

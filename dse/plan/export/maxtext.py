@@ -26,21 +26,24 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
     refuse_settings(plan)
     refuse(
         (plan.zero in (1, 2), f"zero={plan.zero}"),
-        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
-        (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),
+        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over only the context axis"),
+        (
+            plan.zero == 0 and plan.context > 1,
+            f"zero=0 with context={plan.context}, because it shards weights over the context axis",
+        ),
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (
             plan.pipeline > 1 and problem.model.experts is not None and problem.model.experts.dense_layers > 0,
-            f"pipeline={plan.pipeline} of layers without experts, which it leaves out of a pipeline",
+            f"pipeline={plan.pipeline} with layers without experts, which it keeps outside the pipeline",
         ),
         (plan.schedule == "gpipe", "schedule=gpipe"),
-        (plan.expert > 1, f"expert={plan.expert} over the ranks of other axes"),
+        (plan.expert > 1, f"expert={plan.expert} over ranks of other axes"),
         (plan.precision not in _QUANTIZATION, f"precision={plan.precision}"),
         (plan.recompute not in _REMAT, f"recompute={plan.recompute}"),
         (
             plan.precision == "fp8" and plan.pipeline == 1 and rounds > 1,
-            f"precision=fp8 with {rounds} microbatches, whose gradients are accumulated",
+            f"precision=fp8 with gradients accumulated over {rounds} microbatches",
         ),
     )
     settings: dict[str, object] = {

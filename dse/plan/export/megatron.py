@@ -39,11 +39,11 @@ def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
         ),
         (
             cuts_experts and not plan.sequence_parallel,
-            f"tensor={plan.tensor} without sequence parallelism of a model with experts",
+            f"tensor={plan.tensor} without sequence parallelism for a model with experts",
         ),
         (plan.recompute == "op", "recompute=op"),
-        (_every(plan) > 1 and not has_equal_stages(plan), f"recompute={plan.recompute} of unequal stages"),
-        (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} of unequal chunks"),
+        (_every(plan) > 1 and not has_equal_stages(plan), f"recompute={plan.recompute} with unequal stages"),
+        (_every(plan) > 1 and layers % chunks > 0, f"recompute={plan.recompute} with unequal chunks"),
         (
             _every(plan) > 1 and problem.model.prediction_layers > 0,
             f"recompute={plan.recompute} with multi-token-prediction layers",
@@ -61,34 +61,34 @@ def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
     refuse_settings(
         plan, (*state, "cross_entropy", *(f"overlap_{key}" for key in ("tensor", "gradients", "weights", "expert")))
     )
-    refuse((plan.cross_entropy == "unfused", "cross_entropy=unfused, as PyTorch's operators"))
+    refuse((plan.cross_entropy == "unfused", "cross_entropy=unfused with PyTorch's operators"))
     halves, eight = (AS_STACK, "bf16"), (plan.weights, plan.weight_transfer)
     sharded, software = plan.zero > 0, problem.software
     exchanges = software.overlaps_expert and plan.expert > 1
     refuse(
-        (plan.gradients != plan.gradient_transfer, "gradients and gradient_transfer of other precisions"),
+        (plan.gradients != plan.gradient_transfer, "gradients and gradient_transfer of different precisions"),
         (plan.gradients not in (AS_STACK, "fp32", "bf16"), f"gradients={plan.gradients}"),
-        ("fp8" in eight and eight != ("fp8", "fp8"), "8 bits of weights or weight_transfer alone"),
+        ("fp8" in eight and eight != ("fp8", "fp8"), "fp8 for only one of weights and weight_transfer"),
         (eight != ("fp8", "fp8") and not {*eight} <= {*halves}, f"weights={plan.weights}"),
-        ("fp8" in eight and plan.precision not in _RECIPES, "weights=fp8 without 8-bit products"),
+        ("fp8" in eight and plan.precision not in _RECIPES, "weights=fp8 without 8-bit matrix products"),
         ("fp8" in eight and not sharded, "weights=fp8 with zero=0"),
-        (plan.moments not in (AS_STACK, "fp32") and not sharded, "moments of fewer than 32 bits with zero=0"),
+        (plan.moments not in (AS_STACK, "fp32") and not sharded, "moments below 32 bits with zero=0"),
         (
             exchanges and plan.recompute.startswith("full"),
-            f"overlap of exchanges with experts and recompute={plan.recompute}",
+            f"overlapped expert exchanges with recompute={plan.recompute}",
         ),
         (
             exchanges and plan.pipeline > 1 and plan.interleave == 1,
-            "overlap of exchanges with experts between stages without interleaving",
+            "overlapped expert exchanges in a pipeline without interleaving",
         ),
         (
             exchanges and plan.pipeline == 1 and problem.model.prediction_layers > 0,
-            "overlap of exchanges with experts and multi-token-prediction layers without pipeline",
+            "overlapped expert exchanges with multi-token-prediction layers and no pipeline",
         ),
         (plan.overlap_tensor == "yes" and not plan.sequence_parallel, "overlap_tensor=yes without sequence_parallel"),
         (
             software.overlaps_weights and not software.overlaps_gradients and sharded,
-            "overlap of weights without that of gradients",
+            "overlap of weights without overlap of gradients",
         ),
     )
 
@@ -96,11 +96,11 @@ def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
 def _refuse_model(model: Transformer, plan: TrainingPlan) -> None:
     attention, networks = model.attention_biases, _biased_networks(model)
     refuse(
-        (attention and True not in networks, "biases of attention, its output included, alone"),
-        (True in networks and (not attention or len(networks) > 1), "biases of some linear layers"),
-        (model.window is not None and _full_period(model.window) is None, "windows of attention in these layers"),
-        (model.window is not None and plan.context > 1, f"context={plan.context} with windows of attention"),
-        (model.attention_sinks and plan.context > 1, f"context={plan.context} with sinks of attention"),
+        (attention and True not in networks, "biases in attention (including its output) only"),
+        (True in networks and (not attention or len(networks) > 1), "biases in only some linear layers"),
+        (model.window is not None and _full_period(model.window) is None, "attention windows in these layers"),
+        (model.window is not None and plan.context > 1, f"context={plan.context} with attention windows"),
+        (model.attention_sinks and plan.context > 1, f"context={plan.context} with attention sinks"),
     )
 
 

@@ -169,11 +169,11 @@ REQUIREMENTS = (
         lambda _, plan: (_sharing(plan) * plan.tensor, plan.expert),
     ),
     Requirement(
-        _TITAN, "the batch", "data · microbatch",
+        _TITAN, "the batch size", "data · microbatch",
         "torchtitan 0.2.2, train.py: global batch size must be multiple", _batch
     ),
     Requirement(
-        _TITAN, "the number of chunks that it makes of the layers", "pipeline · interleave",
+        _TITAN, "the number of chunks that it divides the layers into", "pipeline · interleave",
         "torchtitan 0.2.2, distributed/pipeline_parallel.py: num_virtual_stages, stages_per_rank",
         lambda problem, plan: (_made_chunks(problem, plan), plan.pipeline * plan.interleave),
     ),
@@ -183,18 +183,19 @@ REQUIREMENTS = (
         lambda problem, plan: (_rounds(problem, plan), plan.pipeline) if plan.interleave == 1 else (0, 0), "at least",
     ),
     Requirement(
-        _TITAN, "the number of microbatches", "its rounds of pipeline",
+        _TITAN, "the number of microbatches", "its number of pipeline rounds",
         "PyTorch 2.13.0, distributed/pipelining/schedules.py: ScheduleInterleaved1F1B, number_of_rounds",
         lambda problem, plan: (
             _rounds(problem, plan) if plan.interleave > 1 else 0, max(1, _rounds(problem, plan) // plan.pipeline)
         ),
     ),
     Requirement(
-        _TITAN, "the tokens of a microbatch on a rank", "the block of 8-bit products", _SCALED,
+        _TITAN, "the number of tokens per microbatch and rank", "the block size of 8-bit products", _SCALED,
         lambda problem, plan: (_rank_tokens(problem, plan), _block(plan, 16)),
     ),
     Requirement(
-        _TITAN, "the greatest common divisor of linear widths on a rank", "the block of 8-bit products", _SCALED,
+        _TITAN, "the greatest common divisor of linear-layer widths per rank", "the block size of 8-bit products",
+        _SCALED,
         lambda problem, plan: (
             _common(width for pair in _linear_widths(problem, plan) for width in pair), _block(plan, 16)
         ),
@@ -214,7 +215,7 @@ REQUIREMENTS = (
         lambda problem, plan: (problem.model.heads, plan.tensor),
     ),
     Requirement(
-        _MEGATRON, "the larger one of key heads and tensor", "the smaller one",
+        _MEGATRON, "the larger of key heads and tensor", "the smaller",
         f"{_CORE}, transformer/transformer_config.py: num_query_groups, multiple or divisor", _multiple_or_divisor,
     ),
     Requirement(
@@ -231,7 +232,7 @@ REQUIREMENTS = (
         lambda problem, plan: (_experts(problem), plan.expert),
     ),
     Requirement(
-        _MEGATRON, "the number of ranks of a stage", "expert",
+        _MEGATRON, "the number of ranks per stage", "expert",
         f"{_CORE}, parallel_state.py: expert_tensor_model_pipeline_parallel",
         lambda problem, plan: (_expert_ranks(plan) if _experts(problem) else 0, plan.expert),
     ),
@@ -246,7 +247,7 @@ REQUIREMENTS = (
         lambda problem, plan: (_expert_ranks(plan) // plan.expert if _experts(problem) else 0, plan.zero_copies),
     ),
     Requirement(
-        _MEGATRON, "the batch", "data · microbatch",
+        _MEGATRON, "the batch size", "data · microbatch",
         f"{_CORE}, num_microbatches_calculator.py: global batch size", _batch
     ),
     Requirement(
@@ -255,18 +256,19 @@ REQUIREMENTS = (
         lambda problem, plan: (_rounds(problem, plan) if plan.interleave > 1 else 0, plan.pipeline),
     ),
     Requirement(
-        _MEGATRON, "the tokens of a microbatch on a rank", "the first block of 8-bit products", _ENGINE,
+        _MEGATRON, "the number of tokens per microbatch and rank", "the first block size of 8-bit products", _ENGINE,
         lambda problem, plan: (
             _rank_tokens(problem, plan) // (plan.tensor if plan.sequence_parallel else 1), _block(plan, 8)
         ),
     ),
     Requirement(
-        _MEGATRON, "the greatest common divisor of widths into linear layers", "the last block of 8-bit products",
+        _MEGATRON, "the greatest common divisor of linear-layer input widths", "the last block size of 8-bit products",
         _ENGINE,
         lambda problem, plan: (_common(width for width, _ in _linear_widths(problem, plan)), _block(plan, 16)),
     ),
     Requirement(
-        _MEGATRON, "the greatest common divisor of widths out of linear layers", "the first block of 8-bit products",
+        _MEGATRON, "the greatest common divisor of linear-layer output widths",
+        "the first block size of 8-bit products",
         _ENGINE,
         lambda problem, plan: (_common(width for _, width in _linear_widths(problem, plan)), _block(plan, 8)),
     ),
@@ -281,7 +283,7 @@ REQUIREMENTS = (
         lambda problem, plan: (_rounds(problem, plan), plan.pipeline),
     ),
     Requirement(
-        _MAXTEXT, "the batch", "data · microbatch",
+        _MAXTEXT, "the batch size", "data · microbatch",
         "MaxText 0.2.5, configs/types.py: micro_batch_size_to_train_on % num_pipeline_microbatches", _batch,
     ),
     Requirement(
@@ -305,7 +307,7 @@ REQUIREMENTS = (
         lambda problem, plan: (_dense_width(problem), plan.tensor),
     ),
     Requirement(
-        _MAXTEXT, "the width of an expert", "tensor", f"{_JAX}: mlp_moe",
+        _MAXTEXT, "the expert width", "tensor", f"{_JAX}: mlp_moe",
         lambda problem, plan: (_expert_width(problem), plan.tensor),
     ),
     Requirement(
@@ -313,25 +315,25 @@ REQUIREMENTS = (
         lambda problem, plan: (_shared(problem), plan.tensor),
     ),
     Requirement(
-        _MAXTEXT, "the vocabulary", "tensor", f"{_JAX}: vocab",
+        _MAXTEXT, "the vocabulary size", "tensor", f"{_JAX}: vocab",
         lambda problem, plan: (problem.model.vocabulary, plan.tensor),
     ),
     Requirement(
-        _MAXTEXT, "the hidden size", "the ranks that share weights", f"{_JAX}: embed",
+        _MAXTEXT, "the hidden size", "the number of ranks that share weights", f"{_JAX}: embed",
         lambda problem, plan: (problem.model.hidden, _sharing(plan)),
     ),
     Requirement(
-        _MAXTEXT, "the rank of latent queries", "the ranks that share weights", f"{_JAX}: q_lora",
+        _MAXTEXT, "the latent query rank", "the number of ranks that share weights", f"{_JAX}: q_lora",
         lambda problem, plan: (0 if problem.model.latent is None else problem.model.latent.query_rank, _sharing(plan)),
     ),
     Requirement(
-        _MAXTEXT, "the rank of latent keys", "the ranks that share weights", f"{_JAX}: kv_lora",
+        _MAXTEXT, "the latent key rank", "the number of ranks that share weights", f"{_JAX}: kv_lora",
         lambda problem, plan: (
             0 if problem.model.latent is None else problem.model.latent.key_value_rank, _sharing(plan)
         ),
     ),
     Requirement(
-        _DEEPSPEED, "the batch", "data · microbatch",
+        _DEEPSPEED, "the batch size", "data · microbatch",
         "DeepSpeed 3a890ec, runtime/config.py: _batch_assertion", _batch,
     ),
 )  # fmt: skip

@@ -104,16 +104,19 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
     refuse(
         (problem.model.prediction_layers > 0, "multi-token-prediction layers"),
         (plan.zero == 1, "zero=1"),
-        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over the context axis alone"),
-        (plan.zero == 0 and plan.context > 1, f"zero=0 with context={plan.context}, over which it cuts weights"),
+        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over only the context axis"),
+        (
+            plan.zero == 0 and plan.context > 1,
+            f"zero=0 with context={plan.context}, because it shards weights over the context axis",
+        ),
         (
             plan.zero == 0 and plan.context == 1 and 1 < plan.data < problem.devices,
-            f"zero=0 with data={plan.data}: replicas beside other axes without FSDP",
+            f"zero=0 with data={plan.data}: replicas combined with other axes but without FSDP",
         ),
-        (not narrow, "16-bit products of 32-bit weights without FSDP, beside tensor or pipeline"),
+        (not narrow, "16-bit products of 32-bit weights with tensor or pipeline but without FSDP"),
         (
             plan.precision == "fp8" and problem.model.experts is not None and plan.pipeline * plan.context > 1,
-            "precision=fp8 of experts with pipeline or context",
+            "precision=fp8 for experts with pipeline or context",
         ),
         (
             plan.precision == "mxfp8" and plan.tensor > 1 and bool(_compiled(problem, plan)),
@@ -121,18 +124,18 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
         ),
         (
             problem.model.experts is not None and plan.tensor > 1 and plan.expert == 1,
-            f"expert=1 with tensor={plan.tensor}, over which it cuts experts",
+            f"expert=1 with tensor={plan.tensor}, because it shards experts over the tensor axis",
         ),
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (not cuts, f"tensor={plan.tensor} without sequence parallelism"),
         (
             len(modules_of(plan.recompute)) > 0,
-            f"recompute={plan.recompute}: it keeps every second product with recompute=op",
+            f"recompute={plan.recompute}, because it selects single operators, not modules",
         ),
-        (has_odd_stage, f"recompute={plan.recompute} of stages of {' and '.join(map(str, sizes))} layers"),
+        (has_odd_stage, f"recompute={plan.recompute} with stages of {' and '.join(map(str, sizes))} layers"),
         (plan.precision not in ("bf16", *_CONVERTERS), f"precision={plan.precision}"),
-        (len(state) > 1, "weights, gradients and moments of other precisions than each other's"),
+        (len(state) > 1, "weights, gradients and moments of different precisions"),
         (not state <= {AS_STACK, *_TYPES}, f"weights={plan.weights}"),
         (plan.gradient_transfer not in (AS_STACK, "fp32"), f"gradient_transfer={plan.gradient_transfer}"),
         (plan.weight_transfer == "fp16", "weight_transfer=fp16"),

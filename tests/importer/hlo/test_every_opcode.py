@@ -290,10 +290,10 @@ def test_tiles_in_json_are_judged_too():
     module["computations"][-1]["instructions"][0]["sharding"] = {
         "type": "OTHER", "tileAssignmentDimensions": ["2", "2"], "iotaReshapeDims": ["16"], "iotaTransposePerm": [0],
     }  # fmt: skip
-    with pytest.raises(InputError, match=r"sharding: \[2,2\]<=\[16\]: tiles must be as many as devices"):
+    with pytest.raises(InputError, match=r"sharding: \[2,2\]<=\[16\]: there must be as many tiles as devices"):
         module_from_document(document, "m.json")
 
 
 def test_a_start_without_the_shape_of_a_start_is_refused():
-    with pytest.raises(InputError, match="copy-start must have the shape of its operands and its result"):
+    with pytest.raises(InputError, match="copy-start must have a tuple of the shapes of its operands and result"):
         graph_of("f32[8,4] copy-start(x)")

@@ -187,7 +187,7 @@ TANH = "stablehlo.tanh %0 : tensor<64x32xf32>"
         ("module @mlp {", "modul @mlp {", "must be an MLIR module"),
         ("@main", "@other", None),  # the only public function
         ("public @main", "private @other", "must have a function @main"),
-        (TANH, "stablehlo.tanh %77 : tensor<64x32xf32>", "%77: an operand must be a value that stands before"),
+        (TANH, "stablehlo.tanh %77 : tensor<64x32xf32>", "%77: an operand must be a value defined earlier"),
         (TANH, "stablehlo.tanh %0", "must have a type"),
         (TANH, "stablehlo.tanh %0 : tensor<64x?xf32>", "tensor<64x\\?xf32>: .*fixed shapes"),
         (TANH, "stablehlo.tanh %0 : tensor<64x32xq7>", "tensor<64x32xq7>: the element type must be"),
@@ -216,7 +216,7 @@ def test_what_breaks_a_rule_is_named_with_its_line(old, new, message):
 def test_a_text_without_its_end_names_the_last_line(cut):
     text = STABLEHLO[: STABLEHLO.index(cut)]
     last = max(number for number, line in enumerate(text.splitlines(), 1) if line.strip())
-    with pytest.raises(InputError, match=f"f.mlir: line {last}: every brace must be closed, but the text is cut off"):
+    with pytest.raises(InputError, match=f"f.mlir: line {last}: every brace must be closed, but the text ends here"):
         graph_of_text(text)
 
 
@@ -303,7 +303,9 @@ def test_a_file_is_known_by_how_it_begins(tmp_path, before):
     (tmp_path / "step").write_text(before + STABLEHLO)
     assert essence(graph_of(tmp_path / "step")) == essence(graph_of_text(STABLEHLO))
     (tmp_path / "step").write_text("a: 3\n")
-    with pytest.raises(InputError, match=r"step: a: 3: must be HLO text \(HloModule NAME begins it\), HLO as JSON, or"):
+    with pytest.raises(
+        InputError, match=r"step: a: 3: must be HLO text \(starting with HloModule NAME\), HLO as JSON, or"
+    ):
         graph_of(tmp_path / "step")
 
 
@@ -393,6 +395,7 @@ def test_a_loop_must_give_what_it_takes():
     )
     assert text != LOOP
     with pytest.raises(
-        InputError, match=r"f\.mlir: line 14: return: the body of 0~2 must give what it takes, \(s32\[\], f3"
+        InputError,
+        match=r"f\.mlir: line 14: return: the body of 0~2 must return the type of its parameter, \(s32\[\], f3",
     ):
         graph_of_text(text)

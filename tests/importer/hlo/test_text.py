@@ -134,7 +134,7 @@ def test_roles_follow_from_use_where_names_say_nothing():
         ("HloModule jit_f", "module jit_f", "must be HLO text"),
         ("ENTRY main.2 {", "main.2 {", "ENTRY"),
         ("add(a.1, b.1)", "add(a.1, c.1)", "line 6: c.1: an operand must be an instruction before"),
-        ("n.1 = s32[] constant(7)", "r.1 = s32[] constant(7)", "line 15: r.1: an instruction of this name"),
+        ("n.1 = s32[] constant(7)", "r.1 = s32[] constant(7)", "line 15: r.1: an instruction with this name"),
         ("f32[4]{0} reduce", "q32[4]{0} reduce", r"line 14: q32\[4\]: the element type"),
         ("f32[4]{0} reduce", "f32[-4]{0} reduce", r"line 14: f32\[-4\]"),
         ("f32[4]{0} reduce", "f32[4194304,4194304,4194304]{2,1,0} reduce", r"line 14: f32\[4194304.* at most 2\^48"),
@@ -154,7 +154,7 @@ def test_what_breaks_a_rule_is_named_with_its_line(old, new, message):
 def test_what_is_called_to_combine_must_exist():
     text = SHORT.replace("to_apply=region.1", "to_apply=region.9")
     assert text != SHORT
-    with pytest.raises(InputError, match=r"line 14: r\.1: calls region\.9, which must be a computation of the module"):
+    with pytest.raises(InputError, match=r"line 14: r\.1: calls region\.9, which must be a computation in the module"):
         step_graph(parse_hlo(text, "f.hlo"), "f.hlo")
 
 
@@ -198,14 +198,26 @@ def test_a_step_of_them_all_is_read():
         ("w = f32[6,8]", "w = f32[6,9]", "f.hlo: line 12: d: dot: the result must have batch, left and right"),
         ("w = f32[6,8]", "w = f32[7,8]", "f.hlo: line 12: d: dot: paired dimensions must have the same size"),
         ("add(a, a)", "dot(a, a)", "f.hlo: line 4: b: dot: "),
-        ("a = f32[4,6]", "a = f32[4,7]", "f.hlo: line 3: a: must have the shape of what it stands for, f32[4,6], but"),
-        ("c = f32[4,6]", "c = f32[4,7]", "f.hlo: line 13: c: must have the shape of what it stands for, f32[4,6], but"),
+        (
+            "a = f32[4,6]",
+            "a = f32[4,7]",
+            "f.hlo: line 3: a: must have the shape of the value that it forwards, f32[4,6], but",
+        ),
+        (
+            "c = f32[4,6]",
+            "c = f32[4,7]",
+            "f.hlo: line 13: c: must have the shape of the value that it forwards, f32[4,6], but",
+        ),
         (
             "(f32[4,8], f32",
             "(f32[4,9], f32",
-            "f.hlo: line 14: t: must have the shape of what it stands for, (f32[4,8], ",
+            "f.hlo: line 14: t: must have the shape of the value that it forwards, (f32[4,8], ",
         ),
-        ("g = f32[4,6]", "g = s32[4,6]", "f.hlo: line 15: g: must have the shape of what it stands for, f32[4,6], but"),
+        (
+            "g = f32[4,6]",
+            "g = s32[4,6]",
+            "f.hlo: line 15: g: must have the shape of the value that it forwards, f32[4,6], but",
+        ),
         ("s = f32[2,6]", "s = f32[3,6]", "f.hlo: line 16: s: slice: the result must have the sizes of the ranges"),
         ("[0:4:2]", "[0:5:2]", "f.hlo: line 16: s: slice: 0:5:2 must be a range of 4"),
         ("1_0x0_0", "1_0x0_1", "f.hlo: line 17: p: pad: the result must have the padded sizes"),
@@ -331,29 +343,31 @@ def test_a_step_of_windows_and_loops_is_read():
         (
             "tuple(%k, %s)",
             "tuple(%k, %r)",
-            "line 31: t: must have the shape of what it stands for, (s32[], f32[2,3,3,8]), but",
+            "line 31: t: must have the shape of the value that it forwards, (s32[], f32[2,3,3,8]), but",
         ),
         (
             "ROOT n = (s32[], f32[2,6,6,8]) tuple(i, v)",
             "ROOT n = (s32[], s32[]) tuple(i, i)",
-            "line 11: n: the body of l must give what it takes, (s32[], f32[2,6,6,8]), but gives (s32[], s32[])",
+            "line 11: n: the body of l must return the type of its parameter, (s32[], f32[2,6,6,8]), but returns "
+            "(s32[], s32[])",
         ),
         (
             "ROOT n = (s32[], f32[2,6,6,8]) tuple(i, v)",
             "ROOT n = ((s32[], f32[2,6,6,8])) tuple(p)",
-            "line 11: n: the body of l must give what it takes, (s32[], f32[2,6,6,8]), but gives ((s32[], f32[2",
+            "line 11: n: the body of l must return the type of its parameter, (s32[], f32[2,6,6,8]), but returns "
+            "((s32[], f32[2",
         ),
-        ("while(%t)", "while(%c)", "line 32: l: must be given (s32[], f32[2,6,6,8]), but is given f32[2,6,6,8]"),
+        ("while(%t)", "while(%c)", "line 32: l: must receive (s32[], f32[2,6,6,8]), but receives f32[2,6,6,8]"),
         (
             "  p = (s32[], f32[2,6,6,8]) parameter(0)\n  ROOT t",
             "  p = f32[] parameter(0)\n  ROOT t",
-            "line 14: p: the condition of l must take (s32[], f32[2,6,6,8]), but takes f32[]",
+            "line 14: p: the condition of l must have the parameter (s32[], f32[2,6,6,8]), but has f32[]",
         ),
-        ("t = pred[]", "t = s32[]", "line 15: t: the condition of l must give pred[], but gives s32[]"),
+        ("t = pred[]", "t = s32[]", "line 15: t: the condition of l must return pred[], but returns s32[]"),
         (
             "right {\n  ROOT p = f32[2,6,6,8] parameter(0)\n",
             "right {\n  q = f32[2,6,6,8] parameter(0)\n  ROOT p = pred[2,6,6,8] compare(q, q), direction=LT\n",
-            "line 22: p: a branch of o must give what that does, f32[2,6,6,8], but gives pred[2,6,6,8]",
+            "line 22: p: every branch of o must return its type, f32[2,6,6,8], but returns pred[2,6,6,8]",
         ),
     ],
 )

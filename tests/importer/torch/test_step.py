@@ -136,8 +136,8 @@ def data_dependent():
     [
         ("needs", "needs: microbatch: the function must have no parameters"),
         ("no_loss", "must return its loss"),
-        ("no_module", r"\(module, example inputs\) of PyTorch"),
-        ("missing", "no function of this name"),
+        ("no_module", r"\(module, example inputs\) for PyTorch"),
+        ("missing", "no function with this name"),
         ("data_dependent", "line 21"),
     ],
 )

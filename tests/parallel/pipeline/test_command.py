@@ -30,8 +30,8 @@ def step(tmp_path):
         ),
         (("--mesh", "400000"), "--mesh: 400000: must be a number of devices from 1 to 4096"),
         (("--mesh", "data=2,model=4"), "must be a number of devices"),
-        (("--method", "linkage"), "--method: linkage: belongs to --strategy sharding"),
-        (("--objective", "count"), "--objective: belongs to --strategy sharding"),
+        (("--method", "linkage"), "--method: linkage: applies only to --strategy sharding"),
+        (("--objective", "count"), "--objective: applies only to --strategy sharding"),
         (("--memory-gb", "1e12"), "--memory-gb"),
         (("--microbatches", "99999999999999999999999"), "is not in the range 1<=x<=8192"),
     ],
@@ -72,7 +72,7 @@ def test_ways_to_cut_devices_are_limited(dse, tmp_path):
 def test_options_of_pipelines_belong_to_them(dse, step):
     answer = dse("parallel", step, "--stages", "2")
     assert answer.code == 2
-    assert "--stages: belongs to --strategy pipeline" in answer.err
+    assert "--stages: applies only to --strategy pipeline" in answer.err
 
 
 def test_what_fits_nowhere_is_told_by_its_bytes(dse, step):

@@ -187,8 +187,8 @@ def test_a_run_does_not_go_on_with_samples_or_weights_that_have_changed(dse, fol
 
 BAD_INPUTS = {
     "links of no width": ("--fabric", {"links": {"tracks": 0}}, "links.tracks.value: 0: must be at least 1"),
-    "disconnected grid": ("--fabric", {"grid": {"absent": [[0, 1], [1, 0]]}}, "cells are cut off"),
-    "capacity no unit has": ("--fabric", {"memory": {"bytes": 512}}, "must hold a flit"),
+    "disconnected grid": ("--fabric", {"grid": {"absent": [[0, 1], [1, 0]]}}, "cells are unreachable"),
+    "capacity no unit has": ("--fabric", {"memory": {"bytes": 512}}, "must hold at least one flit"),
     "operators without an entry": ("--slots", None, "slots.relu: the key is missing"),
 }
 

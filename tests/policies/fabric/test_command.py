@@ -112,7 +112,7 @@ def test_an_evaluation_goes_on_with_the_same_samples_however_their_path_is_writt
     assert refused.code == 2
     assert "run.yaml: inputs.samples: this input has changed since this run began" in refused.err
     refused = ended("here", "--model", "ridge", "--resume")
-    assert "run.yaml: arguments.model: the directory holds a run of other arguments" in refused.err
+    assert "run.yaml: arguments.model: the directory contains a run with different options" in refused.err
 
 
 @pytest.fixture

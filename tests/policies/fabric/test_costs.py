@@ -238,7 +238,7 @@ def test_a_checkpoint_for_another_fabric_is_refused(graph_file):
 def test_rounds_are_refused_where_the_simulator_does_not_judge(dse, graph_file, cost):
     refused = dse("fabric", "place", graph_file, "--cost", cost, "--rounds", 3)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
-    assert f"--rounds: belongs to --cost auto or simulator or {NAME}, but --cost is {cost}" in refused.err
+    assert f"--rounds: applies only to --cost auto or simulator or {NAME}, but --cost is {cost}" in refused.err
 
 
 def test_tuned_rules_and_a_checkpoint_do_not_go_together(dse, graph_file):
@@ -248,7 +248,7 @@ def test_tuned_rules_and_a_checkpoint_do_not_go_together(dse, graph_file):
     assert "must not be given together with --tuned" in refused.err
     refused = dse(*place, "--cost", NAME)
     assert (refused.code, len(refused.error_lines)) == (2, 1)
-    assert f"belongs to --cost tuned or simulator, but --cost is {NAME}" in refused.err
+    assert f"applies only to --cost tuned or simulator, but --cost is {NAME}" in refused.err
 
 
 def test_a_run_is_another_one_if_what_its_cost_uses_of_a_checkpoint_is_another(graph_file, tmp_path):
