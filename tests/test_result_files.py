@@ -52,7 +52,6 @@ PENDING = {
     "codesign": "12 minutes",
     "fabric_oracle": "5 minutes",
     "fabric_refining": "8 minutes",
-    "parallel": "10 minutes",
     "rdu": "a quarter of an hour",
     "scale_sweep": "2 minutes on an idle machine",
     "wafer": "10 minutes",
