@@ -345,7 +345,7 @@ def test_settings_are_complete_and_in_order(single):
     ):
         found = sensitivity_faults(problem, machines, result.model_copy(update={"metrics": derived(result, **lie)}))
         assert found
-        assert all("must be for the knobs" in f or "must be those of" in f or "say why" in f for f in found)
+        assert all("must be for the knobs" in f or "must be those of" in f or "state the reason" in f for f in found)
 
 
 def test_takeovers_are_ends_of_their_bisections(single):
