@@ -12,7 +12,7 @@ EQUAL_STAGES = "equal_stages"
 CONSTRAINTS: Mapping[str, str] = MappingProxyType(
     {
         ALL_DEVICES: "all devices are used",
-        DIVIDING_WIDTHS: "tensor divides heads and feed-forward widths, and expert divides the number of experts",
+        DIVIDING_WIDTHS: "heads, feed-forward widths and experts divide evenly",
         DIVIDING_BATCH: "data · microbatch divides the batch",
         EQUAL_STAGES: "stages differ by at most one layer",
     }
