@@ -19,6 +19,10 @@ def instructions(name):
     return [line.split()[1:] for line in text.splitlines() if line.startswith(f"{name} ")]
 
 
+def test_no_package_that_an_installer_fetched_lies_at_the_top():
+    assert not list(ROOT.glob("*.whl"))
+
+
 def test_the_image_copies_files_that_are_there_and_all_that_an_installation_needs():
     sources = [source for *copied, _folder in instructions("COPY") for source in copied]
     assert all((ROOT / source).exists() for source in sources)
