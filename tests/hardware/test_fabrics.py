@@ -118,11 +118,11 @@ def of(value):
         ({"grid__rows": of(0)}, "grid.rows.value", "at least 1"),
         ({"grid__rows": of(MAX_SIDE + 1)}, "grid.rows.value", f"at most {MAX_SIDE}"),
         ({"grid__rows": {"value": 8}}, "grid.rows.source", "missing"),
-        ({"grid__pattern": of(["CM", "C"])}, "grid", "one length"),
+        ({"grid__pattern": of(["CM", "C"])}, "grid", "the same length"),
         ({"grid__pattern": of([])}, "grid.pattern.value", "must not be empty"),
         ({"grid__pattern": of(["CX"])}, "grid", "C (compute), M (memory) or . (switch), but got 'X'"),
-        ({"grid__pattern": of(["C."])}, "grid", "a site for memory, but M gives none"),
-        ({"grid__io_edges": of([])}, "grid", "a site for io, but io_edges gives none"),
+        ({"grid__pattern": of(["C."])}, "grid", "a site for memory, but M defines none"),
+        ({"grid__io_edges": of([])}, "grid", "a site for io, but io_edges defines none"),
         ({"grid__io_edges": of(["left"])}, "grid.io_edges.value.0", "'north', 'east', 'south' or 'west'"),
         ({"grid__io_per_switch": of(0)}, "grid.io_per_switch.value", "at least 1"),
         ({"grid__absent": of([[8, 0]])}, "grid", "in the grid of 8 x 16, but got [8, 0]"),
@@ -169,7 +169,7 @@ def test_misspelt_names_get_the_nearest_one(tmp_path):
         ({"compute_flops": float("nan")}, "compute_flops"),
         ({"switch_slots": -1}, "switch_slots"),
         ({"min_flow_flits": 7}, "min_flow_flits"),
-        ({"absent": ((0, 1), (1, 0))}, "cut off"),
+        ({"absent": ((0, 1), (1, 0))}, "unreachable"),
     ],
 )
 def test_fabrics_made_by_programs_keep_the_same_rules(changes, name):

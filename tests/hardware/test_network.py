@@ -471,7 +471,7 @@ def test_a_stage_transfer_over_a_shared_link():
 
 def test_impossible_stages_are_refused():
     net = network("dapple")
-    with pytest.raises(ValueError, match="each stage must have accelerators"):
+    with pytest.raises(ValueError, match="each stage must have at least one accelerator"):
         net.stage_transfer_s(1, range(4), range(4, 4))
     with pytest.raises(ValueError, match=r"size_bytes >= 0.*got -1"):
         net.stage_transfer_s(-1, range(4), range(4, 5))

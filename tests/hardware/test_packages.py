@@ -100,7 +100,7 @@ def test_misspelt_names_get_the_nearest_one(tmp_path):
         "launch_s"
     )
     (tmp_path / "b.yaml").write_text("name: b\nchips: {value: 2, source: a pair}\nlike: mcm-8\n")
-    assert "in full" in fault_of(tmp_path / "b.yaml").rule
+    assert "fully described" in fault_of(tmp_path / "b.yaml").rule
 
 
 @pytest.mark.parametrize(

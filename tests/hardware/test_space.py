@@ -150,7 +150,7 @@ def test_a_share_of_the_budget_leaves_out_small_machines_with_several_cores_of_a
         ({"core_depths": None}, "core_depths: the key is missing"),
         ({"lanes": {"source": "a test", "values": [1]}}, "lanes: unknown key"),
         ({"tensor_cores": {"source": "a test", "values": []}}, "tensor_cores.values"),
-        ({"tensor_cores": {"source": "a test", "values": [2, 2]}}, "different from each other"),
+        ({"tensor_cores": {"source": "a test", "values": [2, 2]}}, "must be unique"),
         ({"tensor_cores": {"source": "a test", "values": [0]}}, "greater than 0"),
         ({"tensor_cores": {"values": [1]}}, "tensor_cores.source: the key is missing"),
         ({"global_buffer_mib": {"source": "a test", "values": [256]}}, "at most 128, but has 256"),

@@ -196,7 +196,7 @@ TANH = "stablehlo.tanh %0 : tensor<64x32xf32>"
          "stablehlo.broadcast_in_dim: must map every dimension"),
 
         (TANH, 'stablehlo.while(%i = %0) : tensor<64x32xf32>', "must have a condition and a body"),
-        ("call @loss", "call @lost", "@lost: must be a function of the module"),
+        ("call @loss", "call @lost", "@lost: must be a function in the module"),
         ("call @loss", "call @main", "@main: a function must not call itself"),
     ],
 )  # fmt: skip

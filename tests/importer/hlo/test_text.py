@@ -133,16 +133,16 @@ def test_roles_follow_from_use_where_names_say_nothing():
     [
         ("HloModule jit_f", "module jit_f", "must be HLO text"),
         ("ENTRY main.2 {", "main.2 {", "ENTRY"),
-        ("add(a.1, b.1)", "add(a.1, c.1)", "line 6: c.1: an operand must be an instruction before"),
+        ("add(a.1, b.1)", "add(a.1, c.1)", "line 6: c.1: an operand must be an earlier instruction"),
         ("n.1 = s32[] constant(7)", "r.1 = s32[] constant(7)", "line 15: r.1: an instruction with this name"),
         ("f32[4]{0} reduce", "q32[4]{0} reduce", r"line 14: q32\[4\]: the element type"),
         ("f32[4]{0} reduce", "f32[-4]{0} reduce", r"line 14: f32\[-4\]"),
         ("f32[4]{0} reduce", "f32[4194304,4194304,4194304]{2,1,0} reduce", r"line 14: f32\[4194304.* at most 2\^48"),
         ("f32[4]{0} reduce(", "f32[4]{0} (", "line 14"),
         ("parameter(1)", "parameter(2)", "parameters must be numbered from 0"),
-        ("tuple(r.1, n.1)\n}", "tuple(r.1, n.1)", "cut off"),
+        ("tuple(r.1, n.1)\n}", "tuple(r.1, n.1)", "ends here"),
         ("{ 3, 4 } })", "{ 3, 4 } }", "line 12: .*must be closed"),
-        ("region.1 {\n", "main.2 {\n", "line 9|of this name"),
+        ("region.1 {\n", "main.2 {\n", "line 9|with this name"),
     ],
 )
 def test_what_breaks_a_rule_is_named_with_its_line(old, new, message):
