@@ -213,7 +213,7 @@ def test_operations_without_a_rule_cost_their_flops_and_are_named(name):
     assert row["flops"] == expected
     note = whole_note(row)
     assert row["names"][0] in note
-    assert ("FLOPs" in note) == (expected > 0)
+    assert (f"{expected:,} FLOPs" in note) == (expected > 0)
     assert ("unknown" in note) == (expected == 0)
 
 
