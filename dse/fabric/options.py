@@ -167,7 +167,7 @@ def _require_tuned(options: FabricOptions, fabric: Fabric) -> None:
     if options.tuned is None:
         return
     if options.chosen_cost not in _TUNED_COSTS:
-        rule = f"belongs to --cost {' or '.join(_TUNED_COSTS)}, but --cost is {options.cost}"
+        rule = f"applies only to --cost {' or '.join(_TUNED_COSTS)}, but --cost is {options.cost}"
         raise fail(options.command(), "--tuned", options.tuned, rule)
     if options.checkpoint is not None:
         rule = "must not be given together with --tuned, which is for a different cost"

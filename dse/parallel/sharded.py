@@ -44,7 +44,7 @@ def posed(options: ParallelOptions) -> ShardingPosed:
     if options.objective == "count" and options.method == "exact":
         raise fail("dse parallel", "--method", "exact", "must be linkage with --objective count")
     if options.method == "inference":
-        raise fail("dse parallel", "--method", "inference", "belongs to --strategy pipeline")
+        raise fail("dse parallel", "--method", "inference", "applies only to --strategy pipeline")
     if options.method == "dqn":
         _require_learnable(options, mesh)
     memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)

@@ -104,7 +104,7 @@ def answer(posed: PartitionPosed, run: Run) -> Result:
             "dse partition",
             "--emit-samples",
             log_file,
-            "must not be given with --resume, because earlier samples were not recorded",
+            "must not be given with --resume, because earlier evaluations are not kept",
         )
     with sample_log(Path(log_file), posed.problem.problem) as log:
         return _answer(posed, run, SampleRecorder(log))

@@ -49,7 +49,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
         """The graph and the package that the options name."""
         methods = options.methods  # refuses an unknown one
         if options.checkpoint is not None and LEARNED not in methods:
-            raise fail("dse partition", "--checkpoint", options.checkpoint, f"belongs to --method {LEARNED}")
+            raise fail("dse partition", "--checkpoint", options.checkpoint, f"applies only to --method {LEARNED}")
         question = question_of(options)
         if options.evaluator == "simulator":
             question.evaluator(options.evaluator)  # refuses one without a package

@@ -152,7 +152,7 @@ def question_of(options: PartitionOptions) -> Question:
 def _package(options: PartitionOptions) -> Package | None:
     if options.chips is None:
         if options.link_bytes_per_s is not None:
-            raise fail("dse partition", "--link-bytes-per-s", options.link_bytes_per_s, "belongs to --chips")
+            raise fail("dse partition", "--link-bytes-per-s", options.link_bytes_per_s, "applies only to --chips")
         return package(options.package or DEFAULT_PACKAGE)
     if options.package is not None:
         raise fail("dse partition", "--chips", options.chips, "must not be given together with --package")

@@ -132,7 +132,7 @@ def _refuse_outputs(options: Options) -> None:
     for each in option_fields(type(options)):
         value = getattr(options, each.name)
         if each.option.is_output and value is not None:
-            rule = "must not be given for a finished run, whose evaluations are not kept"
+            rule = "must not be given with --resume, because earlier evaluations are not kept"
             raise fail(options.command(), each.flag, value, rule)
 
 

@@ -35,5 +35,5 @@ def test_memory_and_time_see_the_chips_elements_and_the_optimizers_own(tmp_path,
 def test_a_chip_of_other_elements_says_what_is_assumed(tmp_path):
     (note,) = [each for each in accelerator(chip_of(tmp_path, 1)).notes if each.startswith("element_bytes 1")]
     assert "have 1 byte each" in note
-    assert "adam keeps 12 bytes of state for each parameter" in note
+    assert "adam keeps 12 bytes of state per parameter" in note
     assert not [each for each in accelerator(chip_of(tmp_path, 2)).notes if each.startswith("element_bytes")]

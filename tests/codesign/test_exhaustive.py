@@ -114,7 +114,7 @@ def test_a_model_that_fits_nowhere_is_proven_infeasible(model_file):
     assert result.status == "infeasible"
     assert result.exit_code == 1
     assert result.infeasibility.demand > result.infeasibility.limit > 0
-    assert "needs 553.5 KB of 104.9 KB" in result.infeasibility.explanation
+    assert "needs 553.5 KB, but 104.9 KB are available" in result.infeasibility.explanation
 
 
 def test_what_fits_nowhere_for_its_attention_scores_says_so(tmp_path):

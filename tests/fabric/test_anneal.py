@@ -219,7 +219,7 @@ def test_units_without_sites_are_counted_by_kind():
 def test_more_nets_than_loads_of_32_bits_can_sum_are_refused():
     units = (Unit("in", INPUT), Unit("out", OUTPUT))
     pipeline = Pipeline(units, (Net(0, (Sink(1),), 2**16),) * (MAX_NETS + 1))
-    with pytest.raises(ValueError, match="at most 32,766 nets, but has 32,767"):
+    with pytest.raises(ValueError, match="at most 32,766 nets to be annealed, but has 32,767"):
         case_of(pipeline, SMALL, MIXTURE, "xy")
     fits = Pipeline(units, pipeline.nets[1:])
     case = case_of(fits, SMALL, MIXTURE, "xy")

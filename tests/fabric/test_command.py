@@ -226,7 +226,7 @@ BAD_GRAPHS = {
 BAD_FABRICS = {
     "capacity no unit has": (("memory", "bytes", "value"), 512, "must hold at least one flit"),
     "links of no width": (("links", "tracks", "value"), 0, "links.tracks"),
-    "disconnected grid": (("grid", "absent"), {"value": [[0, 1], [1, 0]], "source": "for a test"}, "cut off"),
+    "disconnected grid": (("grid", "absent"), {"value": [[0, 1], [1, 0]], "source": "for a test"}, "are unreachable"),
     "all cells absent": (
         ("grid", "absent"),
         {"value": [[r, c] for r in range(4) for c in range(5)], "source": "for a test"},
@@ -296,7 +296,7 @@ BAD_TUNING = {
     "disconnected grid": (
         "--fabric",
         (("grid", "absent"), {"value": [[0, 1], [1, 0]], "source": "for a test"}),
-        "cut off",
+        "are unreachable",
     ),
     "capacity no unit has": ("--fabric", (("memory", "bytes", "value"), 512), "must hold at least one flit"),
     "operators without an entry": ("--slots", None, "slots.relu: the key is missing"),

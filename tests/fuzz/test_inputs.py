@@ -253,7 +253,7 @@ def test_a_changed_onnx_file_is_answered_or_refused(dse, folder):
         ("class Stop(KeyboardInterrupt): pass\nraise Stop", "line 4: Stop: Stop"),
         ("class Mute(Exception):\n    def __str__(self): raise self\nraise Mute", "line 5: Mute: Mute"),
         ("raise GeneratorExit", "line 3: GeneratorExit"),
-        ("x = " + "(" * 5_000, "is not Python"),
+        ("x = " + "(" * 5_000, "is not valid Python"),
     ],
 )
 def test_whatever_a_users_file_raises_is_bad_input_with_its_line(dse, folder, last_line, words):

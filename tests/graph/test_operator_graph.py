@@ -19,7 +19,7 @@ def test_flops_count_tensor_cores_only():
 
 
 def test_a_duplicate_name_is_refused():
-    with pytest.raises(ValueError, match="unique, but gemm stands twice"):
+    with pytest.raises(ValueError, match="unique, but gemm occurs twice"):
         OperatorGraph((GEMM, GEMM), ())
 
 

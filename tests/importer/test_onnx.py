@@ -530,7 +530,7 @@ def test_a_symbolic_dimension_behind_the_first_is_refused(tmp_path):
     message = refused(saved(tmp_path, nodes, inputs, [tensor("y", ["batch", "sequence", 8])]), 2)
     assert "inputs.x.1: sequence" in message
     assert "inputs.z.1: tokens" in message
-    assert message.count("only one dimension, the batch, may be open") == 2
+    assert message.count("only one dimension, the batch, may be dynamic") == 2
 
 
 def test_an_operator_whose_shapes_are_unknown_is_refused(tmp_path):

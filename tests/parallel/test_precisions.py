@@ -131,7 +131,10 @@ def test_a_package_without_a_rate_refuses_the_step(dse, tmp_path):
     )
     answer = dse("partition", tmp_path / "step.hlo", "--package", "coral-8")
     assert answer.code == 2
-    assert "h: fp32: coral-8 has no rate for products of fp32; the nearest format with a rate is fp8" in answer.err
+    assert (
+        "h: fp32: coral-8 has no rate for products of fp32; the nearest format that it has a rate for is fp8"
+        in answer.err
+    )
 
 
 STABLE = """module @m {

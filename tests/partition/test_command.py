@@ -89,7 +89,7 @@ def test_a_broken_graph_is_one_line(dse, graph_file, fault):
         (("--chips", 0), "must be from 1 to 64"),
         (("--chips", 65), "must be from 1 to 64"),
         (("--chips", 3, "--package", "mcm-8"), "must not be given together with --package"),
-        (("--link-bytes-per-s", 1e9), "belongs to --chips"),
+        (("--link-bytes-per-s", 1e9), "applies only to --chips"),
         (("--chips", 3, "--link-bytes-per-s", -1), "must be from 1e-30 to 1e30"),
         (("--package", "mcm-9"), "mcm-8"),
         (("--chips", 3, "--evaluator", "simulator"), "must be analytical without --package"),
@@ -140,7 +140,7 @@ def test_methods_are_compared_in_the_terminal_and_in_the_report(dse, graph_file,
     shown = dse("partition", graph_file(), *asked)
     assert shown.code == 0, shown.err
     page = (out / "report.html").read_text()
-    for words in ("of the best", "greedy", "random", "evaluations"):
+    for words in ("of best", "greedy", "random", "evaluations"):
         assert words in shown.out
         assert words in page
     assert dse("check", out / "result.json").out == "ok\n"
@@ -176,7 +176,7 @@ def test_emit_samples_is_refused_for_a_resumed_run(dse, graph_file, tmp_path):
         assert refused.code == 2
         (line,) = refused.error_lines
         assert line.startswith("error: dse partition: --emit-samples: ")
-        assert line.endswith("must not be given for a finished run, whose evaluations are not kept")
+        assert line.endswith("because earlier evaluations are not kept")
         assert not samples.exists()
         (out / "result.json").unlink(missing_ok=True)
 
@@ -184,9 +184,9 @@ def test_emit_samples_is_refused_for_a_resumed_run(dse, graph_file, tmp_path):
 def test_more_chips_than_the_graph_can_use_is_a_warning(dse, graph_file):
     shown = dse("partition", graph_file(), "--chips", 36, "--workers", 0)
     assert shown.code == 0
-    assert "no partition of the graph uses more than 6 of the 36 chips" in shown.out
+    assert "no partition of this graph uses more than 6 of 36 chips" in shown.out
     told = dse("partition", graph_file(), "--chips", 36, "--workers", 0, "--json")
-    assert "more than 6 of the 36 chips" in told.err
+    assert "more than 6 of 36 chips" in told.err
     assert json.loads(told.out)["metrics"]["chips_usable"] == 6
 
 

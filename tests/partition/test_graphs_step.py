@@ -96,7 +96,7 @@ def test_the_command_partitions_a_step(dse, tmp_path):
     ("change", "words"),
     [
         (("f32[64,32] dot", "f32[63,32] dot"), "h: dot: "),
-        (("dot(x, w1)", "dot(x, w3)"), "line 12: w3: an operand must be an instruction before"),
+        (("dot(x, w1)", "dot(x, w3)"), "line 12: w3: an operand must be an earlier instruction"),
         (("ENTRY step", "step"), "must contain an ENTRY computation"),
         (("HloModule", "Module"), "must be HLO text"),
     ],

@@ -107,7 +107,7 @@ def test_a_method_without_a_partition_has_a_row_without_value():
     options = PartitionOptions("given", method="random,greedy")
     result = answer(options, problem=Question(PROBLEM, None), methods=given)
     assert result.method == "greedy"
-    assert [row[0] for row in method_rows(result)] == ["random: none found", "greedy"]
+    assert [row[0] for row in method_rows(result)] == ["random: no partition found", "greedy"]
     assert result.metrics["methods"][0]["value"] is None
 
 

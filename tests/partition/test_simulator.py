@@ -428,7 +428,7 @@ def test_the_trace_shows_one_interval_in_which_no_lane_does_two_things():
         assert all(after[0] >= before[1] - hop_us - 0.002 for before, after in pairwise(own))
     few = evaluator.trace(chip, max_events=10)
     assert sum(event["ph"] == "X" for event in few["traceEvents"]) == 10
-    assert "the longest 10 of" in few["otherData"]["name"]
+    assert "longest 10 of" in few["otherData"]["name"]
 
 
 def test_compute_and_memory_times_follow_from_flops_bytes_and_latency():

@@ -58,7 +58,7 @@ def test_empty_stage_and_wrong_layer_order_are_rejected(problem):
 def test_overfilled_memory_names_stage_and_bytes(problem, placement):
     whole = restaged(problem, placement, (Stage((0, 1, 2, 3), 1),))
     (line,) = violations(problem, whole)
-    assert line == "stage 1 (layer0 … layer3) must fit 9 bytes of memory, but needs 12, 3 too many"
+    assert line == "stage 1 (layer0 … layer3) must fit in 9 bytes of memory, but needs 12, 3 too many"
 
 
 def test_memory_counts_the_stash_of_the_stages_behind():

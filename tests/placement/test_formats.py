@@ -112,7 +112,7 @@ BROKEN = {
     "half a node": (put("node_accelerators", 0.5), "node_accelerators: 0.5: must be a whole number"),
     "negative node": (put("node_accelerators", -8), "node_accelerators: -8: must be at least"),
     "negative node bandwidth": (put("node_bytes_per_s", -1.0), "node_bytes_per_s: -1.0: must be at least 0"),
-    "a list": (None, "small.json: [1]: the document must be an object"),
+    "a list": (None, "small.json: [1]: the document must be a mapping of keys to values"),
 }
 
 

@@ -47,7 +47,7 @@ def test_a_long_pipeline_shows_its_ends_and_says_how_many_are_left_out(stages, b
     assert text.count("<g><title>") == boxes
     assert f"stage {stages}<" in text
     assert (f"{stages - boxes} more" in text) == (stages > boxes)
-    assert f"{12 * stages:,} accelerators in all" in text
+    assert f"{12 * stages:,} accelerators in total" in text
 
 
 def test_names_of_the_user_are_escaped():

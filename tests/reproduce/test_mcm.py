@@ -30,5 +30,5 @@ def test_figure_7_says_what_was_calibrated_on_which_graph(dse, tmp_path):
     path.write_text(json.dumps(random_graph(3, 30, 0.1).document()))
     (section,) = json.loads(dse("reproduce", "mcm", "fig7", "--models", path, "--json").out)["sections"]
     notes = " ".join(section["notes"])
-    for words in ("reference graph of BERT with 2,138 operators", "84 tokens", "in 8 bits", "does not carry over"):
+    for words in ("reference graph of BERT with 2,138 operators", "84 tokens", "8-bit numbers", "does not carry over"):
         assert words in notes

@@ -162,7 +162,7 @@ def test_a_wrong_name_is_refused_with_the_nearest():
 
 def test_without_pytorch_a_graph_says_what_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match=rf"alexnet: needs PyTorch: pip install '{DISTRIBUTION}\[learn\]'"):
+    with pytest.raises(InputError, match=rf"alexnet: requires PyTorch: pip install '{DISTRIBUTION}\[learn\]'"):
         catalogue.entry("alexnet").source.trace()
 
 
@@ -174,7 +174,7 @@ def test_every_missing_library_is_in_one_hint(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(InputError) as refused:
         trace_config(path, "bert", 1, None)
-    needed = f"needs PyTorch and transformers: pip install '{DISTRIBUTION}[learn,models]'"
+    needed = f"requires PyTorch and transformers: pip install '{DISTRIBUTION}[learn,models]'"
     assert str(refused.value) == f"{path}: {needed}"
     with pytest.raises(InputError, match=re.escape(needed)):
         catalogue.entry("convnext-v2-tiny").source.trace()

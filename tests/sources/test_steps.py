@@ -101,7 +101,7 @@ def test_without_jax_its_extra_is_named(folder, monkeypatch):
     request = {"kind": "step", "path": str(folder / "functions.py"), "function": "step"}
     (fault,) = answered(request)["faults"]
     assert fault["file"] == str(folder / "functions.py")
-    assert fault["rule"].startswith("needs JAX: pip install '")
+    assert fault["rule"].startswith("requires JAX: pip install '")
     assert fault["rule"].endswith("[jax]'")
 
 

@@ -300,7 +300,6 @@ def test_unknown_options_are_refused(case):
 
 
 def test_points_fit_a_terminal_of_eighty_columns(dse, case, monkeypatch):
-    monkeypatch.setattr("dse.cli.problem_command.console", lambda: Console(highlight=False, width=80))
     monkeypatch.setattr("dse.cli.terminal.console", lambda: Console(highlight=False, width=80))
     shown = dse("wafer", case(), "--sweep", "side=4,20,memlimit=20000,24576", *FEW)
     assert shown.code == 0, shown.err

@@ -32,7 +32,7 @@ def test_whole_numbers_beyond_those_of_floats_stay_exact():
     ("arguments", "rule"),
     [
         ({"costs": [[1.5]]}, "whole numbers"),
-        ({"costs": [[-1]]}, "not be negative"),
+        ({"costs": [[-1]]}, "at least 0"),
         ({"costs": [[np.nan]]}, "NaN"),
         ({"costs": [["1"]]}, "must be numbers"),
         ({"costs": [[]]}, "at least one choice"),
@@ -40,7 +40,7 @@ def test_whole_numbers_beyond_those_of_floats_stay_exact():
         ({"costs": [[1], [1]], "edges": [(0, 2)], "edge_costs": [[1]]}, "from 0 to 1"),
         ({"costs": [[1], [1]], "edges": [(1, 1)], "edge_costs": [[1]]}, "two different nodes"),
         ({"costs": [[1], [1]], "edges": [(0, 1)], "edge_costs": [[1, 2]]}, "1 x 1"),
-        ({"costs": [[1], [1]], "edges": [(0, 1)], "edge_costs": []}, "one for each of 1 edges"),
+        ({"costs": [[1], [1]], "edges": [(0, 1)], "edge_costs": []}, "an entry for each of 1 edges"),
         ({"costs": [[1]], "usages": [[-1]]}, "not be negative"),
         ({"costs": [[1]], "usages": [[1, 2]]}, "each of 1 choices"),
         ({"costs": [[1]], "usages": []}, "each of 1 nodes"),

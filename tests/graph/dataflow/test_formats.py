@@ -138,7 +138,7 @@ def test_a_changed_document_is_a_graph_or_lines_of_errors(original, seed):
 
 @pytest.mark.parametrize("document", [[], 3, "text", None])
 def test_what_is_no_object_is_refused(document):
-    with pytest.raises(InputError, match=r"graph.json: .*the document must be an object"):
+    with pytest.raises(InputError, match=r"graph.json: .*the document must be a mapping of keys to values"):
         graph_from_document(document, "graph.json")
 
 

@@ -63,10 +63,10 @@ def test_ways_to_cut_devices_are_limited(dse, tmp_path):
     asked = ("parallel", str(path), "--strategy", "pipeline", "--mesh", "64", "--stages", "8", "--json")
     refused = dse(*asked, "--device-cuts", "free")
     assert refused.code == 2
-    assert "leaves 553,270,671 ways to cut 64 devices into 8 stages" in refused.err
+    assert "allows 553,270,671 ways to cut 64 devices into 8 stages" in refused.err
     assert json.loads(dse(*asked).out)["solution"]["device_cuts"] == list(range(8, 64, 8))
     refused = dse(*asked[:-3], "--stages", "7", "--json")
-    assert "--stages: 7: must divide the 64 devices" in refused.err
+    assert "--stages: 7: must divide 64, the number of devices" in refused.err
 
 
 def test_options_of_pipelines_belong_to_them(dse, step):
@@ -96,6 +96,6 @@ def test_a_run_leaves_a_plan_by_instructions_a_picture_and_a_trace(dse, step, tm
     assert result["metrics"]["stages"][1]["first"] == cut
     spans = [each for each in json.loads((out / "pipeline.trace.json").read_text())["traceEvents"] if each["ph"] == "X"]
     assert {each["cat"] for each in spans} >= {"forward", "backward", "transfer"}
-    assert "The pipeline in time" in (out / "report.html").read_text()
+    assert "Pipeline timeline" in (out / "report.html").read_text()
     assert dse("check", out / "result.json").code == 0
     assert dse("compare", out / "result.json", out / "result.json").code == 0

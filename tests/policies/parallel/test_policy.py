@@ -146,7 +146,7 @@ def test_a_policy_of_other_features_or_machines_is_refused_in_one_line(folder, d
 def test_a_policy_cuts_pipelines_only(dse):
     refused = dse("parallel", str(STEP), "--mesh", "8", "--method", "inference")
     assert refused.code == 2
-    assert refused.error_lines == ["error: dse parallel: --method: inference: belongs to --strategy pipeline"]
+    assert refused.error_lines == ["error: dse parallel: --method: inference: applies only to --strategy pipeline"]
 
 
 def test_an_answer_of_the_policy_has_its_bound_and_passes_the_check(folder, dse, tmp_path):
