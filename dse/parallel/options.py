@@ -228,7 +228,8 @@ def require_own(options: ParallelOptions) -> None:
         needs = each.option.belongs_to
         value = getattr(options, each.name)
         if needs is not None and value != each.default and getattr(options, needs[0]) not in needs[1:]:
-            rule = f"applies only to --{needs[0]} {' or '.join(needs[1:])}, but --{needs[0]} is {getattr(options, needs[0])}"
+            name, *values = needs
+            rule = f"applies only to --{name} {' or '.join(values)}, but --{name} is {getattr(options, name)}"
             raise fail("dse parallel", each.flag, value, rule)
 
 

@@ -70,7 +70,7 @@ LEARNING = [path for path in ALL if path.startswith(("dse pretrain ", "dse fabri
 
 @pytest.mark.parametrize("path", LEARNING)
 def test_help_says_what_is_answered(path):
-    command, context = ALL[path]
+    command, _ = ALL[path]
     assert command.help
     assert len(" ".join(command.help.split()).split(". ")) > 1, "what it does, then what it answers"
     assert {each.group for each in command.params if isinstance(each, click.Option)} - {FIRST, RUN}
