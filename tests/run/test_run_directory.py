@@ -5,6 +5,7 @@ import pytest
 import yaml
 
 from dse.run.directory import RunDirectory, inside, write_text
+from hardware.documents import yaml_of
 from hardware.inputs import InputError
 
 DIGEST = "sha256:1"
@@ -55,7 +56,7 @@ def test_a_run_of_another_version_is_not_said_to_have_other_inputs(tmp_path, mon
     monkeypatch.setattr("dse.run.directory.git_revision", lambda: "abcdef0123456789")
     RunDirectory(tmp_path, "place", {"moves": 1}, DIGEST, resume=False)
     document = yaml.safe_load((tmp_path / "run.yaml").read_text())
-    (tmp_path / "run.yaml").write_text(yaml.safe_dump(document | {key: "0.0.1-of-long-ago"}))
+    (tmp_path / "run.yaml").write_text(yaml_of(document | {key: "0.0.1-of-long-ago"}))
     arguments = {"moves": 1} if key == "git_revision" else {"moves": 1, "rounds": 2}  # an option that is new
     words = {
         "version": "version: the directory contains a run of dse 0.0.1-of-long-ago, but this is",
@@ -70,7 +71,7 @@ def test_a_commit_that_is_no_text_is_not_printed(tmp_path, monkeypatch, commit):
     monkeypatch.setattr("dse.run.directory.git_revision", lambda: "abcdef0123456789")
     RunDirectory(tmp_path, "place", {}, DIGEST, resume=False)
     document = yaml.safe_load((tmp_path / "run.yaml").read_text())
-    (tmp_path / "run.yaml").write_text(yaml.safe_dump(document | {"git_revision": commit}))
+    (tmp_path / "run.yaml").write_text(yaml_of(document | {"git_revision": commit}))
     with pytest.raises(InputError, match="problem: an input has changed since this run began"):
         RunDirectory(tmp_path, "place", {}, "sha256:2", resume=True)
 
