@@ -13,7 +13,7 @@ run: $(VENV)/base
 WORKERS = $(shell $(BIN)/python -c "import os; print(min(os.cpu_count() + 1, 4))")
 
 test: $(VENV)/test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 15 -rs
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations 15 -rsfE
 
 # Ray is used through its public interfaces: one test of each of them holds this against the lowest version that
 # pyproject.toml allows. What the marker says is left out.

@@ -116,3 +116,9 @@ def dse(monkeypatch, capsys):
     from tests.command_line import CommandLine
 
     return CommandLine(monkeypatch, capsys)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem):
+    """Name the test in which a worker died at once: pytest-xdist may wait for ever afterwards."""
+    sys.stderr.write(f"\na worker died in {crashitem}\n")
