@@ -15,7 +15,7 @@ from dse.cli.methods import with_upper_defaults
 from dse.cli.number_types import AnyDecimalNumber, AnyWholeNumber, DecimalNumber, WholeNumber
 from dse.cli.progress import progress
 from dse.cli.run import RunSettings, in_process_options, run_options, session_of, settings_from
-from dse.cli.side_by_side import exit_code_of, folder_of, print_side_by_side, values_of
+from dse.cli.side_by_side import exit_code_of, name_of, print_side_by_side, values_of
 from dse.cli.stopping import stop_signal
 from dse.cli.terminal import print_text, print_view_table
 from dse.problem import ProblemType
@@ -44,7 +44,8 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
 
             answers = {
                 value: answered_with(
-                    replace(settings, out=folder_of(settings.out, value)), **{problem.side_by_side: value}
+                    replace(settings, out=settings.out and settings.out / name_of(value)),
+                    **{problem.side_by_side: value},
                 )
                 for value in values
             }
@@ -173,7 +174,7 @@ def _print_all(problem: ProblemType[Any, Any], answers: dict[str, Answer], setti
     elif not settings.quiet:
         print_side_by_side(problem, answers)
         if settings.out is not None:
-            folders = ", ".join(f"{Path(value).stem}/" for value in answers)
+            folders = ", ".join(f"{name_of(value)}/" for value in answers)
             print_text(f"in {settings.out}: {folders}")
 
 

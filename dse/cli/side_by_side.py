@@ -3,21 +3,34 @@
 from pathlib import Path
 from typing import Any
 
+from dse.cli.exit_codes import EXIT_INTERRUPTED
 from dse.cli.terminal import print_table, print_text
 from dse.problem import ProblemType
 from dse.results.answer import Answer
+from hardware.inputs import fail
 
 
 def values_of(problem: ProblemType[Any, Any], given: dict[str, Any]) -> tuple[str, ...]:
-    """The values of the option that may be a list, where a list was given; else none."""
+    """The values of the option that may be a list, where a list was given; else none.
+
+    Raises:
+        InputError: two files of one name.
+    """
     stated = given.get(problem.side_by_side) if problem.side_by_side else None
     values = tuple(dict.fromkeys(part.strip() for part in stated.split(","))) if isinstance(stated, str) else ()
-    return values if len(values) > 1 else ()
+    if len(values) < 2:
+        return ()
+    owners: dict[str, str] = {}
+    for value in values:
+        if (other := owners.setdefault(name_of(value), value)) != value:
+            rule = f"must differ in the name of the file from {other}: each has a run directory of that name"
+            raise fail("", f"--{problem.side_by_side}", value, rule)
+    return values
 
 
-def folder_of(out: Path | None, value: str) -> Path | None:
-    """Where the run of one value is saved: a directory of its own in ``out``."""
-    return None if out is None else out / Path(value).stem
+def name_of(value: str) -> str:
+    """The name of a value's run directory in that of all."""
+    return Path(value).stem
 
 
 def print_side_by_side(problem: ProblemType[Any, Any], answers: dict[str, Answer]) -> None:
@@ -42,6 +55,6 @@ def _rank(answer: Answer) -> tuple[bool, float]:
 
 
 def exit_code_of(answers: dict[str, Answer]) -> int:
-    """0 where any is answered, else that of the first."""
+    """That of an interrupt where one ended any of them; else 0 where any is answered; else that of the first."""
     codes = [answer.result.exit_code for answer in answers.values()]
-    return 0 if 0 in codes else codes[0]
+    return next((code for code in (EXIT_INTERRUPTED, 0) if code in codes), codes[0])

@@ -1,6 +1,11 @@
 """``--on CHIP,CHIP``: one table of chips, best first, and a run directory for each; templates beside data sheets."""
 
 import json
+from types import SimpleNamespace
+
+import pytest
+
+from dse.cli.side_by_side import exit_code_of
 
 ASKED = ("llama3-8b", "--accelerators", "16", "--global-batch", "32", "--sequence", "2048")
 
@@ -64,3 +69,21 @@ def test_convert_prints_or_writes_the_new_form(dse, tmp_path):
     assert dse("convert", old, "--out", new).code == 0
     assert new.read_text(encoding="utf-8") == printed
     assert dse("predict", *ASKED, "--on", new).code == 0
+
+
+def test_files_of_one_name_are_refused_before_any_run(dse, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "chip.yaml").write_text("never read")
+    answer = dse("plan", *ASKED, "--on", f"{tmp_path}/a/chip.yaml,{tmp_path}/b/chip.yaml")
+    assert answer.code == 2
+    (line,) = answer.error_lines
+    assert "must differ in the name of the file" in line
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"), [((0, 1), 0), ((1, 0), 0), ((0, 130), 130), ((1, 1), 1), ((3, 1), 3), ((1, 130), 130)]
+)
+def test_the_exit_code_of_several_is_that_of_an_interrupt_or_of_any_answer(codes, code):
+    answers = {str(at): SimpleNamespace(result=SimpleNamespace(exit_code=each)) for at, each in enumerate(codes)}
+    assert exit_code_of(answers) == code
