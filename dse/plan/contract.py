@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from dse.plan import chip_table
 from dse.plan.answer import (
     PlanAnswer,
     after_changes,
@@ -21,7 +22,7 @@ from dse.plan.formats import PlanMetricsDocument, SolutionDocument, priced_docum
 from dse.plan.model_sources import TRANSFORMER, transformer
 from dse.plan.options import PlanOptions, TrainingOptions, posed_problem
 from dse.plan.problem import PlanProblem
-from dse.plan.report import SIDE_BY_SIDE, side_by_side_notes, side_by_side_row, view
+from dse.plan.report import view
 from dse.plan.search.enumeration import Priced
 from dse.plan.training_plan import whole_plan
 from dse.problem import Posed, ProblemType, result_of
@@ -60,7 +61,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         "dse plan llama3-8b --plan zero=3 --constraints --sensitivity",
     )
     side_by_side = "on"
-    side_by_side_headers = SIDE_BY_SIDE
+    side_by_side_headers = chip_table.HEADERS
     Options: ClassVar[type[Any]] = PlanOptions
     Solution = SolutionDocument
     Metrics: ClassVar[Any] = PlanMetricsDocument
@@ -73,11 +74,11 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
 
     def side_by_side_row(self, result: Result, posed: PlanPosed) -> tuple[str, ...]:
         """Step, tokens per second, MFU, memory, what its rates rest on, and the plan."""
-        return side_by_side_row(posed.problem, result)
+        return chip_table.row(posed.problem, result)
 
     def side_by_side_notes(self, posed: Sequence[PlanPosed]) -> list[str]:
         """That rates which rest on different measurements cannot be compared."""
-        return side_by_side_notes([each.problem for each in posed])
+        return chip_table.notes([each.problem for each in posed])
 
     def searched(self, problem: PlanProblem, stop: StopSignal) -> PlanAnswer:
         """The best plan, and those beside it that the result needs."""

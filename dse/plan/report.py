@@ -1,7 +1,7 @@
 """A plan for people: verdict, where time and memory go, and how far from the best it is."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dse.plan.answer import CHANGES
@@ -117,49 +117,6 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
         f"MFU {share_text(metrics['mfu'])}; the fullest rank uses {memory_text(used)} "
         f"of {memory_text(problem.system.chip.hbm_bytes)}"
     )
-
-
-SIDE_BY_SIDE = ("chip", "step", "tokens/s", "MFU", "memory", "rates", "plan")
-"""Headers of the table of several chips."""
-
-
-def side_by_side_row(problem: PlanProblem, result: Result) -> tuple[str, ...]:
-    """One chip in the table of several: what its plan reaches, what its rates rest on, and the plan."""
-    rests_on = _rests_on(problem)
-    if not result.solution:
-        return "", "", "", f"nothing fits in {memory_text(problem.system.chip.hbm_bytes)}", rests_on, ""
-    metrics = result.metrics
-    used = memory_text(sum(metrics["memory_bytes"].values()))
-    return (
-        time_text(metrics["step_s"]),
-        f"{metrics['tokens_per_s']:,.0f}",
-        share_text(metrics["mfu"]),
-        f"{used} of {memory_text(problem.system.chip.hbm_bytes)}",
-        rests_on,
-        ", ".join(f"{key}={value}" for key, value in result.solution["plan"].items() if value not in _ORDINARY),
-    )
-
-
-_ORDINARY = (0, 1, "none", "stack", "1f1b", "tensor-context-data-pipeline")
-"""Values of a plan's keys that the table of several chips leaves out: what is not split, recomputed or set."""
-
-
-def side_by_side_notes(problems: Sequence[PlanProblem]) -> list[str]:
-    """What a reader of the table must know before comparing its rows."""
-    if len({_rests_on(problem) for problem in problems}) == 1:
-        return []
-    return ["times whose rates rest on different things are not comparable: see the column rates"]
-
-
-def _rests_on(problem: PlanProblem) -> str:
-    """Which sustained shares were timed on the chip, fitted to runs, or assumed."""
-    if problem.machine is not None:
-        return "ideal: kernels as they map to the template's cores"
-    kinds: dict[str, list[str]] = {}
-    for key, rate in problem.stack.rates.items():
-        kind = "timed" if rate.timed_on else "fitted" if rate.fitted else "assumed" if rate.assumed else "stated"
-        kinds.setdefault(kind, []).append(key.removesuffix("_rate"))
-    return "; ".join(f"{kind}: {', '.join(keys)}" for kind, keys in kinds.items())
 
 
 def _best_note(result: Result) -> list[str]:
