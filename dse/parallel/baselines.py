@@ -10,7 +10,7 @@ Pins and the limit of memory are left aside. Each plan is None where there is no
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from dse.parallel.plan import Plan
 from dse.parallel.prices import Priced, Prices
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.resharding import resharding
+from dse.run.remembered import Remembered, Same
 
 BaselineName = Literal["data parallel", "Megatron", "FSDP"]
 
@@ -40,8 +41,16 @@ _PASSES_ON = frozenset(
 """Operations whose result is their first operand, or a part of it, in another form."""
 
 
-def baselines(problem: ParallelProblem, prices: Prices) -> dict[BaselineName, Plan]:
+_BASELINES: Remembered[Mapping[BaselineName, Plan]] = Remembered(4)
+"""Of the last problems: an answer, its check and a search that is stopped ask for the same ones."""
+
+
+def baselines(problem: ParallelProblem, prices: Prices) -> Mapping[BaselineName, Plan]:
     """Those plans that there are."""
+    return _BASELINES.get(Same(problem), lambda: _baselines(problem, prices))
+
+
+def _baselines(problem: ParallelProblem, prices: Prices) -> Mapping[BaselineName, Plan]:
     decisions = Decisions(problem, prices)
     every = range(len(problem.mesh.axes))
     spread = _batch(problem, decisions, every)
@@ -201,6 +210,7 @@ class _Sharded:
             for argument, layout in zip(problem.graph.arguments, spread.arguments, strict=True)
         )
         self._wanted = self._destinations()
+        self._known: dict[Hashable, int] = {}
 
     def plan(self) -> Plan:
         """The plan: gradients are scattered into the parts of what they update; what does not touch the batch is done
@@ -262,19 +272,24 @@ class _Sharded:
     def _cheapest(self, number: int, layout_of: Mapping[int, Layout]) -> int:
         """The choice of least cost, with what brings its operands into their layouts."""
         operation, priced = self._problem.graph.operations[number], self._prices.priced[number]
-        values = self._problem.graph.values
+        values, fabric = self._problem.graph.values, self._problem.fabric
+        operands = tuple(
+            (values[each].dims, values[each].size_bytes, layout_of.get(each)) for each in operation.operands
+        )
+        same = tuple(map(operation.operands.index, operation.operands))
+        key = (id(priced), operation.repeats, operands, same)  # equal operations share their choices
 
         def cost(place: int) -> int:
-            taken = set(zip(operation.operands, priced[place].layouts.operands, strict=True))
-            return priced[place].picoseconds + operation.repeats * sum(
-                resharding(
-                    self._problem.fabric, values[value].dims, values[value].size_bytes, layout_of[value], layout
-                ).picoseconds
-                for value, layout in taken
-                if value in layout_of
-            )
+            taken = set(zip(same, priced[place].layouts.operands, strict=True))
+            sent = 0
+            for operand, layout in taken:
+                dims, size_bytes, before = operands[operand]
+                sent += 0 if before is None else resharding(fabric, dims, size_bytes, before, layout).picoseconds
+            return priced[place].picoseconds + operation.repeats * sent
 
-        return min(range(len(priced)), key=cost)
+        if key not in self._known:
+            self._known[key] = min(range(len(priced)), key=cost)
+        return self._known[key]
 
 
 def _moves(priced: Priced) -> bool:

@@ -38,6 +38,7 @@ class ChoiceGraph:
         self._prices = prices
         self.layouts = [problem.layouts_of_argument(number) for number in range(len(problem.graph.arguments))]
         made = [number for number, priced in enumerate(prices.priced) if priced]
+        self._memory_of: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Costs] = {}
         self._node = {operation: len(self.layouts) + place for place, operation in enumerate(made)}
 
     def pairwise(self, stop: StopSignal = never_stop) -> PairwiseProblem:
@@ -103,15 +104,17 @@ class ChoiceGraph:
 
     def _memory(self, operation: int) -> Costs:
         """The bytes of an operation's results on one device, [its choices]."""
-        graph, mesh = self._problem.graph, self._problem.mesh
-        sizes = [graph.values[value].size_bytes for value in graph.operations[operation].results]
-        return np.array(
-            [
-                sum(sizes[place] // mesh.shards(priced.layouts.results[place]) for place in self._held[operation])
-                for priced in self._prices.priced[operation]
-            ],
-            np.int64,
-        )
+        graph, shards, priced = self._problem.graph, self._problem.mesh.shards, self._prices.priced[operation]
+        made, held = graph.operations[operation].results, self._held[operation]
+        sizes = tuple(graph.values[made[place]].size_bytes for place in held)
+        key = (id(priced), held, sizes)  # equal operations share their choices
+        if key not in self._memory_of:
+            taken = [
+                sum(size // shards(each.layouts.results[place]) for place, size in zip(held, sizes, strict=True))
+                for each in priced
+            ]
+            self._memory_of[key] = np.array(taken, np.int64)
+        return self._memory_of[key]
 
     def _intervals(self) -> list[Lifetime]:
         """When each node's memory counts."""

@@ -1,6 +1,6 @@
 """Which linkage groups are split on which axes of the mesh, and the plan that such decisions are."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Set
 
 from dse.parallel.choices import NONE, Cut
 from dse.parallel.mesh import WHOLE, Layout
@@ -30,13 +30,10 @@ class Decisions:
             cut = tuple(
                 next((place for place, group in enumerate(groups) if (group, axis) in taken), NONE) for axis in axes
             )
-            choices.append(next(self._matching(number, cut), 0))
+            choice = tuple(map(Cut, cut))
+            priced = enumerate(self._prices.priced[number])
+            choices.append(next((place for place, each in priced if each.choice == choice), 0))
         return Plan(tuple(choices), tuple(self._layout(argument.value, taken) for argument in graph.arguments))
-
-    def _matching(self, number: int, cut: tuple[int, ...]) -> Iterator[int]:
-        for place, priced in enumerate(self._prices.priced[number]):
-            if priced.choice == tuple(Cut(factor) for factor in cut):
-                yield place
 
     def _layout(self, value: int, taken: Set[Decision]) -> Layout:
         group_of = self.linkage.group_of

@@ -23,6 +23,7 @@ from dse.parallel.overlap import joined_late
 from dse.parallel.problem import Device, ParallelProblem
 from dse.parallel.resharding import Collective, Fabric, repeated_picoseconds, whole_picoseconds
 from dse.parallel.storage import Storage
+from dse.run.remembered import Remembered, Same
 from dse.sharding.factors import Dims, Factor
 
 
@@ -110,6 +111,15 @@ class Prices:
     def _is_late(self) -> tuple[bool, ...]:
         graph = self._problem.graph
         return joined_late(graph) if self._problem.overlap else (False,) * len(graph.operations)
+
+
+_PRICES: Remembered[Prices] = Remembered(4)
+"""Of the last problems: an answer, its check and its page ask for the same ones."""
+
+
+def prices_of(problem: ParallelProblem) -> Prices:
+    """The prices of ``problem``, remembered while it lives."""
+    return _PRICES.get(Same(problem), lambda: Prices(problem))
 
 
 def work_of(

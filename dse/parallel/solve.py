@@ -108,7 +108,7 @@ def _is_legal(problem: ParallelProblem, prices: Prices, plan: Plan) -> bool:
     return not problem.activations or max(profile_of(problem, prices, plan), default=0) <= problem.state_bytes
 
 
-def _min_work(prices: Prices) -> int:
+def min_work(prices: Prices) -> int:
     """The sum over all operations of what each takes at least, in picoseconds: no plan takes less."""
     return sum(min(each.picoseconds for each in priced) for priced in prices.priced if priced)
 
@@ -135,11 +135,11 @@ def _exact(problem: ParallelProblem, prices: Prices, seed: int, stop: StopSignal
     from dse.parallel.choice_graph import ChoiceGraph
 
     choices = ChoiceGraph(problem, prices)
-    min_work = _min_work(prices)
+    least_work = min_work(prices)
     try:
         pairwise = choices.pairwise(stop)
     except StoppedError:
-        return _stopped(problem, prices, seed, min_work, None)
+        return _stopped(problem, prices, seed, least_work, None)
     if problem.state_bytes is not None:
         least = evaluate(pairwise, [int(usages.argmin()) for usages in pairwise.usages]).peak_usage
         if least > problem.state_bytes:
@@ -147,7 +147,7 @@ def _exact(problem: ParallelProblem, prices: Prices, seed: int, stop: StopSignal
     choice = solve_pairwise(pairwise, Limits(gap=PROOF_TOLERANCE), seed, stop)
     if choice.status is Status.INFEASIBLE and problem.state_bytes is not None:
         return Solution(None, None, None, problem.state_bytes + 1)
-    bound = max(choice.bound or 0, min_work)
+    bound = max(choice.bound or 0, least_work)
     if choice.choices is None:
         return _stopped(problem, prices, seed, bound, None)
     plan = choices.plan(choice.choices)

@@ -2,7 +2,8 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 
 from dse.parallel.charts import memory_over_step, tensors_by_split
 from dse.parallel.comparison import split_text
@@ -11,8 +12,8 @@ from dse.parallel.export.torch_plan import torch_plan
 from dse.parallel.export.training_plan import PLAN_FILE, training_plan
 from dse.parallel.formats import SolutionDocument, plan_of, stated_from_document
 from dse.parallel.notes import notes
-from dse.parallel.plan import Cause, profile_of
-from dse.parallel.prices import Prices
+from dse.parallel.plan import Cause, Plan, profile_of
+from dse.parallel.prices import prices_of
 from dse.parallel.problem import ParallelProblem
 from dse.parallel.resharding import PICO
 from dse.parallel.work_classes import work_by_class
@@ -63,6 +64,11 @@ def view(problem: ParallelProblem, result: Result) -> View:
     if not result.solution:
         return View(title, "The run was stopped before a plan was found.")
     splits = SolutionDocument.model_validate(result.solution).arguments
+
+    @cache
+    def plan() -> Plan:
+        return plan_of(prices_of(problem), stated_from_document(problem, result.solution, "result"))
+
     tensors = Table(("tensors", "shape", "split"), _tensors(problem, splits), "Trained tensors and inputs")
     collectives = Table(("collective", "axes", "runs", "bytes", "time", "cause"), _collectives(result), "Collectives")
     compared = Table(_COMPARED, _baselines(problem, result), "Comparison with baselines")
@@ -87,22 +93,21 @@ def view(problem: ParallelProblem, result: Result) -> View:
             Table(tensors.headers, tensors.rows),
             Heading("Time by operation class"),
             Paragraph(_ABOUT_CLASSES, True),
-            _classes(problem, result),
+            _classes(problem, result, plan()),
             Heading("Memory during the step"),
             Paragraph(_ABOUT_MEMORY, True),
-            _memory(problem, result),
+            _memory(problem, result, plan()),
             *(_collectives_parts(collectives) if collectives.rows else ()),
             *asked,
         ],
-        files=lambda: _programs(problem, result),
+        files=lambda: _programs(problem, splits, plan),
         cards=lambda: [_card(problem, result)],
     )
 
 
-def _classes(problem: ParallelProblem, result: Result) -> Table:
+def _classes(problem: ParallelProblem, result: Result, plan: Plan) -> Table:
     """Work by class of operation, and communication."""
-    prices = Prices(problem)
-    work = work_by_class(problem, prices, plan_of(prices, stated_from_document(problem, result.solution, "result")))
+    work = work_by_class(problem, prices_of(problem), plan)
     times = [(each.name, each.operations, each.work_ps * PICO) for each in work]
     runs = sum(each["runs"] for each in result.metrics["collectives"])
     total = result.metrics["work_s"] + result.metrics["communication_s"]
@@ -118,27 +123,25 @@ def _collectives_parts(collectives: Table) -> list[Part]:
     return [Heading("Collectives"), Paragraph(about, True), Table(collectives.headers, collectives.rows)]
 
 
-def _memory(problem: ParallelProblem, result: Result) -> PointChart:
-    prices = Prices(problem)
-    plan = plan_of(prices, stated_from_document(problem, result.solution, "result"))
-    return memory_over_step(problem, profile_of(problem, prices, plan), result.metrics["state_bytes"])
+def _memory(problem: ParallelProblem, result: Result, plan: Plan) -> PointChart:
+    return memory_over_step(problem, profile_of(problem, prices_of(problem), plan), result.metrics["state_bytes"])
 
 
-def _programs(problem: ParallelProblem, result: Result) -> Mapping[str, str | bytes]:
+def _programs(
+    problem: ParallelProblem, splits: dict[str, list[list[str]]], plan: Callable[[], Plan]
+) -> Mapping[str, str | bytes]:
     """The picture; the plan in the words of ``dse predict``, if it has any; as a program of JAX or PyTorch."""
-    worded = training_plan(problem, SolutionDocument.model_validate(result.solution).arguments)
-    splits = SolutionDocument.model_validate(result.solution).arguments
+    worded = training_plan(problem, splits)
     files: dict[str, str | bytes] = {TENSORS_FILE: picture_svg(tensors_by_split(problem, splits))}
     if worded is not None:
         files[PLAN_FILE] = worded
     from_jax = any(operation.label.startswith("jit(") for operation in problem.graph.operations)
     if not from_jax and problem.graph.framework != "torch":
         return files
-    prices = Prices(problem)
-    plan = plan_of(prices, stated_from_document(problem, result.solution, "result"))
+    prices = prices_of(problem)
     if from_jax:
-        return files | {"plan_jax.py": jax_plan(problem, prices, plan)}
-    return files | {"plan_torch.py": torch_plan(problem, prices, plan)}
+        return files | {"plan_jax.py": jax_plan(problem, prices, plan())}
+    return files | {"plan_torch.py": torch_plan(problem, prices, plan())}
 
 
 def _verdict(problem: ParallelProblem, result: Result) -> str:

@@ -14,6 +14,7 @@ import pytest
 from dse.algorithms.pairwise.evaluate import evaluate
 from dse.algorithms.pairwise.solve import Status
 from dse.algorithms.pairwise.solve import solve as solve_pairwise
+from dse.parallel import sharded
 from dse.parallel.baselines import data_parallel
 from dse.parallel.check import account
 from dse.parallel.choice_graph import ChoiceGraph
@@ -376,6 +377,25 @@ def test_a_stop_at_any_phase_leaves_a_plan_and_a_bound(optimum, moment):
     stopped = PROBLEM.answer(posed, Run(stop=lambda: "time limit" if next(questions) >= moment else None))
     assert 0 < stopped.bound <= best * (1 + PROOF_TOLERANCE)
     assert best <= stopped.objective.value * (1 + PROOF_TOLERANCE)
+
+
+def test_a_bound_of_work_alone_is_checked_without_a_search_and_a_tighter_one_by_it(optimum, monkeypatch):
+    posed, best = optimum
+    questions = itertools.count(1)
+    stopped = PROBLEM.answer(posed, Run(seed=5, stop=lambda: "time limit" if next(questions) >= 3 else None))
+    searched = []
+    real = sharded.solve
+    monkeypatch.setattr(sharded, "solve", lambda *given: searched.append(1) or real(*given))
+    assert PROBLEM.faults(stopped, posed) == []
+    assert PROBLEM.faults(stopped.model_copy(update={"bound": None, "gap": None}), posed) == []
+    assert not searched
+    tighter = stopped.model_copy(update={"bound": (stopped.bound + best) / 2})
+    assert PROBLEM.faults(tighter, posed) == []
+    forged = stopped.model_copy(update={"bound": best * 1.01})
+    assert any("must not be tighter" in fault for fault in PROBLEM.faults(forged, posed))
+    without = forged.model_copy(update={"status": "interrupted", "solution": {}, "metrics": {}, "gap": None})
+    assert any("must not be tighter" in fault for fault in PROBLEM.faults(without, posed))
+    assert searched
 
 
 def test_a_time_limit_leaves_the_best_plan_so_far_and_a_bound(dse, tmp_path):
