@@ -42,7 +42,7 @@ PARTITIONS = Record("partition_methods", tables={"main": ("graph", "question", *
 STEP_NAMES = tuple(sorted(STEPS))
 WAFER_STEPS = Record("wafer_steps", tables={"main": ("case", "whole", *(f"without {step}" for step in STEP_NAMES))})
 METHOD_WINS = ("method", "best", "alone", "CPU s", "stated by")
-STEP_WINS = ("step", "dearer without", "cheaper without")
+STEP_WINS = ("step", "costs more without", "costs less without")
 WINS = Record("portfolios", ("near", "questions", "cases"), {"methods": METHOD_WINS, "steps": STEP_WINS})
 STATED = dict.fromkeys(("greedy", "anneal", "random"), "the MCM paper")
 """Methods of ``dse partition`` that are baselines of a paper."""
