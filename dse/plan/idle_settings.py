@@ -1,4 +1,4 @@
-"""What is fixed of communication that a plan does not have."""
+"""What is fixed of communication and sharing that a plan does not have."""
 
 from dse.plan.groups import replica_groups
 from dse.plan.plan_arrays import PlanArrays
@@ -19,7 +19,9 @@ def idle_settings(problem: PlanProblem, plan: TrainingPlan) -> dict[str, str]:
     few = "fewer than two axes have more than one rank"
     once, whole = "there is only one replica", "weights are not sharded"
     usual = "the axes with more than one rank are in the usual order" if len(several) > 1 else few
+    alone = f"each of the {plan.zero_copies} copies is a single replica" if has_replicas else once
     without = {
+        "zero": (plan.zero > 0 and not shares, alone),
         "order": (several == sorted(several, key=AXES.index), usual),
         "overlap_tensor": (plan.tensor == 1, "tensor=1"),
         "overlap_context": (plan.context == 1, "context=1"),

@@ -61,9 +61,11 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
     if not result.solution:
         proof = result.infeasibility
         if proof is None:
-            return View(title, "The run was stopped before it found a plan that fits.", notes=_notes(problem))
-        notes = [Decisive(f"possible remedy: {lever}") for lever in proof.levers]
-        return View(title, f"does not fit: {proof.explanation}", notes=[*notes, *_notes(problem)])
+            stopped = "The run was stopped before it found a plan that fits."
+            return View(title, stopped, notes=[*_assumed_notes(problem), *_notes(problem)])
+        levers = [Decisive(f"possible remedy: {lever}") for lever in proof.levers]
+        notes = [*_assumed_notes(problem), *levers, *_notes(problem)]
+        return View(title, f"does not fit: {proof.explanation}", notes=notes)
     tables = _tables(problem, result)
     return View(
         title,
@@ -145,7 +147,7 @@ def _assumed_notes(problem: PlanProblem) -> list[str]:
     """What a model's file does not say, and was taken for it; not of samples where their length was given."""
     given = problem.sequence != problem.model.sequence
     return [
-        f"assumed for {problem.model.name}: {words}"
+        Decisive(f"assumed for {problem.model.name}: {words}")
         for field, words in problem.model.assumed.items()
         if not (field == "sequence" and given)
     ]

@@ -35,8 +35,8 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         **{field: sizes[key] for field, key in _NEEDED.items()},
         "kv_heads": _kv_heads(sizes),
         "head_width": sizes.get("head_dim", 0, lowest=1),
-        "sequence": min(_SAMPLE_TOKENS, sizes.get("max_position_embeddings", _SAMPLE_TOKENS, lowest=1)),
-        "assumed": _assumed(family, document),
+        "sequence": (tokens := min(_SAMPLE_TOKENS, sizes.get("max_position_embeddings", _SAMPLE_TOKENS, lowest=1))),
+        "assumed": _assumed(family, document, tokens),
         "tied_embeddings": sizes.get("tie_word_embeddings", False),
         "prediction_layers": sizes.get("num_nextn_predict_layers", 0),
         "numerics": _numerics(sizes, family),
@@ -79,16 +79,14 @@ _USUAL: dict[str, dict[str, Any]] = {
 """What transformers takes where a file leaves a key out; null is another thing: no window, a head of keys each."""
 
 
-def _assumed(family: str, document: dict[str, Any]) -> dict[str, str]:
-    """What a file does not say and is taken for it."""
+def _assumed(family: str, document: dict[str, Any], tokens: int) -> dict[str, str]:
+    """What a file does not say and is taken for it: samples of so many ``tokens``, and sizes."""
     longest = document.get("max_position_embeddings")
-    words = "no maximum" if longest is None else f"a maximum of {longest:,}" if isinstance(longest, int) else ""
-    tokens = (
-        f"{_SAMPLE_TOKENS:,} tokens per sample, or the maximum if lower: the file states {words} and no typical length"
-    )
+    words = "no maximum" if longest is None else f"a maximum of {longest:,}"
+    length = f"{tokens:,} tokens per sample: the file states {words} and no typical length"
     left = {key: value for key, value in _USUAL.get(family, {}).items() if key not in document}
     usual = ", ".join(f"{key} {value}" for key, value in left.items())
-    return {"sequence": tokens} | (
+    return {"sequence": length} | (
         {"sizes": f"defaults of transformers for keys that the file lacks: {usual}"} if left else {}
     )
 

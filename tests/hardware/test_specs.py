@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from hardware.area import area_model
+from hardware.chip_spec import rates_of, read_chip_spec
 from hardware.chips import chip, list_chips
 from hardware.cost_model import cost_model, vector_cycles
 from hardware.inputs import InputError
@@ -371,3 +372,30 @@ def test_accelerators_with_products_of_four_bits(name, pflops):
     assert chip(name).peak_flops["fp4"] == pytest.approx(pflops * 1e15, rel=5e-3)
     known = {"b200", "b300", "gb200", "gb300", "mi350x", "mi355x"}
     assert {each for each in list_chips() if "fp4" in chip(each).peak_flops} == known
+
+
+NVIDIA = ("a100-sxm", "a40", "h100-sxm", "h100-96gb", "h800-sxm", "h200-sxm", "l40s", "b200", "b300", "gb200", "gb300")
+
+
+@pytest.mark.parametrize("name", NVIDIA)
+def test_float32_of_tensor_cores_runs_at_half_the_rate_of_16_bits(name):
+    """NVIDIA's whitepapers of Ampere, Ada, Hopper and Blackwell: TF32, dense; and less of float32 itself."""
+    rates = dict(rates_of(read_chip_spec(name)[0]))
+    assert rates["fp32_default"] == rates["fp32_high"] == pytest.approx(rates["bf16"] / 2, rel=0.02)
+    assert rates["fp32"] < rates["fp32_default"]
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "clock_hz", "single", "double"),
+    [
+        ("mi300x", 304, 2.1e9, 256, 256),
+        ("mi325x", 304, 2.1e9, 256, 256),
+        ("mi350x", 256, 2.2e9, 256, 128),
+        ("mi355x", 256, 2.4e9, 256, 128),
+    ],
+)
+def test_matrix_products_of_amd_are_operations_a_clock_of_all_units(name, units, clock_hz, single, double):
+    """AMD's white papers of CDNA 3 and CDNA 4: FLOPs per clock and compute unit of matrix products."""
+    rates = dict(rates_of(read_chip_spec(name)[0]))
+    assert rates["fp32"] == pytest.approx(units * clock_hz * single, rel=1e-3)
+    assert rates["fp64"] == pytest.approx(units * clock_hz * double, rel=1e-3)

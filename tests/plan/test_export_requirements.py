@@ -402,6 +402,39 @@ def test_what_is_not_known_of_a_model_is_said():
     assert "\n# - rotary embedding scaling: unknown\n" in text
 
 
+ONE, NOT_ONE = "CUDA_DEVICE_MAX_CONNECTIONS=1 on GPUs before", "CUDA_DEVICE_MAX_CONNECTIONS must be unset or greater"
+
+
+@pytest.mark.parametrize(
+    ("model", "mesh", "said"),
+    [
+        (DENSE, {"data": 8, "zero": 1}, None),
+        (DENSE, IN_EIGHT, ONE),
+        (DENSE, OF_CONTEXT | {"zero": 1}, ONE),
+        (DENSE, STAGES, None),
+        (DENSE, IN_EIGHT | {"zero": 2}, NOT_ONE),
+        (DENSE, {"data": 8, "zero": 3}, NOT_ONE),
+        (EXPERTS, IN_EIGHT | {"expert": 2}, ONE),
+        (EXPERTS, IN_EIGHT | {"expert": 2, "overlap_expert": "yes"}, None),
+    ],
+)
+def test_what_megatron_asserts_of_its_environment_stands_first(model, mesh, said):
+    """``validate_args``: 1 where tensors or tokens are cut, more with Megatron-FSDP, either with overlapped experts."""
+    settings = {"overlap_expert": mesh["overlap_expert"]} if "overlap_expert" in mesh else {}
+    text = exports(problem(model, devices=8, batch=32, **settings), plan(**mesh))["megatron.args"]
+    assert (f"\n# - environment: {said}" in text) if said else "CUDA_DEVICE_MAX_CONNECTIONS" not in text
+
+
+def test_megatron_predicts_later_tokens_with_rotary_embeddings_or_none():
+    each = plan(data=8)
+    learned = changed(DENSE, positions="learned", position_rows=8192, prediction_layers=1)
+    line = exports(problem(learned, devices=8, batch=8), each)[REFUSALS_FILE].splitlines()[0]
+    assert line == (
+        "megatron.args: not written: Megatron-LM cannot express multi-token-prediction layers with learned positions"
+    )
+    assert "megatron.args" in exports(problem(changed(learned, prediction_layers=0), devices=8, batch=8), each)
+
+
 def with_numerics(model, **fields):
     """A model with other numerics."""
     return changed(model, numerics=changed(model.numerics, **fields))

@@ -228,6 +228,25 @@ def test_a_setting_that_makes_no_difference_is_noted(dse, key):
     assert answered.out.count("has no effect") == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("data=8,zero=3,zero_copies=8", "each of the 8 copies is a single replica"),
+        ("tensor=8,zero=1", "there is only one replica"),
+        ("data=4,tensor=2,zero=2", None),
+        ("data=8,zero=3,zero_copies=4", None),
+        ("data=8,zero=0", None),
+    ],
+)
+def test_sharing_among_single_replicas_is_noted(dse, given, reason):
+    """ZeRO shares state among the replicas of a copy: nothing, where each copy is one replica."""
+    asked = ("predict", "megatron-1.7b", "--on", "h200-sxm", "--accelerators", 8, "--global-batch", 8)
+    answered = dse(*asked, "--plan", f"{given},recompute=full,microbatch=1")
+    assert answered.code == 0, answered.err
+    said = " ".join(answered.out.split())
+    assert (f"has no effect because {reason}" in said) if reason else "has no effect" not in said
+
+
 def test_an_order_of_one_axis_is_noted_with_its_reason(dse):
     asked = ("predict", "megatron-1.7b", "--on", "h200-sxm", "--accelerators", 8, "--global-batch", 8)
     answered = dse(*asked, "--plan", f"data=8,recompute=full,microbatch=1,order={PIPELINE_INSIDE}")

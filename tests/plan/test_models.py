@@ -95,13 +95,30 @@ def test_what_a_config_does_not_say_is_noted(tmp_path, dse):
         "intermediate_size": 2048, "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2,
     }  # fmt: skip
     file.write_text(json.dumps(config | {"max_position_embeddings": 32768}))
-    asked = ("predict", file, "--accelerators", 8, "--global-batch", 8, "--notes")
-    said, given = (" ".join(dse(*asked, *more).out.split()) for more in ((), ("--sequence", 8192)))
-    assert "a step processes 8 samples of 4,096 tokens" in said
-    assert "4,096 tokens per sample, or the maximum if lower: the file states a maximum of 32,768 and" in said
-    assert "defaults of transformers for keys that the file lacks: num_key_value_heads 8" in said
+    asked = ("predict", file, "--accelerators", 8, "--global-batch", 8)
+
+    def said(*more):
+        return " ".join(dse(*asked, *more).out.split())
+
+    # Without --notes: another length is another answer.
+    assert "4,096 tokens per sample: the file states a maximum of 32,768 and no typical length" in said()
+    assert "defaults of transformers for keys that the file lacks: num_key_value_heads 8" in said()
+    assert "a step processes 8 samples of 4,096 tokens" in said("--notes")
+    given = said("--sequence", 8192, "--notes")
     assert "a step processes 8 samples of 8,192 tokens" in given
-    assert "tokens per sample, or the maximum" not in given
+    assert "tokens per sample: the file" not in given
+    file.write_text(json.dumps(config | {"max_position_embeddings": 2048}))
+    assert "2,048 tokens per sample: the file states a maximum of 2,048 and no typical length" in said()
+    file.write_text(json.dumps(config))
+    assert "4,096 tokens per sample: the file states no maximum and no typical length" in said()
+
+
+def test_what_a_config_does_not_say_is_noted_where_nothing_fits(tmp_path, dse):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIG))
+    answered = dse("predict", file, "--on", "a100-sxm", "--accelerators", 1, "--global-batch", 1)
+    assert "does not fit" in answered.out
+    assert "4,096 tokens per sample: the file states a maximum of" in " ".join(answered.out.split())
 
 
 @pytest.mark.parametrize(

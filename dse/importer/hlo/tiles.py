@@ -48,10 +48,12 @@ def require_iota(
 
 
 def _require_listed(tiles: Sequence[int], devices: Sequence[int], file: str, place: str) -> None:
-    if prod(tiles) != len(devices) or len({*devices}) != len(devices):
+    distinct = len({*devices})
+    if not prod(tiles) == len(devices) == distinct:
+        repeated = f", of which {distinct:,} are distinct" if distinct < len(devices) else ""
         rule = (
             f"there must be as many tiles as distinct devices, but got {prod(tiles):,} tiles and {len(devices):,} "
-            "devices"
+            f"devices{repeated}"
         )
         raise fail(file, place, f"devices=[{','.join(map(str, tiles))}]", rule)
 

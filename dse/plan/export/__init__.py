@@ -29,7 +29,7 @@ def exports(problem: PlanProblem, plan: TrainingPlan) -> dict[str, str]:
     """
     texts, lacking = {}, []
     for name in _EXPORTS:
-        said = left_out(name, problem.model)
+        said = left_out(name, problem, plan)
         try:
             text = _written(name, problem, plan)
         except NotExpressibleError as reason:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from dse.plan.model import Transformer
+from dse.plan.problem import PlanProblem
+from dse.plan.training_plan import TrainingPlan
 
 _ACTIVATIONS = {True: "silu", False: "gelu"}
 """Of gated feed-forward networks, and of others, as Megatron-LM has them by its flags here."""
@@ -25,15 +27,27 @@ _OPENINGS = {
 """By file, the line before the list; JSON has no comments, so that the one of DeepSpeed stands in another file."""
 
 
-def left_out(file: str, model: Transformer) -> list[str]:
+def left_out(file: str, problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     """Lines that say what to do with a file, and one for each thing that it lacks."""
-    lacking = _not_in_arguments(model) if file == "megatron.args" else _of_the_model(model)
+    model = problem.model
+    if file == "megatron.args":
+        lacking = (*_of_the_environment(problem, plan), *_not_in_arguments(model))
+    else:
+        lacking = (*_of_the_model(model),)
     return [_OPENINGS[file].format(name=model.name), *(f"- {words}" for words in (*lacking, *_of_every_job(model)))]
 
 
 def _of_every_job(model: Transformer) -> Iterator[str]:
     yield f"tokenizer (vocabulary size: {model.vocabulary:,}) and data"
     yield "optimizer and learning rate"
+
+
+def _of_the_environment(problem: PlanProblem, plan: TrainingPlan) -> Iterator[str]:
+    """What ``validate_args`` asserts of it (Megatron Core 0.16.1, megatron/training/arguments.py)."""
+    if plan.zero in (2, 3):
+        yield "environment: CUDA_DEVICE_MAX_CONNECTIONS must be unset or greater than 1"
+    elif max(plan.tensor, plan.context) > 1 and not (problem.software.overlaps_expert and plan.expert > 1):
+        yield "environment: CUDA_DEVICE_MAX_CONNECTIONS=1 on GPUs before Blackwell"
 
 
 def _not_in_arguments(model: Transformer) -> Iterator[str]:

@@ -1,8 +1,4 @@
-"""Arguments of Megatron-LM's ``pretrain_gpt.py`` (Megatron Core 0.12 and later).
-
-On GPUs before Blackwell it asks for ``CUDA_DEVICE_MAX_CONNECTIONS=1`` in the environment where tensors or sequences are
-cut, and for another value, or none, with ``--use-megatron-fsdp``.
-"""
+"""Arguments of Megatron-LM's ``pretrain_gpt.py`` (Megatron Core 0.12 and later)."""
 
 from collections.abc import Iterator
 
@@ -101,6 +97,10 @@ def _refuse_model(model: Transformer, plan: TrainingPlan) -> None:
         (model.window is not None and _full_period(model.window) is None, "attention windows in these layers"),
         (model.window is not None and plan.context > 1, f"context={plan.context} with attention windows"),
         (model.attention_sinks and plan.context > 1, f"context={plan.context} with attention sinks"),
+        (
+            model.prediction_layers > 0 and model.positions == "learned",
+            "multi-token-prediction layers with learned positions",
+        ),
     )
 
 

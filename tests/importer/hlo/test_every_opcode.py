@@ -275,6 +275,11 @@ def test_tiles_that_are_not_all_devices_are_refused(tiles):
         parse_stablehlo(text, "m.mlir")
 
 
+def test_a_device_that_is_listed_twice_is_counted_once():
+    with pytest.raises(InputError, match="got 4 tiles and 4 devices, of which 3 are distinct"):
+        graph_of('f32[8,4] custom-call(x), custom_call_target="Sharding", sharding={devices=[2,2]0,1,2,2}')
+
+
 @pytest.mark.parametrize(
     "tiles", ["[2,4]<=[8]", "[4,2]<=[2,4]T(1,0)", "[2,1,4]<=[8] last_tile_dim_replicate", "[2,1]0,1"]
 )
