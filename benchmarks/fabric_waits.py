@@ -6,7 +6,7 @@ RECORD = Record(
     "fabric_waits",
     ("samples", "slots", "bound", "gap", "seconds"),
     {
-        "waits": ("waiting for", "slots a sample", "share"),
+        "waits": ("waiting for", "slots per sample", "share"),
         "relief": ("the same placement with", "samples/s", "gain"),
     },
 )

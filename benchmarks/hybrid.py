@@ -22,7 +22,7 @@ from dse.results.result import PROOF_TOLERANCE, Result, percent, relative_gap
 from dse.run.run import Run
 
 RECORD = Record(
-    "hybrid", tables={"main": ("step", "strategy", "training step", "proven at least", "gap", "on a device", "CPU s")}
+    "hybrid", tables={"main": ("step", "strategy", "training step", "proven at least", "gap", "per device", "CPU s")}
 )
 
 STEPS = ("t5-6", "t5-3b", "bert-48", "t5-11b")

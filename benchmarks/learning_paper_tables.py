@@ -13,7 +13,7 @@ from policies.partition.contenders import Contender
 from policies.partition.settings import FORMS
 
 PAPER_SCRATCH = "paper rl"
-"""The paper's own form, learning from nothing."""
+"""The paper's own form, learning from scratch."""
 
 
 def paper_contenders(checkpoint: Path | None = None) -> Mapping[str, Contender]:

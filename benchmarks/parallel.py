@@ -29,7 +29,7 @@ from benchmarks.process import ROOT, answer_of
 from benchmarks.recording import Record, Results, cpu_s, parser_of
 from tests.shared_data import CASES
 
-RECORD = Record("parallel", ("random",), {"main": ("claim", "target", "measured", "beside it", "")})
+RECORD = Record("parallel", ("random",), {"main": ("claim", "target", "measured", "compared with", "")})
 
 STEPS = ("vgg19", "t5-6", "t5-11b")
 LINKAGE = {"vgg19": (0.5, None), "t5-6": (2.0, None), "t5-11b": (5.0, 2.0)}

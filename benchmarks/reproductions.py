@@ -44,7 +44,7 @@ METHODS = {
     "plain rl fine-tuned": "`plain`, fine-tuned",
     "bare prior": "the diagonal prior, not learning",
     "prior + rl": "`prior`, from scratch",
-    "refine + rl": "`rl`: refining, learning from nothing",
+    "refine + rl": "`rl`: refining, learning from scratch",
     "refine zero-shot": "from `shipped/refine`, zero-shot",
     "refine fine-tuned": "from `shipped/refine`, fine-tuned",
 }

@@ -92,7 +92,7 @@ RECORD = Record(
         "readme": ("runs", *ERRORS),
         "summary": ("rows", *ERRORS),
         "groups": ("stack or chip", *ERRORS),
-        "fails": ("row", "error", "what its source says that the prediction does not have"),
+        "fails": ("row", "error", "what the source states and the prediction lacks"),
         "targets": ("claim", "aimed at", "reached", "command"),
         "memory": ("row", "measured GiB", "predicted GiB", "error %", "published as"),
         "rows": ("run", "quality", "stack", "measured s", "predicted s", "error %", "fixed MFU %", "note"),
@@ -230,7 +230,7 @@ def show(results: Results, rows: Sequence[Row]) -> None:
         ("quality A, mean and worst", "8 %, 20 %", ", ".join(quality_a), "`benchmarks.truth`"),
         ("order of two runs on one chip", "90 % of pairs", f"{right} of {total}", "`benchmarks.truth`"),
         (
-            "memory, mean; runs that ran and are said not to fit",
+            "memory, mean; runs that ran but are predicted not to fit",
             "5 %; none",
             f"{memory}; {misfits}",
             "`benchmarks.truth`",
