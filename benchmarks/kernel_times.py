@@ -23,22 +23,14 @@ from benchmarks.kernel_rows import SMALL_FORMATS, SOURCE, TABLES, Group, groups
 from benchmarks.recording import Record, Results, parser_of
 from hardware.chips import chip
 from hardware.documents import yaml_of
+from hardware.kernel_model import kernel_model
 from hardware.kernel_times.fitted import FORMS, KernelTimes, kernel_times
 from hardware.kernel_times.form import Constants, Floats, Form, Rates, Shapes
+from hardware.network_specs import link_peak_bytes_per_s
 
 ROOT = Path(__file__).parents[1]
 SPECS = ROOT / "hardware" / "specs" / "kernel_times"
 CHIPS = ("h100-sxm", "h200-sxm", "b200")
-PROCESSORS = {
-    "h100-sxm": (132, "NVIDIA H100 whitepaper (2022), SXM5"),
-    "h200-sxm": (132, "as h100-sxm, whose die it has (NVIDIA H200 datasheet, 2024)"),
-    "b200": (148, "Chips and Cheese, NVIDIA's B200 (15 December 2025): 74 of each die"),
-}
-LINKS = {
-    "h100-sxm": (4.5e11, "NVIDIA H100 whitepaper (2022): 18 links of 25 GB/s in each direction"),
-    "h200-sxm": (4.5e11, "NVIDIA H200 datasheet (2024): 900 GB/s, both directions together"),
-    "b200": (9e11, "NVIDIA DGX B200 datasheet (2024): 1.8 TB/s a GPU, both directions together"),
-}
 STATISTICS = ("rows", "mean", "median", "95th percentile")
 RECORD = Record(
     "kernel_times",
@@ -61,7 +53,8 @@ def rates_of(name: str, precision: str) -> Rates:
     """Peak rates; a chip without the format computes it in the next wider one."""
     own = chip(name)
     flops = own.peak_flops.get(precision, own.peak_flops["fp8"])
-    return Rates(flops, own.hbm_bytes_per_s, float(PROCESSORS[name][0]), LINKS[name][0])
+    assert own.processors is not None
+    return Rates(flops, own.hbm_bytes_per_s, float(own.processors), link_peak_bytes_per_s(own.link))
 
 
 def joined(parts: Sequence[Group]) -> tuple[Shapes, Rates, Floats]:
@@ -128,12 +121,15 @@ def write_specs(tables: Mapping[str, Sequence[Group]]) -> None:
             if (part.chip, part.variant) not in constants:
                 continue
             form, values = FORMS[part.kind], constants[part.chip, part.variant]
+            judged, rates = unfitted(part), rates_of(part.chip, part.precision)
+            mean = errors(judged, form.seconds(judged.shapes, rates, values)).mean()
             kernels[part.chip].append(
                 {
                     "kind": part.kind,
                     "variant": part.variant,
                     "precision": part.precision if part.precision in chip(part.chip).peak_flops else "fp8",
                     "rows": int(part.is_fitted.sum()),
+                    "error": float(f"{mean:.3g}"),
                     "constants": {
                         name: min(max(float(f"{values[name]:.4g}"), limits.low), limits.high)
                         for name, limits in form.constants.items()
@@ -145,8 +141,6 @@ def write_specs(tables: Mapping[str, Sequence[Group]]) -> None:
         document = {
             "name": name,
             "chip": name,
-            "processors": dict(zip(("value", "source"), PROCESSORS[name], strict=True)),
-            "link_bytes_per_s": dict(zip(("value", "source"), LINKS[name], strict=True)),
             "source": f"fitted by python -m benchmarks.kernel_times --fit to the marked rows of {SOURCE}",
             "kernels": found,
         }
@@ -162,15 +156,7 @@ def errors(part: Group, seconds: Floats) -> Floats:
 def roofline_s(part: Group) -> Floats:
     """The form at peak rates, with no fixed times and no factors."""
     form = FORMS[part.kind]
-    ideal = {}
-    for name, limits in form.constants.items():
-        if name.endswith(("_share", "_per_s")) or name == "most_parts":
-            ideal[name] = limits.high
-        elif name.endswith(("_s", "_passes")) or name == "tile_half":
-            ideal[name] = limits.low
-        else:
-            ideal[name] = 1.0
-    return form.seconds(part.shapes, rates_of(part.chip, part.precision), ideal)
+    return form.seconds(part.shapes, rates_of(part.chip, part.precision), form.at_shares())
 
 
 def unfitted(part: Group) -> Group:
@@ -274,12 +260,10 @@ def products_per_s() -> float:
     """Dense products priced in a CPU second, 4,096 in an array, which caches hold."""
     random, count, size = np.random.default_rng(0), 250, 4096
     shapes = {name: random.integers(1, 16384, size).astype(float) for name in ("m", "n", "k")}
-    shapes["element_bytes"] = np.full(size, 2.0)
-    times = kernel_times("h100-sxm")
-    (variant, *_) = times.variants("dense")
+    model = kernel_model("h100-sxm")
     begun = time.process_time()
     for _ in range(count):
-        times.seconds("dense", variant, shapes)
+        model.seconds("dense", "bf16", shapes)
     return count * size / (time.process_time() - begun)
 
 

@@ -127,6 +127,7 @@ class Kernel(StrictModel):
         buffer_efficiency: sustained share of the rate of the global buffer, for products in block tiles.
         row_reads: how often row-wise vector work reads each row.
         rows_per_core: rows at work on each core; 0: as many as fit.
+        error: mean relative error on rows that the constants were not fitted to.
         source: where they come from.
     """
 
@@ -137,6 +138,7 @@ class Kernel(StrictModel):
     buffer_efficiency: Share = 1.0
     row_reads: PositiveInteger = 1
     rows_per_core: NonNegativeInteger = 0
+    error: Share | None = None
     source: Source
 
 
@@ -166,6 +168,9 @@ class ChipSpec(StrictModel):
         clock_hz: of cores and buffers; needed with ``cores`` or ``template``.
         process_nm: of a chip with ``cores``, by which its energies are scaled; 22 nm where left out.
         tdp_w: power limit of chip and memory; modelled power above it is noted.
+        processors: independent ones that share the peaks (streaming multiprocessors of a GPU), for kernel times by
+            shape; the tensor cores of ``cores`` or ``template`` where left out.
+        kernel_times: fitted kernel times by shape (``specs/kernel_times``) that hold for its kernels.
         kernels: constants of work that is mapped to cores, by kind: ``gemm``, ``convolution``, a kind of vector work or
             ``default``; kinds without any run at their peak.
         sustained: shares of its rates that were timed on it, for training plans.
@@ -186,6 +191,8 @@ class ChipSpec(StrictModel):
     clock_hz: Quantity | None = None
     process_nm: Process | None = None
     tdp_w: Quantity | None = None
+    processors: Count | None = None
+    kernel_times: NamedChoice | None = None
     kernels: dict[str, Kernel] = Field(default_factory=dict)
     sustained: SustainedShares | None = None
     sustained_as: NamedChoice | None = None

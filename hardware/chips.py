@@ -36,6 +36,8 @@ class Chip:
         product_share, memory_share: of the rates of products and of memory that a timed or fitted kernel sustains; 1
             where none was.
         tdp_w: power limit of chip and memory; None where none is stated.
+        processors: independent ones that share the peaks; None where it is not known.
+        kernel_times: the fitted kernel times by shape that hold for it, by name or path; empty where none do.
         is_template: whether its cores are those of the searched template.
         notes: on its file.
     """
@@ -53,6 +55,8 @@ class Chip:
     product_share: float = 1.0
     memory_share: float = 1.0
     tdp_w: float | None = None
+    processors: int | None = None
+    kernel_times: str = ""
     is_template: bool = False
     notes: tuple[str, ...] = ()
 
@@ -107,9 +111,19 @@ def chip(name_or_path: str | Path) -> Chip:
         product_share=products.efficiency if products else _share(sustained.matrix),
         memory_share=others.memory_efficiency if others else _share(sustained.memory),
         tdp_w=None if spec.tdp_w is None else spec.tdp_w.value,
+        processors=_processors(spec),
+        kernel_times="" if spec.kernel_times is None else beside(name_or_path, spec.kernel_times.name),
         is_template=spec.template is not None,
         notes=() if note is None else (note,),
     )
+
+
+def _processors(spec: ChipSpec) -> int | None:
+    if spec.processors is not None:
+        return spec.processors.value
+    if spec.template is not None:
+        return spec.template.tensor_cores
+    return None if spec.cores is None else spec.cores.tensor_cores.value
 
 
 def _plan_formats(spec: ChipSpec) -> Collection[str]:

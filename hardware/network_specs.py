@@ -239,6 +239,18 @@ def network_spec(name_or_path: str | Path) -> NetworkSpec | LevelledNetworkSpec:
     return read_spec_with("levels", _FOLDER, name_or_path, LevelledNetworkSpec, NetworkSpec, "network")
 
 
+def link_peak_bytes_per_s(name_or_path: str | Path) -> float:
+    """The peak of all links of one accelerator in one direction, inside a server where there are levels.
+
+    Raises:
+        InputError: as :func:`network`.
+    """
+    spec = network_spec(name_or_path)
+    if isinstance(spec, LevelledNetworkSpec):
+        return link_peak_bytes_per_s(beside(name_or_path, spec.levels[0].network))
+    return spec.links.value * spec.link_bytes_per_s.value
+
+
 def _flat(name: str, index: int, levelled: str | Path) -> Network:
     """The flat network that a level names; a path is taken from the folder of the file that names it."""
     try:

@@ -101,7 +101,7 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
         else:
             own_network = chosen.training.network.name
     constants = {
-        kind: KernelConstants(**kernel.model_dump(exclude={"source"})) for kind, kernel in spec.kernels.items()
+        kind: KernelConstants(**kernel.model_dump(exclude={"source", "error"})) for kind, kernel in spec.kernels.items()
     }
     return Accelerator(
         name=spec.name,
@@ -114,6 +114,12 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
         is_template=spec.template is not None,
         product_flops=tuple((each, peak.value) for each, peak in spec.rates.items()),
     )
+
+
+def as_template(known: Accelerator) -> Accelerator:
+    """The accelerator of the template with the same cores, memories and links: none of its timed constants counts."""
+    machines = replace(known.machines, kernels=MappingProxyType({}), block_tiles=())
+    return replace(known, machines=machines, is_template=True)
 
 
 def _has_cores(spec: ChipSpec) -> bool:

@@ -1,4 +1,4 @@
-"""``dse chip``: one chip as every command sees it: rates, ridge points, memory, links and what was timed on it."""
+"""``dse chip``: one chip as every command sees it: rates, ridge points, times of kernels, memory, links, cores."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,9 @@ import click
 
 from dse.cli.help import GroupedCommand
 from dse.cli.terminal import print_table, print_text
+from dse.report.chip_kernels import KERNEL_HEADERS, ShownKernel, representative_kernels
 from hardware.chips import Chip, chip
+from hardware.kernel_model import kernel_model
 from hardware.machines import Machines
 from hardware.network import Network
 from hardware.network_specs import network
@@ -31,14 +33,16 @@ Row = tuple[str, str]
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw its roofline there.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(name: str, as_json: bool, out: Path | None) -> None:
-    """Show a chip: its peak rates by format, ridge points, memory, links, power, cores, and what was timed on it.
+    """Show a chip: its peak rates by format, ridge points, times of typical kernels, memory, links, power and cores.
 
-    NAME is a chip of `dse specs`, FILE your own YAML file. `dse specs NAME` shows the source of each value.
+    Each time says what it is: measured, fitted or ideal. NAME is a chip of `dse specs`, FILE your own YAML file.
+    `dse specs NAME` shows the source of each value.
     """
     shown = chip(name)
     machines = accelerator(name).machines if has_cores(name) else None
+    kernels = representative_kernels(kernel_model(name))
     if as_json:
-        click.echo(json.dumps(_document(shown, machines), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_document(shown, machines, kernels), indent=2, ensure_ascii=False))
     else:
         rates = dict(shown.rates)
         usual = next((each for each in ("bf16", "fp16") if each in rates), max(rates, key=rates.__getitem__))
@@ -47,6 +51,7 @@ def command(name: str, as_json: bool, out: Path | None) -> None:
             f"memory at {shown.hbm_bytes_per_s / GIGA:,.0f} GB/s"
         )
         print_table(("format", "peak Tflop/s", "ridge point, FLOP/byte"), _rates(shown))
+        print_table(KERNEL_HEADERS, [each.row() for each in kernels])
         print_table(("", ""), list(_parts(shown, machines)))
         for note in shown.notes:
             print_text(note)
@@ -90,7 +95,7 @@ def _levels(joined: Network, group: int = 0) -> Iterator[Row]:
     yield "link", f"{joined.name}: {joined.accelerator_bytes_per_s / GIGA:,.4g} GB/s per chip each way, {reach}"
 
 
-def _document(shown: Chip, machines: Machines | None) -> dict[str, Any]:
+def _document(shown: Chip, machines: Machines | None, kernels: list[ShownKernel]) -> dict[str, Any]:
     return {
         "name": shown.name,
         "title": shown.title,
@@ -102,5 +107,6 @@ def _document(shown: Chip, machines: Machines | None) -> dict[str, Any]:
         "tdp_w": shown.tdp_w,
         "cores": None if machines is None else machines.describe(0),
         "timed_on": shown.timed_on if shown.sustained.model_dump(exclude_none=True) else None,
+        "kernels": [each.document() for each in kernels],
         "notes": list(shown.notes),
     }

@@ -16,8 +16,9 @@ from hardware.kernel_times.collectives import ALL_REDUCE, NCCL
 from hardware.kernel_times.experts import EXPERTS
 from hardware.kernel_times.form import Floats, Form, Rates, Shapes
 from hardware.kernel_times.products import DENSE
+from hardware.network_specs import link_peak_bytes_per_s
 from hardware.precisions import Precision
-from hardware.spec_fields import Count, Positive, PositiveInteger, Quantity, Source, StrictModel, read_spec
+from hardware.spec_fields import Positive, PositiveInteger, Source, StrictModel, read_spec
 
 KernelKind = Literal[
     "dense", "experts", "prefill", "decode", "latent prefill", "latent decode", "all-reduce", "nccl"
@@ -42,6 +43,7 @@ class FittedKernel(StrictModel):
         variant: what else tells kernels apart: engine and version, format, kernel.
         precision: whose peak rate counts; ``bf16`` for collectives, which compute nothing.
         rows: how many they were fitted to.
+        error: mean relative error on the rows of the table that they were not fitted to.
         constants: by the names of the form.
     """
 
@@ -49,6 +51,7 @@ class FittedKernel(StrictModel):
     variant: Annotated[str, Field(min_length=1)]
     precision: Precision
     rows: PositiveInteger
+    error: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     constants: dict[str, Positive]
 
 
@@ -57,8 +60,6 @@ class KernelTimesSpec(StrictModel):
 
     name: Annotated[str, Field(min_length=1)]
     chip: Annotated[str, Field(min_length=1)]
-    processors: Count
-    link_bytes_per_s: Quantity
     source: Source
     kernels: Annotated[tuple[FittedKernel, ...], Field(min_length=1)]
 
@@ -69,11 +70,13 @@ class KernelTimes:
 
     Attributes:
         chip: its peak rates.
-        spec: what was fitted.
+        spec: what was fitted, on ``spec.chip``.
+        link_bytes_per_s: peak of a chip's links, in one direction.
     """
 
     chip: Chip
     spec: KernelTimesSpec
+    link_bytes_per_s: float
 
     @cached_property
     def _kernels(self) -> Mapping[KernelKind, Mapping[str, FittedKernel]]:
@@ -82,9 +85,24 @@ class KernelTimes:
             kinds.setdefault(kernel.kind, {})[kernel.variant] = kernel
         return kinds
 
+    def kernels(self, kind: KernelKind) -> list[FittedKernel]:
+        """What was fitted of this kind."""
+        return list(self._kernels.get(kind, {}).values())
+
     def variants(self, kind: KernelKind) -> list[str]:
         """Engines, formats and kernels that were timed of this kind, sorted."""
         return sorted(self._kernels.get(kind, {}))
+
+    def kernel(self, kind: KernelKind, variant: str) -> FittedKernel:
+        """The constants of one kind and variant.
+
+        Raises:
+            InputError: nothing was timed of this kind or variant; the nearest one is offered.
+        """
+        known = self._kernels.get(kind, {})
+        if not known:
+            raise fail(self.spec.name, "kind", kind, f"must be one of {', '.join(sorted(self._kernels))}")
+        return known[choose(self.spec.name, "variant", variant, known, "timed kernel")]
 
     def seconds(self, kind: KernelKind, variant: str, shapes: Shapes) -> Floats:
         """Seconds of kernels of one kind and variant.
@@ -95,33 +113,42 @@ class KernelTimes:
             shapes: arrays of [N].
 
         Raises:
-            InputError: nothing was timed of this kind or variant; the nearest one is offered.
+            InputError: as :meth:`kernel` and :meth:`rates`.
         """
-        known = self._kernels.get(kind, {})
-        if not known:
-            raise fail(self.spec.name, "kind", kind, f"must be one of {', '.join(sorted(self._kernels))}")
-        kernel = known[choose(self.spec.name, "variant", variant, known, "timed kernel")]
+        kernel = self.kernel(kind, variant)
         return FORMS[kind].seconds(shapes, self.rates(kernel.precision), kernel.constants)
 
     def rates(self, precision: Precision) -> Rates:
-        """Peak rates for operands of this precision."""
+        """Peak rates for operands of this precision.
+
+        Raises:
+            InputError: the chip has no rate for it, or its spec does not state its processors.
+        """
+        if precision not in self.chip.peak_flops:
+            raise fail(self.chip.name, "rates", precision, f"must be one of {', '.join(self.chip.peak_flops)}")
+        if self.chip.processors is None:
+            raise fail(self.chip.name, "processors", "", "must be given for fitted kernel times to hold for the chip")
         return Rates(
             flops_per_s=self.chip.peak_flops[precision],
             bytes_per_s=self.chip.hbm_bytes_per_s,
-            processors=float(self.spec.processors.value),
-            link_bytes_per_s=self.spec.link_bytes_per_s.value,
+            processors=float(self.chip.processors),
+            link_bytes_per_s=self.link_bytes_per_s,
         )
 
 
-def kernel_times(name_or_path: str | Path) -> KernelTimes:
+def kernel_times(name_or_path: str | Path, own: Chip | None = None) -> KernelTimes:
     """The kernel times of a chip, by its name or from a file.
+
+    Args:
+        name_or_path: of the spec.
+        own: the chip that they are to hold for; the one that they were fitted on where left out.
 
     Raises:
         InputError: no kernels were timed on a chip of this name, a fault in the file, constants that are not those of
             their form, or a precision that the chip lacks.
     """
     spec = read_spec("kernel_times", name_or_path, KernelTimesSpec, "chip with timed kernels")
-    own, file = chip(spec.chip), str(name_or_path)
+    timed_on, file = chip(spec.chip), str(name_or_path)
     seen = set()
     for place, kernel in enumerate(spec.kernels):
         key, needed = f"kernels.{place}", FORMS[kernel.kind].constants
@@ -131,9 +158,10 @@ def kernel_times(name_or_path: str | Path) -> KernelTimes:
             low, _, high = needed[constant]
             if not low <= value <= high:
                 raise fail(file, f"{key}.constants.{constant}", value, f"must lie between {low:g} and {high:g}")
-        if kernel.precision not in own.peak_flops:
-            raise fail(file, f"{key}.precision", kernel.precision, f"must be one of {', '.join(own.peak_flops)}")
+        if kernel.precision not in timed_on.peak_flops:
+            raise fail(file, f"{key}.precision", kernel.precision, f"must be one of {', '.join(timed_on.peak_flops)}")
         if (kernel.kind, kernel.variant) in seen:
             raise fail(file, f"{key}.variant", kernel.variant, "must be given once for each kind")
         seen.add((kernel.kind, kernel.variant))
-    return KernelTimes(own, spec)
+    of = own or timed_on
+    return KernelTimes(of, spec, link_peak_bytes_per_s(of.link))

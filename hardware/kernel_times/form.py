@@ -52,6 +52,22 @@ class Form:
     constants: Mapping[str, Range]
     seconds: Callable[[Shapes, Rates, Constants], Floats]
 
+    def at_shares(self, compute: Any = 1.0, memory: Any = 1.0, link: Any = 1.0) -> dict[str, Any]:
+        """Constants without fixed times at these shares of the peaks, numbers or arrays of [N]."""
+        shares = {"compute_share": compute, "memory_share": memory}
+        return {name: shares.get(name, _ideal(name, limits, link)) for name, limits in self.constants.items()}
+
+
+def _ideal(name: str, limits: Range, link: Any) -> Any:
+    """The value of a constant at which nothing but the peaks counts."""
+    if name.endswith("_share"):
+        return link
+    if name.endswith("_per_s"):
+        return np.inf
+    if name.endswith(("_s", "_passes")) or name == "tile_half":
+        return 0.0
+    return limits.high if name == "most_parts" else 1.0
+
 
 def overlapping(power: float, first: Floats, second: Floats) -> Floats:
     """Seconds of two activities that overlap: at least the longer, at most the sum; ``power`` 1 is the sum."""

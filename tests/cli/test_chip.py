@@ -26,9 +26,20 @@ def test_the_answer_comes_first_then_rates_then_links_and_cores(dse):
 
 
 def test_a_chip_without_cores_shows_what_was_timed_on_it(dse):
-    text = " ".join(dse("chip", "b200").out.split())
+    text = " ".join(dse("chip", "gb300").out.split())
     assert "matrix, attention_rate (on b200)" in text
     assert "tensor cores" not in text
+
+
+def test_typical_kernels_have_a_time_a_share_of_the_peak_and_what_it_is(dse):
+    text = " ".join(dse("chip", "h100-sxm").out.split())
+    for kernel in ("product 4,096³, bf16", "product 4,096³, fp8", "experts", "prefill", "decode", "all-reduce"):
+        assert kernel in text
+    assert "fitted, ±" in text
+    for name in ("h100-sxm", "tpuv4-phaze", "mi300x"):
+        for kernel in json.loads(dse("chip", name, "--json").out)["kernels"]:
+            assert 0 < kernel["share_of_peak"] <= 1.01 or kernel["format"] == "int8", kernel
+            assert kernel["basis"] in ("measured", "fitted", "derated", "ideal")
 
 
 def test_the_roofline_is_drawn_with_a_line_for_each_rate(dse, tmp_path):

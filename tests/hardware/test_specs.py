@@ -40,10 +40,17 @@ def test_every_constant_has_a_source(folder, name):
 
 def test_built_in_accelerators_have_the_published_peaks_and_memories():
     chips = [name for name in list_specs() if not name.startswith("spotlight-")]
-    assert chips == ["a100-sxm", "h100-sxm", "tpuv4", "tpuv4-phaze", "v100"]
+    assert chips == ["a100-sxm", "b200", "h100-sxm", "tpuv4", "tpuv4-phaze", "v100"]
     assert len(list_specs()) == len(chips) + 8
-    published_tflops = {"a100-sxm": 312, "h100-sxm": 989.4, "tpuv4": 275.3, "tpuv4-phaze": 275.3, "v100": 125}
-    published_gib = {"a100-sxm": 80, "h100-sxm": 80, "tpuv4": 32, "tpuv4-phaze": 32, "v100": 32}
+    published_tflops = {
+        "a100-sxm": 312,
+        "b200": 2250,
+        "h100-sxm": 989.4,
+        "tpuv4": 275.3,
+        "tpuv4-phaze": 275.3,
+        "v100": 125,
+    }
+    published_gib = {"a100-sxm": 80, "b200": 180, "h100-sxm": 80, "tpuv4": 32, "tpuv4-phaze": 32, "v100": 32}
     for name in chips:
         built_in = accelerator(name)
         assert len(built_in.machines) == 1
