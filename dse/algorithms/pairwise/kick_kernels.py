@@ -94,12 +94,13 @@ def follow(core, at, memory_costs, waiting, moves, max_moves):
         memory_costs: [choices of all nodes], what their usage costs.
         waiting: nodes in the queue, which begins at 0; it is empty afterwards.
         moves: that ``at.changed`` holds.
-        max_moves: that it may hold afterwards.
+        max_moves: that it may hold afterwards, where it has room for them.
 
     Returns:
         (by how much the cost changes, moves that ``at.changed`` then holds).
     """
     total, head = 0.0, 0
+    max_moves = min(max_moves, len(at.changed))
     while waiting > 0:
         node = at.queue[head]
         head = (head + 1) % len(at.queue)
@@ -145,12 +146,13 @@ def repair(core, at, limit, memory_costs, rows_of_bucket, fixed, moves, max_move
         rows_of_bucket: rows that share a list of nodes.
         fixed: a node that is left as it is; -1 for none.
         moves: that ``at.changed`` holds.
-        max_moves: that it may hold afterwards.
+        max_moves: that it may hold afterwards, where it has room for them.
 
     Returns:
         (by how much the cost changes, moves that ``at.changed`` then holds, whether no row is exceeded).
     """
     total = 0.0
+    max_moves = min(max_moves, len(at.changed))
     while True:
         worst = 0
         for row in range(len(at.loads)):

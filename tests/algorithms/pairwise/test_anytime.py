@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from benchmarks.planted_cases import planted_case
 from dse.algorithms.pairwise import contraction
 from dse.algorithms.pairwise.anytime import Rounds, anytime, bound_after, first_plan
-from dse.algorithms.pairwise.contracted_arrays import contracted_arrays
+from dse.algorithms.pairwise.contracted_arrays import ROWS_OF_BUCKET, contracted_arrays
 from dse.algorithms.pairwise.contraction import contracted
 from dse.algorithms.pairwise.evaluate import evaluate
+from dse.algorithms.pairwise.kick_kernels import Position, descend, place_at
 from dse.algorithms.pairwise.legal_start import least_loads, legal_start
 from dse.algorithms.pairwise.priced_bound import proven_bound
 from dse.algorithms.pairwise.problem import FORBIDDEN, PairwiseProblem
@@ -106,6 +107,26 @@ def test_a_planted_plan_is_nearly_found_and_the_same_each_time(seed):
     assert small.cost(answer.choices) <= 1.02 * cost
     again = anytime(small, seed, rounds=rounds)
     assert (again.bound, again.choices.tolist()) == (answer.bound, answer.choices.tolist())
+
+
+@pytest.mark.parametrize("room", [1, 20, 220])
+def test_repairs_end_where_there_is_no_room_for_more(room):
+    """Uncompiled, as compiled code would write beyond the end of an array."""
+    small = contracted(random_problem(15, nodes=5, forbidden=0.2, memory=0.5))
+    arrays = contracted_arrays(small)
+    nodes, choices = len(small.costs), int(arrays.starts[-1])
+    at = Position(
+        np.zeros(nodes, np.int64),
+        np.zeros(choices),
+        np.zeros(small.rows, np.int64),
+        np.zeros(room, np.int64),
+        np.zeros(room, np.int64),
+        np.zeros(nodes, np.int64),
+        np.zeros(nodes, np.bool_),
+    )
+    place_at.py_func(arrays, at, np.zeros(nodes, np.int64))
+    _, is_plan = descend.py_func(arrays, at, small.limit, np.zeros(choices), ROWS_OF_BUCKET, 1000, 1000)
+    assert not is_plan
 
 
 def test_a_stop_leaves_the_first_plan():
