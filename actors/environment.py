@@ -2,8 +2,13 @@
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import FrameType
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -21,23 +26,36 @@ def environment(settings: Mapping[str, str]) -> Iterator[None]:
                 os.environ[key] = value
 
 
-@contextmanager
-def own_sigterm() -> Iterator[None]:
-    """What this process does on SIGTERM, although Ray puts its own handler in place, which ends the process at once.
+def start_ray(start: Callable[[], object], thread: ThreadPoolExecutor) -> None:
+    """Start Ray, so that signals do to this process what they did before.
 
-    That stays where the process has none, as Ray's ends the processes that it has started. Where it ends Ray's start,
-    that is an interrupt like any other before the work begins.
+    An exception amid Ray's start would crash this process. So it is started in ``thread``, where it changes no handler
+    of Python, and a signal is held until it has started; another one lets both through. Its processes end with that
+    thread. Its C++ handler of SIGTERM, which would end this process within seconds, is replaced as soon as it is there.
 
-    Raises:
-        KeyboardInterrupt: SIGTERM came meanwhile.
+    Where this process has no handler of SIGTERM, Ray's stay, which end the processes that it has started.
     """
-    before = signal.getsignal(signal.SIGTERM)
+    own = {int(number): handler for number in _ENDING if callable(handler := signal.getsignal(number))}
+    if signal.SIGTERM not in own or threading.current_thread() is not threading.main_thread():
+        start()
+        return
+    held: list[tuple[int, FrameType | None]] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        held.append((number, frame))
+        if len(held) > 1:
+            release()
+
+    def release() -> None:
+        while held:
+            number, frame = held.pop(0)
+            own[number](number, frame)
+
     try:
-        yield
-    except SystemExit as ended:
-        if ended.code == signal.SIGTERM:
-            raise KeyboardInterrupt from ended
-        raise
+        for number in own:
+            signal.signal(number, hold)
+        thread.submit(start).result()
     finally:
-        if callable(before) and signal.getsignal(signal.SIGTERM) is not before:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in own.items():
+            signal.signal(number, handler)
+        release()

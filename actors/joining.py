@@ -3,14 +3,16 @@
 import logging
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import grpc
 import ray
 from ray.exceptions import RayError
 
-from actors.environment import own_sigterm
+from actors.environment import start_ray
 from hardware.inputs import fail, shown
 
 _TIMEOUT_S = 10.0
@@ -39,8 +41,8 @@ def join(address: str) -> None:
     try:
         if host and port.isdigit():
             _ask(host, int(port), _CLUSTER_INFO if address.startswith("ray://") else _CHECK_ALIVE)
-        with own_sigterm():
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        with ThreadPoolExecutor(1) as thread:
+            start_ray(partial(ray.init, address=address, log_to_driver=False, logging_level=logging.ERROR), thread)
     except _RefusedError as error:
         raise fail("dse", "--address", address, f"refuses this process ({shown(str(error))}): {_NEEDS_TOKEN}") from None
     except (OSError, OverflowError, ValueError, RuntimeError, RayError) as error:

@@ -3,7 +3,6 @@
 import logging
 import os
 import secrets
-import signal
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from pathlib import Path
 import ray
 
 from actors.before_ray import expect_private_ray
-from actors.environment import environment, own_sigterm
+from actors.environment import environment, start_ray
 from actors.worker_kind import WorkerKind
 from dse.run.owned_folder import OwnedFolder
 from dse.run.progress import Notice, silent_notice
@@ -39,7 +38,7 @@ class PrivateRay:
                 f"Ray {ray.__version__} starts without a token here: other users of this machine can run code in it, "
                 "under your name; ray>=2.59 asks for one"
             )
-        self._starter: ThreadPoolExecutor | None = None
+        self._starter = ThreadPoolExecutor(1)
         # Paths of Unix sockets are limited to about 100 characters, so the folder has a short one.
         self.folder = OwnedFolder("dse-", Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir()))
         try:
@@ -54,30 +53,23 @@ class PrivateRay:
         with os.fdopen(os.open(token, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
             file.write(_token())
         settings = {"RAY_TMPDIR": str(self.folder.path), "RAY_AUTH_TOKEN": "", "RAY_AUTH_TOKEN_PATH": str(token)}
-        with environment({**settings, **expect_private_ray()}), own_sigterm():
-            start = partial(
-                ray.init,
-                address="local",
-                num_cpus=int(sum(kind.count * kind.cpus for kind in kinds)),
-                num_gpus=int(sum(kind.count * kind.gpus for kind in kinds)),
-                object_store_memory=_OBJECT_STORE_BYTES,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
-            if callable(signal.getsignal(signal.SIGTERM)):
-                # Ray leaves the handler of this process in place where it is not started by the main thread. An
-                # exception from it amid the start would crash this process. Ray's processes end with the thread.
-                self._starter = ThreadPoolExecutor(1)
-                self._starter.submit(start).result()
-            else:
-                start()
+        start = partial(
+            ray.init,
+            address="local",
+            num_cpus=int(sum(kind.count * kind.cpus for kind in kinds)),
+            num_gpus=int(sum(kind.count * kind.gpus for kind in kinds)),
+            object_store_memory=_OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        with environment({**settings, **expect_private_ray()}):
+            start_ray(start, self._starter)
 
     def close(self) -> None:
         """End all of its processes, and remove its files."""
         ray.shutdown()
-        if self._starter is not None:
-            self._starter.shutdown()
+        self._starter.shutdown()
         self.folder.close()
 
 

@@ -31,6 +31,10 @@ os.environ.setdefault("LOG_NAME_UPDATE_INTERVAL_S", "86400")
 # Its agent looks through all processes of the machine every five seconds, for a dashboard that nobody opens.
 os.environ.setdefault("REPORTER_UPDATE_INTERVAL_MS", "86400000")
 
+# Its handler of crashes takes more than the three seconds that it gives itself on a busy machine: then a crash leaves
+# no stack, neither its own nor that of faulthandler.
+os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):

@@ -40,10 +40,12 @@ def executor_of(
         workers = None if address else os.cpu_count() or 1
     if workers == 0:
         return InProcessExecutor()
-    if address is None:
-        from actors.before_ray import expect_private_ray
+    from actors.before_ray import expect_cluster, expect_private_ray
 
+    if address is None:
         expect_private_ray()
+    else:
+        expect_cluster()
     from actors.limits import Limits
     from actors.ray_executor import RayExecutor
     from actors.worker_kind import WorkerKind
