@@ -31,7 +31,7 @@ SMALLEST = 1e-30
 _MAX_COMPARED_NAMES = 2_000
 _MAX_COMPARED_CHARACTERS = 120
 _NUMBERS = re.compile(r"\d+")
-_CODE = re.compile(r"[^\W\d_]{1,2}(?=\d)")
+_CODE = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,2}(?=\d)")
 _MIN_BEGINNING = 3
 """Characters of a name that is offered what it begins."""
 _LISTED_CHARACTERS = 500
@@ -118,7 +118,7 @@ def _may_mean(name: str, other: str) -> bool:
     ours, theirs = (_NUMBERS.findall(each.lower()) for each in (name, other))
     if any(one != two for one, two in zip(ours, theirs, strict=False)):
         return False
-    codes = [_CODE.match(each.lower()) for each in (name, other)]
+    codes = [_CODE.search(each.lower()) for each in (name, other)]
     one, two = ("" if code is None else code[0] for code in codes)
     return one == two or not (one and two)
 

@@ -153,9 +153,22 @@ CHOSEN_KEYS = tuple(key for key in KEYS if key not in SETTINGS)
 
 ALIASES = {
     "tp": "tensor", "sp": "sequence_parallel", "cp": "context", "ep": "expert", "dp": "data", "pp": "pipeline",
-    "vp": "interleave", "vpp": "interleave", "mbs": "microbatch",
+    "vp": "interleave", "vpp": "interleave", "mbs": "microbatch", "micro_batch_size": "microbatch",
+} | {
+    f"{axis}{ending}": axis
+    for axis in (*AXES, "expert")
+    for ending in ("_parallel", "_parallel_size", "_parallel_degree", "_model_parallel_size")
 }  # fmt: skip
-"""Of other tools; each is taken for a key."""
+"""Of other tools (Megatron-LM and torchtitan), with hyphens or without; each is taken for a key."""
+
+_ZERO_3 = "zero=3, with zero_copies for replicas of the whole"
+_OTHERWISE = {
+    "fsdp": _ZERO_3,
+    "dp_shard": _ZERO_3,
+    "dp_replicate": "zero_copies",
+    "gas": "--global-batch and microbatch",
+}
+"""Words of other tools for what other keys say."""
 
 _TYPES = get_type_hints(TrainingPlan)
 _LARGEST = 2**24
@@ -231,7 +244,7 @@ def _value(value: Any) -> Any:
 
 
 def _typed(read: Mapping[str, Any], where: str) -> dict[str, Any]:
-    named = [ALIASES.get(str(key).lower(), key) for key in read]
+    named = [ALIASES.get(str(key).lower().replace("-", "_"), key) for key in read]
     repeated = next((key for key in named if named.count(key) > 1), None)
     if repeated is not None:
         raise fail(where, str(repeated), "", "the key is given twice")
@@ -249,6 +262,8 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
     if key not in KEYS:
         if option := option_of(str(key)):
             return Fault(where, str(key), "", f"is not a plan key; use {option}")
+        if words := _OTHERWISE.get(str(key).lower()):
+            return Fault(where, str(key), "", f"is not a plan key; use {words}")
         meant = nearest(str(key), KEYS)
         known = "" if meant else f"; known: {', '.join(KEYS)}"
         return Fault(where, str(key), "", f"is not a plan key{known}", meant)

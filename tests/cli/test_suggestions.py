@@ -9,6 +9,7 @@ from hardware.chips import list_chips
 from hardware.inputs import InputError, nearest
 
 MACHINES = ("a100-sxm", "h100-sxm", "h100-96gb", "h200-sxm", "b200", "gb200", "v100", "mi300x", "mi355x", "tpuv4")
+SYSTEMS = ("dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "hgx-h800", "gb200-nvl72", "trn2")
 MODELS = (
     "llama2-7b",
     "llama3-8b",
@@ -39,6 +40,12 @@ MODELS = (
         ("gpt-3", MODELS, "gpt3-175b"),
         ("bert-lage", MODELS, "bert-large"),
         ("tensr", KEYS, "tensor"),
+        ("b100", SYSTEMS, None),
+        ("dgx-b100", SYSTEMS, None),
+        ("dgx-h101", SYSTEMS, None),
+        ("dgxh100", SYSTEMS, "dgx-h100"),
+        ("dgx-h200-nvl", SYSTEMS, "dgx-h200"),
+        ("hgx-b200", SYSTEMS, "dgx-b200"),
     ],
 )
 def test_what_is_meant_is_of_the_family_of_the_name_or_nothing(name, names, meant):
@@ -59,6 +66,29 @@ def test_a_key_of_a_plan_has_the_names_of_other_tools(alias):
     )
     with pytest.raises(InputError, match="the key is given twice"):
         read_plan(f"{alias}={value},{ALIASES[alias]}={value}")
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ("tensor-model-parallel-size=2", "tensor"),
+        ("expert_parallel=2", "expert"),
+        ("pipeline_parallel_degree=2", "pipeline"),
+        ("Context-Parallel-Size=2", "context"),
+        ("micro-batch-size=2", "microbatch"),
+    ],
+)
+def test_arguments_of_megatron_and_torchtitan_are_keys_of_a_plan(given, key):
+    assert read_plan(given) == {key: 2}
+
+
+@pytest.mark.parametrize(("word", "said"), [("fsdp", "zero=3"), ("dp_replicate", "zero_copies"), ("gas", "microbatch")])
+def test_a_word_of_another_tool_names_the_keys_that_say_it(word, said):
+    with pytest.raises(InputError) as error:
+        read_plan(f"{word}=8")
+    assert str(error.value).startswith(f"--plan: {word}: is not a plan key; use ")
+    assert said in str(error.value)
+    assert "known:" not in str(error.value)
 
 
 @pytest.mark.parametrize("alias", ["gbs", "seqlen", "global_batch", "seq-length"])
