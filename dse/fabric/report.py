@@ -290,7 +290,7 @@ def _relief_table(shown: _Shown) -> Iterator[Table]:
             rows.append((CHANGES[change][0], "", "deadlock"))
         else:
             rate = 1 / (slots[change] * shown.problem.fabric.slot_s)
-            rows.append((CHANGES[change][0], f"{rate:,.1f}", f"{100 * gain:+.1f} %"))
+            rows.append((CHANGES[change][0], f"{rate:,.1f}", f"{100 * gain:+z.1f} %"))
     if rows:
         title = (
             f"Effect of more resources on {shown.title}, with its pipeline full"

@@ -71,12 +71,15 @@ class _Server:
     def __init__(self) -> None:
         ours, its = socket.socketpair()
         program = (
-            f"import sys; sys.path.insert(0, {str(_ROOT)!r}); "
+            f"import sys; sys.path.append({str(_ROOT)!r}); "
             f"from dse.importer.user_process import serve; serve({its.fileno()})"
         )
         with its:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", program], pass_fds=(its.fileno(),), stdin=subprocess.DEVNULL, stdout=_STDERR
+                [sys.executable, "-P", "-c", program],
+                pass_fds=(its.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=_STDERR,
             )
         self._connection = ours
         self._stream = ours.makefile("rwb")

@@ -214,7 +214,7 @@ def _alternatives(result: Result) -> Table:
         (
             split_text(each["split"]) + (" ←" if each["split"] == chosen else ""),
             "" if each["step_s"] is None else time_text(each["step_s"]),
-            each["reason"] or f"{100 * (each['step_s'] / result.metrics['step_s'] - 1):+.2f} %",
+            each["reason"] or f"{100 * (each['step_s'] / result.metrics['step_s'] - 1):+z.2f} %",
         )
         for each in result.metrics["why"]
     ]

@@ -75,7 +75,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
 
     def answered_by(self, options: PartitionOptions) -> tuple[str, ...]:
         """The methods of the options, their text where none has an answer, and equal shares of memory."""
-        return (*options.methods, options.method, BALANCED)
+        return tuple(dict.fromkeys((*options.methods, options.method, BALANCED)))
 
     def answer(self, posed: PartitionPosed, run: Run) -> Result:
         """The best partition of all methods, with the best bound."""

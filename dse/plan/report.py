@@ -350,7 +350,7 @@ def _sensitivity(problem: PlanProblem, metrics: Mapping[str, Any]) -> Table | No
         else (
             change,
             time_text(each["step_s"]),
-            f"{100 * (CHANGES[change](problem).global_batch / each['step_s'] / before - 1):+.1f} %",
+            f"{100 * (CHANGES[change](problem).global_batch / each['step_s'] / before - 1):+z.1f} %",
             whole_plan(each["plan"], "result").text(),
         )
         for change, each in changes.items()

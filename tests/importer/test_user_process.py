@@ -9,7 +9,7 @@ import pytest
 
 from dse.graph.trace import Trace
 from dse.importer.user_function import graph_of
-from dse.importer.user_process import ask
+from dse.importer.user_process import _server, ask
 from hardware.inputs import InputError
 
 pytest.importorskip("torch")
@@ -111,6 +111,14 @@ def test_code_sees_folder_and_environment_of_the_call(file, tmp_path, monkeypatc
     monkeypatch.setenv("SEEN", "yes")
     monkeypatch.chdir(tmp_path)
     traced(file, "sees")
+
+
+def test_no_file_of_the_folder_stands_in_for_a_module_of_the_server(file, tmp_path, monkeypatch):
+    for name in ("json", "socket", "tempfile", "dse"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    _server(os.getpid()).close()
+    assert traced(file, "net").steps
 
 
 def test_an_interrupt_in_the_code_interrupts_the_program(file):

@@ -360,3 +360,4 @@ def test_a_larger_batch_is_compared_by_throughput(dse):
     shown = dse("plan", "megatron-1.7b", "--accelerators", 8, "--global-batch", 64, "--sensitivity")
     (row,) = (line for line in shown.out.splitlines() if "twice the batch" in line)
     assert f"{gain:+.1f} %" in row
+    assert "-0.0 %" not in shown.out
