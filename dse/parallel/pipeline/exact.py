@@ -16,9 +16,9 @@ device, for the best m; and every cut sends at least the fewest bytes of all.
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,8 @@ from dse.parallel.pipeline.label_kernels import shortest
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import Floats, Integers, PipelinePlan, PipelineProblem, Profile
 from dse.parallel.pipeline.weighed_kernels import together
+from dse.run.progress import StopSignal, never_stop
+from dse.run.watched import watched
 from hardware.network import Ring
 
 DeviceCuts = tuple[int, ...]
@@ -49,6 +51,9 @@ MAX_STEPS = 8
 
 _GAIN = 0.9
 """Share of an upper end below which it is worth bounding again."""
+
+_ASKED_EVERY = 1024
+"""Device cuts, whose first bounds take a hundredth of a second or more together."""
 
 TOLERANCE = 1e-9
 """Relative: a node whose bound is within it of the shortest plan is settled."""
@@ -107,32 +112,34 @@ def every(devices: int, stages: int) -> Iterator[DeviceCuts]:
 def solve(
     problem: PipelineProblem,
     device_cuts: Iterable[DeviceCuts],
-    stopped: Callable[[], object] = lambda: None,
+    stop: StopSignal = never_stop,
     start: PipelinePlan | None = None,
     places: Sequence[range] | None = None,
+    enough_s: float = np.inf,
 ) -> Answer:
     """The shortest plan whose devices are cut in one of the given ways.
 
     Args:
         problem: what is cut.
         device_cuts: the ways.
-        stopped: asked between nodes.
+        stop: asked between nodes, and while one is searched.
         start: a plan to begin with.
         places: where each cut may be; None for anywhere.
+        enough_s: the search ends where its bound reaches this.
     """
     search = _Search(problem, places)
     if start is not None:
         search.consider(start)
-    for cuts in device_cuts:
-        search.begin(cuts)
-    while search.heap and not stopped():
-        node = heapq.heappop(search.heap)
-        if node.bound_s >= search.limit_s:
-            search.heap.clear()
+    unseen_s = np.inf
+    for number, cuts in enumerate(device_cuts):
+        if number % _ASKED_EVERY == 0 and stop() is not None:
+            unseen_s = search.least_bound_s
             break
-        search.expand(node)
-    bound_s = min([search.length_s, *(node.bound_s for node in search.heap[:1])])
-    return Answer(search.plan, search.length_s, bound_s, search.nodes)
+        search.begin(cuts)
+    while search.heap and search.heap[0].bound_s < min(search.limit_s, enough_s) and stop() is None:
+        search.expand(heapq.heappop(search.heap), stop)
+    open_s = [node.bound_s for node in search.heap[:1] if node.bound_s < search.limit_s]
+    return Answer(search.plan, search.length_s, min([search.length_s, unseen_s, *open_s]), search.nodes)
 
 
 class _Search:
@@ -159,6 +166,14 @@ class _Search:
     def limit_s(self) -> float:
         """Bounds from here on are of no interest."""
         return self.length_s * (1 - TOLERANCE)
+
+    @property
+    def least_bound_s(self) -> float:
+        """What no plan is shorter than with any device cuts: without sending, and as few devices in narrow stages."""
+        problem = self.problem
+        stages = np.arange(1, problem.stages + 1)
+        wide = problem.devices - problem.stages + stages
+        return float(((stages + problem.microbatches - 1) / wide).min()) * self._whole_s
 
     def begin(self, cuts: DeviceCuts) -> None:
         """Remember everything with these device cuts."""
@@ -188,14 +203,14 @@ class _Search:
             if length_s < self.length_s:
                 self.plan, self.length_s = plan, length_s
 
-    def expand(self, node: _Node) -> None:
+    def expand(self, node: _Node, stop: StopSignal) -> None:
         """Bound the halves of a node, or search it if it is narrow."""
         case = self.case(node.device_cuts)
         low_s, high_s = node.slowest_s
         if not np.isfinite(high_s):
             self.bound(node, case, self._slowest_interval(case))
         elif (case.microbatches - 1) * (high_s - low_s) <= NARROW * node.bound_s:
-            self.search(node, case)
+            self.search(node, case, stop)
         else:
             for half in _halves(node.slowest_s):
                 self.bound(node, case, half)
@@ -238,14 +253,18 @@ class _Search:
             self.consider(PipelinePlan(tuple(cuts[1:-1].tolist()), node.device_cuts))
         return seconds, weights, tail_s
 
-    def search(self, node: _Node, case: Case) -> None:
-        """Settle a node."""
+    def search(self, node: _Node, case: Case, stop: StopSignal) -> None:
+        """Settle a node; where that is stopped, the node stays."""
         low_s, cap_s = node.slowest_s
         seconds, weights, tail_s = self.together(node, case, node.slowest_s, node.weights)
         if seconds + (case.microbatches - 1) * low_s >= self.limit_s:
             return
-        length_s, cuts = shortest(case, cap_s, windows(case, cap_s), tail_s, weights, self.limit_s)
-        if np.isfinite(length_s):
+        length_s, cuts = watched(
+            stop, partial(shortest, case, cap_s, windows(case, cap_s), tail_s, weights, self.limit_s)
+        )
+        if np.isnan(length_s):
+            self.add(node)
+        elif np.isfinite(length_s):
             self.consider(PipelinePlan(tuple(cuts[1:-1].tolist()), node.device_cuts))
 
 

@@ -14,12 +14,16 @@ from hardware.compiled import compiled
 
 
 @njit(cache=False)
-def _undominated(labels, count):
-    """Which of the first ``count`` labels no other one dominates, in the order of their first seconds."""
+def _undominated(labels, count, flag):
+    """Which of the first ``count`` labels no other one dominates, in the order of their first seconds; only some of
+    them where ``flag`` says to end early.
+    """
     order = np.argsort(labels[0, :count], kind="mergesort")
     undominated = np.empty(count, dtype=np.int64)
     size = 0
     for place in range(count):
+        if flag[0]:
+            break
         each, is_dominated = order[place], False
         for other in undominated[:size]:
             if (
@@ -64,7 +68,7 @@ def _longer(labels, numbers):
 
 
 @njit(cache=False)
-def _ending_at(case, stage, end, starts, limit_s, behind, rest_s, label, first_label, buffer, origin):
+def _ending_at(case, stage, end, starts, limit_s, behind, rest_s, label, first_label, buffer, origin, flag):
     """Labels of a stage that ends at a cut, from those of the stage in front: (how many, in, from which).
 
     Args:
@@ -79,13 +83,14 @@ def _ending_at(case, stage, end, starts, limit_s, behind, rest_s, label, first_l
         first_label: of each cut.
         buffer: room for labels,
         origin: and for the labels that they come from.
+        flag: whether to end early; what is returned then means nothing.
     """
     count = 0
     send_s = case.send_s[stage, end]
     for start in range(starts[0], starts[1]):
         if first_label[start] == first_label[start + 1] or end > case.fits[stage, start]:
             continue
-        if case.variables[start] == case.variables[end]:
+        if case.variables[start] == case.variables[end] or flag[0]:
             break
         time_s = case.work_s[stage, end] - case.work_s[stage, start]
         joined_s = stage_closing_s(case, stage, start, end)
@@ -107,7 +112,7 @@ def _ending_at(case, stage, end, starts, limit_s, behind, rest_s, label, first_l
 
 
 @njit(cache=False)
-def _extended(case, stage, cap_s, window, tail_s, weights, limit_s, label, first_label):
+def _extended(case, stage, cap_s, window, tail_s, weights, limit_s, label, first_label, flag):
     """The labels of a stage from those before it: (labels, first of each cut, from which, ends)."""
     points, work_s = case.work_s.shape[1] - 1, case.work_s[stage]
     narrowest, rest_share = _rest(case, stage)
@@ -126,9 +131,9 @@ def _extended(case, stage, cap_s, window, tail_s, weights, limit_s, label, first
             starts = (low, min(window[1, stage], end - 1) + 1)
             rest_s = (tail_s[stage + 1, end], slowest_s, _hideable_s(case, stage, end))
             count, buffer, origin = _ending_at(
-                case, stage, end, starts, limit_s, behind, rest_s, label, first_label, buffer, origin
+                case, stage, end, starts, limit_s, behind, rest_s, label, first_label, buffer, origin, flag
             )
-            for each in _undominated(buffer, count):
+            for each in _undominated(buffer, count, flag):
                 if total == len(ends):
                     ends = np.concatenate((ends, np.empty_like(ends)))
                     grown, grown_from = _longer(grown, grown_from)
@@ -140,13 +145,15 @@ def _extended(case, stage, cap_s, window, tail_s, weights, limit_s, label, first
 
 
 @compiled
-def shortest(case, cap_s, window, tail_s, weights, limit_s):
+def shortest(case, cap_s, window, tail_s, weights, limit_s, flag):
     """The shortest plan under a cap that is shorter than ``limit_s``: (seconds, cuts).
 
     Labels (first microbatch, slowest, exposed so far, time to hide all-reduces in) of stages before each cut, from
     the first stage on. A label goes if another one of the same cut is as good in all four, or if even the shortest
     rest by its weighted tails (:mod:`dse.parallel.pipeline.weighed_kernels`) cannot bring it below the limit. The
-    seconds are infinite if there is no such plan.
+    seconds are infinite if there is no such plan, and not a number if ``flag`` was set before that was known.
+
+    Labels can grow exponentially with the stages.
     """
     stages, points = len(case.share), case.work_s.shape[1] - 1
     cuts = np.full(stages + 1, -1, dtype=np.int64)
@@ -156,10 +163,12 @@ def shortest(case, cap_s, window, tail_s, weights, limit_s):
     parents, ends = [np.full(1, -1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
     for stage in range(stages):
         label, first_label, origin, end = _extended(
-            case, stage, cap_s, window, tail_s, weights, limit_s, label, first_label
+            case, stage, cap_s, window, tail_s, weights, limit_s, label, first_label, flag
         )
         parents.append(origin)
         ends.append(end)
+    if flag[0]:
+        return np.nan, cuts
     best, best_s = -1, np.inf
     for each in range(label.shape[1]):
         seconds = label[0, each] + (case.microbatches - 1) * label[1, each] + label[2, each]

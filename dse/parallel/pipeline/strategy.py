@@ -211,9 +211,11 @@ def faults(result: Result, question: PipelineQuestion) -> list[str]:
     problem, context = question.problem, question.context()
     if not result.solution:
         unasked = differences("metrics", result.metrics, {})
+        if result.status not in ("infeasible", "unknown", "interrupted"):
+            return [*unasked, "a plan must be given"]
         if result.status != "infeasible":
-            return unasked if result.status in ("unknown", "interrupted") else [*unasked, "a plan must be given"]
-        if _proven(question, None).plan is not None:
+            return unasked + _bound_faults(result.bound, question, None)
+        if _proven(question, None, math.inf).plan is not None:
             return [*unasked, "status must not be infeasible, because a plan fits"]
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
         lacking = _LACKING.get(Same(question), lambda: _infeasibility(question))
@@ -230,15 +232,25 @@ def faults(result: Result, question: PipelineQuestion) -> list[str]:
     claimed = result.objective.value
     if claimed is None or not math.isclose(claimed, value, rel_tol=PROOF_TOLERANCE):
         violations.append(f"objective.value must be {value}, but got {claimed}")
-    proof = _proven(question, plan)
-    if result.bound is not None and result.bound > proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
-        violations.append(f"bound must be at most the proven {proof.bound_s}, but got {result.bound}")
+    violations += _bound_faults(result.bound, question, plan)
     return violations + differences("metrics", result.metrics, metrics(question, plan))
 
 
-def _proven(question: PipelineQuestion, start: PipelinePlan | None) -> Answer:
+def _bound_faults(bound_s: float | None, question: PipelineQuestion, start: PipelinePlan | None) -> list[str]:
+    """Whether a search proves the bound; it ends where it does."""
+    if bound_s is None:
+        return []
+    proof = _proven(question, start, bound_s)
+    if bound_s <= proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
+        return []
+    return [f"bound must be at most the proven {proof.bound_s}, but got {bound_s}"]
+
+
+def _proven(question: PipelineQuestion, start: PipelinePlan | None, enough_s: float) -> Answer:
+    context = question.context()
     return _PROVEN.get(
-        (Same(question), start), lambda: solve(question.problem, question.context().device_cuts(), start=start)
+        (Same(question), start, enough_s),
+        lambda: solve(question.problem, context.device_cuts(), start=start, enough_s=enough_s),
     )
 
 

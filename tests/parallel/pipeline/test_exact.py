@@ -59,14 +59,29 @@ def test_few_nodes_prove_a_plan_whose_all_reduces_are_exposed():
 
 
 @settings(max_examples=30, deadline=None)
-@given(problems() | whole_steps(), st.integers(0, 12))
+@given(problems() | whole_steps(), st.integers(0, 24))
 def test_a_search_that_is_stopped_has_a_plan_without_faults_and_a_bound(problem, nodes):
     splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
+    """Stopped while ways to cut the devices are listed, between nodes, or in the search of one."""
     asked = itertools.count()
-    answer = solve(problem, splits, stopped=lambda: next(asked) >= nodes)
-    assert answer.bound_s <= answer.length_s
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_ASKED_EVERY", 1)
+        patch.setattr(exact, "watched", lambda stop, work: work(np.array([stop() is not None])))
+        answer = solve(problem, splits, lambda: "time limit" if next(asked) >= nodes else None)
+    assert 0 < answer.bound_s <= answer.length_s
     assert answer.bound_s <= shortest_length_s(problem, splits) * (1 + 1e-8)
     assert answer.plan is None or faults(problem, answer.plan) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems() | whole_steps(), st.floats(0.1, 1.0))
+def test_a_search_that_need_not_prove_more_ends_with_that_bound_or_a_better_one(problem, share):
+    splits = list(itertools.islice(every(problem.devices, problem.stages), MAX_SPLITS))
+    whole = solve(problem, splits)
+    assume(whole.plan is not None)
+    answer = solve(problem, splits, start=whole.plan, enough_s=share * whole.bound_s)
+    assert share * whole.bound_s <= answer.bound_s <= whole.bound_s * (1 + 1e-8)
+    assert answer.nodes <= solve(problem, splits, start=whole.plan).nodes
 
 
 @settings(max_examples=30, deadline=None)
