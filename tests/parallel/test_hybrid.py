@@ -21,7 +21,7 @@ from dse.parallel.hybrid.frontier import DIRECTIONS, corners
 from dse.parallel.hybrid.memory import min_memory_bytes
 from dse.parallel.hybrid.pieces import Pieces
 from dse.parallel.hybrid.problem import HybridPlan, HybridProblem, Sharding
-from dse.parallel.hybrid.search import _Search, solve
+from dse.parallel.hybrid.search import _Search, solve, solve_several
 from dse.parallel.hybrid.stage_problem import figures, solve_stage
 from dse.parallel.hybrid.stage_step import Stages
 from dse.parallel.hybrid.step_times import faults, step_time
@@ -135,6 +135,16 @@ def test_the_best_plan_and_its_bound_beside_every_plan_of_a_tiny_step(asked):
     assert answer.bound_s <= best_s * (1 + 1e-9)
     assert best_s * (1 - 1e-9) <= answer.step_s <= best_s * 1.02
     assert answer.bound_s >= 0.9 * best_s
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9, 1.0])
+def test_a_search_that_need_not_prove_more_ends_with_that_bound_or_a_better_one(share):
+    problem = hybrid(TINY)
+    whole = solve(problem)
+    answer = solve_several((problem,), enough_s=share * whole.bound_s)
+    assert share * whole.bound_s <= answer.bound_s <= whole.step_s * (1 + 1e-9)
+    assert answer.solved <= whole.solved
+    assert share == 1.0 or answer.solved < whole.solved
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 5])

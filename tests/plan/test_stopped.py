@@ -70,6 +70,15 @@ def test_a_stopped_run_has_a_legal_plan_and_a_bound(optimum, question, reason):
     assert "before the run was stopped" in PROBLEM.view(result, posed, Run().tables).verdict
 
 
+def test_what_a_stopped_run_says_is_checked_without_the_search(monkeypatch):
+    """Which may take hours: nothing that it found is needed."""
+    posed, result = answered(2, "time limit")
+    assert result.bound == min_step_s(posed.problem)
+    plan_answer._ENUMERATED.clear()
+    monkeypatch.setattr(plan_answer, "enumerate_plans", None)
+    assert faults_of(result, posed) == []
+
+
 def test_nothing_is_priced_or_counted_after_the_stop(small_chunks, monkeypatch):
     monkeypatch.setattr(enumeration, "_BOUNDED", 64)
     monkeypatch.setattr(enumeration, "_BATCH", 64)

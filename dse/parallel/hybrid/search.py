@@ -97,8 +97,9 @@ def solve(problem: HybridProblem, seed: int = 0, stop: StopSignal = never_stop) 
 
 
 def solve_several(
-    problems: Sequence[HybridProblem], seed: int = 0, stop: StopSignal = never_stop, rounds: int = ROUNDS
-) -> HybridAnswer:
+    problems: Sequence[HybridProblem], seed: int = 0, stop: StopSignal = never_stop, rounds: int = ROUNDS,
+    enough_s: float = np.inf,
+) -> HybridAnswer:  # fmt: skip
     """The best of the plans of several problems, with a bound on all of them; otherwise as :func:`solve`.
 
     The problem whose plans without any sharding are the shortest comes first. Of the others only shorter plans count.
@@ -108,8 +109,15 @@ def solve_several(
         seed: of the solver of stages.
         stop: as of :func:`solve`.
         rounds: of each problem, at most.
+        enough_s: the search ends where its bound reaches this.
     """
-    searches = [_Search(each, seed, stop) for each in problems]
+    searches: list[_Search] = []
+
+    def stop_or_enough() -> str | None:
+        is_enough = all(min(each.bound_s, each.pipelined.bound_s) >= enough_s for each in searches)
+        return stop() or ("the bound is proven" if is_enough and len(searches) == len(problems) else None)
+
+    searches += [_Search(each, seed, stop_or_enough, enough_s) for each in problems]
     with suppress(StoppedError):
         for search in searches:
             search.start()
@@ -121,8 +129,8 @@ def solve_several(
 
 
 class _Search:
-    def __init__(self, problem: HybridProblem, seed: int, stop: StopSignal) -> None:
-        self.problem, self.seed, self.stop = problem, seed, stop
+    def __init__(self, problem: HybridProblem, seed: int, stop: StopSignal, enough_s: float = np.inf) -> None:
+        self.problem, self.seed, self.stop, self._enough_s = problem, seed, stop, enough_s
         self.pieces = Pieces(problem, seed, stop)
         self.chains = ChainSearch(problem, stop)
         self.equal = EqualShares(problem)
@@ -145,7 +153,7 @@ class _Search:
         self.best = self._within(self._plans, self.chains.min_s, np.inf, 0.0)
         pipelines = self.problem.pipelines(self.seed, self.stop)
         if pipelines is not None:
-            self.pipelined = exact(pipelines)
+            self.pipelined = exact(pipelines, self._enough_s)
 
     def run(self, below_s: float, max_rounds: int) -> None:
         """Rounds of a bound, the stages of its chain, and the shortest chain of plans, if it is below a limit."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf, isfinite
 from types import MappingProxyType
 
 from dse.parallel.pipeline.exact import Answer, DeviceCuts, every, near, server_cuts, solve
@@ -47,12 +48,19 @@ PipelineMethod = Callable[[PipelineContext], Answer]
 """
 
 
-def exact(context: PipelineContext) -> Answer:
-    """The shortest plan with its proof: of equal stages first, which is often the shortest of all."""
+def exact(context: PipelineContext, enough_s: float = inf) -> Answer:
+    """The shortest plan with its proof: of equal stages first, which is often the shortest of all.
+
+    The proof ends where no plan is shorter than ``enough_s``.
+    """
     problem, start = context.problem, None
+    if isfinite(enough_s):
+        listed = solve(problem, context.device_cuts(), context.stop, enough_s=0.0)
+        if listed.bound_s >= enough_s:
+            return listed
     if problem.devices % problem.stages == 0 and context.device_cutting != "equal":
         start = solve(problem, [server_cuts(problem)], context.stop).plan
-    return solve(problem, context.device_cuts(), context.stop, start)
+    return solve(problem, context.device_cuts(), context.stop, start, enough_s=enough_s)
 
 
 METHODS: Mapping[str, PipelineMethod] = MappingProxyType({"exact": exact})

@@ -18,7 +18,7 @@ from dse.parallel.pipeline.formats import PipelineMetrics, metrics, plan_of, sol
 from dse.parallel.pipeline.length import faults as plan_faults
 from dse.parallel.pipeline.length import length
 from dse.parallel.pipeline.memory import min_memory_bytes
-from dse.parallel.pipeline.methods import METHODS, PipelineMethod
+from dse.parallel.pipeline.methods import METHODS, PipelineMethod, exact
 from dse.parallel.pipeline.pipedream import pipedream_text
 from dse.parallel.pipeline.piper import piper_text
 from dse.parallel.pipeline.problem import RADIUS, DeviceCutting, PipelinePlan, PipelineProblem, Profile, StateName
@@ -214,8 +214,8 @@ def faults(result: Result, question: PipelineQuestion) -> list[str]:
         if result.status not in ("infeasible", "unknown", "interrupted"):
             return [*unasked, "a plan must be given"]
         if result.status != "infeasible":
-            return unasked + _bound_faults(result.bound, question, None)
-        if _proven(question, None, math.inf).plan is not None:
+            return unasked + _bound_faults(result, question, None)
+        if _proven(question, None).plan is not None:
             return [*unasked, "status must not be infeasible, because a plan fits"]
         stated = None if result.infeasibility is None else result.infeasibility.model_dump()
         lacking = _LACKING.get(Same(question), lambda: _infeasibility(question))
@@ -232,26 +232,39 @@ def faults(result: Result, question: PipelineQuestion) -> list[str]:
     claimed = result.objective.value
     if claimed is None or not math.isclose(claimed, value, rel_tol=PROOF_TOLERANCE):
         violations.append(f"objective.value must be {value}, but got {claimed}")
-    violations += _bound_faults(result.bound, question, plan)
+    violations += _bound_faults(result, question, plan)
     return violations + differences("metrics", result.metrics, metrics(question, plan))
 
 
-def _bound_faults(bound_s: float | None, question: PipelineQuestion, start: PipelinePlan | None) -> list[str]:
-    """Whether a search proves the bound; it ends where it does."""
-    if bound_s is None:
+def _bound_faults(result: Result, question: PipelineQuestion, start: PipelinePlan | None) -> list[str]:
+    """Whether the bound is proven again, by a search that ends where it is."""
+    if result.bound is None:
         return []
-    proof = _proven(question, start, bound_s)
-    if bound_s <= proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
+    enough_s = math.inf if result.status == "optimal" else result.bound / (1 + 2 * PROOF_TOLERANCE)
+    proof = _proven(question, start, enough_s, result.method == "exact")
+    if result.bound <= proof.bound_s * (1 + 2 * PROOF_TOLERANCE):
         return []
-    return [f"bound must be at most the proven {proof.bound_s}, but got {bound_s}"]
+    return [f"bound must be at most the proven {proof.bound_s}, but got {result.bound}"]
 
 
-def _proven(question: PipelineQuestion, start: PipelinePlan | None, enough_s: float) -> Answer:
+def _proven(
+    question: PipelineQuestion, start: PipelinePlan | None, enough_s: float = math.inf, is_exact: bool = True
+) -> Answer:
+    """What no plan is shorter than, or ``enough_s``, where that is proven sooner.
+
+    A search that was stopped is repeated as it was, without the plan that it found later: with another one to start
+    from, it goes other ways, which may take longer.
+    """
     context = question.context()
-    return _PROVEN.get(
-        (Same(question), start, enough_s),
-        lambda: solve(question.problem, context.device_cuts(), start=start, enough_s=enough_s),
-    )
+
+    def proof() -> Answer:
+        if not math.isfinite(enough_s):
+            return solve(question.problem, context.device_cuts(), start=start)
+        if is_exact:
+            return exact(context, enough_s)
+        return solve(question.problem, context.device_cuts(), start=start, enough_s=enough_s)
+
+    return _PROVEN.get((Same(question), start, enough_s, is_exact), proof)
 
 
 def _infeasibility(question: PipelineQuestion) -> Infeasibility:
