@@ -33,7 +33,7 @@ from dse.importer.hlo.module import (
     notes_of_bounds,
     require_parameters,
 )
-from dse.importer.hlo.tiles import require_iota
+from dse.importer.hlo.tiles import require_iota, require_listed
 from hardware.inputs import InputError, fail, validate
 
 KEYS = ("hlo", "hloModule", "hlo_module", "computations")
@@ -97,6 +97,8 @@ class _Reader:
             tiles, reshaped = each.tile_assignment_dimensions, each.iota_reshape_dims
             if tiles and reshaped:
                 require_iota(tiles, reshaped, each.iota_transpose_perm or None, self._file, f"{key}.sharding")
+            elif tiles:
+                require_listed(tiles, each.tile_assignment_devices, self._file, f"{key}.sharding")
 
     def _entry(self, computations: Mapping[str, Computation]) -> str:
         """The computation of that name, or where no name is stated of that id."""

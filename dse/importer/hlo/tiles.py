@@ -24,7 +24,7 @@ def require_tiles(text: str, file: str) -> None:
                 tiles, reshaped, turned = (_numbers(part) for part in match.groups())
                 require_iota(tiles, reshaped, turned if match.group(3) is not None else None, file, f"line {number}")
             for match in _LISTED.finditer(line):
-                _require_listed(_numbers(match.group(1)), _numbers(match.group(2)), file, f"line {number}")
+                require_listed(_numbers(match.group(1)), _numbers(match.group(2)), file, f"line {number}")
 
 
 def require_iota(
@@ -47,7 +47,12 @@ def require_iota(
         raise fail(file, place, f"{text}T({order})", f"must transpose each of {len(reshaped)} dimensions once")
 
 
-def _require_listed(tiles: Sequence[int], devices: Sequence[int], file: str, place: str) -> None:
+def require_listed(tiles: Sequence[int], devices: Sequence[int], file: str, place: str) -> None:
+    """Raises where there is not one of the ``devices`` for each of the ``tiles``.
+
+    Raises:
+        InputError: at ``place`` of ``file``.
+    """
     distinct = len({*devices})
     if not prod(tiles) == len(devices) == distinct:
         repeated = f", of which {distinct:,} are distinct" if distinct < len(devices) else ""

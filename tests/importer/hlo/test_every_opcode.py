@@ -297,6 +297,12 @@ def test_tiles_in_json_are_judged_too():
     }  # fmt: skip
     with pytest.raises(InputError, match=r"sharding: \[2,2\]<=\[16\]: there must be as many tiles as devices"):
         module_from_document(document, "m.json")
+    for devices, words in ((["0", "1", "2"], "4 tiles and 3 devices"), (["0", "1", "2", "2"], "3 are distinct")):
+        module["computations"][-1]["instructions"][0]["sharding"] = {
+            "type": "OTHER", "tileAssignmentDimensions": ["2", "2"], "tileAssignmentDevices": devices,
+        }  # fmt: skip
+        with pytest.raises(InputError, match=rf"sharding: devices=\[2,2\]: .*{words}"):
+            module_from_document(document, "m.json")
 
 
 def test_a_start_without_the_shape_of_a_start_is_refused():
