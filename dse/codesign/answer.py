@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dse.codesign.baseline import baselines
@@ -24,6 +24,7 @@ from dse.codesign.options import CodesignOptions, Search
 from dse.codesign.problem import CodesignProblem, LayerSchedules, SearchOutcome, SizeOptimum, TrainingJob, TrainingPlan
 from dse.codesign.proven_optima import Judgement, ProvenOptima, judge
 from dse.codesign.search import exhaustive
+from dse.codesign.search.first import first_answer
 from dse.codesign.vocabulary import missing_parallelism, plan_vocabulary
 from dse.graph.operator_graph import ModelGraph
 from dse.placement.contract import infeasibility as placement_infeasibility
@@ -32,6 +33,7 @@ from dse.placement.solve import solve as place
 from dse.problem import Posed, result_of
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import PROOF_TOLERANCE, FailedCheckError, Result, Status, proven_status
+from dse.run.progress import never_stop
 from dse.run.run import Run
 from dse.schedule.search.segment_search import SearchLimits
 from dse.schedule.solve import solve_search
@@ -82,6 +84,7 @@ def solve(
     options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
     infeasibility = infeasibility_of(problem, machines)
     if infeasibility is None:
+        first = None if run.stop is never_stop else first_answer(problem, machines, run.stop)
         with run.executor as workers:
             context = SearchContext(
                 problem,
@@ -92,7 +95,10 @@ def solve(
                 run.stop,
                 deadline_s=run.began_s + run.time_limit_s,
             )
-            judgement = judge(search(context), context, optima)
+            outcome = search(context)
+            if outcome.best is None and outcome.stopped is not None and first is not None:
+                outcome = replace(first, stopped=outcome.stopped)
+            judgement = judge(outcome, context, optima)
             parts = extras(options, judgement.outcome, context, run.journal) | {"failed": failed_document(context)}
     else:
         # Memory does not depend on the architecture, so there is nothing to search.

@@ -1,6 +1,7 @@
 """The pruned search against plain enumeration, on a space small enough to enumerate."""
 
 import dataclasses
+import math
 import re
 
 import pytest
@@ -12,7 +13,7 @@ from dse.codesign.search.exhaustive import search
 from dse.run.executor import InProcessExecutor
 from dse.testing.conformance import Shared
 from hardware.space import architecture_space
-from tests.solving import solve
+from tests.solving import faults, solve
 
 TINY_MODEL = """
 schema: dse.model/1
@@ -132,3 +133,26 @@ def test_the_time_limit_ends_the_search_without_a_proof(model_file):
     result, _ = solve(small(model_file), stop=lambda: "time limit")
     assert result.status in ("unknown", "feasible")
     assert result.exit_code in (0, 3)
+
+
+class EndingAtOnce(InProcessExecutor):
+    """The stop signal gives a reason as soon as the search begins."""
+
+    reason = None
+
+    def __enter__(self):
+        self.reason = "time limit"
+        return self
+
+    def stop(self):
+        return self.reason
+
+
+@pytest.mark.parametrize("per", ["throughput", "per-watt"])
+def test_a_search_that_is_stopped_as_it_begins_has_an_answer_and_a_bound(model_file, per):
+    executor = EndingAtOnce()
+    options = small(model_file, objective=per, pareto=True)
+    result, outcome = solve(options, executor, stop=executor.stop)
+    assert (result.status, outcome.stopped, result.evaluations) == ("feasible", "time limit", 1)
+    assert 0 < result.objective.value <= result.bound < math.inf
+    assert faults(result) == []

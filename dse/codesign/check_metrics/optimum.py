@@ -177,8 +177,8 @@ def proven_faults(result: Result) -> list[str]:
 
 
 def _depth_faults(search: Search, jobs: int, best: Mapping[str, Any]) -> list[str]:
-    """Depths to which the search does not go."""
-    depths = exhaustive.NODES if search == "exhaustive" else (SWEEP_NODES, exhaustive.NODES[0])
+    """Depths to which neither the search nor the first answer goes."""
+    depths = (SWEEP_NODES, *exhaustive.NODES[: None if search == "exhaustive" else 1])
     return [
         f"metrics.best_by_hbm.{size}: schedule_nodes must be one of {depths} for each model, but got {stated}"
         for size, entry in best.items()
