@@ -18,15 +18,20 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Built offline from a copy of the sources, so that no earlier build leaks into it."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    source.mkdir()
+def source(tmp_path_factory):
+    """A copy of the sources, so that no earlier build leaks into one."""
+    folder = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
+        shutil.copy(ROOT / name, folder)
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    """Built offline."""
+    folder = tmp_path_factory.mktemp("wheel")
     build = (*PIP, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source)
     subprocess.run(build, check=True, capture_output=True)
     return next(folder.glob("*.whl"))
@@ -53,6 +58,14 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel):
         held = {name for name in archive.namelist() if name.partition("/")[0] in PACKAGES}
     files = {path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()}
     assert held == {path.as_posix() for path in files if "__pycache__" not in path.parts and path.suffix != ".md"}
+
+
+def test_an_editable_installation_is_a_path_that_type_checkers_follow(source, tmp_path):
+    code = f"import setuptools.build_meta as backend; backend.build_editable({str(tmp_path)!r})"
+    subprocess.run((sys.executable, "-c", code), cwd=source, check=True, capture_output=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
+        (path,) = [name for name in archive.namelist() if ".dist-info/" not in name]
+        assert archive.read(path).decode().split() == [str(source)]
 
 
 def test_every_package_of_an_installed_wheel_imports(installed):
