@@ -18,7 +18,7 @@ from dse.fabric.figures import PlacedPiece
 from dse.fabric.model import UnitKind
 from dse.fabric.search.expansion import Expansion
 from dse.report.drawn import DrawnFigure
-from dse.report.palette import BLUE, BROWN, GREEN, GREY, LINE, ON_COLOUR, PAPER, PURPLE, SOFT, YELLOW
+from dse.report.palette import BLUE, BROWN, GREEN, GREY, HEAT, LINE, ON_COLOUR, PAPER, PURPLE, SOFT, YELLOW
 
 ROLES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -31,9 +31,6 @@ ROLES: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """(label, colour) of what units do."""
-
-_LOW, _HIGH = "#f3d9a4", "#c1121f"
-"""Of the link with the least and of the link with the largest load."""
 
 _COLOURS = 40
 """Of links; matplotlib embeds the legend of more than 50 as pixels."""
@@ -131,9 +128,7 @@ def _draw_links(axes: Axes, placed: PlacedPiece, points_per_cell: float) -> Scal
     lines = np.stack([x - _SHIFT * dy[:, None], y + _SHIFT * dx[:, None]], axis=2).astype(float)
     loads = placed.flits[used] / placed.fabric.tracks
     low = min(loads.min(), 0.98 * loads.max())
-    colours = ScalarMappable(
-        Normalize(low, loads.max()), LinearSegmentedColormap.from_list("load", [_LOW, _HIGH], N=_COLOURS)
-    )
+    colours = ScalarMappable(Normalize(low, loads.max()), LinearSegmentedColormap.from_list("load", HEAT, N=_COLOURS))
     # As many widths as colours, so that links of one colour are one path where they are many.
     steps = np.round(_COLOURS * loads / loads.max()) / _COLOURS
     widths = points_per_cell * (0.02 + 0.08 * steps)

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from dse.report.chart import Axis, BarChart, Chart, Crowd, LaneChart, Line, PointChart, Points, Symbol, TreeMap
 from dse.report.chart_svg import lane_height
-from dse.report.palette import FONT, INK, LINE
+from dse.report.palette import FONT, INK, LINE, PAPER
 
 _SYMBOLS: Mapping[Symbol, str] = {"ring": "circle-open", "triangle": "triangle-up"}
 """Those that plotly calls otherwise."""
@@ -104,7 +104,7 @@ def _lanes(chart: LaneChart) -> go.Figure:
                 cliponaxis=False,
                 hovertext=[bar.text for bar in bars],
                 hoverinfo="text",
-                marker={**marker, "line": {"color": "white", "width": 0.5 if chart.outlined else 0}},
+                marker={**marker, "line": {"color": PAPER, "width": 0.5 if chart.outlined else 0}},
             )
         )
     drawn = _figure(chart.title, int(lane_height(chart)), traces)
@@ -128,7 +128,7 @@ def _tree_map(chart: TreeMap) -> go.Figure:
         values=[*inner.values(), *(tile.size for tile in chart.tiles)],
         hovertext=["/".join(path) for path in inner] + [tile.text for tile in chart.tiles],
         hoverinfo="text",
-        marker={"colors": ["white"] * len(inner) + [tile.colour for tile in chart.tiles]},
+        marker={"colors": [PAPER] * len(inner) + [tile.colour for tile in chart.tiles]},
         branchvalues="total",
         tiling={"pad": 1},
         pathbar={"visible": False},

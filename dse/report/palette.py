@@ -48,6 +48,9 @@ CATEGORIES = (BLUE, RED, YELLOW, GREEN, PURPLE, BROWN, GREY, PALE)
 RAMP = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """Of an amount that rises, by fifths of its range (matplotlib's viridis)."""
 
+HEAT = ("#f3d9a4", RED)
+"""Of what has the least, and the most, to do: from the one to the other."""
+
 LESS, MORE = RED, BLUE
 """Two directions of one knob."""
 

@@ -16,12 +16,9 @@ from matplotlib.patches import Rectangle as Patch
 from matplotlib.path import Path
 
 from dse.report.drawn import DrawnFigure
-from dse.report.palette import BLUE, ON_COLOUR, SOFT
+from dse.report.palette import BLUE, HEAT, ON_COLOUR, SOFT
 from dse.wafer.files.drawing import Rectangle, curves, min_busy, rectangles, title
 from dse.wafer.problem import WaferPlacement, WaferProblem
-
-_LOW, _HIGH = "#fff3d6", "#d1495b"
-"""Of the kernels that wait longest, and of the slowest."""
 
 _COLOURS = 40
 """Of kernels; matplotlib embeds the legend of more than 50 as pixels."""
@@ -55,7 +52,7 @@ def _figure(problem: WaferProblem, shown: Sequence[Rectangle], heading: str) -> 
     axes.set_title(heading, fontsize=10, wrap=True)
     axes.tick_params(labelsize=7)
     colours = ScalarMappable(
-        Normalize(100 * min_busy(shown), 100), LinearSegmentedColormap.from_list("busy", [_LOW, _HIGH], N=_COLOURS)
+        Normalize(100 * min_busy(shown), 100), LinearSegmentedColormap.from_list("busy", HEAT, N=_COLOURS)
     )
     filled = colours.to_rgba(np.array([100 * each.busy for each in shown]))
     kernels = PatchCollection(
