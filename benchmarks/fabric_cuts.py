@@ -21,7 +21,7 @@ def main() -> None:
     arguments = parser.parse_args()
     from dse.fabric.search.cutting import cut
     from dse.sources.dataflow import dataflow_of, resolve_dataflow
-    from hardware.fabrics import fabric, list_fabrics
+    from hardware.fabric_specs import fabric, list_fabrics
     from hardware.operator_slots import operator_slots
 
     print(ROW.format(*HEAD), flush=True)

@@ -30,7 +30,7 @@ from dse.fabric.search.move_kernels import begin
 from dse.fabric.search.sites import random_sites
 from dse.fabric.setting import tuned_for
 from dse.models.dataflow_blocks import BlockSizes, block_graph, random_block
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import provenance_of
 from policies.fabric.methods import SHIPPED

@@ -41,7 +41,7 @@ def main() -> None:
 
     from dse.fabric.rules import rule_terms, single_rule
     from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
-    from hardware.fabrics import fabric
+    from hardware.fabric_specs import fabric
     from tests.fabric.cases import random_pipeline
     from tests.fabric.exact import LinearRule, cheapest
 

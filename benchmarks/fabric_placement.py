@@ -49,7 +49,7 @@ from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import never_stop, silent
 from dse.sources.dataflow import dataflow_of, resolve_dataflow
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 
 PILOT_SEED = 10**6

@@ -22,7 +22,7 @@ from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.rules import RULES, single_rule
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
 from dse.fabric.setting import Setting, read_tuned
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 
 PILOT_SEED = 10**6

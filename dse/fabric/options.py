@@ -10,7 +10,8 @@ from dse.fabric.setting import tuned_for
 from dse.graph.dataflow.graph import GraphPass
 from dse.run.options import Option, Options
 from dse.sources.dataflow import dataflow_of, resolve_dataflow
-from hardware.fabrics import Fabric, fabric
+from hardware.fabric_specs import fabric
+from hardware.fabrics import Fabric
 from hardware.inputs import InputError, choose, fail
 from hardware.operator_slots import operator_slots
 

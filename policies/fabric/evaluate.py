@@ -12,7 +12,7 @@ from dse.fabric.methods import LEARNED
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, silent
 from dse.run.tables import FOLDER
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.inputs import fail
 from policies.fabric.data.records import Samples
 from policies.fabric.data.tables import read_samples, samples_digest

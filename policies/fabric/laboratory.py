@@ -22,7 +22,8 @@ from dse.reproduce.rdu.tables import KIND_LEFT_OUT
 from dse.reproduce.trials import required_journal
 from dse.run.progress import ask
 from dse.run.run import Run
-from hardware.fabrics import Fabric, fabric
+from hardware.fabric_specs import fabric
+from hardware.fabrics import Fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import samples_in
 from policies.fabric.data.records import Samples

@@ -23,7 +23,7 @@ from dse.fabric.methods import (
 from dse.fabric.search.anneal import Annealing
 from dse.fabric.setting import ChosenRules
 from hardware.documents import read_document
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.inputs import fail
 from hardware.operator_slots import operator_slots
 from policies.fabric.options import ask_for_extra_of

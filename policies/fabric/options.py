@@ -106,7 +106,7 @@ class FabricTraining(NetworkOptions):
             InputError: one that is malformed, or with which no graphs can be drawn.
         """
         from dse.fabric.cases import require_block_cases
-        from hardware.fabrics import fabric
+        from hardware.fabric_specs import fabric
         from hardware.operator_slots import operator_slots
 
         require_block_cases(fabric(self.fabric), operator_slots(self.slots))
@@ -119,7 +119,7 @@ class FabricTraining(NetworkOptions):
         Raises:
             InputError: an unknown fabric or table.
         """
-        from hardware.fabrics import fabric
+        from hardware.fabric_specs import fabric
         from hardware.operator_slots import operator_slots
 
         fixed = {name: value for name, value in self.document().items() if name not in _MAY_CHANGE}
@@ -177,7 +177,7 @@ class FabricEvaluation(NetworkOptions):
         Raises:
             InputError: an unknown fabric.
         """
-        from hardware.fabrics import fabric
+        from hardware.fabric_specs import fabric
 
         fixed = {name: value for name, value in self.document().items() if name not in ("samples", "checkpoint")}
         return fixed | {"fabric": fabric(self.fabric).name}

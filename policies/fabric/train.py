@@ -17,7 +17,8 @@ from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal
 from dse.run.tables import FOLDER
 from dse.version import VERSION
-from hardware.fabrics import Fabric, fabric
+from hardware.fabric_specs import fabric
+from hardware.fabrics import Fabric
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import provenance_of

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from dse.fabric.model import Net, Pipeline, Placement, Sink, Unit, UnitKind
 from dse.fabric.search.anneal_kernels import wander
 from hardware.fabric_grid import Grid
-from hardware.fabrics import Fabric, fabric
+from hardware.fabric_specs import fabric
+from hardware.fabrics import Fabric
 
 PLASTICINE = fabric("plasticine-8x16")
 SMALL = replace(PLASTICINE, name="small", rows=3, columns=4)

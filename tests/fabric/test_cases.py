@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dse.fabric.cases import MAX_SLOTS, MIN_SLOTS, MIN_USED, block_case, require_block_cases
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 
 PLASTICINE = fabric("plasticine-8x16")

@@ -29,7 +29,7 @@ from dse.fabric.turns import min_times
 from dse.models.dataflow_blocks import Block, block_graph
 from dse.results.check import faults_of
 from dse.run.run import Run
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 from tests.fabric.cases import SMALL_FABRICS, placed, random_pipeline
 from tests.fabric.documents import FEED_FORWARD, fabric_document

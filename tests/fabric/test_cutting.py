@@ -14,7 +14,7 @@ from dse.fabric.search.expansion import available_units, expand
 from dse.fabric.search.pieces import Machine, estimate, piece_graph
 from dse.fabric.search.sites import SitesMissingError
 from dse.models.dataflow_blocks import Block, BlockSizes, block_graph, random_block
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operations import Gemm
 from hardware.operator_slots import operator_slots
 

@@ -17,7 +17,7 @@ from dse.fabric.search.sites import SitesMissingError, random_sites
 from dse.fabric.search.splitting import Range, Splitting, flits_of, held, read
 from dse.graph.dataflow.formats import graph_from_document
 from dse.models.dataflow_blocks import Block, BlockSizes, block_graph, random_block
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.inputs import InputError
 from hardware.operations import Gemm
 from hardware.operator_slots import operator_slots

@@ -9,7 +9,7 @@ from dse.fabric.evaluators import fingerprint
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator, simulate
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from tests.fabric.cases import PLASTICINE, SMALL, compacted, layered_pipeline, placed, random_pipeline
 
 

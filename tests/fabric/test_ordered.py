@@ -24,7 +24,7 @@ from dse.fabric.setting import tuned_for
 from dse.run.executor import Failed, InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import never_stop, silent
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 from tests.fabric.cases import PLASTICINE, SMALL, random_pipeline
 

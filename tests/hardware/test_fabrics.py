@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardware.fabric_grid import grid
-from hardware.fabrics import MAX_SIDE, fabric, fabric_spec, list_fabrics
+from hardware.fabric_specs import fabric, fabric_spec, list_fabrics
+from hardware.fabrics import MAX_SIDE
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots, operator_slots_spec
 from hardware.spec_fields import spec_names

@@ -15,7 +15,8 @@ from dse.fabric.setting import Setting
 from dse.fabric.tuning.plan import Task, TuningPlan
 from dse.results.result import digest
 from dse.run.progress import StopSignal, ask, never_stop
-from hardware.fabrics import Fabric, fabric
+from hardware.fabric_specs import fabric
+from hardware.fabrics import Fabric
 from hardware.operator_slots import OperatorSlots, operator_slots
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from dse.fabric.cases import require_block_cases
 from dse.fabric.tuning.plan import TuningPlan
 from dse.run.options import Option, Options
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.inputs import fail
 from hardware.operator_slots import operator_slots
 

@@ -12,7 +12,7 @@ from dse.fabric.tuning.plan import Task, TuningPlan
 from dse.fabric.tuning.study import SettingStudy
 from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StopSignal, ask, never_stop
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.spec_fields import StrictModel
 
 SIMULATING = "simulating"

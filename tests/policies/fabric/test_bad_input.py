@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
-from hardware.fabrics import fabric, fabric_spec
+from hardware.fabric_specs import fabric, fabric_spec
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, provenance_of, samples_in

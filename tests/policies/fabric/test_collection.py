@@ -11,7 +11,7 @@ from dse.fabric.model import placement_faults
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import StoppedError
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, samples_in

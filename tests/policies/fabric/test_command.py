@@ -14,7 +14,7 @@ from dse.fabric.evaluators.fingerprint import simulator_fingerprint
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import StoppedError, never_stop, silent
 from dse.run.tables import FOLDER
-from hardware.fabrics import fabric_spec
+from hardware.fabric_specs import fabric_spec
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.rounds import round_of
 from policies.fabric.data.tables import GRAPHS_FILE, SAMPLES_FILE, write_samples

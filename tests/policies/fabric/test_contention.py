@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from policies.fabric.model.contention import CONTENTION, contention_features
 from policies.fabric.model.contention_kernels import MEASURES
 from policies.fabric.model.cycle_kernels import max_cycle_ratio

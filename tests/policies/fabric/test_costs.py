@@ -24,7 +24,7 @@ from dse.graph.dataflow.formats import graph_document
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import never_stop, silent
 from dse.testing import conformance
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric import methods

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 
 from dse.fabric.cases import block_case
 from dse.fabric.setting import Setting
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Piece, labelled
 from policies.fabric.data.distribution import record_of

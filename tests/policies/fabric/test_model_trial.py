@@ -13,7 +13,7 @@ from dse.fabric.problem import FabricProblem
 from dse.fabric.rules import MIXTURE, single_rule
 from dse.models.dataflow_blocks import Block, block_graph
 from dse.run.progress import never_stop
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.model.features import FEATURES
 from policies.fabric.model_trial import ModelTrial

@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 
 from dse.fabric.cases import block_case
 from dse.run.progress import StoppedError, never_stop, silent
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric import placing as placing_module
 from policies.fabric.data.collection import provenance_of

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 from dse.fabric.cases import block_case
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, provenance_of, samples_in
 from policies.fabric.data.placers import RandomAnnealer

@@ -24,7 +24,7 @@ from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import never_stop, silent
 from dse.testing import conformance
-from hardware.fabrics import fabric, fabric_spec
+from hardware.fabric_specs import fabric, fabric_spec
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, provenance_of, samples_in

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.progress import never_stop
-from hardware.fabrics import fabric
+from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, samples_in
 from policies.fabric.data.placers import RandomAnnealer
