@@ -16,7 +16,7 @@ from dse.codesign.documents import Metrics, Solution
 from dse.codesign.formats import JournalledEvaluations, problem_document
 from dse.codesign.modern.contract import MODERN
 from dse.codesign.modern.documents import ModernMetrics, ModernSolution
-from dse.codesign.options import CodesignOptions, predicted_seconds
+from dse.codesign.options import CodesignOptions
 from dse.codesign.proven_optima import ProvenOptima
 from dse.codesign.report.report import ARCHITECTURES_TABLE, architectures_table, view
 from dse.codesign.search import exhaustive, sweep
@@ -77,7 +77,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
             return 0.0
         options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
         if options.search == "exhaustive":
-            return predicted_seconds(problem, machines)
+            return exhaustive.predicted_seconds(problem, machines)
         samples = options.samples if options.search == "bayesian" else min_architectures(machines, options.hysteresis)
         return sweep.predicted_seconds(problem, samples)
 

@@ -22,7 +22,6 @@ from dse.sources.workloads import model, workload
 from hardware.cost_model import CostModel, cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import InputError, fail
-from hardware.machines import Machines
 from hardware.network_specs import network
 from hardware.number_text import number_of
 from hardware.space import SpaceSpec, smallest_area_mm2, space_spec
@@ -423,14 +422,3 @@ def _with_graphs(
         raise reasons[microbatch_sizes[0]]
     dropped = tuple((microbatch, " ".join(str(error).split())) for microbatch, error in reasons.items())
     return tuple(microbatch for microbatch in microbatch_sizes if microbatch not in reasons), dropped
-
-
-def predicted_seconds(problem: CodesignProblem, machines: Machines) -> float:
-    """A rough prediction of the search's work on one core, to decide whether starting Ray pays.
-
-    Bounding took 0.03 ms an architecture and graph where this was measured. With tensor parallelism, collectives that
-    overlap weight gradients make schedules that take minutes to prove.
-    """
-    graphs = sum(len(job.microbatch_sizes) * len(job.tensor_parallel) for job in problem.jobs)
-    deep = any(max(job.tensor_parallel) > 1 for job in problem.jobs) and len(machines) > 1
-    return 3e-5 * len(machines) * graphs + (60.0 if deep else 0.0)

@@ -17,7 +17,6 @@ from dse.codesign.context import SearchContext
 from dse.codesign.evaluation.job_evaluators import JobEvaluators
 from dse.codesign.evaluation.work_bound import work_bounds
 from dse.codesign.formats import problem_document
-from dse.codesign.options import predicted_seconds
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.search import exhaustive
 from dse.codesign.search.choice import chosen_size
@@ -115,7 +114,7 @@ def judge(outcome: SearchOutcome, context: SearchContext, optima: ProvenOptima |
     if outcome.stopped is not None:
         upper = work_bounds(JobEvaluators(problem, machines))[problem.hbm_bytes.index(size)]
         return Judgement(replace(outcome, bound=float(upper.max())), None)
-    if predicted_seconds(problem, machines) >= _AFFORDABLE_S:
+    if exhaustive.predicted_seconds(problem, machines) >= _AFFORDABLE_S:
         upper = exhaustive.upper_bounds(context)[problem.hbm_bytes.index(size)]
         return Judgement(replace(outcome, bound=float(upper.max()), upper=tuple(upper.tolist())), None)
     proof = exhaustive.search(context)

@@ -277,7 +277,7 @@ def test_an_answer_says_how_far_it_is_from_the_proven_one(model_file, enumerated
 
 def test_without_a_proof_the_bounds_of_the_space_bound_the_answer(model_file, enumerated, monkeypatch):
     problem, _, _, best, store = enumerated
-    monkeypatch.setattr("dse.codesign.proven_optima.predicted_seconds", lambda *_: 1e9)
+    monkeypatch.setattr("dse.codesign.search.exhaustive.predicted_seconds", lambda *_: 1e9)
     result, outcome = solve(options_for(model_file, search="hysteresis"), store=dict(store), search=hysteresis(1))
     assert result.metrics["proven_optimum"] is None
     assert result.metrics["distance_from_proven"] is None

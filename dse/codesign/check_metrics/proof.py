@@ -1,7 +1,7 @@
 """That no architecture is better, proven again: the whole space is searched, as long as the search took."""
 
 from dse.codesign.context import SearchContext
-from dse.codesign.options import CodesignOptions, predicted_seconds
+from dse.codesign.options import CodesignOptions
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.search import exhaustive
 from dse.codesign.search.choice import chosen_size
@@ -21,7 +21,7 @@ _PROOFS: Remembered[SearchOutcome] = Remembered(4)
 
 def is_affordable(problem: CodesignProblem, machines: Machines) -> bool:
     """Whether every check repeats the proof."""
-    return predicted_seconds(problem, machines) < _AFFORDABLE_S
+    return exhaustive.predicted_seconds(problem, machines) < _AFFORDABLE_S
 
 
 def optimality_faults(
