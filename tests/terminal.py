@@ -1,4 +1,4 @@
-"""What holds for whatever a command prints on a terminal: see :func:`faults`."""
+"""What holds for whatever a command prints on a terminal: see :func:`faults` and :func:`lost_columns`."""
 
 import contextlib
 import io
@@ -24,11 +24,14 @@ def plain(text):
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
-def printed(view, width, whole):
-    """What the command of an answer prints on a terminal of that width."""
+WIDTHS = (60, 80, 100)
+
+
+def printed(width, function, *arguments):
+    """What a function prints on a terminal of that width."""
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as stream:
         set_width(patch, width)
-        print_view(view, "name", whole)
+        function(*arguments)
     return stream.getvalue()
 
 
@@ -48,20 +51,19 @@ def faults(text, width, *, max_tables=None):
     return found
 
 
+def lost_columns(tables, text):
+    """The headers of tables with rows of which what was printed lacks a word."""
+    shown = plain(text)
+    headers = (header for table in tables if table.rows for header in table.headers)
+    return [f"the column {header} is lost" for header in headers if not all(word in shown for word in header.split())]
+
+
 def view_faults(view):
-    """The faults of an answer of a problem, as its command shows it, on 80 and 100 columns."""
+    """The faults of an answer of a problem, as its command shows it."""
     found = [f"{len(view.first_notes)} notes"] if len(view.first_notes) > MAX_NOTES else []
-    for width in (80, 100):
+    for width in WIDTHS:
         for whole in (False, True):
-            text = printed(view, width, whole)
-            found += [f"{width}: {fault}" for fault in faults(text, width)]
-            shown = "".join(plain(text).split())
+            text = printed(width, print_view, view, "name", whole)
             tables = view.tables if whole else view.first_tables
-            found += [
-                f"{width}: the column {header} is lost"
-                for table in tables
-                if table.rows
-                for header in table.headers
-                if not set("".join(header.split())) <= set(shown)
-            ]
+            found += [f"{width}: {fault}" for fault in (*faults(text, width), *lost_columns(tables, text))]
     return found

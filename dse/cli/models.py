@@ -9,10 +9,9 @@ from rich.text import Text
 
 from dse.cli.help import GroupedCommand
 from dse.cli.number_types import WholeNumber
-from dse.cli.terminal import print_table, print_text
-from dse.plan.model_sources import list_transformers
+from dse.cli.terminal import print_list, print_table, print_text
 from dse.problem import registered
-from dse.sources import describe
+from dse.sources import catalogue, describe
 from dse.sources import workloads as library
 from dse.sources.models import described
 
@@ -47,8 +46,23 @@ def command(model: str | None, as_json: bool, sequence: int | None) -> None:
         click.echo(json.dumps(models, indent=2, ensure_ascii=False))
     else:
         print_table(describe.HEADERS, describe.describe())
-        others = ", ".join(list_transformers())
-        print_text(Text(f"dse predict and dse plan also accept {others}.", style="dim"))
+        _list_others()
+
+
+def _list_others() -> None:
+    """What single commands take beside these models: names, and files in formats of their own."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    files = []
+    for problem in (each.load() for each in registered().values()):
+        for form in problem.models:
+            if form.names:
+                names.setdefault(form.names, []).append(problem.Options.command())
+            else:
+                files.append((problem.Options.command(), form.description))
+    for listed, commands in names.items():
+        print_list(f"for {' and '.join(commands)}", listed)
+    print_list("for dse partition, dse fabric place and (convolutions) dse wafer", catalogue.names())
+    print_table(("command", "files in a format of its own"), files)
 
 
 def _show(model: str, sequence: int | None, as_json: bool) -> None:

@@ -187,11 +187,12 @@ def _finish(done: Reproduction, settings: RunSettings, notes: bool) -> None:
                 if section.skipped is not None:
                     click.echo(f"{section.part}: skipped: {section.skipped}", err=True)
     elif not settings.quiet:
-        _show(done, settings.out, notes)
+        print_reproduction(done, settings.out, notes)
     sys.exit(EXIT_INTERRUPTED if done.stopped == "interrupted" else 0)
 
 
-def _show(done: Reproduction, out: Path | None, whole: bool) -> None:
+def print_reproduction(done: Reproduction, out: Path | None, whole: bool) -> None:
+    """Print the verdict, then every section: its tables, and its first notes or the ``whole`` of them."""
     print_text(Text.assemble((done.paper, "bold"), f": {done.verdict}"))
     hidden = 0
     for section in done.sections:

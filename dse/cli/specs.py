@@ -1,7 +1,6 @@
 """``dse specs``: the hardware specs that come with the package."""
 
 import json
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,14 +11,14 @@ from typing import Any
 import click
 from rich.text import Text
 
-from dse.cli.help import WIDTH, GroupedCommand
-from dse.cli.terminal import print_table, print_text
+from dse.cli.help import GroupedCommand
+from dse.cli.terminal import print_list, print_table, print_text
 from dse.plan.stack import list_stacks, stack
 from hardware.chip_spec import known_as
 from hardware.chips import chip, list_chips, list_templates
 from hardware.cost_model import cost_model
 from hardware.documents import read_document
-from hardware.fabrics import fabric, list_fabrics
+from hardware.fabric_specs import fabric, list_fabrics
 from hardware.inputs import choose
 from hardware.network_specs import list_networks, network
 from hardware.packages import list_packages, package
@@ -65,13 +64,8 @@ def _show_all(as_json: bool) -> None:
         click.echo(_json({title: _records(*kind.table()) for title, kind in _KINDS.items()}))
         return
     for title, kind in _KINDS.items():
-        print_text(Text(title, style="italic"))
-        print_text(_paragraph(", ".join(kind.names())))
+        print_list(title, kind.names())
     print_text("\ndse specs KIND shows the values of a kind; dse specs NAME shows one spec with its sources.")
-
-
-def _paragraph(text: str) -> str:
-    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _documents(name: str) -> dict[str, Mapping[str, Any]]:
@@ -88,6 +82,13 @@ def _documents(name: str) -> dict[str, Mapping[str, Any]]:
     return {title: kind.document(name) for title, kind in _KINDS.items() if name in kind.names()}
 
 
+def _built_in(name: str, package: str, *folders: str) -> Mapping[str, Any]:
+    """The document of a spec of the package."""
+    with resources.as_file(resources.files(package).joinpath(*folders, f"{name}.yaml")) as path:
+        document: Mapping[str, Any] = read_document(path)
+    return document
+
+
 def _show_specs(documents: Mapping[str, Mapping[str, Any]], as_json: bool) -> None:
     if as_json:
         click.echo(_json(documents))
@@ -98,8 +99,7 @@ def _show_specs(documents: Mapping[str, Mapping[str, Any]], as_json: bool) -> No
         if isinstance(document.get("name"), str) and document["name"] in list_specs():
             for note in accelerator(document["name"]).notes:
                 print_text(Text(note, style="dim"))
-        figures = {key: value for key, value in document.items() if key not in _HEADLINE}
-        print_table(("key", "value", "source"), spec_rows(figures))
+        print_table(("key", "value", "source"), spec_rows(_figures(document)))
 
 
 def _records(headers: Row, rows: list[Row]) -> list[dict[str, str]]:
@@ -221,6 +221,18 @@ def _spaces() -> tuple[Row, list[Row]]:
     return headers, rows
 
 
+def _constants(title: str, folder: str) -> tuple[Row, list[Row]]:
+    """Specs that are nothing but constants: how many each has."""
+    headers: Row = (title, "values")
+    documents = {name: _built_in(name, "hardware", "specs", folder) for name in spec_names(folder)}
+    return headers, [(name, str(len(spec_rows(_figures(document))))) for name, document in documents.items()]
+
+
+def _figures(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A document without what it is called."""
+    return {key: value for key, value in document.items() if key not in _HEADLINE}
+
+
 def _stacks() -> tuple[Row, list[Row]]:
     headers: Row = ("stack", "description")
     return headers, [(name, stack(name).description) for name in list_stacks()]
@@ -236,10 +248,11 @@ class _Kind:
 
     def document(self, name: str) -> Mapping[str, Any]:
         """The document of one spec."""
-        package, *folders = self.place
-        with resources.as_file(resources.files(package).joinpath(*folders, f"{name}.yaml")) as path:
-            document: Mapping[str, Any] = read_document(path)
-        return document
+        return _built_in(name, *self.place)
+
+
+def _constants_of(title: str, folder: str) -> _Kind:
+    return _Kind(partial(spec_names, folder), partial(_constants, title, folder), ("hardware", "specs", folder))
 
 
 _KINDS: Mapping[str, _Kind] = MappingProxyType(
@@ -252,6 +265,15 @@ _KINDS: Mapping[str, _Kind] = MappingProxyType(
         "spaces": _Kind(partial(spec_names, "spaces"), _spaces, ("hardware", "specs", "spaces")),
         "packages": _Kind(list_packages, _packages, ("hardware", "specs", "packages")),
         "fabrics": _Kind(list_fabrics, _fabrics, ("hardware", "specs", "fabrics")),
+        **{
+            title: _constants_of(title, folder)
+            for title, folder in (
+                ("operator slots", "operator_slots"),
+                ("vector cycles", "vector_cycles"),
+                ("energy models", "energy"),
+                ("area models", "area"),
+            )
+        },
     }
 )
 """By their names for users."""

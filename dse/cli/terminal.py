@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dse.cli.help import WIDTH
 from dse.report.view import Table as ViewTable
 
 _MAX_LINES = 3
@@ -63,6 +64,16 @@ def print_text(text: str | Text) -> None:
     paragraph, screen = Text(text) if isinstance(text, str) else text.copy(), console()
     paragraph.plain = _bound(paragraph.plain)
     _print(screen, paragraph, soft_wrap=not screen.is_terminal)
+
+
+def print_list(title: str, names: Iterable[str]) -> None:
+    """Print names below a title, indented; a name is never broken at a hyphen."""
+    print_text(Text(title, style="italic"))
+    room, indent = min(console().width, WIDTH), "  "
+    listed = textwrap.fill(
+        ", ".join(names), room, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+    print_text(listed)
 
 
 def _print(screen: Console, content: Text | Table | str, soft_wrap: bool = False) -> None:

@@ -82,6 +82,7 @@ def _comparisons(reproduction: Reproduction) -> pa.Table:
 def report(reproduction: Reproduction) -> str:
     """The reproduction as one self-contained HTML page."""
     parts = [
+        f"<p class='verdict'>{html.escape(reproduction.verdict)}</p>",
         f"<p>{html.escape(reproduction.citation)}</p>",
         f"<p class='small'>{html.escape(reproduction.summary)}</p>",
     ]

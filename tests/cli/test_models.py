@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from dse.problem import registered
+from dse.sources import catalogue
+from dse.sources.workloads import list_models
 from tests.fabric.documents import FEED_FORWARD
 from tests.testing.test_problems import CHOICES, GRAPH, LAYER, LAYERS, TRANSFORMER
 from tests.wafer.small import conv_line, graph_text
@@ -88,6 +91,15 @@ def test_a_network_of_the_catalogue_is_of_its_forward_pass(shown):
 def test_a_step_of_jax_is_shown_by_its_function(shown):
     pytest.importorskip("jax")
     assert shown(f"{ROOT / 'docs' / 'examples' / 'step.py'}:step")["flops"] > 0
+
+
+def test_every_name_and_every_format_of_a_command_is_listed(dse):
+    listed = " ".join(dse("models").out.split())
+    assert all(name in listed for name in (*list_models(), *catalogue.names()))
+    for problem in (each.load() for each in registered().values()):
+        for form in problem.models:
+            assert problem.Options.command() in listed
+            assert all(name in listed for name in form.names or (form.description,))
 
 
 def test_an_unknown_name_is_one_line_with_the_nearest_one(dse):

@@ -1,6 +1,7 @@
 """``dse specs NAME`` and ``dse models NAME``: every value with its source, parameters and FLOPs, the nearest name."""
 
 import json
+from importlib import resources
 
 from dse.plan.model_sources import transformer
 from hardware.spec_rows import spec_rows
@@ -16,6 +17,19 @@ def test_a_spec_is_shown_with_the_source_of_every_value(dse):
 
 def test_a_chip_is_known_by_its_alias(dse):
     assert dse("specs", "a100-80gb").out == dse("specs", "a100-sxm").out
+
+
+def test_every_spec_of_the_package_is_listed_and_shown(dse):
+    specs = resources.files("hardware").joinpath("specs")
+    # What kernels of single chips take by shape is fitted, and no command reads it.
+    folders = [folder for folder in specs.iterdir() if folder.name != "kernel_times"]
+    names = {file.name.removesuffix(".yaml") for folder in folders for file in folder.iterdir()}
+    listed = json.loads(dse("specs", "--json").out)
+    assert names <= {next(iter(row.values())) for rows in listed.values() for row in rows}
+    for name in ("streaming", "jouppi-7nm", "22nm", "phaze"):
+        shown = dse("specs", name)
+        assert shown.code == 0, shown.err
+        assert "Derived" in shown.out or "ISCA" in shown.out or "PHAZE" in shown.out
 
 
 def test_an_unknown_name_is_one_line_with_the_nearest_one(dse):

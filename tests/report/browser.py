@@ -10,6 +10,9 @@ from itertools import count
 
 import pytest
 
+MAX_BYTES = 1_500_000
+"""Of a page."""
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 _FLAGS = (

@@ -14,7 +14,7 @@ from dse.report.charts import first_chart
 from dse.report.page import document, figure
 from tests import terminal
 from tests.fabric.documents import FEED_FORWARD, fabric_document
-from tests.report.browser import browser
+from tests.report.browser import MAX_BYTES, browser
 from tests.testing.test_problems import one_io_unit_a_switch
 from tests.wafer.small import conv_line, graph_text
 
@@ -65,8 +65,6 @@ def chromium(tmp_path_factory):
     with browser(tmp_path_factory.mktemp("browser")) as running:
         yield running
 
-
-MAX_BYTES = 1_500_000
 
 SERIAL = {"partition", "wafer", "sweep", "codesign", "modern", "fabric", "cut"}
 """Problems that would start workers."""

@@ -153,8 +153,7 @@ def test_between_servers_the_last_layers_are_split_and_inside_the_batch():
 def test_sections_are_whole():
     of = study(("vgg19", TINY))
     sections = [plans(of, "table4", "VGG"), counts(of), data_parallel(of)]
-    done = type("Done", (), {"sections": sections})
-    assert_whole(done, ("table4", "table5", "table6"))
+    assert_whole(sections, ("table4", "table5", "table6"))
     skipped = plans(of, "table3", "T5")
     assert skipped.skipped == "none of --models is T5"
     ours = {(each.model, each.cost_model, each.quantity): each for each in sections[2].comparisons}

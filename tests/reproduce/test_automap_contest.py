@@ -9,6 +9,7 @@ from dse.results.result import FailedCheckError
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.run import Run
+from tests.reproduce.sections import assert_shown
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def test_rows_have_the_median_and_the_worst_of_all_seeds_and_are_made_once(study
         return entries
 
     section = contest(study, Learned(dict, made, 0), 3, 3)
+    assert_shown(section)
     assert len(asked) == 9
     assert {each.seed for each in asked} == {0, 1, 2}
     table, costs = section.tables

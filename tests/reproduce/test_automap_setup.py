@@ -12,6 +12,7 @@ from dse.reproduce.automap.study import Machine, Study
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
 from dse.run.run import Run
+from tests.reproduce.sections import assert_shown
 
 MACHINE = Machine("8", "v100", "v100-ethernet")
 
@@ -24,6 +25,7 @@ def study(tmp_path):
 
 def test_parameters_are_near_those_of_table_1_where_the_model_is_the_papers(study):
     section = models(study)
+    assert_shown(section, machines(study))
     numbers = {each.model: each for each in section.comparisons}
     assert numbers["vgg19"].ratio == pytest.approx(1.05, abs=0.01)
     assert numbers["t5-6"].ours == pytest.approx(60.6e6, rel=0.01)
@@ -44,6 +46,7 @@ def test_claims_of_search_spaces_memory_and_cuts_stand_beside_what_steps_have(tm
     with Journal(tmp_path / "journal.jsonl") as journal:
         run = Run(InProcessExecutor(), journal=journal)
         section = claims(Study((), MACHINE, run, ("t5-3b",)))
+        assert_shown(section)
         spaces, memory, cuts = section.tables
         numbers = {(each.model, each.quantity): each for each in section.comparisons}
         assert spaces.rows[0][:3] == ("t5-3b", "2^1116", "2^1454")
@@ -74,6 +77,7 @@ def test_curves_stand_beside_the_proven_optimum(study, make, proven):
         return {"scores": [1.0, 2.0, 3.0], "losses": [None, 0.5, 0.25], "best": 1.0, "episodes": 48}
 
     section = make(study, Learned(curve, dict, 0), 3)
+    assert_shown(section)
     assert asked[0].rounds == 3
     assert section.charts[0].series[0].y == (1.0, 1.5, 2.0)
     assert section.charts[1].series[0].y == (None, 0.5, 0.25)

@@ -2,7 +2,18 @@
 
 import json
 
+from tests import terminal
 from tests.partition.small import random_graph
+
+
+def test_figure_7_fits_the_terminal_and_answers_first(dse, monkeypatch, tmp_path):
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(random_graph(3, 30, 0.1).document()))
+    for width in terminal.WIDTHS:
+        terminal.set_width(monkeypatch, width)
+        done = dse("reproduce", "mcm", "fig7", "--models", path)
+        assert done.code == 0, done.err
+        assert terminal.faults(done.out, width) == []
 
 
 def test_figure_7_is_printed_beside_the_paper(dse, tmp_path):

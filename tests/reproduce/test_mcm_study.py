@@ -14,6 +14,7 @@ from dse.reproduce.mcm.tables import LEARNED, Shares, Trial, at, claimed, runnin
 from dse.run.journal import Journal
 from dse.run.run import Run
 from tests.partition.small import random_graph
+from tests.reproduce.sections import assert_shown
 from tests.solving import answer
 
 
@@ -83,6 +84,7 @@ def test_a_section_has_every_method_and_finished_trials_are_not_made_again(graph
     with Journal(tmp_path / "journal.jsonl") as journal:
         study = Study({}, {}, Run(journal=journal), StudyBudget(20, 2), graphs=(graph,))
         section = study.section("table2")
+        assert_shown(section)
         (table,) = section.tables
         assert [row[0] for row in table.rows] == list(mcm_study.SAMPLED)
         (chart,) = section.charts
@@ -140,6 +142,7 @@ def test_where_a_method_finds_nothing_a_second_table_has_the_other_graphs():
         )
     }
     section = section_of("simulator", curves, (), ("small", "large", "full"), ("greedy", "blind"), "asked", 10)
+    assert_shown(section)
     both, second = section.tables
     assert [row[0] for row in both.rows] == [row[0] for row in second.rows] == ["greedy", "blind"]
     assert set(both.rows[1][1:]) == {"–"}
@@ -156,12 +159,14 @@ def test_an_ablation_has_its_variants_and_simulated_graphs_the_large_one(graph, 
     with Journal(tmp_path / "journal") as journal:
         study = Study({}, variants, Run(journal=journal), StudyBudget(12, 2), (graph,))
         section = study.section("ablation")
+        assert_shown(section)
         (table,) = section.tables
         assert [row[0] for row in table.rows] == ["greedy", "whole", "half"]
         assert "paper" not in " ".join(table.headers)
         assert len(table.headers) == len(table.rows[0])
         monkeypatch.setattr(mcm_study, "split", lambda: {"test": (graph,)})
         simulated = replace(study, graphs=(), large=graph).section("simulator")
+        assert_shown(simulated)
         assert "2 graphs" in simulated.notes[0]
         assert [row[0] for row in simulated.tables[0].rows] == list(mcm_study.SAMPLED)
 

@@ -10,6 +10,7 @@ from dse.run.journal import Journal
 from dse.run.progress import StoppedError
 from dse.run.run import Run
 from hardware.inputs import InputError
+from tests.reproduce.sections import assert_shown
 
 BUDGET = Budget(graphs=20, placements=5, epochs=1, placed=4, moves=100)
 
@@ -90,6 +91,7 @@ def test_every_part_has_whole_rows_and_measures_nothing_twice(name, study, labor
     for table in section.tables:
         assert table.rows
         assert all(len(row) == len(table.headers) for row in table.rows)
+    assert_shown(section)
     asked = list(laboratory.asked)
     assert len(asked) == len(set(asked))
     assert getattr(tables, name.replace("-", "_"))(study) == section

@@ -64,7 +64,7 @@ def done(context):
 
 
 def test_every_part_prints_whole_rows(done):
-    assert_whole(done, PARTS)
+    assert_whole(done.sections, PARTS)
 
 
 def numbers(done, part, cost_model="phaze-2024"):

@@ -180,7 +180,7 @@ def test_rows_are_cut_where_no_kernel_is_passed():
 
 def test_every_part_prints_whole_rows(searched_study, tmp_path):
     done = made((), searched_study)
-    assert_whole(done, PARTS)
+    assert_whole(done.sections, PARTS)
     # None of the paper's numbers belongs to these.
     assert all(each.paper is None for section in done.sections for each in section.comparisons)
     write(done, tmp_path)
