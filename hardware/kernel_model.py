@@ -9,7 +9,9 @@ The first of these that the chip has counts:
 | fitted | the mapping to its cores, with constants of the kind of work | ``cores`` and ``kernels`` |
 | fitted | collectives at the sustained rate of the network | a network with one |
 | measured | the form at peak rates times shares that kernels sustain which were timed one by one | ``sustained`` |
-| ideal | the best mapping to its cores (:mod:`hardware.mapped_kernels`) | a ``template`` |
+| derated | the best mapping to its cores (:mod:`hardware.mapped_kernels`), times what that overshoots on chips with
+measured kernels (:mod:`hardware.derating`) | a ``template`` |
+| ideal | that mapping | a ``template`` of which ideal times are asked for |
 | ideal | the form at peak rates, without fixed times | rates |
 
 Kinds and the names of their shapes are in :data:`SHAPES`. Element sizes follow from the format where they are left out;
@@ -28,6 +30,7 @@ from numpy.typing import ArrayLike
 
 from hardware.chip_spec import ChipSpec, read_chip_spec
 from hardware.chips import Chip, chip
+from hardware.derating import CLASS_OF, derating
 from hardware.estimator import estimate
 from hardware.inputs import choose, fail
 from hardware.kernel_times.experts import expert_sums, tokens_by_expert
@@ -93,6 +96,8 @@ class KernelModel:
         machine: its cores; None where they are not known.
         link: what joins the chips of a server.
         link_bytes_per_s: the peak of all its links in one direction.
+        is_template: whether its kernels are mapped to its cores, and nothing that was timed on it counts.
+        is_ideal: whether those of a template are not derated.
     """
 
     chip: Chip
@@ -101,6 +106,8 @@ class KernelModel:
     machine: Machines | None
     link: Network
     link_bytes_per_s: float
+    is_template: bool = False
+    is_ideal: bool = False
 
     def seconds(
         self, kind: Kind, product_format: str, shapes: Mapping[str, ArrayLike], variant: str = ""
@@ -120,8 +127,8 @@ class KernelModel:
         choose("", "kind", kind, SHAPES, "kind of kernel")
         self._require(kind, product_format)
         given = self._shapes(kind, product_format, shapes)
-        if self.chip.is_template:
-            return self._mapped(kind, given)
+        if self.is_template:
+            return self._mapped(kind, product_format, given)
         fit = self._fit(kind, product_format, variant)
         if fit is not None and self.times is not None and kind != "vector":
             seconds = self.times.seconds(kind, fit.variant, given)
@@ -187,10 +194,22 @@ class KernelModel:
             known = [each for each in known if each.variant.split()[2:][-count:] == words]
         return min(known, key=lambda each: (each.error or 1.0, each.variant), default=None)
 
-    def _mapped(self, kind: Kind, shapes: Shapes) -> KernelSeconds:
+    def _mapped(self, kind: Kind, product_format: str, shapes: Shapes) -> KernelSeconds:
+        """By the best mapping to its cores, whose words have one size."""
         assert self.machine is not None, "a template has cores"
+        words = self.machine.element_bytes
+        if kind not in COLLECTIVES and ELEMENT_BYTES[product_format] != words:
+            raise fail("", "format", product_format, f"must have {words} bytes: a template has words of one size")
+        of_network = None if self.is_ideal else self._by_network(kind, shapes)
+        if of_network is not None:
+            return of_network
         seconds = mapped_s(kind, self.machine, self.link, shapes)
-        return KernelSeconds(seconds, "ideal", "the best mapping to its cores")
+        if self.is_ideal:
+            return KernelSeconds(seconds, "ideal", "the best mapping to its cores")
+        known = derating().classes[CLASS_OF[kind]]
+        rests_on = f"{known.factor:.3g} × the best mapping to its cores, as on {known.chips}"
+        error = max(known.left_out.values(), default=known.error)
+        return KernelSeconds(known.start_s + known.factor * seconds, "derated", rests_on, error)
 
     def _by_cores(self, kind: Kind, shapes: Shapes) -> KernelSeconds | None:
         """By the mapping to the cores of a real chip, with its constants of the kind of work."""
@@ -247,11 +266,16 @@ class KernelModel:
         return KernelSeconds(seconds, "measured", f"shares of peak rates timed on {chip_.timed_on}")
 
 
-def kernel_model(name_or_path: str | Path) -> KernelModel:
+def kernel_model(name_or_path: str | Path, as_template: bool = False, ideal: bool = False) -> KernelModel:
     """The kernels of the chip of this name, or of a user's own file.
 
+    Args:
+        name_or_path: of the chip.
+        as_template: whether a real chip is taken for a template with its cores.
+        ideal: whether kernels of a template take the ideal times of their mappings.
+
     Raises:
-        InputError: as :func:`hardware.chips.chip`.
+        InputError: as :func:`hardware.chips.chip`; a chip without cores is to be taken for a template.
     """
     own = chip(name_or_path)
     spec, _ = read_chip_spec(name_or_path)
@@ -259,7 +283,9 @@ def kernel_model(name_or_path: str | Path) -> KernelModel:
         own,
         spec,
         kernel_times(own.kernel_times, own) if own.kernel_times else None,
-        accelerator(name_or_path).machines if has_cores(name_or_path) else None,
+        accelerator(name_or_path).machines if as_template or has_cores(name_or_path) else None,
         network(own.link),
         link_peak_bytes_per_s(own.link),
+        is_template=as_template or own.is_template,
+        is_ideal=ideal,
     )

@@ -161,6 +161,14 @@ class CodesignOptions(Options):
             group="Cost model and plans",
         ),
     ] = ""
+    ideal: Annotated[
+        bool,
+        Option(
+            "Price kernels at the ideal times of their mappings, instead of derated ones.",
+            belongs_to=("plans", "modern"),
+            group="Cost model and plans",
+        ),
+    ] = False
     pareto: Annotated[
         bool, Option("Add the proven Pareto front of throughput, area and power.", group="Further analyses")
     ] = False
@@ -229,7 +237,7 @@ class CodesignOptions(Options):
             global_batch=self.global_batch,
             sequence=self.sequence or model.sequence,
             hbm_bytes=self._hbm_bytes(fixed),
-            stack=template_stack(),
+            stack=template_stack(joined, self.ideal),
             fixed_plan=tuple(sorted(given.items())),
             space=space,
             area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),

@@ -46,7 +46,7 @@ class Rates:
         """Bytes a second."""
         return self.problem.system.chip.hbm_bytes_per_s * self.problem.stack.memory.value
 
-    def product_s(self, m: float, n: float, k: float, size: float) -> tuple[float, float]:
+    def product_s(self, m: float, n: float, k: float, size: float, is_expert: bool = False) -> tuple[float, float]:
         """Forward and backward seconds of a linear layer whose operands have ``size`` bytes an element."""
         stack, machine = self.problem.stack, self.problem.machine
         if machine is not None:
@@ -54,7 +54,8 @@ class Rates:
             own = math.ceil(k) * math.ceil(n)
             weight = _mapped_s(machine, Gemm(math.ceil(k), math.ceil(n), math.ceil(m)), wide, wide - own)
             gemms = Gemm(math.ceil(m), math.ceil(n), math.ceil(k)), Gemm(math.ceil(m), math.ceil(k), math.ceil(n))
-            return _mapped_s(machine, gemms[0]), _mapped_s(machine, gemms[1]) + weight
+            share = stack.matrix.value if not is_expert or stack.grouped is None else stack.grouped.value
+            return _mapped_s(machine, gemms[0]) / share, (_mapped_s(machine, gemms[1]) + weight) / share
         rate = self.problem.system.chip.peak_flops[self.precision if size < 2.0 else self.half]
         busy = 2.0 * m * n * k / (rate * stack.matrix.value)
         state = 2.0 * self.gradient_bytes
@@ -72,7 +73,8 @@ class Rates:
         if machine is None:
             return moving_s
         work: list[Vector] = [Vector(kind, math.ceil(elements), 0, 0, math.ceil(row)) for kind in kinds]
-        return max(moving_s, float(estimate(work, machine, None).all_cores_s.sum()))
+        lanes_s = float(estimate(work, machine, None).all_cores_s.sum())
+        return max(moving_s, lanes_s / self.problem.stack.memory.value)
 
     def attention_s(self, samples: float, queries: float, heads: float, keys: float) -> tuple[float, float]:
         """Seconds of attention's core by pass, of so many heads of queries and of keys."""
@@ -107,9 +109,12 @@ class Rates:
             Gemm(rows, k, sequence, batch),
             Gemm(sequence, k, rows, batch),
         ]
+        share = self.problem.stack.matrix.value
         return (
-            sum(_mapped_s(machine, gemm) for gemm in forward) + self.pass_s(sizes[0] * pairs, pairs, sequence, there),
-            sum(_mapped_s(machine, gemm) for gemm in backward) + self.pass_s(sizes[1] * pairs, pairs, sequence, back),
+            sum(_mapped_s(machine, gemm) for gemm in forward) / share
+            + self.pass_s(sizes[0] * pairs, pairs, sequence, there),
+            sum(_mapped_s(machine, gemm) for gemm in backward) / share
+            + self.pass_s(sizes[1] * pairs, pairs, sequence, back),
         )
 
 

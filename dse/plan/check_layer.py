@@ -12,7 +12,7 @@ def layer_of(costs: RankCosts, sparse: bool) -> Layer:
     beside = [0.0, 0.0]
     casts: list[VectorPass] = []
     for group, m, n, k, count, low in costs.products(sparse):
-        forward, backward, size = costs.product_s(m, n, k, low)
+        forward, backward, size = costs.product_s(m, n, k, low, group.startswith("expert"))
         result.forward.linear += count * forward
         result.backward.linear += count * backward
         if group.startswith("attention") or not sparse:

@@ -202,10 +202,10 @@ class RankCosts:
             yield "shared in", tokens, into * self.shared_columns, h, 1.0, True
             yield "shared out", tokens, h, float(self.shared_columns), 1.0, True
 
-    def product_s(self, m: float, n: float, k: float, low: bool) -> tuple[float, float, float]:
+    def product_s(self, m: float, n: float, k: float, low: bool, is_expert: bool = False) -> tuple[float, float, float]:
         """Forward and backward seconds, and the larger of element sizes."""
         size = min(self.size, 2.0) if low else 2.0
-        return *self.rates.product_s(m, n, k, size), size
+        return *self.rates.product_s(m, n, k, size, is_expert), size
 
     def vector_passes(self, sparse: bool) -> Iterator[VectorPass]:
         """Everything between the products, as passes over memory."""

@@ -52,7 +52,7 @@ def _products(costs: RankCosts, sparse: bool, names: Collection[str]) -> tuple[f
     """Seconds of products and casts: of what ``names`` repeat; of one pass of a cut network's products, of ``moe``."""
     total, network, moe = 0.0, 0.0, 0.0
     for group, m, n, k, count, low in costs.products(sparse):
-        forward, _, size = costs.product_s(m, n, k, low)
+        forward, _, size = costs.product_s(m, n, k, low, group.startswith("expert"))
         forward *= count
         cast = costs.rates.pass_s(4 * count * m * k, count * m * k, 1, ("copy",)) if size < 2.0 else 0.0
         repeats = sum(name in names for name in _REPEATED_BY.get(group, ()))

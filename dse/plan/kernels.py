@@ -47,10 +47,12 @@ class Kernels(Protocol):
     machines: int
     are_bounds: bool
 
-    def product_s(self, m: Floats, n: Floats | float, k: Floats | float, low: bool) -> tuple[Floats, Floats, Floats]:
+    def product_s(
+        self, m: Floats, n: Floats | float, k: Floats | float, low: bool, grouped: bool = False
+    ) -> tuple[Floats, Floats, Floats]:
         """A linear layer [m, k] · [k, n]: forward, gradient of the input, gradient of the weights.
 
-        ``low``: in the plan's precision, where that has fewer than 16 bits.
+        ``low``: in the plan's precision, where that has fewer than 16 bits. ``grouped``: one of a group of experts.
         """
         ...
 
@@ -80,8 +82,11 @@ class ChipKernels:
         self._attention_flops = half_flops * stack.attention_rate.value
         self._bytes_per_s = chip.hbm_bytes_per_s * stack.memory.value
 
-    def product_s(self, m: Floats, n: Floats | float, k: Floats | float, low: bool) -> tuple[Floats, Floats, Floats]:
+    def product_s(
+        self, m: Floats, n: Floats | float, k: Floats | float, low: bool, grouped: bool = False
+    ) -> tuple[Floats, Floats, Floats]:
         """See :class:`Kernels`; gradients of weights are accumulated in memory."""
+        del grouped
         flops, element = (self._low_flops, self._element_bytes) if low else (self._half_flops, HALF_BYTES)
         busy = 2.0 * m * n * k / flops
         rate, gradient = self._bytes_per_s, self._gradient_bytes

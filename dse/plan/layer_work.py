@@ -101,15 +101,16 @@ class RankWork(RankLinks):
         n: Floats | float,
         k: Floats | float,
         low: bool,
-        count: Floats | float = 1.0,
+        count: Floats | float | None = None,
         parts: Parts = NO_PARTS,
     ) -> None:
-        """A linear layer [m, k] · [k, n], ``count`` times; its input is kept.
+        """A linear layer [m, k] · [k, n], of each of ``count`` experts where that is given; its input is kept.
 
         ``parts`` are the modules that it is in, and that its input is made again by.
         """
         low = low and self.is_low
-        forward, data, weight = self.kernels.product_s(m, n, k, low)
+        forward, data, weight = self.kernels.product_s(m, n, k, low, grouped=count is not None)
+        count = 1.0 if count is None else count
         work.linear.append(count * forward)
         work.linear_back.append(count * (data + weight))
         work.repeat(parts.within, work.linear[-1], is_product=True)
@@ -187,9 +188,9 @@ class RankWork(RankLinks):
         ranks: Floats,
         first: Parts,
         last: Parts,
-        count: Floats | float = 1.0,
+        count: Floats | float | None = None,
     ) -> Floats:
-        """A feed-forward network of ``width / ranks``, ``count`` times; parameters of one.
+        """A feed-forward network of ``width / ranks``, or ``count`` such experts; parameters of one.
 
         ``first`` and ``last`` are the modules of its products; the input of the last one is made again as a whole.
         """
@@ -197,7 +198,7 @@ class RankWork(RankLinks):
         gate = 2.0 if self.model.gated else 1.0
         self.product(work, tokens, gate * inner, h, low=True, count=count, parts=first)
         self.product(work, tokens, h, inner, low=True, count=count, parts=last)
-        every, activated = tokens * count, Parts(last.of_cast.within)
+        every, activated = tokens * (1.0 if count is None else count), Parts(last.of_cast.within)
         elements = inner * every
         if self.model.gated:
             self.passes(work, ("silu", "multiply"), elements, (6.0, 10.0), parts=activated)

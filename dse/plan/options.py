@@ -12,7 +12,7 @@ from dse.plan.training_plan import read_plan
 from dse.problem import Posed
 from dse.results.result import Objective
 from dse.run.options import Option, Options
-from hardware.chips import Chip, system
+from hardware.chips import System, system
 from hardware.inputs import InputError, choose, fail
 from hardware.precisions import PRECISIONS
 from hardware.specs import accelerator
@@ -44,6 +44,13 @@ class TrainingOptions(Options):
     precision: Annotated[
         str | None, Option("Precision of the operands of linear layers (default: bf16).", metavar="|".join(PRECISIONS))
     ] = None
+    ideal: Annotated[
+        bool,
+        Option(
+            "Templates only: price kernels at the ideal times of their mappings, instead of derated ones.",
+            group="Templates",
+        ),
+    ] = False
     stack: Annotated[str, Option("Training framework, with its memory use, overlaps and sustained rates.")] = "generic"
     plan: Annotated[str, Option("Parts of the plan to fix; the rest is optimised.", metavar="FILE|KEY=VALUE,…")] = ""
 
@@ -103,7 +110,7 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         devices=options.accelerators,
         global_batch=options.global_batch,
         sequence=sequence,
-        stack=_stack_on(machine.chip, options.stack, model.key_width, sequence, fixed["precision"]),
+        stack=_stack_on(machine, options, model.key_width, sequence, fixed["precision"]),
         fixed=tuple(sorted(fixed.items())),
         machine=cores,
     )
@@ -119,14 +126,15 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     return Posed(options, problem, problem.name, problem.document(), goal, numerics)
 
 
-def _stack_on(chip: Chip, name: str, width: int, tokens: int, precision: str) -> Stack:
-    """The stack on a chip; a template has peak rates, as its kernels are mapped to its cores."""
+def _stack_on(machine: System, options: TrainingOptions, width: int, tokens: int, precision: str) -> Stack:
+    """The stack on a chip; that of a template has the shares of ideal times that its kernels are derated to."""
+    chip, name = machine.chip, options.stack
     if not chip.is_template:
         return stack(name).on_chip(chip, width, tokens, precision)
     if name != TrainingOptions.stack:
         rule = f"must be left out: {chip.name} is a template, whose kernels are mapped to its cores"
         raise fail("", "--stack", name, rule)
-    return template_stack()
+    return template_stack(machine.network, options.ideal)
 
 
 def opened(problem: PlanProblem, **fixed: Any) -> PlanProblem:

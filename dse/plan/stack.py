@@ -14,9 +14,11 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from dse.plan.recomputation import ALL_SETS, RECOMPUTE_RULE, recompute_word
 from hardware.chips import Chip
+from hardware.derating import KernelClass, derating
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
 from hardware.inputs import choose, validate
+from hardware.network import Network
 from hardware.spec_fields import Choice, Share, Source, StrictModel, is_path
 from hardware.sustained import SUSTAINED_RATES
 
@@ -138,7 +140,8 @@ class Stack(StrictModel):
             not known, and memory is that of
             tensors.
         matrix, attention_rate, memory, link: sustained shares of the peak of matrix products, of that in fused
-            attention, of memory and of the network.
+            attention, of memory and of the network; of a template, of the ideal times of its kernels.
+        grouped: that of the products of experts, on a template; ``matrix`` where it is not known.
         fitted_on: the accelerators of the runs that rates were fitted to, but for rates that name their own; none where
             no rate was fitted.
     """
@@ -189,6 +192,7 @@ class Stack(StrictModel):
     attention_rate: SharedRate
     memory: SharedRate
     link: SharedRate
+    grouped: SharedRate | None = None
     fitted_on: tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -200,11 +204,12 @@ class Stack(StrictModel):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_a_ratio_that_is_not_known(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """So that digests of stacks without one are as they were before there was any."""
+    def _without_what_is_not_known(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """So that digests of stacks without it are as they were before there was any."""
         document: dict[str, Any] = handler(self)
-        if document.get("reserved") is None:
-            document.pop("reserved", None)
+        for key in ("reserved", "grouped"):
+            if document.get(key) is None:
+                document.pop(key, None)
         return document
 
     @property
@@ -260,13 +265,45 @@ def stack(name_or_path: str) -> Stack:
     return _built_in(choose("", "--stack", name_or_path, list_stacks(), "stack"))
 
 
-@read_once
-def template_stack() -> Stack:
-    """The stack of accelerators of the searched template: peak rates, as their kernels are mapped to their cores.
+def template_stack(network: Network, ideal: bool = False) -> Stack:
+    """The stack of accelerators of the searched template, whose kernels are mapped to their cores.
 
     It is no choice for a machine by its data sheet, none of whose peaks anything sustains.
+
+    Args:
+        network: what joins them; one whose spec charges latencies has the constants of real links, and is not derated.
+        ideal: whether kernels take the ideal times of their mappings, instead of :func:`derated_rates`.
     """
-    return _built_in(_TEMPLATE)
+    own = _built_in(_TEMPLATE)
+    return own if ideal else own.model_copy(update=dict(derated_rates(network)))
+
+
+def derated_rates(network: Network) -> Mapping[str, SharedRate]:
+    """Shares of ideal times that stand for what these overshoot on chips with measured kernels, by their keys."""
+    innermost = network
+    while innermost.inner is not None:
+        innermost = innermost.inner
+    is_plain = not (innermost.latency_s or innermost.launch_s or innermost.timed)
+    classes = derating().classes
+    keys: dict[str, KernelClass] = {
+        "matrix": "dense",
+        "grouped": "grouped",
+        "attention_rate": "attention",
+        "memory": "vector",
+    }
+    if is_plain:
+        keys["link"] = "collective"
+    shares = {
+        key: SharedRate(
+            value=1 / classes[name].factor,
+            source=f"derated: ideal times of {name} kernels are {classes[name].factor:.3g} times too short on "
+            f"{classes[name].chips}",
+        )
+        for key, name in keys.items()
+    }
+    if not is_plain:
+        shares["link"] = SharedRate(value=1, source="the network's spec has the constants of real links")
+    return shares
 
 
 def _built_in(name: str) -> Stack:

@@ -2,7 +2,8 @@
 
 All operators run on all cores, one after the other. A product takes what its best mapping does
 (:mod:`hardware.gemm`), a pass of vector work the longer of its lanes' work and its memory traffic. Attention is
-unfused: scores pass through memory, as batched products and one pass of vector work each way.
+unfused: scores pass through memory, as batched products and one pass of vector work each way. These ideal times are
+divided by the shares of the problem's stack: ``matrix``, ``grouped`` of experts, ``memory`` of vector work.
 
 Two sets of kernels share these shapes: :class:`TemplateKernels` with exact times, and :class:`RooflineKernels` with
 lower bounds on them that need two figures of a machine alone.
@@ -46,14 +47,21 @@ class _MachineKernels(ABC):
         self.machines = machines
         self._model, self._sequence = problem.model, problem.sequence
         self._gradient_words = problem.software.gradient_bytes / element_bytes
+        stack = problem.stack
+        self._product_share, self._vector_share = stack.matrix.value, stack.memory.value
+        self._grouped_share = (stack.grouped or stack.matrix).value
 
     @abstractmethod
     def _products_s(self, products: Products) -> Floats:
-        """Seconds of each on each machine."""
+        """Ideal seconds of each on each machine."""
 
     @abstractmethod
+    def _vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
+        """Ideal seconds of a pass over memory."""
+
     def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
         """See :class:`~dse.plan.kernels.Kernels`."""
+        return self._vector_s(size_bytes, *lanes) / self._vector_share
 
     def _product(
         self, m: Floats, n: Floats | float, k: Floats | float, batch: Floats | float = 1.0, gradient: bool = False
@@ -63,11 +71,18 @@ class _MachineKernels(ABC):
         words = self._gradient_words * rows * columns if gradient else np.zeros(np.shape(m))
         return self._products_s(Products(rows, columns, inner, count, words))
 
-    def product_s(self, m: Floats, n: Floats | float, k: Floats | float, low: bool) -> tuple[Floats, Floats, Floats]:
+    def product_s(
+        self, m: Floats, n: Floats | float, k: Floats | float, low: bool, grouped: bool = False
+    ) -> tuple[Floats, Floats, Floats]:
         """See :class:`~dse.plan.kernels.Kernels`."""
         assert not low, "the template has words of one size"
         rows = np.broadcast_to(k, np.shape(m))
-        return self._product(m, n, k), self._product(m, k, n), self._product(rows, n, m, gradient=True)
+        share = self._grouped_share if grouped else self._product_share
+        return (
+            self._product(m, n, k) / share,
+            self._product(m, k, n) / share,
+            self._product(rows, n, m, gradient=True) / share,
+        )
 
     def attention_s(self, shape: AttentionShape) -> tuple[Floats, Floats]:
         """See :class:`~dse.plan.kernels.Kernels`; query heads that share keys are rows of one product."""
@@ -86,8 +101,10 @@ class _MachineKernels(ABC):
         there, back = softmax_kinds(model.dropout)
         sizes = softmax_bytes(model.dropout)
         return (
-            forward + self.vector_s(sizes[0] * pairs, *(Lanes(kind, pairs, keys) for kind in there)),
-            backward + self.vector_s(sizes[1] * pairs, *(Lanes(kind, pairs, keys) for kind in back)),
+            forward / self._product_share
+            + self.vector_s(sizes[0] * pairs, *(Lanes(kind, pairs, keys) for kind in there)),
+            backward / self._product_share
+            + self.vector_s(sizes[1] * pairs, *(Lanes(kind, pairs, keys) for kind in back)),
         )
 
 
@@ -125,8 +142,7 @@ class TemplateKernels(_MachineKernels):
         self._known |= {key: len(self._known) + row for row, key in enumerate(new)}
         self._seconds = np.concatenate([self._seconds, np.maximum(times.on_chip_s, times.hbm_s)])
 
-    def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
-        """See :class:`~dse.plan.kernels.Kernels`."""
+    def _vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
         machines = self._machines
         moving_s = (size_bytes[:: self.machines] / machines.hbm_bytes_per_s)[:, None]
         working_s = np.zeros((len(moving_s), self.machines))
@@ -176,8 +192,7 @@ class RooflineKernels(_MachineKernels):
         seconds: Floats = np.maximum(busy_s, moving_s[:, None]).ravel()
         return seconds
 
-    def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
-        """See :class:`~dse.plan.kernels.Kernels`."""
+    def _vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
         step = slice(None, None, self.machines)
         moving_s = size_bytes[step] / self._bytes_per_s
         cycles = sum(

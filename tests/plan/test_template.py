@@ -15,6 +15,7 @@ from dse.plan.search.vocabulary import all_plans
 from dse.plan.stack import template_stack
 from dse.plan.template_kernels import RooflineKernels, TemplateKernels, distinct_rows
 from hardware.chips import Chip, System
+from hardware.derating import derating
 from hardware.network_specs import network
 from hardware.space import architecture_space
 from tests.plan.problems import problem
@@ -32,10 +33,12 @@ MODELS = {
 }  # fmt: skip
 
 
-def on_template(model, index, devices=12, batch=24):
+def on_template(model, index, devices=12, batch=24, ideal=False):
     machine = SPACE.one(index)
     chip = Chip("template", "", {"bf16": float(machine.peak_flops[0])}, 2**33, machine.hbm_bytes_per_s, "tpuv4")
-    posed = problem(model, devices=devices, batch=batch, sequence=model.sequence, software=template_stack())
+    posed = problem(
+        model, devices=devices, batch=batch, sequence=model.sequence, software=template_stack(network("tpuv4"), ideal)
+    )
     return replace(posed, system=System(chip, posed.system.network), machine=machine)
 
 
@@ -76,6 +79,23 @@ def test_machines_together_cost_what_each_costs_and_never_less_than_the_bound(mo
     assert np.any(bound < 0.9 * exact)
     largest = RooflineKernels(posed, machines, elements.max(keepdims=True), lanes.max(keepdims=True))
     assert np.all(step_seconds(posed, plans, largest) <= bound * (1 + 1e-12))
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_no_derated_step_is_shorter_than_the_ideal_one_nor_longer_than_the_largest_factor_makes_it(model):
+    derated, ideal = (on_template(model, 4_000, ideal=each) for each in (False, True))
+    every = all_plans(derated)
+    plans = every.part(np.arange(0, every.count, 37))
+    long, short = (evaluate(each, plans).step_s for each in (derated, ideal))
+    assert np.all(long > short)
+    largest = max(known.factor for known in derating().classes.values())
+    assert np.all(long <= short * largest * (1 + 1e-9))
+
+
+def test_links_whose_spec_has_latencies_are_not_derated():
+    assert template_stack(network("tpuv4")).link.value == 1 / derating().classes["collective"].factor
+    assert template_stack(network("dgx-a100")).link.value == 1
+    assert template_stack(network("tpuv4"), ideal=True).link.value == 1
 
 
 def test_interleaved_plans_whose_gradients_travel_slowly_keep_the_bound():

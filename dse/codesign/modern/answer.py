@@ -40,6 +40,11 @@ _ABOUT_STEPS = (
     "on single cores and fuses them, so its throughputs are not comparable with these."
 )
 
+_ABOUT_DERATING = (
+    "Times of kernels are derated: ideal ones times what the same mappings, on the cores of A100, H100 and B200, are "
+    "too fast there. --ideal leaves that out."
+)
+
 
 @dataclass(frozen=True)
 class ModernAnswer:
@@ -179,7 +184,12 @@ def _checked_costs(posed: ModernPosed, best: ModernOptimum, hbm_bytes: int) -> P
 
 def notes(problem: ModernProblem) -> list[str]:
     """Notes on every answer: what its network leaves out, and what its times can be compared with."""
-    return [*network_notes(problem.network, problem.accelerators), _ABOUT_STEPS]
+    is_ideal = problem.stack.grouped is None
+    return [
+        *network_notes(problem.network, problem.accelerators),
+        _ABOUT_STEPS,
+        *([] if is_ideal else [_ABOUT_DERATING]),
+    ]
 
 
 def answer_metrics(
