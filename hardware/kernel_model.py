@@ -135,7 +135,7 @@ class KernelModel:
             place = self.times.spec.chip
             return KernelSeconds(seconds, "fitted", f"{fit.variant}, {fit.rows} rows on {place}", fit.error)
         answers = (
-            self._by_cores(kind, given),
+            self._by_cores(kind, product_format, given),
             self._by_network(kind, given),
             self._by_rates(kind, product_format, given),
         )
@@ -211,11 +211,11 @@ class KernelModel:
         error = max(known.left_out.values(), default=known.error)
         return KernelSeconds(known.start_s + known.factor * seconds, "derated", rests_on, error)
 
-    def _by_cores(self, kind: Kind, shapes: Shapes) -> KernelSeconds | None:
-        """By the mapping to the cores of a real chip, with its constants of the kind of work."""
+    def _by_cores(self, kind: Kind, product_format: str, shapes: Shapes) -> KernelSeconds | None:
+        """By the mapping to the cores of a real chip, with its constants of the kind of work, in their words."""
         names = {"dense": "gemm", "vector": "gelu"}
         constants = self.spec.kernels.get(names.get(kind, ""))
-        if constants is None or self.machine is None:
+        if constants is None or self.machine is None or ELEMENT_BYTES[product_format] != self.machine.element_bytes:
             return None
         work: list[Operation]
         if kind == "dense":

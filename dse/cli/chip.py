@@ -9,8 +9,15 @@ import click
 
 from dse.cli.help import GroupedCommand
 from dse.cli.terminal import print_table, print_text
-from dse.report.chip_kernels import KERNEL_HEADERS, ShownKernel, representative_kernels
+from dse.report.chip_kernels import (
+    KERNEL_HEADERS,
+    TEMPLATE_HEADERS,
+    ShownKernel,
+    beside_template,
+    representative_kernels,
+)
 from hardware.chips import Chip, chip
+from hardware.inputs import fail
 from hardware.kernel_model import kernel_model
 from hardware.machines import Machines
 from hardware.network import Network
@@ -21,7 +28,7 @@ from hardware.units import GIGA, MIB, TERA, gib_from_bytes
 _EXAMPLES = (
     "dse chip h100-sxm",
     "dse chip docs/examples/accelerator.yaml",
-    "dse chip b200 --out b200.svg",
+    "dse chip a100-sxm --as-template",
 )
 
 Row = tuple[str, str]
@@ -29,20 +36,24 @@ Row = tuple[str, str]
 
 @click.command("chip", cls=GroupedCommand, examples=_EXAMPLES)
 @click.argument("name", metavar="NAME|FILE")
+@click.option(
+    "--as-template", is_flag=True, help="Show a real chip with known cores beside the template with the same cores."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print only the figures, as JSON, on stdout.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw its roofline there.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def command(name: str, as_json: bool, out: Path | None) -> None:
+def command(name: str, as_template: bool, as_json: bool, out: Path | None) -> None:
     """Show a chip: its peak rates by format, ridge points, times of typical kernels, memory, links, power and cores.
 
-    Each time says what it is: measured, fitted or ideal. NAME is a chip of `dse specs`, FILE your own YAML file.
-    `dse specs NAME` shows the source of each value.
+    Each time says what it is: measured, fitted, derated or ideal. NAME is a chip of `dse specs`, FILE your own YAML
+    file. `dse specs NAME` shows the source of each value.
     """
     shown = chip(name)
     machines = accelerator(name).machines if has_cores(name) else None
     kernels = representative_kernels(kernel_model(name))
+    taken = _as_template(name, shown) if as_template else None
     if as_json:
-        click.echo(json.dumps(_document(shown, machines, kernels), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_document(shown, machines, kernels, taken), indent=2, ensure_ascii=False))
     else:
         rates = dict(shown.rates)
         usual = next((each for each in ("bf16", "fp16") if each in rates), max(rates, key=rates.__getitem__))
@@ -51,7 +62,10 @@ def command(name: str, as_json: bool, out: Path | None) -> None:
             f"memory at {shown.hbm_bytes_per_s / GIGA:,.0f} GB/s"
         )
         print_table(("format", "peak Tflop/s", "ridge point, FLOP/byte"), _rates(shown))
-        print_table(KERNEL_HEADERS, [each.row() for each in kernels])
+        if taken is None:
+            print_table(KERNEL_HEADERS, [each.row() for each in kernels])
+        else:
+            print_table(TEMPLATE_HEADERS, beside_template(kernels, *taken))
         print_table(("", ""), list(_parts(shown, machines)))
         for note in shown.notes:
             print_text(note)
@@ -64,6 +78,20 @@ def command(name: str, as_json: bool, out: Path | None) -> None:
         write_text(out, picture_svg(roofline_chart(title, dict(shown.rates), shown.hbm_bytes_per_s)))
         if not as_json:
             print_text(f"roofline: {out}")
+
+
+def _as_template(name: str, shown: Chip) -> tuple[list[ShownKernel], list[ShownKernel]]:
+    """The kernels on the template with the cores of the chip, derated and ideal.
+
+    Raises:
+        InputError: the chip is a template, or its cores are not known.
+    """
+    if shown.is_template:
+        raise fail("", "--as-template", name, "must be a real chip, but is a template already")
+    derated, ideal = (
+        representative_kernels(kernel_model(name, as_template=True, ideal=is_ideal)) for is_ideal in (False, True)
+    )
+    return derated, ideal
 
 
 def _rates(shown: Chip) -> list[tuple[str, str, str]]:
@@ -95,7 +123,13 @@ def _levels(joined: Network, group: int = 0) -> Iterator[Row]:
     yield "link", f"{joined.name}: {joined.accelerator_bytes_per_s / GIGA:,.4g} GB/s per chip each way, {reach}"
 
 
-def _document(shown: Chip, machines: Machines | None, kernels: list[ShownKernel]) -> dict[str, Any]:
+def _document(
+    shown: Chip,
+    machines: Machines | None,
+    kernels: list[ShownKernel],
+    taken: tuple[list[ShownKernel], list[ShownKernel]] | None,
+) -> dict[str, Any]:
+    beside = {} if taken is None else dict(zip(("template", "ideal_template"), taken, strict=True))
     return {
         "name": shown.name,
         "title": shown.title,
@@ -108,5 +142,6 @@ def _document(shown: Chip, machines: Machines | None, kernels: list[ShownKernel]
         "cores": None if machines is None else machines.describe(0),
         "timed_on": shown.timed_on if shown.sustained.model_dump(exclude_none=True) else None,
         "kernels": [each.document() for each in kernels],
+        **{key: [each.document() for each in of_template] for key, of_template in beside.items()},
         "notes": list(shown.notes),
     }

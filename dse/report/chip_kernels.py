@@ -1,6 +1,6 @@
 """Times of typical kernels on a chip, each with its share of the peak that binds it, and what it rests on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,6 +12,9 @@ from hardware.precisions import ELEMENT_BYTES, PRECISIONS
 
 KERNEL_HEADERS = ("kernel", "time", "share of peak", "basis")
 """Headers of the table of kernels."""
+
+TEMPLATE_HEADERS = ("kernel", "chip", "template, derated", "against the chip", "ideal", "basis of the chip's time")
+"""Headers of the table of a chip beside its template."""
 
 _HEADS, _KEYS, _WIDTH = 32, 8, 128
 _EXPERTS: Mapping[str, float] = MappingProxyType(
@@ -75,6 +78,25 @@ def basis_text(answer: KernelSeconds) -> str:
     """What an answer is, and its error where that is known."""
     error = "" if answer.error is None else f", ±{share_text(answer.error)}"
     return f"{answer.basis}{error} ({answer.rests_on})"
+
+
+def beside_template(
+    chip: Sequence[ShownKernel], derated: Sequence[ShownKernel], ideal: Sequence[ShownKernel]
+) -> list[tuple[str, ...]]:
+    """A row by :data:`TEMPLATE_HEADERS` for each kernel, priced on a chip and on its template, derated and ideal."""
+    return [_beside(*kernels) for kernels in zip(chip, derated, ideal, strict=True)]
+
+
+def _beside(chip: ShownKernel, derated: ShownKernel, ideal: ShownKernel) -> tuple[str, ...]:
+    answers = chip.answer, derated.answer, ideal.answer
+    times = ["" if each is None else time_text(each.seconds[0]) for each in answers]
+    own, taken, _ = answers
+    if own is None:
+        return chip.label, times[0], times[1], "", times[2], chip.refusal
+    if taken is None:
+        return chip.label, times[0], derated.refusal, "", "", basis_text(own)
+    difference = f"{100 * (taken.seconds[0] / own.seconds[0] - 1):+.0f} %".replace("-", "−")
+    return chip.label, times[0], times[1], difference, times[2], basis_text(own)
 
 
 def _cases(product_format: str) -> list[_Case]:

@@ -80,6 +80,8 @@ def test_what_times_rest_on():
     assert 0.01 < fitted.error < 0.3
     calibrated = kernel_model("a100-sxm").seconds("dense", "bf16", CASES["dense"])
     assert (calibrated.basis, "LLMCompass" in calibrated.rests_on) == ("fitted", True)
+    eight_bits = kernel_model("a100-sxm").seconds("dense", "int8", CASES["dense"])
+    assert (eight_bits.basis, eight_bits.seconds[0] < calibrated.seconds[0]) == ("ideal", True)
     shares = kernel_model("gb300").seconds("dense", "bf16", CASES["dense"])
     assert (shares.basis, "timed on b200" in shares.rests_on) == ("measured", True)
     assert kernel_model("mi300x").seconds("decode", "bf16", CASES["decode"]).basis == "ideal"
