@@ -1,9 +1,11 @@
 """The user's Python code: calling it, and where in it an operator was called or an error raised."""
 
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from types import FrameType
@@ -20,8 +22,21 @@ _FRAMEWORKS = ("torch", "jax", "jaxlib")
 _OPTIONAL: tuple[Library, ...] = ("torch", "jax")
 """Those of them that a user's file may need, and that need not be there."""
 
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of libraries, also of those that PYTHONPATH adds from another environment."""
+
 _MAX_PRINTED_LINES = 20
 """Lines of a user's code that are shown, of each part of it that is called."""
+
+
+def is_installed(path: Path) -> bool:
+    """Whether a resolved path is that of Python or of a library."""
+    return not _INSTALLED.isdisjoint(path.parts) or any(path.is_relative_to(folder) for folder in _python_folders())
+
+
+@cache
+def _python_folders() -> tuple[Path, ...]:
+    return tuple(Path(folder).resolve() for folder in sysconfig.get_paths().values())
 
 
 class UserCode:
@@ -56,9 +71,9 @@ class UserCode:
         return forward
 
     def line_of(self, error: BaseException) -> tuple[str, int] | None:
-        """(file, line) of the innermost frame of ``error`` that is the user's; None where there is none."""
+        """(file, line) of the innermost frame of ``error`` that is the user's, in no library; None without one."""
         for frame in reversed(traceback.extract_tb(error.__traceback__)):
-            if self._owns(frame.filename):
+            if self._owns(frame.filename) and not is_installed(Path(frame.filename).resolve()):
                 return frame.filename, frame.lineno or 0
         return None
 

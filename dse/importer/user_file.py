@@ -6,7 +6,6 @@ import importlib.util
 import inspect
 import os
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,12 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dse.importer.user_code import guarded
+from dse.importer.user_code import guarded, is_installed
 from hardware.documents import text_of
 from hardware.inputs import fail, nearest
-
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
-"""Folders of libraries, also of those that PYTHONPATH adds from another environment."""
 
 _OUR_PACKAGES = frozenset({"hardware", "dse", "policies", "actors"})
 
@@ -99,9 +95,7 @@ def _local_file(name: str) -> Path | None:
     if file is None or name.partition(".")[0] in _OUR_PACKAGES:
         return None
     path = Path(file).resolve()
-    installed = [Path(folder).resolve() for folder in sysconfig.get_paths().values()]
-    is_installed = not _INSTALLED.isdisjoint(path.parts) or any(path.is_relative_to(folder) for folder in installed)
-    return path if path.is_file() and not is_installed else None  # libraries name some files that are not there
+    return path if path.is_file() and not is_installed(path) else None  # libraries name some files that are not there
 
 
 def function_of(file: LoadedFile, name: str) -> Callable[..., Any]:

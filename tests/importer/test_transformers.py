@@ -8,6 +8,7 @@ import torch
 from dse.models import build
 from dse.models.recipe import TrainingRecipe
 from dse.sources.workloads import model, workload
+from hardware.inputs import InputError
 
 CONFIGS = {
     "bert-large": (
@@ -183,6 +184,17 @@ def test_images_among_tokens_are_refused_in_one_line(tmp_path, dse):
     assert "text_config" in line
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3_text", **document["text_config"]}))
     assert workload(str(tmp_path / "config.json")).graph(1, 1, TrainingRecipe()).parameters > 0
+
+
+def test_sizes_that_a_class_refuses_name_the_config_and_no_file_of_a_library(tmp_path):
+    file = tmp_path / "config.json"
+    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": 64, "pad_token_id": 100}
+    file.write_text(json.dumps({"model_type": "whisper", **sizes}))
+    with pytest.raises(InputError) as error:
+        workload(str(file)).graph(1, 1, TrainingRecipe())
+    assert str(error.value).startswith(f"{file}: ")
+    assert "Padding_idx must be within num_embeddings" in str(error.value)
+    assert "site-packages" not in str(error.value)
 
 
 def test_a_model_of_images_and_texts_is_fed_both(tmp_path):
