@@ -11,7 +11,8 @@ from dse.cli.problem_command import print_view
 from dse.report.view import MAX_NOTES
 
 RULE = re.compile(r" *─{3,} *")
-PARTED = re.compile(r"\d\n(?:[µmn]?s|[KMGT]?i?B|%|mm²|W|kW|[GT]?B/s|[A-Za-z]+/s)\b")
+PARTED = re.compile(r"\d\n(?:[µmn]?s|[KMGT]?i?B|%|mm²|W|kW|[GT]?B/s|[A-Za-z]+/s)\b(?!.* {3}\S)")
+"""A unit that begins a line, unless it begins a row of a table, as of ``tokens/s per accelerator``."""
 
 
 def set_width(monkeypatch, width):
