@@ -25,7 +25,7 @@ _OTHERS = {
     "specs": "List the hardware specs by kind, or show one with the source of every value.",
     "chip": "Show a chip: peak rates, ridge points, memory, links, cores.",
     "calibrate": "Fit the constants of an accelerator to measured kernels.",
-    "convert": "Write the spec of a chip from an earlier version in today's form.",
+    "convert": "Convert a chip spec of an earlier version to the current format.",
     "check": "Recompute a result from its input and list every violation.",
     "report": "Rewrite the report of a finished run.",
     "compare": "Show the options and outcomes in which runs differ.",

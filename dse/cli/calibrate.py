@@ -23,11 +23,11 @@ _EXAMPLES = (
 @click.option("--out", type=click.Path(path_type=Path), help="Write the calibrated spec to this YAML file.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(spec: str, measurements: Path, stack: str | None, precision: str | None, out: Path | None) -> None:
-    """Fit constants to what you measured, and print the errors before and after.
+    """Fit constants to your measurements, and print the errors before and after.
 
-    SPEC is an accelerator, by a name of `dse specs` or your own YAML file; a network, where all rows are all-reduces;
-    or, with --stack, a chip of `dse plan`. MEASUREMENTS.csv has the columns op, m, n, k and measured_s. Half of the
-    rows of each kind of work are fitted to, the others are held out (docs/guides/calibrate.md).
+    SPEC is an accelerator (a name from `dse specs`, or your own YAML file); a network, if all rows are all-reduces; or,
+    with --stack, a chip of `dse plan`. MEASUREMENTS.csv has the columns op, m, n, k and measured_s. Half of the rows of
+    each kind of work are used for the fit, and the others are held out (docs/guides/calibrate.md).
     """
     from dse.calibration.calibrate import calibrate
     from dse.run.directory import write_text

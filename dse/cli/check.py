@@ -30,9 +30,9 @@ def command(result: Path, input: str | None, run_code: bool, prove: bool, as_jso
 
     RESULT is a run directory (`--out DIR`) or a result.json.
 
-    INPUT replaces the input that is stored in the result: the file or name that was solved.
+    INPUT replaces the input that is stored in the result (the file or name that was solved).
 
-    What is not checked is listed on stderr. With --prove, fewer entries are.
+    Entries that are not checked are listed on stderr; with --prove, there are fewer.
 
     The graph of a FILE.py:FUNCTION is taken from the result, and the file is not run.
     """

@@ -37,16 +37,16 @@ Row = tuple[str, str]
 @click.command("chip", cls=GroupedCommand, examples=_EXAMPLES)
 @click.argument("name", metavar="NAME|FILE")
 @click.option(
-    "--as-template", is_flag=True, help="Show a real chip with known cores beside the template with the same cores."
+    "--as-template", is_flag=True, help="Show a real chip with known cores next to the template with the same cores."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print only the figures, as JSON, on stdout.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw its roofline there.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the values, as JSON, on stdout.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.svg", help="Write a roofline chart to FILE.svg.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(name: str, as_template: bool, as_json: bool, out: Path | None) -> None:
     """Show a chip: its peak rates by format, ridge points, times of typical kernels, memory, links, power and cores.
 
-    Each time says what it is: measured, fitted, derated or ideal. NAME is a chip of `dse specs`, FILE your own YAML
-    file. `dse specs NAME` shows the source of each value.
+    Each time is marked as measured, fitted, derated or ideal. NAME is a chip from `dse specs`, and FILE is your own
+    YAML file. `dse specs NAME` shows the source of each value.
     """
     shown = chip(name)
     machines = accelerator(name).machines if has_cores(name) else None

@@ -17,12 +17,14 @@ _EXAMPLES = (
 
 @click.command("convert", cls=GroupedCommand, examples=_EXAMPLES)
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there (default: print it).")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the spec to FILE (default: print it)."
+)
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(file: Path, out: Path | None) -> None:
-    """Write the spec of a chip from an earlier version in the form of this one, dse.chip/1.
+    """Convert a chip spec of an earlier version to the current format, dse.chip/1.
 
-    Its values stay; keys that were renamed have their new names. Comments are not kept.
+    Values are unchanged, and renamed keys get their new names. Comments are lost.
     """
     from dse.run.directory import write_text
     from hardware.chip_spec import converted

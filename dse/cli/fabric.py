@@ -120,10 +120,10 @@ def _print_tables(rows: Sequence["Row"]) -> None:
         ]
         print_table(("model", "part", *_HEAD, "RE ratio", "placements"), cells, title=title)
     print_text(
-        "RE ratio: relative to the best baseline (kind left out or without annotations: to the same model in folds "
-        "by graph with annotations; another version: to the retrained model), with its 90 % interval over graphs. "
-        "Models are trained on all other kinds where one is left out, and on the other folds otherwise, so the "
-        "numbers of training graphs differ."
+        "RE ratio: relative error divided by that of the best baseline, with a 90 % interval over graphs. If a kind is "
+        "left out or annotations are missing, the divisor is the same model in folds by graph with annotations; for "
+        "another version, it is the retrained model. If a kind is left out, models are trained on all other kinds, "
+        "otherwise on the other folds, so the numbers of training graphs differ."
     )
 
 
@@ -134,7 +134,7 @@ def _verdict(rows: Sequence["Row"]) -> str:
         return "no model has a relative error on graphs that it was not trained on"
     first = [row for row in judged if row.table == judged[0].table]
     best = min(first, key=lambda row: row.accuracy.error)
-    return f"{best.model} predicts best: mean relative error {best.accuracy.error:.4f} ({best.table})"
+    return f"{best.model} is the most accurate: mean relative error {best.accuracy.error:.4f} ({best.table})"
 
 
 def _figures(accuracy: "Accuracy", ranks_only: bool = False) -> tuple[str, ...]:

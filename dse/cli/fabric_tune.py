@@ -96,9 +96,9 @@ def _command() -> click.Command:
     for field in reversed(option_fields(TuningOptions)):
         decorated = parameter_of(field)(decorated)
     text = (
-        "Tune the weights of the placer's rules and its annealing schedule on random training graphs.\n\n"
-        "It shows how close to its bound a placement comes without a learned model: the objective is simulated "
-        "throughput as a share of its bound. Use DIR/tuned.yaml with `dse fabric place GRAPH --tuned FILE`."
+        "Tune the rule weights and the annealing schedule of the placer on random training graphs.\n\n"
+        "The objective is simulated throughput as a share of its upper bound, so the result shows how close to the "
+        "bound placements come without a learned model. Pass DIR/tuned.yaml to `dse fabric place GRAPH --tuned FILE`."
     )
     return click.command("tune", cls=GroupedCommand, help=text, examples=_EXAMPLES)(decorated)
 

@@ -261,14 +261,13 @@ def _show_choices(run: "SweepRun", criterion: str) -> None:
         values = map(str, summary.choice.values.values())
         rows.append((*values, labels, f"{summary.steps:,}", *scores, str(summary.trials)))
     settings_names = (name.replace("_", " ") for name in plan.task.swept)
-    head = (*settings_names, "", "steps", *map(_hyphenated, names), "seeds")
+    head = (*settings_names, "", "optimizer steps", *map(_hyphenated, names), "seeds")
     title = f"{plan.task.score_title} after {plan.samples:,} samples, {len(plan.task.validation_names)} environments"
     best = summaries[0]
     chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in best.choice.values.items())
     scored = ", ".join(f"{_hyphenated(name)} {best.mean(name):.4f}" for name in names)
     print_text(f"best of {counted(len(summaries), 'choice')}, by {_hyphenated(criterion)}: {chosen}; {scored}")
     print_table(head, rows, title=title)
-    print_text("steps: of the optimiser")
     print_text(f"in {run.folder}: {SWEEP_FILE}")
 
 

@@ -32,7 +32,7 @@ _EXAMPLES = (
 @run_code_option
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(run: Path, interactive: bool, run_code: bool) -> None:
-    """Rewrite the report.html of a run, and its pictures, from its result and its tables.
+    """Rewrite the report.html and the pictures of a run from its result and tables.
 
     RUN is a run directory (`--out DIR`) or the result.json in it.
     """

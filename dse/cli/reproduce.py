@@ -93,10 +93,10 @@ class _Papers(click.Group):
 )
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Print the tables and figures of PAPER next to our recomputed ones; all of them if no PART is named.
+    """Print the tables and figures of PAPER next to our recomputed ones (all parts if no PART is named).
 
-    Every search has its own limit; an answer that is not proven by then is printed with its gap. A skipped part states
-    the reason.
+    Every search has its own limit; an answer that is not proven by then is printed with its gap. For each skipped part,
+    the reason is printed.
     """
     if context.invoked_subcommand is None:
         raise fail("dse reproduce", "PAPER", "", f"is missing; papers: {', '.join(PAPERS)}")

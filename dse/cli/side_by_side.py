@@ -23,7 +23,7 @@ def values_of(problem: ProblemType[Any, Any], given: dict[str, Any]) -> tuple[st
     owners: dict[str, str] = {}
     for value in values:
         if (other := owners.setdefault(name_of(value), value)) != value:
-            rule = f"must differ in the name of the file from {other}: each has a run directory of that name"
+            rule = f"must have a different file name than {other}, because run directories are named after the files"
             raise fail("", f"--{problem.side_by_side}", value, rule)
     return values
 

@@ -167,7 +167,7 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
     def page() -> list[Part]:
         parts: list[Part] = [turns.table, Heading("Turns"), Drawing(lambda: turns.picture.svg)]
         if len(drawn) < len(shown):
-            parts.append(Paragraph(f"Of {len(shown)} pieces these are the {len(drawn)} that take most of the time."))
+            parts.append(Paragraph(f"The {len(drawn)} of {len(shown)} pieces that take the most time:"))
         for place, each in enumerate(drawn):
             parts += _page(each, tables, partial(_svg_within, drawn[: place + 1]))
         return parts
@@ -273,7 +273,7 @@ def _waits_chart(shown: _Shown) -> Iterator[LaneChart]:
         cause, most = waits[0]
         total = sum(slots for _, slots in waits)
         yield LaneChart(
-            f"Of {total:,.1f} slots between two samples, {100 * most / total:.0f} % go to {cause}",
+            f"Of {total:,.1f} slots between two samples, {100 * most / total:.0f} % are spent waiting for {cause}",
             "slots per sample",
             [each for each, _ in waits],
             [LaneBar(lane, 0.0, slots, "wait", label=f"{slots:,.1f}") for lane, (_, slots) in enumerate(waits)],
@@ -311,8 +311,8 @@ def _page(shown: _Shown, tables: Tables, draw: Callable[[], str]) -> Iterator[Pa
     yield _figures_table(shown)
     yield Heading(f"The fabric {shown.title}".strip())
     yield Paragraph(
-        "Numbers refer to the operators below. Hover over a unit for details, or over a link if there are few. Each "
-        "direction of a link is drawn on its right-hand side.",
+        "Numbers refer to the operators below. Hover over a unit for details; in small pictures, links have details "
+        "too. Each direction of a link is drawn on its right-hand side.",
         small=True,
     )
     yield Drawing(draw)

@@ -67,7 +67,7 @@ class ShownTurns:
         )
         piece, often, share = self.shares[0]
         in_turns = f" in {often} turns" if often > 1 else ""
-        yield Decisive(f"Piece {piece + 1}{in_turns} takes most of the time: {100 * share:.0f} %.")
+        yield Decisive(f"Piece {piece + 1}{in_turns} takes the largest share of the time: {100 * share:.0f} %.")
         configuration_s = sum(time.configuration_s for time in self.times)
         load_s = sum(time.load_s for time in self.times)
         yield Decisive(

@@ -35,7 +35,7 @@ def notes(problems: Sequence[PlanProblem]) -> list[str]:
     """What a reader of the table must know before comparing its rows."""
     if len({_rests_on(problem) for problem in problems}) == 1:
         return []
-    return ["times whose rates rest on different things are not comparable: see the column rates"]
+    return ["times are comparable only if their rates have the same basis: see the column rates"]
 
 
 def _rests_on(problem: PlanProblem) -> str:

@@ -231,7 +231,7 @@ def _memory_note(stack: Stack) -> str:
     runs = f" (fitted to {', '.join(known.fitted)})" if known.fitted else ""
     return (
         f"memory is what the allocator reserves: {known.value:g} times activations and working memory{runs}; "
-        "no overhead is assumed for weights, gradients and optimizer state, which may be too low where they dominate"
+        "no overhead is assumed for weights, gradients and optimizer state, so the sum may be too low if these dominate"
     )
 
 

@@ -150,12 +150,12 @@ class Stack(StrictModel):
     description: str
     attention: AttentionKernel
     cross_entropy: LossKernel = LossKernel(
-        value="fused", source="Korthikanti et al. 2022, section 4.3: logits of 32 bits are kept for the cross entropy"
+        value="fused", source="Korthikanti et al. 2022, section 4.3: 32-bit logits are kept for the cross entropy"
     )
     overlaps_tensor: Choice
     gathers_again: Choice = Choice(
         value=True,
-        source="Korthikanti et al. 2022, section 4.2.2: a part is stored, and gathered again when needed",
+        source="Korthikanti et al. 2022, section 4.2.2: one shard is stored and gathered again when needed",
     )
     gathers_operands: Choice = Choice(value=False, source="Megatron-LM: activations travel in 16 bits")
     keeps_ends_gathered: Choice = Choice(
@@ -170,7 +170,7 @@ class Stack(StrictModel):
         value=True, source="Liu et al., Ring Attention, 2023: blocks of keys travel while others are attended to"
     )
     overlaps_expert: Choice = Choice(
-        value=False, source="an exchange waits for the router and experts for the exchange"
+        value=False, source="an exchange waits for the router, and experts wait for the exchange"
     )
     sorts_tokens: Choice = Choice(
         value=False, source="DeepEP and HybridEP deliver tokens by expert; one copy before and one after"
@@ -186,7 +186,7 @@ class Stack(StrictModel):
     moment_bytes: Bytes = Bytes(value=8, source="Adam: momentum and variance of 4 bytes each")
     gradient_transfer_bytes: Bytes
     weight_transfer_bytes: Bytes = Bytes(value=2, source="weights are gathered as passes read them, in 16 bits")
-    communicator_bytes: BufferBytes = BufferBytes(value=0, source="no library of collectives in particular")
+    communicator_bytes: BufferBytes = BufferBytes(value=0, source="no particular collective library")
     reserved: ReservedRatio | None = None
     matrix: SharedRate
     attention_rate: SharedRate

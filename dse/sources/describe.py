@@ -132,10 +132,10 @@ def note_on_scores(graph: ModelGraph) -> str | None:
     if "softmax" not in activation.operator or activation.size_bytes < _NOTED_SHARE * layer.activation_bytes:
         return None
     return (
-        f"Attention scores are stored, because fused attention is not modelled: of the "
-        f"{gib_from_bytes(layer.activation_bytes):,.1f} GB of activations that {layer.kind} keeps of a microbatch of "
-        f"{graph.microbatch}, {activation.operator} alone has {gib_from_bytes(activation.size_bytes):,.1f} GB; "
-        "they grow with the square of the sequence."
+        "Attention scores are stored, because fused attention is not modelled: for a microbatch of "
+        f"{graph.microbatch}, {activation.operator} alone takes {gib_from_bytes(activation.size_bytes):,.1f} of the "
+        f"{gib_from_bytes(layer.activation_bytes):,.1f} GB of activations that {layer.kind} keeps; this grows with the "
+        "square of the sequence length."
     )
 
 

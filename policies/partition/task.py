@@ -56,7 +56,7 @@ class PartitionTask(LearningTask[LearningSettings]):
     validation: tuple[str, ...] = ()
 
     checkpoint_format: ClassVar[CheckpointFormat[LearningSettings]] = POLICY
-    score_title: ClassVar[str] = "throughput over the simple bound's"
+    score_title: ClassVar[str] = "throughput relative to the simple bound"
     criteria: ClassVar[Mapping[str, tuple[str, ...]]] = CRITERIA
     swept: ClassVar[Mapping[str, tuple[float, ...]]] = SWEPT
     references: ClassVar[Mapping[str, Mapping[str, float]]] = {

@@ -123,7 +123,7 @@ def test_what_fits_nowhere_for_its_attention_scores_says_so(tmp_path):
     path.write_text(re.sub(r"sequence: \d+", "sequence: 8192", TINY_MODEL))
     explanation = solve(small(path, hbm_gb="0.01"))[0].infeasibility.explanation
     assert "Attention scores are stored" in explanation
-    assert "they grow with the square of the sequence." in explanation
+    assert "this grows with the square of the sequence length." in explanation
     short = tmp_path / "short.yaml"
     short.write_text(TINY_MODEL)
     assert "attention" not in solve(small(short, hbm_gb="0.0001"))[0].infeasibility.explanation

@@ -325,7 +325,7 @@ def test_that_nothing_fits_is_proven_again_where_that_is_short_or_asked_for(tmp_
             altered = result.model_copy(update={"infeasibility": forged})
             assert PROBLEM.faults(altered, posed) != []
         roomy = pose(PROBLEM, modern_options(tmp_path, **OPEN, hbm_gb="1"))
-        assert PROBLEM.faults(result, roomy) == ["status infeasible: but the plan that is named fits"]
+        assert PROBLEM.faults(result, roomy) == ["status must not be infeasible: the plan in infeasibility fits"]
     assert PROBLEM.proof_faults(result, posed) == []
 
 

@@ -213,7 +213,7 @@ def test_a_run_directory_has_a_grid_for_each_piece_and_the_turns_in_time(dse, fo
     assert max(ends_s) == pytest.approx(result["metrics"]["cut"]["batch_s"], abs=2e-9)
     assert sum(each["ph"] == "X" and each["cat"] == "run" for each in trace["traceEvents"]) == len(turns)
     assert (folder / "run" / "turns.svg").read_text().count("Turn 1,") == 3  # configuration, load, run
-    assert "takes most of the time" in answered.out
+    assert "takes the largest share of the time" in answered.out
 
 
 @pytest.mark.parametrize("cost", ["simulator", "tuned"])

@@ -102,10 +102,10 @@ def test_the_papers_samples_are_whole_and_the_form_that_they_stand_beside_is_nam
     section = section_of("table2", curves, (), ("g",), ("greedy", "random", LEARNED), "scope", 10)
     cells = {row[0]: row[-1] for row in section.tables[0].rows}
     assert cells == {"greedy": "–", "random": "305 / 915 / 3,612", LEARNED: "330 / 676 / 1,496"}
-    (note,) = [note for note in section.notes if "the paper's own form is in the ablation" in note]
+    (note,) = [note for note in section.notes if "the ablation includes the paper's method" in note]
     assert LEARNED in note
     without = section_of("table2", curves, (), ("g",), ("greedy", "random"), "scope", 10)
-    assert not [note for note in without.notes if "the paper's own form is in the ablation" in note]
+    assert not [note for note in without.notes if "the ablation includes the paper's method" in note]
 
 
 def test_a_method_that_fails_is_reported_and_left_out(graph, tmp_path, few_steps):

@@ -79,7 +79,7 @@ def _unanswered(problem: CodesignProblem, machines: Machines, point: Point) -> l
     empty = (point.bound, point.architecture, point.plans, point.today_score, point.today_plans)
     none = (None,) * len(problem.hbm_bytes)
     if empty != (None, None, (), None, ()) or any(point.optima) or point.reached_by != none:
-        return ["only the status may be given if nothing fits"]
+        return ["entries other than the status must be empty, because nothing fits"]
     return []
 
 

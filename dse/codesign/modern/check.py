@@ -68,7 +68,7 @@ def open_claims(result: Result, posed: ModernPosed) -> dict[str, str]:
     """What only a search can say of a result, where not every check repeats it."""
     if is_affordable(posed) or not (result.solution or result.status == "infeasible"):
         return {}
-    reason = f"to bound {_plans(posed):,} plans takes as long as the search (--prove)"
+    reason = f"bounding {_plans(posed):,} plans takes as long as the search (--prove)"
     if not result.solution:
         return {"infeasibility": reason}
     return dict.fromkeys(["bound", *(f"metrics.{key}" for key in _OF_THE_SEARCH if key in result.metrics)], reason)
@@ -226,5 +226,5 @@ def _least_plan_faults(result: Result, posed: ModernPosed) -> list[str]:
         return broken
     proof = lack(posed, plan)
     if proof is None:
-        return ["status infeasible: but the plan that is named fits"]
+        return ["status must not be infeasible: the plan in infeasibility fits"]
     return differences("infeasibility", stated.model_dump(), proof.model_dump())

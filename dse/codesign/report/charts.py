@@ -46,8 +46,8 @@ def architectures(column: Columns, result: Result) -> PointChart:
     evaluated = evaluated[np.argsort(-column["score"][evaluated], kind="stable")]
     best, rest = evaluated[:_MAX_NAMED], evaluated[_MAX_NAMED:]
     if len(rest):
-        marks.append(crowd("evaluated exactly, the others", "score", rest, BLUE))
-    name = f"evaluated exactly, the best {_MAX_NAMED:,}" if len(rest) else "evaluated exactly"
+        marks.append(crowd("other exact evaluations", "score", rest, BLUE))
+    name = f"the {_MAX_NAMED:,} best exact evaluations" if len(rest) else "evaluated exactly"
     x, y = column["area_mm2"][best].tolist(), column["score"][best].tolist()
     marks.append(Points(name, x, y, BLUE, texts(best, "score"), 5.0))
     for place, (label, area_mm2, score, colour) in enumerate(_marks(result)):
@@ -63,7 +63,7 @@ def _finding(column: Columns, result: Result, evaluated: int) -> str:
     value, count = result.objective.value, len(column["score"])
     if value is None:
         return f"{evaluated:,} of {count:,} architectures were evaluated exactly"
-    proof = "no architecture does better" if result.status == "optimal" else "the best found"
+    proof = "no architecture does better" if result.status == "optimal" else "best found"
     area_mm2 = result.solution["architecture"]["area_mm2"]
     return f"{score_text(result, value)} at {area_mm2:,.1f} mm²: {proof}; {evaluated:,} of {count:,} evaluated exactly"
 
@@ -85,9 +85,9 @@ def search_path(column: Columns, result: Result) -> PointChart:
     best = np.maximum.accumulate(scores)
     marks.append(Line("best so far", order.tolist(), best.tolist(), ANSWER, steps=True))
     if result.bound is not None:
-        marks.append(Line("no architecture is above", [1, len(scores)], [result.bound] * 2, GREY, "dot"))
+        marks.append(Line("proven upper bound", [1, len(scores)], [result.bound] * 2, GREY, "dot"))
     last = int(np.argmax(scores)) + 1
-    title = f"The best of {len(order):,} evaluated architectures was number {last:,}"
+    title = f"The best architecture was number {last:,} of {len(order):,} evaluated"
     y = Axis(f"{result.objective.name} [{unit}]", from_zero=True)
     return PointChart(title, Axis("architectures evaluated, in order"), y, marks, 420)
 

@@ -37,5 +37,5 @@ def external_file(model: Path, tensor: Any) -> Path:
         span = f"offset {stated.get('offset', 0)}, length {stated.get('length', 0)}"
         raise fail(model, f"values.{tensor.name}", span, f"must lie within {file.name}, which has {size:,} bytes")
     if size > MAX_BYTES:
-        raise fail(model, key, location, f"must be at most {MAX_BYTES:,} bytes, because small values are read")
+        raise fail(model, key, location, f"must be at most {MAX_BYTES:,} bytes to be read for small tensors")
     return file

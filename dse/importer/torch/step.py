@@ -90,7 +90,7 @@ def _traced(module: "torch.nn.Module", example_inputs: Any, training: Training) 
         traced: TracedStep = guarded(path, lambda: traced_step(module, data, names, loss, optimizer))
     for key, _, tensor in traced.arguments:
         if str(tensor.dtype).removeprefix("torch.") not in DTYPES:
-            raise fail(path, key, str(tensor.dtype), "a training step of this dtype is not supported")
+            raise fail(path, key, str(tensor.dtype), "this dtype is not supported in a training step")
         if not tensor.numel():
             raise fail(path, key, str(list(tensor.shape)), "a parameter or input must not be empty")
     return traced

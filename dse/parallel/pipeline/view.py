@@ -111,8 +111,8 @@ def _files(result: Result, question: PipelineQuestion) -> Mapping[str, str | byt
 
 _ABOUT_STAGES = (
     "Times are per microbatch, and each device of a stage processes an equal share; the gradient all-reduce runs once "
-    "per batch. A stage begins with the named instruction, in the order of the longest path to the loss. A device "
-    "stores weights, the state that --state adds, and the tensors that the backward pass reads."
+    "per batch. A stage begins with the named instruction; instructions are ordered by their longest path to the loss. "
+    "A device stores weights, the state that --state adds, and the tensors that the backward pass reads."
 )
 
 

@@ -173,8 +173,8 @@ _Read = Callable[[Calibration], float | None]
 _QUANTITIES: tuple[tuple[str, str, float | None, _Read], ...] = (
     ("Pearson's R", "", PAPER_CORRELATION, lambda calibration: calibration.correlation),
     ("partitions that cannot run", "%", PAPER_INVALID_PERCENT, lambda calibration: calibration.invalid_percent),
-    ("overlap of best tenths", "%", None, lambda calibration: calibration.best_overlap_percent),
-    ("predicted best relative to best", "×", None, lambda calibration: calibration.best_predicted_over_best),
+    ("overlap of the best tenths", "%", None, lambda calibration: calibration.best_overlap_percent),
+    ("best prediction relative to the true best", "×", None, lambda calibration: calibration.best_predicted_over_best),
 )
 
 
@@ -202,9 +202,10 @@ def _notes(context: Context) -> tuple[str, ...]:
         f"{context.samples:,} random partitions of {context.graph.name} ({len(context.graph):,} operators) on "
         f"{package.name} ({package.chips} chips), SAMPLE with uniform weights. The simulator replaces the paper's "
         "hardware.",
-        "Calibrated on the paper's two numbers, before any search: memory and compile effect of mcm-36, on a reference "
-        f"graph of BERT with 2,138 operators (benchmarks/partition_calibration.py), and {TOKENS} tokens and "
-        f"{8 * ELEMENT_BYTES}-bit numbers in our BERT. The paper states neither.",
+        "Memory and compile effect of mcm-36 were calibrated on the paper's two numbers before any search, on a "
+        "reference graph of BERT with 2,138 operators (benchmarks/partition_calibration.py). The paper does not state "
+        f"the tokens and the precision of its BERT; ours has {TOKENS} tokens, which are calibrated too, and "
+        f"{8 * ELEMENT_BYTES}-bit numbers.",
         f"No other graph is used for calibration. {package.name} has {package.sram_bytes / MEGA:g} MB of memory per "
         f"chip and σ = {package.effect_sigma:g}. The share of partitions that cannot run depends on tensor sizes, so "
         "it does not carry over to other graphs.",

@@ -215,15 +215,13 @@ def section_of(
         notes.append(f"greedy finds no partition that runs for {', '.join(never)}, so ratios to greedy exclude it")
     if part in _PAPER and LEARNED in shares:
         notes.append(
-            f"the paper's learning is compared with {LEARNED}, a different form without a prior; the paper's own "
-            "form is "
-            "in the ablation, and python -m benchmarks.learning_paper trains it as the paper does"
+            f"the paper's learned policy is compared with {LEARNED}, a different method that also has no prior; the "
+            "ablation includes the paper's method, and python -m benchmarks.learning_paper trains it as the paper does"
         )
     if "dp" in methods:
         notes.append(
-            "when simulated partitions are counted, calls of the analytical evaluator are free; otherwise, the "
-            "answer of "
-            "dp and portfolio counts as one evaluation, and the starting points of refine and learned methods as three"
+            "if simulations are counted, calls of the analytical evaluator are free; otherwise, the answers of dp and "
+            "portfolio count as one evaluation each, and the starting points of refine and learned methods as three"
         )
     claims = tuple(claimed(part, shares, samples))
     if claims:

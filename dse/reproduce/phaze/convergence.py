@@ -29,7 +29,7 @@ _RULE_NOTE = (
     "budget."
 )
 
-_WALKED = "which areas a level visits depends on which of them are better, and so on the cost model"
+_WALKED = "which areas a level visits depends on the scores, and therefore on the cost model"
 
 
 class BothRules:

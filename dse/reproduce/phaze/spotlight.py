@@ -39,11 +39,10 @@ NOTES = (
     "Why the mean relative to Spotlight differs from the paper's 2.0: shape and lanes of Spotlight's machines. “Square "
     "array” has as many elements as the printed array, “lanes” the vector cores of the paper's common machine.",
     "Shape: under phaze-2024 all cores together receive 64 words per cycle, and an 8192 × 2 array does at most 8 "
-    "products "
-    "per streamed word (128 × 128: 170), so 512 per cycle with 16,384 elements. The paper's mapper (Sunstone) maps "
-    "several dimensions of a product to one side and so uses such an array like a square one; here, one dimension is "
-    "mapped to each side. The last table shows its cycles for all machines, with layers as the published tool traces "
-    "them.",
+    "products per streamed word (128 × 128: 170), so its 16,384 elements do 512 per cycle. The paper's mapper "
+    "(Sunstone) maps several dimensions of a product to one side of the array, so such an array is as good as a square "
+    "one; here, one dimension is mapped to each side. The last table shows cycles with that mapper for all machines, "
+    "with layers as the published tool traces them.",
     "Lanes: one vector core with 64 or 16 lanes has at most a quarter of the throughput of the 2 × 128 lanes of the "
     "paper's TPUv4. The paper does not print values for single models, so neither cause can be checked per model.",
 )

@@ -162,8 +162,7 @@ def _agreement(cost_model: str, equal: Sequence[tuple[bool, bool, bool]]) -> str
     cores, placed, trained = (sum(column) for column in zip(*equal, strict=True))
     return (
         f"{cost_model}: of {len(equal)} models, {cores} have the paper's cores, {placed} its {{p, d, t}}, and "
-        f"{trained} "
-        f"its microbatch, activations and HBM."
+        f"{trained} its microbatch, activations and HBM."
     )
 
 

@@ -35,7 +35,7 @@ class PipelineTask(LearningTask[PolicySettings]):
     validation: int = 6
 
     checkpoint_format: ClassVar[CheckpointFormat[PolicySettings]] = PIPELINE_POLICY
-    score_title: ClassVar[str] = "shortest length over that of the plan"
+    score_title: ClassVar[str] = "shortest length relative to that of the plan"
     criteria: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "explored": ("explored",),
         "greedy": ("greedy",),

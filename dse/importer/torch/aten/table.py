@@ -174,5 +174,5 @@ def _listed(value: Any) -> Any:
 def _kind(tensor: Any) -> tuple[Dims, str]:
     dtype = str(tensor.dtype).removeprefix("torch.")
     if dtype not in DTYPES:
-        raise fail("", "dtype", dtype, "a training step with arrays of this type is not supported")
+        raise fail("", "dtype", dtype, "this dtype is not supported in a training step")
     return tuple(int(size) for size in tensor.shape), DTYPES[dtype]
