@@ -21,7 +21,7 @@ _CHECK_ALIVE, _CLUSTER_INFO = "/ray.rpc.NodeInfoGcsService/CheckAlive", "/ray.rp
 """Questions without consequences that need the token: to a head node, and to its server for Ray Client."""
 
 _NEEDS_TOKEN = (
-    "set RAY_AUTH_MODE=token, and the cluster's token by RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+    "set RAY_AUTH_MODE=token, and the cluster's token in RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
 )
 
 
@@ -48,10 +48,10 @@ def join(address: str) -> None:
     except (OSError, OverflowError, ValueError, RuntimeError, RayError) as error:
         reason = "no Ray cluster answers there"
         if "ersion mismatch" in str(error):
-            reason = "it must run this version"
+            reason = "the cluster must run the same versions of Ray and Python"
         elif isinstance(error, ConnectionError | RayError):
             # Ray says no more when it lacks the token, which cannot be asked of an address like "auto".
-            reason += f", or it wants a token ({_NEEDS_TOKEN})"
+            reason += f", or it requires a token ({_NEEDS_TOKEN})"
         raise fail("dse", "--address", address, f"{reason}: {shown(str(error))}") from error
 
 

@@ -37,7 +37,9 @@ def sweep(run: SweepRun, executor: RayExecutor, progress: ProgressCallback, stop
             directory.
     """
     if executor.through_client:
-        raise fail("dse pretrain", "--address", "ray://…", "a sweep needs a driver in the cluster: `ray job submit`")
+        raise fail(
+            "dse pretrain", "--address", "ray://…", "a sweep needs a driver in the cluster: use `ray job submit`"
+        )
     unfinished = run.unfinished()
     if not unfinished:
         return
@@ -115,7 +117,7 @@ class _Driver:
             raise StoppedError(self.stopped)
         if errors:
             last = errors[0].strip().splitlines()[-1]
-            raise fail("dse pretrain", "--sweep", "", f"{len(errors)} trials were given up, the first for: {last}")
+            raise fail("dse pretrain", "--sweep", "", f"{len(errors)} trials failed; the first: {last}")
 
 
 class _Keeping(tune.Callback):

@@ -27,10 +27,10 @@ class MapMetrics:
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
         self._finished = Counter("dse_items_finished", "Items that workers have finished.")
-        self._failed = Counter("dse_items_failed", "Items that were given up.")
-        self._deaths = Counter("dse_worker_deaths", "Worker processes that died under their work.")
-        self._queued = Gauge("dse_items_queued", "Items that were handed to workers and are not finished.")
-        self._gauges = {name: Gauge(name, "A figure of the run.") for name in watched}
+        self._failed = Counter("dse_items_failed", "Items that failed.")
+        self._deaths = Counter("dse_worker_deaths", "Worker processes that died while working.")
+        self._queued = Gauge("dse_items_queued", "Items sent to workers and not yet finished.")
+        self._gauges = {name: Gauge(name, "A value of the run.") for name in watched}
         self._counts = {self._finished: 0, self._failed: 0, self._deaths: 0}
         self._reported_s = 0.0
 

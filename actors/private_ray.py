@@ -35,8 +35,8 @@ class PrivateRay:
     def __init__(self, kinds: Sequence[WorkerKind], notice: Notice = silent_notice) -> None:
         if not asks_for_token():
             notice(
-                f"Ray {ray.__version__} starts without a token here: other users of this machine can run code in it, "
-                "under your name; ray>=2.59 asks for one"
+                f"Ray {ray.__version__} starts without a token here, so other users of this machine can run code in "
+                "it under your name; ray>=2.59 requires a token"
             )
         self._starter = ThreadPoolExecutor(1)
         # Paths of Unix sockets are limited to about 100 characters, so the folder has a short one.

@@ -93,7 +93,7 @@ class RayExecutor(Executor):
             ray.shutdown()
             needs = replace(extra, cpus=extra.cpus + 1).needs
             has = " and ".join(f"{there.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
-            rule = f"the cluster must have {needs} for a worker and its own actors, but has {has}"
+            rule = f"the cluster must have {needs} for one worker and the run's own actors, but has {has}"
             raise fail("dse", "--address", address, rule)
         return max(1, workers)
 
@@ -145,7 +145,7 @@ class RayExecutor(Executor):
         """What the workers need and what the cluster has, for people."""
         there, free = _resources()
         has = ", ".join(f"{there.get(name, 0):g} {name} ({free.get(name, 0):g} free)" for name in ("CPU", "GPU"))
-        extra = "" if self._extra is None else f"; their own actors {self._extra.needs} in all"
+        extra = "" if self._extra is None else f"; the run's own actors need {self._extra.needs} in total"
         return f"{'; '.join(map(str, self._kinds))}{extra}; the cluster has {has}"
 
     def metrics(self) -> MapMetrics:

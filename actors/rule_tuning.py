@@ -78,7 +78,7 @@ class TuningSearcher(Searcher):
     def _lost(self, task: Task) -> None:
         self._failures[task.key] = self._failures.get(task.key, 0) + 1
         if self._failures[task.key] >= _FAILURES:
-            raise fail("dse fabric tune", "", "", f"{task.key} has failed {_FAILURES} times: the workers' logs say why")
+            raise fail("dse fabric tune", "", "", f"{task.key} failed {_FAILURES} times; see the workers' logs")
         self._tuning.ask_again(task)
 
     def save(self, checkpoint_path: str) -> None:
@@ -121,7 +121,9 @@ def tune_rules(tuning: Tuning, executor: RayExecutor, progress: ProgressCallback
             or a task fails again and again.
     """
     if executor.through_client:
-        raise fail("dse fabric tune", "--address", "ray://…", "tuning needs a driver in the cluster: `ray job submit`")
+        raise fail(
+            "dse fabric tune", "--address", "ray://…", "tuning needs a driver in the cluster: use `ray job submit`"
+        )
     searcher = TuningSearcher(tuning, progress, stop)
     if not searcher.ended:
         executor.release()

@@ -199,14 +199,14 @@ class SweepSearcher(Searcher):
         if not had_begun:
             self._false_starts += 1
             if not self._any_started and self._false_starts >= _FALSE_STARTS * self.workers:
-                raise WorkersBrokenError("a worker cannot start: its logs in Ray's session folder say why")
+                raise WorkersBrokenError("a worker cannot start; see its logs in Ray's session folder")
         else:
             blamed = left.pop(0)
             self._deaths[blamed] += 1
             deaths = self._deaths[blamed]
-            self._notice(f"a worker died under {_named(blamed)}, which is run again")
+            self._notice(f"a worker died on {_named(blamed)}, which is retried")
             if len(architectures_of(blamed)) > 1 or deaths >= _DEATHS:
-                self._sweep.take(blamed, Failed(f"{deaths} worker processes died under it"))
+                self._sweep.take(blamed, Failed(f"{deaths} worker processes died on it"))
             else:
                 left.insert(0, blamed)
         self._sweep.ask_again(left)

@@ -311,7 +311,7 @@ class WindowedMap:
             except (RayActorError, RayTaskError, GetTimeoutError):
                 finished += self._repeated(entries, deaths=0 if charged else 1)
                 if not charged:
-                    self._notice(f"a worker died under {self._named(entries)}, which is run again: {reason}")
+                    self._notice(f"a worker died on {self._named(entries)}, which is retried: {reason}")
                 charged = True
         self._metrics.died()
         self._restart(seat)
@@ -323,7 +323,7 @@ class WindowedMap:
         for entry in entries:
             entry.deaths += deaths if len(entries) == 1 else 0
             if entry.deaths >= self._limits.deaths:
-                finished.append(_finished(entry, Failed(f"{entry.deaths} worker processes died under it")))
+                finished.append(_finished(entry, Failed(f"{entry.deaths} worker processes died on it")))
             else:
                 self._again.append(entry)
         return finished
@@ -353,7 +353,7 @@ class WindowedMap:
                 self._again.extend(entries)
             else:
                 finished.append(_finished(entries[0], Failed(f"took longer than {limit_s:g} s")))
-                self._notice(f"{self._named(entries)} took longer than {limit_s:g} s and is given up")
+                self._notice(f"{self._named(entries)} took longer than {limit_s:g} s and was abandoned")
             ray.kill(seat.actor, no_restart=False)
             self._restart(seat)
         return finished

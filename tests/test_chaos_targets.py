@@ -54,7 +54,7 @@ def test_a_node_must_cost_no_item(monkeypatch):
         (chaos.ACTOR_ITEMS - 1, {}, False),
         (chaos.ACTOR_ITEMS, {"same_answer": False}, False),
         (chaos.ACTOR_ITEMS, {"missing": 1}, False),
-        (chaos.ACTOR_ITEMS, {"failed": ["5 worker processes died under it"]}, False),
+        (chaos.ACTOR_ITEMS, {"failed": ["5 worker processes died on it"]}, False),
     ],
 )
 def test_killed_workers_must_cost_nothing(monkeypatch, count, trials, met):

@@ -81,7 +81,9 @@ def evaluate(
         return _checkpoint_rows(options, samples, seed, stop)
     settings = options.network()
     if not settings.with_slots and "annotations" in options.table:
-        raise fail(options.command(), "--table", "annotations", "compares with and without slots: --deny slots must go")
+        raise fail(
+            options.command(), "--table", "annotations", "compares models with and without slots; omit --deny slots"
+        )
     learners = _learners(options, settings, seed, stop)
     labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), settings.with_slots)
     learners = journalled(learners, journal)
@@ -91,7 +93,7 @@ def evaluate(
 
 def _require_as_trained(options: FabricEvaluation) -> None:
     """Refuse what decides how models are trained, and tables for which some are, beside a checkpoint."""
-    rule = "a model of --checkpoint is judged as it was trained, in the table main: this option must go"
+    rule = "must not be given with --checkpoint, which evaluates the model as it was trained, in table main only"
     default = FabricEvaluation()
     for name in (*(field.name for field in fields(NetworkOptions)), "model"):
         value = getattr(options, name)
@@ -109,7 +111,9 @@ def _require_present(options: FabricEvaluation, samples: Samples) -> None:
     stated = samples.provenance.get("simulator")
     if stated != present:
         of = samples.provenance.get("fabric")
-        rule = f"these are samples of another fabric or simulator ({of}); --fabric {chosen.name} has {present}"
+        rule = (
+            f"must be {present} for --fabric {chosen.name}, but the samples are from another fabric or simulator ({of})"
+        )
         raise fail(options.samples, "simulator", stated, rule)
 
 
@@ -137,7 +141,12 @@ def _checkpoint_rows(options: FabricEvaluation, samples: Samples, seed: int, sto
     learned_from = set(checkpoint.provenance.get("graphs", ()))
     unseen = tuple(sample for sample in samples.samples if sample.graph not in learned_from)
     if not unseen:
-        raise fail(options.checkpoint, "provenance.graphs", "", f"the model has learned from all of {options.samples}")
+        raise fail(
+            options.checkpoint,
+            "provenance.graphs",
+            "",
+            f"the model was trained on all graphs of {options.samples}, so none is left to evaluate it on",
+        )
     model = Ensemble.of(checkpoint.settings, checkpoint.tensors)
     labelled = Labelled(replace(samples, samples=unseen), fabric(options.fabric), True, checkpoint.settings.with_slots)
     members = model.stack.models

@@ -33,7 +33,7 @@ def require_labelled_by(folder: Path, provenance: Mapping[str, Any], labelled_by
     for name in LABELLED_BY:
         if learned_from.get(name) != labelled_by[name]:
             rule = (
-                f"learned on {learned_from.get('fabric')}, but must be {labelled_by[name]} here; "
+                f"must be {labelled_by[name]}, but the model was trained on {learned_from.get('fabric')}; "
                 "train a cost model for this fabric (dse fabric train)"
             )
             raise fail(folder / CARD_FILE, f"provenance.samples.{name}", learned_from.get(name), rule)

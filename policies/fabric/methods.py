@@ -41,9 +41,9 @@ _PLACE = "dse fabric place"
 _FEATURES: Mapping[str, str] = MappingProxyType(
     {
         "base": "slots of the slowest unit",
-        "ideal": "work of compute units beside those slots",
-        "bound": "bound beside those slots",
-        "ports": "load of memory units beside those slots",
+        "ideal": "work of compute units relative to these slots",
+        "bound": "bound relative to these slots",
+        "ports": "load of memory units relative to these slots",
         "units": "number of units",
         "nets": "number of nets",
         "stages": "stages on the longest path",
@@ -51,7 +51,7 @@ _FEATURES: Mapping[str, str] = MappingProxyType(
 )
 """What the features of a graph are that the student's range is of (:data:`dse.fabric.search.student.CONSTANTS`)."""
 
-_FEW_MOVES = "Moves are few for the number of units: the rules were used, not the learned cost."
+_FEW_MOVES = "There are too few moves for this number of units, so the rules were used instead of the learned cost."
 
 Loaded = TypeVar("Loaded")
 
@@ -100,10 +100,10 @@ class LearnedFor:
         """
         trained = self.student()
         if trained is None:
-            return f"The package has no learned cost for {fabric(self.fabric).name}: the rules were used."
+            return f"The package has no learned cost for {fabric(self.fabric).name}, so the rules were used."
         beyond = [_FEATURES[name] for name in trained.out_of_range(context.pipeline, context.fabric)]
         if beyond:
-            return f"The learned cost has seen no graph like this ({', '.join(beyond)}): the rules were used."
+            return f"This graph is outside the range of the learned cost ({', '.join(beyond)}), so the rules were used."
         return trained
 
     def placing(self) -> "Placing | None":
@@ -122,7 +122,7 @@ class LearnedFor:
         try:
             return None if placed is None else Placing.from_document(placed)
         except (KeyError, TypeError, ValueError) as error:
-            rule = "must be what dse fabric train writes: graphs, and gain with value, low and high"
+            rule = "must be as dse fabric train writes it: graphs, and gain with value, low and high"
             raise fail(file, "provenance.outcome.placing", placed, rule) from error
 
     def objection(self) -> str:
@@ -135,7 +135,8 @@ class LearnedFor:
         if placed is None or not placed.is_worse:
             return ""
         return (
-            f"{placed.verdict} So chains followed the rules; with --cost {LEARNED_SIMULATED} they follow the student."
+            f"{placed.verdict} Chains therefore followed the rules; --cost {LEARNED_SIMULATED} makes them follow the "
+            "student."
         )
 
     def _loaded(self, load: Callable[[Path, Mapping[str, Any]], Loaded]) -> Loaded | None:

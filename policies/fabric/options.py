@@ -31,17 +31,17 @@ class NetworkOptions(Options):
         Option("resources: nodes for units, nets, routes and links; paper: Algorithm 1 of the paper.", group=_NETWORK),
     ] = "resources"
     layers: Annotated[int, Option("Rounds of message passing.", min=1, max=64, group=_NETWORK)] = 2
-    width: Annotated[int, Option("Numbers that a node carries.", min=1, max=4096, group=_NETWORK)] = 24
+    width: Annotated[int, Option("Size of the hidden vector of a node.", min=1, max=4096, group=_NETWORK)] = 24
     members: Annotated[
         int,
-        Option("Networks that correct the stack; the form `paper` has at least one.", min=0, max=64, group=_NETWORK),
+        Option("Networks that correct the stack (at least one with --form paper).", min=0, max=64, group=_NETWORK),
     ] = 0
     epochs: Annotated[int, Option("Passes over the samples.", min=1, max=10_000, group=_NETWORK)] = 25
     deny: Annotated[
         tuple[Denied, ...],
         Option(
-            "Features that are withheld from the model; may be given several times. slots: how long operators work on "
-            "a unit; units: what units are; edges: what nets, routes and links carry.",
+            "Features to withhold from the model; may be given several times. slots: operator times on a unit; units: "
+            "unit types; edges: traffic of nets, routes and links.",
             group=_NETWORK,
         ),
     ] = ()
@@ -76,23 +76,23 @@ class FabricTraining(NetworkOptions):
 
     description: ClassVar[str] = """Collect labelled placements on a fabric, and train the learned cost model on them.
 
-    It answers whether a cost model that learned from the simulator places better than rules alone: annealers place
-    random blocks, the simulator labels the placements, and later rounds follow what was learned before. The model is
-    written to DIR/best, with its accuracy on the eleventh of the graphs that is held out; some of these are then placed
-    and simulated. With --resume and a larger --graphs, only missing samples are collected. Needs the extra `learn`.
+    It shows whether a cost model trained on the simulator places better than rules alone: annealers place random
+    blocks, the simulator labels the placements, and later rounds use the model of earlier ones. The model is written to
+    DIR/best, with its accuracy on the held-out graphs (one eleventh of all); some of these are then placed and
+    simulated. With --resume and a larger --graphs, only missing samples are collected. Needs the extra `learn`.
     """
 
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
     slots: Annotated[
         str,
-        Option("Slots of operators on a compute unit: a table's name, or a file.", metavar="SPEC", group=_SAMPLES),
+        Option("Table of slots per operator on a compute unit: a name or a file.", metavar="SPEC", group=_SAMPLES),
     ] = "streaming"
     graphs: Annotated[int, Option("Random graphs.", min=10, max=10**6)] = 1_176
-    placements: Annotated[int, Option("Placements of each graph.", min=1, max=1_000, group=_SAMPLES)] = 5
+    placements: Annotated[int, Option("Placements per graph.", min=1, max=1_000, group=_SAMPLES)] = 5
     rounds: Annotated[
         int,
         Option(
-            "Rounds in which annealers follow what was learned before, with half of the graphs.",
+            "Rounds in which annealers follow the model of earlier rounds, with half of the graphs.",
             min=0,
             max=100,
             group=_SAMPLES,
@@ -138,33 +138,34 @@ class FabricEvaluation(NetworkOptions):
 
     description: ClassVar[str] = """Print how accurate cost models are on graphs that they were not trained on.
 
-    It answers how far a predicted throughput can be trusted, and which model predicts best. SAMPLES is the directory of
-    `dse fabric train`. Models are trained in five folds by graph; with --checkpoint, a trained one is judged as it is,
-    on the graphs that its card does not name. RE: mean relative error of the throughput; rho: rank correlation
-    (Spearman); placer: among the half of each graph's placements with the least wirelength. Needs the extra `learn`.
+    It shows how accurate predicted throughputs are, and which model is the most accurate. SAMPLES is the directory of
+    `dse fabric train`. Models are trained in five folds by graph; with --checkpoint, a trained model is evaluated as it
+    is, on graphs that it was not trained on. RE: mean relative error of the throughput; rho: Spearman rank correlation;
+    placer: rank correlation among the half of each graph's placements with the least wirelength. Needs the extra
+    `learn`.
     """
 
     samples: Annotated[str, Option(metavar="SAMPLES", positional=True)] = ""
     model: Annotated[
         tuple[ModelName, ...],
         Option(
-            "Model; may be given several times (default: ridge, trees, trees-all and stack). trees-all: trees that "
-            "see features of contention as well, as perceptrons do; stack: these trees and "
-            "perceptrons, weighted by their errors on graphs held out; network: at least one on the stack."
+            "Model; may be given several times (default: ridge, trees, trees-all and stack). trees-all: trees with "
+            "contention features; stack: these trees and perceptrons, weighted by their errors on held-out graphs; "
+            "network: the stack, corrected by networks."
         ),
     ] = ()
     table: Annotated[
         tuple[TableName, ...],
         Option(
             "Table; may be given several times (default: main). main: five folds by graph, also by kind of block; "
-            "left-out: each kind of block left out, beside the same models in folds by graph; annotations: with and "
-            "without knowing how long operators work on a unit; versions: the same placements under a compiler with "
-            "other delays and buffers."
+            "left-out: each kind of block left out, compared with the same models in folds by graph; annotations: "
+            "with and without operator times; versions: the same placements with a compiler that has other delays "
+            "and buffers."
         ),
     ] = ()
     checkpoint: Annotated[
         str | None,
-        Option("Judge this trained model instead; options of training cannot be combined with it.", metavar="DIR"),
+        Option("Evaluate this trained model instead; must not be combined with training options.", metavar="DIR"),
     ] = None
     fabric: Annotated[str, Option("Fabric of the samples.", metavar="SPEC")] = "plasticine-8x16"
 

@@ -54,12 +54,15 @@ class Placing:
     def verdict(self) -> str:
         """What this says, in a sentence."""
         if self.gain is None:
-            return f"Whether the learned cost places better is not known: too few unseen graphs ({self.graphs})."
+            return f"It is unknown whether the learned cost places better: too few unseen graphs ({self.graphs})."
         low, high = self.gain.low, self.gain.high
-        says = "places better than" if low > 0 else "places worse than" if high < 0 else "cannot be told apart from"
+        says = (
+            "places better than" if low > 0 else "places worse than" if high < 0 else "shows no clear difference from"
+        )
         size = f"{self.gain.value:+.1%} [{low:+.1%}, {high:+.1%}]"
         return (
-            f"The learned cost {says} the rules at about equal time: throughput {size} on {self.graphs} unseen graphs."
+            f"The learned cost {says} the rules in about the same time: throughput {size} on {self.graphs} unseen "
+            "graphs."
         )
 
 

@@ -116,5 +116,5 @@ def load_student(folder: Path, labelled_by: Mapping[str, Any]) -> TrainedStudent
         rules = WrittenSetting.model_validate(checkpoint.provenance.get("rules")).setting()
         student = Student(weight, **{name: tensors[name] for name in ("mean", "scale", *LAYERS)})
     except (ValidationError, ValueError) as error:
-        raise fail(inside / CARD_FILE, "provenance.rules", "", f"holds no student: {error}") from error
+        raise fail(inside / CARD_FILE, "provenance.rules", "", f"is not a valid student: {error}") from error
     return TrainedStudent(student, rules, low, high)

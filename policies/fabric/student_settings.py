@@ -62,5 +62,5 @@ class StudentSettings:
         kinds = {field.name: field.type for field in fields(cls)}
         for name, value in document.items():
             if name not in kinds or type(value) is not kinds[name]:
-                raise ValueError(f"`{name}`: no setting of a student, or not of its type: {value!r}")
+                raise ValueError(f"`{name}` must be a setting of a student, of its type, but got {value!r}")
         return cls(**document)

@@ -113,7 +113,7 @@ class CheckpointFormat(Generic[S]):
         except OSError as error:
             raise fail(folder / WEIGHTS_FILE, "", "", f"cannot be read: {error.strerror or error}") from error
         if hashlib.sha256(content).hexdigest() != card.get("sha256"):
-            raise fail(folder / WEIGHTS_FILE, "", "", "is not the file that the card beside it describes")
+            raise fail(folder / WEIGHTS_FILE, "", "", "is not the file that its card describes")
         for key in ("settings", "provenance"):
             if not isinstance(card.get(key), dict):
                 raise fail(folder / CARD_FILE, key, card.get(key), "must be an object")
@@ -129,9 +129,13 @@ class CheckpointFormat(Generic[S]):
         names = [name for name in stated if isinstance(name, str)] if isinstance(stated, list) else []
         unknown = [name for name in names if name not in self.features]
         lacking = [name for name in self.features if name not in names]
-        parts = [f"{word} {', '.join(each)}" for word, each in (("knows", unknown), ("lacks", lacking)) if each]
+        parts = [
+            f"{word} {', '.join(each)}"
+            for word, each in (("has unknown features", unknown), ("lacks", lacking))
+            if each
+        ]
         differs = f"the card {' and '.join(parts)}" if parts else "the card has them in another order"
-        return f"must be those that this version computes, but {differs}; train it again"
+        return f"must be the features that this version computes, but {differs}; retrain it"
 
 
 def chosen_folder(folder: Path) -> Path:
@@ -145,14 +149,14 @@ def _tensors(content: bytes, types: Mapping[str, TensorType], path: Path) -> dic
         tensors = load(content)
     except (SafetensorError, KeyError, ValueError) as error:
         # The latter two where numpy has no such type or shape.
-        raise fail(path, "", "", f"is no file of safetensors for numpy: {shown(str(error))}") from error
+        raise fail(path, "", "", f"is not a safetensors file for numpy: {shown(str(error))}") from error
     for name in sorted(tensors.keys() | types.keys()):
         held = str(TensorType(str(tensors[name].dtype), tensors[name].shape)) if name in tensors else "missing"
         needed = str(types[name]) if name in types else "none"
         if held != needed:
-            rule = f"must be {needed}: it is not the weights of this version's network with the card's settings"
-            raise fail(path, shown(name), held, f"{rule}; train it again")
+            rule = f"must be {needed}, as in this version's network with the card's settings; retrain it"
+            raise fail(path, shown(name), held, rule)
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
-            raise fail(path, name, "", "must be finite throughout")
+            raise fail(path, name, "", "must contain only finite values")
     return tensors

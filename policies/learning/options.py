@@ -20,8 +20,8 @@ SWEEP, VALIDATION, ACTORS = "Learning and sweeps", "Validation", "Runners and le
 Runners = Annotated[
     int,
     Option(
-        "Ray actors that make the episodes, each on a CPU, in addition to --workers; no more than an iteration has "
-        "groups. 0: the trainer makes them.",
+        "Ray actors that run episodes, each on one CPU, in addition to --workers; at most one per group of an "
+        "iteration. 0: the trainer runs them.",
         min=0,
         max=10_000,
         group=ACTORS,
@@ -30,14 +30,14 @@ Runners = Annotated[
 Learners = Annotated[
     int,
     Option(
-        "Ray actors that update the weights, each from its share of the episodes, on a CPU or (--gpus) on a GPU of the "
-        "cluster. 0: the trainer does.",
+        "Ray actors that update the weights, each from its share of the episodes, on a CPU or (with --gpus) a GPU of "
+        "the cluster. 0: the trainer updates them.",
         min=0,
         max=1_000,
         group=ACTORS,
     ),
 ]
-Gpus = Annotated[bool, Option("Give every learner of --learners a GPU.", group=ACTORS)]
+Gpus = Annotated[bool, Option("Give each learner (--learners) a GPU.", group=ACTORS)]
 """Options of learners that use RLlib."""
 
 
@@ -94,7 +94,7 @@ def one_each(values: Mapping[str, tuple[float, ...]]) -> dict[str, float]:
     """
     for name, several in values.items():
         if len(several) > 1:
-            rule = "one value, or several with --sweep SEEDS"
+            rule = "must be one value, or several with --sweep SEEDS"
             raise fail(COMMAND, f"--{name.replace('_', '-')}", ",".join(map(str, several)), rule)
     return {name: several[0] for name, several in values.items() if several}
 
@@ -114,9 +114,9 @@ def training_actors(runners: int, learners: int, sweep: int | None, episodes: in
     """
     if sweep is not None and (runners or learners):
         name, value = ("--runners", runners) if runners else ("--learners", learners)
-        raise fail(COMMAND, name, str(value), "not with --sweep, whose trials run beside each other already")
+        raise fail(COMMAND, name, str(value), "must not be given with --sweep, whose trials already run in parallel")
     if gpus and not learners:
-        raise fail(COMMAND, "--gpus", "", "needs --learners M: a GPU for each")
+        raise fail(COMMAND, "--gpus", "", "requires --learners M, each with one GPU")
     if learners and episodes % learners:
         raise fail(COMMAND, "--learners", str(learners), f"must divide the {episodes} samples of an update")
     return TrainingActors(runners, learners, gpus)
@@ -134,7 +134,7 @@ def check_runners(runners: int, most: int, parts: str) -> None:
         InputError: there are more runners.
     """
     if runners > most:
-        raise fail(COMMAND, "--runners", str(runners), f"must be at most {most}, the {parts} of an iteration")
+        raise fail(COMMAND, "--runners", str(runners), f"must be at most {most}, the number of {parts} per iteration")
 
 
 def check_gpus(learners: int) -> None:
@@ -148,7 +148,7 @@ def check_gpus(learners: int) -> None:
     devices = torch.cuda.device_count()
     if devices < learners:
         has = {0: "no CUDA device", 1: "1 CUDA device"}.get(devices, f"{devices} CUDA devices")
-        rule = f"--learners {learners} needs as many, but this machine has {has}; name a cluster with --address"
+        rule = f"--learners {learners} requires as many GPUs, but this machine has {has}; name a cluster with --address"
         raise fail(COMMAND, "--gpus", "", rule)
 
 
@@ -161,8 +161,8 @@ def check_budget(plan: "PretrainingPlan", learner: str) -> None:
     group = plan.task.samples_per_iteration
     at_a_time = f"{learner} learns from {group} samples at a time"
     if plan.samples < group:
-        raise fail(COMMAND, "--samples", str(plan.samples), f"{at_a_time}, so at least that many")
+        raise fail(COMMAND, "--samples", str(plan.samples), f"must be at least {group}, because {at_a_time}")
     iterations = plan.samples // group
     if plan.checkpoints > iterations:
-        rule = f"{at_a_time}, so at most {iterations} with {plan.samples:,} samples"
+        rule = f"must be at most {iterations} with {plan.samples:,} samples, because {at_a_time}"
         raise fail(COMMAND, "--checkpoints", str(plan.checkpoints), rule)

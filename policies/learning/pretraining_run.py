@@ -37,8 +37,8 @@ _FORMER_STATE_FILE = "training.pickle"
 _SCHEMA = "dse.training/1"
 """Name and version of what stands in the state file. Whoever changes what a training keeps, or how, raises it."""
 
-_OF_ANOTHER_VERSION = "is the state of a training by another version of dse"
-_ANEW = "name a new directory, or begin anew in this one without it"
+_OF_ANOTHER_VERSION = "is the state of a training run of another version of dse"
+_ANEW = "use a new directory, or delete this file to start over"
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
@@ -84,7 +84,7 @@ class PretrainingRun:
         if not path.exists():
             former = self.folder / _FORMER_STATE_FILE
             if former.exists():
-                raise fail(former, "", "", f"{_OF_ANOTHER_VERSION}, which is not read: {_ANEW}")
+                raise fail(former, "", "", f"{_OF_ANOTHER_VERSION} and cannot be read; {_ANEW}")
             return Snapshot()
         try:
             content = path.read_bytes()
@@ -93,15 +93,15 @@ class PretrainingRun:
         digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         # Bytes that were changed would give other weights in silence.
         if hashlib.sha256(content).digest() != digest:
-            raise fail(path, "", "", "is no state of a training: its content has not the digest at its beginning")
+            raise fail(path, "", "", "is not a valid training state: its content does not match its digest")
         try:
             document = decoded(content)
         except ValueError as error:
-            raise fail(path, "", "", f"is no state of a training: {shown(str(error))}") from error
+            raise fail(path, "", "", f"is not a valid training state: {shown(str(error))}") from error
         if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
             version = document.get("dse") if isinstance(document, dict) else None
             by = f" ({shown(version)}; this is {VERSION})" if isinstance(version, str) else ""
-            raise fail(path, "", "", f"{_OF_ANOTHER_VERSION}{by}, which is not read: {_ANEW}")
+            raise fail(path, "", "", f"{_OF_ANOTHER_VERSION}{by} and cannot be read; {_ANEW}")
         return Snapshot(document["number"], document["samples"], None, document["state"])
 
     def keep(self, snapshot: Snapshot) -> None:

@@ -19,7 +19,7 @@ def view_of(run: PretrainingRun, criterion: str, best: Score) -> View:
     headers = ("checkpoint", "samples", *map(_hyphenated, names))
     left_out = run.left_out()
     chosen = ", ".join(f"{_hyphenated(name)} {best.mean(name):.4f}" for name in names)
-    notes = [Decisive(f"left out of validation, as no sample that was tried can run: {', '.join(left_out)}")]
+    notes = [Decisive(f"left out of validation, because none of their samples can run: {', '.join(left_out)}")]
 
     def page() -> list[Part]:
         drawn: list[Part] = [_chart(scores, names, best, task.score_title)] if len(scores) > 1 else []
@@ -27,7 +27,7 @@ def view_of(run: PretrainingRun, criterion: str, best: Score) -> View:
 
     return View(
         title=f"{run.folder.name}: pretraining",
-        verdict=f"{counted(len(scores), 'checkpoint')} scored; number {best.number} is chosen by "
+        verdict=f"{counted(len(scores), 'checkpoint')} scored; number {best.number} was chosen by "
         f"{_hyphenated(criterion)}: {chosen}",
         notes=notes if left_out else [],
         tables=[Table(headers, rows[:_SHOWN], task.score_title)],

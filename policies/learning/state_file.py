@@ -50,7 +50,7 @@ def _described(item: Any, arrays: dict[str, npt.NDArray[Any]], place: str) -> An
         kind = "scalar" if isinstance(item, np.generic) else "array" if isinstance(item, np.ndarray) else "tensor"
         value = np.asarray(item.detach().cpu() if kind == "tensor" else item)
         if value.dtype == object:
-            raise TypeError(f"{place}: an array of objects is no data")
+            raise TypeError(f"{place}: an array of objects cannot be stored")
         name = f"a{len(arrays)}"
         arrays[name] = value
         return [kind, name]
@@ -66,7 +66,7 @@ def _described(item: Any, arrays: dict[str, npt.NDArray[Any]], place: str) -> An
         return [kind, [_described(each, arrays, f"{place}.{number}") for number, each in enumerate(item)]]
     if type(item) in _PLAIN:
         return item
-    raise TypeError(f"{place}: {type(item).__name__} is no data")
+    raise TypeError(f"{place}: {type(item).__name__} cannot be stored")
 
 
 def _restored(tree: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
@@ -88,4 +88,4 @@ def _restored(tree: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
         return arrays[content][()]
     if kind == "array":
         return arrays[content]
-    raise ValueError(f"{kind!r} is no kind of data")
+    raise ValueError(f"{kind!r} is not a kind of data")

@@ -68,7 +68,7 @@ class PartitionPretraining(PretrainingOptions):
     checkpoints: Annotated[
         int | None,
         Option(
-            f"Checkpoints to make and score, at most one per update (default: {_RUN.checkpoints}; in a trial "
+            f"Checkpoints to save and score, at most one per update (default: {_RUN.checkpoints}; in a trial "
             f"{_TRIAL.checkpoints}).",
             min=1,
             max=10**6,
@@ -99,14 +99,14 @@ class PartitionPretraining(PretrainingOptions):
     validation_seeds: Annotated[
         int | None,
         Option(
-            "Seeds that each validation graph is scored with; more than one tells checkpoints of similar quality apart "
+            "Seeds per validation graph; several seeds distinguish checkpoints of similar quality "
             f"(default: {_RUN.validation_seeds}).",
             min=1,
             max=1000,
             group=VALIDATION,
         ),
     ] = None
-    choose_by: Annotated[CriterionName, Option("Score by which the best checkpoint is chosen.", group=VALIDATION)] = (
+    choose_by: Annotated[CriterionName, Option("Score that selects the best checkpoint.", group=VALIDATION)] = (
         "fine_tuned"
     )
     rollouts: Annotated[
@@ -137,12 +137,12 @@ class PartitionPretraining(PretrainingOptions):
 
     description: ClassVar[str] = """Pretrain the policy of `dse partition --method rl`, and keep its best checkpoint.
 
-    It answers which weights partition graphs best that were not trained on: a network learns on 66 graphs of the
-    catalogue, and every checkpoint is scored on 5 others, as it is and fine-tuned (beside training with --workers 2 or
-    more). Use DIR/best with `dse partition GRAPH --method rl --checkpoint DIR`. Needs the extra `learn`.
+    A network learns on 66 graphs of the catalogue, and every checkpoint is scored on 5 others, as it is and fine-tuned
+    (in parallel to training with --workers 2 or more). The best checkpoint is saved in DIR/best; use it with
+    `dse partition GRAPH --method rl --checkpoint DIR`. Needs the extra `learn`.
 
-    With --sweep SEEDS, short trials compare learning settings instead; the paper's rollouts, minibatches and epochs
-    (20, 4, 10) and the default among them.
+    With --sweep SEEDS, short trials compare learning settings instead, including the default and the paper's rollouts,
+    minibatches and epochs (20, 4, 10).
     """
 
     def require_extra(self) -> None:
@@ -220,5 +220,5 @@ def _check(plan: "PretrainingPlan", learner: str) -> None:
     assert isinstance(plan.task, PartitionTask)
     least = plan.task.min_validation_samples
     if plan.task.validation_samples < least:
-        rule = f"with fewer than {least}, {learner} learns nothing on a validation graph"
+        rule = f"must be at least {least}, because {learner} learns nothing from fewer on a validation graph"
         raise fail(COMMAND, "--validation-samples", str(plan.task.validation_samples), rule)

@@ -112,5 +112,10 @@ def usable_graphs(
             graphs += [] if graph is None else [graph]
             progress(PREPARED, place * len(names) + number, len(names) * len(packages))
     if not graphs:
-        raise fail("dse pretrain", "--package", ", ".join(packages), f"nothing can run of {', '.join(names)}")
+        raise fail(
+            "dse pretrain",
+            "--package",
+            ", ".join(packages),
+            f"none of the graphs {', '.join(names)} can run on these packages",
+        )
     return tuple(graphs)

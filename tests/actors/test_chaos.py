@@ -109,7 +109,7 @@ def test_a_killed_node_is_replaced():
     assert count >= 20
     assert found["outcomes"] == [-item for item in range(count)]
     assert sorted(found["arrived"]) == list(range(count))
-    assert any("a worker died under" in text for text in found["heard"])
+    assert any("a worker died on" in text for text in found["heard"])
 
 
 def test_actors_killed_again_and_again(ray_executor):

@@ -114,7 +114,7 @@ def test_a_worker_that_dies_costs_nothing_but_time(tmp_path, undisturbed, alone,
 
 def test_trials_that_are_given_up_are_told(tmp_path):
     driver = learning_sweep._Driver(SweepRun(tmp_path, ASKED), list(ASKED.trials), silent, never_stop)
-    with pytest.raises(InputError, match="2 trials were given up, the first for: ValueError: no such graph"):
+    with pytest.raises(InputError, match="2 trials failed; the first: ValueError: no such graph"):
         driver.finish(["Traceback\n  a line\nValueError: no such graph\n", "ValueError: another"])
     driver.finish([])
 

@@ -136,13 +136,19 @@ def ray_that(monkeypatch):
 
 def test_a_cluster_of_another_version_is_named_as_such(ray_that):
     ray_that(RuntimeError("Version mismatch: The cluster was started with Ray: 2.9.0"))
-    with pytest.raises(InputError, match=r"--address: auto: it must run this version: Version mismatch: .* Ray: 2.9.0"):
+    rule = "the cluster must run the same versions of Ray and Python"
+    with pytest.raises(
+        InputError,
+        match=rf"--address: auto: {rule}: Version mismatch: .* Ray: 2.9.0",
+    ):
         RayExecutor(1, "auto").__enter__()
 
 
 def test_a_cluster_that_ray_gets_no_connection_to_may_want_a_token(ray_that):
     ray_that(ConnectionError("no connection"))
-    with pytest.raises(InputError, match=r"--address: auto: no Ray cluster answers there, or it wants a token \(set"):
+    with pytest.raises(
+        InputError, match=r"--address: auto: no Ray cluster answers there, or it requires a token \(set"
+    ):
         RayExecutor(1, "auto").__enter__()
 
 
@@ -284,9 +290,9 @@ def test_a_private_ray_without_a_token_is_warned_of(monkeypatch, version, mode, 
     heard = []
     private_ray.PrivateRay((), heard.append).close()
     warning = (
-        f"Ray {version} starts without a token here: other users of this machine can run code in it, under your name"
+        f"Ray {version} starts without a token here, so other users of this machine can run code in it under your name"
     )
-    assert heard == ([] if asks else [f"{warning}; ray>=2.59 asks for one"])
+    assert heard == ([] if asks else [f"{warning}; ray>=2.59 requires a token"])
 
 
 @pytest.mark.usefixtures("ray_executor")
@@ -337,6 +343,6 @@ def test_all_workers_of_a_cluster_leave_room_for_the_actors_of_the_work(cluster,
 @pytest.mark.parametrize(("extra", "needs"), [(WorkerKind(1, 16), "17 CPU"), (WorkerKind(1, 8, 5), "9 CPU and 5 GPU")])
 def test_a_cluster_that_cannot_hold_the_actors_of_the_work_is_refused(cluster, extra, needs):
     cluster(CPU=16.0, GPU=4.0)
-    rule = f"--address: auto: the cluster must have {needs} for a worker and its own actors, but has 16 CPU and 4 GPU"
+    rule = f"the cluster must have {needs} for one worker and the run's own actors, but has 16 CPU and 4 GPU"
     with pytest.raises(InputError, match=rule):
         RayExecutor(None, "auto", extra=extra).__enter__()

@@ -59,4 +59,4 @@ def test_a_task_that_fails_again_and_again_ends_the_run(searcher):
         searcher.on_trial_complete(trial, error=True)
     assert searcher.ended
     assert isinstance(searcher.fault, InputError)
-    assert "mixture 0 has failed 3 times" in str(searcher.fault)
+    assert "mixture 0 failed 3 times" in str(searcher.fault)

@@ -136,7 +136,7 @@ def deadly(monkeypatch, ray_executor):
 
 @pytest.mark.ray_interface
 @pytest.mark.parametrize(
-    ("fault", "reason"), [(refuse, "ZeroDivisionError: refused"), (die, "1 worker processes died under it")]
+    ("fault", "reason"), [(refuse, "ZeroDivisionError: refused"), (die, "1 worker processes died on it")]
 )
 def test_a_poison_architecture_is_recorded_and_the_others_go_on(problem, walked, deadly, fault, reason):
     poison = list(walked[0].evaluated)[1]
@@ -208,7 +208,7 @@ def test_an_architecture_is_given_up_after_as_many_workers_as_it_may_cost(proble
         searcher.on_trial_result(f"trial {number}", {"started": True})
         searcher.on_trial_complete(f"trial {number}", None, error=True)
         left = searcher.suggest(f"trial {number + 1}")["parts"]
-    assert searcher._sweep._context.failures == {failed: f"{tune_sweep._DEATHS} worker processes died under it"}
+    assert searcher._sweep._context.failures == {failed: f"{tune_sweep._DEATHS} worker processes died on it"}
     assert parts[0] not in left
     assert left[0] == parts[1]
 
@@ -305,7 +305,7 @@ def test_an_architecture_that_takes_too_long_costs_a_worker_and_fails(problem, w
     poisoned = Poisoned(sweep.evaluators, poison, run_out_of_time)
     tune_sweep.run(searcher, poisoned, limits=Limits(timeout_s=1000.0))
     assert list(context.failures) == [JobTask(0, Evaluate(poison, SWEEP_NODES))]
-    assert any(f"under architecture {poison}, which is run again" in text for text in told)
+    assert any(f"on architecture {poison}, which is retried" in text for text in told)
 
 
 def test_workers_of_another_version_and_workers_that_cannot_start_end_the_sweep(problem):

@@ -131,7 +131,7 @@ def test_an_item_on_which_the_function_fails_stops_no_other(executor, fault):
 def test_an_item_that_kills_its_worker_is_found_and_given_up(executor):
     ours, heard = executor(deaths=2)
     found = list(ours.outcomes(Always(13, die), ITEMS))
-    assert found[13] == Failed("2 worker processes died under it")
+    assert found[13] == Failed("2 worker processes died on it")
     assert [value for value in found if not isinstance(value, Failed)] == [-item for item in ITEMS if item != 13]
     assert any("13" in text for text in heard)
 
@@ -306,7 +306,7 @@ def test_a_worker_that_runs_and_prepares_is_not_said_to_be_missing(monkeypatch, 
     with inside.workers(1, notice=heard.append) as alone:
         assert list(alone.map(slow, range(10), stop)) == [-item for item in range(10)]
     assert freed.exists()
-    assert any("a worker died under" in text for text in heard)
+    assert any("a worker died on" in text for text in heard)
 
 
 class Unreadable:

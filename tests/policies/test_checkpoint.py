@@ -44,7 +44,7 @@ def test_broken_checkpoints_are_one_line(tmp_path, weights):
     assert "features" in broken(lambda card: card.update(features=["rank"]))
     assert "settings" in broken(lambda card: card["settings"].update(width="wide"))
     assert "settings" in broken(lambda card: card["settings"].update(unknown=1))
-    assert "card beside it" in broken(lambda card: (folder / WEIGHTS_FILE).write_bytes(b"torn"))
+    assert "its card describes" in broken(lambda card: (folder / WEIGHTS_FILE).write_bytes(b"torn"))
     assert "cannot be read" in broken(lambda card: (folder / WEIGHTS_FILE).unlink())
     assert "card.json: settings: `1 <= layers <= 64` must hold" in broken(
         lambda card: card["settings"].update(layers=100_000)
@@ -60,13 +60,13 @@ def test_broken_checkpoints_are_one_line(tmp_path, weights):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda weights: b"junk", "is no file of safetensors"),
-        (lambda weights: save(weights)[:-1], "is no file of safetensors"),
+        (lambda weights: b"junk", "is not a safetensors file"),
+        (lambda weights: save(weights)[:-1], "is not a safetensors file"),
         (
             lambda weights: save(weights).replace(b'"F32"', b'"I32"', 1),
             "network.hidden.bias: int32 [32]: must be float32",
         ),
-        (lambda weights: save(weights).replace(b'"F32"', b'"F8_E5M2"'), "is no file of safetensors"),
+        (lambda weights: save(weights).replace(b'"F32"', b'"F8_E5M2"'), "is not a safetensors file"),
         (lambda weights: weights | {"more": np.zeros(2, np.float32)}, "more: float32 [2]: must be none"),
         (lambda weights: {}, "network.hidden.bias: missing: must be float32 [32]"),
         (

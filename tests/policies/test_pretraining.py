@@ -204,7 +204,7 @@ def test_a_damaged_training_state_is_refused(tmp_path, stopped, damaged):
     folder = tmp_path / "run"
     shutil.copytree(stopped, folder)
     (folder / "training.npz").write_bytes(damaged((folder / "training.npz").read_bytes()))
-    with pytest.raises(InputError, match=r"training\.npz: is no state of a training") as error:
+    with pytest.raises(InputError, match=r"training\.npz: is not a valid training state") as error:
         pretrained(folder)
     assert len(str(error.value).splitlines()) == 1
 
@@ -221,7 +221,7 @@ def test_the_state_of_another_version_is_said_to_be_one(tmp_path, stopped, forme
     (folder / "training.npz").write_bytes(hashlib.sha256(content).digest() + content)
     by = r" \(0\.0\.3; this is .*\)" if isinstance(former, dict) else ""
     with pytest.raises(
-        InputError, match=rf"training\.npz: is the state of a training by another version of dse{by}, w"
+        InputError, match=rf"training\.npz: is the state of a training run of another version of dse{by} and c"
     ):
         pretrained(folder)
 
@@ -231,7 +231,9 @@ def test_a_pickle_of_an_older_version_is_named_and_not_read(tmp_path, stopped):
     shutil.copytree(stopped, folder)
     (folder / "training.npz").unlink()
     (folder / "training.pickle").write_bytes(HOSTILE)
-    with pytest.raises(InputError, match=r"training\.pickle: is the state of a training by another version") as error:
+    with pytest.raises(
+        InputError, match=r"training\.pickle: is the state of a training run of another version"
+    ) as error:
         pretrained(folder)
     assert len(str(error.value).splitlines()) == 1
 
@@ -249,7 +251,7 @@ def test_graphs_that_cannot_run_are_left_out_and_named(tmp_path, monkeypatch):
         assert list(kept.scores()[0].values["zero_shot"]) == ["pointnet on mcm-4"]
         assert kept.left_out() == ["dcgan-discriminator on mcm-4"]
         assert kept.checkpoint(1).checkpoint.provenance["graphs"] == 1
-    with pytest.raises(InputError, match="nothing can run of dcgan-generator"):
+    with pytest.raises(InputError, match="none of the graphs dcgan-generator can run"):
         Trainer(with_task(plan, training=("dcgan-generator",))).advance(Snapshot())
     training_graphs._GRAPHS.clear()
 
@@ -353,7 +355,7 @@ def test_weights_of_another_network_are_refused(tmp_path):
     POLICY.save(tmp_path, checkpoint)
     assert POLICY.load(tmp_path).settings == SMALL
     POLICY.save(tmp_path, replace(checkpoint, settings=replace(SMALL, width=16)))
-    with pytest.raises(InputError, match="not the weights of this version's network"):
+    with pytest.raises(InputError, match="as in this version's network with the card's settings"):
         POLICY.load(tmp_path)
 
 
@@ -415,15 +417,19 @@ def test_the_command_keeps_its_best_checkpoint(dse, monkeypatch, tmp_path, small
 @pytest.mark.parametrize(
     ("problem", "asked", "rule"),
     [
-        ("partition", ("--gpus",), "--gpus: needs --learners M: a GPU for each"),
+        ("partition", ("--gpus",), "--gpus: requires --learners M, each with one GPU"),
         ("partition", ("--learners", 3), "--learners: 3: must divide the 4 samples of an update"),
         ("pipeline", ("--learners", 3), "--learners: 3: must divide the 64 samples of an update"),
-        ("partition", ("--runners", 2), "--runners: 2: must be at most 1, the groups of an iteration"),
-        ("pipeline", ("--runners", 51), "--runners: 51: must be at most 50, the episodes of an iteration"),
-        ("partition", ("--runners", 1, "--sweep", 1), "--runners: 1: not with --sweep"),
-        ("pipeline", ("--learners", 2, "--sweep", 1), "--learners: 2: not with --sweep"),
+        ("partition", ("--runners", 2), "--runners: 2: must be at most 1, the number of groups per iteration"),
+        ("pipeline", ("--runners", 51), "--runners: 51: must be at most 50, the number of episodes per iteration"),
+        ("partition", ("--runners", 1, "--sweep", 1), "--runners: 1: must not be given with --sweep"),
+        ("pipeline", ("--learners", 2, "--sweep", 1), "--learners: 2: must not be given with --sweep"),
         ("partition", ("--runners", 1, "--workers", 0), "--workers: 0: disables Ray, but runners and learners are Ray"),
-        ("partition", ("--learners", 2, "--gpus"), "--learners 2 needs as many, but this machine has no CUDA device"),
+        (
+            "partition",
+            ("--learners", 2, "--gpus"),
+            "--learners 2 requires as many GPUs, but this machine has no CUDA device",
+        ),
     ],
 )
 def test_actors_that_cannot_be_are_refused(dse, small_plan, monkeypatch, tmp_path, problem, asked, rule):

@@ -172,9 +172,15 @@ def test_an_invalid_sweep_value_is_one_line(dse, tmp_path, option, text, rule):
 @pytest.mark.parametrize(
     ("asked", "rule"),
     [
-        (("--validation-samples", 4), "with fewer than 5, plain learns nothing on a validation graph"),
+        (
+            ("--validation-samples", 4),
+            "must be at least 5, because plain learns nothing from fewer on a validation graph",
+        ),
         (("--sweep", 1, "--rollouts", 30), "a trial of 30 rollouts learns from 30 samples at a time"),
-        (("--sweep", 1, "--validation-samples", 20), "with fewer than 21, a trial of 20 rollouts learns nothing"),
+        (
+            ("--sweep", 1, "--validation-samples", 20),
+            "must be at least 21, because a trial of 20 rollouts learns nothing",
+        ),
         (("--package", "mcm36"), "mcm-36"),
     ],
 )

@@ -142,8 +142,8 @@ def begin(journal: Journal, fabric: Fabric, slots: OperatorSlots) -> None:
     for name in _LABELLED_BY:
         if before.get(name) != provenance[name]:
             rule = (
-                f"these are samples of {before.get('fabric')} with another simulator, fabric or table of slots; "
-                f"{fabric.name} has {provenance[name]} here: collect into a new directory"
+                f"must be {provenance[name]} for {fabric.name}, but the samples here are from "
+                f"{before.get('fabric')} with another simulator, fabric or table of slots; use a new directory"
             )
             raise fail(journal.path, name, before.get(name), rule)
 
@@ -175,7 +175,7 @@ def samples_in(journal: Journal) -> Samples:
             value = journal[key]
             record = GraphRecord.from_document(value["graph"])
             if graphs.setdefault(record.number, record).pipeline != record.pipeline:
-                raise ValueError(f"graph {record.number} was another one in an earlier round")
+                raise ValueError(f"graph {record.number} differs from that of an earlier round")
             samples += [Sample.from_document(each) for each in value["samples"]]
         except (KeyError, TypeError, ValueError) as error:
             raise journal.damaged(key, error) from error

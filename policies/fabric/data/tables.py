@@ -45,7 +45,7 @@ def read_samples(folder: Path) -> Samples:
         records = {row["number"]: GraphRecord.from_document(row) for row in graphs}
         samples = tuple(Sample.from_document({**row, "placer": json.loads(row["placer"])}) for row in rows)
     except (KeyError, TypeError, ValueError) as error:
-        raise fail(folder, "", "", f"holds no samples: {type(error).__name__}: {shown(str(error))}") from error
+        raise fail(folder, "", "", f"contains no valid samples: {type(error).__name__}: {shown(str(error))}") from error
     return Samples(records, samples, provenance)
 
 
@@ -64,7 +64,7 @@ def samples_digest(folder: Path) -> str:
 
 def _require_file(path: Path) -> None:
     if not path.is_file():
-        raise fail(path, "", "", "no such table; collect samples first")
+        raise fail(path, "", "", "no such table; collect samples with dse fabric train first")
 
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -73,7 +73,7 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     try:
         table = pq.read_table(path.absolute())
     except (OSError, ValueError) as error:  # what pyarrow raises over a damaged file
-        raise fail(path, "", "", f"is not a whole Parquet table: {shown(str(error))}") from error
+        raise fail(path, "", "", f"is not a complete Parquet table: {shown(str(error))}") from error
     provenance = json.loads((table.schema.metadata or {}).get(_METADATA, b"{}"))
     schema = provenance.pop("schema", None)
     if schema != SCHEMA:

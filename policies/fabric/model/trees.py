@@ -45,7 +45,9 @@ class Trees:
             IndexError: the trees were fitted to more features than the examples have.
         """
         if self.feature.size and self.feature.max() >= examples.features.shape[1]:
-            raise IndexError(f"the trees ask for feature {self.feature.max()} of {examples.features.shape[1]}")
+            raise IndexError(
+                f"feature {self.feature.max()} of the trees is not among the {examples.features.shape[1]} features"
+            )
         features = examples.features.astype(np.float32)  # in which the trees were fitted
         sums = sum_of_leaves(features, self.feature, self.threshold, self.left, self.right, self.value)
         return np.asarray(self.start[0] + sums, dtype=np.float64)
@@ -120,7 +122,7 @@ def faulty_node(trees: Mapping[str, npt.NDArray[Any]], features: int) -> tuple[s
     nodes = asked.shape[1]
     own = np.broadcast_to(np.arange(nodes), asked.shape)
     is_inner = asked != LEAF
-    after = f"must be a node behind its parent, and less than {nodes}"
+    after = f"must be a node after its parent, less than {nodes}"
     checks = [("feature", (asked < LEAF) | (asked >= features), f"must be a feature, less than {features}, or {LEAF}")]
     checks += [(side, is_inner & ((trees[side] <= own) | (trees[side] >= nodes)), after) for side in ("left", "right")]
     for name, is_bad, rule in checks:

@@ -82,7 +82,7 @@ class JournalledModel:
         except (TypeError, ValueError) as error:
             raise journal.damaged(key, error) from error
         if predicted.shape != (len(examples),):
-            raise journal.damaged(key, ValueError(f"{len(examples)} predictions are needed"))
+            raise journal.damaged(key, ValueError(f"there must be {len(examples)} predictions"))
         return predicted
 
 

@@ -148,7 +148,7 @@ class RunnerActors:
             for place in chain.from_iterable(self.assigned.pop(number)):
                 iteration.deaths[place] += 1
                 if iteration.deaths[place] == _MAX_DEATHS:
-                    rule = f"{_MAX_DEATHS} of them died while making the same group of episodes"
+                    rule = f"{_MAX_DEATHS} of them died on the same group of episodes"
                     raise fail(COMMAND, "--runners", str(self.group.num_remote_env_runners()), rule)
                 iteration.waiting = sorted([*iteration.waiting, place])
         if not self.assigned:

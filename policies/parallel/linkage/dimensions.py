@@ -63,7 +63,7 @@ def dimensions_of(problem: ParallelProblem, decided: Decided) -> Dimensions:
     """
     axis = axis_of(problem.mesh)
     if axis is None:
-        raise ValueError(f"one axis with several devices must be there, but the mesh is {problem.mesh.text}")
+        raise ValueError(f"the mesh must have exactly one axis with several devices, but is {problem.mesh.text}")
     graph, linkage, parts = problem.graph, problem.linkage, problem.mesh.axes[axis].size
     wanted = "parameter" if decided == "variables" else "input"
     values = [each.value for each in graph.arguments if each.role == wanted]

@@ -69,10 +69,10 @@ class OnlineInference:
         if policy.machine_of(problem) is None:
             known = "; ".join(map(str, policy.settings.machines))
             asked = f"{problem.devices} devices, {problem.stages} stages, {problem.microbatches} microbatches"
-            raise self._refusal(f"was trained for other machines than {asked} on this network: {known}")
+            raise self._refusal(f"was not trained for {asked} on this network, only for: {known}")
         cutting = policy.settings.cutting
         if context.device_cutting != cutting:
-            rule = f"was trained for --device-cuts {cutting}, but here it is {context.device_cutting}"
+            rule = f"was trained for --device-cuts {cutting}, not {context.device_cutting}"
             raise self._refusal(rule)
         return answer_of(policy.answer(problem, context.device_cutting, context.seed), context)
 

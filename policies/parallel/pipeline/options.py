@@ -47,13 +47,13 @@ class PipelinePretraining(PretrainingOptions):
     checkpoints: Annotated[
         int | None,
         Option(
-            f"Checkpoints to make and score (default: {_CHECKPOINTS}; in a trial {_TRIAL_CHECKPOINTS}).",
+            f"Checkpoints to save and score (default: {_CHECKPOINTS}; in a trial {_TRIAL_CHECKPOINTS}).",
             min=1,
             max=10**6,
         ),
     ] = None
     device_cuts: Annotated[
-        DeviceCutting, Option("Devices of the stages: equally many, near that (as the paper), or free.")
+        DeviceCutting, Option("Devices per stage: equal, near equal (as in the paper), or free.")
     ] = "near"
     validation_problems: Annotated[
         int, Option("Generated problems of each configuration.", min=1, max=10_000, group=VALIDATION)
@@ -61,12 +61,12 @@ class PipelinePretraining(PretrainingOptions):
     choose_by: Annotated[
         CriterionName,
         Option(
-            "Score by which the best checkpoint is chosen: of 50 plans, of the policy's own one, or both.",
+            "Score that selects the best checkpoint: that of 50 plans, of the policy's own plan, or both.",
             group=VALIDATION,
         ),
     ] = "both"
     updates: Annotated[
-        tuple[int, ...], Option("Updates after each 50 episodes.", min=1, max=10_000, metavar="N[,N…]", group=SWEEP)
+        tuple[int, ...], Option("Updates per 50 episodes.", min=1, max=10_000, metavar="N[,N…]", group=SWEEP)
     ] = ()
     learning_rate: Annotated[
         tuple[float, ...], Option("Learning rate of Adam.", max=1, metavar="X[,X…]", group=SWEEP)
@@ -89,11 +89,11 @@ class PipelinePretraining(PretrainingOptions):
         str
     ] = """Pretrain the policy of `dse parallel --strategy pipeline`, and keep its best checkpoint.
 
-    It answers which weights cut pipelines best that were not trained on: a Q-network learns on generated pipelines, on
-    2, 3 and 4 servers of 8 devices, and every checkpoint is scored on fresh ones, against the proven optimum. Use
-    DIR/best with `--method inference --checkpoint DIR`. Needs the extra `learn`.
+    A Q-network learns on generated pipelines, on 2, 3 and 4 servers of 8 devices, and every checkpoint is scored on new
+    pipelines against the proven optimum. The checkpoint that cuts these best is saved in DIR/best; use it with
+    `--method inference --checkpoint DIR`. Needs the extra `learn`.
 
-    The number of --runners, at most 50, is part of the plan: another number gives other weights.
+    The weights depend on the number of --runners (at most 50).
     """
 
     def require_extra(self) -> None:

@@ -71,9 +71,12 @@ def require_refusal(refused, *words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda names: names[1:], "but the card lacks {first}; train it again"),
-        (lambda names: [*names, "phase_of_the_moon"], "but the card knows phase_of_the_moon; train it again"),
-        (lambda names: names[::-1], "but the card has them in another order; train it again"),
+        (lambda names: names[1:], "but the card lacks {first}; retrain it"),
+        (
+            lambda names: [*names, "phase_of_the_moon"],
+            "but the card has unknown features phase_of_the_moon; retrain it",
+        ),
+        (lambda names: names[::-1], "but the card has them in another order; retrain it"),
         (lambda names: None, "but the card lacks {first}"),
     ],
     ids=["one less", "one more", "another order", "none"],
@@ -90,7 +93,7 @@ def test_a_checkpoint_of_another_fabric_is_refused_in_placing(dse, folder):
     asked = (*PLACE, "--checkpoint", "model")
     for other in ("sn10", "other.yaml"):
         refused = dse(*asked, "--fabric", other)
-        require_refusal(refused, "provenance.samples.simulator", f"learned on {PLASTICINE}", "dse fabric train")
+        require_refusal(refused, "provenance.samples.simulator", f"trained on {PLASTICINE}", "dse fabric train")
     own = {kind: {"value": 2.0, "source": "for a test"} for kind in ("gemm", "gelu", "add", "layer_norm")}
     (folder / "slots.json").write_text(json.dumps({"name": "own", "slots": own}))
     refused = dse(*asked, "--fabric", PLASTICINE, "--slots", "slots.json")
@@ -103,7 +106,7 @@ def test_a_checkpoint_of_another_fabric_is_refused_in_placing(dse, folder):
 
 def test_samples_of_another_simulator_are_refused(dse, folder, run):
     refused = dse("fabric", "evaluate", run, "--fabric", "other.yaml")
-    require_refusal(refused, str(run), "simulator", f"samples of another fabric or simulator ({PLASTICINE})")
+    require_refusal(refused, str(run), "simulator", f"samples are from another fabric or simulator ({PLASTICINE})")
 
 
 def test_a_model_is_not_judged_on_samples_of_another_simulator(dse, folder, run):
@@ -135,9 +138,9 @@ def test_a_model_that_is_judged_as_it_is_takes_no_options_of_training(dse, folde
     [
         ("feature", ALL, f"must be a feature, less than {ALL}"),
         ("feature", -2, "must be a feature"),
-        ("left", 0, "must be a node behind its parent"),
-        ("right", 1000, "must be a node behind its parent"),
-        ("right", -1, "must be a node behind its parent"),
+        ("left", 0, "must be a node after its parent"),
+        ("right", 1000, "must be a node after its parent"),
+        ("right", -1, "must be a node after its parent"),
     ],
 )
 def test_trees_that_lead_nowhere_are_refused(folder, name, value, words):
@@ -165,7 +168,7 @@ def test_samples_of_another_simulator_are_not_added_to_nor_learned_from(folder, 
         (fault,) = raised.value.faults
         assert fault.file.endswith("journal.jsonl")
         assert fault.key == "simulator"
-        assert "collect into a new directory" in fault.rule
+        assert "use a new directory" in fault.rule
 
 
 def test_a_run_does_not_go_on_with_samples_or_weights_that_have_changed(dse, folder, run):

@@ -82,7 +82,7 @@ def test_other_seeds_and_rounds_place_differently(samples, tmp_path):
 def test_samples_of_another_fabric_are_refused(tmp_path, change):
     collected(tmp_path, pieces=PIECES[:1])
     other = replace(COLLECTOR, fabric=replace(FABRIC, **change))
-    with pytest.raises(InputError, match="collect into a new directory"):
+    with pytest.raises(InputError, match="use a new directory"):
         collected(tmp_path, pieces=PIECES, collector=other)
 
 

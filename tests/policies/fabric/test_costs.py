@@ -132,7 +132,9 @@ def test_where_moves_are_few_it_does_what_the_simulators_cost_does_and_that_is_s
     ]
     assert max(each.chain for each in candidates) == context.chains  # what rounds of refinement have made
     said = {each.note for each in candidates}
-    assert said == {"Moves are few for the number of units: the rules were used, not the learned cost."}
+    assert said == {
+        "There are too few moves for this number of units, so the rules were used instead of the learned cost."
+    }
 
 
 def test_graphs_out_of_range_are_left_to_tuned_rules_and_the_simulator_and_that_is_said(graph_file, tmp_path):
@@ -141,7 +143,7 @@ def test_graphs_out_of_range_are_left_to_tuned_rules_and_the_simulator_and_that_
     left = conformance.solved(FromAbove(), options_for(graph_file, cost=NAME, checkpoint=narrow, **asked))
     ruled = conformance.solved(FromAbove(), options_for(graph_file, cost="simulator", **asked))
     (note,) = left.metrics["notes"]
-    assert note.startswith("The learned cost has seen no graph like this (slots of the slowest unit, ")
+    assert note.startswith("This graph is outside the range of the learned cost (slots of the slowest unit, ")
     assert (left.solution, left.method) == (ruled.solution, NAME)
 
 
@@ -196,8 +198,8 @@ def test_a_student_that_places_worse_than_the_rules_is_not_followed_unless_asked
     result = conformance.solved(FromAbove(), options)
     assert result.method == method
     notes = [
-        "The learned cost places worse than the rules at about equal time: throughput -3.0% [-5.0%, -1.0%] on 40 "
-        "unseen graphs. So chains followed the rules; with --cost learned+simulator they follow the student."
+        "The learned cost places worse than the rules in about the same time: throughput -3.0% [-5.0%, -1.0%] on 40 "
+        "unseen graphs. Chains therefore followed the rules; --cost learned+simulator makes them follow the student."
     ]
     assert result.metrics["notes"] == (notes if method == "simulator" else [])
     named = with_upper_defaults("fabric", options_for(graph_file, cost=NAME, **asked))

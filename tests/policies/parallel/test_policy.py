@@ -99,7 +99,7 @@ def test_a_policy_answers_for_the_machines_it_was_trained_on(folder):
     assert answer.nodes >= 50
     assert method(PipelineContext(problem, "near")) == answer
     for changed in ({"stages": 4}, {"microbatches": 5}):
-        with pytest.raises(InputError, match="was trained for other machines than 16 devices"):
+        with pytest.raises(InputError, match="was not trained for 16 devices"):
             method(PipelineContext(replace(problem, **changed), "near"))
 
 
@@ -132,14 +132,14 @@ def test_a_policy_of_other_features_or_machines_is_refused_in_one_line(folder, d
     asked = (*pipeline, "--method", "inference", "--checkpoint", str(folder))
     other = dse(*asked, "--mesh", "8", "--stages", "4")
     assert other.code == 2
-    assert "was trained for other machines than 8 devices, 4 stages, 16 microbatches on this network" in other.err
+    assert "was not trained for 8 devices, 4 stages, 16 microbatches on this network" in other.err
     assert len(other.err.splitlines()) == 1
     card = json.loads((folder / CARD_FILE).read_text())
     (folder / CARD_FILE).write_text(json.dumps({**card, "features": card["features"][1:]}))
     features = dse(*asked, "--mesh", "16", "--stages", "2")
     assert features.code == 2
     (line,) = features.error_lines
-    rule = f"must be those that this version computes, but the card lacks {card['features'][0]}; train it again"
+    rule = f"must be the features that this version computes, but the card lacks {card['features'][0]}; retrain it"
     assert line == f"error: {folder / CARD_FILE}: features: {rule}"
 
 
