@@ -62,7 +62,7 @@ def _ask(host: str, port: int, question: str) -> None:
     something listens that never answers. An answer of any other kind is left to Ray.
 
     Raises:
-        OSError: nothing listens there, or what does is no gRPC server.
+        OSError: nothing listens there, or what does is not a gRPC server.
         _RefusedError: the server does not accept the token, or the lack of one.
     """
     if os.environ.get("RAY_USE_TLS", "0") != "0":

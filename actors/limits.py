@@ -24,6 +24,6 @@ class Limits:
     compiles_s: float = COMPILES_S
 
     def of_a_call(self, items: int, *, warm: bool) -> float:
-        """Seconds that so many items may run; those of a call that is ended are made again one by one."""
+        """Seconds that so many items may run; those of a call that is ended are retried one by one."""
         assert self.timeout_s is not None
         return self.timeout_s + (TOGETHER_S if items > 1 else 0.0) + (0.0 if warm else self.compiles_s)

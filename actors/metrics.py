@@ -1,8 +1,8 @@
 """What a map over actors reports to Ray's metrics (Prometheus text at every node's export port, graphs in Grafana).
 
 ``dse_items_finished``, ``dse_items_failed`` and ``dse_worker_deaths`` count, so their rates are evaluations, failures
-and deaths a second; ``dse_items_queued`` is the depth of the queue; figures of the run beside these, as how many
-evaluations came from its journal (``dse_journal_hits``), are read when the others are reported.
+and deaths per second; ``dse_items_queued`` is the depth of the queue; figures of the run in addition to these, as how
+many evaluations came from its journal (``dse_journal_hits``), are read when the others are reported.
 """
 
 import time
@@ -18,10 +18,10 @@ Watched = Mapping[str, Callable[[], float]]
 
 
 class MapMetrics:
-    """The metrics of one executor. Reporting costs some microseconds a second.
+    """The metrics of one executor. Reporting costs some microseconds per second.
 
     Args:
-        watched: figures to report beside those of the map.
+        watched: figures to report in addition to those of the map.
     """
 
     def __init__(self, watched: Watched) -> None:

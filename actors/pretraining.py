@@ -1,6 +1,6 @@
 """Pretraining on Ray: one actor trains while others validate its checkpoints as they appear.
 
-The driver hands snapshots from one to the other and keeps them; the actors keep nothing that is not made again from
+The driver hands snapshots from one to the other and keeps them; the actors keep nothing that cannot be recomputed from
 their arguments, so one that has died is started again and its call repeated. Actors wait for room on the cluster, and
 the wait is explained as that of a map is.
 """
@@ -48,7 +48,7 @@ class _Pipeline:
         self._latest = run.latest()
         self._training: Any = None
         self._noticed_s = time.monotonic()
-        # What they are asked first they answer as soon as they run: their first work takes minutes.
+        # They answer the first call as soon as they run: their first work takes minutes.
         self._starting: list[Any] = [actor.__ray_ready__.remote() for actor in self._actors]
 
     def work(self, stop: StopSignal) -> None:

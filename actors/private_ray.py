@@ -24,7 +24,7 @@ _OBJECT_STORE_BYTES = 150 * 1024**2
 class PrivateRay:
     """An ordinary local instance of Ray, which never attaches to a cluster that happens to be running.
 
-    Ray opens the folder of its session to everybody, so that lies in a folder that is ours alone, beside the token
+    Ray opens the folder of its session to everybody, so it is in a folder that is ours alone, next to the token
     that its processes ask for.
 
     Args:
@@ -83,5 +83,5 @@ def asks_for_token() -> bool:
 
 @cache
 def _token() -> str:
-    """The token of this process's private instances: Ray reads it once a process."""
+    """The token of this process's private instances: Ray reads it once per process."""
     return secrets.token_hex(32)

@@ -36,7 +36,7 @@ def run_trials(
 
     Args:
         trial: what runs in the actors.
-        parameters: what its ``setup`` is given beside the configuration of the first trial.
+        parameters: what its ``setup`` is given in addition to the configuration of the first trial.
         folder: where Tune may write, in a folder ``trials``.
         workers: actors, of one CPU each.
         stopper: asked all the time.

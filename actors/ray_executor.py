@@ -1,6 +1,6 @@
 """The Ray executor: maps over actors on this machine or on a cluster, which survive the death of any worker.
 
-Each actor is a thin shell around the mapped function, built once a worker, so whatever the function caches (priced
+Each actor is a thin shell around the mapped function, built once per worker, so whatever the function caches (priced
 operators, built graphs) is kept between its items. How calls are sized, repeated and given up is in
 :mod:`actors.windowed_map`.
 """
@@ -44,7 +44,7 @@ class RayExecutor(Executor):
         notice: receives messages for people about waits for room and workers that died; items are named by the
             function's own ``describe(item)``, where it has one.
         watched: figures of the run that belong to its metrics.
-        extra: what actors need in all that the work itself starts, beside the workers.
+        extra: what the actors need in total that the work itself starts, in addition to the workers.
 
     Raises:
         InputError: nothing answers at ``address``, or wants another token, or its workers cannot run this program, or
@@ -85,7 +85,7 @@ class RayExecutor(Executor):
         """One for every CPU of the cluster that the actors of the work itself leave.
 
         Raises:
-            InputError: the cluster cannot hold these beside one worker, so that the work would wait for ever.
+            InputError: the cluster cannot hold these and one worker, so the work would wait forever.
         """
         there, extra = _resources()[0], self._extra or WorkerKind(0, 0.0)
         workers = int(there.get("CPU", 0) - extra.cpus)
@@ -104,7 +104,9 @@ class RayExecutor(Executor):
         stop: StopSignal = never_stop,
         arrived: Arrived = ignore,
     ) -> Iterator[Value | Failed]:
-        """``function`` of every item, or why there is none, in order; a stop ends the actors, whatever they do."""
+        """``function`` of every item, or why there is none, in order; stopping ends the actors, even while they
+        work.
+        """
         try:
             yield from self._map_of(function).outcomes(items, stop, arrived)
         except StoppedError:
@@ -163,7 +165,7 @@ class RayExecutor(Executor):
 
     @property
     def through_client(self) -> bool:
-        """Whether the cluster is accessed through Ray Client, so that this process is no driver in it."""
+        """Whether the cluster is accessed through Ray Client, so that this process is not a driver in it."""
         return self._address is not None and self._address.startswith("ray://")
 
     def release(self) -> None:

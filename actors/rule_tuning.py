@@ -89,7 +89,7 @@ class TuningSearcher(Searcher):
         """Do nothing, as :meth:`save`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles the searcher beside its own state; the journal is a locked file.
+        # Tune pickles the searcher in addition to its own state; the journal is a locked file.
         return {
             key: value for key, value in self.__dict__.items() if key not in ("_tuning", "_progress", "_stop", "fault")
         }

@@ -22,7 +22,7 @@ class _Scalars:
 
 
 class _Json(_Scalars, JsonLoggerCallback):
-    """``result.json``, one line a report."""
+    """``result.json``, one line per report."""
 
 
 class _Csv(_Scalars, CSVLoggerCallback):

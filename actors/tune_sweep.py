@@ -223,7 +223,7 @@ class SweepSearcher(Searcher):
         """Do nothing, as :meth:`save`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tune pickles the searcher beside its own state; the store may be a locked file.
+        # Tune pickles the searcher in addition to its own state; the store may be a locked file.
         return {
             key: value
             for key, value in self.__dict__.items()

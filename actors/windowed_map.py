@@ -13,8 +13,8 @@ keep up (``benchmarks/scale.py``): its dispatch stays below :data:`DRIVER_SHARE`
 there is some. While no actor runs, at the start or after the last one was lost, the wait is explained every
 :data:`PATIENCE_S`.
 
-*Deaths.* When a process or its node dies, Ray restarts the actor, elsewhere if need be; its calls are made again.
-The items of the call that ran are made again one by one, so that a poison item is identified: an item alone in its call
+*Deaths.* When a process or its node dies, Ray restarts the actor, elsewhere if necessary; its calls are retried.
+The items of the call that ran are retried one by one, so that a poison item is identified: an item alone in its call
 is charged with the death, and becomes :class:`~dse.run.executor.Failed` after as many as its
 :class:`~actors.limits.Limits` say. Calls that only waited are not charged; but a process that dies can take the last
 answer along that it has not sent yet, so that what was charged once has an actor to itself from then on. An item that
@@ -73,7 +73,7 @@ class WorkersBrokenError(Exception):
 
 @dataclass(eq=False)
 class _Entry:
-    """One item on its way: where it stands in the order, the deaths it was charged with, what became of it."""
+    """One item in flight: its position in the order, the deaths it was charged with, what became of it."""
 
     item: Any
     deaths: int = 0
@@ -301,7 +301,7 @@ class WindowedMap:
         return [_finished(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
 
     def _died(self, seat: _Seat, reason: str) -> list[_Entry]:
-        """Make the items of an actor again whose process has died, but for one that has cost too many."""
+        """Retry the items of an actor whose process died, except one that has cost too many."""
         finished: list[_Entry] = []
         charged = False
         for call, entries in list(seat.calls.items()):
@@ -318,7 +318,7 @@ class WindowedMap:
         return finished
 
     def _repeated(self, entries: list[_Entry], deaths: int) -> list[_Entry]:
-        """Make items again, one by one; one that has cost too many workers by itself is finished."""
+        """Retry items one by one; one that alone has cost too many workers has failed."""
         finished = []
         for entry in entries:
             entry.deaths += deaths if len(entries) == 1 else 0

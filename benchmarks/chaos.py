@@ -6,7 +6,8 @@
    same as that of an undisturbed run, which is the baseline. Workers look ahead of the stopping rule, so more than the
    walk counts may be recorded. A driver's Ray must end by itself; how long that takes is shown (without Ray's two
    agents, which take another minute and are ended here).
-2. Node: of two nodes with one CPU each, in a cluster of this machine, the one that is no head is killed without grace
+2. Node: of two nodes with one CPU each, in a cluster of this machine, the one that is not a head is killed without
+grace
    amid an item of a map of 75 ms items, and a new one is added. Target: all outcomes, in order, and work on the new
    node within 60 s; five runs with Ray's own health checks. The baseline is the map that negates in this process.
 3. Workers: a random worker process is killed every two seconds under plain actors (50 ms items), and every five under a
@@ -190,7 +191,7 @@ def actors_s(executor, evaluators, warm, tasks):
 
 
 def rate():
-    """Two actors beside two bare processes; whether the target is met."""
+    """Two actors next to two bare processes; whether the target is met."""
     from actors.ray_executor import RayExecutor
     from dse.codesign.evaluation.evaluator import EvaluateMany
     from dse.codesign.evaluation.job_evaluators import JobEvaluators, JobTask
@@ -228,7 +229,7 @@ PARTS = {"drivers": drivers, "nodes": nodes, "workers": workers, "rate": rate}
 
 
 def main(arguments=None):
-    """Runs the parts that were asked for, or all; 1 if a target is missed."""
+    """Runs the parts that were requested, or all; 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=PARTS, action="append")
     missed = [part for part in parser.parse_args(arguments).part or PARTS if not PARTS[part]()]

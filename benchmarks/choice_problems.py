@@ -1,4 +1,4 @@
-"""Choice problems at the size of real models: plans and bounds beside what the IOPDDL contest published.
+"""Choice problems at the size of real models: plans and bounds next to what the IOPDDL contest published.
 
 ``python -m benchmarks.choice_problems`` answers contest cases K, M and S, from the folder that ``--cases`` (or the
 variable ``DSE_CASES``) names, and generated cases with a planted plan of known cost, the least

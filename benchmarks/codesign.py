@@ -5,7 +5,7 @@ Targets, in CPU seconds: BERT-large proven in ≤ 60; GPT-3 175B and Llama2-7B i
 
 Each search runs in a process of its own, on one core, so that memory and cold times are its own; "cold" counts imports
 and kernels from their cache, "warm" is the same search again. The baseline in the same run is exact evaluation
-without pruning, extrapolated from a random sample of architectures. Beside it stand BERT-large on the
+without pruning, extrapolated from a random sample of architectures. It is shown next to BERT-large on the
 TPUv4, its search for throughput per watt, and a published run.
 """
 
@@ -132,7 +132,7 @@ def percent(share: float) -> str:
 
 
 def compare(results: Results, row: dict) -> None:
-    """The answer for BERT-large beside its baselines, of which the last is our own placement on the TPUv4."""
+    """The answer for BERT-large next to its baselines, of which the last is our own placement on the TPUv4."""
     own = row["baselines"][-1]["plan"]["throughput_per_s"]
     for each in row["baselines"]:
         rate, share = each["plan"]["throughput_per_s"], each["model_flops_utilisation"]

@@ -1,7 +1,7 @@
-"""Collectives over NVLink5 beside those that SimuMax timed on one server of eight B200.
+"""Collectives over NVLink5 next to those that SimuMax timed on one server of eight B200.
 
 Sizes are those of a rank: powers of two from 1 MiB to 1 GiB among eight ranks, 32 MiB among two and four. An all-to-all
-has one part here that no byte takes, whatever the ranks; the source has one for each number of ranks.
+has one part here that no byte takes, regardless of the ranks; the source has one for each number of ranks.
 """
 
 from benchmarks.recording import Record, Results, parser_of

@@ -1,4 +1,4 @@
-"""One architecture for the paper's eight models, proven over the whole space, beside the paper's own.
+"""One architecture for the paper's eight models, proven over the whole space, next to the paper's own.
 
 Target: proven in ≤ 15 minutes on two cores (two Ray workers, whose start is counted). The comparison in the same run:
 the throughput of every model on TPUv4 with the expert placement and with our own placement, and on the paper's common

@@ -1,4 +1,4 @@
-"""Energy and power beside published power: TPUv4 in training, an A100 on large GEMMs, peak power; and pricing speed.
+"""Energy and power next to published power: TPUv4 in training, an A100 on large GEMMs, peak power; and pricing speed.
 
 TPUv4 draws 121 / 170 / 192 W (minimum, mean, maximum over production workloads; 90 W idle; chip and HBM; Jouppi et
 al., ISCA 2023, Table 4), an A100-SXM at most 400 W (board). Both are priced at their process, 7 nm, and die area, which
@@ -135,7 +135,7 @@ def peaks() -> None:
 
 
 def speed() -> None:
-    """The lower bound on energy over the whole space, beside the lower bound on time."""
+    """The lower bound on energy over the whole space, next to the lower bound on time."""
     import numpy as np
 
     from dse.codesign.evaluation.energy import min_energy_j

@@ -1,4 +1,4 @@
-"""The latency estimator: operators × architectures a second over the whole space, and its cycles beside Sunstone's.
+"""The latency estimator: operators × architectures a second over the whole space, and its cycles next to Sunstone's.
 
 Target: at least 1 million (operator × architecture) estimates a second. An estimate is one distinct operator of
 BERT-large (forward, backward with weight gradients, optimizer step; four microbatch sizes) on one architecture of the
@@ -108,7 +108,7 @@ def plain_python_rate(cost_model_name: str) -> float:
 
 
 def reference_cycles() -> None:
-    """Our cycles beside Sunstone's under the published bandwidths, and beside the ideal."""
+    """Our cycles next to Sunstone's under the published bandwidths, and next to the ideal."""
     import numpy as np
 
     from hardware.cost_model import cost_model

@@ -1,7 +1,7 @@
 """What :mod:`benchmarks.exports` has each framework do with a file: read it, and check sizes and values.
 
-Each check returns what is said beside "accepted", and whatever it raises is a refusal. Frameworks are imported by name
-when they are asked, since none of them is needed otherwise.
+Each check returns what to say in addition to "accepted", and whatever it raises is a refusal. Frameworks are imported
+by name when they are asked, since none of them is needed otherwise.
 """
 
 import dataclasses
@@ -171,7 +171,7 @@ _ONLY_MEGATRON_LM = frozenset({
 })  # fmt: skip
 """Flags whose values go to no field of Megatron Core's settings by their own name.
 
-They are in NVIDIA/Megatron-LM, megatron/training/arguments.py of commit 8c090f2, which is no package.
+They are in NVIDIA/Megatron-LM, megatron/training/arguments.py of commit 8c090f2, which is not a package.
 """
 
 _FIELDS: dict[str, tuple[str, bool | None]] = {

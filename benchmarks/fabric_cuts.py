@@ -1,7 +1,7 @@
 """Layers that do not fit on a dataflow fabric: the pieces they are cut into, and the estimated time of a batch.
 
-Beside it stand the time of their matrix products at the peak of all compute units, which no cut can beat, and that of
-every operator in pieces of its own.
+It is shown next to the time of their matrix products at the peak of all compute units, which no cut can beat, and that
+of every operator in pieces of its own.
 """
 
 import argparse

@@ -62,7 +62,7 @@ class Experts(nn.Module):
 
 
 class Layer(nn.Module):
-    """A whole layer: attention and feed-forward network, each behind a norm and beside a residual."""
+    """A whole layer: attention and feed-forward network, each after a norm and with a residual."""
 
     def __init__(self, width: int, heads: int, groups: int, inner: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Layer(nn.Module):
 
 
 class Parallel(Layer):
-    """Attention and feed-forward network beside each other, behind one norm."""
+    """Attention and feed-forward network next to each other, behind one norm."""
 
     def forward(self, x):
         normed = self.norms[0](x)
@@ -97,7 +97,7 @@ class Mixer(nn.Module):
 
 
 class LowRank(nn.Module):
-    """Linear layers, each with a product of two thin ones beside it."""
+    """Linear layers, each with a product of two thin ones next to it."""
 
     def __init__(self, width: int, rank: int, depth: int) -> None:
         super().__init__()

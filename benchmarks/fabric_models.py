@@ -1,8 +1,8 @@
 """Layers and whole models on a dataflow fabric, end to end: cut if they do not fit, placed, routed, simulated, checked.
 
-Beside the throughput stand the least time with these pieces (however they are placed) and with any pieces, as gaps;
+The throughput is shown next to the least time with these pieces (however they are placed) and with any pieces, as gaps;
 CPU seconds are those of posing the problem (the cut), of the answer, and of its check. The model's own layers that are
-alike give the same answer, so that one of each kind stands for all.
+alike give the same answer, so one of each kind represents all.
 """
 
 import argparse

@@ -6,7 +6,7 @@ several repeats.
 
 The case is a random MLP, spread over the grid of plasticine-8x16. A move is a unit's, with its nets routed and the rule
 brought up to date; most are refused and taken back. "All again" routes all nets and computes all rules with the same
-compiled code. The student is that of the learned cost in the package, or of --checkpoint; beside it stand the tuned
+compiled code. The student is that of the learned cost in the package, or of --checkpoint; next to it are the tuned
 rules that it corrects.
 
 Candidates are placements of the same case by short chains. The checkpoint's own model judges them, and the same stack

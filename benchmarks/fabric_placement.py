@@ -211,7 +211,7 @@ class Graph:
         return [move_s, max(0.0, seconds[0] - SHORT * move_s), choosing_s]
 
     def run(self, name, speeds, budget_s, seed):
-        """What a method reaches, as it stands in the journal."""
+        """What a method reaches, as in the journal."""
         method, (move_s, start_s, choosing_s) = self.bench.methods[name], speeds[name]
         moves = int(((budget_s - choosing_s) / method.chains - start_s) / move_s)
         start = time.process_time()

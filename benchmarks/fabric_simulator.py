@@ -1,4 +1,4 @@
-"""The simulator of dataflow fabrics: CPU time of a placement and of a slot, beside its plain form.
+"""The simulator of dataflow fabrics: CPU time of a placement and of a slot, next to its plain form.
 
 Target: at most 20 ms for a placement of about 90 units with a window of 16 samples, and at most 4 µs for a slot, on
 ``plasticine-8x16``. The placements are random ones that swaps have made more compact, from 0 to 1,000 of them; both

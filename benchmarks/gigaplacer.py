@@ -1,4 +1,4 @@
-"""GigaPlacer as printed on the contest's twenty cases, beside what its paper prints: costs, refinements, CPU seconds.
+"""GigaPlacer as printed on the contest's twenty cases, next to what its paper prints: costs, refinements, CPU seconds.
 
 These are the placements of ``dse reproduce gigaplacer`` that no annealing goes into. Means of costs are geometric, of
 the ratios to the printed ones; means of refinements are arithmetic, as in the paper.

@@ -1,4 +1,4 @@
-"""Hybrid plans beside pipelines, sharded steps and plans that need no search: one table for each training step.
+"""Hybrid plans next to pipelines, sharded steps and plans that need no search: one table for each training step.
 
 ``python -m benchmarks.hybrid [STEP …]``, by default ``t5-6``, ``t5-3b``, ``bert-48`` and ``t5-11b``, on four servers of
 eight V100, with the batch of the dump in 16 microbatches; hybrid plans have 16, or one stage of one, as by default. All

@@ -6,7 +6,7 @@
    that has not stopped after two minutes is ended, and marked so. Target: 60 s. The TPUv4-like machine, where the
    walk starts, is the first row.
 2. Black boxes at equal budget: Optuna's TPE and random draws with as many evaluations as the walk at level 50 needs,
-   over five seeds (median, and worst to best), beside that walk; CPU seconds beside evaluations.
+   over five seeds (median, and worst to best), next to that walk; CPU seconds next to evaluations.
 3. Tune's overhead in a walk of more than a minute on two workers (no new best in 4,000 groups), with Tune, with plain
    actors, and without Ray: wall time × workers beyond the time of evaluations, as a share of that. Target: 5 % in
    sweeps over 60 s. Workers look ahead of the stopping rule, so some evaluations do not count; the last column has

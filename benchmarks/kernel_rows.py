@@ -51,7 +51,7 @@ class Table:
 
     Attributes:
         kind: of kernels.
-        group: columns beside the chip in which kernels differ.
+        group: columns other than the chip in which kernels differ.
         format: the column of the format of products; None where nothing is computed.
         shape: of a row, by the names of the form.
     """
@@ -72,7 +72,7 @@ class Group:
         shapes: of [N] rows.
         measured_s: [N].
         is_fitted: [N], whether a row is for fitting.
-        rows: as they stand in the table.
+        rows: as in the table.
     """
 
     table: str

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.kernel_times``. Errors are |predicted / measured − 1|. Printed first are those that say most
 about hardware that nobody has timed: a chip left out whole, priced with the constants of others. Then, for each class,
-chip and format, the error on the rows that are not marked for fitting (:mod:`benchmarks.kernel_rows`), beside the same
+chip and format, the error on the rows that are not marked for fitting (:mod:`benchmarks.kernel_rows`), next to the same
 form at peak rates without fixed times. Variants with fewer marked rows than constants are not priced, and counted.
 
 ``--fit`` fits the constants to the marked rows and writes ``hardware/specs/kernel_times``; ``--record`` writes

@@ -167,7 +167,7 @@ class Difference:
 
     ``lost``: missing, or there before a kill and not after it; ``repeated``: there more than once; ``changed``: with
     another value; ``unasked``: neither in the undisturbed run nor ahead of the stopping point; ``ahead``: beyond that
-    point, which is no fault; ``same_result``: whether the result files agree but for their seconds.
+    point, which is not a fault; ``same_result``: whether the result files agree but for their seconds.
     """
 
     lost: int

@@ -1,7 +1,7 @@
-"""What learning is worth to the partitioner: the study's trials beside what was aimed at.
+"""What learning is worth to the partitioner: the study's trials next to the targets.
 
 Everything on ``mcm-36``; the trials are those of ``dse reproduce mcm table2 table3 simulator``, kept in ``--out DIR``
-and not made again there. Aims:
+and not recomputed there. Aims:
 
 - learning works: without a prior and from scratch, better than random partitions of the solver, and than its own first
   20, after 300 samples on at least 15 of the 16 test graphs (reference evaluator);

@@ -15,10 +15,10 @@ analytical evaluator; of its 200 checkpoints the one with the best fine-tuned sc
 - on BERT of 2,164 operators, simulated: the same with fewer samples.
 
 Everything is on ``mcm-36``. A unit of work is one method with one seed on one graph,
-or one checkpoint of the pretraining. Finished units are in the journal, with their CPU seconds, and are not made again;
+or one checkpoint of the pretraining. Finished units are in the journal, with their CPU seconds, and are not recomputed;
 killing the process costs the unit in progress. Seed 0 of everything comes first, and small graphs before large ones.
 
-Beside the tables stands the mean, not the best, throughput of the first and the last hundred samples over greedy's: a
+The tables are followed by the mean, not the best, throughput of the first and the last hundred samples over greedy's: a
 policy that learns draws better partitions on average, which the best of many draws hardly shows.
 """
 

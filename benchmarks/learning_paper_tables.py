@@ -117,7 +117,7 @@ def _show_table(part: str, units: Mapping[Trial, Any], graphs: Sequence[str], me
 
 
 def _print_aligned(rows: Sequence[Sequence[str]]) -> None:
-    """Headers are long, so that each stands in a line of its own, with the number of its column."""
+    """Headers are long, so each is on its own line, with the number of its column."""
     headers, *cells = rows
     for number, header in enumerate(headers[2:], start=1):
         print(f"  ({number}) {header}")

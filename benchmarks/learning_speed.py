@@ -1,6 +1,6 @@
-"""Rollouts and learning of the partitioner: our form on RLlib beside the stock one, in the same process.
+"""Rollouts and learning of the partitioner: our form on RLlib next to the stock one, in the same process.
 
-Target: ours ≥ 5 times as many samples a second, rollouts and learning together, on graphs of about 200 operators.
+Target: ours ≥ 5 times as many samples per second, rollouts and learning together, on graphs of about 200 operators.
 
 The same in both: the graphs (mobilenet-v3-large, shufflenet-v1 and hifi-gan of the catalogue: 187, 203 and 209
 operators) on ``mcm-36``, one after the other; GraphSAGE of the same depth and width on the same features, with a logit
@@ -57,7 +57,7 @@ RECORD = Record(
 
 @dataclass(frozen=True)
 class Rates:
-    """Samples a second: of rollouts, of learning, of both."""
+    """Samples per second: of rollouts, of learning, of both."""
 
     rollout: float
     learning: float

@@ -5,7 +5,7 @@ Each command runs three times in a process of its own: once to compile its kerne
 Target: it ends within 5 s + 5 % of the limit (within 5 s of the signal), with the exit code of a stopped run; its
 result file is there, and ``dse check`` holds it. Every problem is too large to be answered by then.
 
-A wall time says nothing on a loaded machine: beside it stand the CPU seconds that a command still took. Where the
+A wall time says nothing on a loaded machine, so it is shown with the CPU seconds that a command still took. Where the
 machine has no free core and these are within the target, the verdict is "ok by CPU seconds".
 
 With ``--record``, the rows of other cases stay as they were measured.
@@ -33,7 +33,7 @@ SIGNAL_SHARE = 0.5
 """CPU seconds after which the signal is sent, in limits of 15 s: a loaded machine does not move it."""
 
 POLL_S = 0.05
-"""How often it is asked whether a command has written its first file."""
+"""How often to check whether a command has written its first file."""
 
 INTERRUPTED = 130
 DUMPS = ROOT / "dse" / "reproduce" / "automap" / "dumps"

@@ -106,7 +106,7 @@ def kernel_table(results: Results, machines: Machines, rows: Sequence[MeasuredKe
 
 
 def constants_table(machines: Machines, refit: Machines) -> None:
-    """Prints the fitted constants of the spec beside those of the refit."""
+    """Prints the fitted constants of the spec next to those of the refit."""
     print(f"\n{'constant':32}{'spec':>12}{'refit':>12}")
     for kind, names in FITTED_CONSTANTS.items():
         for name in names:

@@ -1,4 +1,4 @@
-"""``dse codesign MODEL --plans modern``: proven over all architectures and plans, beside the paper's vocabulary.
+"""``dse codesign MODEL --plans modern``: proven over all architectures and plans, next to the paper's vocabulary.
 
 Target: BERT-large on 1,024 accelerators at 4,096 samples proven over 29,360 architectures in 60 s on two cores. That
 is the space ``phaze-2024``, in the first row; the others are of the default space of 59,748. Each row has three HBM
@@ -38,7 +38,7 @@ MODELS = ("bert-large", "gpt2-xl", "llama2-7b", "megatron-8.3b", "gpt3-175b", "m
 
 
 def main() -> None:
-    """Print a row a model, and its plan."""
+    """Print a row per model, and its plan."""
     parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("models", nargs="*", default=MODELS)
     arguments = parser.parse_args()

@@ -1,12 +1,12 @@
-"""Parallel plans: how long they take to prove, and whether they are what Shardy and XLA arrive at; one row a claim.
+"""Parallel plans: how long they take to prove, and whether Shardy and XLA arrive at the same; one row per claim.
 
 Parts (``python -m benchmarks.parallel PART …``; all by default):
 
 * ``linkage``: from HLO text to the proven plan without resharding; the paper's learner took 0.5 to 1.45 hours.
-* ``sharding``: with resharding, memory for a fifth and a seventh of the arguments, beside the plan without resharding.
-* ``iopddl``: random choice problems of the contest's form, and case G of the contest beside XLA's own solution, where
+* ``sharding``: with resharding, memory for a fifth and a seventh of the arguments, next to the plan without resharding.
+* ``iopddl``: random choice problems of the contest's form, and case G of the contest next to XLA's own solution, where
   the folder that ``--cases`` (or the variable ``DSE_CASES``) names holds it.
-* ``classes``, ``shardy``, ``devices``: linkage groups, collectives and results beside Shardy and XLA, where JAX is
+* ``classes``, ``shardy``, ``devices``: linkage groups, collectives and results next to Shardy and XLA, where JAX is
   installed (extra ``jax``).
 
 Times are CPU seconds, medians of ``--runs`` fresh processes (and the range), without imports. Kernels come from numba's
@@ -137,7 +137,7 @@ def iopddl(_: Path, runs: int) -> Iterator[Row]:
 
 
 def classes(_: Path, __: int) -> Iterator[Row]:
-    """Linkage groups beside Shardy's propagation."""
+    """Linkage groups next to Shardy's propagation."""
     for name in ("vgg19", "t5-6", "bert-large"):
         found = child(agreeing, name)
         same = found["compared"] - len(found["different"])
@@ -152,7 +152,7 @@ def classes(_: Path, __: int) -> Iterator[Row]:
 
 
 def shardy(folder: Path, _: int) -> Iterator[Row]:
-    """Collectives beside Shardy's explicit ones."""
+    """Collectives next to Shardy's explicit ones."""
     for name in STEPS:
         for plan in PLANS:
             found = child(beside_shardy, name, folder / f"{name}.hlo", plan)

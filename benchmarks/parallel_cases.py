@@ -133,7 +133,7 @@ def on_devices(name: str, folder: str) -> dict[str, Any]:
 
 
 def agreeing(name: str) -> dict[str, Any]:
-    """Linkage groups beside Shardy's propagation."""
+    """Linkage groups next to Shardy's propagation."""
     from benchmarks.hlo.classes import agreement
 
     found = agreement(name)

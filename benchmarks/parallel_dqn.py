@@ -1,4 +1,4 @@
-"""Learned pipelines beside the exact ones: how far from the optimum, after how many plans and CPU seconds.
+"""Learned pipelines next to the exact ones: how far from the optimum, after how many plans and CPU seconds.
 
     python -m benchmarks.parallel_dqn [--steps bert-48,t5-6] [--configurations ABC] [--seeds 5] [--microbatches 4|16]
         [--inference] [--checkpoint DIR]
@@ -6,7 +6,7 @@
 Every row of the paper's Table 7 (batches of 64 in microbatches of 16, or in 16 microbatches; ``near`` device cuts,
 V100s as DAPPLE measured them). ``dqn`` is what ``dse parallel --method dqn`` does: ``dqn alone`` and the plan of equal
 computing. ``dqn, not improved`` is the training of both, whose plans and seconds count in each; ``dqn, paper`` is a
-training in the paper's form. As ``dqn`` is two trainings, so are random plans and annealing beside it two searches.
+training in the paper's form. Because ``dqn`` is two trainings, random plans and annealing are two searches.
 ``policy`` is the best of 50 plans of the pretrained policy (the one that comes along, or
 that of ``--checkpoint``), ``greedy`` the plan of equal computing, and ``inference``, what ``dse parallel --method
 inference`` does, the better of both. Random plans and annealing begin with as many plans as ``dqn, not improved``, or

@@ -1,4 +1,4 @@
-"""Operator and data plans: deep Q-learning beside the exact plan, and beside search without learning.
+"""Operator and data plans: deep Q-learning next to the exact plan, and next to search without learning.
 
     python -m benchmarks.parallel_linkage [--steps vgg19,t5-6] [--seeds 5] [--devices 8]
 

@@ -10,7 +10,8 @@
    noise (deviation half a chip), and of random candidates, the median cost of what comes out and the time, at 36 chips.
    On small random connected graphs, how often the closest form keeps as many operators as any valid partition.
 4. Evaluators: partitions a second, batched, on BERT at 36 chips.
-5. Quality: the default method on every entry of ``best_known.json`` beside random search, greedy and hill climbing with
+5. Quality: the default method on every entry of ``best_known.json`` next to random search, greedy and hill climbing
+with
    600 samples, all under the reference evaluator, in-process; the bound, the gap, and the best known value. Where the
    best known lies below the proven optimum, that is said: several of its values come from models with rounded times.
 
@@ -237,7 +238,7 @@ def evaluators(_):
 
 
 def quality(results):
-    """The default method and baselines beside the best known values; whether the targets hold."""
+    """The default method and baselines next to the best known values; whether the targets hold."""
     known = json.loads((GRAPHS / "best_known.json").read_text())
     gaps, within = [], []
     for name, entries in known.items():

@@ -1,4 +1,4 @@
-"""Both evaluators of multi-chip partitions on 2,000 random partitions of BERT, beside section 5.4 of the paper.
+"""Both evaluators of multi-chip partitions on 2,000 random partitions of BERT, next to section 5.4 of the paper.
 
 The paper: Pearson's R of 0.91 between analytical model and hardware, 13.5 % of the partitions cannot run. Both numbers
 are calibrated here (memory and compile effect of mcm-36), so the table also shows how much they depend on the draw, and

@@ -1,4 +1,4 @@
-"""Screened refinement beside what evaluates every change, with equal numbers of simulated partitions.
+"""Screened refinement next to what evaluates every change, with equal numbers of simulated partitions.
 
     python -m benchmarks.partition_screening --journal DIR            # goes on wherever it was stopped
     python -m benchmarks.partition_screening --journal DIR --show     # prints what is finished, and makes nothing

@@ -1,4 +1,4 @@
-"""Pipelines: how long the exact search takes, beside an enumeration of all cuts without any pruning.
+"""Pipelines: how long the exact search takes, compared with an enumeration of all cuts without any pruning.
 
 BERT-48 and T5 of 6 + 6 layers on four servers of eight V100, for the batch of the Auto-MAP paper; a cell has CPU
 seconds, after the kernels are compiled and the step is read, and the length of the proven plan. Targets: a second with

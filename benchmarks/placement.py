@@ -1,12 +1,12 @@
 """Placement: exact optimum of every published case, and how long it takes.
 
 Target: all cases to 1e-9; the 96-layer cases with four widths in at most 20 ms, as the warm solving call (structure,
-all widths, Python included; the problem is given). The baseline in the same run is the paper's recurrence as it stands
+all widths, Python included; the problem is given). The baseline in the same run is the paper's recurrence as printed
 (dp[t][D][k][s], section 5), straightforwardly compiled: every number of accelerators k, every number of pipelines d.
 For comparison, the released C++ was measured at 0.4 s (24 layers, 4 widths), 2.3 s (48) and 3-6 s (96).
 
 A second table solves the same cases under GPipe, where memory depends on the number of pipelines, and sets the formula
-of both schedules beside the pipeline as it runs in time (:mod:`dse.placement.timeline`): to its last pass, which under
+of both schedules next to the pipeline as it runs in time (:mod:`dse.placement.timeline`): to its last pass, which under
 1F1B must not exceed the formula's, and to its last optimizer step. The formula counts the gradient synchronisation of
 the first stage only, so that a light first stage hides what the others need.
 
@@ -137,7 +137,7 @@ def _recurrence(load, base, stash, used, prefix_bytes, sync, hbm_bytes, accelera
 
 
 def schedules_table(problems):
-    """GPipe beside 1F1B, and both in time; and whether 1F1B kept to the formula everywhere."""
+    """GPipe next to 1F1B, and both in time; and whether 1F1B kept to the formula everywhere."""
     from dse.placement.check import gradient_sync_s
     from dse.placement.solve import solve
     from dse.placement.timeline import timeline

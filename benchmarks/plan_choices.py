@@ -1,8 +1,8 @@
 """What choices of `dse plan` bring: unequal stages, devices that stay unused, sets of modules to recompute.
 
 A row compares the best plan without a choice with the best plan: the choice is a constraint of plans that is dropped
-(`--constraints`), or sets of modules beside the other modes of recomputation. The figure says what one plan takes by
-`dse predict` on chips whose kernels were not timed, with the rates of ``generic``.
+(`--constraints`), or sets of modules in addition to the other modes of recomputation. The figure says what one plan
+takes by `dse predict` on chips whose kernels were not timed, with the rates of ``generic``.
 """
 
 from collections.abc import Mapping

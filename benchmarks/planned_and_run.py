@@ -1,4 +1,4 @@
-"""Whether plans run as planned: collectives of a plan beside those of the program that XLA compiles from its export.
+"""Whether plans run as planned: collectives of a plan next to those of the program that XLA compiles from its export.
 
 ``python -m benchmarks.planned_and_run [NAME …]`` plans five steps of :mod:`benchmarks.hlo.steps` for eight devices,
 lets JAX compile each exported ``plan_jax.py`` for eight CPU devices, and prints number and bytes of collectives by

@@ -1,6 +1,6 @@
 """The answers that the README shows: each of its three questions, asked as a user does at a terminal of 100 columns.
 
-Of what a command prints, those lines are taken that begin as ``CASES`` says; what stands in parentheses at the end of
+Of what a command prints, those lines are taken that begin as ``CASES`` says; what is in parentheses at the end of
 a line is left out, and a longer line ends with an ellipsis.
 """
 

@@ -161,7 +161,7 @@ def crowd_s(workers: int, folder: Path, items_s) -> tuple[float, list[float]]:
 
 @dataclass(frozen=True)
 class Row:
-    """A real run beside the model's: medians of :data:`REPEATS` runs, and their minimum and maximum."""
+    """A real run next to the model's: medians of :data:`REPEATS` runs, and their minimum and maximum."""
 
     where: str
     workers: int

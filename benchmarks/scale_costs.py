@@ -155,7 +155,7 @@ def latency(actor, reference, costs) -> float:
 
 
 def nap_overrun() -> float:
-    """By how much a sleep is longer than asked for."""
+    """By how much a sleep is longer than requested."""
     return mean_s([clock(time.sleep, 0.005) for _ in range(100)]) - 0.005
 
 

@@ -7,8 +7,8 @@ Method, all in one run, for the partition policy (under both evaluators) and for
 iterations of the same seed are made in this process (0 runners, the serial baseline), and with 1, 2 and 4 runner
 actors, in turn within each iteration, because the speed of a core drifts by half within minutes on a virtual machine;
 the weights after them must be the same. A first iteration, in which whoever makes episodes prepares its environments,
-is not timed. Seconds are medians, wall beside CPU, and gains are medians over the iterations of what two rows took in
-the same iteration, with quartiles. Beside the gain of two runners stands what two processes that share nothing do
+is not timed. Seconds are medians, wall next to CPU, and gains are medians over the iterations of what two rows took in
+the same iteration, with quartiles. The gain of two runners is shown next to what two processes that share nothing do
 together over one alone: cores of virtual machines may be halves of one. When the machine has other work, by its load
 before the run, the model decides. With learners the weights are updated from the same episodes by 1 and 2 learner
 actors.

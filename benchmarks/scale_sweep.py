@@ -1,9 +1,9 @@
 """How many workers one driver can feed in a sweep, with Ray Tune and without.
 
-Claim: up to :data:`actors.tune_sweep.MAX_WORKERS` workers Tune is asked for at most half of the trials that it can
-hand out; beyond, the map of :mod:`actors.windowed_map` hands out the work, which costs next to nothing for each worker.
+Claim: up to :data:`actors.tune_sweep.MAX_WORKERS` workers Tune is given at most half of the trials that it can
+hand out; beyond, the map of :mod:`actors.windowed_map` hands out the work, which costs almost nothing for each worker.
 
-Method, all in one run. (1) Trials with next to no work go through Tune on four workers: what it hands out a second,
+Method, all in one run. (1) Trials with almost no work go through Tune on four workers: what it hands out a second,
 once all have started, is the maximum seen of one driver (that it does no more with more workers is assumed,
 which is the careful side). (2) The driver's own part of an evaluation of BERT-large, to propose, journal and tell it,
 is timed in-process, in CPU seconds. (3) From these: the workers that one driver can feed, for evaluations of 4 ms

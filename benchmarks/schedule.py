@@ -1,4 +1,4 @@
-"""Operator schedules: makespans, proofs and times of our search beside CP-SAT and the paper's ILP on SCIP.
+"""Operator schedules: makespans, proofs and times of our search next to CP-SAT and the paper's ILP on SCIP.
 
 Targets, warm, in CPU seconds: ``bert17``, ``chain72`` and ``heads2`` proven in ≤ 0.1 s each; ``heads4`` (35 operators)
 proven in ≤ 1 s; layers with 16 separate heads (107 operators) within 3 %, proven where possible, in ≤ 10 s. All times

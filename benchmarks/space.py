@@ -6,7 +6,7 @@ the published one; each search runs in a process of its own. CPU seconds say wha
 
 Of the default space two more things are measured. A larger area budget never lowers an optimum, so throughput per mm²
 at the whole budget is at least that of any smaller one. And the bandwidth of the global buffer, which takes no area in
-the paper's formula and so is no dimension: how far the optimum hangs on its fixed 4,096 words a cycle.
+the paper's formula and so is not a dimension: how far the optimum hangs on its fixed 4,096 words per cycle.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def proven(*arguments: str) -> dict:
 
 
 def show(label: str, measured: dict) -> None:
-    """One line beside the table."""
+    """One line next to the table."""
     seconds = f"{measured['wall_s']:.1f} s, {measured['cpu_s']:.1f} CPU s, {measured['peak_gb']:.2f} GB"
     print(f"{label}: {measured['best']:,.2f}, {seconds}, {measured['machine']}", flush=True)
 

@@ -1,11 +1,11 @@
-"""The latency estimator under ``phaze-2024`` beside Sunstone, the mapper of the published PHAZE tool.
+"""The latency estimator under ``phaze-2024`` next to Sunstone, the mapper of the published PHAZE tool.
 
 The mapper is an implementation of our own (``dse/reproduce/phaze/mapper.py``), made after its published source. The
 first table has nine products whose cycles by the mapper itself are known (``tests/hardware/reference_cycles.py``): what
 ours gives, and the estimator. The second has 63: products of six of the paper's models, of one layer and one sample, on
 three sets of cores. Sunstone
 
-- cuts every dimension into whole factors: of 1,600 no more than 100 fill a side of 128, or 64 beside 2 rows of input;
+- cuts every dimension into whole factors: of 1,600 no more than 100 fill a side of 128, or 64 next to 2 rows of input;
 - lays several dimensions along one side of an array, where the estimator lays one;
 - keeps only weights in the registers of the array;
 - takes the mapping of least energy × delay, not the fastest.

@@ -1,4 +1,4 @@
-"""The published runs beside their predictions, and the rates of the stacks as a fit finds them."""
+"""The published runs next to their predictions, and the rates of the stacks as a fit finds them."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ LOWEST, HIGHEST = 0.3, 1.0
 
 @dataclass(frozen=True)
 class Row:
-    """A run beside its prediction; ``fitted`` where a constant was fitted to it."""
+    """A run next to its prediction; ``fitted`` where a constant was fitted to it."""
 
     run: Run
     best: Priced

@@ -100,7 +100,7 @@ RECIPES = {
     "mbridge-26.02-Qwen3-30B-A3B-GB200": "none",
     "mbridge-26.02-LLAMA3-70B-H100": "none",
 }
-"""What runs of Megatron-Bridge made again, by the beginning of a row's name: its performance recipes of that time
+"""What runs of Megatron-Bridge recomputed, by the beginning of a row's name: its performance recipes of that time
 (scripts/performance/configs: ``recompute_modules`` of the workload with the row's batch, and ``recompute_granularity``
 None where ``set_qwen3_common_configs`` says so or nothing is set). Left open are Llama 3 70B with FSDP, whose recipes
 move activations of 40 and 20 layers to the host, and 8B, whose recipe of 5 layers has no FSDP, as the row has."""

@@ -13,7 +13,7 @@ fits them again and prints them; the specs in dse/plan/stacks hold them.
 ``--commands DIR`` prints the line of ``dse predict`` that poses each row instead, and writes to DIR the models
 that have no name of their own.
 
-``--calculon PATH`` is a checkout of Calculon, which then predicts the plans that it can express beside ours
+``--calculon PATH`` is a checkout of Calculon, which then predicts the plans that it can express next to ours
 (:mod:`benchmarks.calculon`).
 """
 
@@ -139,7 +139,7 @@ def ordered(rows: Sequence[Row]) -> tuple[int, int]:
 
 
 def show_calculon(results: Results, rows: Sequence[Row], checkout: Path) -> None:
-    """Calculon's predictions of the same plans, beside ours, and both on the same rows by quality."""
+    """Calculon's predictions of the same plans, next to ours, and both on the same rows by quality."""
     timed = [row for row in rows if row.run.step_s is not None]
     known = [row for row in timed if can_express(row.run.problem, row.best.plan)]
     compared: list[tuple[Row, float]] = []
@@ -249,7 +249,7 @@ def causal_flops(model: Transformer) -> float:
 
 
 def show_memory(results: Results, rows: Sequence[Row]) -> str:
-    """Of the fullest rank, beside what is published of it; the mean error."""
+    """Of the fullest rank, next to what is published of it; the mean error."""
     known = [row for row in rows if row.run.memory_gib is not None]
     for row in known:
         sizes = f"{row.run.memory_gib:.1f}", f"{row.memory_gib:.1f}", signed(row.memory_error)

@@ -1,14 +1,15 @@
-"""Wafer placement on the contest's twenty cases, beside the contest's winner and GigaPlacer, with bounds.
+"""Wafer placement on the contest's twenty cases, next to the contest's winner and GigaPlacer, with bounds.
 
 Every answer is passed by the checker. Targets: no case above the better of the two published costs, within 60 CPU
 seconds; mean gap to the bound ≤ 5 % where adapters do not count and ≤ 20 % elsewhere. Published costs: GigaPlacer,
 ASPDAC 2021, Table 1. The first ten cases are those that parameters were chosen on. Compilation is not counted.
 ``--moves`` and ``--cases`` make it shorter.
 
-The second table, a file of its own, says where the cases lose to their bounds. Beside each answer stand the time that
+The second table, a file of its own, says where the cases lose to their bounds. Each answer is shown with the time that
 its kernels' least areas allow (the area bound) and the shortest time of a slicing tree in the network's own order
 (:mod:`benchmarks.wafer_gap`). Its last column is what the answer would cost at that time with the distance that it has
-now. It is no bound: it shows how much room the time leaves. The answer's own time is taken for it where the answer is
+now. It is not a bound: it shows how much room the time leaves. The answer's own time is taken for it where the answer
+is
 proven, and where adapters count: there, times are far above the area bound for the sake of distance and adapters.
 """
 

@@ -1,6 +1,6 @@
 """The shortest time of any slicing tree that keeps the kernels of a wafer in the network's own order (for
-:mod:`benchmarks.wafer`), whatever its distance: exact, by dynamic programming over intervals and every side in tiles
-(an interval is a kernel, or two shorter ones beside or above each other).
+:mod:`benchmarks.wafer`), regardless of its distance: exact, by dynamic programming over intervals and every side in
+tiles (an interval is a kernel, or two shorter ones next to or above each other).
 """
 
 import numpy as np

@@ -1,17 +1,17 @@
 """Search and design-space exploration for machine-learning accelerators.
 
-Every problem is a function that takes what its command takes and returns an :class:`~dse.results.answer.Answer`::
+Every problem is a function that takes the arguments of its command and returns an :class:`~dse.results.answer.Answer`::
 
     import dse
 
     answer = dse.codesign("bert-large", accelerators=64)
     answer.value, answer.bound, answer.status, answer.solution
-    answer.check()                      # what an independent checker finds wrong: nothing
+    answer.check()                      # violations found by an independent checker: []
     answer.save("runs/bert-large")      # result, tables, report
 
-``help(dse.codesign)`` lists the options, :func:`dse.problems` the problems. The engine below is single-process,
-deterministic by seed, and importable without torch and without Ray. Data flows one way: *source → graph → problem →
-solver → solution → checker → result → report*.
+``help(dse.codesign)`` lists its options, and :func:`dse.problems` lists all problems. The engine below is
+single-process, deterministic by seed, and importable without torch and without Ray. Data flows one way: *source →
+graph → problem → solver → solution → checker → result → report*.
 """
 
 import importlib
@@ -26,7 +26,9 @@ __version__ = VERSION
 
 
 def _roof() -> Any:
-    """The Python interface, which stands on all floors: looked up when it is called, as every module imports this."""
+    """The Python interface, which depends on all floors: looked up when it is called, because every module imports
+    this.
+    """
     return importlib.import_module("dse.cli.interface")
 
 
@@ -82,7 +84,7 @@ def _named(name: str) -> Callable[..., Any]:
 
 
 def problems() -> dict[str, str]:
-    """The problems by name, with one line about each."""
+    """The problems by name, each with a one-line summary."""
     return {name: each.summary for name, each in _registered().items()}
 
 

@@ -79,7 +79,7 @@ class Posed(Generic[OptionsT, ProblemT]):
 
     @cached_property
     def run_digest(self) -> str:
-        """The digest of everything that decides what a run writes and is no option."""
+        """The digest of everything that decides what a run writes and is not an option."""
         from dse.results.result import digest
 
         return self.digest if self.run_document is None else digest([self.document, self.run_document])
@@ -145,17 +145,17 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         name: the command's name (``COMMAND`` of the package).
         help: the description under ``dse NAME --help``: what it answers, in a line or two, then what it reads.
         examples: commands that ``--help`` shows.
-        epilog: what stands below its options.
+        epilog: text below its options.
         Options: what a user can ask: a frozen dataclass (:class:`dse.run.options.Options`) that holds the defaults.
         Solution, Metrics: the entries of a result's ``solution`` and ``metrics``, typed; None where the package reads
             them in its own way.
         forms: those of results of other forms, for the types that users see (:mod:`dse.results.documents`).
-        models: the formats of models that it reads beside those of :mod:`dse.sources.resolve`.
+        models: the formats of models that it reads in addition to those of :mod:`dse.sources.resolve`.
         parallel: whether its work can be spread over workers; otherwise it always runs in this process.
         unchecked: keys of ``metrics`` that only the run itself can know (counts, times); everything else of a result
             is recomputed by the check.
         steering: settings that only direct the search, which no answer tells.
-        additions: settings that ask for more beside an answer, of which a result without a value says nothing.
+        additions: settings that request more than an answer, of which a result without a value says nothing.
         side_by_side: the option that may be a list on the command line, for one table of answers; empty for none.
         side_by_side_headers: of that table: the option's column, then those of :meth:`side_by_side_row`.
     """
@@ -188,9 +188,9 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
     def answer(self, posed: Posed[OptionsT, ProblemT], run: "Run") -> "Result":
         """The best answer that the chosen method finds, with its bound.
 
-        It calls ``run.stop`` between pieces of work and returns the best so far on a stop; it records finished work in
-        ``run.journal`` and takes it from there; it puts tables into ``run.tables``. The same seed gives the same answer
-        for any executor.
+        It calls ``run.stop`` between pieces of work and returns the best so far when it is stopped; it records
+        finished work in ``run.journal`` and takes it from there; it puts tables into ``run.tables``. The same seed
+        gives the same answer for any executor.
 
         Raises:
             InputError: as :meth:`pose`, where only the solver can tell.
@@ -227,11 +227,12 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         """The answer for people, in the report's own types.
 
         A view needs a title and a verdict, also where there is no answer. A table that it gives for the terminal must
-        also stand among the parts of its page.
+        are also among the parts of its page.
         """
 
     def compared(self, results: "Sequence[Result]") -> "Mapping[str, tuple[Any, ...]] | None":
-        """What ``dse compare`` shows of several results beside status and value: by label, a value for each result.
+        """What ``dse compare`` shows of several results in addition to status and value: by label, a value for each
+        result.
 
         None, unless a problem has its own, for every number and word in solutions and metrics.
         """
@@ -270,7 +271,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         return 0.0
 
     def answered_by(self, options: OptionsT) -> tuple[str, ...]:
-        """What may stand as ``method`` in a result."""
+        """The values that ``method`` of a result may have."""
         return (str(getattr(options, "method", self.name)),)
 
     def statuses(self, result: "Result") -> "tuple[Status, ...] | None":

@@ -3,7 +3,7 @@
 One core (streaming multiprocessor) computes one tile of T_m × T_n outputs over the whole k, or over one of P equal
 parts of k whose sums are then added in a second pass over memory. All cores work on a wave of tiles at once; the
 last wave is as long as the others, however few tiles it has (wave quantisation). With C cores of D multiply-accumulates
-a cycle and a global buffer (the GPU's L2) of W words a cycle, a share W / C each:
+a cycle and a global buffer (the GPU's L2) of W words per cycle, a share W / C each:
 
     tiles   = ⌈m / T_m⌉ · ⌈n / T_n⌉ · batch · P
     cycles  = ⌈tiles / C⌉ · ⌈k / P⌉ · max(T_m · T_n / D, (T_m + T_n) / (W / C))
@@ -44,7 +44,7 @@ def wave_traffic(work: Sequence[TensorWork], machines: Machines) -> TensorTraffi
     """What each work moves on all cores of each machine with the tile that is fastest.
 
     A core reads the two operands of its tile from the global buffer and writes the result there; from its L2, its array
-    of w × d multiply-accumulates reads w + d words a cycle, as a systolic one does.
+    of w × d multiply-accumulates reads w + d words per cycle, as a systolic one does.
     """
     _, hbm_s, loaded_words = _best_tiles(work, machines, machines.tensor_cores, np.ones(len(machines)))
     m, n, k, batch = (column[:, None] for column in _sizes(work).T)

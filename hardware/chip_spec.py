@@ -174,7 +174,7 @@ class ChipSpec(StrictModel):
         kernels: constants of work that is mapped to cores, by kind: ``gemm``, ``convolution``, a kind of vector work or
             ``default``; kinds without any run at their peak.
         sustained: shares of its rates that were timed on it, for training plans.
-        sustained_as: a chip whose timed shares stand in.
+        sustained_as: a chip whose timed shares are used instead.
     """
 
     version: Annotated[Literal["dse.chip/1"], Field(alias="schema")]
@@ -231,7 +231,7 @@ def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def converted(path: Path) -> dict[str, Any]:
-    """A user's file of a chip in the form ``dse.chip/1``, whatever form it has.
+    """A user's file of a chip in the form ``dse.chip/1``, regardless of its form.
 
     Raises:
         InputError: a file that cannot be read, or any fault in it, by its new keys.

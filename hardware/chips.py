@@ -136,7 +136,7 @@ def _share(measured: MeasuredShare | None) -> float:
 
 
 def _timed(spec: ChipSpec, name_or_path: str | Path) -> ChipSpec:
-    """The spec of the chip whose timed kernels stand for those of ``spec``: its own, or the one that it names."""
+    """The spec of the chip whose timed kernels are used for ``spec``: its own, or the one that it names."""
     if spec.sustained_as is None:
         return spec
     name = spec.sustained_as.name

@@ -1,6 +1,6 @@
 """Compiled kernels: Numba's ``njit`` with a cache that notices every change.
 
-Numba keeps machine code beside a digest of the function's own file. It does not notice a change in another file whose
+Numba stores machine code with a digest of the function's own file. It does not notice a change in another file whose
 functions were compiled with it or whose constants it froze. Therefore the cache folder is named by a digest of all
 kernel sources: a change in one of them makes a new folder, and nothing in an old one is read again.
 
@@ -53,7 +53,7 @@ def kernel_sources(root: Path) -> Iterator[Path]:
 
 @cache
 def _sources_digest() -> str:
-    """A digest of all kernel sources beside this file, wherever they lie."""
+    """A digest of all kernel sources next to this file, wherever they lie."""
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for file in kernel_sources(root):
@@ -137,7 +137,7 @@ def kernel(
 def read_only(array: Array) -> Array:
     """A view of an array that cannot be written.
 
-    Numba compiles an entry point anew for arrays that can be written. One that is given arrays of both kinds is given
+    Numba compiles an entry point again for arrays that can be written. One that is given arrays of both kinds is given
     such views of all.
     """
     view = array.view()

@@ -1,6 +1,6 @@
 """Splits of one matrix product over cores, and lower bounds on what any mapping of a split costs on chip.
 
-The model of a mapping stands in :mod:`hardware.core_mapping`. Dimensions are numbered m = 0, n = 1, k = 2, and an
+The model of a mapping is in :mod:`hardware.core_mapping`. Dimensions are numbered m = 0, n = 1, k = 2, and an
 operand is named by the one it lacks. A bound is a certificate: no mapping of the split needs fewer cycles.
 """
 

@@ -96,10 +96,10 @@ class OptimizerChoice(StrictModel):
 class HardwareRules(StrictModel):
     """How hardware time is computed, and the figures of the searched template.
 
-    ``interfaces_take_area``: the die of a template holds the interfaces to HBM and network beside what the area budget
-    counts. ``templates_keep_own_rates``: an accelerator file with a ``template`` brings its own clock, HBM bandwidth
-    and network; otherwise it takes those of the cost model, as the searched space does. ``space``: the architectures
-    that are searched where nothing else is said (:func:`hardware.space.space_spec`).
+    ``interfaces_take_area``: the die of a template holds the interfaces to HBM and network in addition to what the
+    area budget counts. ``templates_keep_own_rates``: an accelerator file with a ``template`` brings its own clock, HBM
+    bandwidth and network; otherwise it takes those of the cost model, as the searched space does. ``space``: the
+    architectures that are searched where nothing else is said (:func:`hardware.space.space_spec`).
     """
 
     clock_hz: Quantity
@@ -150,7 +150,9 @@ class CostModel(StrictModel):
 
     @property
     def optimizer_bytes(self) -> int:
-        """Bytes of optimizer state for each parameter, master weight included, whatever the bytes of the weight are."""
+        """Bytes of optimizer state for each parameter, master weight included, regardless of the bytes of the
+        weight.
+        """
         optimizer = self.training.optimizer
         return optimizer.state_bytes - (0 if self.has_master_weights else optimizer.master_weight_bytes)
 

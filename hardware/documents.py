@@ -36,7 +36,7 @@ def read_document(path: str | Path) -> Any:
     """The content of a ``.json``, ``.yaml`` or ``.yml`` file, as :func:`parse_document` gives it.
 
     Raises:
-        InputError: the file is missing, is no text, is not well-formed (with line and column), or breaks a limit.
+        InputError: the file is missing, is not text, is not well-formed (with line and column), or breaks a limit.
     """
     return parse_document(text_of(path), Path(path))
 
@@ -44,10 +44,10 @@ def read_document(path: str | Path) -> Any:
 def text_of(path: str | Path) -> str:
     """The text of a file in UTF-8, whose lines may end in any usual way, and which may begin with a byte order mark.
 
-    The file may be packed by gzip, whatever its name is.
+    The file may be packed by gzip, regardless of its name.
 
     Raises:
-        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, packed or not, is no text, or holds
+        InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, packed or not, is not text, or holds
             control characters (with the line).
     """
     content = unpacked(path)
@@ -83,7 +83,8 @@ def unpacked(path: str | Path) -> bytes:
     """The content of a file; what it holds where it is packed by gzip.
 
     Raises:
-        InputError: as :func:`bytes_of`, or the file is no whole gzip file, or holds more than :data:`MAX_FILE_BYTES`.
+        InputError: as :func:`bytes_of`, or the file is not a whole gzip file, or holds more than
+            :data:`MAX_FILE_BYTES`.
     """
     content = bytes_of(path)
     if not content.startswith(_GZIP):

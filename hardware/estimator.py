@@ -105,7 +105,9 @@ def _fused(operations: Sequence[Fused], machines: Machines, network: Network | N
 
 
 def fused_work(operation: Fused) -> TensorWork:
-    """The product with its output kept on chip, plus what the epilogue reads beside the chain and writes at its end."""
+    """The product with its output kept on chip, plus what the epilogue reads in addition to the chain and writes at
+    its end.
+    """
     chain = operation.epilogue
     if not chain:
         return TensorWork(operation.tensor)

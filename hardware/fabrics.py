@@ -2,7 +2,7 @@
 
 Their specs are in :mod:`hardware.fabric_specs`. The time unit is the *slot*: what a compute unit needs, at its peak,
 for the product of two tiles. The unit of traffic is the *flit*: the stream of one tile, which a link carries in one
-slot. How long operators work is no part of a fabric (:mod:`hardware.operator_slots`).
+slot. How long operators work is not part of a fabric (:mod:`hardware.operator_slots`).
 """
 
 import math

@@ -48,7 +48,7 @@ class TensorTraffic:
 
 @dataclass(frozen=True)
 class TensorWork:
-    """A product and what it moves from and to HBM beside one pass over its three operands.
+    """A product and what it moves from and to HBM in addition to one pass over its three operands.
 
     ``extra_read_words`` and ``extra_write_words`` may be negative (a result that stays on chip is not written).
     """
@@ -154,7 +154,7 @@ def tensor_configurations(machines: Machines, cores: Integers, bandwidth_share: 
 def _problems(work: Sequence[TensorWork]) -> Floats:
     """Columns m ≥ n, k, batch; HBM words of B, A and C; extra words read and written: [O, 9].
 
-    Cᵀ = Bᵀ · Aᵀ is the same problem to a machine, so m and n stand in order (A and B follow them).
+    Cᵀ = Bᵀ · Aᵀ is the same problem to a machine, so m and n are sorted (A and B follow them).
     """
     problems = np.empty((len(work), 9))
     for row, item in enumerate(work):

@@ -1,4 +1,4 @@
-"""Which files an answer was asked about: read once, noted with their content, and read again from what was noted.
+"""The input files of an answer: read once, recorded with their content, and read again from that record.
 
 Every reader of text goes through :func:`content_of`. While :func:`noting` is in force it notes each file with its
 content; while :func:`carried` is in force it reads from such notes, so that a result can be checked where the files no
@@ -58,7 +58,7 @@ def noting() -> Iterator[dict[str, InputFile]]:
 
 @contextmanager
 def carried(files: Mapping[str, InputFile]) -> Iterator[None]:
-    """Read from ``files``, instead of from the disk, whatever stands there by the name that is given."""
+    """Read from ``files``, instead of from the disk, every file that is there by the given name."""
     token = _carried.set(files)
     try:
         yield
@@ -137,7 +137,7 @@ def bytes_of(path: str | Path) -> bytes:
 def note(path: str | Path, content: bytes, is_text: bool = False) -> None:
     """Note a file that was read in another way than by :func:`content_of`, as code or binary unless ``is_text``.
 
-    What comes with the program (built-in specs and models) is no input: a result states the program's version.
+    What comes with the program (built-in specs and models) is not an input: a result states the program's version.
     """
     notes = _notes.get()
     if notes is None or _is_of_the_program(absolute(path)):
@@ -156,7 +156,7 @@ def note(path: str | Path, content: bytes, is_text: bool = False) -> None:
 
 
 def note_document(name: str, text: str) -> None:
-    """Note a text that is no file, under a name that no file has."""
+    """Note a text that is not a file, under a name that no file has."""
     notes = _notes.get()
     if notes is not None:
         notes[name] = InputFile("", hashlib.sha256(text.encode()).hexdigest(), text)

@@ -53,7 +53,7 @@ class Fault:
     suggestion: str | None = None
 
     def __str__(self) -> str:
-        """One printable line, of limited length whatever stands in the input."""
+        """One printable line, of limited length for any input."""
         places = [one_line(part, _SHOWN_KEY_CHARACTERS) for part in (self.file, self.key, self.value) if part]
         hint = f" (did you mean {one_line(self.suggestion, _SHOWN_VALUE_CHARACTERS)}?)" if self.suggestion else ""
         return ": ".join([*places, one_line(self.rule, _SHOWN_RULE_CHARACTERS)]) + hint
@@ -90,12 +90,12 @@ def shown(value: object) -> str:
             if sum(map(len, pieces)) > _SHOWN_VALUE_CHARACTERS:
                 break
     except (TypeError, ValueError, RecursionError):
-        return type(value).__name__  # an object that holds itself, or keys that are no text
+        return type(value).__name__  # an object that holds itself, or keys that are not text
     return one_line("".join(pieces), _SHOWN_VALUE_CHARACTERS)
 
 
 def one_line(text: str, max_characters: int) -> str:
-    """``text`` on one line of at most ``max_characters`` printable characters; others stand as their codes."""
+    """``text`` on one line of at most ``max_characters`` printable characters; others are replaced by their codes."""
     text = " ".join(text[: 4 * max_characters].split())
     text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
     return text if len(text) <= max_characters else text[: max_characters - 1] + "…"
@@ -104,8 +104,8 @@ def one_line(text: str, max_characters: int) -> str:
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The valid name that ``name`` most likely meant, or None; also where there is too much to compare.
 
-    Numbers are no misspellings: ``a100-80gb`` may mean ``a100-sxm``, but neither ``h100-96gb`` nor ``v100``; of another
-    machine, model or size nothing is said.
+    Numbers are not misspellings: ``a100-80gb`` may mean ``a100-sxm``, but neither ``h100-96gb`` nor ``v100``; of
+    another machine, model or size nothing is said.
     """
     return next(iter(_close(name, (each for each in names if _may_mean(name, each)), 1, 0.5)), None)
 
@@ -162,8 +162,8 @@ class Document(BaseModel):
 def validate(model: type[Model], document: Any, path: str | Path, strict: bool | None = None) -> Model:
     """``document`` as a ``model``; every violated field becomes one fault that names file, key and rule.
 
-    ``strict``: whether every value must be of its field's own type, so that ``"5"`` is no number; None leaves that to
-    the model.
+    ``strict``: whether every value must be of its field's own type, so that ``"5"`` is not a number; None leaves that
+    to the model.
     """
     if not isinstance(document, dict):
         raise fail(path, "", document, "the document must be a mapping of keys to values")
@@ -251,7 +251,7 @@ def _plain(value: Any) -> Any:
 
 
 def _field_names(model: type[BaseModel], location: list[str]) -> list[str]:
-    """Field names of the (nested) model at ``location``; empty where the annotation is no model."""
+    """Field names of the (nested) model at ``location``; empty where the annotation is not a model."""
     current: Any = model
     for part in location:
         if isinstance(current, type) and issubclass(current, BaseModel):

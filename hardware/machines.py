@@ -51,7 +51,7 @@ class Machines:
     """Accelerators of the template (paper section 2): cores with their own L2, a shared global buffer, HBM.
 
     Arrays have shape [A]. A tensor core is a ``core_width`` × ``core_depth`` array of processing elements, each doing
-    one multiply-accumulate a cycle; a vector core has ``vector_lanes`` lanes. ``tensor_l2_bytes`` and
+    one multiply-accumulate per cycle; a vector core has ``vector_lanes`` lanes. ``tensor_l2_bytes`` and
     ``vector_l2_bytes`` are those of one core. ``hbm_bytes_per_s`` counts reads and writes together where
     ``rules.hbm_shares_reads_and_writes``, and holds for each otherwise. ``kernels`` maps a kind of work ("gemm",
     "convolution", or a :data:`~hardware.operations.VectorKind`) to its constants; the key "default" stands for the

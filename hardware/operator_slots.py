@@ -1,7 +1,7 @@
 """How long a compute unit of a dataflow fabric works on an operator: ``specs/operator_slots/*.yaml``.
 
 These are the performance annotations of the learned cost model paper (Guha et al., section III). They are a table of
-their own, beside the fabric (:mod:`hardware.fabrics`), so that a cost model can be denied them.
+their own, separate from the fabric (:mod:`hardware.fabrics`), so that a cost model can be denied them.
 """
 
 import math

@@ -38,7 +38,7 @@ class Package:
         name: what it is called.
         chips: C, at most :data:`MAX_CHIPS`.
         link_bytes_per_s: of the link between two neighbours.
-        hop_s: from one chip to the next, beside the time that the link is taken.
+        hop_s: from one chip to the next, in addition to the time that the link is taken.
         peak_flops: floating-point operations a second of one chip.
         memory_bytes_per_s: of one chip's memory to its units.
         launch_s: of every operator.
@@ -141,7 +141,7 @@ class LinkSpec(StrictModel):
 
     Attributes:
         bytes_per_s: in the direction of the ring.
-        hop_s: from one chip to the next, beside the time that the link is taken.
+        hop_s: from one chip to the next, in addition to the time that the link is taken.
     """
 
     bytes_per_s: Quantity

@@ -1,7 +1,7 @@
 """Spaces of architectures: every machine of the template, of the sizes that a spec lists, that fits an area budget.
 
 ``specs/spaces/table-1.yaml`` is the default, ``specs/spaces/phaze-2024.yaml`` the list of the published tool; a user's
-own file has the same form (docs/method/codesign.md). The bandwidth of the global buffer is no dimension: it takes no
+own file has the same form (docs/method/codesign.md). The bandwidth of the global buffer is not a dimension: it takes no
 area, so that the largest is always best, and every machine of a space has that of the cost model.
 """
 
@@ -92,7 +92,7 @@ class SpaceSpec(StrictModel):
 
     @property
     def points(self) -> int:
-        """Combinations of sizes, whatever their area."""
+        """Combinations of sizes, regardless of their area."""
         return int(np.prod([len(each.values) for each in self.sizes]))
 
 
@@ -123,8 +123,8 @@ def architecture_space(
     running fastest; a budget only removes rows.
 
     Raises:
-        InputError: the budget is no positive number, below the smallest machine (its area is given), or so large that
-            ``min_share_of_budget`` leaves no machine.
+        InputError: the budget is not a positive number, below the smallest machine (its area is given), or so large
+            that ``min_share_of_budget`` leaves no machine.
     """
     area = area or area_model()
     model = model or cost_model()

@@ -7,7 +7,7 @@ SpecRow = tuple[str, str, str]
 """(key, value, source); the source is empty for names and descriptions."""
 
 _VALUES = ("value", "name")
-"""Keys beside ``source`` that hold the value itself."""
+"""Keys other than ``source`` that contain the value itself."""
 
 
 def spec_rows(document: Mapping[str, Any]) -> list[SpecRow]:

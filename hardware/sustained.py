@@ -114,8 +114,8 @@ class SustainedShares(StrictModel):
     def on(self, width: int, tokens: int, precision: str) -> Iterator[Sustained]:
         """What is known for a model whose heads are so wide, on samples of so many tokens.
 
-        ``precision``: of the operands of linear layers; attention has 16 bits beside those of 8 and 4. Shares that were
-        timed in another precision are not known.
+        ``precision``: of the operands of linear layers; attention has 16 bits even if these have 8 or 4. Shares that
+        were timed in another precision are not known.
         """
         if self.matrix is not None and self.matrix.precision == precision:
             yield Sustained("matrix", self.matrix.value, self.matrix.source)

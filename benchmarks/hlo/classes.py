@@ -1,4 +1,4 @@
-"""Linkage groups beside what Shardy's propagation splits together: an oracle for the rules of operations.
+"""Linkage groups next to what Shardy's propagation splits together: an oracle for the rules of operations.
 
 ``python -m benchmarks.hlo.classes NAME …`` lowers each step once. For every linkage group that holds a dimension of an
 argument and can be split, Shardy is given that one dimension as split, propagates it through the step (the passes are

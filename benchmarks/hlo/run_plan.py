@@ -1,9 +1,9 @@
-"""A plan of ``dse parallel`` run by JAX on CPU devices, beside the step on one device.
+"""A plan of ``dse parallel`` run by JAX on CPU devices, next to the step on one device.
 
 ``python -m benchmarks.hlo.run_plan NAME DIR`` takes ``plan_jax.py`` and ``result.json`` from DIR, a run directory of a
 plan for the step NAME of :mod:`benchmarks.hlo.steps`, and prints the largest difference of any result, relative to the
-largest number in it, the bytes of arguments on a device as XLA counts them beside those of the plan, and collectives in
-the compiled program, by kind and by the axes of the mesh along which they run.
+largest number in it, the bytes of arguments on a device as XLA counts them next to those of the plan, and collectives
+in the compiled program, by kind and by the axes of the mesh along which they run.
 """
 
 import importlib.util
@@ -31,7 +31,7 @@ _IN_PARTS = ("reduce-scatter", "all-to-all")
 
 @dataclass(frozen=True)
 class Comparison:
-    """A plan on devices beside the step on one device.
+    """A plan on devices next to the step on one device.
 
     Attributes:
         difference: the largest of any result, relative to the largest number in it.
@@ -127,7 +127,7 @@ def loaded_plan(folder: Path) -> tuple[Any, dict[str, int]]:
 
 
 def compared(name: str, folder: Path) -> Comparison:
-    """The plan in a run directory beside the step on one device; before JAX is imported."""
+    """The plan in a run directory next to the step on one device; before JAX is imported."""
     plan, sizes = loaded_plan(folder)
     import jax
 

@@ -1,4 +1,4 @@
-"""Shardy's explicit collectives of a plan, beside ours: an oracle for what plans are priced by.
+"""Shardy's explicit collectives of a plan, next to ours: an oracle for what plans are priced by.
 
 ``python -m benchmarks.hlo.shardy NAME RESULT.json`` lowers the step NAME of :mod:`benchmarks.hlo.steps` with the
 layouts of its arguments that RESULT has, lets Shardy propagate them and make every collective explicit (the passes are

@@ -32,7 +32,7 @@ def collect(designs: Sequence[Design], seeds: Sequence[int], store: Path, worker
     """Yields a run for each design and seed, or the reason, one line, why there is none, as they are ready.
 
     Finished runs lie in ``store``, one file each, and are read from there the next time. A file's name has a digest of
-    the Verilog text and of the tools' versions, so a changed generator or tool begins anew.
+    the Verilog text and of the tools' versions, so a changed generator or tool starts over.
     """
     store.mkdir(parents=True, exist_ok=True)
     origin = json.dumps(provenance(), sort_keys=True)

@@ -9,7 +9,7 @@ from benchmarks.nextpnr.netlist import Netlist, Port
 from benchmarks.nextpnr.timing_graph import Delay, TimingGraph, Wires
 
 MAX_BIN = 4
-"""Distances of more tiles share a bin, and are told apart by a linear term."""
+"""Distances of more tiles share a bin, and are distinguished by a linear term."""
 BINS = (MAX_BIN + 1) ** 2
 CARRY_CROSSING, CARRY_TO_TABLE, CARRY_TO_TABLE_CROSSING = range(len(Delay), len(Delay) + 3)
 CONTROL, CONTROL_TILES = CARRY_TO_TABLE_CROSSING + 1, CARRY_TO_TABLE_CROSSING + 2

@@ -14,7 +14,7 @@ class Core:
     name : str
         Names the parameters too, as ``mac-8x8``; unique within the family.
     input_bits, result_bits : int
-        The widths of ``inputs`` and ``result``, the core's ports beside ``clk``.
+        The widths of ``inputs`` and ``result``, the core's ports other than ``clk``.
     body : str
         Verilog between the port list and ``endmodule``, which drives ``result``.
     """

@@ -12,7 +12,7 @@ BEL = re.compile(r"X(\d+)/Y(\d+)/")
 
 
 class Kind(IntEnum):
-    """What a cell is; a logic cell is a look-up table with or without a register behind it and a carry beside it."""
+    """What a cell is; a logic cell is a look-up table with or without a register behind it and a carry next to it."""
 
     TABLE = 0
     TABLE_CARRY = 1

@@ -11,7 +11,7 @@ from benchmarks.nextpnr.netlist import Kind, Netlist, Port, Positions
 
 
 class Delay(IntEnum):
-    """Kinds of delays within cells. Each has one unknown value, whatever the design."""
+    """Kinds of delays within cells. Each has one unknown value, regardless of the design."""
 
     LAUNCH_REGISTER = 0
     LAUNCH_RAM = 1

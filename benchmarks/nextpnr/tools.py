@@ -57,7 +57,7 @@ def synthesise(verilog: str, folder: Path) -> Path:
 
 
 def place_and_route(netlist: Path, seed: int) -> RoutedDesign:
-    """Places and routes a netlist; files are written beside it.
+    """Places and routes a netlist; files are written next to it.
 
     Raises
     ------

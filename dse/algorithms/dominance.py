@@ -1,4 +1,4 @@
-"""Which points are on the front of three figures at once, each of which had better be small.
+"""Which points are on the front of three figures, all of which are minimised.
 
 Point b dominates a if it is no larger in any of the three and smaller in one. Points equal in all three do not dominate
 each other: all of them are kept.
@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 def non_dominated(first: Floats, second: Floats, third: Floats) -> Bools:
     """Which of n points no other dominates, [n]; in O(n log n).
 
-    Sorted by rising first, second and third figure, a point stands behind all that dominate it. Sweeping in that order,
+    Sorted by rising first, second and third figure, a point comes after all that dominate it. Sweeping in that order,
     a Fenwick tree over the ranks of the second figures gives the least third figure among points that came before with
     no larger second one.
     """

@@ -82,7 +82,7 @@ def require_variety(rows: Sequence[Row], kind: str, measurements: str | Path) ->
     """Refuse rows that tell nothing apart.
 
     Raises:
-        InputError: all have the same time, or one stands twice and could be held out of a fit to itself.
+        InputError: all have the same time, or one appears twice and could be both fitted and held out.
     """
     if len({row.measured_s for row in rows}) == 1:
         rule = f"all {len(rows)} rows have the same time, so no rate can be fitted"

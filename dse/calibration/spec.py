@@ -22,12 +22,13 @@ def calibrate_accelerator(
     """Fit the constants of the kinds of work in ``rows`` (half of the rows of each); the others stay.
 
     Raises:
-        InputError: a fault in the spec, a ``template`` (which is no real chip), too few rows of a kind, or all-reduces.
+        InputError: a fault in the spec, a ``template`` (which is not a real chip), too few rows of a kind, or
+            all-reduces.
     """
     document = read_chip_spec(spec)[0].model_dump(mode="json", exclude_unset=True, by_alias=True)
     link = document.get("link", document["network"])
     for each in (document["network"], link):
-        if is_path(each["name"]):  # as seen from the file, which the calibrated one may not lie beside
+        if is_path(each["name"]):  # relative to the file; the calibrated one may be in another folder
             each["name"] = str(absolute(beside(spec, each["name"])))
     if "template" in document:
         raise fail(spec, "cores", "", "must be given: only a real chip can be calibrated, not a template")

@@ -1,4 +1,4 @@
-"""What the program says to its caller, beside the codes that results have."""
+"""Exit codes of the program, in addition to those of results."""
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERNAL_FAULT = 70

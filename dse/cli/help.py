@@ -12,7 +12,7 @@ FIRST, RUN = "", "Running"
 
 
 class GroupedOption(click.Option):
-    """An option that stands under a heading of ``--help``, without its aliases and without the range of its values."""
+    """An option under a heading of ``--help``, without its aliases and without the range of its values."""
 
     def __init__(self, *args: Any, group: str = FIRST, **attributes: Any) -> None:
         super().__init__(*args, **attributes)

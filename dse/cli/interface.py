@@ -38,27 +38,27 @@ def solve(
     stop: StopSignal = never_stop,
     **options: Any,
 ) -> Answer:
-    """The answer to a problem.
+    """Answer a problem.
 
     Args:
         problem: its name (:func:`dse.problems`).
-        sources: what its command takes as arguments: names, files, documents (a dictionary of JSON types, as
-            docs/reference/formats.md describes it), or, where it takes a model, a pair of a PyTorch module and its
+        sources: the arguments of its command: names, files, documents (a dictionary of JSON types, as
+            docs/reference/formats.md describes), or, for a model, a pair of a PyTorch module and its
             example inputs. A result about a module can be checked in this process, but not from its file.
         out: a run directory; None saves nothing.
-        resume: whether the run that was begun there is to be continued.
-        mirror: a URI that the run directory is copied to.
+        resume: whether to continue the run in ``out``.
+        mirror: a URI to copy the run directory to.
         seed: of all random choices.
         workers: Ray workers; 0 for none, ``auto`` for as many as the predicted work justifies.
-        address: an existing Ray cluster; by default a private local one.
+        address: that of an existing Ray cluster; None starts a private local one.
         time_limit: seconds after which the best answer so far is returned.
-        item_timeout: seconds that a worker may take for one evaluation.
+        item_timeout: seconds after which an evaluation on a worker is abandoned.
         progress: called with (phase, done, total).
-        stop: called between pieces of work; returns why to stop now, or None.
+        stop: called between pieces of work; returns the reason to stop, or None.
         options: the options of the command, with ``_`` for ``-``.
 
     Raises:
-        InputError: what the command would refuse.
+        InputError: any input that the command would refuse.
     """
     kind = problem_type(problem)
     _require_run_settings(f"dse.{problem}", seed, workers, {"time_limit": time_limit, "item_timeout": item_timeout})
@@ -100,7 +100,7 @@ def _require_run_settings(function: str, seed: Any, workers: Any, limits_s: Mapp
 
 
 def _as_option(value: Any, kind: Any) -> Any:
-    """A value of an option as its type demands: one text stands for a list of one, numbers for text."""
+    """A value of an option in its type: a text becomes a list of one, numbers become text."""
     if kind in (str, str | None):
         return _as_text(value)
     return [value] if get_origin(kind) is tuple and isinstance(value, str | os.PathLike | Mapping) else value
@@ -114,13 +114,15 @@ def _as_text(value: Any) -> Any:
 
 
 def described(problem: str) -> str:
-    """What a problem answers and which options it takes, for :func:`help`."""
+    """The question and the options of a problem, for :func:`help`."""
     kind = problem_type(problem)
     lines = [" ".join(kind.help.split()), "", "Options:"]
     for field in option_fields(kind.Options):
-        default = "" if field.required else f" (default: {field.default!r})"
-        lines.append(f"    {field.name}: {field.option.help or _plain_kind(field)}{default}")
-    return "\n".join([*lines, "", "and those of :func:`dse.cli.interface.solve`: out, resume, seed, workers, …"])
+        default = "" if field.required or field.default is None else f" (default: {field.default!r})"
+        lines.append(f"    {field.name}: {field.option.help or field.option.metavar or _plain_kind(field)}{default}")
+    return "\n".join(
+        [*lines, "", "Every problem also takes the arguments of dse.cli.interface.solve: out, resume, seed, workers, …"]
+    )
 
 
 def _plain_kind(field: OptionField) -> str:
@@ -128,7 +130,7 @@ def _plain_kind(field: OptionField) -> str:
 
 
 def _positional(kind: Any, sources: tuple[Any, ...], problem: str) -> dict[str, Any]:
-    """Positional arguments by the names of the options that they are."""
+    """Positional arguments, by the names of their options."""
     fields = [field for field in option_fields(kind) if field.option.positional]
     if not sources:
         return {}

@@ -31,7 +31,7 @@ def with_upper_defaults(problem: str, options: OptionsT) -> OptionsT:
 
 
 def upper_document(problem: str, options: Any) -> Any:
-    """What stands in files of the floors above and decides the answer: the digest of a checkpoint's weights."""
+    """What files of the floors above contain and the answer depends on: the digest of a checkpoint's weights."""
     return _DOCUMENTS[problem](options) if problem in _DOCUMENTS else None
 
 

@@ -1,4 +1,4 @@
-"""``dse reproduce``: a paper's tables and figures from fresh runs, beside the paper's own numbers.
+"""``dse reproduce``: a paper's tables and figures from fresh runs, next to the paper's own numbers.
 
 Every paper is a subcommand whose options follow from the paper's own dataclass.
 """

@@ -15,7 +15,7 @@ from dse.cli.help import WIDTH
 from dse.report.view import Table as ViewTable
 
 _MAX_LINES = 3
-"""Of a row whose cells are wrapped; where a row would take more, what does not fit stands below it."""
+"""Of a row whose cells are wrapped; where a row would take more, what does not fit is printed below it."""
 
 _GAP = "   "
 
@@ -33,8 +33,8 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], title: st
     """Print ``rows`` under ``headers``; columns of numbers that have a header are set flush right.
 
     Where the terminal is too narrow for all columns, cells are wrapped, but never between a number and its unit; where
-    that is not enough, the columns that do not fit stand below each row, with their headers. A table without rows is
-    not printed.
+    that is not enough, the columns that do not fit are printed below each row, with their headers. A table without
+    rows is not printed.
     """
     cells, screen = [[_bound(" ".join(cell.split("\n"))) for cell in row] for row in rows], console()
     if not cells:
@@ -83,9 +83,9 @@ def _print(screen: Console, content: Text | Table | str, soft_wrap: bool = False
 
 
 def console() -> Console:
-    """The console of stdout; where the output is no terminal, as wide as COLUMNS says, or enough for whole rows.
+    """The console of stdout; where the output is not a terminal, as wide as COLUMNS says, or enough for whole rows.
 
-    It takes text as it is: brackets and colons in a user's names are no markup.
+    It takes text as it is: brackets and colons in a user's names are not markup.
     """
     screen = Console(highlight=False, markup=False, emoji=False)
     if screen.is_terminal or "COLUMNS" in os.environ:
@@ -124,7 +124,7 @@ def _wrapped_widths(headers: Sequence[str], cells: Sequence[Sequence[str]], widt
 
 
 def _longest_word(cell: str) -> int:
-    """The cells that the longest word takes; the first one stands behind the spaces that indent it."""
+    """The cells that the longest word takes; the first one follows the spaces that indent it."""
     words = cell.split()
     return max(map(cell_len, [cell[: cell.index(words[0])] + words[0], *words])) if words else 0
 

@@ -47,7 +47,7 @@ SearchFunction = Callable[[SearchContext], SearchOutcome]
 
 @dataclass(frozen=True)
 class Space:
-    """What is asked: the jobs and the objective, and the architectures that may train them."""
+    """The question: the jobs and the objective, and the architectures that may train them."""
 
     problem: CodesignProblem
     machines: Machines
@@ -65,10 +65,10 @@ def solve(
 ) -> tuple[Result, SearchOutcome]:
     """The best architecture and plans; with the exhaustive search, proven over the whole space.
 
-    The answer of another search is set beside the proven optimum where that is known or quickly found.
+    The answer of another search is set next to the proven optimum where that is known or quickly found.
 
     Args:
-        posed: what is asked.
+        posed: the question.
         run: how; its journal holds the finished steps of the sensitivity analysis.
         search: how the space is searched.
         store: finished evaluations, read and added to.
@@ -116,7 +116,7 @@ def _result(
     infeasibility: Infeasibility | None,
     seed: int,
 ) -> Result:
-    """The checked result of a search; ``parts``: what else was asked for; ``cut_short``: an interrupt ended that."""
+    """The checked result of a search; ``parts``: what else was requested; ``cut_short``: an interrupt ended that."""
     problem, machines, search = posed.problem.problem, posed.problem.machines, posed.options.search
     outcome, value = judgement.outcome, None
     bound = outcome.bound if 0 < outcome.bound < math.inf else None
@@ -145,7 +145,7 @@ def _result(
 def _checked_metrics(
     problem: CodesignProblem, solution: dict[str, Any], machines: Machines, judgement: Judgement
 ) -> dict[str, Any]:
-    """What the checker, which must pass the solution, says of it; the proven optimum and the baselines beside it."""
+    """What the checker, which must pass the solution, says of it, with the proven optimum and the baselines."""
     faults = violations(problem, solution)
     if faults:
         raise FailedCheckError("; ".join(faults))
@@ -160,7 +160,7 @@ def _checked_metrics(
 
 
 def _status(outcome: SearchOutcome, value: float | None, bound: float | None, cut_short: bool) -> Status:
-    """``cut_short``: an interrupt has ended what was asked for beside the answer."""
+    """``cut_short``: an interrupt has ended what was requested in addition to the answer."""
     if outcome.stopped is None and value is None:
         return "infeasible"
     if outcome.stopped == "interrupted" or cut_short:

@@ -265,7 +265,8 @@ def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines:
     (of the fullest stage), and ``simulated_batch_s``: the batch with every pass, gradient synchronisation and optimizer
     step in time (:mod:`dse.placement.timeline`), or the formula's where that would be too long; ``power_w`` (average of
     one accelerator) and ``joules_per_sample`` (of all of them; :mod:`dse.codesign.check_energy`).
-    ``architectures_in_space``: the space. ``interface_mm2``: what the die has beside ``area_mm2``; per mm² counts both.
+    ``architectures_in_space``: the space. ``interface_mm2``: what the die has in addition to ``area_mm2``; per mm²
+    counts both.
     """
     stated = solution["architecture"]
     machine = _machine(problem, stated)

@@ -28,7 +28,7 @@ class SearchContext:
         executor: where the work runs.
         store: evaluations that are finished already, and where new ones are put.
         progress: told of each phase.
-        stop: asked between two pieces of work; what it answers ends the search with what is known by then.
+        stop: checked between two pieces of work; what it answers ends the search with what is known by then.
         deadline_s: when ``stop`` will say so for want of time (:func:`time.monotonic`); infinite where it will not.
         failures: why evaluations have failed that should be in the store; none of them is tried again.
     """

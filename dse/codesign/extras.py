@@ -17,7 +17,7 @@ def extras(
     context: SearchContext,
     probes: ProbeStore | None,
 ) -> dict[str, Any]:
-    """The parts of a result's ``metrics`` that ``options`` ask for beside the answer, as JSON types.
+    """The parts of a result's ``metrics`` that ``options`` request in addition to the answer, as JSON types.
 
     The parts take equal shares of the time that is left, and what they leave goes to those whose share did not suffice.
     ``unfinished`` names those that were cut short or, as the search was stopped before them, not begun: a run that is

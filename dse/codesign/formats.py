@@ -21,7 +21,7 @@ from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
 SIZES = ("tensor_cores", "core_width", "core_depth", "vector_cores", "vector_lanes", "global_buffer_bytes")
-"""What tells one architecture from another."""
+"""What distinguishes one architecture from another."""
 
 
 def problem_document(problem: CodesignProblem) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def machine_document(machines: Machines, index: int) -> dict[str, Any]:
 
 
 def position(machines: Machines, sizes: Mapping[str, Any]) -> int | None:
-    """Where the one architecture of these sizes, by name, stands in ``machines``; None where it does not."""
+    """Position of the architecture of these sizes, by name, in ``machines``; None if it is not there."""
     same = np.flatnonzero(np.logical_and.reduce([getattr(machines, name) == sizes[name] for name in SIZES]))
     return int(same[0]) if len(same) == 1 else None
 
@@ -178,7 +178,7 @@ class JournalledEvaluations(MutableMapping[JobTask, Evaluation]):
 
 
 def failed_document(context: SearchContext) -> list[dict[str, Any]]:
-    """The architectures on which evaluations have failed, each once a model, as JSON types."""
+    """The architectures on which evaluations have failed, each once per model, as JSON types."""
     reasons = {
         (task.job, task.task.index): reason
         for task, reason in context.failures.items()

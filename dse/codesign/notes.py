@@ -1,4 +1,4 @@
-"""What a reader of an answer should know that is no fault: machines it leaves idle, networks it takes for more, what
+"""What a reader of an answer should know that is not a fault: machines it leaves idle, networks it takes for more, what
 the spec of a fixed accelerator leaves open, power that its chip cannot draw, what an area leaves out, and work above a
 machine's peak.
 """
@@ -18,7 +18,7 @@ def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]], figu
     """The notes of an answer, one sentence each.
 
     Args:
-        problem: what was asked.
+        problem: the request.
         plans: ``solution.models`` of the answer; empty where there is none.
         figures: ``metrics.models`` of the answer, of which power and utilisation are read; anything else has none.
     """

@@ -317,7 +317,7 @@ class CodesignOptions(Options):
         return workloads
 
     def _of_granularity(self, source: str, chosen: Workload) -> Workload:
-        """The model of ``source`` with the operators that are asked for."""
+        """The model of ``source`` with the operators that are requested."""
         if self.granularity == "operators":
             return chosen
         if not isinstance(chosen, BuiltModel):

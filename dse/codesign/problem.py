@@ -39,7 +39,7 @@ HBM_TOLERANCE = 0.01
 class TrainingJob:
     """One model, the machine around the accelerator, and the choices of its training.
 
-    ``hbm_bytes`` and ``microbatch_sizes`` are ascending. At ``dropped_microbatch_sizes``, which were asked for too, the
+    ``hbm_bytes`` and ``microbatch_sizes`` are ascending. At ``dropped_microbatch_sizes``, which were requested too, the
     model has no graph, for the reasons that are given.
     """
 
@@ -127,7 +127,8 @@ class CodesignProblem:
         return architecture_space(self.area_budget_mm2, self.cost_model, space=self.space)
 
     def interface_mm2(self, machines: Machines) -> float:
-        """Area of the interfaces to HBM and network that the dies of ``machines`` have beside their ``area_mm2``.
+        """Area of the interfaces to HBM and network that the dies of ``machines`` have in addition to their
+        ``area_mm2``.
 
         0 for real chips, whose area is that of the whole die, and under cost models that leave interfaces out.
         """
@@ -171,7 +172,7 @@ class Evaluation:
     """One architecture, evaluated exactly: for each HBM size (same order as the problem's) its plan, if one fits.
 
     ``bound_s`` has a lower bound on the batch time for each HBM size (infinite where nothing fits), ``bound_j``, where
-    energy is asked for, one on the joules of a batch under the fastest plan.
+    energy is requested, one on the joules of a batch under the fastest plan.
     """
 
     architecture: int

@@ -56,7 +56,7 @@ class ProvenOptima:
         return optima if valid and optima and set(optima) <= set(problem.hbm_bytes) else None
 
     def remember(self, problem: CodesignProblem, outcome: SearchOutcome) -> None:
-        """Keep what a finished exhaustive search proved; a cache that cannot be written is no fault."""
+        """Keep what a finished exhaustive search proved; a cache that cannot be written is not a fault."""
         if not outcome.proven or outcome.stopped is not None or outcome.best is None:
             return
         path, stamp = self._place(problem)
@@ -67,7 +67,7 @@ class ProvenOptima:
             return
 
     def _place(self, problem: CodesignProblem) -> tuple[Path, dict[str, str]]:
-        """The file of a problem, and what stands in it beside the optima."""
+        """The file of a problem, and what it contains in addition to the optima."""
         stamp = {
             "schema": SCHEMA,
             "problem": digest(problem_document(problem)),
@@ -91,7 +91,7 @@ class Judgement:
 
 
 def judge(outcome: SearchOutcome, context: SearchContext, optima: ProvenOptima | None) -> Judgement:
-    """``outcome`` of any search beside what is proven of the problem.
+    """``outcome`` of any search next to what is proven of the problem.
 
     A proof that ``outcome`` brings is remembered in ``optima``. Otherwise the bound comes from the optimum that is
     remembered there, or, where that is predicted to be short, from an exhaustive search that shares the store, or

@@ -99,7 +99,7 @@ def answer(posed: FabricPosed, run: Run) -> Result:
 
 
 def _notes(placed: Sequence[_Placed]) -> list[str]:
-    """Where another cost was used than the one asked for, with the pieces if that does not hold for all."""
+    """Where another cost was used than the requested one, with the pieces if that does not hold for all."""
     pieces: dict[str, list[str]] = {}
     for number, each in enumerate(placed, start=1):
         if each.candidates[0].note:
@@ -163,7 +163,7 @@ def _by_batch(
 ) -> list[Candidate]:
     """The candidates by how long a batch takes, which is what counts in a turn; of equal ones as they were.
 
-    After a stop the rest follows as it was.
+    After an interrupt the rest follows unchanged.
     """
     judged: list[tuple[float, int]] = []
     for number, candidate in enumerate(candidates):
@@ -180,7 +180,7 @@ def metrics_of(
     stop: StopSignal | None,
     progress: ProgressCallback = silent,
 ) -> dict[str, Any] | None:
-    """``metrics`` but for what was left unfinished; None after a stop.
+    """``metrics`` without what was left unfinished; None if the run was stopped.
 
     Where ``stop`` is None, without relief, and of a cut graph without the steady state, as a batch says how long it
     takes.

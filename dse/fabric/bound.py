@@ -146,7 +146,7 @@ def _buffer_bounds(pipeline: Pipeline, fabric: Fabric) -> Iterator[Bound]:
 
 
 def _stay_bounds(pipeline: Pipeline, fabric: Fabric) -> Iterator[Bound]:
-    """As :func:`_buffer_bounds`, with all that a reader waits for beside the buffer.
+    """As :func:`_buffer_bounds`, with all that a reader waits for in addition to the buffer.
 
     A kept activation is read by a backward operator that also needs what other units make of the same sample, one after
     the other. From when a sample is whole, each of them ends no sooner than the way to it and its work allow

@@ -40,7 +40,7 @@ _CHANGE_OF_A_UNIT_S = 7e-4
 """What a small change of a placement and its brief simulation take, about, for each unit that is placed."""
 
 _BESIDES_S = 2.0
-"""What a run takes beside its moves, about: kernels are loaded, the answer is simulated and drawn."""
+"""What a run takes in addition to its moves, about: kernels are loaded, the answer is simulated and drawn."""
 
 
 class FabricType(ProblemType[FabricOptions, FabricProblem]):

@@ -41,7 +41,7 @@ class Link:
 
 @dataclass(frozen=True)
 class PlacedPiece:
-    """A placed pipeline and what can be said of it; everything is computed when it is asked for.
+    """A placed pipeline and what can be said of it; everything is computed when it is requested.
 
     Attributes:
         pipeline: what is placed.

@@ -1,4 +1,4 @@
-"""``solution`` and ``metrics`` of a result, typed, and placements as they stand there."""
+"""``solution`` and ``metrics`` of a result, typed, and the placements in them."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -117,7 +117,8 @@ class PieceMetrics(Document):
         fill: share of the fabric's sites that have a unit, by kind.
         stages: units on the longest path of nets.
         ideal_slots: of work of the slowest unit.
-        interval_slots: between departures; null in a deadlock, and of a cut graph where a stop left ``relief`` out.
+        interval_slots: between departures; null in a deadlock, and of a cut graph if the run was stopped before
+            ``relief``.
         normalized: ideal over measured slots (paper, section IV-A), 0 in a deadlock; null where that was left out.
         deadlock: whether nothing can happen any more.
         blocked: in a deadlock, samples that each unit has ended, by name; otherwise empty.

@@ -52,7 +52,7 @@ class Candidate:
         moves: that its chain has tried.
         interval_slots: simulated; None where it was not simulated, or in a deadlock.
         is_simulated: whether the simulator has judged it.
-        note: why another cost than the one asked for has judged it, a sentence; empty where none has.
+        note: why another cost than the requested one has judged it, a sentence; empty where none has.
     """
 
     chain: int
@@ -128,7 +128,7 @@ class SearchContext:
         return has_few_moves(self.pipeline, self.settings.moves)
 
     def annealed(self, annealing: Callable[[Chain], Annealed], start: Integers | None = None) -> list[Candidate]:
-        """The chains of ``annealing`` that have ended, or that a stop has cut short, with the least cost first.
+        """The chains of ``annealing`` that have ended or were stopped, with the least cost first.
 
         They begin with the sites of ``start``, [U], or each with random ones.
 
@@ -205,7 +205,7 @@ class SearchContext:
         return seeds
 
     def _in_order(self) -> Candidate:
-        """Simulated in half the time that one at random takes: after a stop that counts."""
+        """Simulated in half the time of a random one, which counts after an interrupt."""
         site = ordered_sites(self.pipeline, self.fabric)
         placement = routed(self.pipeline, site, self.fabric, self.settings.routing)
         return Candidate(-1, placement, rule_cost(self.pipeline, placement, self.fabric, self.tuned.setting.weights), 0)
@@ -341,7 +341,9 @@ def _annealed_under(context: SearchContext, setting: Setting) -> list[Candidate]
 
 
 def judged(context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates after simulation, the fastest first, of equal ones as they were; a stop leaves some unjudged."""
+    """The candidates after simulation, the fastest first, ties in their order; some are not simulated if it is
+    stopped.
+    """
     simulator = Simulator(context.pipeline, context.fabric, context.stop)
     judged = list(candidates)
     for number, each in enumerate(candidates):

@@ -37,7 +37,7 @@ _COLOURS = 40
 
 _INCHES_WIDE = 10.0
 _UNIT, _IO = 0.54, 0.24
-"""Sides of units in cells, and beside them at the edges."""
+"""Sides of units in cells, and next to them at the edges."""
 
 _SHIFT = 0.1
 """Cells from the line between two switches to the link in either direction."""
@@ -158,7 +158,7 @@ def _draw_units(axes: Axes, piece: Expansion, placed: PlacedPiece, points_per_ce
 
 
 def _places(placed: PlacedPiece) -> list[tuple[float, float, float]]:
-    """(x, y, side) of every unit; those for input and output stand outside their switch, side by side."""
+    """(x, y, side) of every unit; those for input and output are outside their switch, side by side."""
     grid = placed.fabric.grid
     at_cell: dict[int, int] = {}
     places = []

@@ -91,7 +91,8 @@ CHANGES: Mapping[str, tuple[str, Change]] = MappingProxyType(
 
 
 def reliefs(piece: PlacedPiece, stop: StopSignal, progress: ProgressCallback = silent) -> list[Relief] | None:
-    """The interval under each of :data:`CHANGES` that could gain :data:`MIN_GAIN`, in their order; None after a stop.
+    """The interval under each of :data:`CHANGES` that could gain :data:`MIN_GAIN`, in their order; None if the run is
+    stopped.
 
     In a deadlock all are simulated: any may undo it.
     """

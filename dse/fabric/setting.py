@@ -130,7 +130,7 @@ def read_tuned(path: str | Path) -> TunedSetting:
 
 
 SHIPPED = "tuned.yaml"
-"""The tuned setting of the package, beside this module."""
+"""The tuned setting of the package, next to this module."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def part_of(flows: Flows, start: int, elements: int) -> Flows:
     """``elements`` of what ``flows`` are together, from element ``start`` on.
 
     Elements are counted along the dimension that is cut: parts of one tensor that is cut in one way are distinguished
-    by their numbers, whatever their place in memory.
+    by their numbers, regardless of their place in memory.
     """
     parts = []
     for flow in flows:

@@ -3,7 +3,7 @@
 The rule is the published PHAZE tool's (paper section 4): a tensor-core operator followed by its *only* consumer, an
 elementwise, normalising or dropout operator that reads nothing else that the layer computes, is fused with it. Residual
 additions and gate products join two tensors and are never fused; reductions over rows, losses, table lookups,
-collectives and optimizer steps are no epilogue of a GEMM.
+collectives and optimizer steps are never the epilogue of a GEMM.
 """
 
 from collections.abc import Set

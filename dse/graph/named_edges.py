@@ -13,7 +13,7 @@ FaultFields = tuple[str, str, str, str | None]
 def graph_faults(node: str, names: Sequence[str], edges: Sequence[tuple[str, str]]) -> Iterator[FaultFields]:
     """Duplicate names, edges that join nothing or occur twice, and a cycle.
 
-    ``node``: what a node is called; nodes stand under the key of its plural.
+    ``node``: what a node is called; nodes are under the key of its plural.
     """
     position: dict[str, int] = {}
     for index, name in enumerate(names):

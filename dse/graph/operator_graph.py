@@ -137,8 +137,8 @@ class Unpriced:
 class ModelGraph:
     """A model at one microbatch size and one tensor-parallel width.
 
-    ``layers`` are in topological order and may repeat the same object; ``names`` are unique, one a layer. ``edges`` are
-    (from, to, bytes of one microbatch's activations). ``flops_per_sample`` counts the model FLOPs of one training
+    ``layers`` are in topological order and may repeat the same object; ``names`` are unique, one per layer. ``edges``
+    are (from, to, bytes of one microbatch's activations). ``flops_per_sample`` counts the model FLOPs of one training
     sample, forward and backward, of the whole (unsliced) model, without recomputation: what model FLOPs utilisation is
     measured by (PaLM, appendix B). Frozen weights have no gradients in it. ``unpriced`` names what an importer found no
     cost for.

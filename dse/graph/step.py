@@ -84,8 +84,8 @@ class StepArgument(NamedTuple):
 class StepGraph:
     """A training step: values, operations in an order in which each follows its operands, arguments, results.
 
-    ``notes`` are what its reader assumed, for users. ``places`` say where each operation stands in the file that was
-    read (``line 7``), and are no part of what the step is; a step that was traced has none. ``framework`` is ``torch``
+    ``notes`` are what its reader assumed, for users. ``places`` are the places of operations in the file that was
+    read (``line 7``), and are not part of what the step is; a step that was traced has none. ``framework`` is ``torch``
     where the step was traced from a PyTorch module; labels of operations then are the paths of the modules whose
     forward pass they belong to.
     """

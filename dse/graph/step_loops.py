@@ -6,8 +6,8 @@ from dse.graph.step import StepGraph
 def loop_owners(graph: StepGraph) -> list[int]:
     """For every operation the one that it is part of: the first of the outermost loop around it, or itself.
 
-    A loop stands in one run: the ``while-begin`` of each of its values, its body, and the ``while-end`` of each value,
-    whose first operand is what the ``while-begin`` gave.
+    A loop is one run of operations: the ``while-begin`` of each of its values, its body, and the ``while-end`` of each
+    value, whose first operand is what the ``while-begin`` gave.
     """
     begins = {each.results[0]: number for number, each in enumerate(graph.operations) if each.opcode == "while-begin"}
     owner = list(range(len(graph.operations)))

@@ -98,7 +98,9 @@ def _kind(value: StepValue) -> tuple[str, tuple[int, ...]]:
 
 
 def _source_of(place: int) -> int:
-    """What stands for the result at ``place`` among the sources of a value; arguments stand as they are numbered."""
+    """What stands for the result at ``place`` among the sources of a value; arguments are in the order of their
+    numbers.
+    """
     return -1 - place
 
 

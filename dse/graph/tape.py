@@ -214,7 +214,7 @@ class Tape:
                 self._saved_bytes[tensor] = tensor.elements * self.element_bytes
 
     def keep_bytes(self, size_bytes: int) -> None:
-        """Keep ``size_bytes`` that are no tensor of the tape (a dropout mask, 32-bit logits)."""
+        """Keep ``size_bytes`` that are not a tensor of the tape (a dropout mask, 32-bit logits)."""
         self._extra_bytes += size_bytes
 
     @property

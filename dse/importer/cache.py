@@ -26,7 +26,9 @@ _LIBRARIES = ("torch", "transformers", "onnx")
 
 
 def cached(request: Mapping[str, Any]) -> Trace | None:
-    """The trace of ``request`` (what decides it beside the content of files), whose files are noted; or None."""
+    """The trace of ``request`` (what decides it in addition to the content of files), whose files are noted; or
+    None.
+    """
     try:
         document = json.loads(_entry(request).read_text(encoding="utf-8"))
         if document["schema"] != _SCHEMA:

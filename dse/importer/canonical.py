@@ -1,7 +1,7 @@
 """The canonical form of a trace: what is priced and nothing else, written-out composites as one step each.
 
 Casts are gone (every floating value counts at the recipe's element width), views that change nothing too, and whatever
-depends on neither an input nor a weight is no step: a machine makes it once, not in every iteration. What is made of
+depends on neither an input nor a weight is not a step: a machine makes it once, not in every iteration. What is made of
 frozen weights alone is made in every iteration, as PyTorch does: the weights are in memory either way.
 """
 

@@ -119,7 +119,7 @@ def gain_and_offset(program: Program, step: Step) -> Step | None:
 
 
 def bias(program: Program, step: Step) -> Step | None:
-    """A weight of one number a column added to a product belongs to it."""
+    """A weight with one number per column that is added to a product belongs to it."""
     if _function(step) != "add":
         return None
     for weight, value in _pairs(program, step):

@@ -1,7 +1,7 @@
 """Layers without naming conventions: repeated runs of steps, and the stretches between them.
 
 Only steps that carry features (that depend on a weight, trained or frozen) are compared; the others (masks, position
-tables) belong to whichever layer they stand in. A repeated body may begin anywhere in its period: it begins where the
+tables) belong to whichever layer they are in. A repeated body may begin anywhere in its period: it begins where the
 fewest bytes cross.
 """
 

@@ -68,7 +68,7 @@ def graph_of(document: Any, kind: type[Graph], where: str) -> Graph:
     """The inverse of :func:`document_of`.
 
     Raises:
-        InputError: it is no graph of this kind, or names values that it does not have.
+        InputError: it is not a graph of this kind, or names values that it does not have.
     """
     try:
         graph: Graph = TypeAdapter(kind).validate_python(document)
@@ -81,7 +81,7 @@ def graph_of(document: Any, kind: type[Graph], where: str) -> Graph:
 
 
 def _references(graph: Trace | StepGraph) -> list[int]:
-    """Every position in the values of the graph that stands in it."""
+    """Every position in the graph's values that it contains."""
     if isinstance(graph, Trace):
         bases = [value.base for value in graph.values if value.base is not None]
         steps = [number for step in graph.steps for number in (*step.inputs, *step.outputs)]

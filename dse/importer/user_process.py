@@ -28,7 +28,7 @@ from hardware.inputs import Fault, InputError, fail
 _ROOT = Path(__file__).parents[2]
 _POLL_S = 0.02
 _STDERR = 2
-"""The descriptor, whatever stands in ``sys.stderr``."""
+"""The descriptor, regardless of ``sys.stderr``."""
 
 _asking = threading.Lock()
 

@@ -2,7 +2,7 @@
 
 Both are split over the vocabulary (Shoeybi et al. 2019, section 3): every accelerator looks up the tokens it holds and
 an all-reduce joins the embeddings; every accelerator computes the logits of its part of the vocabulary, and the loss
-needs only all-reduces of one number a token (maximum, target logit, sum of exponentials) instead of the logits.
+needs only all-reduces of one number per token (maximum, target logit, sum of exponentials) instead of the logits.
 Projections, norms, masked-LM transforms and poolers are whole on every accelerator.
 """
 

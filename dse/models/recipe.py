@@ -1,4 +1,4 @@
-"""What a training step is made of: the choices that shape the operator graph beside the model itself."""
+"""What a training step is made of: the choices that shape the operator graph in addition to the model itself."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -18,7 +18,7 @@ class TrainingRecipe:
         linear_keeps_batch: whether a linear layer has microbatch · sequence rows; without, it has ``sequence`` rows at
             any microbatch, as in the published PHAZE tool. Activation bytes and transfers keep the batch either way.
         optimizer: ``adam`` in mixed precision, or plain ``sgd``.
-        optimizer_bytes: bytes of Adam's state for each parameter, whatever ``element_bytes`` are: momentum, variance,
+        optimizer_bytes: bytes of Adam's state for each parameter, regardless of ``element_bytes``: momentum, variance,
             and the master weight where there is one (Rajbhandari et al., ZeRO, SC 2020, section 3.1).
         has_master_weights: whether that is so; without, the weight in compute is the one that is updated.
         attention: one set of score, softmax and context operators for all heads (``batched``), or one for each
@@ -40,8 +40,8 @@ class TrainingRecipe:
 
         ``adam`` in mixed precision reads the gradient and the 32-bit master weight, momentum and variance, and writes
         the three and the weight for compute: with 2-byte elements 14 bytes read and 14 written a parameter, with 1-byte
-        elements 13 and 13. Without master weights it reads the weight beside gradient and state: with 4-byte elements
-        16 and 12. ``sgd`` reads weight and gradient and writes the weight: 4 and 2 bytes.
+        elements 13 and 13. Without master weights it reads the weight in addition to gradient and state: with 4-byte
+        elements 16 and 12. ``sgd`` reads weight and gradient and writes the weight: 4 and 2 bytes.
         """
         if self.optimizer == "sgd":
             return Vector("sgd", weights, read_elements=2 * weights, write_elements=weights)

@@ -1,4 +1,4 @@
-"""Strategy ``all``: every strategy is asked, and the plan of the shortest training step is the answer.
+"""Strategy ``all``: every strategy is solved, and the plan with the shortest training step is the answer.
 
 Plans are compared by the time of a whole step alone (:mod:`dse.parallel.step_time`), for which each strategy also has a
 bound; the least of the bounds holds for the plans of all strategies together.
@@ -40,8 +40,8 @@ class AllQuestion:
     """The problems of all strategies for one step on one machine.
 
     Attributes:
-        posed: by name, in the order in which they are asked.
-        not_applicable: why others cannot be asked, by name.
+        posed: by name, in the order in which they are solved.
+        not_applicable: why the others do not apply, by name.
     """
 
     posed: Mapping[str, Posed[ParallelOptions, Any]]

@@ -12,7 +12,7 @@ _STEPS = re.compile(r"[^\[\]'.]+")
 """The parts of an argument's name: ``parameters['encoder']['bias']``, ``encoder.bias``."""
 
 _LEVELS = 2
-"""Of boxes inside each other; their titles take room from what stands in them."""
+"""Of boxes inside each other; their titles take room from their content."""
 
 _WHOLE = "whole"
 

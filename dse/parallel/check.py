@@ -41,7 +41,7 @@ class Account:
         faults: rules that it breaks, one sentence each; the figures mean nothing where there are any.
         work_ps: work of one device.
         communication_ps: all collectives.
-        hidden_ps: how much of them runs beside work.
+        hidden_ps: how much of them overlaps with work.
         state_bytes: of all arguments on one device.
         peak_bytes: the most that arguments and the results that are live take together on one device.
         split_dimensions: of trained tensors.

@@ -45,7 +45,7 @@ class ChoiceGraph:
         """The problem of these nodes.
 
         Raises:
-            StoppedError: ``stop``, asked before each edge, gave a reason.
+            StoppedError: ``stop``, checked before each edge, gave a reason.
             InputError: the longest choices take more time together than can be counted.
         """
         arguments = range(len(self.layouts))
@@ -132,7 +132,7 @@ class ChoiceGraph:
         return -1 - end if end < 0 else self._node[end]
 
     def _exposed(self, transfer: Transfer, costs: Costs) -> Costs:
-        """What of ``costs``, [choices before, choices after], does not run beside the work of the target."""
+        """What of ``costs``, [choices before, choices after], does not overlap with the work of the target."""
         if not is_hidden(self._problem, transfer):
             return costs
         work = np.array([priced.work_ps for priced in self._prices.priced[transfer.target]], np.int64)

@@ -60,7 +60,7 @@ def _splits(plans: Sequence[dict[str, str] | None]) -> Rows:
 
 
 def _belongs_to(name: str, tails: Collection[str]) -> str:
-    """The shortest end of a name that is a tail: ``['w']`` of ``moments['mean']['w']`` beside ``params['w']``."""
+    """The shortest end of a name that is a tail: ``['w']`` of ``moments['mean']['w']`` next to ``params['w']``."""
     ends = (name[match.end() if match.group() == "." else match.start() :] for match in _PART.finditer(name))
     return next((end for end in reversed([name, *ends]) if end in tails), name)
 

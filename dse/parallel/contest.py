@@ -1,7 +1,7 @@
 """Problems of the IOPDDL contest as ``dse parallel`` answers them: one choice for each node, at the least cost.
 
 Such a problem is what ``dse parallel`` makes of a step and a mesh before it solves it
-(:mod:`dse.parallel.choice_graph`), with costs and memory in it; so neither mesh nor machine is asked for. The answer is
+(:mod:`dse.parallel.choice_graph`), with costs and memory in it; so neither mesh nor machine is needed. The answer is
 also written in the contest's form.
 """
 

@@ -1,4 +1,4 @@
-"""The solution and the metrics of a parallel plan, as they stand in a result file."""
+"""The solution and the metrics of a parallel plan, as in a result file."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
@@ -100,7 +100,7 @@ class MetricsDocument(Document):
 
     Attributes:
         step_s: the time of a step: work_s and communication_s one after the other, without hidden_s.
-        work_s, communication_s, hidden_s: work, communication, and how much of that runs beside work.
+        work_s, communication_s, hidden_s: work, communication, and how much of that overlaps with work.
         state_bytes: of all arguments on one device.
         peak_bytes: the most that the arguments and what the step makes take together on one device.
         split_dimensions: of trained tensors.
@@ -109,7 +109,7 @@ class MetricsDocument(Document):
         baselines: plans that need no search (:mod:`dse.parallel.baselines`), by name; those that there are.
         whole_operations: what every device does whole, as no rule says how it can be split, by opcode.
         unfinished: ``why`` where the run was stopped before all layouts were tried.
-        why: every layout of the argument that was asked about; None where none was.
+        why: every layout of the argument given with ``--why``; None without it.
     """
 
     step_s: float

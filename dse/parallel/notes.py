@@ -1,4 +1,4 @@
-"""What users are told beside the figures of a parallel plan: what was assumed, and what stands in its way."""
+"""Notes on a parallel plan: what was assumed, and what prevents a better one."""
 
 from collections.abc import Collection, Iterable
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Communication that can run beside work: which collectives can, and how much of each a step hides.
+"""Communication that can overlap with work: which collectives can, and how much of each a step hides.
 
 Two kinds are taken off the critical path where ``--overlap`` asks for it:
 
@@ -7,8 +7,8 @@ Two kinds are taken off the critical path where ``--overlap`` asks for it:
 * the largest argument that an operation takes is brought into the layout in which it takes it ahead of time (weights
   that are gathered). As much is hidden as the operation works, in place of the one before it.
 
-What is longer than that is waited for. In a stack of equal layers, the operation that runs beside is as long as the
-one that stands for it; links are taken to carry one collective at a time beside work.
+What is longer than that is waited for. In a stack of equal layers, the overlapping operation is as long as the
+one that stands for it; links are taken to carry one collective at a time while work runs.
 """
 
 from dse.graph.step import StepGraph

@@ -156,7 +156,7 @@ def ends_of(prices: Prices, plan: Plan, transfer: Transfer) -> tuple[Layout, tup
 
 
 def picoseconds_of(problem: ParallelProblem, prices: Prices, plan: Plan) -> int:
-    """The time of a step: work and collectives, one after the other, without what runs beside work."""
+    """The time of a step: work and collectives, one after the other, without what overlaps with work."""
     sent = sum(each.picoseconds for each in sent_by(problem, prices, plan))
     return work_of_plan(prices, plan) + sent - hidden_of(problem, prices, plan)
 
@@ -167,7 +167,7 @@ def work_of_plan(prices: Prices, plan: Plan) -> int:
 
 
 def hidden_of(problem: ParallelProblem, prices: Prices, plan: Plan) -> int:
-    """The communication that runs beside work, in picoseconds (:mod:`dse.parallel.overlap`)."""
+    """The communication that overlaps with work, in picoseconds (:mod:`dse.parallel.overlap`)."""
     hidden = sum(priced[choice].hidden_ps for priced, choice in zip(prices.priced, plan.choices, strict=True) if priced)
     for transfer in transfers(problem) if problem.overlap else ():
         if is_hidden(problem, transfer):
@@ -177,7 +177,7 @@ def hidden_of(problem: ParallelProblem, prices: Prices, plan: Plan) -> int:
 
 
 def is_hidden(problem: ParallelProblem, transfer: Transfer) -> bool:
-    """Whether a value is brought where it is taken beside work."""
+    """Whether a value is brought where it is taken while work runs."""
     return problem.fetched_ahead[transfer.target] == transfer.value if transfer.target >= 0 else False
 
 

@@ -7,7 +7,7 @@ makes or takes it, or several operations take it. After optimisation, the kernel
 and a kernel reads an array once. What is not stored costs nothing; a lookup reads and writes what it looks up, an
 update what it writes.
 
-No launch times; the sum of all operations and all collectives, without what runs beside work
+No launch times; the sum of all operations and all collectives, without what overlaps with work
 (:mod:`dse.parallel.overlap`), is the time of a step.
 """
 
@@ -51,7 +51,7 @@ class Priced(NamedTuple):
         work_ps: of its share of the work.
         collectives: those that join its terms.
         joined_ps: their time.
-        hidden_ps: how much of that runs beside work.
+        hidden_ps: how much of that overlaps with work.
     """
 
     choice: Choice

@@ -43,7 +43,7 @@ class ParallelProblem:
         state_bytes: the most that the arguments of the step may take on one device; None for no limit.
         activations: whether the limit holds at every operation, for what the step makes as well
             (:mod:`dse.parallel.lifetimes`).
-        overlap: whether communication runs beside work where it can (:mod:`dse.parallel.overlap`).
+        overlap: whether communication overlaps with work where it can (:mod:`dse.parallel.overlap`).
         pins: layouts that arguments must have, by their positions in ``graph.arguments``.
         file: what errors call the step.
         rules: the factors of every operation (:func:`dse.sharding.hlo.table.step_factors`); None where the opcode has
@@ -74,7 +74,7 @@ class ParallelProblem:
 
     @cached_property
     def fetched_ahead(self) -> tuple[int | None, ...]:
-        """Of each operation the value that is brought to it beside work; None of all without overlap."""
+        """Of each operation the value that is brought to it while work runs; None of all without overlap."""
         return fetched_ahead(self.graph) if self.overlap else (None,) * len(self.graph.operations)
 
     @cached_property
@@ -105,7 +105,7 @@ class ParallelProblem:
         return self.graph.values[value].size_bytes
 
     def parts_in_time(self, operation: int) -> int:
-        """Into how many runs and replicas an operation is divided, beside its cut over the mesh."""
+        """Into how many runs and replicas an operation is divided, in addition to its cut over the mesh."""
         del operation
         return 1
 

@@ -28,7 +28,9 @@ def unmarked(result: Result) -> Result:
 
 
 def mark_faults(result: Result) -> list[str]:
-    """What is wrong with the mark: a reason that there is not, one beside a proof, or none of an interrupted answer."""
+    """What is wrong with the mark: a reason that there is not, one in addition to a proof, or none of an interrupted
+    answer.
+    """
     reason = result.metrics.get(_KEY)
     if reason is None:
         is_missing = _KEY in result.metrics or (result.status == "interrupted" and bool(result.solution))

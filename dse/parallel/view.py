@@ -207,7 +207,7 @@ def _collectives(result: Result) -> list[Row]:
 
 
 def _alternatives(result: Result) -> Table:
-    """Every layout of the argument that was asked about."""
+    """Every layout of the argument given with ``--why``."""
     name = result.settings["why"]
     chosen = result.solution["arguments"][name]
     rows = [

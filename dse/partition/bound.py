@@ -57,7 +57,7 @@ def _longest_path_s(problem: PartitionProblem) -> float:
     graph = problem.graph
     digraph: rustworkx.PyDiGraph[int, float] = rustworkx.PyDiGraph()
     digraph.add_nodes_from(range(len(graph) + 1))
-    # A node behind all others, so that an edge can stand for the operator that it leaves.
+    # A node after all others, so that an edge can represent the operator that it leaves.
     edges = [(int(source), int(target), float(graph.latency_s[source])) for source, target in graph.edges]
     edges += [(source, len(graph), float(graph.latency_s[source])) for source in range(len(graph))]
     digraph.add_edges_from(edges)

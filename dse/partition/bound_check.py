@@ -15,7 +15,7 @@ from dse.results.result import PROOF_TOLERANCE
 BoundState = Literal["proven", "refuted", "open"]
 
 _SMALL = 128
-"""Operators × usable chips of a graph that CP-SAT is asked about."""
+"""Operators × usable chips of the largest graph for which CP-SAT is run."""
 
 _MODEL_TIME = 2.0
 """CP-SAT's deterministic seconds for that."""

@@ -36,7 +36,7 @@ def _holds(words, operator):
 
 @kernel
 def _slot(table, sets, words, mask):
-    """Where a set stands in the hash table, or the free place where it belongs."""
+    """The slot of a set in the hash table, or the free slot where it belongs."""
     mixed = np.uint64(0x9E3779B97F4A7C15)
     for word in range(len(words)):
         mixed = (mixed ^ words[word]) * np.uint64(0xBF58476D1CE4E5B9)

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from dse.graph.named_edges import topological_order
 
 MEMORY_TOLERANCE = 1e-9
-"""Relative: bytes that are no whole numbers come to another sum in another order."""
+"""Relative: bytes that are not whole numbers come to another sum in another order."""
 
 ObjectiveName = Literal["throughput", "latency"]
 
@@ -116,9 +116,9 @@ class PartitionGraph:
     def late_order(self) -> Ints:
         """The operators, producers before consumers, branch by branch and each branch as late as possible.
 
-        What a graph computes early and uses late, as a mask for every layer, stands right before it is used: the order
-        is made from its end, and of the producers of an operator the one comes first then that has the fewest operators
-        on the longest way to it. O((N + E) log N).
+        What a graph computes early and uses late, as a mask for every layer, comes right before its first use: the
+        order is made from its end, and of the producers of an operator the one comes first then that has the fewest
+        operators on the longest way to it. O((N + E) log N).
         """
         producers: list[list[int]] = [[] for _ in self.names]
         left, depth = np.zeros(len(self), dtype=np.int64), np.zeros(len(self), dtype=np.int64)

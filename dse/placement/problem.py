@@ -136,7 +136,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Placement:
-    """A placement: width t, d pipelines, the stages of one pipeline from first to last, and its time a batch."""
+    """A placement: width t, d pipelines, the stages of one pipeline from first to last, and its time per batch."""
 
     tensor: int
     data: int

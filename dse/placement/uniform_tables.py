@@ -173,7 +173,7 @@ def _accelerators(
 def _min_shares(max_layers: NDArray[np.int64], length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """``min_share`` and ``min_last`` of :class:`UniformTables`; ``max_layers[depth]`` bounds the layers of a stage."""
     layers = np.arange(length + 1)
-    held = np.cumsum(np.minimum(max_layers[1:, None], layers[None, :]), axis=0)  # by s − 1, at most c layers a stage
+    held = np.cumsum(np.minimum(max_layers[1:, None], layers[None, :]), axis=0)  # by s − 1, at most c layers per stage
     min_share = np.full(len(max_layers), length + 1, dtype=np.int64)
     min_last = np.full(len(max_layers), length + 1, dtype=np.int64)
     for stages in range(1, len(max_layers)):

@@ -5,9 +5,9 @@ output of all compute ops, except every second mm", and its list of operators wh
 of a layer in the order of its forward pass, the first, third, … are kept; so are the outputs of fused attention, of the
 collective that adds up parts of attention's output, and of the exchange with experts (in lists since 2025, when there
 were experts). A group of one rank has no collective, of which nothing is kept: torchtitan then neither spreads experts
-nor cuts matrices (``parallelize_llama``: ``ep_enabled``, ``tp_enabled``). The rest is made again from a layer's input,
+nor cuts matrices (``parallelize_llama``: ``ep_enabled``, ``tp_enabled``). The rest is recomputed from a layer's input,
 with what is gathered over the tensor axis (as some stacks do in any mode), the router, and the products of routed
-experts, which are grouped and not on that list. What no backward pass reads is neither kept nor made again: the last
+experts, which are grouped and not on that list. What no backward pass reads is neither stored nor recomputed: the last
 product of a feed-forward network and the last addition.
 
 Products of 8-bit operands count as others. torchao's float8 linear layers call ``torch.mm`` of a tensor subclass, which
@@ -29,7 +29,7 @@ from hardware.operations import VectorKind
 
 
 class Remade(NamedTuple):
-    """Of a layer: seconds of what is made again, and bytes that are left in memory for it."""
+    """Of a layer: seconds of recomputation, and bytes that stay in memory for it."""
 
     again_s: Floats
     bytes_left: Floats

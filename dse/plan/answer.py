@@ -95,7 +95,7 @@ def solve(problem: PlanProblem, stop: StopSignal = never_stop) -> PlanAnswer:
 
 
 def compared(problem: PlanProblem, stop: StopSignal = never_stop) -> PlanAnswer:
-    """The best plan that has what is fixed, beside the best of all plans; of both those until ``stop`` gives a reason.
+    """The best plan with the fixed keys, and the best of all plans; both as found until ``stop`` gives a reason.
 
     Raises:
         InputError: no plan keeps the rules.

@@ -7,7 +7,7 @@ def min_step_s(problem: PlanProblem) -> float:
     """Seconds of the linear layers alone, spread evenly over all devices at the fastest sustained rate.
 
     No plan is faster. Each multiplication of a linear layer's three passes is done at least once, whatever is cut,
-    copied or made again, at no more than the peak of the plan's precision or of the 16-bit products beside it, times
+    copied or recomputed, at no more than the peak of the plan's precision or of the 16-bit products, times
     the sustained share. Microbatches pass the busiest stage one after the other, which takes as long as the average
     stage at least; attention, vector work, collectives, bubble and optimizer only add to it.
     """

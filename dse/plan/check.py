@@ -85,7 +85,7 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
 
 
 def _has_modules(problem: PlanProblem, plan: TrainingPlan) -> bool:
-    """Whether every module that a plan makes again is in some layer of the model."""
+    """Whether every module that a plan recomputes is in some layer of the model."""
     model, experts = problem.model, problem.model.experts
     is_sparse = experts is not None and experts.dense_layers < model.layers
     has = {

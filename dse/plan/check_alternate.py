@@ -5,7 +5,7 @@ from dse.plan.check_layers import RankCosts
 
 
 def alternate(costs: RankCosts, sparse: bool, vector_s: float) -> tuple[float, float]:
-    """Seconds of what a layer makes again, and bytes that it keeps, where every second product is made again."""
+    """Seconds that a layer recomputes, and bytes that it stores, if every second product is recomputed."""
     model, tokens, cut, t = costs.model, costs.tokens, costs.between, costs.t
     h, heads, groups = model.hidden, costs.heads, costs.key_heads
     k, v = model.key_width, model.context_width

@@ -130,7 +130,7 @@ def _busy(costs: RankCosts, layers: list[Layer], again: list[Layer]) -> tuple[fl
 
 
 def _every(plan: TrainingPlan) -> int:
-    """K, where the first of every K layers of a stage is made again."""
+    """K, where the first of every K layers of a stage is recomputed."""
     return int(plan.recompute.partition("/")[2] or 1)
 
 
@@ -169,7 +169,7 @@ def _shared(costs: RankCosts, weights: float, experts: float, zero: int) -> floa
 def _replicas(
     costs: RankCosts, weights: float, ends: float, experts: float, layers: int, forward: float, backward: float
 ) -> tuple[float, float]:
-    """Exposed seconds of collectives among replicas: each microbatch, and once a step.
+    """Exposed seconds of collectives among replicas: each microbatch, and once per step.
 
     ``ends`` are those of the ``weights``, all but experts, that embedding and head have.
     """
@@ -191,7 +191,7 @@ def _replicas(
     reduces, gathers = hides(costs.plan.overlap_gradients, by_stack), hides(costs.plan.overlap_weights, by_stack)
 
     def exposed(beside: float, gather: float, reduce: float) -> float:
-        """What is left of collectives beside a pass."""
+        """What a pass does not hide of collectives."""
         hidden = [seconds for seconds, does in ((gather, gathers), (reduce, reduces)) if does]
         shown = [seconds for seconds, does in ((gather, gathers), (reduce, reduces)) if not does]
         return max(sum(hidden) / pieces, sum(hidden) - beside) + sum(shown)

@@ -43,7 +43,7 @@ class Rates:
 
     @property
     def memory_rate(self) -> float:
-        """Bytes a second."""
+        """Bytes per second."""
         return self.problem.system.chip.hbm_bytes_per_s * self.problem.stack.memory.value
 
     def product_s(self, m: float, n: float, k: float, size: float, is_expert: bool = False) -> tuple[float, float]:

@@ -59,7 +59,7 @@ def layer_of(costs: RankCosts, sparse: bool) -> Layer:
 
 
 def _make_again(costs: RankCosts, result: Layer, sparse: bool, scores: float) -> None:
-    """What backward passes make again of a layer, and what is in memory until then; ``scores``: of attention."""
+    """What backward passes recompute of a layer, and what is in memory until then; ``scores``: of attention."""
     plan, activations = costs.plan, costs.saved_bytes(sparse)
     result.whole = result.saved = activations + scores
     if plan.recompute == "none":

@@ -87,7 +87,7 @@ class State:
 
 
 def hides(word: str, by_stack: bool) -> bool:
-    """Whether communication runs beside compute."""
+    """Whether communication overlaps with compute."""
     return {"stack": by_stack, "yes": True, "no": False}[word]
 
 
@@ -149,7 +149,7 @@ class RankCosts:
 
     @property
     def hides_exchange(self) -> bool:
-        """Whether exchanges with experts run beside compute."""
+        """Whether exchanges with experts overlap with compute."""
         return hides(self.plan.overlap_expert, self.stack.overlaps_expert.value)
 
     @property
@@ -255,7 +255,7 @@ class RankCosts:
         return forward, backward
 
     def core(self) -> tuple[float, float, float]:
-        """Seconds of attention's core by pass, and bytes of what it keeps beside queries, keys and values."""
+        """Seconds of attention's core by pass, and bytes of what it keeps in addition to queries, keys and values."""
         model, sequence = self.model, self.problem.sequence
         samples, queries = self.plan.microbatch, sequence / self.plan.context
         forward, backward = self.rates.attention_s(samples, queries, self.heads, self.key_heads)

@@ -23,7 +23,7 @@ _READ_NORMS = ("attention in", "attention up from norm", "feed_forward in", "sha
 
 
 class Again(NamedTuple):
-    """Of a layer: seconds of what is made again but attention's core, of collectives among them, bytes not kept."""
+    """Of a layer: seconds of recomputation without attention's core, seconds of its collectives, bytes not stored."""
 
     seconds: float
     tensor: float

@@ -81,11 +81,11 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         return chip_table.notes([each.problem for each in posed])
 
     def searched(self, problem: PlanProblem, stop: StopSignal) -> PlanAnswer:
-        """The best plan, and those beside it that the result needs."""
+        """The best plan, and the others that the result needs."""
         return solve(problem, stop)
 
     def beside(self, posed: PlanPosed, answer: PlanAnswer, stop: StopSignal = never_stop) -> dict[str, Any]:
-        """What the metrics hold beside those of the best plan."""
+        """What the metrics hold in addition to those of the best plan."""
         problem, best = posed.problem, answer.matching.best
         assert best is not None, "only called if a plan fits"
         more: dict[str, Any] = {
@@ -193,7 +193,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         return min(faults, key=len) + [f"metrics.{key} must not be given without a plan" for key in result.metrics]
 
     def cut_short(self, best: Priced) -> dict[str, Any]:
-        """What the metrics hold beside those of the plan, where the run was cut short."""
+        """What the metrics hold in addition to those of the plan, where the run was cut short."""
         return {"pareto": [priced_document(best)], "without": {}}
 
     def _stopped_metrics(self, problem: PlanProblem, best: Priced, reason: str) -> dict[str, Any]:

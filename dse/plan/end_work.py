@@ -84,7 +84,7 @@ class EndWork(LayerPrices):
         over a tensor axis four (``loss_parallel`` adds a one-hot tensor to probabilities, and scales the sum).
 
         While one loss is at its peak, the others, of later tokens, hold one tensor. On the way to each of these the
-        inputs of a norm and of the projection are kept, beside those of its own norm and output matrix.
+        inputs of a norm and of the projection are kept, in addition to those of its own norm and output matrix.
         """
         later = self.model.prediction_layers
         held: Size = 4.0

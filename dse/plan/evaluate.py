@@ -64,7 +64,7 @@ class StageLoads:
     """Seconds of a microbatch, both passes, without collectives among replicas and transfers; arrays of shape [P].
 
     Attributes:
-        layer: of the lightest kind of layer, with its share of what is made again.
+        layer: of the lightest kind of layer, with its share of recomputation.
         embedding, head: of the ends; the latter at least, with layers that predict later tokens.
         total: of the whole model; no more than that of any cut into stages.
     """
@@ -83,7 +83,7 @@ def stage_loads(problem: PlanProblem, plans: PlanArrays) -> StageLoads:
     if sparse is not None:
         light = np.minimum(light, sparse.forward + sparse.backward)
         again = np.minimum(again, sparse.recompute)
-    # A stage makes at least its layers / K again, whatever their number.
+    # A stage recomputes at least its layers / K, regardless of their number.
     shared = np.where(plans.recompute > 0, again / recompute_period(plans.recompute), 0.0)
     embedding, head = (there + back for there, back in (work.work.embedding, work.work.head))
     once = sum(work.passes) - work.recompute_s

@@ -16,7 +16,7 @@ class LayerWork:
 
     ``tensor`` and ``context`` are what of these collectives is not hidden. ``recompute`` are the seconds of making the
     layer again where that is done, ``saved_bytes`` the activations of a microbatch that it then keeps, ``remade_bytes``
-    those that are there for a while when it is made again, ``whole_bytes`` those of a layer that is not. ``sent`` are
+    those that exist temporarily during recomputation, ``whole_bytes`` those of a layer that is not. ``sent`` are
     the seconds of the collectives of each axis, hidden or not, by pass, and ``sent_again`` those of making the layer
     again. ``parameters`` are those of a rank that data-parallel replicas share, ``expert_parameters`` those of its
     experts.
@@ -44,7 +44,7 @@ class LayerWork:
 
     @cached_property
     def backward(self) -> Floats:
-        """A backward pass, without what it makes again."""
+        """A backward pass, without recomputation."""
         return sum((part[1] for part in self._parts), start=np.zeros_like(self.recompute))
 
     @property
@@ -72,7 +72,7 @@ NO_PARTS = Parts()
 
 
 class Repeated(NamedTuple):
-    """Seconds of a forward pass that a backward pass repeats: once for each of ``modules`` that is made again.
+    """Seconds of a forward pass that a backward pass repeats: once for each of ``modules`` that is recomputed.
 
     Where none of these is, once if one of ``otherwise`` is.
     """
@@ -84,7 +84,7 @@ class Repeated(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """Bytes that are not kept where one of ``modules`` is made again: so many for each of ``elements``."""
+    """Bytes that are not stored if one of ``modules`` is recomputed: so many for each of ``elements``."""
 
     modules: int
     elements: Floats
@@ -104,7 +104,7 @@ class WorkSum:
     dropped: list[Dropped] = field(default_factory=list)
 
     def keep(self, size_bytes: Floats, dropped_by: int = 0) -> None:
-        """Keep so many bytes; ``dropped_by`` are the modules that do not where they are made again."""
+        """Store so many bytes; ``dropped_by`` are the modules that drop them if they are recomputed."""
         self.saved.append(size_bytes)
         self.drop(size_bytes, dropped_by)
 

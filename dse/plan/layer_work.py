@@ -106,7 +106,7 @@ class RankWork(RankLinks):
     ) -> None:
         """A linear layer [m, k] · [k, n], of each of ``count`` experts where that is given; its input is kept.
 
-        ``parts`` are the modules that it is in, and that its input is made again by.
+        ``parts`` are the modules that it is in, and those that recompute its input.
         """
         low = low and self.is_low
         forward, data, weight = self.kernels.product_s(m, n, k, low, grouped=count is not None)
@@ -127,7 +127,8 @@ class RankWork(RankLinks):
         row: Size = 1.0,
         parts: Parts = NO_PARTS,
     ) -> None:
-        """One pass over memory that does ``kinds`` of vector work, with so many bytes an element, forward and backward.
+        """One pass over memory that does ``kinds`` of vector work, with so many bytes per element, forward and
+        backward.
 
         There is none where it has no bytes. ``parts`` are the modules that it is in.
         """
@@ -192,7 +193,7 @@ class RankWork(RankLinks):
     ) -> Floats:
         """A feed-forward network of ``width / ranks``, or ``count`` such experts; parameters of one.
 
-        ``first`` and ``last`` are the modules of its products; the input of the last one is made again as a whole.
+        ``first`` and ``last`` are the modules of its products; the input of the last one is recomputed as a whole.
         """
         h, inner = float(self.model.hidden), np.ceil(width / ranks)
         gate = 2.0 if self.model.gated else 1.0
@@ -237,7 +238,7 @@ class RankWork(RankLinks):
 
     @cached_property
     def saved_by_attention(self) -> tuple[Floats, Floats]:
-        """Bytes of queries, keys and values, and of what the core keeps beside them."""
+        """Bytes of queries, keys and values, and of what the core keeps in addition to them."""
         model = self.model
         own = (
             HALF_BYTES

@@ -1,4 +1,4 @@
-"""Whole layers of plans on one rank, with what backward passes make again of them; arrays of shape [P]."""
+"""Whole layers of plans on one rank, with what backward passes recompute of them; arrays of shape [P]."""
 
 from collections.abc import Callable
 from functools import cached_property

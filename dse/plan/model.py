@@ -101,11 +101,11 @@ class Transformer(StrictModel):
         query_key_norm: whether queries and keys are normalised over a head's width.
         attention_biases, feed_forward_biases: whether the linear layers have them.
         query_key_value_biases: whether the products of queries, keys and values alone have them (Qwen2).
-        attention_sinks: whether each head has a learned logit beside its scores (GPT-OSS).
+        attention_sinks: whether each head has a learned logit in addition to its scores (GPT-OSS).
         tied_embeddings: whether the output matrix is the token embedding.
         head: ``causal_lm``, or ``masked_lm``: tokens see all others, and a dense layer with activation and norm stands
             before the output matrix, which has a bias (BERT; Devlin et al. 2019).
-        pooler: whether a next-sentence classifier stands beside it: parameters, and next to no work.
+        pooler: whether it has a next-sentence classifier: parameters, and almost no work.
         token_types: rows of the token-type table.
         embedding_norm: whether the embedding is normalised.
         dropout: whether attention and residual branches have it.
@@ -257,7 +257,7 @@ class Transformer(StrictModel):
 
     @property
     def projection_parameters(self) -> int:
-        """Of what such a layer has beside a usual one: a projection of two streams to one, and three norms."""
+        """Of what such a layer has in addition to a usual one: a projection of two streams to one, and three norms."""
         return 2 * self.hidden * self.hidden + 3 * self.norm_parameters
 
     @property
@@ -272,13 +272,13 @@ class Transformer(StrictModel):
 
     @property
     def embedding_parameters(self) -> int:
-        """Of the embedding beside the tokens' table."""
+        """Of the embedding in addition to the tokens' table."""
         norm = self.norm_parameters if self.embedding_norm else 0
         return (self.position_rows + self.token_types) * self.hidden + norm
 
     @property
     def head_parameters(self) -> int:
-        """Of the head beside the output matrix."""
+        """Of the head in addition to the output matrix."""
         dense = self.hidden * (self.hidden + 1)
         masked = dense + self.vocabulary if self.head == "masked_lm" else 0
         pooler = dense + 2 * (self.hidden + 1) if self.pooler else 0

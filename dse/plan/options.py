@@ -138,6 +138,6 @@ def _stack_on(machine: System, options: TrainingOptions, width: int, tokens: int
 
 
 def opened(problem: PlanProblem, **fixed: Any) -> PlanProblem:
-    """The same with nothing but the settings, and ``fixed``, fixed."""
+    """The same with only the settings, and ``fixed``, fixed."""
     given = {"precision": problem.precision, **problem.settings, **fixed}
     return replace(problem, fixed=tuple(sorted(given.items())))

@@ -18,13 +18,13 @@ SCHEDULES: tuple[str, ...] = get_args(Schedule)
 
 
 def recompute_period(codes: Integers) -> Integers:
-    """K, where the first of every K layers is made again, whole or in part."""
+    """K, where the first of every K layers is recomputed, whole or in part."""
     period: Integers = np.maximum(codes - FULL + 1, 1)
     return period
 
 
 def layers_recomputed(codes: Integers, layers: Integers) -> Integers:
-    """How many of so many ``layers`` in a row are made again, whole or in part: the first of every K.
+    """How many of so many consecutive ``layers`` are recomputed, whole or in part: the first of every K.
 
     ``codes`` stand for the modes of recomputation; the shape is that to which both broadcast.
     """
@@ -55,9 +55,9 @@ _IS_INSIDE = {
 
 @dataclass(frozen=True)
 class PlanArrays:
-    """Plans of the same settings; arrays of shape [P], one for each key that is chosen. Words stand as numbers.
+    """Plans of the same settings; arrays of shape [P], one for each key that is chosen. Words are numbers.
 
-    ``settings`` are keys and values beside the precision; those left out are as the stack has them.
+    ``settings`` are keys and values in addition to the precision; those left out are as the stack has them.
     """
 
     tensor: Integers

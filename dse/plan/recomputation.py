@@ -1,16 +1,17 @@
-"""What backward passes make again: words of plans, and the numbers that stand for them in arrays.
+"""What backward passes recompute: words of plans, and the numbers that stand for them in arrays.
 
 ``none``; a set of modules of every layer, as Megatron Core names them (``--recompute-modules``; ``selective``, the core
 of attention, is the set of that one); ``op``, all but attention and every second matrix product
 (:mod:`dse.plan.alternate`); ``full``, whole layers; ``full/K``, the first of every K layers of a stage.
 
-A module that is made again drops tensors that a layer keeps, and its backward pass repeats what made them from tensors
+A module that is recomputed drops tensors that a layer stores, and its backward pass repeats what made them from tensors
 that stay (Megatron Core 0.16, ``TransformerConfig.recompute_modules``, and the modules that read it):
 
-- ``core_attn``: what scores, softmax and contexts keep beside queries, keys and values, which stay. It repeats them,
+- ``core_attn``: what scores, softmax and contexts keep in addition to queries, keys and values, which stay. It repeats
+them,
   and the exchange of keys and values over the context axis.
 - ``moe_act``: the input of each routed expert's last product. It repeats the activation; the result of the first
-  product stays, and shared experts are no part of it.
+  product stays, and shared experts are not part of it.
 - ``layernorm``: the results of the norms in front of attention and of the feed-forward network, or the router. It
   repeats both; their input, the residual stream, stays. Tokens that were sent to experts stay, too.
 - ``mla_up_proj``: queries, keys and values of latent attention. It repeats the products that make them from the latent
@@ -61,7 +62,7 @@ RECOMPUTE_RULE = (
 
 
 def recompute_word(value: Any) -> str | None:
-    """The usual word for what is to be made again, given by a word or a list of modules; None where it is none.
+    """The usual word for what is recomputed, given by a word or a list of modules; None if it is invalid.
 
     Modules are in their order, and the core of attention alone is ``selective``.
     """
@@ -88,7 +89,7 @@ def set_word(modules: int) -> str:
 
 
 def modules_of(word: str) -> tuple[str, ...]:
-    """The modules of a word, in their order; none for words that are no set of them."""
+    """The modules of a word, in their order; none for words that are not a set of them."""
     code = recompute_code(word)
     return tuple(name for bit, name in enumerate(MODULES) if code < ALTERNATE and code >> bit & 1)
 

@@ -1,4 +1,4 @@
-"""What backward passes make again of one layer, by the modes of :mod:`dse.plan.recomputation`; arrays of shape [P]."""
+"""What backward passes recompute of one layer, by the modes of :mod:`dse.plan.recomputation`; arrays of shape [P]."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -27,8 +27,8 @@ class ForwardPass(NamedTuple):
     """A forward pass over a layer: seconds of all of it, of vector work, of attention's core with its exposed exchange.
 
     ``sent`` are the seconds of the collectives of each axis, by pass; ``saved`` the bytes that it keeps, but for the
-    ``scores``, what the core of attention has beside queries, keys and values; ``blocks`` how many of attention and the
-    feed-forward network are cut over the tensor axis.
+    ``scores``, what the core of attention has in addition to queries, keys and values; ``blocks`` how many of
+    attention and the feed-forward network are cut over the tensor axis.
     """
 
     seconds: Floats
@@ -53,8 +53,8 @@ class Recomputed(NamedTuple):
 def recomputed(work: RankWork, sums: WorkSum, first: ForwardPass) -> Recomputed:
     """What each plan says of the layer; of plans that make nothing again, what nothing reads.
 
-    While a layer is made again, what it has dropped is in memory beside what it keeps: with ``full`` the whole layer,
-    with modules what these drop, but for the scores of attention, as in Korthikanti et al. 2022.
+    While a layer is recomputed, what it dropped is in memory together with what it stores: with ``full`` the whole
+    layer, with modules what these drop, but for the scores of attention, as in Korthikanti et al. 2022.
     """
     codes, whole_bytes = work.plans.recompute, first.saved + first.scores
     stream = HALF_BYTES * work.cut_tokens * work.model.hidden
@@ -123,7 +123,7 @@ def _network(work: RankWork, has_experts: bool) -> int:
 def _gathers(work: RankWork, network: int, sets: Integers) -> Iterator[Floats]:
     """Seconds of gathering the inputs of cut products once more, where ranks have parts of these and keep them whole.
 
-    A network that is made again gathers its own. The latent tensors of attention are gathered by its up-projections.
+    A network that is recomputed gathers its own. The latent tensors of attention are gathered by its up-projections.
     """
     cut = work.plans.sequence_parallel == 1
     if not cut.any():

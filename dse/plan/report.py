@@ -175,7 +175,7 @@ def _prediction_layers_note(problem: PlanProblem) -> list[str]:
 
 
 def _launch_notes(problem: PlanProblem, result: Result) -> list[str]:
-    """What the plan, and the best one beside it, have that the framework of the stack lacks."""
+    """What the plan and the best plan have that the framework of the stack lacks."""
     own, best = result.solution["plan"], result.metrics.get("best")
     plans = [("plan", own)]
     if best is not None and best["plan"] != own:

@@ -99,7 +99,7 @@ def _every(recompute: str) -> int:
 
 
 def faults(problem: PlanProblem, where: str = "--plan") -> list[Fault]:
-    """What is wrong with the fixed part of a plan, whatever the rest may be."""
+    """What is wrong with the fixed part of a plan, regardless of the rest."""
     fixed = dict(problem.fixed)
     broken = [*_widths(problem, fixed, where)]
     if broken:
@@ -161,7 +161,7 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
 
 
 def _modules(problem: PlanProblem, recompute: str, where: str) -> Iterator[Fault]:
-    """Modules that are to be made again and that the model lacks."""
+    """Modules to recompute that the model lacks."""
     has = modules_in(problem.model)
     lacking = [name for name in modules_of(recompute) if name not in has]
     if lacking:

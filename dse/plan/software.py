@@ -24,7 +24,7 @@ class Software:
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter.
         fuses_cross_entropy: whether the loss is one kernel over the logits.
         overlaps_tensor, overlaps_context, overlaps_expert, overlaps_gradients, overlaps_weights, overlaps_pipeline:
-            whether this communication runs beside compute.
+            whether this communication overlaps with compute.
     """
 
     weight_bytes: float

@@ -27,7 +27,7 @@ class SharedRate(StrictModel):
     """The sustained share of a peak rate.
 
     ``fitted`` names the runs that it was fitted to, ``fitted_on`` their accelerators where they are not the stack's.
-    ``assumed``: nothing was measured; where an accelerator's spec has the share of timed kernels, that stands instead.
+    ``assumed``: nothing was measured; if an accelerator's spec has the share of timed kernels, that is used instead.
     ``timed_on``: the accelerator on which kernels were timed that sustain this share.
     """
 
@@ -114,7 +114,7 @@ class Stack(StrictModel):
         name, description: for people.
         attention: ``fused`` keeps no scores (Dao et al., FlashAttention, 2022) and skips what a causal mask hides.
         cross_entropy: ``fused`` holds 4 bytes a logit, ``unfused`` what PyTorch's operators hold at their peak.
-        overlaps_tensor: whether collectives of the tensor axis run beside the linear layers that they belong to.
+        overlaps_tensor: whether collectives of the tensor axis overlap with the linear layers that they belong to.
         gathers_again: whether a backward pass gathers the inputs of cut matrices again over the tensor axis, instead of
             keeping them whole.
         gathers_operands: whether the tensor axis gathers them, and gradients, as the products take them: in 8 bits,
@@ -123,10 +123,10 @@ class Stack(StrictModel):
             backward pass.
         buffers_gathered: whether ZeRO 3 gathers into buffers of a memory pool of their own, and copies from there: what
             the pool took for ends that stay gathered, it keeps.
-        overlaps_data: whether gradients and weights travel beside backward and forward passes.
+        overlaps_data: whether gradients and weights travel during backward and forward passes.
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
-        overlaps_context: whether keys and values travel beside the core of attention.
-        overlaps_expert: whether tokens travel to experts and back beside the compute of another microbatch.
+        overlaps_context: whether keys and values travel during the core of attention.
+        overlaps_expert: whether tokens travel to experts and back during the compute of another microbatch.
         sorts_tokens: whether tokens for several experts of a rank are copied once more after their dispatch, sorted by
             expert, and back before they are combined.
         recomputations: modes of recomputation that the framework has.
@@ -223,7 +223,7 @@ class Stack(StrictModel):
         return {key: getattr(self, key) for key in SUSTAINED_RATES}
 
     def on_chip(self, chip: Chip, width: int, tokens: int, precision: str) -> "Stack":
-        """The stack on an accelerator: shares of kernels that were timed there stand for those that are assumed.
+        """The stack on an accelerator: shares of kernels that were timed there replace assumed ones.
 
         ``width`` is that of a head's queries and keys, ``tokens`` those of a sample, ``precision`` that of the operands
         of linear layers.

@@ -22,8 +22,8 @@ from dse.plan.stages import stage_kinds
 from hardware.operations import CollectiveKind
 
 OPTIMIZER_STEP_BYTES = 14.0
-"""Of memory traffic for each parameter, beside its moments: Adam reads a gradient and a weight of 4 bytes each, and
-writes the weight and its 2-byte copy. Both moments are read and written."""
+"""Of memory traffic for each parameter, in addition to its moments: Adam reads a gradient and a weight of 4 bytes
+each, and writes the weight and its 2-byte copy. Both moments are read and written."""
 
 TIME_PARTS = (
     "linear",
@@ -115,13 +115,13 @@ class Step:
 
     @cached_property
     def recomputed(self) -> tuple[Integers, Integers]:
-        """Layers of each stage that backward passes make again, without and with experts; the former come first."""
+        """Layers of each stage that backward passes recompute, without and with experts; the former come first."""
         codes = self.plans.recompute[:, None]
         dense = layers_recomputed(codes, self.stages.dense)
         return dense, layers_recomputed(codes, self.stages.layers) - dense
 
     def of_recomputed(self, name: str) -> Floats:
-        """Another array of layers, summed over those that are made again."""
+        """Another array of layers, summed over those that are recomputed."""
         (dense, sparse), (dense_layers, sparse_layers) = self.kinds, self.recomputed
         total: Floats = dense_layers * getattr(dense, name)[:, None]
         if sparse is not None:
@@ -130,7 +130,7 @@ class Step:
 
     @cached_property
     def recompute_s(self) -> Floats:
-        """Seconds of what a backward pass makes again; [P, K]."""
+        """Seconds that a backward pass recomputes; [P, K]."""
         return self.of_recomputed("recompute")
 
     # Parameters -------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Step:
         return forward, backward
 
     def _sent_beside_replicas(self, layer: LayerWork) -> tuple[Floats, Floats, Floats]:
-        """Seconds of a layer's collectives over their level: forward, backward, and when it is made again; [P]."""
+        """Seconds of a layer's collectives over their level: forward, backward, and when it is recomputed; [P]."""
         forward, backward, again = np.zeros((3, self.plans.count))
         for name, is_shared in self.work.beside_replicas.items():
             if is_shared.any():
@@ -252,7 +252,7 @@ class Step:
 
     @cached_property
     def replica_collectives(self) -> tuple[Floats, Floats]:
-        """Exposed seconds of each microbatch, and once a step; [P, K].
+        """Exposed seconds of each microbatch, and once per step; [P, K].
 
         Of lower bounds, those once a step of interleaved plans are the least that can be exposed. What hides them in a
         stage that is not the busiest one may grow by more than the bubble does, of which chunks divide the growth:

@@ -1,4 +1,4 @@
-"""Memory of the fullest rank of arrays of plans, beside the time of their step (:mod:`dse.plan.step`)."""
+"""Memory of the fullest rank of arrays of plans, separate from the time of their step (:mod:`dse.plan.step`)."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -28,7 +28,7 @@ class StepWithMemory(Step):
         return in_flight
 
     def recomputed_bytes(self) -> Floats:
-        """Activations of the one layer that a backward pass has made again, beside those that were kept; [P, K]."""
+        """Activations of the one layer that a backward pass has recomputed, in addition to the stored ones; [P, K]."""
         (dense, sparse), stages = self.kinds, self.stages
         if sparse is None or sparse is dense:
             return dense.remade_bytes[:, None]
@@ -57,7 +57,7 @@ class StepWithMemory(Step):
         return size
 
     def working_bytes(self, gathered: Floats | float) -> Floats:
-        """What passes need for a while beside what is kept: bytes that are ``gathered`` among them; [P, K]."""
+        """What passes need for a while in addition to what is kept: bytes that are ``gathered`` among them; [P, K]."""
         head: Floats = self.stages.head * self.work.head_bytes[:, None]
         working: Floats = self.recomputed_bytes() + gathered + head
         return working

@@ -134,7 +134,7 @@ class TemplateKernels(_MachineKernels):
         return np.ascontiguousarray(self._seconds[rows[inverse]]).ravel()
 
     def _price(self, new: list[tuple[float, ...]]) -> None:
-        """Seconds of products that were not asked for before."""
+        """Seconds of products that were not requested before."""
         if not new:
             return
         work = [product_work(*key) for key in new]
@@ -168,7 +168,7 @@ class TemplateKernels(_MachineKernels):
 class RooflineKernels(_MachineKernels):
     """Lower bounds on :class:`TemplateKernels` for machines of which two figures are known; each of shape [A].
 
-    A product does each of its multiply-accumulates on one of ``elements`` processing elements, one a cycle, and moves
+    A product does each of its multiply-accumulates on one of ``elements`` processing elements, one per cycle, and moves
     every operand and the result over HBM once. Vector work does each element on one of ``lanes`` and moves its bytes.
     So no mapping and no order of passes is faster. The bounds are weakened by more than rounding.
     """

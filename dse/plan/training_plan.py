@@ -76,10 +76,10 @@ class TrainingPlan:
         moments: precision of both moments of the optimizer.
         gradient_transfer: precision in which replicas reduce gradients.
         weight_transfer: precision in which replicas gather weights.
-        overlap_tensor, overlap_context, overlap_expert: whether the collectives of this axis run beside compute.
-        overlap_gradients: whether the reduction of gradients runs beside compute.
-        overlap_weights: whether the gathering of weights runs beside compute.
-        overlap_pipeline: whether transfers between stages run beside compute.
+        overlap_tensor, overlap_context, overlap_expert: whether the collectives of this axis overlap with compute.
+        overlap_gradients: whether the reduction of gradients overlaps with compute.
+        overlap_weights: whether the gathering of weights overlaps with compute.
+        overlap_pipeline: whether transfers between stages overlap with compute.
         cross_entropy: whether the loss is one kernel over the logits, or PyTorch's operators one after the other.
     """
 
@@ -289,7 +289,7 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
 
 
 def _nearest_set(value: Any) -> str | None:
-    """What is to be made again, with each word replaced by the nearest one that there is, once."""
+    """What to recompute, with each word replaced by the nearest known one, once."""
     words = value if isinstance(value, list) else shown(value).split("+")
     close = [nearest(shown(word), ("none", "selective", "op", "full", "full/2", *MODULES)) for word in words]
     # The core of attention has two names.

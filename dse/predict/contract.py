@@ -1,4 +1,4 @@
-"""``dse predict`` by the contract of a problem: :mod:`dse.plan` with the user's plan beside the best one."""
+"""``dse predict`` by the contract of a problem: :mod:`dse.plan` with the user's plan compared with the best one."""
 
 from typing import Any, ClassVar
 

@@ -128,7 +128,7 @@ class BarChart:
         y: the axis of heights.
         categories: their names.
         bars: one for each category.
-        stacked: whether they stand on top of each other.
+        stacked: whether they are on top of each other.
         limits: level and colour of lines across, by name.
         height: of the whole, in pixels.
     """
@@ -152,7 +152,7 @@ class LaneBar:
         start, length: along the axis; a length below 0 goes to the left.
         kind: a key of the chart's legend.
         text: what it is, where the pointer rests.
-        label: beside its end.
+        label: next to its end.
         hatched: drawn in stripes.
         place: (number, of how many) bars that share the height of the lane.
     """

@@ -13,7 +13,7 @@ _SYMBOLS: Mapping[Symbol, str] = {"ring": "circle-open", "triangle": "triangle-u
 
 
 def figure_of(chart: Chart) -> go.Figure:
-    """The chart; its legend stands above it and never covers the axes."""
+    """The chart; its legend is above it and never covers the axes."""
     match chart:
         case PointChart():
             drawn = _figure(chart.title, chart.height, map(_mark, chart.marks))

@@ -338,7 +338,7 @@ def _bar_chart(chart: BarChart) -> Iterator[str]:
     )
     span = _finite([*tops, *(level for level, _ in chart.limits.values())], chart.y.logarithmic)
     span = span if chart.y.logarithmic else [*span, 0.0]
-    # Bars on a logarithmic axis stand on the power of ten below the lowest.
+    # Bars on a logarithmic axis start at the power of ten below the lowest.
     lowest = min(_finite([*span, *(each for bar in heights for each in bar)], chart.y.logarithmic), default=1.0)
     foot = 10.0 ** (math.ceil(math.log10(lowest)) - 1) if chart.y.logarithmic else 0.0
     names = {float(place): name for place, name in enumerate(chart.categories)}
@@ -390,7 +390,7 @@ def _lane_chart(chart: LaneChart) -> Iterator[str]:
     left = 14 + _LETTER * max(map(len, names), default=0)
     top, bottom = above + _TOP, above + _TOP + chart.lane_pixels * len(names)
     span = [0.0, *(edge for bar in chart.bars for edge in (bar.start, bar.start + bar.length))]
-    # A label beside the end of the longest bar needs its room on either side.
+    # A label next to the end of the longest bar needs its room on either side.
     letters = max((len(bar.label) for bar in chart.bars), default=0)
     aside = 8 + _LETTER * letters if letters else 0.0
     begin, end = left + (aside if min(span) < 0 else 0.0), WIDTH - _RIGHT - aside

@@ -59,7 +59,7 @@ def lanes_in_time(title: str, lanes: Sequence[str], spans: Sequence[Span], label
     Args:
         title: what is shown.
         lanes: their names.
-        spans: in any order; a category that is no key of ``labels`` is not drawn.
+        spans: in any order; a category that is not a key of ``labels`` is not drawn.
         labels: by category (a key of :data:`dse.report.palette.PART_COLOURS`), its name in the legend.
     """
     used = sorted({span.lane for span in spans if span.end_s > span.start_s})

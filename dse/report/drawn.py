@@ -1,6 +1,6 @@
 """Figures drawn by matplotlib: as SVG for pages, as PNG for slides and where nothing shows SVG.
 
-The same figure gives the same bytes, whatever the user's own settings of matplotlib are. Import this module where a
+The same figure gives the same bytes, regardless of the user's own settings of matplotlib. Import this module where a
 picture is drawn: matplotlib takes half a second.
 """
 
@@ -25,8 +25,8 @@ _SETTINGS: dict[str, Any] = {
     "axes.edgecolor": LINE,
     **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
 }
-"""Beside matplotlib's defaults: names stay text, what is drawn alone decides the identifiers in an SVG, and the colours
-are those of the theme.
+"""In addition to matplotlib's defaults: names stay text, what is drawn alone decides the identifiers in an SVG, and
+the colours are those of the theme.
 """
 
 _DOTS_PER_INCH = 160
@@ -56,7 +56,7 @@ class DrawnFigure:
 
     @cached_property
     def svg(self) -> str:
-        """As an SVG element, to stand on a page with others."""
+        """As an SVG element, for a page with others."""
         root = ElementTree.fromstring(self._saved("svg"))
         # On a page with other drawings: no style that holds for all of it, and no identifier twice.
         root.remove(root[0])
@@ -80,7 +80,7 @@ class DrawnFigure:
 
     @cached_property
     def _figure(self) -> Figure:
-        """Laid out without regard to a format, so that neither depends on which is asked for first."""
+        """Laid out without regard to a format, so that neither depends on which is requested first."""
         with style.context(["default", _SETTINGS]):
             figure = self.draw()
             engine = figure.get_layout_engine()

@@ -1,4 +1,4 @@
-"""The charts of a page to zoom into: ``charts.html``, with a copy of plotly beside it."""
+"""The charts of a page to zoom into: ``charts.html``, with a copy of plotly next to it."""
 
 import html
 
@@ -7,7 +7,7 @@ from dse.report.view import View, charts_of
 
 CHARTS_FILE = "charts.html"
 PLOTLY_FILE = "plotly.min.js"
-"""The name by which plotly's own pages look for it beside them (``include_plotlyjs="directory"``)."""
+"""The name by which plotly's own pages look for it next to them (``include_plotlyjs="directory"``)."""
 
 _MISSING = (
     f"The charts need {PLOTLY_FILE} in the same directory as this page; dse report RUN --interactive writes both."
@@ -15,7 +15,7 @@ _MISSING = (
 
 
 def charts_page(view: View) -> str | None:
-    """The page, which needs :func:`plotly_script` beside it; None where the report has no chart."""
+    """The page, which needs :func:`plotly_script` next to it; None where the report has no chart."""
     charts = list(charts_of(view.page()))
     if not charts:
         return None

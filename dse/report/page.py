@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: no file beside them, no script and no network needed to read them."""
+"""Self-contained HTML pages: no file next to them, no script and no network needed to read them."""
 
 import html
 import re
@@ -64,7 +64,9 @@ def text_html(text: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of plain-text cells, as many in each row; columns of figures, but the first, stand right."""
+    """A table of plain-text cells, equally many in each row; columns of figures, except the first, are
+    right-aligned.
+    """
     lines = [*rows]
 
     def figures(column: int) -> bool:

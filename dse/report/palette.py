@@ -30,7 +30,7 @@ THEME: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 PAPER, INK, QUIET, SOFT, RULE, LINE, PALE, GREY = (light for light, _ in list(THEME.values())[:8])
 """Ground; text; remarks; what a bar leaves free; rules of tables; edges; what is only bounded or dominated; what stands
-beside an answer."""
+next to an answer."""
 
 BLUE, RED, YELLOW, GREEN, PURPLE, BROWN, _OLIVE, _SKY, _ROSE, _LILAC = (light for light, _ in list(THEME.values())[8:])
 
@@ -108,7 +108,7 @@ def themed(drawing: str) -> str:
 
 
 def light(text: str) -> str:
-    """HTML or SVG that stands on no page of ours: with the colours on a light ground instead of variables."""
+    """HTML or SVG outside our pages: with the colours on a light ground instead of variables."""
     return _VARIABLE.sub(lambda match: THEME[match[1]][0], text)
 
 

@@ -39,7 +39,7 @@ def boxes_of(tiles: Sequence[Tile], left: float, top: float, width: float, heigh
         for part in tile.path[:-1]:
             node = node.inner.setdefault(part, _Node(part))
             node.size += tile.size
-        # By number, as a tile may share its name with a box beside it.
+        # By number, as a tile may share its name with a box next to it.
         node.inner[f"{number}/{tile.path[-1]}"] = _Node(tile.path[-1], tile.size, tile)
     yield from _inside(root, left, top, width, height)
 

@@ -32,7 +32,7 @@ class Table:
         headers: one per column; all empty for a table of (what, value).
         rows: as many cells each.
         title: above the table; empty for none.
-        requested: whether an option asks for this table, so that the terminal shows it beside the first one.
+        requested: whether an option asks for this table, so that the terminal shows it next to the first one.
     """
 
     headers: Row
@@ -57,7 +57,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Sentences; addresses in them become links. ``small``: a remark on what stands beside it."""
+    """Sentences; addresses in them become links. ``small``: a remark on its neighbour."""
 
     text: str
     small: bool = False

@@ -1,1 +1,1 @@
-"""A paper's tables and figures from fresh runs, printed beside the numbers that it published."""
+"""A paper's tables and figures from fresh runs, printed next to the numbers that it published."""

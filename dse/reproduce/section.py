@@ -29,7 +29,7 @@ def not_measured(*readings: str) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One number of ours beside the paper's; None where there is none (the paper's, or ours in the budget).
+    """One number of ours next to the paper's; None where there is none (the paper's, or ours in the budget).
 
     Attributes:
         model: what the number is of.

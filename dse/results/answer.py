@@ -25,17 +25,17 @@ MetricsT = TypeVar("MetricsT", covariant=True, default=Any)
 
 
 class Answer(Generic[SolutionT, MetricsT]):
-    """What ``dse.codesign(…)`` and its like return; solution and metrics have a type of their problem.
+    """The answer that ``dse.codesign(…)`` and the other problems return; solution and metrics are typed by problem.
 
     Attributes:
         result: the result, as ``result.json`` has it.
-        posed: the problem that it answers.
-        view: the answer for people.
+        posed: the posed problem.
+        view: the answer as shown: verdict, notes, tables and page.
 
     Args:
-        result: passed by the problem's checker.
-        posed: what it answers.
-        tables: of the run.
+        result: a result that has passed the problem's checker.
+        posed: the posed problem.
+        tables: the tables of the run.
     """
 
     def __init__(self, result: Result, posed: Posed[Any, Any], tables: Tables | None = None) -> None:
@@ -45,7 +45,7 @@ class Answer(Generic[SolutionT, MetricsT]):
 
     @property
     def value(self) -> float | None:
-        """The objective's value; None where there is no feasible answer."""
+        """The value of the objective; None if there is no feasible answer."""
         return self.result.objective.value
 
     @property
@@ -55,7 +55,7 @@ class Answer(Generic[SolutionT, MetricsT]):
 
     @property
     def bound(self) -> float | None:
-        """What no answer can be better than; None where nothing is known."""
+        """A value that no solution can beat; None if none is known."""
         return self.result.bound
 
     @property
@@ -65,22 +65,22 @@ class Answer(Generic[SolutionT, MetricsT]):
 
     @property
     def status(self) -> Status:
-        """``optimal`` where it is proven, ``feasible``, ``infeasible``, ``interrupted`` or ``unknown``."""
+        """``optimal`` (proven), ``feasible``, ``infeasible`` (proven), ``interrupted`` or ``unknown``."""
         return self.result.status
 
     @property
     def solution(self) -> SolutionT:
-        """The solution in the user's own names, a dictionary of one of :mod:`dse.results.documents`."""
+        """The solution in the user's own names: a dictionary whose type is in :mod:`dse.results.documents`."""
         return cast(SolutionT, self.result.solution)
 
     @property
     def metrics(self) -> MetricsT:
-        """What else is known of the answer, a dictionary of one of :mod:`dse.results.documents`."""
+        """Further figures of the answer: a dictionary whose type is in :mod:`dse.results.documents`."""
         return cast(MetricsT, self.result.metrics)
 
     @property
     def infeasibility(self) -> Infeasibility | None:
-        """Why nothing fits, where that is proven."""
+        """Why no solution exists, if that is proven."""
         return self.result.infeasibility
 
     @cached_property
@@ -94,25 +94,25 @@ class Answer(Generic[SolutionT, MetricsT]):
 
     @cached_property
     def pictures(self) -> Mapping[str, str | bytes]:
-        """The pictures and traces of a run directory by name, which take a while."""
+        """The pictures and traces of a run directory by name; making them takes a while."""
         made = {name: make() for name, make in self.view.pictures.items()}
         return {name: content for name, content in made.items() if content is not None}
 
     @property
     def files(self) -> Mapping[str, str | bytes]:
-        """What a run directory has beside tables, report and result, by name."""
+        """The files of a run directory other than tables, report and result, by name."""
         return {**self._documents, **self.pictures}
 
     @property
     def file_names(self) -> list[str]:
-        """Of :attr:`files`, and of pictures that cannot be made."""
+        """The names of :attr:`files`, and of pictures that cannot be made."""
         return [*self._documents, *self.view.pictures]
 
     def tables(self) -> dict[str, Any]:
-        """The tables of the run by name, and those of its view by title (without one, by their first header).
+        """The tables of the run by name, and those of the view by title (or, without a title, by the first header).
 
-        Dataframes, or Arrow tables without pandas; a column without a header is called ``name``, ``value`` or by its
-        place.
+        They are pandas DataFrames, or Arrow tables without pandas. A column without a header is called ``name``,
+        ``value`` or ``column N``.
         """
         tables = dict(self._tables.items())
         for shown in self.view.tables:
@@ -125,9 +125,9 @@ class Answer(Generic[SolutionT, MetricsT]):
         return {name: table.to_pandas() for name, table in tables.items()}
 
     def figure(self) -> Any:
-        """The first chart of the report as a plotly figure, or where the answer's time, memory or cost goes.
+        """The first chart of the report as a plotly figure, or a breakdown of the answer's time, memory or cost.
 
-        None where there is no answer.
+        None if there is no answer.
         """
         chart = first_chart(self.view)
         if chart is None:
@@ -137,11 +137,11 @@ class Answer(Generic[SolutionT, MetricsT]):
         return figure_of(chart)
 
     def check(self) -> list[str]:
-        """What an independent check finds wrong with it; empty where it holds."""
+        """The violations that an independent check finds; empty if there are none."""
         return faults_of(self.result, self.posed)
 
     def save(self, path: str | Path) -> Path:
-        """Write the result to a ``.json`` file, or result, tables, report and files into a new directory."""
+        """Write only the result (to a ``.json`` file), or result, tables, report and files (into a new directory)."""
         target = Path(path)
         if target.suffix == ".json":
             return write_text(target, self.result.to_json())
@@ -150,10 +150,10 @@ class Answer(Generic[SolutionT, MetricsT]):
         return target / RESULT_FILE
 
     def write(self, directory: RunDirectory, is_drawn: bool = True) -> None:
-        """Write everything that belongs to a run: tables, files, report, and the result last; pictures only where
+        """Write everything that belongs to a run: tables, files, report, and the result last; pictures only if
         ``is_drawn``.
 
-        A run of which anything else is missing is not finished, and ``--resume`` makes the rest.
+        A directory without a result is not finished, and ``--resume`` completes it.
         """
         with directory.writing():
             self._tables.write(directory.path)
@@ -164,8 +164,8 @@ class Answer(Generic[SolutionT, MetricsT]):
         directory.write(RESULT_FILE, self.result.to_json())
 
     def html(self, is_drawn: bool = True) -> str:
-        """The whole report as one self-contained page (``report.html`` of a run directory), with its drawings or
-        without.
+        """The whole report as one self-contained page (``report.html`` of a run directory), with or
+        without drawings.
         """
         return page(self.view, self.result.provenance, is_drawn)
 
@@ -186,6 +186,6 @@ def _headers(headers: tuple[str, ...]) -> list[str]:
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """``name``, or with a number where it is taken."""
+    """``name``, or with a number if it is taken."""
     numbered = (f"{name} {number}" for number in count(2))
     return next(each for each in chain([name], numbered) if each not in taken)

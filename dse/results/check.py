@@ -1,4 +1,4 @@
-"""``dse check``: recompute a result from its input, whatever command gave it, and list every violation.
+"""``dse check``: recompute a result from its input, regardless of the command, and list every violation.
 
 The part that all problems share comes first: the seal, the settings, the problem that they pose, its digest, name and
 objective, the method, and what status, value, bound, gap and counts say of each other. Then the problem's own checker
@@ -77,14 +77,14 @@ def faults_in_turn(
     posed: Posed[Any, Any] | None = None,
     run_code: bool = False,
 ) -> Iterator[list[str]]:
-    """The violations of a result document by parts of the check, each worked out when it is asked for.
+    """The violations of a result document by parts of the check, each computed when it is requested.
 
     What the document itself says comes first, then what its problem says, and what only the problem's own checker can
     say comes last.
 
     Args:
         document: of a ``dse.result/1`` file.
-        path: the file that it stands in.
+        path: its file.
         given: as in :func:`check_result`.
         run_code: likewise.
         posed: the problem that the result answers; None to pose it again.
@@ -235,12 +235,12 @@ def _problem_faults(result: Result, posed: Posed[Any, Any], problem: ProblemType
 
 
 def _settings_faults(result: Result, options: Options) -> list[str]:
-    """Settings that are not stated: all of them stand in a result, defaults too."""
+    """Settings that are not stated: a result has all of them, including defaults."""
     return [f"settings.{key}: the key is missing" for key in options.document() if key not in result.settings]
 
 
 def _input_faults(stated: Mapping[str, InputFile], read: Mapping[str, InputFile]) -> list[str]:
-    """Files whose content is not that of the digest that stands beside it, and files that were never read.
+    """Files whose content does not match its digest, and files that were never read.
 
     Code is noted by its absolute path, too. Where it was moved with the directory that names it, it is read elsewhere.
     """

@@ -1,4 +1,4 @@
-"""What the entries of any result say of each other, whatever command gave it: part of its check."""
+"""What the entries of any result say of each other, regardless of the command: part of its check."""
 
 import math
 import re

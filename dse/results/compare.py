@@ -189,7 +189,7 @@ def _row(key: str, values: Values) -> tuple[str, ...]:
         return (key, *("" if value is None else percent(value) for value in values))
     if key == "ratio to the first":
         return (key, *("" if value is None else f"{value:.4f}" for value in values))
-    label = key if " of " in key else key.replace("_", " ")  # after "of" stands the name of a tensor
+    label = key if " of " in key else key.replace("_", " ")  # "of" is followed by the name of a tensor
     if key.endswith("_bytes") and all(isinstance(value, int | float | None) for value in values):
         sizes = (None if value is None else value / MIB for value in values)
         return (f"{label.removesuffix(' bytes')} [MB]", *map(_text, sizes))

@@ -916,9 +916,9 @@ class ParallelMetrics(TypedDict):
 
     Attributes:
         step_s: the time of a step: work_s and communication_s one after the other, without hidden_s.
-        work_s: work, communication, and how much of that runs beside work.
-        communication_s: work, communication, and how much of that runs beside work.
-        hidden_s: work, communication, and how much of that runs beside work.
+        work_s: work, communication, and how much of that overlaps with work.
+        communication_s: work, communication, and how much of that overlaps with work.
+        hidden_s: work, communication, and how much of that overlaps with work.
         state_bytes: of all arguments on one device.
         peak_bytes: the most that the arguments and what the step makes take together on one device.
         split_dimensions: of trained tensors.
@@ -927,7 +927,7 @@ class ParallelMetrics(TypedDict):
         baselines: plans that need no search (``baselines``), by name; those that there are.
         whole_operations: what every device does whole, as no rule says how it can be split, by opcode.
         unfinished: ``why`` where the run was stopped before all layouts were tried.
-        why: every layout of the argument that was asked about; None where none was.
+        why: every layout of the argument given with ``--why``; None without it.
         length_s: of the pipeline: first_s, as often slowest_s as further microbatches, and exposed_s.
         first_s: until the first microbatch is through.
         slowest_s: that every further microbatch needs.
@@ -1054,7 +1054,8 @@ class FabricPieceMetrics(TypedDict):
         fill: share of the fabric's sites that have a unit, by kind.
         stages: units on the longest path of nets.
         ideal_slots: of work of the slowest unit.
-        interval_slots: between departures; null in a deadlock, and of a cut graph where a stop left ``relief`` out.
+        interval_slots: between departures; null in a deadlock, and of a cut graph if the run was stopped before
+            ``relief``.
         normalized: ideal over measured slots (paper, section IV-A), 0 in a deadlock; null where that was left out.
         deadlock: whether nothing can happen any more.
         blocked: in a deadlock, samples that each unit has ended, by name; otherwise empty.

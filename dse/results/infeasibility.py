@@ -30,7 +30,7 @@ class Infeasibility(BaseModel):
 
     @classmethod
     def of(cls, proof: dict[str, Any]) -> "Infeasibility":
-        """A proof in JSON types: what it holds beside the fields goes into ``where``."""
+        """A proof in JSON types: what it holds in addition to the fields goes into ``where``."""
         own = {key: value for key, value in proof.items() if key in cls.model_fields and key != "where"}
         own.setdefault("levers", [])
         return cls(**own, where={key: value for key, value in proof.items() if key not in cls.model_fields})

@@ -19,7 +19,7 @@ _MAX_CHARACTERS = 1_000
 
 
 def other_version(document: Any) -> str | None:
-    """By which other version a result was made, and the command that makes it anew, in one line.
+    """By which other version a result was made, and the command that recomputes it, in one line.
 
     None where this version made it, or where the file was edited since.
     """

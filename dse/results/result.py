@@ -34,7 +34,7 @@ class _Strict(BaseModel):
 
 
 class _File(_Strict):
-    """What :class:`~hardware.input_files.InputFile` has, as it stands in a result file."""
+    """What :class:`~hardware.input_files.InputFile` has, as in a result file."""
 
     path: str
     sha256: str
@@ -208,7 +208,7 @@ def read_result(path: str | Path) -> Result:
 
 
 def result_in(document: Any, path: str | Path) -> Result:
-    """The result of a document that stands in ``path``.
+    """The result of the document in ``path``.
 
     Raises:
         InputError: another major version of the schema, or a field that breaks its rule.

@@ -46,7 +46,7 @@ def _not_announced(_text: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Session:
-    """How a run is made and saved, whatever the problem.
+    """How a run is made and saved, regardless of the problem.
 
     Attributes:
         out: the run directory; None saves nothing.

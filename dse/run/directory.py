@@ -58,7 +58,8 @@ class RunDirectory:
 
     Raises:
         InputError: the directory contains a run with other arguments, of an input that has changed since, or of another
-            version of the program; a run without ``resume``; a run whose arguments are lost; or files that are no run.
+            version of the program; a run without ``resume``; a run whose arguments are lost; or files that are not a
+            run.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ def write_text(target: Path, text: str) -> Path:
 
 
 def write_bytes(target: Path, content: bytes) -> Path:
-    """Write ``target`` whole or not at all, also if the power fails: to a temporary name beside it, then renamed.
+    """Write ``target`` whole or not at all, also if the power fails: under a temporary name next to it, then renamed.
 
     Raises:
         InputError: it cannot be written, as when the disk is full.
@@ -191,7 +192,7 @@ def write_bytes(target: Path, content: bytes) -> Path:
 
 
 def is_unused(path: Path) -> bool:
-    """Whether the directory ``path`` is missing, or holds nothing but what a run leaves that is killed at its start."""
+    """Whether the directory ``path`` is missing, or holds only what a run leaves that is killed at its start."""
     return not os.path.exists(path) or all(map(_left_over, path.iterdir()))
 
 
@@ -209,7 +210,7 @@ def _left_over(entry: Path) -> bool:
 
 
 def _is_blank(file: Path) -> bool:
-    """Whether nothing stands in ``file``: a power cut may leave what was not yet on the disk as zeros."""
+    """Whether ``file`` is empty: a power cut may leave what was not yet on the disk as zeros."""
     return file.is_file() and not file.read_bytes().strip(b"\0")
 
 

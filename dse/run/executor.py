@@ -55,7 +55,7 @@ def ignore(_arrived: Sequence[tuple[Any, Any]]) -> None:
 
 
 class Executor(ABC):
-    """An ordered map. ``function`` must be picklable and depend on nothing but its item and its own (constant) state.
+    """An ordered map. ``function`` must be picklable and depend only on its item and its own (constant) state.
 
     Lifecycle: enter the context, call :meth:`map` or :meth:`outcomes` any number of times, leave the context to free
     the workers.
@@ -77,7 +77,7 @@ class Executor(ABC):
         """``function`` of every item, or why there is none, in the order of ``items``.
 
         ``arrived`` is called once with every item, before it is yielded. ``stop`` is called after every item, and while
-        waiting for workers; work in flight is abandoned on a stop.
+        waiting for workers; work in flight is abandoned when the run is stopped.
 
         Raises:
             StoppedError: ``stop`` gave a reason.
@@ -140,7 +140,7 @@ def _at_once() -> bool:
 
 
 class LateExecutor(Executor):
-    """Another executor, whose workers are started when there is work for them, and not after a stop.
+    """Another executor, whose workers are started when there is work for them, and not after the run is stopped.
 
     Args:
         executor: has the workers.
@@ -187,7 +187,7 @@ class LateExecutor(Executor):
 
 
 def applied(function: Callable[[Item], Value], item: Item) -> Value | Failed:
-    """``function`` of ``item``, or why there is none; a stop is raised, as it is no fault of the item."""
+    """``function`` of ``item``, or why there is none; StoppedError is raised, because it is not the item's fault."""
     try:
         return function(item)
     except StoppedError:

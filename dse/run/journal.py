@@ -110,7 +110,7 @@ class Journal(Mapping[str, Any]):
                 left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            # Half a line must not stand before what may be appended when there is room again.
+            # Half a line must not come before what may be appended when there is room again.
             with suppress(OSError):
                 self._file.truncate(size)
             raise fail(self._path, "", "", f"cannot be written: {error.strerror}; finished work is kept") from error

@@ -99,7 +99,7 @@ def check(directory: Path, uri: str) -> None:
 def fetch(directory: Path, uri: str) -> None:
     """Bring a run back from its copy at ``uri``, where there is one, to a ``directory`` in which none has begun.
 
-    It comes whole or not at all: to a temporary name beside the directory, then renamed.
+    It comes whole or not at all: under a temporary name next to the directory, then renamed.
 
     Raises:
         InputError: ``uri`` cannot be read, or lies inside ``directory`` or around it.

@@ -23,10 +23,10 @@ class Option:
     Attributes:
         help: one sentence.
         min, max: the range of a number, both ends included.
-        metavar: what stands for the value in ``--help``.
+        metavar: placeholder of the value in ``--help``.
         positional: whether it is an argument instead of an option; a tuple takes one or more.
         is_source: whether it names the input that a second argument of ``dse check`` replaces.
-        is_output: whether it names an output file, which is no part of the problem.
+        is_output: whether it names an output file, which is not part of the problem.
         belongs_to: (another option, the values of it with which alone this one has a meaning).
         group: the heading under which ``--help`` has it; empty for the options that people need first.
     """
@@ -112,10 +112,10 @@ class Options:
 
     @classmethod
     def from_document(cls, document: Any, file: str, key: str) -> Self:
-        """The options that :meth:`document` wrote, as they stand under ``key`` of ``file``.
+        """The options that :meth:`document` wrote, under ``key`` of ``file``.
 
         Raises:
-            InputError: anything that is no option, or of another type.
+            InputError: anything that is not an option, or of another type.
         """
         if not isinstance(document, dict):
             raise fail(file, key, document, f"must contain the options of {cls.command()}")
@@ -233,8 +233,8 @@ def options_of(kind: type[OptionsT], **given: Any) -> OptionsT:
     """Options from keyword arguments.
 
     Raises:
-        InputError: a name that is no option (the nearest one is offered), one that is missing, or a value that breaks
-            its rule.
+        InputError: a name that is not an option (the nearest one is offered), one that is missing, or a value that
+            breaks its rule.
     """
     known = {each.name: each for each in option_fields(kind)}
     faults = [

@@ -44,8 +44,8 @@ def _can_never_be_asked_again(key: Hashable) -> bool:
 class Remembered(Generic[T]):
     """The last ``size`` answers by what was asked.
 
-    An answer that was cut short is given, and not remembered: what is asked again is then worked out again. What is
-    known of objects that are gone (:class:`Same`) is forgotten with the next answer.
+    An answer that was cut short is returned but not remembered: if the question is asked again, it is worked out
+    again. What is known of objects that are gone (:class:`Same`) is forgotten with the next answer.
 
     Attributes:
         size: answers that are kept.

@@ -1,4 +1,6 @@
-"""What an answer needs beside its problem: where work runs, how it reports, how it is stopped, where it is recorded."""
+"""What an answer needs in addition to its problem: where work runs, how it reports, how it is stopped, where it is
+recorded.
+"""
 
 import math
 import time

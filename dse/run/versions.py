@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def _libraries() -> dict[str, str]:
-    """Read once a process: to find the metadata of a library takes milliseconds."""
+    """Read once per process: to find the metadata of a library takes milliseconds."""
     installed = {}
     for library in LIBRARIES:
         try:

@@ -1,8 +1,8 @@
 """Compiled work that is told to stop while it runs.
 
 No signal handler and no clock of Python runs in a thread while compiled code does. So the work runs in a thread of its
-own, without the interpreter's lock, and reads a flag every now and then, which this thread sets on a stop. Without a
-stop the work does what it does alone.
+own, without the interpreter's lock, and reads a flag every now and then, which this thread sets when the run is
+stopped. Without a stop the work does what it does alone.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def unflagged() -> Flag:
 def watched(stop: StopSignal, work: Callable[[Flag], Value]) -> Value:
     """What ``work`` returns, whose flag is set as soon as ``stop`` gives a reason.
 
-    Work that is done within a tenth of a second is not asked for.
+    Work that is done within a tenth of a second is not requested.
     """
     flag = unflagged()
     if stop is never_stop:

@@ -19,7 +19,7 @@ def violations(problem: ScheduleProblem, schedule: Schedule) -> list[str]:
 
     Checked: one entry per operator, finite times that are not negative, durations equal to ``single_s`` or
     ``all_cores_s`` as the claimed cores say (1e-9 relative), precedence, cores that exist, one operator at a time on
-    each core, fused operators on both cores of a pair, and nothing else running beside an operator on all cores.
+    each core, fused operators on both cores of a pair, and nothing else running during an operator on all cores.
     """
     count = len(problem.operators)
     if not len(schedule.start_s) == len(schedule.finish_s) == len(schedule.cores) == count:

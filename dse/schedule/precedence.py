@@ -59,7 +59,7 @@ def precedence(operators: int, edges: Edges) -> Precedence:
 def _segments(ancestor: npt.NDArray[np.bool_], order: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
     """Cuts ``order`` after every prefix of operators that precede all the others.
 
-    An operator that has the whole prefix as ancestors stands behind it in ``order``, which sorts by the number of
+    An operator that has the whole prefix as ancestors comes after it in ``order``, which sorts by the number of
     ancestors, so the prefixes of ``order`` are the only candidates.
     """
     count = len(order)

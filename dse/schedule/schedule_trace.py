@@ -9,7 +9,7 @@ _CORE_NAMES = ("all", "tensor", "vector")
 def schedule_trace(problem: ScheduleProblem, schedule: Schedule, max_events: int = MAX_EVENTS) -> TraceEvents:
     """The operators of a layer in time: a thread for each core that is used, and one for operators on all cores.
 
-    A fused operator stands on both cores of its pair. Beyond ``max_events`` the last operators are left out.
+    A fused operator is shown on both cores of its pair. Beyond ``max_events`` the last operators are left out.
     """
     order = sorted(range(len(problem.operators)), key=lambda position: (schedule.start_s[position], position))
     runs: list[tuple[tuple[int, int], int]] = []  # lanes by (kind of core, number), and the operator

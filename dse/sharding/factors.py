@@ -1,13 +1,13 @@
 """How operations can be split: one rule for each HLO opcode, stated as factors.
 
-A *factor* of an operation is an index of its loop nest (the m, n and k of a matrix product). It stands in some
+A *factor* of an operation is an index of its loop nest (the m, n and k of a matrix product). It indexes some
 dimensions of operands and results. Cut into equal parts over devices, each device takes its part of those dimensions
 and the whole of all other operands, runs the same operation, and holds
 
-- its part of the results, where the factor stands in them (``through``), or
+- its part of the results, if the factor indexes them (``through``), or
 - one term of the results, which the ``combiner`` joins (``reduced``): devices must all-reduce it.
 
-A dimension that stands in no factor must be whole. Shardy states its rules the same way (``OpShardingRuleAttr``).
+A dimension without a factor must be whole. Shardy states its rules the same way (``OpShardingRuleAttr``).
 
 Where dimensions of different sizes share a factor, as behind a reshape, the factor is the part of them that both have
 outermost, and its size is the largest number of equal parts that both can be cut into. Numbers of parts must divide it.

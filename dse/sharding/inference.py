@@ -26,7 +26,7 @@ from dse.sharding.segments import segments_of
 
 SMALLEST_GROUP = 0.05
 """A group with less than this part of the FLOPs of the largest one stays whole: a pooler or classifier over one token a
-sample takes two all-reduces and saves next to nothing. (Attention has half a feed-forward network's.)"""
+sample takes two all-reduces and saves almost nothing. (Attention has half a feed-forward network's.)"""
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class Linkage:
 
     Attributes:
         groups: every dimension of more than one element of a value that is not constant is in exactly one.
-        factors: of each operation the group of each of its factors; None of one that stands in constants alone.
+        factors: of each operation the group of each of its factors; None for one that indexes only constants.
         unknown: how often each opcode without a rule occurs.
         made: the first result of each operation.
     """
@@ -190,7 +190,7 @@ class _Linking:
         return tuple(dimensions)
 
     def _linked(self, operation: StepOperation, factor: Factor) -> Iterable[Place]:
-        """(value, dimension) of every place of ``factor`` that is no constant's."""
+        """(value, dimension) of every place of ``factor`` that is not a constant's."""
         for places, values in ((factor.operands, operation.operands), (factor.results, operation.results)):
             for number, dim in places:
                 if not self._graph.values[values[number]].constant:

@@ -4,7 +4,7 @@ A value is whole on every accelerator of the group, or :class:`Split` along one 
 among the values that a step reads and writes, in either direction, and says which splits of the others follow; what it
 leaves out is whole. Sums over a split axis are the two ends of Megatron's scheme (Shoeybi et al. 2019, section 3): a
 product that contracts it with a parameter and a table split over its rows give partial sums for an all-reduce, and a
-loss over split classes joins three numbers a row.
+loss over split classes joins three numbers per row.
 
 The propagation is that of GSPMD (Xu et al. 2021, section 3.5), without resharding: where splits do not fit, the rule
 raises :class:`ConflictError` and the group of products stays whole.

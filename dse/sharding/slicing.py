@@ -28,7 +28,7 @@ class Slicing:
     """A trace sliced over ``width`` accelerators.
 
     Attributes:
-        trace: one accelerator's part. Values of the whole trace keep their position; new ones stand behind them.
+        trace: one accelerator's part. Values of the whole trace keep their position; new ones follow.
         width: accelerators that share it.
         splits: how the values of the whole trace are cut; those left out are whole. That of a parameter says which part
             of it an accelerator holds. The split of a base that only views are read of is inferred from its shape.

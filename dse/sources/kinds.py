@@ -157,12 +157,12 @@ class ForwardTrace:
 
 @dataclass(frozen=True)
 class ProblemFormat:
-    """A format that one problem reads beside models.
+    """A format that one problem reads in addition to models.
 
     Attributes:
         description: for the list of what a source can be: "a .json of schema dse.graph/1".
         schema: of its JSON or YAML documents.
-        suffixes: of its files, with the dot, where they are no documents.
+        suffixes: of its files, with the dot, where they are not documents.
         keys: of its documents without a schema; one that has any of them is of this format.
         names: of what is there by name.
         object_type: of its objects.

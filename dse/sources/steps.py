@@ -28,7 +28,7 @@ STEP = ProblemFormat(
     keys=KEYS,
     object_type=StepGraph,
 )
-"""What problems beside ``dse parallel`` can read of training steps: those in files, and graphs."""
+"""What problems other than ``dse parallel`` can read of training steps: those in files, and graphs."""
 
 _ACCEPTED = "a file with HLO (text or JSON), StableHLO or an IOPDDL problem, or FILE.py:FUNCTION"
 _MAX_LISTED = 200
@@ -104,7 +104,7 @@ def _is_lowered(item: object) -> bool:
 
 
 def with_variables(graph: StepGraph, path: str | Path) -> StepGraph:
-    """``graph`` with the arguments trained that a text file lists by name, one a line, and no others.
+    """``graph`` with the arguments trained that a text file lists by name, one per line, and no others.
 
     Raises:
         InputError: a name that no argument has (the nearest one is offered).

@@ -9,7 +9,7 @@ Place = tuple[str | int, ...]
 
 
 def places(document: Any, place: Place = ()) -> Iterator[Place]:
-    """Where values stand that hold no others."""
+    """The places of values that contain no others."""
     if isinstance(document, dict | list) and document:
         pairs = document.items() if isinstance(document, dict) else enumerate(document)
         for key, value in pairs:

@@ -150,7 +150,7 @@ def killed_and_resumed(
 ) -> Answer:
     """Killed when it asks for the n-th time, and resumed, a run ends as one that was never killed.
 
-    One run directory is killed at every moment, one after the other, each time beside what the runs before left there;
+    One run directory is killed at every moment, one after the other, each time with what the earlier runs left there;
     the run that was never killed has no directory, and may have been made before (``whole``).
 
     Returns:
@@ -237,8 +237,8 @@ def no_alteration_passes(
 
     As the file was edited, the seal finds it. What the check says of a file sealed again follows from the problem,
     which is posed once for all alterations that leave :data:`POSES` as they are. The first alteration of every entry
-    goes through the whole check, as by ``dse check``: no part of it may break, whatever the parts before found. For
-    other alterations one fault is enough.
+    goes through the whole check, as by ``dse check``: no part of it may break, regardless of what earlier parts found.
+    For other alterations one fault is enough.
 
     Sealed again, only what the check says it has not checked may pass
     (:func:`~dse.results.unchecked.not_checked`), and where an input file lay. Beside a ``run.yaml`` the check compares
@@ -298,7 +298,7 @@ def _refused(
     """Whether the check refuses ``document``.
 
     Args:
-        path: the file that the document would stand in.
+        path: the file that would contain the document.
         document: of a result.
         known: the problem that the result answered before it was altered.
         poses: whether the document may pose another problem.

@@ -5,7 +5,7 @@ are listed: for every (h, w, c) the least k of each convolution for every time t
 as there are inputs, which takes no tile and never hurts time, memory or adapters; and once more three tiles longer, as
 a centre moves by halves of a tile. Anything longer holds one of these with its centre at the same place. Of two shapes
 of the same (h, w, c), where these count, the one that is no shorter in either direction, by a multiple of two tiles
-where distance counts, and no faster is left out: the other stands in its place with the same centre.
+where distance counts, and no faster is left out: the other takes its place with the same centre.
 
 Positions are whole tiles, no two kernels overlap, and the cost is that of :mod:`dse.wafer.problem`, in whole units, so
 that a status of CP-SAT is a proof. The model grows with shapes, of which a wafer of 633 × 633 tiles has too many:
@@ -75,7 +75,7 @@ class _Shape:
 def cheapest(problem: WaferProblem, known: float, stop: StopSignal = never_stop) -> Cheapest:
     """The cheapest placement of a few kernels of which some costs less than ``known``, if CP-SAT is done in time.
 
-    :data:`UNKNOWN` where there are too many kernels or shapes, or weights that are no whole units.
+    :data:`UNKNOWN` where there are too many kernels or shapes, or weights that are not whole units.
     """
     if len(problem.kernels) > MAX_KERNELS:
         return UNKNOWN
@@ -178,7 +178,7 @@ def _every_k(outputs: list[int], ticks: list[int], least: list[int]) -> list[tup
 
 
 def _undominated(problem: WaferProblem, listed: list[_Shape], *, joined: bool) -> list[_Shape]:
-    """The shapes without those in whose place another stands at no more cost."""
+    """The shapes without those that another replaces at no more cost."""
     timed, spread = problem.weights.time > 0, joined and problem.weights.distance > 0
     compared = joined and problem.weights.adapter > 0
     left = dict[object, list[_Shape]]()

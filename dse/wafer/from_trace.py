@@ -81,7 +81,7 @@ class _Image:
 
 @dataclass(frozen=True)
 class _Row:
-    """What stands side by side along an axis: (where it begins, where it ends, who made it)."""
+    """The parts along an axis: (where it begins, where it ends, which step computed it)."""
 
     axis: int
     pieces: tuple[tuple[int, int, Parts], ...]
@@ -248,7 +248,7 @@ class _Mapper:
         return row.parts
 
     def _in_place(self, step: Step, index: int) -> bool:
-        """Whether a step leaves what stands side by side in its operand where it is: pooling only does for features."""
+        """Whether a step keeps the parts of its operand along an axis in place: pooling does so only for features."""
         row = self._rows.get(index)
         if row is None or not (step.kind in _IN_PLACE or (step.kind == "pooling" and row.axis == 1)):
             return False

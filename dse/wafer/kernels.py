@@ -23,7 +23,7 @@ from hardware.input_files import noting
 from hardware.inputs import choose, fail, shown, validate
 
 RESERVED = ("input", "output")
-"""Nodes of a graph that are no kernels."""
+"""Nodes of a graph that are not kernels."""
 
 _BUILT_IN = Path(__file__).with_name("kernels.yaml")
 

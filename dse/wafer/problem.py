@@ -7,9 +7,9 @@ execution parameters (h, w, c, k), has per tile and as a rectangle of tiles::
     time   = ⌈H/h⌉·⌈W/w⌉·⌈C/c⌉·⌈K/k⌉·R·S / T²
     memory = ⌊(C/c)·(K/k)·R·S + ((W + S − 1)/w)·((H + R − 1)/h)·(K/k)⌋ words
 
-A *kernel* is one or more convolutions beside each other that share h and w, each with a c and a k of its own: its width
-is the sum of theirs; its height, time and memory are their maximum. Every kernel becomes a rectangle on the wafer, R90
-being turned by a right angle, and
+A *kernel* is one or more convolutions next to each other that share h and w, each with a c and a k of its own: its
+width is the sum of theirs; its height, time and memory are their maximum. Every kernel becomes a rectangle on the
+wafer, R90 being turned by a right angle, and
 
     total cost = w_time · (slowest kernel) + w_distance · distance + w_adapter · adapter
 

@@ -44,7 +44,7 @@ class Protocols:
     Attributes:
         h, w, c: the parameters.
         tall: h·w·(c + 1), tiles.
-        first: [extent + 1, extent + 1] the position of (h, w, 1), or −1; (h, w, c) stands c − 1 behind it.
+        first: [extent + 1, extent + 1] the position of (h, w, 1), or −1; (h, w, c) is c − 1 after it.
         extent: the wafer's longer side, tiles.
     """
 

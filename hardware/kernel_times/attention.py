@@ -1,7 +1,7 @@
 """Fused attention: whole prompts and single new tokens, with heads of keys and values or with latent ones.
 
 A prompt's blocks of 128 queries are spread over the processors; a block passes over the blocks of keys that a causal
-mask, or a window, leaves. Softmax runs beside the products. A new token reads all keys and values once; few sequences
+mask, or a window, leaves. Softmax overlaps with the products. A new token reads all keys and values once; few sequences
 with few heads of keys are cut along the context, and each part is a chain of its own.
 """
 

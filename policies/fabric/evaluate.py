@@ -69,8 +69,8 @@ def evaluate(
     With a journal, what a fitted model predicts is kept there, and the model is not fitted again.
 
     Raises:
-        InputError: no samples; a checkpoint of other features, another fabric, simulator or table of slots, or beside
-            options of training.
+        InputError: no samples; a checkpoint of other features, another fabric, simulator or table of slots, or
+            together with options of training.
         StoppedError: ``stop`` gave a reason.
     """
     if options.checkpoint is not None:
@@ -92,7 +92,7 @@ def evaluate(
 
 
 def _require_as_trained(options: FabricEvaluation) -> None:
-    """Refuse what decides how models are trained, and tables for which some are, beside a checkpoint."""
+    """Refuse what decides how models are trained, and tables for which some are, with a checkpoint."""
     rule = "must not be given with --checkpoint, which evaluates the model as it was trained, in table main only"
     default = FabricEvaluation()
     for name in (*(field.name for field in fields(NetworkOptions)), "model"):
@@ -134,7 +134,7 @@ def _needs_encodings(learners: Mapping[str, Learner]) -> bool:
 
 
 def _checkpoint_rows(options: FabricEvaluation, samples: Samples, seed: int, stop: StopSignal) -> list[Row]:
-    """A trained model on the graphs held out from its training, beside rules and its own ridge regression."""
+    """A trained model on the graphs held out from its training, compared with rules and its own ridge regression."""
     assert options.checkpoint is not None
     labelled_by = {name: samples.provenance.get(name) for name in LABELLED_BY}
     checkpoint = load_for(Path(options.checkpoint), labelled_by)

@@ -54,7 +54,7 @@ _FIRST_PLACED = 1_000_000
 
 @dataclass(frozen=True)
 class FabricLaboratory:
-    """Measures models by name: a rule, a baseline, ``paper`` or ``network``; after a comma stands what it is denied, or
+    """Measures models by name: a rule, a baseline, ``paper`` or ``network``; after a comma, what it is denied, or
     that it does not learn from the kind of block that it predicts.
     """
 
@@ -247,5 +247,5 @@ def _measured(labelled: Labelled, predicted: Floats, part: npt.NDArray[np.bool_]
 
 
 def identity() -> dict[str, Any]:
-    """What decides what is measured, beside the options."""
+    """What decides what is measured, in addition to the options."""
     return {"simulator": simulator_fingerprint(fabric(FABRIC)), "slots": SLOTS}

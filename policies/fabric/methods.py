@@ -126,7 +126,7 @@ class LearnedFor:
             raise fail(file, "provenance.outcome.placing", placed, rule) from error
 
     def objection(self) -> str:
-        """Why chains do not follow the student unless that is asked for, a sentence; empty where nothing is against it.
+        """Why chains do not follow the student unless that is requested, as a sentence; empty if there is no reason.
 
         Raises:
             InputError: as :meth:`student` and :meth:`placing`.
@@ -179,7 +179,7 @@ class ByLearnedCost:
         ask_for_extra_of(_PLACE, "--cost", LEARNED)
         from policies.fabric.model.cost import LearnedCost
 
-        # Before its range is asked for: a checkpoint that cannot be used is refused for every graph.
+        # Before its range is requested: a checkpoint that cannot be used is refused for every graph.
         ensemble = self.learned.ensemble()
         trained = self.learned.student_for(context)
         if isinstance(trained, str):
@@ -251,7 +251,7 @@ def learned_costs(learned: LearnedFor) -> Mapping[str, Search]:
 def weights_digest(checkpoint: Path | None, cost: str) -> str:
     """A digest of what ``cost`` uses of a checkpoint, of the one in the package if None.
 
-    What the cards say of training and of placements is no part of it.
+    What the cards say of training and of placements is not part of it.
 
     Raises:
         InputError: the extra ``learn``, which ``cost`` needs, is not installed.

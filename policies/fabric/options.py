@@ -112,9 +112,10 @@ class FabricTraining(NetworkOptions):
         require_block_cases(fabric(self.fabric), operator_slots(self.slots))
 
     def run_document(self) -> dict[str, Any]:
-        """What a run that is resumed must have in common with the one that began, beside the content of its files.
+        """What a run that is resumed must have in common with the one that began, in addition to the content of its
+        files.
 
-        Fabric and table stand in it by their names, so that files may be moved.
+        It has fabric and table by name, so that files may be moved.
 
         Raises:
             InputError: an unknown fabric or table.
@@ -170,7 +171,8 @@ class FabricEvaluation(NetworkOptions):
     fabric: Annotated[str, Option("Fabric of the samples.", metavar="SPEC")] = "plasticine-8x16"
 
     def run_document(self) -> dict[str, Any]:
-        """What a run that is resumed must have in common with the one that began, beside the content of its files.
+        """What a run that is resumed must have in common with the one that began, in addition to the content of its
+        files.
 
         Samples and checkpoint go by their digests, which the run directory has among its inputs. The fabric stands in
         it by its name: it must be the one that the samples state.

@@ -27,11 +27,11 @@ STUDENT_MOVES, RULE_MOVES = 20_000, 30_000
 
 @dataclass(frozen=True)
 class Placing:
-    """A chain that a student guides beside a longer one under rules alone, on the same graphs with the same seed.
+    """A chain guided by a student, compared with a longer one under rules alone, on the same graphs with the same seed.
 
     Attributes:
         graphs: that were placed; those beyond the student's range, which are left to the rules in use, are not.
-        gain: throughput over that under the rules, less 1, in the mean over graphs, with its 90 % interval over graphs
+        gain: throughput over that under the rules, less 1, on average over graphs, with its 90 % interval over graphs
             (bootstrap); None with fewer than :data:`~policies.fabric.study.intervals.MIN_GRAPHS`.
     """
 
@@ -40,7 +40,7 @@ class Placing:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Placing":
-        """What :func:`dataclasses.asdict` wrote, with anything beside it."""
+        """What :func:`dataclasses.asdict` wrote, possibly with other keys."""
         gain = document["gain"]
         ends = None if gain is None else {name: float(gain[name]) for name in ("value", "low", "high")}
         return cls(document["graphs"], None if ends is None else Interval(**ends))

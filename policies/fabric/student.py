@@ -136,7 +136,7 @@ class StudentLearner:
 
 
 def _side_by_side(members: Sequence[Mapping[str, Floats]], mean: Floats, scale: Floats, weight: float) -> Student:
-    """The student that predicts the mean of these networks: layers beside each other, joined at the output."""
+    """The student that predicts the mean of these networks: layers next to each other, joined at the output."""
     width, second = (len(members[0][f"{layer}.bias"]) for layer in ("first", "second"))
     joined = np.zeros((len(members) * width, len(members) * second))
     for number, member in enumerate(members):
@@ -164,7 +164,7 @@ def _gaps(examples: StudentExamples) -> Floats:
 
 
 def _pairs(examples: StudentExamples) -> tuple[Tensor, Tensor]:
-    """Pairs of placements of a graph that are told apart, the slower ones and the faster ones."""
+    """Pairs of placements of a graph that are distinguished, the slower ones and the faster ones."""
     slower, faster = [], []
     for graph in np.unique(examples.graph):
         places = np.flatnonzero(examples.graph == graph)

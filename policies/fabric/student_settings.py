@@ -19,7 +19,8 @@ class StudentSettings:
         steps: of Adam, on all examples at once.
         learning_rate: at the start; it falls to 0 along a cosine.
         weight_decay: of Adam.
-        ranking_weight: of the loss on the order of placements within a graph, beside the Huber loss of the log slots.
+        ranking_weight: of the loss on the order of placements within a graph, in addition to the Huber loss of the log
+            slots.
         rank_scale: log slots by which the loss on ranks is stretched.
 
     Raises:

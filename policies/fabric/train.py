@@ -55,7 +55,7 @@ class Trained:
     Attributes:
         placements, graphs: that were learned from.
         validation: accuracy on the other graphs, of the model and of the members of its stack.
-        placing: of other graphs, by the student beside the rules that it corrects; None before they are placed.
+        placing: of other graphs, by the student, compared with the rules that it corrects; None before they are placed.
     """
 
     placements: int

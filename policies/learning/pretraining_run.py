@@ -3,7 +3,7 @@
 ``checkpoints/NUMBER/`` has the weights and the card of every checkpoint, ``training.npz`` what the trainer needs to
 continue from the last one, after its SHA-256, and the journal the scores and the iterations of training. ``best/`` is
 the checkpoint that was chosen. A checkpoint is written before the trainer's state that leads on from it: after a crash
-at most one is made again, and then the same.
+at most one is recomputed, with the same result.
 
 ``tensorboard/`` is the journal once more, for TensorBoard: ``training/…`` by samples, ``validation/…`` (geometric means
 over the environments) by number of checkpoint. A continued run writes the whole curves again.
@@ -35,7 +35,7 @@ _FORMER_STATE_FILE = "training.pickle"
 """What the state was before it was read without pickles."""
 
 _SCHEMA = "dse.training/1"
-"""Name and version of what stands in the state file. Whoever changes what a training keeps, or how, raises it."""
+"""Name and version of the content of the state file. It is raised when what a training stores, or how, changes."""
 
 _OF_ANOTHER_VERSION = "is the state of a training run of another version of dse"
 _ANEW = "use a new directory, or delete this file to start over"

@@ -114,7 +114,7 @@ class LearningTask(ABC, Generic[S]):
 
         Args:
             seed: of first weights and training.
-            stop: is asked while environments are prepared.
+            stop: is checked while environments are prepared.
             progress: of the preparation.
             actors: that the training has for itself.
 

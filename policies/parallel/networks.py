@@ -12,7 +12,7 @@ class PlaceNetwork(nn.Module):
     """The same network for every place, which also sees the context and the mean and maximum over all places.
 
     h_i = f(x_i, context); A_i = g(h_i, mean h, max h); V = v(mean h, max h, context). What it learns about one place
-    it knows of all, whatever their number.
+    it knows of all, regardless of their number.
 
     Shapes:
         observations [B, F] → values [B, 1], advantages [B, P].

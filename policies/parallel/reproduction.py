@@ -1,4 +1,4 @@
-"""The trainings for ``dse reproduce automap``, and what stands beside them; torch is imported when one begins."""
+"""The trainings for ``dse reproduce automap``, and what they are compared with; torch is imported when one begins."""
 
 from collections.abc import Callable, Sequence
 from time import process_time

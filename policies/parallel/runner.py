@@ -41,7 +41,7 @@ class EpisodeRunner(GroupRunner):
 
     @property
     def environments(self) -> int:
-        """One: rounds are told apart by their number alone."""
+        """One: rounds are distinguished by their number alone."""
         return 1
 
     def get_spaces(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the network sees of every operator, and where each stands along the work.
+"""What the network sees of every operator, and the position of each along the work.
 
 Rank, work and bytes before, and what lies between the ends of an edge, follow the graph's own topological order; the
 other features are the same however the operators are numbered. Sizes are shares, so that graphs of any size and unit

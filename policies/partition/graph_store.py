@@ -135,7 +135,7 @@ class GraphStore:
         """The store that :meth:`save` wrote.
 
         Raises:
-            InputError: something else stands there.
+            InputError: it contains something else.
         """
         document = read_document(path)
         if not isinstance(document, dict) or document.get("schema") != _SCHEMA:

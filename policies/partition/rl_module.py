@@ -122,7 +122,7 @@ class PartitionModule(TorchRLModule):
                 places = focused(places, seeds, self.store[number].sequence.work, self.settings.focus, self._hot(batch))
             uniform = torch.special.ndtr(torch.from_numpy(places).double()).to(which.device)
             own = distribution.log_probabilities[which]
-            # Every other rollout strays farther, whatever the batch it is drawn in.
+            # Every other rollout strays farther, regardless of its batch.
             bold = torch.from_numpy(seeds[:, 0] % 2 == 1).to(own.device)[:, None, None]
             own = torch.where(bold, own / self.settings.temperature, own)
             return {

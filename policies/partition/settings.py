@@ -43,8 +43,8 @@ class LearningSettings:
             4,096, which has 3 × 10⁹ weights.
         attention: over each graph's operators, behind that stack: ``none``, or ``full`` (softmax, O(N²)), as the paper.
         heads: of that attention.
-        head: ``ordinal``: a position and a spread for each operator, whatever the number of chips; ``categorical``: a
-            logit for each of 64 chips.
+        head: ``ordinal``: a position and a spread for each operator, regardless of the number of chips;
+            ``categorical``: a logit for each of 64 chips.
         prior: what the network corrects: nothing; or ``diagonal``, the chip at an operator's share of the work.
         anchor: whether it always corrects the ``prior``, or the ``best`` partition that is known of the graph, which
             it then sees as equation (7) lets it see the pass before: the policy proposes changes.

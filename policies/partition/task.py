@@ -142,6 +142,6 @@ class PartitionTask(LearningTask[LearningSettings]):
             if graph.start is not None:
                 context = replace(context, starts=(graph.start,))
             best = learn(context, self.settings.on_one_graph(), checkpoint, tune=tune)
-            ask(stop)  # what was cut short is no score
+            ask(stop)  # what was cut short is not a score
             rewards.append(float(graph.reward(np.array([best.cost_s]))[0]))
         return geometric_mean(rewards)

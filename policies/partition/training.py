@@ -51,7 +51,7 @@ class PartitionTraining(RLlibTraining[PartitionRunner, PartitionLearner]):
         Args:
             count: how many.
             explore: draw; otherwise every operator is on its likeliest chip.
-            random: they are the solver's draws with equal weights, whatever the policy says.
+            random: they are the solver's draws with equal weights, regardless of the policy.
         """
         return self.sample(count, explore=explore, random_actions=random)
 

@@ -5,8 +5,8 @@
 3. *Rounds.* Each has passes of messages and steps of memory prices (:mod:`priced_messages`), which raise the bound. The
    choices that a pass decodes descend to a plan at these prices. Then the best plan is *kicked*: a node changes its
    choice, its neighbours follow at priced cost, memory is repaired where that costs least for what it takes off, and
-   the result is kept if it is cheaper, or dearer by less than an exponential draw whose mean falls to 0; otherwise all
-   of it is undone. Passes and kicks of one round run side by side in two threads.
+   the result is kept if it is cheaper, or more expensive by less than an exponential draw whose mean falls to 0;
+   otherwise all of it is undone. Passes and kicks of one round run side by side in two threads.
 
 How much is done is counted in passes and kicks, so that an answer is the same each time and on every machine; a stop
 signal ends it between two rounds. Prices follow from the problem alone, not from plans, so that a check repeats the
@@ -97,7 +97,7 @@ def anytime(
     Args:
         problem: contracted.
         seed: of the kicks.
-        stop: asked between rounds.
+        stop: checked between rounds.
         spent: the share of the time that has passed, 0 to 1, where there is a limit: draws fall with it.
         rounds: how much is done at most.
     """
@@ -192,7 +192,7 @@ class _Search:
         bounds.append(self.messages.bound)
 
     def _kick_and_pass(self, threads: ThreadPoolExecutor, left: float, kicks: int, bounds: list[float]) -> None:
-        """One round: kicks at the prices of the round before, and passes beside them."""
+        """One round: kicks at the prices of the previous round, and passes in parallel."""
         heat = _HEAT * left * max(0.0, self.value - self.messages.bound) / len(self.problem.costs)
         best = self.best.copy()
         memory_costs = self.messages.memory_costs

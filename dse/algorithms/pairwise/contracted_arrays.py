@@ -19,8 +19,8 @@ class ContractedArrays(NamedTuple):
     """A contracted problem as flat arrays.
 
     Choice i of node u is number ``starts[u] + i``. An *arc* is an edge seen from one of its ends, its node; the arcs of
-    a node stand side by side, by rising neighbour. Pairs are stored for both arcs, row-major in the arc's node, so that
-    the costs of all choices of the other end stand side by side.
+    a node are adjacent, by rising neighbour. Pairs are stored for both arcs, row-major in the arc's node, so that
+    the costs of all choices of the other end are adjacent.
 
     Attributes:
         starts: [nodes + 1].

@@ -45,7 +45,7 @@ class Core:
         return sum(int(each.min()) for each in (*self.costs, *self.edge_costs))
 
     def cost(self, choices: Ints) -> int | None:
-        """What ``choices``, [nodes], cost; None if they are no plan."""
+        """What ``choices``, [nodes], cost; None if they are not a plan."""
         costs = [int(costs[choice]) for costs, choice in zip(self.costs, choices, strict=True)]
         for (u, v), matrix in zip(self.edges.tolist(), self.edge_costs, strict=True):
             costs.append(int(matrix[choices[u], choices[v]]))

@@ -3,7 +3,7 @@
 HiGHS runs inside OR-Tools (MathOpt); the package ``highspy`` must not be imported into the same process, as both bring
 the same symbols. Its limits are numbers of iterations and of nodes, the same on every machine. It cannot be
 interrupted, so what takes longer than a moment is solved in a process of its own (:mod:`highs_process`), which is
-killed on a stop.
+killed when the run is stopped.
 """
 
 import warnings
@@ -108,7 +108,7 @@ def mip(
         hint: [nodes], a plan to begin with.
         seed: of HiGHS.
         scale: by which costs are divided.
-        stop: asked meanwhile; a reason ends the search, of which nothing is left then.
+        stop: checked meanwhile; a reason ends the search, of which nothing is left then.
     """
     model = linear_model(core, is_integer=True)
     parameters = model_parameters_pb2.ModelSolveParametersProto()

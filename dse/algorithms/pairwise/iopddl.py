@@ -169,7 +169,7 @@ def _faults(problem: _Problem, file: str) -> Iterator[Fault]:
 
 
 def _cost_faults(costs: list[Any], key: str, file: str) -> Iterator[Fault]:
-    """Costs that are no whole numbers of at least 0."""
+    """Costs that are not whole numbers of at least 0."""
     for position, cost in enumerate(costs):
         if type(cost) is int and cost >= 0:
             continue

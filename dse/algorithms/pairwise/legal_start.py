@@ -52,7 +52,7 @@ def legal_start(problem: Contracted, arrays: ContractedArrays, stop: StopSignal 
     Args:
         problem: whose :func:`least_loads` are within the limit.
         arrays: of ``problem``.
-        stop: asked between rounds.
+        stop: checked between rounds.
     """
     pricing = _Pricing(problem, arrays)
     prices = np.full(problem.rows, 1.0 / max(1, problem.rows))

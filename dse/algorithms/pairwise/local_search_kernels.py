@@ -12,7 +12,7 @@ from hardware.compiled import compiled, kernel
 
 @kernel
 def pair_place(core, edge, node, choice, other_choice):
-    """Where the cost of an edge stands for a choice of ``node``, one of its ends, and one of the other end."""
+    """Position of the cost of an edge for a choice of ``node``, one of its ends, and one of the other end."""
     second = core.second[edge]
     width = core.starts[second + 1] - core.starts[second]
     if second == node:

@@ -59,7 +59,7 @@ def ascend(core: Core, passes: int, stop: StopSignal = never_stop, enough: float
     Args:
         core: whose nodes are visited in their order.
         passes: at most.
-        stop: asked after each pass.
+        stop: checked after each pass.
         enough: a bound above which no more is needed.
     """
     state = _State(core, arrays_of(core))

@@ -58,7 +58,7 @@ def reduce(core: Core, stop: StopSignal = never_stop) -> Reduction | None:
 
     Args:
         core: to be reduced.
-        stop: asked before each node. A reason leaves the core as far as it is reduced by then, with the same optimum,
+        stop: checked before each node. A reason leaves the core as far as it is reduced by then, with the same optimum,
             but perhaps with choices that are forbidden or have no partner.
     """
     try:

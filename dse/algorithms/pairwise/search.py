@@ -65,7 +65,7 @@ class Search:
         original: reduced; where plans are looked for.
         limits: of each method.
         seed: of the local search and of the branch and bound.
-        stop: asked between steps.
+        stop: checked between steps.
         cutoff: only plans that cost less are looked for.
 
     Attributes:

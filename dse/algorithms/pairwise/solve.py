@@ -54,7 +54,7 @@ def solve(
         problem: to be solved.
         limits: of each method.
         seed: of the local search and of the branch and bound.
-        stop: asked between steps, each of which may take long; a reason ends the work with the best plan so far.
+        stop: checked between steps, each of which may take long; a reason ends the work with the best plan so far.
         cutoff: only plans that cost less are looked for: without one, there is none where the bound is no less.
     """
     core = core_of(problem)

@@ -1,1 +1,1 @@
-"""The checker of what a co-search result says beside its answer."""
+"""The checker of what a co-search result says in addition to its answer."""

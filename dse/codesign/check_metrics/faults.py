@@ -1,4 +1,5 @@
-"""What is wrong with the figures that a co-search result has beside its answer, each from the problem and the result.
+"""What is wrong with the figures that a co-search result has in addition to its answer, each from the problem and the
+result.
 
 The answer itself, and what :func:`dse.codesign.check.answer_metrics` says of it, are for :mod:`dse.codesign.check`.
 Unlike there, operators are scheduled and placed by the package's own solvers: a plan of which only a summary is stated
@@ -30,7 +31,7 @@ def metric_faults(
     """Every fault of the counts, optima, baselines, Pareto front and sensitivity analysis in ``result``.
 
     Args:
-        options: what was asked.
+        options: the request.
         problem: the problem that they pose.
         result: one whose answer the checker has passed, and whose metrics have the form of
             :class:`dse.codesign.documents.Metrics`.
@@ -56,7 +57,7 @@ def metric_faults(
 
 
 def _unfinished(options: CodesignOptions, result: Result) -> list[str]:
-    """Whether what was asked for beside the answer, and nothing else, is there or named as unfinished."""
+    """Whether what was requested in addition to the answer, and nothing else, is there or named as unfinished."""
     extras = [name for name, wanted in (("pareto", options.pareto), ("sensitivity", options.sensitivity)) if wanted]
     metrics = result.metrics
     faults = [

@@ -76,7 +76,7 @@ def _claims(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]
 
 
 def _place(problem: CodesignProblem, machines: Machines, stated: dict[str, Any]) -> tuple[int, list[str]]:
-    """Where an architecture stands in the space (−1: nowhere), and what is wrong with it."""
+    """Position of an architecture in the space (−1: none), and what is wrong with it."""
     faults = architecture_faults(problem, stated)
     index = None if faults else position(machines, stated)
     if index is None:
@@ -85,7 +85,7 @@ def _place(problem: CodesignProblem, machines: Machines, stated: dict[str, Any])
 
 
 def _order(places: Sequence[int], points: Sequence[dict[str, Any]]) -> list[str]:
-    """Whether the points stand by falling score (then rising area, then position), and none dominates another."""
+    """Whether the points are sorted by falling score (then rising area, then position), and none dominates another."""
     score, area, power = (np.array([point[key] for point in points]) for key in ("score", "area_mm2", "power_w"))
     faults = []
     if not np.array_equal(np.lexsort((np.array(places[: len(points)]), area, -score)), np.arange(len(points))):

@@ -121,7 +121,7 @@ def unanswered_faults(
     """What is wrong with a result without an answer: why nothing fits, and metrics of a search without evaluations.
 
     Where nothing fits, an exhaustive search rules out the whole space; one that was stopped has ruled out nothing, and
-    leaves all that was asked for beside the answer.
+    leaves all that was requested in addition to the answer.
     """
     stopped, extras = result.status != "infeasible", {"pareto": options.pareto, "sensitivity": options.sensitivity}
     nothing = not stopped and options.search == "exhaustive"

@@ -30,7 +30,7 @@ def optimality_faults(
     """What bound and optima of ``result``, an answer, claim and the proof refutes; None where there is no proof.
 
     Args:
-        options: what was asked.
+        options: the request.
         problem: the problem that they pose.
         machines: its space.
         digest: of the problem.

@@ -55,7 +55,7 @@ def _at(where: str, faults: list[str]) -> list[str]:
 
 
 def _today(problem: CodesignProblem, result: Result, reached_by: tuple[OptimumHolder | None, ...]) -> Point:
-    """The answer of ``result`` as the point that stands first in its analysis."""
+    """The answer of ``result`` as the first point of its analysis."""
     metrics, sizes = result.metrics, [f"{gib_from_bytes(size):g}" for size in problem.hbm_bytes]
     sizes_of = {key: result.solution["architecture"][key] for key in Architecture.__dataclass_fields__}
     plans = tuple(
@@ -87,7 +87,7 @@ def _today(problem: CodesignProblem, result: Result, reached_by: tuple[OptimumHo
 
 
 def _status(result: Result) -> Status:
-    """That of the answer: an interrupt of what was asked for beside it hides it in ``status``."""
+    """That of the answer: an interrupt of what was requested in addition to it hides it in ``status``."""
     if result.status != "interrupted":
         return result.status
     closed = result.gap is not None and result.gap <= PROOF_TOLERANCE
@@ -95,7 +95,7 @@ def _status(result: Result) -> Status:
 
 
 def _missing(prober: Prober, analysis: Sensitivity) -> list[str]:
-    """Settings and takeovers that were not asked for, out of order or, unless it was stopped, missing."""
+    """Settings and takeovers that were not requested, out of order or, unless it was stopped, missing."""
     if analysis.stopped is not None and not analysis.stopped:
         return [f"{WHERE}.stopped must state the reason"]
     settings = [(task.knob, task.factor) for task in point_tasks(prober, tuple(KNOBS))]

@@ -107,7 +107,7 @@ def plan_energy(evaluator: Evaluator, index: int, plan: TrainingPlan, model: Ene
 
 
 def min_energy_j(evaluator: Evaluator, indices: Indices, model: EnergyModel) -> Joules:
-    """Lower bounds on what any plan spends on a batch beside static power, [len(indices)].
+    """Lower bounds on what any plan spends on a batch in addition to static power, [len(indices)].
 
     A plan trains one of the graphs, so the least over graphs of :func:`graph_energy_j` is a bound. It does not use
     memory, so it holds for all HBM sizes.

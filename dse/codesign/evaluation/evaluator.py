@@ -3,7 +3,7 @@
 1. :meth:`Evaluator.bound`: operators priced, layers bounded, placements bounded.
 2. :meth:`Evaluator.evaluate_many`: layers scheduled exactly, placements solved exactly.
 
-Each takes any number of architectures. The evaluator is a plain picklable object; graphs are built once a process, on
+Each takes any number of architectures. The evaluator is a plain picklable object; graphs are built once per process, on
 first use.
 """
 
@@ -77,7 +77,7 @@ class Evaluator:
     """Bounds and evaluates the architectures ``machines`` for one training job.
 
     It is called with a task, so that one object serves a map of any of the three levels and keeps its graphs. ``stop``
-    is asked between the graphs of an evaluation, which ends with a :class:`~dse.run.progress.StoppedError` where it
+    is checked between the graphs of an evaluation, which ends with a :class:`~dse.run.progress.StoppedError` where it
     gives a reason; pickled evaluators are never stopped. With an ``energy`` model it also bounds the joules of a batch.
     ``pricing`` gives operators their latencies.
     """

@@ -30,7 +30,7 @@ class GraphStates:
 
     ``bounds`` [G, H, A] are lower bounds on the batch time with each graph (in ascending order of their keys), from
     optimistic layers where a graph is not ``scheduled`` [G, A], else from its schedules, searched within ``limits``.
-    ``stop`` is asked before each graph is scheduled.
+    ``stop`` is checked before each graph is scheduled.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class BoundTask(JobTask):
 def bound_tasks(machines: Machines, jobs: Iterable[int]) -> list[BoundTask]:
     """Bounds on all ``machines`` for each of ``jobs``, in tasks of a second at most.
 
-    Architectures that share tensor cores and buffer stand together, so that a task prices few distinct ones.
+    Architectures that share tensor cores and buffer are grouped, so that a task prices few distinct ones.
     """
     order = np.lexsort(
         (
@@ -71,7 +71,7 @@ class JobEvaluators:
         problem: the jobs and the objective.
         machines: the architectures.
         energy: what things cost in joules; the model of the machines' process when None.
-        stop: asked inside evaluations in this process; workers do not see it.
+        stop: checked inside evaluations in this process; workers do not see it.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ _PIPELINE_RANGES = 32
 """Ranges of numbers of pipelines that are bounded apart, where energy depends on them."""
 
 _ABOVE = 1e-9
-"""How far above a limit, relative to it, bounds are told apart from the limit: far more than their rounding."""
+"""How far above a limit, relative to it, bounds are distinguished from the limit: far more than their rounding."""
 
 
 class JobPlacements:

@@ -56,7 +56,7 @@ class ModernAnswer:
 
     @property
     def best(self) -> ModernOptimum | None:
-        """The answer; None where nothing fits, or nothing was found before a stop."""
+        """The answer; None where nothing fits, or nothing was found before the run was stopped."""
         return None if self.at_size is None else self.at_size.best
 
 
@@ -142,7 +142,7 @@ def solve(posed: ModernPosed, run: Run) -> Result:
 
 
 def _status(reason: str | None) -> Any:
-    """What follows from value and bound, unless a stop left something open."""
+    """What follows from value and bound, unless the run was stopped before everything was settled."""
     if reason is None:
         return None
     return "interrupted" if reason == "interrupted" else "feasible"
@@ -245,7 +245,7 @@ def search_metrics(posed: ModernPosed, outcome: ModernOutcome) -> dict[str, Any]
 
 
 def wanted_beside(posed: ModernPosed) -> list[str]:
-    """What is to stand beside a proven answer, by its key in ``metrics``."""
+    """What to report in addition to a proven answer, by its key in ``metrics``."""
     return ["baselines", "sensitivity"] if posed.options.sensitivity else ["baselines"]
 
 
@@ -311,7 +311,7 @@ def _reference_name(reference: Accelerator, at_size: SizeSearch | None) -> str:
 
 
 def _papers_plans(candidates: Candidates) -> NDArray[np.int64]:
-    """Positions of pipeline × data × tensor, activations kept or made again."""
+    """Positions of pipeline × data × tensor, activations stored or recomputed."""
     assert isinstance(candidates.plans, PlanRows), "all plans, whose arrays are not kept"
     chosen = [start + _are_the_papers(plans) for start, plans in candidates.plans.pieces()]
     return np.concatenate(chosen)

@@ -140,7 +140,7 @@ def _answer_faults(result: Result, posed: ModernPosed, costs: PlanCosts) -> list
 
 
 def _cut(whole: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
-    """What ``whole`` would be, had a stop come where ``metrics`` say: the first changes stay; what is proven stays.
+    """What ``whole`` would be if the run had been stopped where ``metrics`` say: the first changes and all proofs stay.
 
     Baselines are given whole or not at all, and without them no changes, as these come after them.
     """

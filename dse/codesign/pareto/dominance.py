@@ -17,10 +17,10 @@ def surely_dominated(
     base_power: Floats,
     power_per_score: Floats,
 ) -> Bools:
-    """Which of n architectures some of the ``points`` dominate whatever their score turns out to be, [n].
+    """Which of n architectures some of the ``points`` dominate regardless of their eventual score, [n].
 
     Architecture a has a score s between ``lower_score`` and ``upper_score`` and then a power of at least
-    ``base_power + power_per_score · s``. It is dominated for sure if for every such s a point of no larger area has no
+    ``base_power + power_per_score · s``. It is certainly dominated if for every such s a point of no larger area has no
     less score and no more power; where the areas are equal the power must be less, so that equal points do not remove
     each other.
 

@@ -1,10 +1,10 @@
 """The Pareto front of score, area and power over the whole space, complete and proven.
 
 An architecture stands for its fastest plans (as :class:`~dse.codesign.evaluation.evaluator.Evaluator` finds them) at
-one HBM size, the largest of the problem unless another is asked for: HBM is no part of the die, and left free its size
-would be a fourth dimension. Its *score* is the objective's mean over models of throughput, its *power* the mean over
-models (arithmetic, same weights: each model runs for its share of the time) of the average power of an accelerator
-while it trains the model. Points equal in all three are all listed.
+one HBM size, the largest of the problem unless another is requested: HBM is not part of the die, and if it were free,
+its size would be a fourth dimension. Its *score* is the objective's mean over models of throughput, its *power* the
+mean over models (arithmetic, same weights: each model runs for its share of the time) of the average power of an
+accelerator while it trains the model. Points equal in all three are all listed.
 
 Proof. Let x_m be the throughput of model m and e_m a lower bound on the joules that a batch of B samples costs besides
 static power, whatever the plan (:func:`~dse.codesign.evaluation.energy.min_energy_j`). On K accelerators::

@@ -71,7 +71,7 @@ def _finding(column: Columns, result: Result, evaluated: int) -> str:
 def search_path(column: Columns, result: Result) -> PointChart:
     """The scores in the order in which architectures were evaluated, with the best so far and the proven bound.
 
-    ``column`` has one row an evaluated architecture, in that order.
+    ``column`` has one row per evaluated architecture, in that order.
     """
     unit, scores = result.objective.unit, np.nan_to_num(column["score"])
     order = np.arange(1, len(scores) + 1)

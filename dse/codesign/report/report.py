@@ -44,7 +44,7 @@ _SCHEDULE = Paragraph(
 
 
 def architectures_table(machines: Machines, outcome: SearchOutcome) -> pa.Table:
-    """One row an architecture: its parameters, the bound on its score and, where evaluated, the score.
+    """One row per architecture: its parameters, the bound on its score and, where evaluated, the score.
 
     ``order`` counts evaluations from 1; it is 0 for architectures that were not evaluated.
     """
@@ -146,7 +146,7 @@ def _columns(content: pa.Table) -> Mapping[str, charts.Numbers]:
 
 
 def _further_parts(result: Result) -> list[Part]:
-    """The Pareto front and the sensitivity analysis, where they were asked for."""
+    """The Pareto front and the sensitivity analysis, if requested."""
     parts: list[Part] = []
     if "pareto" in result.metrics:
         front = result.metrics["pareto"]

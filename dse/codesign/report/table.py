@@ -114,7 +114,7 @@ def answer_rows(result: Result) -> list[Row]:
 
 
 def _area_text(result: Result) -> str:
-    """What the budget counts, and what the die holds beside it."""
+    """What the budget counts, and what the die holds in addition to it."""
     metrics, of_budget = result.metrics, ""
     if result.settings["fixed"] is None:
         of_budget = f"  ({100 * metrics['area_budget_used']:.0f} % of the budget)"
@@ -150,7 +150,7 @@ def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row
 
 
 def comparison(result: Result) -> TableContent:
-    """The answer beside the reference with the paper's expert and with our placement, for one model or for several."""
+    """The answer next to the reference with the paper's expert and with our placement, for one model or for several."""
     plans = result.solution["models"]
     if len(plans) == 1:
         return _comparison_of_one(result, next(iter(plans)))

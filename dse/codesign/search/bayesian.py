@@ -47,7 +47,7 @@ class ArchitectureStudy:
         self._study = _study(seed, parallel > 1)
 
     def ask(self, limit: int) -> tuple[int, ...]:
-        """One architecture that was not asked for before; none while ``parallel`` are under evaluation."""
+        """One architecture that was not requested before; none while ``parallel`` are under evaluation."""
         while self._may_ask():
             self._draws_left -= 1
             trial = self._study.ask()
@@ -72,7 +72,7 @@ class ArchitectureStudy:
         return self._draws_left > 0 and asked < self._parallel and asked + len(self._scores) < self._samples
 
     def tell(self, architecture: int, score: float) -> None:
-        """The score of an architecture that was asked for."""
+        """The score of an architecture that was requested."""
         self._scores[architecture] = score
         self._study.tell(self._asked.pop(architecture), score)
 

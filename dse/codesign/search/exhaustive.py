@@ -4,7 +4,7 @@ Every architecture gets an upper bound on its score (:meth:`dse.codesign.evaluat
 every job). The most promising ones are evaluated exactly, until no bound exceeds the best score found: then no
 architecture of the space does better. In the main job 59,748 architectures are bounded in seconds and a few dozen are
 evaluated. An evaluation whose schedules are not proven keeps an optimistic bound; where the proof hangs on it, its
-schedules are searched further, four times as far each time, until that brings next to nothing.
+schedules are searched further, four times as far each time, until that brings almost nothing.
 
 With several jobs an architecture is taken further one job at a time, those with the fewest graphs first: often it is
 out before its most expensive job is looked at.
@@ -206,7 +206,7 @@ class _Search:
         state.evaluations[job, index] = evaluation
         state.order.setdefault(index)
         value, upper = self._evaluators.values(job, evaluation)
-        # Where four times the states brought next to nothing, more of them would not close the gap either.
+        # Where four times the states brought almost nothing, more of them would not close the gap either.
         before = _widest_gap(state.value[job, :, index], state.upper[job, :, index])
         hopeless = level > _EVALUATED and _widest_gap(value, upper) > _HOPELESS * before
         done = evaluation.proven or hopeless or level == _CLOSED - 1

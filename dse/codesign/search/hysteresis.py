@@ -1,6 +1,6 @@
 """The hysteresis search (PHAZE, appendix C.1 and Algorithm 1): from the largest area downwards, until it stops paying.
 
-Architectures stand in groups of equal area (bins of 0.01 mm²), which are evaluated whole, largest first. A group's
+Architectures are in groups of equal area (bins of 0.01 mm²), which are evaluated whole, largest first. A group's
 score is the best of its architectures, each at its best HBM size. Two rules say when to stop:
 
 - :class:`DecreasingRule`, Algorithm 1 as printed and the default: once the scores of the last ``level`` groups only
@@ -9,10 +9,10 @@ score is the best of its architectures, each at its best HBM size. Two rules say
   meaning.
 
 Both leave out what goes wrong in the published tool: groups in which nothing fits do not count (five at the start end
-its search with nothing), and a tie is no reduction (there it is). In the second rule a tie with the best is a new best:
-of equal scores the smaller area is the answer, and the walk goes towards smaller areas.
+its search with nothing), and a tie is not a reduction (there it is). In the second rule a tie with the best is a new
+best: of equal scores the smaller area is the answer, and the walk goes towards smaller areas.
 
-The paper starts from the TPUv4-like machine, whose area is the default budget: it stands in the first group.
+The paper starts from the TPUv4-like machine, whose area is the default budget: it is in the first group.
 """
 
 from collections.abc import Callable, Sequence
@@ -127,7 +127,7 @@ RULES: dict[str, Callable[[int], StoppingRule]] = {"decreasing": DecreasingRule,
 class AreaWalk:
     """The walk over area groups as a :class:`~dse.codesign.search.sweep.Proposer`.
 
-    Groups are asked for ahead of the rule, so that workers have work, but are told to it in order: which architectures
+    Groups are requested ahead of the rule, so that workers have work, but are told to it in order: which architectures
     count depends on the rule alone.
 
     Args:
@@ -154,7 +154,7 @@ class AreaWalk:
         return tuple(chosen)
 
     def tell(self, architecture: int, score: float) -> None:
-        """The score of an architecture that was asked for."""
+        """The score of an architecture that was requested."""
         self._scores[architecture] = score
         while not self.finished and all(index in self._scores for index in self._groups[self._walked]):
             group = self._groups[self._walked]

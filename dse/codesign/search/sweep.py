@@ -38,7 +38,7 @@ class Proposer(Protocol):
     """Decides which architectures are evaluated.
 
     Lifecycle: :meth:`ask` for architectures and :meth:`tell` their scores, in any order, until :attr:`finished`. After
-    that nothing that was asked for and not told counts.
+    that nothing that was requested and not told counts.
     """
 
     def ask(self, limit: int) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ class Proposer(Protocol):
         ...
 
     def tell(self, architecture: int, score: float) -> None:
-        """The score of an architecture that was asked for: its best over the HBM sizes, 0 where nothing fits."""
+        """The score of an architecture that was requested: its best over the HBM sizes, 0 where nothing fits."""
         ...
 
     @property
@@ -91,9 +91,9 @@ class Sweep:
         self._scores: dict[int, Floats] = {}
 
     def ask(self, limit: int) -> list[JobTask]:
-        """The next tasks, one a job; none where nothing can be asked now. What is in the store is told at once.
+        """The next tasks, one per job; none where nothing can be asked now. What is in the store is told at once.
 
-        Tasks that are to be made again come first and as they are, about ``limit`` architectures in all.
+        Tasks that must be repeated come first and unchanged, about ``limit`` architectures in all.
         """
         again = []
         while self._again and limit > 0:
@@ -127,7 +127,7 @@ class Sweep:
     def take(self, job_task: JobTask, answer: Sequence[Evaluation] | Failed) -> None:
         """Go on with the answer to a task of :meth:`ask`.
 
-        Where the task has failed its architectures are asked for again one by one; one that fails by itself is recorded
+        Where the task has failed its architectures are requested again one by one; one that fails by itself is recorded
         and scores nothing.
         """
         assert isinstance(job_task.task, EvaluateMany)

@@ -55,8 +55,8 @@ class ProbeStore(Protocol):
 class Sensitivity:
     """How an answer depends on each knob.
 
-    ``today`` is the answer as it was found (its knob is empty, its factor 1); ``points`` stand by knob, then by factor.
-    ``stopped`` says why the analysis ended early; what is there by then holds.
+    ``today`` is the answer as it was found (its knob is empty, its factor 1); ``points`` are sorted by knob, then by
+    factor. ``stopped`` says why the analysis ended early; what is there by then holds.
     """
 
     today: Point
@@ -70,7 +70,7 @@ class Sensitivity:
         return tuple(dict.fromkeys(point.knob for point in self.points))
 
     def at(self, knob: str, asked: float) -> Point | None:
-        """The point at a factor that was asked for."""
+        """The point at a factor that was requested."""
         return next((point for point in self.points if (point.knob, point.asked) == (knob, asked)), None)
 
     def change(self, point: Point) -> float | None:
@@ -118,7 +118,7 @@ def analyse(
     """Turn the ``knobs`` of ``problem`` and find what becomes of its answer.
 
     Args:
-        context: what was asked. Each step is a whole search, so they run side by side; the stop signal is asked after
+        context: the request. Each step is a whole search, so they run side by side; the stop signal is checked after
             each step, and inside steps that run in this process.
         outcome: the answer, by exhaustive search; its evaluations are in the store of ``context``.
         probes: finished steps, read and added to.
@@ -201,7 +201,7 @@ class _Steps:
         self._prober = prober
         self._context = context
         self._probes = probes
-        # A step that was kept when points had other fields is made again.
+        # A step that was stored when points had other fields is recomputed.
         fields = [*Point.__dataclass_fields__, *PlanSummary.__dataclass_fields__]
         self._base = digest([problem_document(prober.problem), asdict(prober.today), fields])
         self.stopped: str | None = None

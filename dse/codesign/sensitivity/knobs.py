@@ -162,7 +162,7 @@ class AreaBudget(Knob):
 
 
 class GlobalBatch(Knob):
-    """Samples a batch, in multiples of every microbatch."""
+    """Samples per batch, in multiples of every microbatch."""
 
     key, title, unit = "global_batch", "global batch", "samples"
 

@@ -51,7 +51,7 @@ class Architecture:
         return cls(**sizes, area_mm2=float(machines.area_mm2[index]))
 
     def position(self, machines: Machines) -> int | None:
-        """Where it stands in ``machines``; None where it does not."""
+        """Its position in ``machines``; None if it is not there."""
         return position(machines, asdict(self))
 
 
@@ -90,7 +90,7 @@ class Point:
 
     Attributes:
         knob: the key of the knob.
-        asked: the factor that was asked for.
+        asked: the factor that was requested.
         factor: the factor of the setting that is allowed nearest to it.
         value: the setting, in the knob's unit.
         status: of the search: ``optimal`` when proven.
@@ -100,7 +100,7 @@ class Point:
             one per cent of the best, so ``score`` may jump by that much where no limit binds; ``best_score`` does not.
         reached_by: who has these scores; None where nothing fits.
         architecture: the answer's.
-        plans: one a model.
+        plans: one per model.
         today_score: that of today's architecture at the answer's HBM size; None where it or any plan does not fit.
         today_plans: its plans.
     """
@@ -170,7 +170,7 @@ class TakeoverTask:
 class Prober:
     """Answers :class:`PointTask` and :class:`TakeoverTask` for one problem and today's architecture.
 
-    ``stop`` is asked during searches that run in the process of the caller; workers do not see it.
+    ``stop`` is checked during searches that run in the process of the caller; workers do not see it.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Prober:
         return knob.value(knob.turned(self.problem, asked)) / knob.value(self.problem)
 
     def point(self, task: PointTask) -> Point:
-        """The answer with the knob turned, and today's architecture beside it."""
+        """The answer with the changed knob, and today's architecture."""
         knob = KNOBS[task.knob]
         turned = knob.turned(self.problem, task.factor)
         machines = knob.space(self.problem, knob.widest(self.problem, self.machines, task.factor), task.factor)

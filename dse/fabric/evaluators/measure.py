@@ -16,7 +16,7 @@ BRIEF_SAMPLES, BRIEF_FIRST = 12, 4
 """Samples of a brief simulation, and how many of them depart before anything is measured."""
 
 WARM_UP_SAMPLES = 5
-"""Samples before the window, beside one for each stage of the pipeline."""
+"""Samples before the window, in addition to one for each stage of the pipeline."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ class Outcome:
     """The end of a simulation.
 
     Attributes:
-        departures: the slot in which each sample departs, in order; fewer than asked for in a deadlock.
+        departures: the slot in which each sample departs, in order; fewer than requested in a deadlock.
         blocked: in a deadlock, the samples that each unit has ended; otherwise empty.
     """
 

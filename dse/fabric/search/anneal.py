@@ -166,7 +166,7 @@ def annealed(annealing: Annealing, chains: Sequence[Chain], executor: Executor |
     """The best of several chains, of equal ones the first: the same for any number of workers.
 
     Raises:
-        StoppedError: a stop before the first chain had ended.
+        StoppedError: stopped before the first chain ended.
     """
     runs = (executor or InProcessExecutor()).map(annealing, chains, annealing.stop)
     return min(runs, key=lambda each: each.cost)

@@ -282,7 +282,7 @@ class _Needed:
                     self.elements += edge.elements
 
     def is_too_much(self, operators: int) -> bool:
-        """Whether no more operators fit beside these, nor these themselves."""
+        """Whether no more operators fit together with these, or these do not fit themselves."""
         room = self.available["memory"] * (self.fabric.memory_bytes // self.fabric.flit_bytes)
         flits = self.weight_flits + DOUBLE_BUFFER * (self.elements // self.fabric.tile**2)
         return flits > room or operators > self.available["compute"]

@@ -1,4 +1,4 @@
-"""What a student sees of any legal placement, whatever its routes: what students are taught with."""
+"""What a student sees of any legal placement, regardless of its routes: what students are taught with."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -104,7 +104,7 @@ class Residence:
 
     @property
     def _way_slots(self) -> int:
-        """From a unit to one beside it, at least."""
+        """From a unit to its neighbour, at least."""
         return self.demand.fabric.port_slots + self.demand.fabric.hop_slots
 
     @cached_property

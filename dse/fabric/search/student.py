@@ -76,7 +76,7 @@ class Student:
     """A network of two hidden layers with x / (1 + |x|) after each, on standardised features.
 
     Attributes:
-        weight: of the logarithm that it predicts, in the cost of a placement, beside the weighted rules.
+        weight: of the logarithm that it predicts, in the cost of a placement, in addition to the weighted rules.
         mean, scale: by which features are standardised, [F].
         first, first_bias: [F, H] and [H].
         second, second_bias: [H, J] and [J].
@@ -145,7 +145,7 @@ def _softsign(values: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class StudentView:
-    """What students see of a pipeline on a fabric, whatever the placement.
+    """What students see of a pipeline on a fabric, regardless of the placement.
 
     Attributes:
         pipeline, fabric: of all placements.

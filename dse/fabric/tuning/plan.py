@@ -3,7 +3,7 @@
 The budget is counted in simulations, so that rules can be tuned with as many as a learned cost has samples. It goes to
 three stages: every graph once under the untuned mixture, which says how hard it is; trials, each of them on a part of
 the graphs; and the untuned setting and the best trials again on all graphs with fresh seeds, of which the best is the
-result. So what is chosen at last is not chosen by the luck of its own trial.
+result. So the final choice does not depend on the luck of one trial.
 """
 
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class TuningPlan:
 
     @cached_property
     def trials(self) -> int:
-        """Trials that the budget pays for beside the other stages."""
+        """Trials that the budget pays for in addition to the other stages."""
         return (self.simulations - self.graphs * (1 + self.finalists)) // self.graphs_per_trial
 
     def mixture_task(self) -> Task:

@@ -55,7 +55,7 @@ class SettingStudy:
         return setting_of(self._asked[number].params)
 
     def tell(self, number: int, score: float) -> None:
-        """The score of a trial that was asked for."""
+        """The score of a trial that was requested."""
         with _quiet():
             self._study.tell(self._asked.pop(number), score)
 

@@ -94,11 +94,11 @@ class Tuning:
         return None
 
     def ask_again(self, task: Task) -> None:
-        """A task that was asked for was lost, as with a worker; :meth:`ask` gives it out again."""
+        """A task that was requested was lost, as with a worker; :meth:`ask` gives it out again."""
         self._again.append(self._under_way.pop(task.key))
 
     def tell(self, task: Task, shares: Sequence[float]) -> None:
-        """What a task that was asked for has reached on each of its graphs."""
+        """What a task that was requested has reached on each of its graphs."""
         self._journal.append(
             self._key(task.key), {"setting": task.setting.document(), "shares": [float(share) for share in shares]}
         )

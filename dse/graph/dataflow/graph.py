@@ -9,7 +9,7 @@ no operators.
 What is kept. A tensor that the forward pass writes and the backward pass reads has an edge to every backward operator
 that reads it; what an edge of this kind carries waits between the passes.
 
-Weights are no edges. ``weight_elements`` of an operator stay with it from sample to sample: the weights that it reads,
+Weights are not edges. ``weight_elements`` of an operator stay with it from sample to sample: the weights that it reads,
 frozen ones included, and for the backward pass the weights of a data gradient (a second copy, or the same, is for the
 machine to say). A weight that several operators read is counted with each.
 

@@ -6,7 +6,7 @@ from typing import Literal
 from hardware.operations import Gemm, VectorKind
 
 PassKind = VectorKind | Literal["input", "output"]
-"""What an operator beside a GEMM does."""
+"""What an operator other than a GEMM does."""
 
 
 @dataclass(frozen=True, slots=True)

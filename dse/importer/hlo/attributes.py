@@ -1,4 +1,4 @@
-"""Attributes as HLO text has them: read, and written from numbers that stand elsewhere in another form."""
+"""Attributes as HLO text has them: read, and written from numbers that other formats write in another form."""
 
 import re
 from collections.abc import Mapping, Sequence

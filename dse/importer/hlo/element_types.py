@@ -18,7 +18,7 @@ _EQUAL = frozenset((
 
 
 def types_agree(opcode: str, operands: Sequence[str], results: Sequence[str]) -> bool:
-    """Whether the element types of an operation's arrays may stand together.
+    """Whether the element types of an operation's arrays are compatible.
 
     Args:
         opcode: as HLO text has it.

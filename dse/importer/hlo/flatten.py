@@ -65,7 +65,7 @@ def step_graph(module: HloModule, file: str | Path) -> StepGraph:
         file: what errors call it.
 
     Raises:
-        UnfinishedStepError: a call of a computation that does not stand before its caller, parts of a tuple that it
+        UnfinishedStepError: a call of a computation that is not before its caller, parts of a tuple that it
             does not have, types that disagree, more than :data:`MAX_OPERATIONS`, or calls nested too deeply.
     """
     flattening = _Flattening(module, str(file))
@@ -399,7 +399,7 @@ def _shape_of(tree: Tree, values: Sequence[StepValue]) -> Shape:
 
 
 def _label(scope: str, name: str) -> str:
-    """A name inside a call: names of what is called stand alone or, after optimisation, whole."""
+    """A name inside a call: names of what is called are alone or, after optimisation, whole."""
     if not scope or not name or name.startswith((scope, "jit(")):
         return name or scope
     return f"{scope}/{name}"

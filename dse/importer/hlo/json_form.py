@@ -276,7 +276,7 @@ def _labels(numbers: ConvolutionNumbersMessage) -> str:
 
 
 def _decoded(text: str) -> str:
-    """Bytes, which stand in base 64, as text; nothing where they are none."""
+    """Bytes, which are in base 64, as text; nothing if they are not."""
     try:
         return base64.b64decode(text, validate=True).decode()
     except (binascii.Error, ValueError):

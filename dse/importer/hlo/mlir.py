@@ -1,7 +1,7 @@
 """MLIR text as a tree: operations with their operands, the text of their attributes, their types and their regions.
 
 Both printed forms are read, the pretty one of StableHLO and the generic one (``"stablehlo.add"(%0, %1) : …``), with and
-without locations ("MLIR language reference"). An operation stands on one line, but for its regions.
+without locations ("MLIR language reference"). An operation is on one line, except for its regions.
 """
 
 import re
@@ -27,9 +27,9 @@ class Operation(NamedTuple):
         names: of its results, without ``%``: one for all of them, or one for each; none where it has no result.
         opcode: with its dialect (``stablehlo.add``).
         operands: names of values, of several results of one operation as ``4#2``.
-        attributes: the text between opcode and types; strings stand in it as they are.
+        attributes: the text between opcode and types; strings are in it unchanged.
         results: types; of a function those that it declares.
-        stated: the types that stand with the operands: one for each of them, or one for all, or fewer.
+        stated: the types next to the operands: one for each of them, or one for all, or fewer.
         regions: in order.
         label: what its location calls it.
         place: its line.
@@ -89,7 +89,7 @@ def read_module(text: str, file: str) -> Module:
     """The module that ``text`` is; ``file`` is what errors call it.
 
     Raises:
-        InputError: a text that is cut off, or a line that is no operation; with its number.
+        InputError: a text that is cut off, or a line that is not an operation; with its number.
     """
     reader = _Reader(text, file)
     name, region = reader.module()
@@ -209,9 +209,9 @@ class _Reader:
     def _types(
         self, opcode: str, inside: str, line: str, has_results: bool
     ) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
-        """The types that stand with the operands, and those of the results: of a function those that it declares.
+        """The types next to the operands, and those of the results: of a function those that it declares.
 
-        They stand on both sides of an arrow. Without one they are stated once, those of choices with that of their
+        They are on both sides of an arrow. Without one they are stated once, those of choices with that of their
         condition before them.
         """
         is_function = opcode == "func.func"
@@ -304,7 +304,7 @@ def symbol_in(text: str) -> str:
 
 
 def captured(regions: Sequence[Region]) -> list[str]:
-    """Names of values that regions read and that stand outside them, each once, in order."""
+    """Names of values that regions read and that are defined outside them, each once, in order."""
     return list(dict.fromkeys(name for region in regions for name in _read(region)))
 
 

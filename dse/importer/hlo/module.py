@@ -49,9 +49,9 @@ class Instruction(NamedTuple):
         opcode: as HLO text has it (``dot``, ``get-tuple-element``).
         shape: of its result.
         operands: names of instructions before it.
-        literal: what stands in its parentheses where that is no list of operands: a parameter's number, a constant.
+        literal: the content of its parentheses if that is not a list of operands: a parameter's number, a constant.
         attribute_text: what follows the parentheses.
-        place: where it stands in the file: ``line 7``, ``computations.1.instructions.3``.
+        place: its place in the file: ``line 7``, ``computations.1.instructions.3``.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Instruction(NamedTuple):
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """The attributes by name, as text; read anew by each call."""
+        """The attributes by name, as text; read by each call."""
         return attributes_of(self.attribute_text)
 
     @property

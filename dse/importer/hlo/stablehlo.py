@@ -110,7 +110,7 @@ class _Translation:
         return HloModule(self._module.name, self._computations, entry, notes_of_bounds(self._module.bounded))
 
     def _function(self, name: str, place: str) -> str:
-        """The computation of a function, made when it is first called: callees stand before callers."""
+        """The computation of a function, made when it is first called: callees come before callers."""
         if name not in self._functions:
             raise fail(self._file, place, f"@{name}", "must be a function in the module")
         if name in self._open:
@@ -176,7 +176,7 @@ class _Translation:
         return block.values[name][0]
 
     def _require_stated(self, block: _Block, each: Operation) -> None:
-        """Raises where an operand is not of the type that stands with it."""
+        """Raises if an operand is not of the type next to it."""
         dialect, _, kind = each.opcode.rpartition(".")
         stated, count = each.stated, len(each.operands)
         if dialect == "stablehlo" and kind != "complex" and len(stated) == 1:

@@ -70,7 +70,7 @@ _PAIR = r" = \[([^\]]*)\] x \[([^\]]*)\]"
 
 
 def integers(text: str, *keys: str) -> tuple[int, ...] | None:
-    """The numbers that stand under one of ``keys``; None where none of them is there."""
+    """The numbers under one of ``keys``; None if none of them is there."""
     for key in keys:
         if match := re.search(rf"(?<!\w){key} = {_INTEGERS}", text):
             listed = next((part for part in match.groups() if part is not None), "")

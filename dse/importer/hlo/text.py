@@ -40,7 +40,7 @@ _UNTYPED = re.compile(r"%?([^\s,()\[\]{}]+)\s*(?:,\s*|$)")
 _TYPE_BEGINS = re.compile(r"\(|[a-z]\w*\[")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _LITERALS = ("constant", "parameter", "iota", "infeed")
-"""Opcodes in whose parentheses something else may stand than operands."""
+"""Opcodes whose parentheses may contain something other than operands."""
 
 
 def read_hlo(path: str | Path) -> HloModule:
@@ -147,7 +147,7 @@ class _Reader:
             raise fail(self._file, f"line {line}", computation.name, rule)
 
     def _instruction(self, line: str, before: Mapping[str, Instruction]) -> tuple[Instruction, bool]:
-        """The instruction in ``line``, and whether it is the root; ``before`` are those that stand before it."""
+        """The instruction in ``line``, and whether it is the root; ``before`` are the earlier ones."""
         place = f"line {self._number}"
         if "/*" in line:
             line = _COMMENT.sub("", line)
@@ -182,7 +182,7 @@ class _Reader:
         return line, end
 
     def _operands(self, inside: str, before: Mapping[str, Instruction]) -> tuple[str, ...]:
-        """The names of operands; types that stand before them must be their own."""
+        """The names of operands; types before them must be their own."""
         if "[" not in inside:
             return tuple(_OPERAND.findall(inside)) if "%" in inside else tuple(inside.split(", ")) if inside else ()
         names, position = [], 0

@@ -30,7 +30,7 @@ def require_tiles(text: str, file: str) -> None:
 def require_iota(
     tiles: Sequence[int], reshaped: Sequence[int], turned: Sequence[int] | None, file: str, place: str
 ) -> None:
-    """Raises where ``tiles`` are not all devices of ``reshaped``, or ``turned`` is no order of its dimensions.
+    """Raises where ``tiles`` are not all devices of ``reshaped``, or ``turned`` is not an order of its dimensions.
 
     Raises:
         InputError: at ``place`` of ``file``.

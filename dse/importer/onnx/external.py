@@ -1,4 +1,4 @@
-"""Files beside an ONNX model that hold the values of its tensors."""
+"""Files next to an ONNX model that hold the values of its tensors."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ MAX_BYTES = 2**31
 
 
 def folder_of(model: Path) -> Path:
-    """The folder in which files beside ``model`` are looked for."""
+    """The folder in which files next to ``model`` are looked for."""
     return Path(os.path.abspath(model)).parent if model.exists() else located(model).parent
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 _MAX_FILE_BYTES = 2**31
-"""Size of a protobuf message; larger models keep their weights in files beside it."""
+"""Size of a protobuf message; larger models keep their weights in files next to it."""
 
 _MAX_OPSET = 10_000
 
@@ -26,7 +26,7 @@ def read_onnx(path: str | Path, microbatch: int | None = None) -> Trace:
 
 
 def read_onnx_files(path: str | Path, microbatch: int | None = None) -> tuple[Trace, tuple[Path, ...]]:
-    """The forward pass of an ONNX model as a trace, and the files beside it that values were read from.
+    """The forward pass of an ONNX model as a trace, and the files next to it that values were read from.
 
     Shapes are inferred node by node, with what the graph computes of shapes folded. An operator that has no rule here
     becomes a step ``other``; one that ONNX does not define needs its shapes in the file (``value_info``).
@@ -36,15 +36,15 @@ def read_onnx_files(path: str | Path, microbatch: int | None = None) -> tuple[Tr
     file sets to training mode drops.
 
     Args:
-        path: the file. Files beside it with the values of weights need not be there; those of shapes and indices must.
+        path: the file. Files next to it with the values of weights need not be there; those of shapes and indices must.
         microbatch: takes the place of the batch dimension of the inputs: the leading one, or the only symbolic one; of
             inputs of fixed sizes the first one that can be changed and that reaches an output
             (:mod:`dse.importer.onnx.batch`). None keeps a number and takes 1 for a symbol.
 
     Raises:
-        InputError: the library onnx is missing, no ONNX file, inputs without shapes or with symbolic dimensions beside
-            the batch, fixed sizes of which none can be changed, shapes that cannot be inferred, unsupported dtypes,
-            values in a file that is not there or lies outside the model's folder.
+        InputError: the library onnx is missing, no ONNX file, inputs without shapes or with symbolic dimensions in
+            addition to the batch, fixed sizes of which none can be changed, shapes that cannot be inferred,
+            unsupported dtypes, values in a file that is not there or lies outside the model's folder.
     """
     path = Path(path)
     model = _load(path)

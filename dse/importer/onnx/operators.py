@@ -35,7 +35,7 @@ def _einsum_flops(recorder: OnnxRecorder, node: Node) -> int:
 
 
 def _recurrent_flops(recorder: OnnxRecorder, node: Node) -> int:
-    """The products of a recurrent layer: inputs and states with W and R (their gates stacked), once a token."""
+    """The products of a recurrent layer: inputs and states with W and R (their gates stacked), once per token."""
     weights = sum(recorder.elements(name) for name in node.inputs[1:3])
     return 2 * prod(recorder.shape(node.inputs[0])[:2]) * weights
 

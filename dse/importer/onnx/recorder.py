@@ -82,7 +82,7 @@ class OnnxRecorder:
         self._bind(tensor.name, "parameter" if trained else "buffer")
 
     def _read(self, tensor: Any) -> None:
-        """What a small tensor holds; from its file, where that lies beside the model."""
+        """What a small tensor holds; from its file, where that is next to the model."""
         if tensor.data_location == self._onnx.TensorProto.EXTERNAL:
             file = external_file(self.path, tensor)
             if not file.is_file():
@@ -199,7 +199,9 @@ class OnnxRecorder:
         return made
 
     def weight(self, name: str, tensor: Any) -> int | None:
-        """The position of an initialiser of a graph inside a node, here called ``name``; None where it is no weight."""
+        """The position of an initialiser of a graph inside a node, here called ``name``; None where it is not a
+        weight.
+        """
         proto = self._onnx.TensorProto
         alone = proto(name=name, data_type=tensor.data_type, dims=tensor.dims, data_location=proto.EXTERNAL)
         self._initialise(alone)
@@ -224,7 +226,7 @@ class OnnxRecorder:
             InputError: shapes that cannot be inferred, or do not fit; an unsupported dtype.
         """
         name = proto.name or f"{proto.op_type}.{position}"
-        # What is no UTF-8 comes as bytes.
+        # What is not UTF-8 comes as bytes.
         if not all(isinstance(each, str) for each in (proto.op_type, proto.domain, name, *proto.input, *proto.output)):
             raise fail(self.path, f"nodes.{position}", "", "names, domains and operator types must be UTF-8 text")
         with refused_by_onnx(self.path, f"nodes.{name}", proto.op_type):
@@ -261,7 +263,7 @@ class OnnxRecorder:
             return None
 
     def _computed(self, node: Node, proto: "NodeProto") -> bool:
-        """Computes a node that reads nothing but constants, or the shape of a value."""
+        """Computes a node that reads only constants, or the shape of a value."""
         read = [name for name in node.inputs if name]
         absent = [name for name in read if name in self._absent]
         if absent and self._constants.keys() | self._absent.keys() >= {*read, *node.captured}:

@@ -138,7 +138,7 @@ def forward_arguments(torch: Any, example_inputs: Any, name: str) -> tuple[tuple
 
 
 def named_tensors(torch: Any, tree: Any, path: str = "") -> Any:
-    """(name, tensor) pairs of the tensors in ``tree``; a tensor that stands twice is named once."""
+    """(name, tensor) pairs of the tensors in ``tree``; a tensor that appears twice is named once."""
     if isinstance(tree, torch.Tensor):
         yield path.strip("."), tree
     elif isinstance(tree, tuple | list):

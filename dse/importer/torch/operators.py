@@ -306,7 +306,7 @@ _ROWS: tuple[tuple[Handler, str], ...] = (
         " normal normal_functional uniform zero fill tril_indices triu_indices new_empty_strided",
     ),
 )
-"""What records each of PyTorch's operators; the names of one row stand in one text."""
+"""What records each of PyTorch's operators; the names of one row are one string."""
 
 HANDLERS: Mapping[str, Handler] = {name: handler for handler, names in _ROWS for name in names.split()}
 """Handlers by the operator's name, without namespace and overload."""

@@ -1,6 +1,6 @@
 """Which value every tensor of a run has: operators make new ones, views follow their source, writes in place replace.
 
-A tensor that is written in place gets a new value; a view whose source has changed is made again when it is read.
+A tensor that is written in place gets a new value; a view whose source has changed is recomputed when it is read.
 """
 
 from collections.abc import Mapping, Sequence

@@ -37,7 +37,7 @@ class TracedStep:
     """A step as a graph of ATen operators.
 
     Attributes:
-        graph: its placeholders are ``arguments``; it returns what replaces those of them that are no inputs, in their
+        graph: its placeholders are ``arguments``; it returns what replaces those of them that are not inputs, in their
             order, and then the loss.
         arguments: name, role and tensor of each.
         modules: for each node that a module's forward pass made, the module's path.
@@ -60,7 +60,7 @@ def traced_step(
     Args:
         module: on the meta device, in training mode.
         data: positional and named arguments of its forward pass, and the targets of the loss, on the meta device.
-        named: the tensors among them, in the order in which they stand there.
+        named: the tensors among them, in the order of the call.
         loss: the loss as a number, of what the module returns and the targets.
         optimizer: which one.
     """

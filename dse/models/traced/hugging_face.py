@@ -22,7 +22,7 @@ class _Block:
         self.scores = (microbatch, model.heads, model.sequence, model.sequence)
 
     def linear(self, source: int | None, inputs: int, outputs: int) -> int:
-        """A linear module: the product of one sample, whatever the batch."""
+        """A linear module: the product of one sample, regardless of the batch."""
         shape, weights = (self.batch, self.sequence, outputs), (inputs + 1) * outputs
         return self.trace.node("linear", shape, source, weights=weights, inner=inputs)
 

@@ -105,7 +105,7 @@ class Trace:
         return self.node("index", (1,), *inputs)
 
     def attribute(self, *inputs: int | None) -> int:
-        """An attribute of a tensor that is no number: its type or device."""
+        """An attribute of a tensor that is not a number: its type or device."""
         return self.node("index", (), *inputs, output_elements=0)
 
     def arithmetic(self, kind: NodeKind, *inputs: int | None) -> int:

@@ -111,8 +111,8 @@ def _fully_sharded(
     """Parameters that differ from what the forward pass takes in being split along one axis, that of their module.
 
     The module's input is split along this axis too, so that gradients are terms. Where there are several such axes, it
-    is the one along which most bytes of the module are gathered. Beside its name stands whether the plan gathers one of
-    the module's parameters for every use (ZeRO-3), and not once per step (ZeRO-1).
+    is the one along which most bytes of the module are gathered. Its name is followed by whether the plan gathers one
+    of the module's parameters for every use (ZeRO-3), and not once per step (ZeRO-1).
     """
     axes = problem.mesh.axes
     gathered: dict[str, dict[int, dict[str, int]]] = {}

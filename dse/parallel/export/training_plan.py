@@ -3,7 +3,7 @@
 Those words say for each axis of a mesh what it does in the whole model. An axis that splits the first dimension of
 inputs, and no other, is one of replicas; one that splits the second, one of tokens (context); one that splits no input,
 and more than half of the bytes of trained matrices, one of tensors. An input that a plan leaves whole may be cut where
-it is taken, which sends nothing. A plan with another axis, or with axes that do not stand in the order of Megatron-LM
+it is taken, which sends nothing. A plan with another axis, or with axes that are not in the order of Megatron-LM
 (replicas outside, then tokens, tensors inside), has no such words. Whether trained tensors or the optimizer's state are
 split among replicas is told by most of their bytes, too.
 """
@@ -104,7 +104,7 @@ def _role(problem: ParallelProblem, splits: Splits, axis: str) -> Literal["data"
 
 
 def _zero(problem: ParallelProblem, splits: Splits, replicas: Sequence[str]) -> int:
-    """The ZeRO stage; gradients, which are no arguments, go with the optimizer's state."""
+    """The ZeRO stage; gradients, which are not arguments, go with the optimizer's state."""
     if not replicas:
         return 0
     if _share(problem, splits, "parameter", replicas) > 0.5:

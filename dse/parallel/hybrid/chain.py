@@ -30,7 +30,7 @@ from dse.run.progress import StopSignal, ask
 
 
 class Point(NamedTuple):
-    """What a stage can take: passes and backward pass of a microbatch, closing, and what stands behind it."""
+    """What a stage can take: passes and backward pass of a microbatch, closing, and what follows it."""
 
     passes_s: float
     backward_s: float
@@ -84,7 +84,7 @@ class _Place(NamedTuple):
 
 
 class _Labels(NamedTuple):
-    """Labels of one state, one a column.
+    """Labels of one state, one per column.
 
     Attributes:
         times_s: through, slowest and exposed, [3, labels].
@@ -140,7 +140,7 @@ class ChainSearch:
 
     Args:
         problem: of the hybrid plan.
-        stop: asked at each cut.
+        stop: checked at each cut.
     """
 
     def __init__(self, problem: HybridProblem, stop: StopSignal) -> None:

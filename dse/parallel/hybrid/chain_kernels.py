@@ -10,9 +10,9 @@ from hardware.compiled import compiled
 
 @compiled
 def undominated(slowest_s, exposed_s, slowest_tolerance_s, exposed_tolerance_s):
-    """The numbers of those labels before which none stands that is at most as large in both times.
+    """The numbers of those labels that no earlier label equals or undercuts in both times.
 
-    The tolerances are added to what a label has. Labels stand in the order of their third time. O(labels · log steps)
+    The tolerances are added to what a label has. Labels are sorted by their third time. O(labels · log steps)
     where few steps of the staircase of smallest labels move.
     """
     count = len(slowest_s)

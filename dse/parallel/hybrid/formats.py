@@ -1,4 +1,4 @@
-"""The solution and the metrics of a hybrid plan, as they stand in a result file."""
+"""The solution and the metrics of a hybrid plan, as in a result file."""
 
 from typing import Annotated, Any
 
@@ -113,7 +113,7 @@ def stated_of(source: Source, document: Any, path: str) -> tuple[HybridSolution,
     """What :func:`solution_document` wrote, and the points that stages begin with.
 
     Raises:
-        InputError: an instruction that no stage can begin with, entries that are no stages, or something missing.
+        InputError: an instruction that no stage can begin with, entries that are not stages, or something missing.
     """
     parsed = validate(HybridSolution, document, path)
     places = {name: place for place, name in enumerate(source.instructions)}

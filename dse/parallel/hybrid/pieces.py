@@ -45,7 +45,7 @@ class Pieces:
     Args:
         problem: of the hybrid plan.
         seed: of the solver.
-        stop: asked between pieces.
+        stop: checked between pieces.
     """
 
     def __init__(self, problem: HybridProblem, seed: int, stop: StopSignal) -> None:

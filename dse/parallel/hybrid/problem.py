@@ -79,7 +79,7 @@ class HybridProblem:
         return self.base.microbatches == 1 and self.state == "optimizer" and not self.base.recompute
 
     def pipelines(self, seed: int = 0, stop: StopSignal = never_stop) -> PipelineContext | None:
-        """The pipelines that are plans, as their search is asked; None where there are none."""
+        """The pipelines that are plans, as posed to their search; None if there are none."""
         if self.device_cutting is None:
             return None
         return PipelineContext(self.base, self.device_cutting, seed, stop)

@@ -43,7 +43,7 @@ from dse.results.result import PROOF_TOLERANCE
 from dse.run.progress import StoppedError, StopSignal, never_stop
 
 ROUNDS = 24
-"""In which stages are solved, at most, unless fewer are asked for: a search ends in the same state on every machine."""
+"""In which stages are solved, at most, unless fewer are requested: a search ends in the same state on every machine."""
 
 GAP = 5e-3
 """Share of the shortest chain below which its bound need not be lifted."""
@@ -91,7 +91,7 @@ def solve(problem: HybridProblem, seed: int = 0, stop: StopSignal = never_stop) 
     Args:
         problem: of the plan.
         seed: of the solver of stages.
-        stop: asked between pieces of work; where it gives a reason, the best so far is the answer.
+        stop: checked between pieces of work; where it gives a reason, the best so far is the answer.
     """
     return solve_several((problem,), seed, stop)
 

@@ -25,7 +25,7 @@ forward part leaves for the backward pass, for as many microbatches as are in fl
 receives for these, and the rest for one. All times are whole picoseconds, all bytes of a share whole numbers.
 
 The only stage of a step of one microbatch needs none of that at once: it is a sharded step over all devices, R groups
-of T neighbours as a mesh of two axes and no replicas beside, and has the memory of one (``activations``): its
+of T neighbours as a mesh of two axes and no other replicas, and has the memory of one (``activations``): its
 arguments, and what it makes, as long as that is read.
 """
 

@@ -252,7 +252,7 @@ class Stages:
     def _place(self) -> dict[int, int]:
         """The point that each unit belongs to; none of those that follow from arguments alone.
 
-        An update stands where the latest of the gradients that it takes are made.
+        An update comes where the latest of its gradients are computed.
         """
         units, place = self.forward.units, dict(self.forward.place)
         place |= self.backward.place

@@ -46,11 +46,11 @@ MAX_CUTS = 32
 
 @dataclass(frozen=True, eq=False)
 class HybridQuestion:
-    """A hybrid plan that is asked for.
+    """A hybrid plan that is requested.
 
     Attributes:
         source: what is cut, by its own names.
-        problems: whose plans are asked for; they differ in microbatches and in how many stages there may be.
+        problems: whose plans are requested; they differ in microbatches and in how many stages there may be.
         accelerator: each device, by name.
     """
 
@@ -68,7 +68,7 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> Posed[ParallelO
 
     Args:
         options: of the command.
-        at_most: whether fewer stages are asked for where there cannot be as many.
+        at_most: whether fewer stages are requested where there cannot be as many.
 
     Raises:
         InputError: as of a pipeline; a profile, a step after optimisation, or another method than ``exact``.

@@ -3,8 +3,8 @@
 The backward pass goes through the points from the last to the first. So an operation of it stands at most where the
 gradients that it takes stand, and at a point that takes or makes what it reads of the forward part: the product that
 takes a weight, for the product with that weight's transpose. What reads nothing of the forward part (sums of
-gradients) stands where its gradients do. The update of trained tensors comes after all of this: elementwise work from
-which nothing but results follows.
+gradients) is where its gradients are. The update of trained tensors comes after all of this: elementwise work from
+which only results follows.
 """
 
 from bisect import bisect_right
@@ -71,7 +71,7 @@ def _last(points: Sequence[int], latest: int) -> int:
 
 
 def _update(forward: Forward, outside: Sequence[int]) -> set[int]:
-    """Elementwise units from which nothing but results of the step and other such units follow."""
+    """Elementwise units from which only results of the step and other such units follow."""
     units, graph = forward.units, forward.units.graph
     results = set(graph.results)
     takers: dict[int, list[int]] = {}

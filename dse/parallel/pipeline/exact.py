@@ -122,7 +122,7 @@ def solve(
     Args:
         problem: what is cut.
         device_cuts: the ways.
-        stop: asked between nodes, and while one is searched.
+        stop: checked between nodes, and while one is searched.
         start: a plan to begin with.
         places: where each cut may be; None for anywhere.
         enough_s: the search ends where its bound reaches this.

@@ -1,4 +1,4 @@
-"""The solution and the metrics of a pipeline, as they stand in a result file."""
+"""The solution and the metrics of a pipeline, as in a result file."""
 
 from typing import Annotated, Any
 

@@ -4,8 +4,8 @@ Nothing but dependence is used, so that steps of every framework are treated ali
 forward part; what follows from trained tensors alone (their transposes and casts) or from inputs alone (masks,
 indices) is made where it is taken and never sent. All else are *points*: each is one operation, or a whole loop.
 
-Points stand in the order of their longest path of operations to the loss, so that what is taken late is made late: a
-decoder's embedding stands before the decoder, even where the step looks it up before the encoder.
+Points are ordered by their longest path of operations to the loss, so that what is taken late is made late: a
+decoder's embedding comes right before the decoder, even where the step looks it up before the encoder.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

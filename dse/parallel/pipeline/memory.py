@@ -33,7 +33,7 @@ def min_memory_bytes(problem: PipelineProblem, device_cuts: Iterable[DeviceCuts]
 
 
 class _Limited:
-    """The kernels' cases under the limit that was asked about last."""
+    """The kernels' cases under the last memory limit."""
 
     def __init__(self, problem: PipelineProblem) -> None:
         self._problem = problem

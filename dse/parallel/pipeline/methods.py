@@ -18,7 +18,7 @@ class PipelineContext:
         problem: what is cut.
         device_cutting: which ways there are to cut the devices.
         seed: of all random choices.
-        stop: asked between pieces of work.
+        stop: checked between pieces of work.
     """
 
     problem: PipelineProblem

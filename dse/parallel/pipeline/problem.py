@@ -60,7 +60,7 @@ class Profile:
 
     Raises:
         ValueError: arrays whose lengths do not fit together, a figure that is negative or not finite, or readers that
-            are no points.
+            are not points.
     """
 
     forward_s: Floats

@@ -1,4 +1,4 @@
-"""What strategy ``pipeline`` is asked: a profile to be cut, and the names that its points have for users."""
+"""The question of strategy ``pipeline``: a profile to cut, and the names that its points have for users."""
 
 from dataclasses import dataclass
 from typing import Any

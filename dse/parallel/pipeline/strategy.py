@@ -54,7 +54,7 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> PipelinePosed:
 
     Args:
         options: of the command.
-        at_most: whether fewer stages are asked for where there cannot be as many.
+        at_most: whether fewer stages are requested where there cannot be as many.
 
     Raises:
         InputError: options that contradict each other, files that are malformed, or more stages than there can be.

@@ -1,4 +1,4 @@
-"""A pipeline for people: its verdict, stages, and what it is beside plans that need no search."""
+"""A pipeline for people: its verdict, its stages, and a comparison with plans that need no search."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _WRAPPED = re.compile(r"\w+\(|\)")
 
 
 def layer_of(label: str) -> str:
-    """Where an instruction stands in the model, without what JAX adds to its scopes."""
+    """The place of an instruction in the model, without what JAX adds to its scopes."""
     parts = [part for part in _WRAPPED.sub("", label).split("/") if part]
     return "/".join(parts[1:] if label.startswith("jit(") else parts)
 

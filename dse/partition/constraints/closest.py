@@ -11,7 +11,7 @@ together are an antichain of it, and a largest one is what a minimum vertex cove
 Kőnig's theorem from a maximum matching of the bipartite graph of all pairs).
 
 The least completion must have an operator on chip 0 (3). Where that of the largest antichain has none, one of the
-operators without producers is put there, and what cannot be kept beside it is left out: each of them is tried, for
+operators without producers is put there, and what cannot be kept with it is left out: each of them is tried, for
 graphs with few.
 
 Cost: reach once for a graph, O(N (N + E)); then O(N²) for the pairs, and O(N² / 64) for a phase of the matching, of
@@ -197,7 +197,7 @@ def _antichain(room, antichain):
 
 @kernel
 def _can_begin(reach, wanted, unmoved, source):
-    """Whether ``source`` can be on chip 0 beside what is ``unmoved``."""
+    """Whether ``source`` can be on chip 0 together with what is ``unmoved``."""
     possible = True
     for operator in range(len(wanted)):
         possible = possible and not (unmoved[operator] and wanted[operator] > reach[source, operator])

@@ -29,7 +29,7 @@ Int32s = npt.NDArray[np.int32]
 
 
 class Structure(NamedTuple):
-    """A graph as the kernels read it. Neighbours are lists by operator: those of v stand from ``first[v]`` on.
+    """A graph as the kernels read it. Neighbours are lists by operator: those of v start at ``first[v]``.
 
     Attributes:
         out_first, out_node, out_edge: consumers of each operator, and the edges to them, [N + 1], [E], [E].

@@ -30,7 +30,7 @@ Words = npt.NDArray[np.uint64]
 
 
 class Operators(NamedTuple):
-    """A graph on the chips of a package, without a partition. Neighbours of v stand from ``first[v]`` on.
+    """A graph on the chips of a package, without a partition. Neighbours of v start at ``first[v]``.
 
     Attributes:
         out_first, out_node, in_first, in_node: consumers and producers, [N + 1], [E].
@@ -128,7 +128,7 @@ def _fused_into(
 
 
 def min_bytes(operators: Operators) -> Floats:
-    """Memory that some chip needs while each operator runs, whatever the partition, [N].
+    """Memory that some chip needs while each operator runs, regardless of the partition, [N].
 
     Its weights, its inputs and its output are there then, as parts of what waits or in buffers; only a tensor between
     two operators that may be fused need not be.

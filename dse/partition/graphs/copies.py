@@ -35,7 +35,7 @@ USUAL_LIMITS = CopyLimits()
 
 
 def copies_of(graph: PartitionGraph, limits: CopyLimits) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The operators of the new graph and its edges; copies stand side by side.
+    """The operators of the new graph and its edges; copies are adjacent.
 
     Each is the position in ``graph`` of what it is (a copy of), and that of the consumer that the copy is for; −1 where
     all consumers share it.

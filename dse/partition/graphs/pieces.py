@@ -74,7 +74,7 @@ class _Writer:
         return source if self.size(source) >= elements else self.write("broadcast", (source,), elements, 0)
 
     def learned(self, label: str, source: Source, channels: int) -> Source:
-        """An elementwise operation with one number a channel that was learned and is not a value of the trace."""
+        """An elementwise operation with one learned number per channel that is not a value of the trace."""
         self.pieces.append(Piece("broadcast", (), self.size(source), parameter_elements=channels))
         return self.write(label, (source, -len(self.pieces)), self.size(source))
 

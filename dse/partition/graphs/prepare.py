@@ -67,7 +67,7 @@ class Prepared:
         """A partition ``chip`` [N] of the user's graph as one of ``graph``: every copy goes where its operator is.
 
         It has the same arcs between chips, so it satisfies (2) and (4) where ``chip`` does, and (3) unless a chip held
-        nothing but what was folded.
+        only what was folded.
         """
         return tuple(int(chip[source]) for source in self.origin)
 

@@ -57,8 +57,8 @@ def cp_sat(context: SearchContext, deterministic_time: float = DETERMINISTIC_TIM
 
     Models of few chips are solved much faster than those of many that come to leave some empty, so the numbers of chips
     are tried from the least that could be better on, a few of them and the most. What a partition must be better than
-    is a cost of the model, that of throughput under the reference evaluator, whatever the context's evaluator; what the
-    models give is then priced by the context's evaluator.
+    is a cost of the model, that of throughput under the reference evaluator, regardless of the context's evaluator;
+    what the models give is then priced by the context's evaluator.
 
     ``deterministic_time``: when to stop with each number, in CP-SAT's deterministic seconds.
     """
@@ -90,7 +90,7 @@ def _starts(context: SearchContext) -> Chips:
 
 @dataclass(frozen=True)
 class _Units:
-    """Times and sizes in whole units: [N] each; what alone is above its limit stands as one unit more than that."""
+    """Times and sizes in whole units: [N] each; what alone exceeds its limit is one unit more than the limit."""
 
     latency: list[int]
     transfer: list[int]

@@ -306,7 +306,7 @@ def improve(order, graph, latency_s, transfer_s, weight_bytes, chips, limit_s, m
             stamp[:] = -1
             cost_s = _cost_s(candidate, parent, place, last, graph, latency_s, transfer_s, link_s, stamp)
             if not cost_s < best_s:
-                break  # the running sums of the cut lose small numbers beside huge ones
+                break  # the running sums of the cut lose small numbers next to huge ones
             better, best_s = True, cost_s
             _mark_chips(count, parent, used[count], candidate, best_chip)
         progress_s = _progress_s(candidate, used, chips, latency_s)

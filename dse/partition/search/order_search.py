@@ -256,7 +256,7 @@ def order_search(context: SearchContext, rounds: int = ROUNDS) -> SearchResult:
 
 
 def order_of(problem: PartitionProblem, chip: npt.NDArray[np.int8]) -> Order:
-    """A topological order in which the operators of each chip of a valid partition stand together."""
+    """A topological order in which the operators of each chip of a valid partition are adjacent."""
     order = problem.graph.topological_order
     return order[np.argsort(chip[order], kind="stable")].astype(np.int32)
 

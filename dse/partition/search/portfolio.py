@@ -43,7 +43,7 @@ _WINDOWS_EFFORT = 1.0
 """CP-SAT's deterministic seconds for windows at the end, two or three real ones: recurrent graphs gain most by them."""
 
 _SMALL = 128
-"""Operators × usable chips of a graph whose latency CP-SAT works on: beyond, it proves next to nothing in its time."""
+"""Operators × usable chips of a graph whose latency CP-SAT works on: beyond, it proves almost nothing in its time."""
 
 _LATENCY_TIME = 2.0
 """CP-SAT's deterministic seconds for that."""

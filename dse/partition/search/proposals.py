@@ -1,4 +1,4 @@
-"""Random numbers for changes of a partition that move together what stands together.
+"""Random numbers for changes of a partition that move neighbours together.
 
 One standard normal number for every operator says where in its own distribution its draw is. Numbers of operators that
 are near each other along the work are alike (a Gaussian copula), so a change moves a whole stretch of the graph, while

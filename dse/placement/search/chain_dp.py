@@ -42,7 +42,7 @@ class ChainOptimum:
 
 @dataclass(frozen=True)
 class ChainLatencies:
-    """Seconds of each layer at one width: three contiguous float64 arrays of one entry a layer."""
+    """Seconds of each layer at one width: three contiguous float64 arrays with one entry per layer."""
 
     forward_s: NDArray[np.float64]
     backward_s: NDArray[np.float64]

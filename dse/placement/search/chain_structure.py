@@ -86,7 +86,7 @@ def chain_structures(
         for stages in range(stage_limit + 1)
         for plain in range(plain_stages + 1)
     ]
-    limits[: plain_stages + 1] = [0] * (plain_stages + 1)  # zero stages are no placement
+    limits[: plain_stages + 1] = [0] * (plain_stages + 1)  # zero stages are not a placement
     if max_pipelines is not None:
         limits = [min(limit, max_pipelines) for limit in limits]
     sync = gradient_sync(problem, tensor)

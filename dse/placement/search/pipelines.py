@@ -3,8 +3,8 @@
 For a largest load L and a first stage of W bytes, a batch takes ``L · (ceil(M/d) + s − 1) + W · y(d)`` and more that
 does not depend on d, y(d) being the seconds of gradient synchronisation a byte: a linear function, with coefficients
 that are not negative, of the point ``(y(d), ceil(M/d))``. Its minimum over the allowed d is therefore at a vertex of
-the lower convex hull of their points, whatever the shape of y. As y never falls with d, only the smallest d of each
-ceil(M/d) can be one. On a flat network ``y = κ · (1 − 1/d)``, M/d with integer value lies on one line, and the
+the lower convex hull of their points, regardless of the shape of y. As y never falls with d, only the smallest d of
+each ceil(M/d) can be one. On a flat network ``y = κ · (1 − 1/d)``, M/d with integer value lies on one line, and the
 vertices are few (2 to 6), whatever M and K are.
 
 Under 1F1B all d share one memory rule. Under GPipe the rule depends on ceil(M/d), and so the d fall into ranges.

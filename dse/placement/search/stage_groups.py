@@ -3,7 +3,7 @@
 Each group runs its layers one at a time in the problem's order (:mod:`dse.placement.problem`). The search assigns layer
 after layer; it prunes by the longest path behind each finished layer and by the memory of each group, treats groups
 that are still empty as one, and starts from a list schedule. It ends at once where the bound (the longest path, or
-equal shares of the work) is reached: so with one group for each branch there is next to nothing to search.
+equal shares of the work) is reached: so with one group for each branch there is almost nothing to search.
 
 In the kernels a *stage* is an array of layer positions in ascending order, ``local[v]`` the place of layer v in it (−1
 outside), and ``graph`` what :func:`graph_arrays` returns. ``rules`` is (repeats, recompute, one_by_one, state_factor,
@@ -53,7 +53,8 @@ def graph_arrays(graph: LayerGraph, network_bytes_per_s: float) -> GraphArrays:
 def _pass_s(stage, local, group_of, layers, part, edges, begin_s, transfers, reverse, free, finish):
     """Fills ``finish`` of every layer in one pass, and returns the last; ``edges`` is what a layer waits for.
 
-    Its latency is ``layers[v, part]``; ``edges`` is (offset, end, amount). ``free`` is scratch of one entry a layer.
+    Its latency is ``layers[v, part]``; ``edges`` is (offset, end, amount). ``free`` is scratch space with one entry
+    per layer.
     """
     offset, ends, amounts = edges
     latest = begin_s

@@ -1,4 +1,4 @@
-"""What files of settings leave out of the model that was asked about, and of its training."""
+"""What settings files leave out of the model and its training."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ _OPENINGS = {
     ),
     "deepspeed.json": "sets only batch size, precision and ZeRO. The training script must set the rest:",
 }
-"""By file, the line before the list; JSON has no comments, so that the one of DeepSpeed stands in another file."""
+"""By file, the line before the list; JSON has no comments, so the one of DeepSpeed is in another file."""
 
 
 def left_out(file: str, problem: PlanProblem, plan: TrainingPlan) -> list[str]:

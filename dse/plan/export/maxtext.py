@@ -1,4 +1,4 @@
-"""Settings of MaxText: what a plan decides, to be given beside a model's own file."""
+"""Settings of MaxText: what a plan decides, to be given together with a model's own file."""
 
 import yaml
 

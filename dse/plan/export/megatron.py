@@ -11,15 +11,15 @@ from dse.plan.training_plan import AS_STACK, PIPELINE_INSIDE, USUAL_ORDER, Train
 
 _SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 _RECIPES = {"fp8": "delayed", "mxfp8": "mxfp8"}
-"""Scales of the first are those of earlier steps; ``moe_act`` and ``layernorm`` are not made again with these."""
+"""Scales of the first are those of earlier steps; ``moe_act`` and ``layernorm`` are not recomputed with these."""
 
 
 def megatron_arguments(problem: PlanProblem, plan: TrainingPlan) -> str:
-    """One argument a line.
+    """One argument per line.
 
     Raises:
         NotExpressibleError: the plan has what Megatron-LM lacks: GPipe, 8-bit integers, 4-bit formats, tensor without
-            sequence parallelism beside experts, recomputation of every second product, of unequal parts of chunks, or
+            sequence parallelism with experts, recomputation of every second product, of unequal parts of chunks, or
             of every K layers with a multi-token-prediction layer (which Megatron-LM then leaves out), or
             precisions of state and overlaps that it ties to each other; or the model has biases or windows of
             attention that Megatron-LM has no arguments for.
@@ -197,7 +197,7 @@ def _recipe(plan: TrainingPlan) -> str:
 
 
 def _every(plan: TrainingPlan) -> int:
-    """One of how many layers is made again, where any are."""
+    """One of how many layers is recomputed, if any are."""
     return int(plan.recompute.partition("/")[2] or 1)
 
 

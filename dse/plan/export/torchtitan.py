@@ -22,10 +22,10 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
     """The TOML text.
 
     Raises:
-        NotExpressibleError: the plan has what torchtitan lacks: ZeRO 1, replicas without FSDP beside other axes, tensor
-            parallelism without sequence parallelism, recomputation by module, other precisions than bf16, fp8
-            and mxfp8, state of mixed precisions, gradients reduced in 16 bits, or overlaps that FSDP2 decides; or the
-            model has multi-token-prediction layers, which it has had since 2026 alone (pull request 3392).
+        NotExpressibleError: the plan has what torchtitan lacks: ZeRO 1, replicas without FSDP together with other
+            axes, tensor parallelism without sequence parallelism, recomputation by module, other precisions than bf16,
+            fp8 and mxfp8, state of mixed precisions, gradients reduced in 16 bits, or overlaps that FSDP2 decides; or
+            the model has multi-token-prediction layers, which it has had since 2026 alone (pull request 3392).
     """
     _refuse_what_it_lacks(problem, plan)
     replicas = problem.global_batch // plan.data

@@ -1,8 +1,8 @@
 """The best plan of the vocabulary (:mod:`dse.plan.search.vocabulary`), proven: every one is priced, or ruled out.
 
-Plans that differ in what replicas share out and in which modules are made again alone are a family. A family has a
+Plans that differ only in what replicas shard and in which modules are recomputed are a family. A family has a
 lower bound on the step and the memory of its members: with collectives among replicas that take no time, and everything
-shared out (:func:`dse.plan.evaluate.min_costs`), a step in which no module is made again, and the memory where all
+shared out (:func:`dse.plan.evaluate.min_costs`), a step in which no module is recomputed, and the memory where all
 that are tried are. Of a family that may have a better plan, the parts with one set of modules each have such bounds of
 their own, and their plans have their own memory. Each is ruled out where a plan that fits is faster than its bound and
 needs no more memory, so that the best plan, the front of step and memory and the least memory are those of all plans.
@@ -41,7 +41,7 @@ _BOUNDED = _CHUNK
 """Families that are bounded together."""
 
 _ROUNDING = 1e-13
-"""Relative weakening of a bound: in a layer with one microbatch, what is dropped and what is made again cancel."""
+"""Relative weakening of a bound: in a layer with one microbatch, what is dropped and what is recomputed cancel."""
 
 _BATCH = 1 << 18
 """Families that are bounded before any of them is priced: the most promising ones are first."""
@@ -120,7 +120,7 @@ class _Incumbents:
 def enumerate_plans(
     problem: PlanProblem, stop: StopSignal = never_stop, min_devices: int = 1, below_s: float = np.inf
 ) -> Enumerated:
-    """All plans of the vocabulary that have what is fixed; ``stop`` is asked between two chunks of them.
+    """All plans of the vocabulary that have what is fixed; ``stop`` is checked between two chunks of them.
 
     Where devices may be idle, those that use ``min_devices`` or more. Only plans that take less than ``below_s`` are of
     interest; others may be missing from the front.

@@ -12,7 +12,7 @@ Where ``zero`` above 0 or several ``zero_copies`` are fixed, what is open does n
 shared out are in the vocabulary only if no plan that has what is fixed shares anything.
 
 Plans are made in families: the members of one differ in what replicas share out (``zero`` and ``zero_copies``), and in
-which modules are made again. Rows are numbers in the order of the keys that are chosen; a family's makes none again.
+which modules are recomputed. Rows are numbers in the order of the chosen keys; a family's row recomputes none.
 """
 
 from collections.abc import Iterator
@@ -276,7 +276,7 @@ def _ends_fit(layers: int, depth: int, chunks: int, first: int, last: int) -> bo
 class _Sharings(NamedTuple):
     """ZeRO stages and copies of what they share out, the stages in their order.
 
-    ``undone`` where a stage above 0 is asked for, or several copies, and no choice shares anything out.
+    ``undone`` where a stage above 0 is requested, or several copies, and no choice shares anything out.
     """
 
     choices: tuple[tuple[int, int], ...]
@@ -330,7 +330,7 @@ def _sequence_cuts(problem: PlanProblem, fixed: dict[str, Any], tensor: int, con
 def _open(fixed: dict[str, Any], key: str, vocabulary: list[Any]) -> list[Any]:
     """What a key may have: what is fixed, as far as it is legal, or everything.
 
-    Values that the vocabulary leaves out are legal where they are asked for.
+    Values outside the vocabulary are legal if they are fixed.
     """
     if key not in fixed:
         return vocabulary

@@ -1,7 +1,8 @@
-"""What the text of Auto-MAP says beside its tables: of VGG-19, search spaces, memory, and where pipelines are cut.
+"""What the text of Auto-MAP says in addition to its tables: of VGG-19, search spaces, memory, and where pipelines are
+cut.
 
 Not here: that online inference needs no training on language models and 10,000 episodes on convolutional ones (5.2.4),
-which needs a policy, and times to search, which stand in Tables 5 to 7.
+which needs a policy, and search times, which are in Tables 5 to 7.
 """
 
 from math import ceil, comb, log2

@@ -1,4 +1,4 @@
-"""Tables 5 to 7 once more: learned plans beside the proven ones, and beside search without learning that begins with
+"""Tables 5 to 7 once more: learned plans next to the proven ones, and next to search without learning that begins with
 equally many plans.
 
 Training comes from above, where the extra ``learn`` is installed (:class:`~dse.reproduce.automap.convergence.Learned`).
@@ -25,7 +25,7 @@ NOT_IMPROVED = ", not improved"
 _BEGUN = ("dqn", "random", "annealing")
 
 METHODS = (*_BEGUN, "greedy", *(f"{name}{NOT_IMPROVED}" for name in _BEGUN))
-"""The first three are each beside the plan of the fourth; in pipelines all of these are improved cut by cut."""
+"""The first three are each next to the plan of the fourth; in pipelines all of these are improved cut by cut."""
 
 TARGET = 0.01
 """The most that a plan of deep Q-learning is meant to be behind the proven one."""

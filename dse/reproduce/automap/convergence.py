@@ -1,4 +1,4 @@
-"""Figures 16 and 17: how the paper's Q-network converges on T5-base, at a small budget, beside the proven optimum.
+"""Figures 16 and 17: how the paper's Q-network converges on T5-base, at a small budget, next to the proven optimum.
 
 Training comes from above, where the extra ``learn`` is installed (:class:`Learned`).
 """

@@ -37,7 +37,7 @@ class Family:
 
     Attributes:
         name: of the paper's table.
-        known_by: what stands in the name of some argument of such a step.
+        known_by: text in the name of some argument of such a step.
         variables: of the paper's table, and after them others, with what their names end in (regular expressions).
         layers: variables of layers that the paper leaves whole.
         layers_text: the same for people.

@@ -38,7 +38,7 @@ _ROUND_S = {"figure16": 2.0, "figure17": 1.0}
 """Seconds of a round of training, about."""
 
 _CONTEST_S = 0.2
-"""Seconds of a round of one training and of all that stands beside it, about."""
+"""Approximate seconds of one training round and of everything else."""
 
 CONTEST = "contest"
 
@@ -56,7 +56,7 @@ class AutomapOptions(Options):
         models: steps, separated by commas: built-in ones, or files of HLO text; None: all that are built in.
         mesh, accelerator, network: as of ``dse parallel``; by default one server of the paper.
         rounds: of episodes that networks are trained with.
-        seeds: of each training beside search without learning.
+        seeds: of each training next to search without learning.
     """
 
     COMMAND: ClassVar[str] = "reproduce automap"

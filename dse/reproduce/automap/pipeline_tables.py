@@ -1,4 +1,4 @@
-"""Tables 7 and 8, and Figures 11 to 15: where steps are cut into pipelines, beside the paper's cuts."""
+"""Tables 7 and 8, and Figures 11 to 15: where steps are cut into pipelines, next to the paper's cuts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +32,7 @@ _GIB = 2**30
 
 
 def training(study: Study) -> Section:
-    """Table 7: our proven plans beside the paper's, and the objective under which the paper's is best."""
+    """Table 7: our proven plans next to the paper's, and the objective under which the paper's is best."""
     if not study.pipelined:
         return _skipped("table7")
     outcomes = study.pipelines(tuple(OBJECTIVES))
@@ -121,7 +121,7 @@ def _memory(study: Study) -> Table:
 
 
 def inference(study: Study) -> Section:
-    """Table 8: our optimal boundaries on configuration C beside the paper's."""
+    """Table 8: our optimal boundaries on configuration C next to the paper's."""
     printed = read_published().pipelines.inference
     steps = [step for step in study.pipelined if PIPELINED[step] in printed.models]
     if not steps:

@@ -1,4 +1,4 @@
-"""Tables 1 and 2: the steps and machines that are planned, beside the paper's."""
+"""Tables 1 and 2: the steps and machines that are planned, next to the paper's."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ SETUP_TITLES = {
 
 
 def models(study: Study) -> Section:
-    """Table 1: parameters of every step beside those of the paper's model."""
+    """Table 1: parameters of every step next to those of the paper's model."""
     printed = read_published().parameters
     rows, comparisons = list[Row](), list[Comparison]()
     for step in dict.fromkeys((*study.steps, *study.pipelined)):

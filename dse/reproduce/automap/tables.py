@@ -19,7 +19,7 @@ TITLES: Mapping[str, str] = {
 
 
 def plans(study: Study, part: str, name: FamilyName) -> Section:
-    """Table 3 or 4: the plans of all rules beside the paper's, and what the paper's is worth under each of them."""
+    """Table 3 or 4: the plans of all rules next to the paper's, and what the paper's is worth under each of them."""
     steps = [step for step in study.steps if family_of(step).name == name]
     if not steps:
         reason = f"none of --models is {name}"
@@ -120,7 +120,7 @@ def _compared(step: str, outcomes: Mapping[str, Outcome]) -> Iterable[Comparison
 
 
 def worth_of_paper(outcome: Outcome) -> str:
-    """What the paper's plan is worth beside ours under the same rules; empty where there is none of ours."""
+    """What the paper's plan is worth next to ours under the same rules; empty where there is none of ours."""
     ours, papers = outcome.best, outcome.published
     if ours is None:
         return ""

@@ -1,7 +1,7 @@
 """Which problems are reproduced, and what the paper prints for them.
 
-The paper's numbers stand beside a problem only where it is one of the paper's cases by its content (wafer, weights,
-kernels, edges), whatever it is called.
+The paper's numbers are shown next to a problem only if it is one of the paper's cases by its content (wafer, weights,
+kernels, edges), regardless of the name.
 """
 
 from collections.abc import Mapping
@@ -107,7 +107,7 @@ def unpublished(cases: Mapping[str, Case]) -> list[str]:
 
 
 def are_all(cases: Mapping[str, Case]) -> bool:
-    """Whether these are all of the paper's cases, so that its means can stand beside ours."""
+    """Whether these are all of the paper's cases, so that its means can be compared with ours."""
     return {case.letter for case in cases.values()} == {*read_published().cases}
 
 

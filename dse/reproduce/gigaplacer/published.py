@@ -112,7 +112,7 @@ class PlacementPaper(StrictModel):
         return self
 
     def case_of(self, problem: WaferProblem) -> str | None:
-        """Which case ``problem`` is, whatever it is called: the same wafer, weights, kernels and edges, in order."""
+        """Which case ``problem`` is, regardless of the name: the same wafer, weights, kernels and edges, in order."""
         wanted = _content(problem)
         return next((name for name, each in self.cases.items() if wanted == _content_of(each)), None)
 

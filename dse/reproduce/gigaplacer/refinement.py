@@ -1,4 +1,4 @@
-"""What each step of the search is worth, and the classic floorplanner beside it."""
+"""What each step of the search is worth, and the classic floorplanner next to it."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -123,7 +123,9 @@ def per_cent(before: float | None, after: float | None) -> float | None:
 
 
 def _claims(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> tuple[Comparison, ...]:
-    """What the paper says of its two refinements, of its algorithm here; beside its numbers where all cases are its."""
+    """What the paper says of its two refinements, of its algorithm here; next to its numbers where all cases are
+    its.
+    """
     paper, whole = read_published().refinement, are_all(cases)
     distances, adapters, counting = list[float](), list[float](), list[float]()
     for name, outcome in outcomes.items():

@@ -1,4 +1,4 @@
-"""Table 1: cost and seconds of every case beside both published columns, with our bound."""
+"""Table 1: cost and seconds of every case next to both published columns, with our bound."""
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -122,7 +122,7 @@ def case_lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
 
 
 def part_lines(name: str, case: Case, outcome: Outcome) -> Iterator[Comparison]:
-    """The cost of our placement and its parts beside GigaPlacer's, each with why the two differ."""
+    """The cost of our placement and its parts next to GigaPlacer's, each with why the two differ."""
     for part in COST_PARTS:
         paper = case.paper(part)
         cause = _total_cause(outcome, paper) if part == "total" else _part_cause(case, part, _traded(case, outcome))
@@ -234,7 +234,8 @@ def means(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> list[Co
 
 
 def over_winner(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> Iterator[Comparison]:
-    """How ours and GigaPlacer stand to the contest's winner, as the paper's text counts it, on the cases that it has.
+    """How ours and GigaPlacer compare with the contest's winner, as the paper's text counts it, on the cases that it
+    has.
 
     Savings are shares of the winner's cost.
     """

@@ -1,4 +1,4 @@
-"""Figure 7 of the multi-chip partitioning paper: the reference evaluator beside the simulator, in place of silicon.
+"""Figure 7 of the multi-chip partitioning paper: the reference evaluator next to the simulator, in place of silicon.
 
 Random partitions (SAMPLE with uniform weights) are priced by both. The paper compares its analytical model with real
 hardware: of 2,000 partitions of BERT 13.5 % could not run, and the run times of the others, each divided by their
@@ -126,7 +126,7 @@ def calibrate(problem: PartitionProblem, package: Package, chips: Chips) -> Cali
 
 
 def figure7(context: Context) -> Section:
-    """Correlation and invalid share beside the paper's, and the scatter plot."""
+    """Correlation and invalid share next to the paper's, and the scatter plot."""
     problem, package = problem_of(context), context.package
     chips = random_partitions(context)
     ours = calibrate(problem, package, chips)

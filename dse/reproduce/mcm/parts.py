@@ -63,7 +63,7 @@ class Learned:
     """The learned methods, which come from outside.
 
     Attributes:
-        methods: by name, beside those that do not learn.
+        methods: by name, next to those that do not learn.
         variants: of one of them, for the ablation.
         identity: what decides what they find, as JSON types; it may be slow.
     """

@@ -4,7 +4,7 @@ Every method partitions every graph with several seeds, and its best cost after 
 counts samples until the geometric mean over 16 unseen graphs (Table 2, Figure 5: analytical model) or the throughput of
 BERT (Table 3, Figure 6: hardware, here the simulator) reaches some multiple of a greedy heuristic's. Its multiples
 depend on its heuristic, so ours are shares of the best throughput that any method has found for a graph; the
-improvement over our greedy heuristic is beside them. Two parts are not in the paper: the simulator on the test graphs
+improvement over our greedy heuristic is next to them. Two parts are not in the paper: the simulator on the test graphs
 and BERT together, and what the learned policy is worth without its parts.
 
 Methods that do not sample (dynamic programming, portfolio) count as one evaluation; what they compute is not counted in

@@ -52,7 +52,7 @@ _PAPER: Mapping[str, Mapping[str, tuple[int | None, ...]]] = {
 
 
 LEARNED = "plain rl"
-"""Our learned form that stands where the paper's own does: it has no prior either."""
+"""Our learned method in the place of the paper's: it has no prior either."""
 
 TEN_MINUTES = 22
 """Samples in ten minutes, of 26.97 s each (section 5.3)."""
@@ -97,7 +97,7 @@ CLAIMS: Mapping[str, tuple[Claim, ...]] = {
 
 
 def _published(part: str, method: str) -> tuple[int | None, ...]:
-    """The paper's samples of a method; our form without a prior stands where its own does."""
+    """The paper's samples of a method; our method without a prior takes the place of its own."""
     return _PAPER.get(part, {}).get(method.replace(LEARNED, "paper rl"), ())
 
 
@@ -279,7 +279,7 @@ def method_table(part: str, shares: Mapping[str, Shares], looked_at: Sequence[in
     Args:
         part: of the paper.
         shares: of each method.
-        looked_at: evaluations after which the throughput over greedy is shown, beside the last.
+        looked_at: evaluations after which the throughput over greedy is shown, next to the last.
         samples: evaluations of each trial.
     """
     places = sorted({*(min(count, samples) for count in looked_at), samples})

@@ -27,7 +27,7 @@ _MEANS: tuple[Mean, ...] = ("arithmetic", "geometric")
 
 
 def common(context: Context) -> Section:
-    """Ours under every cost model and both means beside the paper's."""
+    """Ours under every cost model and both means next to the paper's."""
     published = context.paper.common
     machine = published.accelerator
     rows: list[Row] = [

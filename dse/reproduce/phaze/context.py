@@ -267,7 +267,7 @@ class Context:
 
 
 def position(machines: Machines, wanted: Cores, global_buffer_mb: int) -> int | None:
-    """Where an architecture stands in the space; None where it is not a point of it."""
+    """Position of an architecture in the space; None if it is not a point of it."""
     positions = np.flatnonzero(
         (machines.tensor_cores == wanted.tensor_cores)
         & (machines.vector_cores == wanted.vector_cores)

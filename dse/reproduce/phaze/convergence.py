@@ -238,7 +238,7 @@ def _level_row(
 
 
 def _figure9_notes(context: Context) -> Iterator[str]:
-    """What the paper says of areas, beside the proven optimum's."""
+    """What the paper says of areas, next to the proven optimum's."""
     published = context.paper.convergence
     yield (
         f"Paper: from level {published.optimal_from_level} onwards, the answer is {cores_text(published.converged)}, "

@@ -64,7 +64,7 @@ Ratios = dict[tuple[str, str], dict[str, float | None]]
 
 
 def figure4(context: Context) -> Section:
-    """Ours under every cost model, and the means beside the paper's."""
+    """Ours under every cost model, and the means next to the paper's."""
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     ratios: Ratios = {}

@@ -142,7 +142,7 @@ class Convergence(StrictModel):
 
 
 class Sources(StrictModel):
-    """Where the models' blocks stand in the paper."""
+    """Where the paper has the models' blocks."""
 
     table_2: Source
     table_4: Source

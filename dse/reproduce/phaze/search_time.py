@@ -106,7 +106,7 @@ def _paper_share(context: Context, model: str, phase: Phase) -> float | None:
 
 
 def _chart(context: Context, searches: dict[tuple[str, str, str], Answered], cost_model: str, walk: str) -> Chart:
-    """Stacked bars, the exhaustive search beside the walk for each model."""
+    """Stacked bars, the exhaustive search next to the walk for each model."""
     kinds = {"exhaustive": "ex.", walk: "walk"}
     keys = [(model, kind) for model in context.models for kind in kinds]
     spent = [searches[model, cost_model, kind].spent for model, kind in keys]

@@ -32,7 +32,7 @@ _NOTES = (
 
 
 def table2(context: Context) -> Section:
-    """Ours under every cost model beside the paper's, for every chosen model."""
+    """Ours under every cost model next to the paper's, for every chosen model."""
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     same: dict[str, list[tuple[bool, bool, bool]]] = {}

@@ -18,7 +18,7 @@ _TABLE_3: dict[str, Operation] = {
 
 
 def table3(context: Context) -> Section:
-    """The core that runs each operator, beside the paper's."""
+    """The core that runs each operator, next to the paper's."""
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     for name, core in context.paper.table_3.cores.items():

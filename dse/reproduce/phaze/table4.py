@@ -1,4 +1,4 @@
-"""Table 4: how large the models are, as the published tool counts them, beside the models themselves. No search.
+"""Table 4: how large the models are, as the published tool counts them, next to the models themselves. No search.
 
 The paper does not say what it counts. Its tool does: the nodes of a traced layer that fusion leaves, what their outputs
 and weights hold, and the work of their products and of those nodes that vector cores take part in
@@ -158,7 +158,7 @@ def _at_width(hyper: Hyperparameters, published: Table4, width: int) -> Iterator
 
 
 def _counted(hyper: Hyperparameters, published: Table4, width: int) -> Iterator[Figure]:
-    """What the tool counts beside the paper's, without the model's own."""
+    """What the tool counts next to the paper's, without the model's own."""
     tool = figures(traced_block(hyper, MICROBATCH, width))
     megabytes = _ELEMENT_BYTES * _THOUSANDTHS
     yield Figure("operators", "", published.operators, tool.operators)

@@ -51,7 +51,7 @@ _TRACED_NOTES = (
 
 
 def table5(context: Context) -> Section:
-    """Ours under every cost model beside the paper's, and with traced layers."""
+    """Ours under every cost model next to the paper's, and with traced layers."""
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     for model in context.models:

@@ -1,3 +1,3 @@
-"""Guha et al.: the learned cost model of a reconfigurable dataflow unit, its tables beside ours."""
+"""Guha et al.: the learned cost model of a reconfigurable dataflow unit, its tables next to ours."""
 
 SUMMARY = "Learned cost model for placement on dataflow fabrics: accuracy, ablations and placements (Guha et al.)."

@@ -1,4 +1,4 @@
-"""Sections beside those of the paper."""
+"""Sections next to those of the paper."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ TITLES = {
 KINDS = ("gemm", "mlp", "ffn", "mha")
 
 KIND_LEFT_OUT = "kind left out"
-"""What stands after a model's name where it has not learned from the kind of block that it predicts."""
+"""Suffix of a model's name if it has not learned from the kind of block that it predicts."""
 
 _MODELS = ("expert", "route", "ridge", "trees", "trees-all", "stack", "paper", "network")
 _RIVAL = "trees-all"

@@ -31,7 +31,7 @@ def problem_text(model: Model) -> str:
 
 
 def solve(given: bytes, out: BinaryIO) -> None:
-    """Solve the problem that stands behind the settings."""
+    """Solve the problem that follows the settings."""
     settings, _, text = given.partition(b"\n")
     model = Model()
     model.hideOutput()

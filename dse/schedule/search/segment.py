@@ -343,7 +343,7 @@ def kind_work(seg: Segment, k: int, time: Integer, status: Codes, finish: Ints, 
             seen[seg.line[k, i]] = 1
             lines += 1
     cores = max(min(seg.capacity[k], lines), 1)
-    # In core times, so that nothing but the end needs a division.
+    # In core times, so that only the end needs a division.
     best, release, unstarted, running = int(time) * cores, NO_MODE, 0, 0
     for i in seg.by_tail:
         if status[i] == STARTED:

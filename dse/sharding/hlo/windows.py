@@ -29,7 +29,7 @@ class WindowDim(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it takes one element after the other, and none beside it."""
+        """Whether it takes single elements in order, without padding."""
         return self == _PLAIN
 
     def positions(self, size: int) -> int:

@@ -89,7 +89,7 @@ class Layers:
     """The layers of one module. A layer's weights are stored under its kind and its number among those of its kind.
 
     Attributes:
-        makes_weights_only: nothing but the shapes of results matters: normalisations, which change none, do nothing.
+        makes_weights_only: only the shapes of results matter: normalisations, which change none, do nothing.
     """
 
     def __init__(self, module: "torch.nn.Module") -> None:

@@ -32,7 +32,7 @@ def wide_and_deep(net: Layers, dense: Tensor, ids: Tensor) -> Tensor:
 
 
 def deep_factorisation(net: Layers, ids: Tensor) -> Tensor:
-    """DeepFM (Guo et al. 2017): pairwise products by sums and squares, beside a perceptron of the same embeddings."""
+    """DeepFM (Guo et al. 2017): pairwise products by sums and squares, next to a perceptron of the same embeddings."""
     columns = _columns(net, ids, _ROWS, 16)
     stacked = net.torch.stack(columns, 1)
     total, squares = stacked.sum(1), (stacked * stacked).sum(1)

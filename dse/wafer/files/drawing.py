@@ -14,7 +14,7 @@ from dse.wafer.check import cost, kernel_time, size_tiles
 from dse.wafer.problem import WaferPlacement, WaferProblem
 
 _BEND = 0.25
-"""How far the control point of a bent edge lies beside it, in lengths of the edge."""
+"""How far the control point of a bent edge is away from it, in lengths of the edge."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Rectangle:
 
     @property
     def label(self) -> tuple[float, float]:
-        """The middle of the name: of the further half of the longer side, beside the edges."""
+        """The middle of the name: of the further half of the longer side, away from the edges."""
         x, y = self.centre
         return (x, y + self.up / 4) if self.up > self.across else (x + self.across / 4, y)
 

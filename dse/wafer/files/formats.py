@@ -84,7 +84,7 @@ def header_of(
 ) -> tuple[Wafer, Weights]:
     """The wafer and the weights of a header; what is wrong with it is added to ``faults``.
 
-    ``lines``: in which line of the file an entry stands, where it stands there.
+    ``lines``: the line of the file that has an entry, if any.
     """
 
     def fault(key: str, rule: str) -> None:

@@ -38,7 +38,7 @@ class Style:
 
     Attributes:
         index_width: of the numbers in brackets, filled with spaces.
-        padded: whether the sizes of inputs and outputs stand between spaces.
+        padded: whether spaces surround the sizes of inputs and outputs.
         arrow: between the two ends of an edge.
         final_newline: whether the last line ends.
     """

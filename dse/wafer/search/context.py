@@ -17,7 +17,7 @@ from dse.wafer.shapes import ShapeTable
 
 COLUMNS, PROTOCOLS, COMPACTION, TREES = "columns", "protocols", "compaction", "trees"
 STEPS = frozenset({COLUMNS, PROTOCOLS, COMPACTION, TREES})
-"""Steps beside rows and annealing that a search can be made without, to see what they are worth."""
+"""Steps other than rows and annealing, which a search can omit, to measure their effect."""
 
 MAX_FACTOR = 64
 """The longest time that is looked at before a placement is known, in times of the area bound."""

@@ -2,7 +2,7 @@
 
 Of all slicing trees whose leaves, read from left to right, are a given sequence of kernels, one of least width for each
 height follows from the intervals of the sequence, as the cheapest order of a chain of matrix products does: an interval
-is a kernel, or two shorter intervals beside or above each other, and curves of widths or heights add up (Stockmeyer,
+is a kernel, or two shorter intervals next to or above each other, and curves of widths or heights add up (Stockmeyer,
 "Optimal orientations of cells in slicing floorplan designs", 1983). Rows of columns of kernels are some of these trees.
 
 Distance counts by the way from the last kernel of the one part to the first of the other, for every edge that passes

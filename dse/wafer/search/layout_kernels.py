@@ -1,7 +1,7 @@
 """Rows of columns of kernels: their sizes, places and cost. The kernels.
 
 A layout is a sequence of kernels cut into rows, each row cut into columns, each column a stack of kernels. Rows lie
-above each other, are filled to and fro, and have a height; a kernel that stands alone in its column is as narrow as its
+above each other, are filled to and fro, and have a height; a kernel that is alone in its column is as narrow as its
 row's height allows, and the kernels of a stack are as flat as the least width allows at which the stack is no higher
 than the row. A kernel may also be bound to one (h, w, c), its *protocol*.
 
@@ -19,7 +19,7 @@ from dse.wafer.shapes import NEVER, width_of
 from hardware.compiled import compiled, kernel
 
 STACKED, BESIDE, NEW_ROW = 0, 1, 2
-"""Where the kernel at a place of the sequence stands: on the one before, beside it, or in a new row."""
+"""Where the kernel at a place of the sequence is: on the previous one, next to it, or in a new row."""
 
 FREE = -1
 """The protocol of a kernel that has whichever (h, w, c) is smallest."""

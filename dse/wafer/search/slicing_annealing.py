@@ -20,7 +20,7 @@ _COOLED = 1e-3
 """The last temperature, of the first."""
 
 _SLICE, _SLICE_WORK = 10_000, 30_000_000
-"""Moves between two questions whether to stop, and entries of curves that they may make anew, at most: a move makes
+"""Maximum moves, and recomputed entries of curves, between two checks whether to stop: a move makes
 about all of a tree's. That is some tenths of a second.
 """
 

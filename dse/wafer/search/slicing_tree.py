@@ -41,7 +41,7 @@ _SURVIVORS = 3
 
 
 def one_row(order: Sequence[int]) -> list[int]:
-    """The expression of kernels beside each other."""
+    """The expression of kernels next to each other."""
     return [order[0], *(symbol for number in order[1:] for symbol in (number, BESIDE))]
 
 

@@ -6,7 +6,7 @@ no two equal joins follow each other. The moves are theirs: M1 exchanges two ker
 all joins of a chain round, M3 exchanges a kernel and a join that follow each other.
 
 Every subtree has a *shape curve*, the least width for each height (or the other way round: least height for each
-width). Curves of subtrees beside each other add up in the one, of subtrees above each other in the other form
+width). Curves of subtrees next to each other add up in the one, of subtrees above each other in the other form
 (Stockmeyer, "Optimal orientations of cells in slicing floorplan designs", 1983), so the shapes of all kernels are the
 best ones for a tree. Those of the kernels are their staircases.
 """

@@ -1,4 +1,4 @@
-"""The points of a sweep beside each other: what one knows of another, and which are on the front.
+"""The points of a sweep next to each other: what one knows of another, and which are on the front.
 
 Three things hold whatever the searches found:
 

@@ -165,7 +165,7 @@ _Group = tuple[float, float, float, int]
 
 
 def _group(point: PointDocument) -> _Group:
-    """Weights and memory: points that differ in these stand apart in the chart."""
+    """Weights and memory: points that differ in these are separate in the chart."""
     return point.wdeltat, point.wlength, point.wadapter, point.memlimit
 
 

@@ -41,7 +41,7 @@ class Solved:
     """The answer of one run, as it is in the journal.
 
     Attributes:
-        ended: whether it was stopped by nothing but its moves.
+        ended: whether it was stopped only by its moves.
         kernels: the placement as in a result's solution; None where none was found.
         bound: no placement costs less; None where nothing is known.
         infeasibility: the proof that no placement is legal, or None.

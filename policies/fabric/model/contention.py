@@ -36,10 +36,10 @@ other nets for their share of the period. Links are *switched* after every flit 
 - ``places_period``: the least period without contention, where queues have the places that sharing leaves;
   ``wait_period``: with the waits of a period that is that one, or the busiest link's slots if these are more;
   ``next_wait_period``: with those of that period in turn; ``settled``: the larger one of it and the busiest link's.
-- ``flit_wait``: flits of a net times the wait to its slowest sink, in the mean; ``net_wait``: one more than this wait
+- ``flit_wait``: flits of a net times the wait to its slowest sink, on average; ``net_wait``: one more than this wait
   times flits, at most; ``sum_of_nets``: of the fourth powers of the same.
 - ``unit_wait``: at a unit, the waits of all nets that it reads, and of those that it sends by links, at most;
-  ``mean_unit_wait``: in the mean; ``slow_unit``: with the unit's slots in isolation, at most; ``critical_wait``: summed
+  ``mean_unit_wait``: on average; ``slow_unit``: with the unit's slots in isolation, at most; ``critical_wait``: summed
   over units by the fourth power of these.
 - ``tree_peak``: slots of a net's busiest link times the fourth root of its sinks, at most.
 """

@@ -48,7 +48,7 @@ FEATURES = (
   dead slot after every burst where flows share it.
 - ``expert``, ``route``: the rules of :mod:`dse.fabric.rules`; ``queue``: of a net whose queues hold as few flits as its
   busiest link leaves it.
-- ``hops``: links of a net, in the mean; ``wirelength``: flits on a link, over all links of the fabric; ``depth``: links
+- ``hops``: links of a net, on average; ``wirelength``: flits on a link, over all links of the fabric; ``depth``: links
   to the farthest sink; ``max_sharing``, ``mean_sharing``: flows on a link, at most and as a flit sees it.
 - ``period``: the least period without contention (:mod:`policies.fabric.model.event_graph`).
 """

@@ -31,8 +31,8 @@ class CostSettings:
         graphs_in_batch: whose samples are learned from together.
         learning_rate: of Adam at the start; it falls to 0 along a cosine.
         weight_decay: of Adam.
-        ranking_weight: of the loss on the order of placements within a graph, beside the squared error of the log
-            throughput.
+        ranking_weight: of the loss on the order of placements within a graph, in addition to the squared error of the
+            log throughput.
 
     Raises:
         ValueError: a value outside its range.

@@ -1,7 +1,7 @@
 """Boosted trees and perceptrons together, weighted by how well they predict graphs held out.
 
 Stacked regression: weights are not negative and sum to 1 (Breiman, "Stacked regressions", Machine Learning 24, 1996).
-Both see all features. Ridge regression is no member: it does nothing for graphs of kinds that were learned from, and
+Both see all features. Ridge regression is not a member: it does nothing for graphs of kinds that were learned from, and
 harm for others. Networks correct what the stack predicts.
 """
 
@@ -100,8 +100,8 @@ def _held_out(learner: Learner, examples: Examples) -> Floats:
 def convex_weights(predictions: Floats, target: Floats) -> Floats:
     """The weights w ≥ 0 with Σ w = 1 that minimise |w · predictions − target|², [M].
 
-    The least error with a set of members, whatever the signs of their weights, is a least-squares problem; that of the
-    best set whose weights all are legal is the answer. O(2^M · S · M²).
+    The least error with a set of members, regardless of the signs of their weights, is a least-squares problem; that
+    of the best set whose weights all are legal is the answer. O(2^M · S · M²).
 
     Args:
         predictions: of every member, [M, S].

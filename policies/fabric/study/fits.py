@@ -35,7 +35,7 @@ def fingerprint(examples: Examples, with_target: bool = True) -> str:
 class Journalled:
     """A learner whose models keep in a journal what they predict.
 
-    A model is fitted when it is asked for a prediction that the journal lacks.
+    A model is fitted when a prediction is requested that the journal lacks.
 
     Attributes:
         name: of the learner in the journal: another one for every other learner.
@@ -105,7 +105,7 @@ def identity(learner: object) -> str:
 
 
 def _stated(value: Any) -> Any:
-    """A learner or a setting as JSON types; fields that make no difference to equality, such as a stop signal, are out.
+    """A learner or a setting as JSON types; fields that do not affect equality, such as a stop signal, are left out.
 
     Raises:
         TypeError: a field that cannot be stated.

@@ -56,5 +56,5 @@ class AlgorithmCurves:
         self._curves.append(samples, finite)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Where it is made again, another file begins.
+        # If it is recomputed, a new file begins.
         return self.__dict__ | {"_curves": None}

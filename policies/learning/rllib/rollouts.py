@@ -98,7 +98,7 @@ class RunnerActors:
             groups: how many.
             count: episodes of each.
             weights: of the policy.
-            stop: is asked while actors work.
+            stop: is checked while actors work.
 
         Raises:
             StoppedError: ``stop`` gave a reason; the actors are of no more use.

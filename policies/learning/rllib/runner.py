@@ -226,7 +226,7 @@ def count_from_zero(*, metrics_logger: MetricsLogger, **_kwargs: Any) -> None:
 
 
 def _is_asked(components: str | Collection[str] | None, not_components: str | Collection[str] | None) -> bool:
-    """Whether the module's state belongs to what is asked for: all if nothing is named."""
+    """Whether the module's state belongs to what is requested: all if nothing is named."""
 
     def named(names: str | Collection[str]) -> bool:
         every = [names] if isinstance(names, str) else names

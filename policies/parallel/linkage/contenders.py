@@ -58,7 +58,7 @@ def greedy_plan(of: Dimensions) -> SplitPlan:
 
 
 def annealed(of: Dimensions, _decided: Decided, episodes: int, seed: int) -> int:
-    """One group after the other is asked for or no longer; what is asked for is split in the order, where it can be."""
+    """Groups are requested or dropped in turn; requested groups are split in order, where possible."""
     draw, order = np.random.default_rng(seed), of.first.argsort()
     wanted = draw.random(len(of.numbers)) < 0.5
     now = best = _value(of, order, wanted)

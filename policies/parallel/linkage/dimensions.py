@@ -77,7 +77,7 @@ def dimensions_of(problem: ParallelProblem, decided: Decided) -> Dimensions:
         range(len(places)), key=lambda place: (-sizes.get(_number(known[place]), 0), known[place] is None, place)
     )
     if decided == "variables":
-        # Of groups of one size all dimensions of one stand together.
+        # Among groups of one size, all dimensions of a group are adjacent.
         ordered.sort(key=lambda place: (-sizes.get(_number(known[place]), 0), _number(known[place]), place))
     numbers = tuple(sizes)
     here = {number: place for place, number in enumerate(numbers)}

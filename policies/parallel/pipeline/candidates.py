@@ -1,6 +1,6 @@
 """Where pipelines may be cut: candidate pivots, and which of them leave room for the stages that follow.
 
-A model has thousands of points, and most of them are no places to cut: among neighbours the one that sends the fewest
+A model has thousands of points, and most of them are not places to cut: among neighbours the one that sends the fewest
 bytes is better. So points are taken in runs, and each run is represented by that one, where the paper takes every n-th
 instruction (4.5.1). A candidate is a cut of the points, so that plans come back to instructions by themselves.
 """

@@ -13,9 +13,9 @@ from policies.parallel.pipeline.pricing import prefix
 def improve(each: Coarse, best: Best, starts: int = STARTS) -> None:
     """Improve each of the shortest plans of a search, until no move of one cut makes it shorter.
 
-    A cut moves to every candidate between the cuts beside it, with all devices in front of it that are allowed there;
-    where that makes nothing shorter, to the instructions around it, its device cut by one either way. All that is
-    priced counts.
+    A cut moves to every candidate between its neighbouring cuts, with all devices in front of it that are allowed
+    there; where that makes nothing shorter, to the instructions around it, its device cut by one either way. All that
+    is priced counts.
 
     Args:
         each: the problem.

@@ -71,8 +71,8 @@ class Coarse:
 def coarse(problem: PipelineProblem, cutting: DeviceCutting, lines: Lines | None = None) -> Coarse:
     """A problem as the network sees it (paper, 4.5.1).
 
-    The paper scales all three arrays by one common maximum, whatever their units. Here each has its own, and the ratios
-    between them, as times, are told beside.
+    The paper scales all three arrays by one common maximum, regardless of units. Here each has its own, and the ratios
+    between them, as times, are separate inputs.
     """
     profile, devices = problem.profile, problem.devices
     pricing = Pricing(problem, lines)

@@ -122,7 +122,7 @@ def own_cutting(options: ParallelOptions) -> DeviceCutting | None:
 
 
 def _card(folder: str | None) -> dict[str, Any]:
-    """What a policy says of itself; empty where it is no object."""
+    """What a policy says of itself; empty where it is not an object."""
     ask_for_extra(_COMMAND, "--method", "inference")
     from policies.learning.checkpoint import CARD_FILE, chosen_folder
 

@@ -1,4 +1,4 @@
-"""Many plans of one pipeline priced in one call, for learning and for the searches beside it.
+"""Many plans of one pipeline priced in one call, for learning and for the searches compared with it.
 
 By the definition (:mod:`dse.parallel.pipeline.length`), to rounding; answers are priced by the definition itself.
 """

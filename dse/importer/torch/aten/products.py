@@ -44,7 +44,7 @@ def convolution(call: Call) -> View:
 
 
 def convolution_backward(call: Call) -> tuple[View | None, ...]:
-    """Gradients of the image, the kernel and the bias, as far as they are asked for."""
+    """Gradients of the image, the kernel and the bias, if requested."""
     build, gradient = call.build, call.tensor("grad_output")
     if call.given["transposed"]:
         raise NotTranslatedError

@@ -87,7 +87,7 @@ def translated(
     """The results of a traced graph, whose operations are added to ``build``.
 
     Args:
-        build: where the arguments stand already.
+        build: which already has the arguments.
         graph: of ATen operators; every node has its results as ``meta["val"]``.
         arguments: one for each placeholder.
         labels: of nodes by their names.

@@ -19,7 +19,7 @@ class View(NamedTuple):
     Attributes:
         value: its position in the step graph.
         groups: for each dimension of the view the dimensions of the value that it runs over, outermost first. Those of
-            size 1 stand in no group.
+            size 1 are in no group.
     """
 
     value: int

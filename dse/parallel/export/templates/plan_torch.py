@@ -118,7 +118,7 @@ def mesh(device_type="cuda"):
 def apply(model, on=None):
     """``model`` by the plan: its parameters and buffers become DTensors, of which optimizers are made.
 
-    What the model computes stays the same, whatever the layouts are: DTensor brings operands together. A gradient is
+    What the model computes stays the same, regardless of the layouts: DTensor brings operands together. A gradient is
     summed, and left in the layout of its parameter.
 
     Args:
@@ -131,7 +131,7 @@ def apply(model, on=None):
     shared = {}
     for path, module in list(model.named_modules()):
         for name, parameter in list(module.named_parameters(recurse=False, remove_duplicate=False)):
-            if parameter in shared:  # stands in two modules
+            if parameter in shared:  # is in two modules
                 setattr(module, name, shared[parameter])
         before = dict(module.named_parameters(recurse=False))
         if path in STYLES:

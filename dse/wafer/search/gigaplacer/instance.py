@@ -24,7 +24,7 @@ class Instance(NamedTuple):
     Attributes:
         sizes: of the kernels.
         order: [N] the kernels in topological order.
-        rank: [N] where each kernel stands in it.
+        rank: [N] the position of each kernel in it.
         edges: [E, 2] producer and consumer.
         first: [N + 1] where the neighbours of each kernel begin in ``joined``.
         joined: [2 E] the neighbours of all kernels, one for each edge.

@@ -1,7 +1,8 @@
 """DP-Judgment (paper section 3.2): whether the kernels, in topological order, fit the wafer in rows at a time limit.
 
 Algorithm 1 cuts the sequence into rows of least height together, equation (5); algorithm 2 does so with a given number
-of rows, equation (6). The third form is that of Figure 5(d): some kernels as strips, one a row, the others in one row.
+of rows, equation (6). The third form is that of Figure 5(d): some kernels as strips, one per row, the others in one
+row.
 
 What the paper leaves open:
 
@@ -9,7 +10,7 @@ What the paper leaves open:
   distance and adapters of the kernels so far, placed as rows are; of those of algorithm 2 the first, with fewer
   kernels in the last row.
 - Strips are the first kernels or the last ones, and as few as fit.
-- A single row is as high as the wafer, and the row beside strips has what they leave: its kernels are as narrow then,
+- A single row is as high as the wafer, and the row next to strips has what they leave: its kernels are as narrow then,
   and their distances as small, as can be. The distances that the paper prints for single rows are a third of the
   wafer's width, which rows of least height never are.
 """
@@ -111,7 +112,7 @@ def row_and_strips(instance: Instance, limit: int) -> Cut | None:
 
 
 def _cut_of(instance: Instance, limit: int, totals: Ints, begin_of: Callable[[int], int]) -> Cut | None:
-    """The rows of least height: where each begins is asked for from the last one on."""
+    """The rows of least height: where each begins is requested from the last one on."""
     end, high = len(instance.order), int(instance.sizes.wafer[UP])
     if totals[end] > high:
         return None

@@ -1,6 +1,6 @@
 """Rows of kernels: Getheight (paper section 3.3), and what a cut of the sequence into rows is on the wafer.
 
-What the paper leaves open: kernels stand in the vertical middle of their row, which makes the distances inside it
+What the paper leaves open: kernels are vertically centred in their row, which makes the distances inside it
 least; rows are filled from the left, without gaps, and lie on each other from the bottom.
 """
 
