@@ -51,10 +51,10 @@ class PlanSummary(_Document):
         microbatch: samples.
         recompute: whether the backward pass recomputes activations.
         hbm_gb: memory of an accelerator, in GiB.
-        accelerators_used: of those there are.
+        accelerators_used: how many of the accelerators.
         batch_s: time of a global batch.
         throughput_per_s: samples per second.
-        schedule_nodes: states to which schedules were searched; an evaluation as deep finds the plan again.
+        schedule_nodes: states to which schedules were searched; an equally deep evaluation finds the same plan.
     """
 
     pipeline: _Count
@@ -133,7 +133,7 @@ class Solution(_Document):
 
 
 class ModelFigures(_Document):
-    """What one model's plan is worth.
+    """The figures of one model's plan.
 
     Attributes:
         value: its part in the objective.
@@ -185,7 +185,7 @@ class Best(_Document):
 
 
 class FailedEvaluation(_Document):
-    """An evaluation on which the program failed or worker processes died. It counts for nothing; its bound stands.
+    """An evaluation on which the program failed or worker processes died. It is ignored; its bound still holds.
 
     Attributes:
         model: by name.

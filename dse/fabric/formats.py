@@ -49,7 +49,7 @@ class PiecesDocument(Document):
     """``solution`` of a graph that is cut.
 
     Attributes:
-        pieces: no two of them alike.
+        pieces: all different.
         turns: the order in which they are on the fabric.
     """
 
@@ -73,8 +73,8 @@ class LinkDocument(Document):
     """The busiest link.
 
     Attributes:
-        cells: that it joins.
-        flits: of a sample that pass it.
+        cells: its two ends.
+        flits: per sample that pass it.
         nets: whose flits these are.
     """
 
@@ -87,9 +87,9 @@ class BoundDocument(Document):
     """The bound on every placement.
 
     Attributes:
-        resource: that gives it.
+        resource: the one that limits.
         unit: by name; null for the channels off chip together.
-        slots: between two samples at least.
+        slots: minimum between two samples.
     """
 
     resource: Resource
@@ -120,12 +120,12 @@ class PieceMetrics(Document):
         interval_slots: between departures; null in a deadlock, and of a cut graph if the run was stopped before
             ``relief``.
         normalized: ideal over measured slots (paper, section IV-A), 0 in a deadlock; null where that was left out.
-        deadlock: whether nothing can happen any more.
+        deadlock: whether no unit can proceed.
         blocked: in a deadlock, samples that each unit has ended, by name; otherwise empty.
         latency_s: of a sample on an empty fabric.
         batch_latency_s: of a batch.
         bound: what no placement can beat.
-        rules: what the rules say (:class:`dse.fabric.rules.RuleTerms`).
+        rules: terms of the rules (:class:`dse.fabric.rules.RuleTerms`).
         busiest_link: null where no net leaves its cell.
         waits: slots between two departures in the window of the throughput, by cause
             (:data:`dse.fabric.evaluators.critical_kernels.CAUSES`); null where ``interval_slots`` is. Their sum is

@@ -49,16 +49,16 @@ class AllQuestion:
 
 
 class StrategyDocument(Document):
-    """What a strategy gave.
+    """The outcome of a strategy.
 
     Attributes:
         status: of its answer.
-        objective: what it calls what it minimises by itself.
-        value: of that, of its plan; None without one.
+        objective: the name of its own objective.
+        value: of its own objective; None without a plan.
         step_s: the time of a whole step of its plan.
         bound_s: no plan of the strategy has a shorter step; None where nothing fits or nothing is known.
         gap: between the two, as a share of the step; None where one of them is missing.
-        device_bytes: the most that a device keeps.
+        device_bytes: the maximum that a device stores.
         lacking_bytes: missing bytes of the smallest plan, if none fits; of a hybrid plan a lower bound.
     """
 
@@ -89,7 +89,7 @@ class AllMetrics(Document):
 
     Attributes:
         step_s: of the best plan.
-        strategies: what each gave, by name.
+        strategies: the outcome of each, by name.
         plans: the ``metrics`` of each strategy, by name.
     """
 
@@ -182,7 +182,7 @@ def answer(posed: Posed[ParallelOptions, Any], question: AllQuestion, run: Run) 
 
 
 def _document(name: str, result: Result, question: AllQuestion) -> StrategyDocument:
-    """What a strategy gave, from its own result."""
+    """The outcome of a strategy, from its own result."""
     strategy, lack = STRATEGIES[name], result.infeasibility
     return StrategyDocument(
         status=result.status,

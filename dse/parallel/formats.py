@@ -38,7 +38,7 @@ class CollectiveDocument(Document):
     Attributes:
         kind, axes, cause: as in :class:`~dse.parallel.plan.Sent`.
         runs: in a step.
-        bytes: of the arrays that a group of devices holds together, all runs added.
+        bytes: of the arrays that a group of devices holds together, summed over all runs.
         seconds: all runs one after the other.
     """
 
@@ -65,12 +65,12 @@ class AlternativeDocument(Document):
 
 
 class BaselineDocument(Document):
-    """A plan to compare with; pins and the limit of memory are left aside.
+    """A plan to compare with; pins and the memory limit are ignored.
 
     Attributes:
         step_s, communication_s: the time of a step, and that of all collectives.
         state_bytes: of all arguments on one device.
-        peak_bytes: the most that arguments and what the step makes take together on one device.
+        peak_bytes: peak of arguments and intermediate arrays on one device.
     """
 
     step_s: float
@@ -80,12 +80,12 @@ class BaselineDocument(Document):
 
 
 class WholeDocument(Document):
-    """Operations of one opcode that are done whole.
+    """Operations of one opcode that every device computes as a whole.
 
     Attributes:
         opcode: of custom calls, with their target.
         count: how many.
-        flops: by which all of them are priced, with their repeats; 0 where only the bytes that they move are known.
+        flops: of all of them, with their repeats; 0 if only the bytes that they move are known.
         names: of the first few.
     """
 
@@ -102,12 +102,12 @@ class MetricsDocument(Document):
         step_s: the time of a step: work_s and communication_s one after the other, without hidden_s.
         work_s, communication_s, hidden_s: work, communication, and how much of that overlaps with work.
         state_bytes: of all arguments on one device.
-        peak_bytes: the most that the arguments and what the step makes take together on one device.
+        peak_bytes: peak of arguments and intermediate arrays on one device.
         split_dimensions: of trained tensors.
-        collectives: what is sent, by kind, axes and cause; those of most bytes first.
+        collectives: by kind, axes and cause, those with the most bytes first.
         one_device_s: the step on one device.
-        baselines: plans that need no search (:mod:`dse.parallel.baselines`), by name; those that there are.
-        whole_operations: what every device does whole, as no rule says how it can be split, by opcode.
+        baselines: plans that need no search (:mod:`dse.parallel.baselines`), by name; only those that exist.
+        whole_operations: what every device computes as a whole, because no rule splits it, by opcode.
         unfinished: ``why`` where the run was stopped before all layouts were tried.
         why: every layout of the argument given with ``--why``; None without it.
     """

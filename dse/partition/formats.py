@@ -122,7 +122,7 @@ class MisfitDocument(Document):
     Attributes:
         chip: its number.
         needed_bytes: what its operators need.
-        limit_bytes: what it holds.
+        limit_bytes: its memory.
         operators: [name, bytes] of those that need most, of weights alone or with outputs.
         explanation: one sentence.
     """

@@ -189,7 +189,7 @@ class CodesignBest(TypedDict):
 
 
 class CodesignFailedEvaluation(TypedDict):
-    """An evaluation on which the program failed or worker processes died. It counts for nothing; its bound stands.
+    """An evaluation on which the program failed or worker processes died. It is ignored; its bound still holds.
 
     Attributes:
         model: by name.
@@ -203,7 +203,7 @@ class CodesignFailedEvaluation(TypedDict):
 
 
 class CodesignModelFigures(TypedDict):
-    """What one model's plan is worth.
+    """The figures of one model's plan.
 
     Attributes:
         value: its part in the objective.
@@ -232,10 +232,10 @@ class CodesignPlanSummary(TypedDict):
         microbatch: samples.
         recompute: whether the backward pass recomputes activations.
         hbm_gb: memory of an accelerator, in GiB.
-        accelerators_used: of those there are.
+        accelerators_used: how many of the accelerators.
         batch_s: time of a global batch.
         throughput_per_s: samples per second.
-        schedule_nodes: states to which schedules were searched; an evaluation as deep finds the plan again.
+        schedule_nodes: states to which schedules were searched; an equally deep evaluation finds the same plan.
     """
 
     pipeline: int
@@ -317,7 +317,7 @@ class CodesignFront(TypedDict):
 
 
 class CodesignModernModelFigures(TypedDict):
-    """What the plan is worth, as ``dse plan`` counts it.
+    """The figures of the plan, as in ``dse plan``.
 
     Attributes:
         throughput_per_s: samples per second.
@@ -376,7 +376,7 @@ class CodesignAfterChange(TypedDict):
         hbm_gb: in GiB.
         architecture: which.
         plan: which.
-        regret: share of the throughput that the answer's architecture lacks then.
+        regret: share of the throughput that is lost by keeping the answer's architecture.
     """
 
     throughput_per_s: float | None
@@ -525,7 +525,7 @@ class PartitionMisfit(TypedDict):
     Attributes:
         chip: its number.
         needed_bytes: what its operators need.
-        limit_bytes: what it holds.
+        limit_bytes: its memory.
         operators: [name, bytes] of those that need most, of weights alone or with outputs.
         explanation: one sentence.
     """
@@ -619,7 +619,7 @@ class WaferPoint(TypedDict):
         wlength: its weights of time, distance and adapters.
         wadapter: its weights of time, distance and adapters.
         tiles: of the wafer.
-        status: whether it is answered, and how surely.
+        status: of its answer.
         cost: of its placement; null without one.
         bound: no placement costs less; null where nothing is known.
         time: of its placement; null without one.
@@ -677,9 +677,9 @@ class WaferMetrics(TypedDict):
         edges: of the graph.
         utilisation: share of the wafer's tiles inside kernels.
         busy: share of the wafer's tiles that work, averaged over the time of the slowest kernel.
-        unfinished: what was interrupted.
+        unfinished: the parts that were interrupted.
         points: how many there are.
-        infeasible: how many of them.
+        infeasible: number of infeasible points.
         front: names of the points on it.
     """
 
@@ -752,7 +752,7 @@ class ParallelCollective(TypedDict):
         axes: as in ``Sent``.
         cause: as in ``Sent``.
         runs: in a step.
-        bytes: of the arrays that a group of devices holds together, all runs added.
+        bytes: of the arrays that a group of devices holds together, summed over all runs.
         seconds: all runs one after the other.
     """
 
@@ -765,13 +765,13 @@ class ParallelCollective(TypedDict):
 
 
 class ParallelBaseline(TypedDict):
-    """A plan to compare with; pins and the limit of memory are left aside.
+    """A plan to compare with; pins and the memory limit are ignored.
 
     Attributes:
         step_s: the time of a step, and that of all collectives.
         communication_s: the time of a step, and that of all collectives.
         state_bytes: of all arguments on one device.
-        peak_bytes: the most that arguments and what the step makes take together on one device.
+        peak_bytes: peak of arguments and intermediate arrays on one device.
     """
 
     step_s: float
@@ -781,12 +781,12 @@ class ParallelBaseline(TypedDict):
 
 
 class ParallelWhole(TypedDict):
-    """Operations of one opcode that are done whole.
+    """Operations of one opcode that every device computes as a whole.
 
     Attributes:
         opcode: of custom calls, with their target.
         count: how many.
-        flops: by which all of them are priced, with their repeats; 0 where only the bytes that they move are known.
+        flops: of all of them, with their repeats; 0 if only the bytes that they move are known.
         names: of the first few.
     """
 
@@ -826,7 +826,7 @@ class ParallelStage(TypedDict):
         send_bytes: of activations of a microbatch to the next stage.
         send_s: their time, one way.
         all_reduce_s: of its gradients, once per batch.
-        device_bytes: what each of its devices keeps.
+        device_bytes: stored on each of its devices.
     """
 
     first: str
@@ -845,11 +845,11 @@ class ParallelStage(TypedDict):
 
 
 class ParallelPipelineBaseline(TypedDict):
-    """A plan to compare with; the limit of memory is left aside.
+    """A plan to compare with; the memory limit is ignored.
 
     Attributes:
         length_s: of the pipeline.
-        device_bytes: the most that a device keeps.
+        device_bytes: the maximum that a device stores.
     """
 
     length_s: float
@@ -870,7 +870,7 @@ class ParallelHybridStage(TypedDict):
         backward_s: of a microbatch.
         send_s: of its activations to the next stage.
         closing_s: joining its gradients and updating its trained tensors, once per batch.
-        device_bytes: what each of its devices keeps.
+        device_bytes: stored on each of its devices.
     """
 
     first: str
@@ -887,16 +887,16 @@ class ParallelHybridStage(TypedDict):
 
 
 class ParallelStrategy(TypedDict):
-    """What a strategy gave.
+    """The outcome of a strategy.
 
     Attributes:
         status: of its answer.
-        objective: what it calls what it minimises by itself.
-        value: of that, of its plan; None without one.
+        objective: the name of its own objective.
+        value: of its own objective; None without a plan.
         step_s: the time of a whole step of its plan.
         bound_s: no plan of the strategy has a shorter step; None where nothing fits or nothing is known.
         gap: between the two, as a share of the step; None where one of them is missing.
-        device_bytes: the most that a device keeps.
+        device_bytes: the maximum that a device stores.
         lacking_bytes: missing bytes of the smallest plan, if none fits; of a hybrid plan a lower bound.
     """
 
@@ -920,21 +920,21 @@ class ParallelMetrics(TypedDict):
         communication_s: work, communication, and how much of that overlaps with work.
         hidden_s: work, communication, and how much of that overlaps with work.
         state_bytes: of all arguments on one device.
-        peak_bytes: the most that the arguments and what the step makes take together on one device.
+        peak_bytes: peak of arguments and intermediate arrays on one device.
         split_dimensions: of trained tensors.
-        collectives: what is sent, by kind, axes and cause; those of most bytes first.
+        collectives: by kind, axes and cause, those with the most bytes first.
         one_device_s: the step on one device.
-        baselines: plans that need no search (``baselines``), by name; those that there are.
-        whole_operations: what every device does whole, as no rule says how it can be split, by opcode.
+        baselines: plans that need no search (``baselines``), by name; only those that exist.
+        whole_operations: what every device computes as a whole, because no rule splits it, by opcode.
         unfinished: ``why`` where the run was stopped before all layouts were tried.
         why: every layout of the argument given with ``--why``; None without it.
         length_s: of the pipeline: first_s, as often slowest_s as further microbatches, and exposed_s.
-        first_s: until the first microbatch is through.
-        slowest_s: that every further microbatch needs.
-        exposed_s: all-reduces that nothing hides.
-        update_s: the update of all trained tensors on one device, which the length does not count.
+        first_s: until the first microbatch has passed.
+        slowest_s: added by every further microbatch.
+        exposed_s: all-reduces that are not hidden.
+        update_s: the update of all trained tensors on one device, which the length excludes.
         stages: from the first to the last.
-        strategies: what each gave, by name.
+        strategies: the outcome of each, by name.
         plans: the ``metrics`` of each strategy, by name.
     """
 
@@ -996,7 +996,7 @@ class FabricSolution(TypedDict):
             memory units are numbered row by row, then come those of input and output.
         routes: for every unit that sends, the links of each of its nets as ``[from, to]``, from the unit's own cell
             outwards; row r and column c have the cell r · columns + c. A net without links stays at the switch.
-        pieces: no two of them alike.
+        pieces: all different.
         turns: the order in which they are on the fabric.
     """
 
@@ -1010,9 +1010,9 @@ class FabricBound(TypedDict):
     """The bound on every placement.
 
     Attributes:
-        resource: that gives it.
+        resource: the one that limits.
         unit: by name; null for the channels off chip together.
-        slots: between two samples at least.
+        slots: minimum between two samples.
     """
 
     resource: Literal["compute", "memory_port", "off_chip", "links", "buffer", "queue"]
@@ -1024,8 +1024,8 @@ class FabricLink(TypedDict):
     """The busiest link.
 
     Attributes:
-        cells: that it joins.
-        flits: of a sample that pass it.
+        cells: its two ends.
+        flits: per sample that pass it.
         nets: whose flits these are.
     """
 
@@ -1057,12 +1057,12 @@ class FabricPieceMetrics(TypedDict):
         interval_slots: between departures; null in a deadlock, and of a cut graph if the run was stopped before
             ``relief``.
         normalized: ideal over measured slots (paper, section IV-A), 0 in a deadlock; null where that was left out.
-        deadlock: whether nothing can happen any more.
+        deadlock: whether no unit can proceed.
         blocked: in a deadlock, samples that each unit has ended, by name; otherwise empty.
         latency_s: of a sample on an empty fabric.
         batch_latency_s: of a batch.
         bound: what no placement can beat.
-        rules: what the rules say (``RuleTerms``).
+        rules: terms of the rules (``RuleTerms``).
         busiest_link: null where no net leaves its cell.
         waits: slots between two departures in the window of the throughput, by cause (``CAUSES``); null where
             ``interval_slots`` is. Their sum is ``interval_slots``, or less where the bound counts.

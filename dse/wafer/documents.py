@@ -54,7 +54,7 @@ class PointDocument(Document):
         memlimit: words of a tile.
         wdeltat, wlength, wadapter: its weights of time, distance and adapters.
         tiles: of the wafer.
-        status: whether it is answered, and how surely.
+        status: of its answer.
         cost, time, distance, adapter: of its placement; null without one.
         bound: no placement costs less; null where nothing is known.
         front: whether it is on the front.
@@ -106,7 +106,7 @@ class PlacementMetrics(Document):
         kernels, edges: of the graph.
         utilisation: share of the wafer's tiles inside kernels.
         busy: share of the wafer's tiles that work, averaged over the time of the slowest kernel.
-        unfinished: what was interrupted.
+        unfinished: the parts that were interrupted.
     """
 
     time: float
@@ -130,7 +130,7 @@ class SweepMetrics(Document):
 
     Attributes:
         points: how many there are.
-        infeasible: how many of them.
+        infeasible: number of infeasible points.
         front: names of the points on it.
         unfinished: names of the points whose runs did not end.
     """

@@ -43,7 +43,7 @@ class ModernSolution(_Document):
 
 
 class ModelFigures(_Document):
-    """What the plan is worth, as ``dse plan`` counts it.
+    """The figures of the plan, as in ``dse plan``.
 
     Attributes:
         throughput_per_s: samples per second.
@@ -101,7 +101,7 @@ class AfterChange(_Document):
         hbm_gb: in GiB.
         architecture: which.
         plan: which.
-        regret: share of the throughput that the answer's architecture lacks then.
+        regret: share of the throughput that is lost by keeping the answer's architecture.
     """
 
     throughput_per_s: _Amount | None

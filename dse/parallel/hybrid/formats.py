@@ -44,7 +44,7 @@ class HybridStageDocument(Document):
         forward_s, backward_s: of a microbatch.
         send_s: of its activations to the next stage.
         closing_s: joining its gradients and updating its trained tensors, once per batch.
-        device_bytes: what each of its devices keeps.
+        device_bytes: stored on each of its devices.
     """
 
     first: str
@@ -65,8 +65,8 @@ class HybridMetrics(Document):
 
     Attributes:
         step_s: the time of a step: first_s, as often slowest_s as further microbatches, and exposed_s.
-        first_s: until the first microbatch is through.
-        slowest_s: that every further microbatch needs.
+        first_s: until the first microbatch has passed.
+        slowest_s: added by every further microbatch.
         exposed_s: closings that nothing hides.
         one_device_s: forward and backward pass and update on one device.
         stages: from the first to the last.

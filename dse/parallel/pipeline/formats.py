@@ -38,7 +38,7 @@ class StageDocument(Document):
         send_bytes: of activations of a microbatch to the next stage.
         send_s: their time, one way.
         all_reduce_s: of its gradients, once per batch.
-        device_bytes: what each of its devices keeps.
+        device_bytes: stored on each of its devices.
     """
 
     first: str
@@ -57,11 +57,11 @@ class StageDocument(Document):
 
 
 class BaselineDocument(Document):
-    """A plan to compare with; the limit of memory is left aside.
+    """A plan to compare with; the memory limit is ignored.
 
     Attributes:
         length_s: of the pipeline.
-        device_bytes: the most that a device keeps.
+        device_bytes: the maximum that a device stores.
     """
 
     length_s: float
@@ -73,11 +73,11 @@ class PipelineMetrics(Document):
 
     Attributes:
         length_s: of the pipeline: first_s, as often slowest_s as further microbatches, and exposed_s.
-        first_s: until the first microbatch is through.
-        slowest_s: that every further microbatch needs.
-        exposed_s: all-reduces that nothing hides.
+        first_s: until the first microbatch has passed.
+        slowest_s: added by every further microbatch.
+        exposed_s: all-reduces that are not hidden.
         one_device_s: forward and backward pass of a batch on one device.
-        update_s: the update of all trained tensors on one device, which the length does not count.
+        update_s: the update of all trained tensors on one device, which the length excludes.
         stages: from the first to the last.
         baselines: plans that need no search, by name.
     """
