@@ -58,7 +58,7 @@ def join(address: str) -> None:
 def _ask(host: str, port: int, question: str) -> None:
     """Ask ``question`` of the gRPC server there, with this process's token, if it has one.
 
-    Ray itself tries for half a minute and more where nothing listens or the token is another one, and for ever where
+    Ray itself tries for half a minute and more where nothing listens or the token differs, and forever where
     something listens that never answers. An answer of any other kind is left to Ray.
 
     Raises:

@@ -42,7 +42,7 @@ def run_trials(
         stopper: asked all the time.
         callbacks: of Tune.
         space: the configurations, where no searcher suggests them.
-        max_failures: how often a trial begins again whose worker has died.
+        max_failures: how often a trial starts over whose worker has died.
         search: the options of ``tune.TuneConfig`` that say which trials there are.
 
     Returns:

@@ -1,7 +1,7 @@
 """The Ray executor: maps over actors on this machine or on a cluster, which survive the death of any worker.
 
-Each actor is a thin shell around the mapped function, built once per worker, so whatever the function caches (priced
-operators, built graphs) is kept between its items. How calls are sized, repeated and given up is in
+Each actor is a thin shell around the mapped function, built once per worker, so everything that the function caches
+(priced operators, built graphs) is kept between its items. How calls are sized, repeated and given up is in
 :mod:`actors.windowed_map`.
 """
 

@@ -82,7 +82,7 @@ class TuningSearcher(Searcher):
         self._tuning.ask_again(task)
 
     def save(self, checkpoint_path: str) -> None:
-        """Write nothing that counts: a run goes on from its journal."""
+        """Write nothing that counts: a run continues from its journal."""
         Path(checkpoint_path).touch()
 
     def restore(self, checkpoint_path: str) -> None:

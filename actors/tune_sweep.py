@@ -82,7 +82,7 @@ class SweepSearcher(Searcher):
         fault: what went wrong in the driver, as a full disk; Tune would swallow it, so it ends the sweep and is raised
             after it.
         stopped: why ``stop`` ended the sweep.
-        busy_s: seconds of evaluation inside the trials, as far as they have reported.
+        busy_s: reported seconds of evaluation inside the trials.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class SweepSearcher(Searcher):
         return sum(len(architectures_of(task)) for parts in self._running.values() for task in parts.values())
 
     def save(self, checkpoint_path: str) -> None:
-        """Write nothing that counts: a run goes on from its journal."""
+        """Write nothing that counts: a run continues from its journal."""
         Path(checkpoint_path).touch()
 
     def restore(self, checkpoint_path: str) -> None:

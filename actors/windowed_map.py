@@ -5,9 +5,9 @@ at most :data:`WINDOW` of them at a time: one that runs and one that waits, so t
 
 *Order.* Outcomes are yielded in the order of the items and reported to ``arrived`` as they come.
 
-*Dispatch.* A call costs the driver and the worker some time whatever it holds, so a call holds as many items as make
-:data:`CALL_S` of work by the speed measured so far, and more where there are so many workers that the driver could not
-keep up (``benchmarks/scale.py``): its dispatch stays below :data:`DRIVER_SHARE` of its time.
+*Dispatch.* A call costs the driver and the worker some time regardless of its size, so a call holds as many items as
+make :data:`CALL_S` of work by the speed measured so far, and more where there are so many workers that the driver
+could not keep up (``benchmarks/scale.py``): its dispatch stays below :data:`DRIVER_SHARE` of its time.
 
 *Room.* Only actors that have started are given work. Those for which the cluster has no room wait, and start whenever
 there is some. While no actor runs, at the start or after the last one was lost, the wait is explained every
@@ -101,7 +101,7 @@ class _Seat:
 
 
 class WindowedMap:
-    """Actors that hold the same function, and maps over them, one after the other.
+    """Actors that hold the same function, and maps over them, in sequence.
 
     Starting an actor's process takes seconds, so they stay where the function changes (:meth:`hold`).
 
@@ -147,7 +147,7 @@ class WindowedMap:
         self._explained_s = time.monotonic()
 
     def hold(self, reference: Any, describe: Callable[[Any], str]) -> None:
-        """Go on with another function, once the maps over the one before have ended."""
+        """Continue with another function, once the maps over the one before have ended."""
         # Actors that are still starting read the function before first.
         self._before = [*self._before, self._reference] if self._starting else []
         self._reference, self._describe = reference, describe

@@ -17,7 +17,7 @@ class Worker:
     """Holds one function at a time and applies it.
 
     Every call brings a reference to the function inside a list, which the driver keeps alive, so that a worker that was
-    started anew finds it again; an argument of the constructor could be lost before that.
+    restarted finds it again; an argument of the constructor could be lost before that.
     """
 
     def __init__(self) -> None:

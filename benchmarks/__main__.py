@@ -1,4 +1,4 @@
-"""Run every benchmark, or those that are named, one after the other, each in a process of its own."""
+"""Run every benchmark, or those that are named, in sequence, each in a process of its own."""
 
 import argparse
 import subprocess

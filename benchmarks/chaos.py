@@ -115,7 +115,7 @@ def nodes():
 
 
 def workers():
-    """Worker processes that are killed one after the other; whether the target is met."""
+    """Worker processes that are killed in sequence; whether the target is met."""
     print(f"\n{'workers':<14} {'kills':>6} {'seconds':>8} {'done':>6} {'right':>6} {'failed':>7}")
     report = in_own_process("actors_killed", items=ACTOR_ITEMS, item_s=ACTOR_ITEM_S, period_s=PERIOD_S, seed=SEED)
     failed = sum(isinstance(outcome, str) for outcome in report["outcomes"])

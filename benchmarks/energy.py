@@ -50,7 +50,7 @@ def training() -> None:
     from dse.codesign.options import CodesignOptions
 
     lowest, mean, highest = TPUV4_W
-    print(f"TPUv4 in training, W an accelerator (published: {lowest} / {mean} / {highest} W, 90 W idle)")
+    print(f"TPUv4 in training, W per accelerator (published: {lowest} / {mean} / {highest} W, 90 W idle)")
     levels = ("compute", "vector", "core", "buffer", "hbm", "network", "static")
     print(
         f"  {'model':<12} {'energy model':<32} {'W':>6} {'of mean':>8} {'J/sample':>9}  "

@@ -1,6 +1,6 @@
 """What :mod:`benchmarks.exports` has each framework do with a file: read it, and check sizes and values.
 
-Each check returns what to say in addition to "accepted", and whatever it raises is a refusal. Frameworks are imported
+Each check returns what to say in addition to "accepted", and any exception is a refusal. Frameworks are imported
 by name when they are asked, since none of them is needed otherwise.
 """
 

@@ -9,7 +9,7 @@ that code reads ours; where it checks sizes against the number of devices, ours 
   up. Its batch rule is in the trainer's constructor, which needs GPUs, and is applied here by its text.
 * DeepSpeed: ``DeepSpeedConfig``; keys that no version of it reads would be ignored, and are looked up in its constants.
 * Megatron-LM: where ``megatron.training.arguments`` is importable, ``parse_args`` and ``validate_args``. Megatron Core
-  alone, which is what its package has, checks as far as it goes: ``TransformerConfig`` (or that of latent attention),
+  alone, which is what its package has, checks its own part: ``TransformerConfig`` (or that of latent attention),
   ``OptimizerConfig``, ``DistributedDataParallelConfig``, ``RankGenerator`` and the layout of stages; a flag that names
   no field of these is reported as one that only Megatron-LM knows.
 * MaxText: ``pyconfig`` with its ``base.yml``, which derives batch and stages; ``fill_unspecified_mesh_axes`` for ranks.

@@ -5,7 +5,7 @@ at most 1 ms for a network to judge a candidate, in batches of 64. Times are CPU
 several repeats.
 
 The case is a random MLP, spread over the grid of plasticine-8x16. A move is a unit's, with its nets routed and the rule
-brought up to date; most are refused and taken back. "All again" routes all nets and computes all rules with the same
+brought up to date; most are refused and undone. "All again" routes all nets and computes all rules with the same
 compiled code. The student is that of the learned cost in the package, or of --checkpoint; next to it are the tuned
 rules that it corrects.
 

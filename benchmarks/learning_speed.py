@@ -3,7 +3,7 @@
 Target: ours ≥ 5 times as many samples per second, rollouts and learning together, on graphs of about 200 operators.
 
 The same in both: the graphs (mobilenet-v3-large, shufflenet-v1 and hifi-gan of the catalogue: 187, 203 and 209
-operators) on ``mcm-36``, one after the other; GraphSAGE of the same depth and width on the same features, with a logit
+operators) on ``mcm-36``, in sequence; GraphSAGE of the same depth and width on the same features, with a logit
 for each of 36 chips and no prior; one pass; FIX in random order; the reference evaluator; rollouts, epochs and
 minibatches of an iteration; Adam; one process and one thread, without Ray's actors.
 

@@ -65,7 +65,7 @@ class Case:
 
     Attributes:
         arguments: of ``dse``; ``LAYER`` and ``SMALL_LAYER`` stand for generated layers.
-        answer: the file that it leaves; None where a stopped run leaves what ``--resume`` goes on from.
+        answer: the file that it leaves; None where a stopped run leaves what ``--resume`` continues from.
         is_checked: whether ``dse check`` reads that file.
     """
 
@@ -225,7 +225,7 @@ def verdict_of(run: Stopped, is_signal: bool, allowed_s: float) -> str:
 def answer_of(case: Case, folder: Path) -> tuple[str, str]:
     """(what a run left, what ``dse check`` says of it)."""
     if case.answer is None:
-        return "goes on with --resume", "–"
+        return "continues with --resume", "–"
     path = folder / case.answer
     if not path.exists():
         return f"no {path.name}", "–"

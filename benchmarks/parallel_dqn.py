@@ -86,7 +86,7 @@ def measured(
         best_s: the optimum.
         search: made for each seed.
         seeds: how many.
-        spent_s: CPU seconds of what each search goes on from, by seed.
+        spent_s: CPU seconds of what each search continues from, by seed.
     """
     excess, plans, seconds = [], [], []
     for seed in range(seeds):

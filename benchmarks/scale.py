@@ -206,7 +206,7 @@ def restarted(workers, item_s, count, costs, folder) -> Row:
 
 
 def pretended(workers, item_s, count, costs, folder) -> Row:
-    """One row of a driver with many workers, one item a call: they say that they have started one after the other."""
+    """One row of a driver with many workers, one item a call: they say that they have started in sequence."""
     items_s = times_of(count, item_s)
     with patch.object(windowed_map, "MAX_ITEMS", 1):
         measured_s, starts_s = zip(*(crowd_s(workers, folder, items_s) for _ in range(REPEATS)), strict=True)

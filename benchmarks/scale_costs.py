@@ -82,7 +82,7 @@ def send_costs(sleeper, reference) -> tuple[dict[str, float], list]:
 
 
 def call_costs(actor, reference) -> dict[str, float]:
-    """Calls of 1 to 32 empty items: to have them done one after the other, and to take their answers."""
+    """Calls of 1 to 32 empty items: to have them done in sequence, and to take their answers."""
     sizes, worked, taken = (1, 8, 32), [], []
     for size in sizes:
         items = [(number, 0.0) for number in range(size)]

@@ -1,6 +1,6 @@
 """A discrete simulation of :class:`actors.windowed_map.WindowedMap`, from what its parts cost.
 
-The driver is one thread: it sends calls, waits, takes answers and has them written to the journal, one after the other.
+The driver is one thread: it sends calls, waits, takes answers and has them written to the journal, in sequence.
 Workers are seats that work off their calls in order. Answers reach the driver through its network link, one at a time.
 Nothing dies, and no item waits for another. Everything that takes time is in :class:`Costs`; the law by which calls are
 sized is that of the map, with its constants in :class:`Policy`.

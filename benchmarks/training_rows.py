@@ -263,7 +263,7 @@ def _zero(name: str, text: str, depth: str) -> int:
 
 
 def _step_s(row: dict[str, str], problem: PlanProblem) -> float | None:
-    """Measured seconds of a step, from whatever the row states."""
+    """Measured seconds of a step, from the measurement that the row states."""
     devices, batch, sequence, model = problem.devices, problem.global_batch, problem.sequence, problem.model
     if row["step_s"]:
         return float(row["step_s"])

@@ -82,7 +82,7 @@ def energy_by_level(operations: Sequence[Operation], machines: Machines, model: 
 
 
 def static_w(machines: Machines, hbm_bytes: float, model: EnergyModel) -> Floats:
-    """Watts that an accelerator draws whatever it does, with ``hbm_bytes`` of HBM, [A]."""
+    """Watts that an accelerator always draws, with ``hbm_bytes`` of HBM, [A]."""
     hbm_w = model.idle_w_per_hbm_gib.value * gib_from_bytes(hbm_bytes)
     return np.asarray(model.idle_w_per_mm2.value * machines.area_mm2 + hbm_w, dtype=np.float64)
 

@@ -74,7 +74,7 @@ class SramTable(StrictModel):
 
 
 class IdlePower(StrictModel):
-    """Watts that are drawn whatever the accelerator does, for each unit of something."""
+    """Watts that are always drawn, for each unit of something."""
 
     value: NonNegative
     source: Source

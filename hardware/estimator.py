@@ -133,7 +133,7 @@ def _epilogues_s(operations: Sequence[Fused], every: Machines, cores: Integers) 
 
 
 def _output_tiles(operations: Sequence[Fused], machines: Machines, cores: Integers) -> Floats:
-    """Output tiles that pass from tensor to vector cores one after the other, at least 1, [O, A].
+    """Output tiles that pass from tensor to vector cores in sequence, at least 1, [O, A].
 
     A tile is one array's worth of outputs, or a width of whole rows where the epilogue reduces along rows.
     """

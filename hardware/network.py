@@ -1,6 +1,6 @@
 """Networks between accelerators: what a transfer and a ring collective cost.
 
-Every collective is a ring: ``steps`` messages one after the other, each of ``bytes / participants``. A message may be
+Every collective is a ring: ``steps`` messages in sequence, each of ``bytes / participants``. A message may be
 split over several channels (rings that run side by side); each channel adds its latency to every step and brings its
 share of the bandwidth, so more channels pay only for larger messages:
 
@@ -41,7 +41,7 @@ from hardware.operations import CollectiveKind
 
 
 class Ring(NamedTuple):
-    """Messages one after the other over the links of one level, all of the same size.
+    """Messages in sequence over the links of one level, all of the same size.
 
     Attributes:
         launch_s, latency_s, bytes_per_s, channels: of the level, or of the kind of collective there (:class:`Line`).
@@ -242,7 +242,7 @@ class Network:
         The ``senders`` (ranks) hold ``size_bytes`` in equal consecutive parts and the ``receivers`` are to hold it in
         as many equal parts as they are, so that each sends to those whose parts overlap its own. Messages over
         different levels, or between different accelerators, are sent at the same time; an accelerator sends and
-        receives its own one after the other over its links of a level, and accelerators of a node share links that
+        receives its own in sequence over its links of a level, and accelerators of a node share links that
         are shared. The slowest decides. From one accelerator to one other this is :meth:`transfer_s`; it never falls
         as bytes grow, and is the same in the other direction. What an accelerator has already is not sent.
 
@@ -328,7 +328,7 @@ class Network:
         return sum(inside) + self._level_s(kind, size_bytes / together, nodes, sharing)
 
     def all_reduce_rings(self, ranks: range) -> tuple[Ring, ...]:
-        """The parts of an all-reduce over neighbouring ``ranks``, one after the other; none for a single one.
+        """The parts of an all-reduce over neighbouring ``ranks``, in sequence; none for a single one.
 
         Their seconds are those of :meth:`collective_s` where the first rank is the first of a node. Elsewhere a node
         with fewer of the ranks counts as full too.

@@ -17,8 +17,8 @@ from docs.making.figures import CODE, PLACEHOLDER, filled
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 WORDS = DOCS / "contribute" / "words.yaml"
-PROGRAMS = ("dse", "hardware")
-"""Packages whose messages users read."""
+PROGRAMS = ("dse", "hardware", "policies", "actors", "benchmarks")
+"""Packages whose messages and docstrings users read."""
 MAX_LINES = {"guides": 120, "method": 250, "README": 120}
 WITH_FIGURES = ("start", "guides", "evidence")
 """Chapters whose measured figures are read from result files."""
@@ -67,16 +67,14 @@ def form(name: str, chapter: str, text: str) -> list[str]:
 
 
 def messages(source: str) -> Iterator[tuple[int, str]]:
-    """(line, text) of the strings of a program that are not docstrings: messages, labels and help."""
-    tree = ast.parse(source)
-    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
-            yield node.lineno, node.value
+    """(line, text) of the strings of a program, each on one line: messages, labels, help and docstrings."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, " ".join(node.value.split())
 
 
 def message_violations(path: Path, refused: Iterable[tuple[re.Pattern[str], str]]) -> list[str]:
-    """Violations of the word list in the messages of one module."""
+    """Violations of the word list in the messages and docstrings of one module."""
     name, rules = path.relative_to(ROOT).as_posix(), list(refused)
     return [
         f"{name}:{line}: {found[0]!r}: write {better}"

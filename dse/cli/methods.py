@@ -116,7 +116,7 @@ def _fabric(options: Any, _executor: Executor, _directory: Path | None) -> Metho
 
 
 def _codesign(_options: Any, executor: Executor, directory: Path | None) -> Methods:
-    """Where there are workers, Tune drives the searches that propose architectures one after the other."""
+    """Where there are workers, Tune drives the searches that propose architectures in sequence."""
     if isinstance(executor, InProcessExecutor):
         return {}
     from actors.tune_sweep import drivers

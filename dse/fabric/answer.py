@@ -54,7 +54,7 @@ class _Placed:
 def answer(posed: FabricPosed, run: Run) -> Result:
     """A placement of every piece, passed by the checker, with its bound.
 
-    Chains that have ended are journalled; one that was cut short begins again.
+    Chains that have ended are journalled; one that was cut short starts over.
 
     Raises:
         FailedCheckError: the checker refuses it (a fault of this program).

@@ -148,8 +148,8 @@ def _buffer_bounds(pipeline: Pipeline, fabric: Fabric) -> Iterator[Bound]:
 def _stay_bounds(pipeline: Pipeline, fabric: Fabric) -> Iterator[Bound]:
     """As :func:`_buffer_bounds`, with all that a reader waits for in addition to the buffer.
 
-    A kept activation is read by a backward operator that also needs what other units make of the same sample, one after
-    the other. From when a sample is whole, each of them ends no sooner than the way to it and its work allow
+    A kept activation is read by a backward operator that also needs what other units make of the same sample, in
+    sequence. From when a sample is whole, each of them ends no sooner than the way to it and its work allow
     (:func:`_end_slots`), a memory unit passes it on when it is whole, and the longest chain of these counts. Only a
     compute unit takes all that it reads together: others return the token of a net whatever comes by the next one.
     """

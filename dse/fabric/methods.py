@@ -198,7 +198,7 @@ class SearchContext:
     def _seeds(self, *spawn_key: int) -> list[int]:
         """One for each chain; or one for each change in the round of ``spawn_key``.
 
-        A number that is appended to the seed itself does not do: a sequence of seeds goes on with zeros.
+        A number that is appended to the seed itself does not do: a sequence of seeds continues with zeros.
         """
         sequence = np.random.SeedSequence(self.seed, spawn_key=spawn_key)
         seeds: list[int] = np.random.default_rng(sequence).integers(2**63, size=self.chains).tolist()

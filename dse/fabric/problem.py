@@ -49,7 +49,7 @@ class FabricProblem:
         fabric: where it runs.
         slots: how long compute units work on its operators.
         fill: share of the compute units, and of the memory units, that may be used.
-        batch: samples that are fed in, one after the other, for the latency of a batch; and for which a turn lasts.
+        batch: samples that are fed in sequence, for the latency of a batch; a turn lasts for one batch.
         cut: whether a graph that does not fit is cut.
         pieces: what is on the fabric at the same time, no two of them alike; empty where the graph does not fit.
         turns: the order in which pieces are on the fabric; empty where the graph fits whole.

@@ -8,7 +8,8 @@ from dse.graph.trace import Role, Step, Trace, Value
 class Program:
     """The steps of ``trace``, open to change.
 
-    A replaced step keeps its output, so that whatever it made unnecessary is dead and is left out by :meth:`finished`.
+    A replaced step keeps its output, so that everything it made unnecessary is dead and is left out by
+    :meth:`finished`.
     """
 
     def __init__(self, trace: Trace) -> None:

@@ -1,4 +1,4 @@
-"""User code in a process of its own: whatever it does, its fate is one line, and stdout stays ours.
+"""User code in its own process: however it ends, the error is one line, and stdout stays ours.
 
 The first call starts a server, which loads PyTorch where the user's file needs it, and forks a child for each request.
 The child runs the user's code, writes its answer to a file that it inherits, and ends at once, without waiting for

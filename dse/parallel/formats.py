@@ -39,7 +39,7 @@ class CollectiveDocument(Document):
         kind, axes, cause: as in :class:`~dse.parallel.plan.Sent`.
         runs: in a step.
         bytes: of the arrays that a group of devices holds together, summed over all runs.
-        seconds: all runs one after the other.
+        seconds: all runs in sequence.
     """
 
     kind: str
@@ -99,7 +99,7 @@ class MetricsDocument(Document):
     """``metrics`` of ``--strategy sharding``.
 
     Attributes:
-        step_s: the time of a step: work_s and communication_s one after the other, without hidden_s.
+        step_s: the time of a step: work_s and communication_s in sequence, without hidden_s.
         work_s, communication_s, hidden_s: work, communication, and how much of that overlaps with work.
         state_bytes: of all arguments on one device.
         peak_bytes: peak of arguments and intermediate arrays on one device.

@@ -156,7 +156,7 @@ def ends_of(prices: Prices, plan: Plan, transfer: Transfer) -> tuple[Layout, tup
 
 
 def picoseconds_of(problem: ParallelProblem, prices: Prices, plan: Plan) -> int:
-    """The time of a step: work and collectives, one after the other, without what overlaps with work."""
+    """The time of a step: work and collectives, in sequence, without what overlaps with work."""
     sent = sum(each.picoseconds for each in sent_by(problem, prices, plan))
     return work_of_plan(prices, plan) + sent - hidden_of(problem, prices, plan)
 

@@ -13,7 +13,7 @@ def lacking_memory(sentence: str, needed: int, limit: int, levers: Sequence[str]
         sentence: what needs ``{needed}`` of ``{limit}``, with these two words where the sizes are to stand.
         needed: bytes.
         limit: bytes that there are.
-        levers: what would help in addition to more memory.
+        levers: remedies other than more memory.
     """
     stated = sentence.format(needed=needed_memory_text(needed), limit=memory_text(limit))
     return Infeasibility(

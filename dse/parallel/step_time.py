@@ -11,8 +11,8 @@ front of them still have backward passes to do; only what lasts longer is expose
 This is the length of a pipeline (:mod:`dse.parallel.pipeline.length`) with the update behind the all-reduce of each
 stage. The strategies are cases of it:
 
-* *sharding* is one stage and one microbatch. F + B + C is everything that the step computes and sends, one after the
-  other, which is the time by which sharding plans are chosen (:mod:`dse.parallel.prices`): T is that time.
+* *sharding* is one stage and one microbatch. F + B + C is everything that the step computes and sends, in
+  sequence, which is the time by which sharding plans are chosen (:mod:`dse.parallel.prices`): T is that time.
 * *pipeline* has stages whose devices do equal shares of each microbatch (:mod:`dse.parallel.pipeline.shares`): each
   device reads the weights of its stage whole in every microbatch. C_s is the all-reduce of each of the stage's
   gradients over its devices, what runs once per batch, and the update, which each of them does for all of the stage.

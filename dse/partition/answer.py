@@ -91,7 +91,7 @@ PartitionPosed = Posed[PartitionOptions, Question]
 def answer(posed: PartitionPosed, run: Run) -> Result:
     """A partition by the methods that the options name, passed by the checker, with its bound.
 
-    The attempt of each method is journalled once it has ended; one that was stopped begins again.
+    The attempt of each method is journalled once it has ended; one that was stopped starts over.
 
     Raises:
         InputError: the options name what cannot be.
@@ -134,7 +134,7 @@ def _answer(posed: PartitionPosed, run: Run, recorder: SampleRecorder | None) ->
 def _attempts(
     context: SearchContext, methods: Mapping[str, Method], journal: Journal | None
 ) -> tuple[list[Attempt], list[str]]:
-    """(every method, one after the other, until there is reason to stop; those that have not ended).
+    """(every method, in sequence, until there is reason to stop; those that have not ended).
 
     Those in the journal are as they were.
     """

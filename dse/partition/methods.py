@@ -16,7 +16,7 @@ from hardware.inputs import choose
 Method = Callable[[SearchContext], SearchResult]
 
 ALL = "all"
-"""Every method, one after the other."""
+"""Every method, in sequence."""
 
 LEARNED = "rl"
 """The method that is added at the roof."""

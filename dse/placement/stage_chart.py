@@ -8,7 +8,7 @@ from dse.report.units import time_scale
 
 
 def stage_loads(problem: PlacementProblem, placement: Placement) -> BarChart:
-    """Forward, recomputed and backward pass of a microbatch in every stage, transfers included, one on the other."""
+    """Forward, recomputed and backward pass of a microbatch in every stage, transfers included, stacked."""
     graph, count = problem.tensor_parallel[placement.tensor], len(placement.stages)
     passes = [
         stage_passes(problem, graph, stage, last=position == count - 1)

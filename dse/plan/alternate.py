@@ -4,11 +4,11 @@ As torchtitan's ``selective_ac_option = "op"``, compiled (pytorch/torchtitan, ``
 output of all compute ops, except every second mm", and its list of operators whose outputs are kept). Of the products
 of a layer in the order of its forward pass, the first, third, … are kept; so are the outputs of fused attention, of the
 collective that adds up parts of attention's output, and of the exchange with experts (in lists since 2025, when there
-were experts). A group of one rank has no collective, of which nothing is kept: torchtitan then neither spreads experts
-nor cuts matrices (``parallelize_llama``: ``ep_enabled``, ``tp_enabled``). The rest is recomputed from a layer's input,
-with what is gathered over the tensor axis (as some stacks do in any mode), the router, and the products of routed
-experts, which are grouped and not on that list. What no backward pass reads is neither stored nor recomputed: the last
-product of a feed-forward network and the last addition.
+were experts). A group of one rank has no collective whose output could be stored: torchtitan then neither spreads
+experts nor cuts matrices (``parallelize_llama``: ``ep_enabled``, ``tp_enabled``). The rest is recomputed from a
+layer's input, with what is gathered over the tensor axis (as some stacks do in any mode), the router, and the products
+of routed experts, which are grouped and not on that list. What no backward pass reads is neither stored nor
+recomputed: the last product of a feed-forward network and the last addition.
 
 Products of 8-bit operands count as others. torchao's float8 linear layers call ``torch.mm`` of a tensor subclass, which
 turns it into ``aten._scaled_mm`` only after the mode that selects what is saved has seen ``aten.mm`` (pytorch/ao,

@@ -8,7 +8,7 @@ def min_step_s(problem: PlanProblem) -> float:
 
     No plan is faster. Each multiplication of a linear layer's three passes is done at least once, whatever is cut,
     copied or recomputed, at no more than the peak of the plan's precision or of the 16-bit products, times
-    the sustained share. Microbatches pass the busiest stage one after the other, which takes as long as the average
+    the sustained share. Microbatches pass the busiest stage in sequence, which takes as long as the average
     stage at least; attention, vector work, collectives, bubble and optimizer only add to it.
     """
     precision = problem.precision

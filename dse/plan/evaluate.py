@@ -65,7 +65,7 @@ class StageLoads:
 
     Attributes:
         layer: of the lightest kind of layer, with its share of recomputation.
-        embedding, head: of the ends; the latter at least, with layers that predict later tokens.
+        embedding, head: of the ends; the latter at least, with multi-token-prediction layers.
         total: of the whole model; no more than that of any cut into stages.
     """
 

@@ -7,7 +7,7 @@ from dse.plan.training_plan import AS_STACK, AXES, USUAL_ORDER, TrainingPlan
 
 
 def idle_settings(problem: PlanProblem, plan: TrainingPlan) -> dict[str, str]:
-    """Why what is fixed of how a plan communicates makes no difference to it, by key; keys that make one are not there.
+    """Why fixed communication settings have no effect on a plan, by key; keys with an effect are not there.
 
     It is not a fault: such a key says how the software does something wherever a plan does it, and holds for plans that
     do not.

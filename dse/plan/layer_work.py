@@ -32,7 +32,7 @@ def backward_kind(kind: VectorKind) -> VectorKind:
 class RankWork(RankLinks):
     """The work of plans on one rank: what layers are made of (:class:`dse.plan.layers.LayerPrices` has whole ones).
 
-    ``kernels`` that price several machines take each plan as many times, one after the other.
+    ``kernels`` that price several machines take each plan as many times, in sequence.
     """
 
     def __init__(self, problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> None:

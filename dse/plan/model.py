@@ -103,7 +103,7 @@ class Transformer(StrictModel):
         query_key_value_biases: whether the products of queries, keys and values alone have them (Qwen2).
         attention_sinks: whether each head has a learned logit in addition to its scores (GPT-OSS).
         tied_embeddings: whether the output matrix is the token embedding.
-        head: ``causal_lm``, or ``masked_lm``: tokens see all others, and a dense layer with activation and norm stands
+        head: ``causal_lm``, or ``masked_lm``: tokens see all others, and a dense layer with activation and norm comes
             before the output matrix, which has a bias (BERT; Devlin et al. 2019).
         pooler: whether it has a next-sentence classifier: parameters, and almost no work.
         token_types: rows of the token-type table.

@@ -111,7 +111,7 @@ class PlanArrays:
         return replace(self, **{key: getattr(self, key)[chosen] for key in CHOSEN_KEYS})
 
     def repeated(self, times: int) -> "PlanArrays":
-        """Each plan so many times, one after the other."""
+        """Each plan so many times, in sequence."""
         return self if times == 1 else self.part(np.repeat(np.arange(self.count), times))
 
     def plan(self, position: int) -> TrainingPlan:

@@ -17,7 +17,7 @@ _HALVES: tuple[CollectiveKind, CollectiveKind] = ("reduce_scatter", "all_gather"
 class RankLinks:
     """The network of plans as one rank sees it.
 
-    ``kernels`` that price several machines take each plan as many times, one after the other.
+    ``kernels`` that price several machines take each plan as many times, in sequence.
     """
 
     def __init__(self, problem: PlanProblem, plans: PlanArrays, kernels: Kernels) -> None:

@@ -101,7 +101,7 @@ class AttentionKernel(StrictModel):
 
 
 class LossKernel(StrictModel):
-    """Whether the cross entropy is one kernel over the logits, or PyTorch's operators one after the other."""
+    """Whether the cross entropy is one kernel over the logits, or PyTorch's operators in sequence."""
 
     value: Literal["fused", "unfused"]
     source: Source

@@ -151,7 +151,7 @@ class Step:
 
     @property
     def embeds(self) -> Integers:
-        """1 where a stage has the embedding, 0 elsewhere; layers that predict later tokens need it too; [P, K]."""
+        """1 where a stage has the embedding, 0 elsewhere; multi-token-prediction layers need it too; [P, K]."""
         stages = self.stages
         embeds: Integers = stages.embedding | stages.head if self.problem.model.prediction_layers else stages.embedding
         return embeds

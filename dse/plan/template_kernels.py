@@ -1,6 +1,6 @@
 """Kernels of plans on accelerators of the template: products mapped to their cores, vector work on their lanes.
 
-All operators run on all cores, one after the other. A product takes what its best mapping does
+All operators run on all cores, in sequence. A product takes what its best mapping does
 (:mod:`hardware.gemm`), a pass of vector work the longer of its lanes' work and its memory traffic. Attention is
 unfused: scores pass through memory, as batched products and one pass of vector work each way. These ideal times are
 divided by the shares of the problem's stack: ``matrix``, ``grouped`` of experts, ``memory`` of vector work.
@@ -155,7 +155,7 @@ class TemplateKernels(_MachineKernels):
         return seconds
 
     def _lane_passes(self, kind: VectorKind, elements: Floats, row: Floats) -> Floats:
-        """Of all lanes, one after the other, as :mod:`hardware.vector` counts them; [P, A]."""
+        """Of all lanes, in sequence, as :mod:`hardware.vector` counts them; [P, A]."""
         lanes, cores = self._machines.vector_lanes[None, :], self._machines.vector_cores[None, :]
         passes: Floats = np.ceil(elements / (lanes * cores))
         if kind in ROW_WISE:

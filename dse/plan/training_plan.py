@@ -80,7 +80,7 @@ class TrainingPlan:
         overlap_gradients: whether the reduction of gradients overlaps with compute.
         overlap_weights: whether the gathering of weights overlaps with compute.
         overlap_pipeline: whether transfers between stages overlap with compute.
-        cross_entropy: whether the loss is one kernel over the logits, or PyTorch's operators one after the other.
+        cross_entropy: whether the loss is one kernel over the logits, or PyTorch's operators in sequence.
     """
 
     tensor: int

@@ -93,7 +93,7 @@ def stacked_by_stage(
     scale: Scale,
     limit: tuple[str, float] | None = None,
 ) -> BarChart:
-    """The stages of a pipeline side by side, the parts of each one on the other.
+    """The stages of a pipeline side by side, the parts of each stacked.
 
     Args:
         title: what is shown.

@@ -753,7 +753,7 @@ class ParallelCollective(TypedDict):
         cause: as in ``Sent``.
         runs: in a step.
         bytes: of the arrays that a group of devices holds together, summed over all runs.
-        seconds: all runs one after the other.
+        seconds: all runs in sequence.
     """
 
     kind: str
@@ -915,7 +915,7 @@ class ParallelMetrics(TypedDict):
     hybrid``. ``metrics`` of ``--strategy all``.
 
     Attributes:
-        step_s: the time of a step: work_s and communication_s one after the other, without hidden_s.
+        step_s: the time of a step: work_s and communication_s in sequence, without hidden_s.
         work_s: work, communication, and how much of that overlaps with work.
         communication_s: work, communication, and how much of that overlaps with work.
         hidden_s: work, communication, and how much of that overlaps with work.

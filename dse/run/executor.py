@@ -156,7 +156,7 @@ class LateExecutor(Executor):
 
     @property
     def workers(self) -> int:
-        """Of the other one, as far as they are known before they are started."""
+        """Of the other one, if they are known before they are started."""
         return (self._started or self._executor).workers
 
     def outcomes(

@@ -2,7 +2,7 @@
 
 No signal handler and no clock of Python runs in a thread while compiled code does. So the work runs in a thread of its
 own, without the interpreter's lock, and reads a flag every now and then, which this thread sets when the run is
-stopped. Without a stop the work does what it does alone.
+stopped. Unless it is stopped, the work is unaffected.
 """
 
 from collections.abc import Callable

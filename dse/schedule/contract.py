@@ -104,7 +104,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         )
 
     def faults(self, result: Result, posed: SchedulePosed) -> list[str]:
-        """The schedule's own rules, its makespan, and a bound that is no tighter than a proof would be."""
+        """The schedule's own rules, its makespan, and a bound that a proof supports."""
         if not result.solution:
             return ["solution must be given, because a schedule always exists"]
         schedule = schedule_from_document(posed.problem, result.solution, "result")

@@ -4,7 +4,7 @@ Let M be the time of a schedule in which no operator holds all cores. Operators 
 everything else, so makespan = M + the sum of ``all_cores`` over the operators that run on all cores. For the operators
 on single cores and any chain C of the graph:
 
-* M ≥ Σ_{i in C} single_i, since operators of a chain run one after the other;
+* M ≥ Σ_{i in C} single_i, since operators of a chain run in sequence;
 * n · M ≥ Σ_{i uses tensor cores} single_i + Σ_{i in C} (n − beside_i) · single_i, where n tensor cores can be in use at
   once and no more than beside_i of them while operator i runs; the same for the vector cores.
 

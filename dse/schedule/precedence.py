@@ -18,7 +18,7 @@ class Precedence:
 
     ``ancestor[i, j]`` says that operator j must finish before operator i starts. ``order`` is a topological order.
     ``segments`` partitions ``order``: every operator of a segment precedes every operator of the next one, so a
-    schedule runs the segments one after the other and the makespans of the segments add up. An operator comparable
+    schedule runs the segments in sequence and the makespans of the segments add up. An operator comparable
     with all others is a segment of its own.
     """
 

@@ -78,7 +78,7 @@ def _seeds(trace: Trace, step: Step, from_inputs: frozenset[int]) -> list[tuple[
 
 
 class _Search:
-    """Grows groups one after the other; what one has settled the next ones keep to."""
+    """Grows groups in sequence; what one has settled the next ones keep to."""
 
     def __init__(self, trace: Trace, divides: Divides) -> None:
         self.trace = trace

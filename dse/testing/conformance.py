@@ -150,7 +150,7 @@ def killed_and_resumed(
 ) -> Answer:
     """Killed when it asks for the n-th time, and resumed, a run ends as one that was never killed.
 
-    One run directory is killed at every moment, one after the other, each time with what the earlier runs left there;
+    One run directory is killed at every moment, in sequence, each time with what the earlier runs left there;
     the run that was never killed has no directory, and may have been made before (``whole``).
 
     Returns:
@@ -191,7 +191,7 @@ def _tear(journal: Path) -> None:
 
 
 def infeasible_is_explained(problem: ProblemType[Any, Any], options: Options) -> Result:
-    """A problem without an answer says which resource is short, by how much, and what would help.
+    """A problem without an answer says which resource is short, by how much, and possible remedies.
 
     Returns:
         Its result.

@@ -256,7 +256,7 @@ class _Mapper:
         return len(before) == len(after) and before[row.axis] == after[row.axis]
 
     def _concatenated(self, step: Step) -> _Row:
-        """All operands one after the other; those made of weights alone are made by nobody."""
+        """All operands in sequence; those made of weights alone are made by nobody."""
         axis, begin = step.attributes["axis"], 0
         assert isinstance(axis, int)
         pieces: list[tuple[int, int, Parts]] = []

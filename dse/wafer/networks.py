@@ -179,7 +179,7 @@ def _edge(source: int, target: int, image: int, features: int) -> GraphEdge:
 
 @dataclass(frozen=True)
 class Chain:
-    """Convolutions one after the other, with edges that skip some.
+    """Convolutions in sequence, with edges that skip some.
 
     Attributes:
         convolutions: with square images.

@@ -48,7 +48,7 @@ class _Trained:
 
 
 def inputs_of(options: FabricEvaluation) -> Mapping[str, str | None]:
-    """Digests of the samples, and of the checkpoint if there is one: a run that they decide goes on with no others.
+    """Digests of the samples, and of the checkpoint if there is one: a run that they decide continues with no others.
 
     Raises:
         InputError: no samples.

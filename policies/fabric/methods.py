@@ -229,7 +229,7 @@ def _noted(candidates: Sequence[Candidate], note: str) -> list[Candidate]:
 
 
 def default_costs(learned: LearnedFor) -> Mapping[str, Search]:
-    """What stands in for costs of the engine where none is asked for by name, and no rules are: the simulator's says
+    """The default cost if neither a cost nor rules are given by name; the simulator's note says
     why the student was passed over.
 
     Raises:

@@ -100,7 +100,7 @@ def train(
 ) -> Trained:
     """Collect into ``folder`` what it has not yet, and fit a model to all of it.
 
-    The model is written as soon as it is fitted, so that a run that is stopped while unseen graphs are placed goes on
+    The model is written as soon as it is fitted, so that a run that is stopped while unseen graphs are placed continues
     with placing them.
 
     Raises:

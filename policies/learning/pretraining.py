@@ -1,7 +1,7 @@
 """Pretraining: a learner is trained over many environments, and its checkpoints are scored on others.
 
 Two workers, each a plain object: the :class:`Trainer` goes from one checkpoint to the next, the :class:`Validator`
-scores them. They share only checkpoints, so they may run one after the other or at the same time on different
+scores them. They share only checkpoints, so they may run in sequence or at the same time on different
 machines (:mod:`actors.pretraining`). What a trainer needs to continue is in the :class:`Snapshot` of its last
 checkpoint, so a worker that dies, or a run that is interrupted, continues from there.
 """

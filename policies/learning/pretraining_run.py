@@ -192,7 +192,7 @@ def _key(number: int, kind: str = _SCORE) -> str:
 
 
 def pretrain(run: PretrainingRun, progress: ProgressCallback, stop: StopSignal) -> None:
-    """Train and validate in this process, one after the other, until every checkpoint has its score.
+    """Train and validate in this process, in sequence, until every checkpoint has its score.
 
     Raises:
         StoppedError: ``stop`` gave a reason; what was finished is kept.

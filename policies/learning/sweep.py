@@ -233,7 +233,7 @@ class SweepRun:
 
 
 def sweep(run: SweepRun, progress: ProgressCallback, stop: StopSignal) -> None:
-    """Make the trials in this process, one after the other.
+    """Make the trials in this process, in sequence.
 
     Raises:
         StoppedError: ``stop`` gave a reason; what was finished is kept.

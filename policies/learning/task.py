@@ -47,7 +47,7 @@ class Training(Protocol):
         """Everything that going on needs: a tree of arrays and data (:mod:`policies.learning.state_file`)."""
 
     def restore(self, state: Any) -> None:
-        """Go on from what :meth:`state` gave, in a training that has not iterated yet."""
+        """Continue from what :meth:`state` gave, in a training that has not iterated yet."""
 
     def provenance(self) -> Mapping[str, Any]:
         """What the card of a checkpoint says of this training in addition to its plan; JSON types."""

@@ -53,7 +53,7 @@ class QLearner(DQNTorchLearner):
         return dict(super().get_state(*args, **kwargs)) | {_COPIED: dict(self.last_update_ts_by_mid)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`get_state` gave."""
+        """Continue from what :meth:`get_state` gave."""
         super().set_state(state)
         self.last_update_ts_by_mid.update(state.get(_COPIED, {}))
 

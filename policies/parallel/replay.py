@@ -143,7 +143,7 @@ class StepReplay:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` gave."""
+        """Continue from what :meth:`state` gave."""
         while self._episodes:
             self._forget_oldest()
         for episode, nodes, priorities in zip(state["episodes"], state["nodes"], state["priorities"], strict=True):

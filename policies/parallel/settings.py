@@ -59,7 +59,7 @@ class QSettings:
         layers: hidden layers of the perceptrons.
         learning_rate: of Adam.
         gamma: discount of later rewards.
-        lookahead: rewards of a return at most, before it goes on with the network's value: each step that is learned
+        lookahead: rewards of a return at most, before it continues with the network's value: each step that is learned
             from has a return of 1 to so many, at random.
         alpha, beta: of prioritised replay.
         buffer: steps that it holds.

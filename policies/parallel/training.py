@@ -100,7 +100,7 @@ class QTraining(RLlibTraining[EpisodeRunner, QLearner]):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` gave."""
+        """Continue from what :meth:`state` gave."""
         super().restore(state)
         self._replay.restore(state[_REPLAY])
         self._updates, self._steps = state[_UPDATES], state[_STEPS]

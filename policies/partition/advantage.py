@@ -13,7 +13,7 @@ def advantages(rewards: Floats, kind: AdvantageName, anchor_reward: float = np.i
 
     Args:
         rewards: of each rollout, [R].
-        kind: ``rank``: (rollouts that are worse − rollouts that are better) / (R − 1), in [−1, 1], whatever the
+        kind: ``rank``: (rollouts that are worse − rollouts that are better) / (R − 1), in [−1, 1], regardless of the
             rewards' scale; ``standard``: reward less mean, over the standard deviation. Both have mean 0, and are 0
             where all rewards are alike. ``better``: 1 where the reward is above the anchor's and else 0, less their
             mean.

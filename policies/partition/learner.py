@@ -162,7 +162,7 @@ class PartitionLearner(PPOTorchLearner):
         return dict(super().get_state(*args, **kwargs)) | {ELITES: self.elites.state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`get_state` gave."""
+        """Continue from what :meth:`get_state` gave."""
         super().set_state(state)
         if ELITES in state:
             self.elites.restore(state[ELITES])

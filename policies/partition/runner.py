@@ -322,7 +322,7 @@ class PartitionRunner(GroupRunner):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`get_state` gave; a state of weights alone leaves the rest as it is."""
+        """Continue from what :meth:`get_state` gave; a state of weights alone leaves the rest as it is."""
         super().set_state(state)
         self.best = dict(state.get(_BEST, self.best))
         if _ANCHORS in state:

@@ -65,7 +65,7 @@ def with_start(graph: StoredGraph, stop: StopSignal = never_stop) -> StoredGraph
 
 _GRAPHS: Remembered[StoredGraph | None] = Remembered(1024)
 """What :func:`_prepared` made, by what it was asked and the package as it was: a sweep has many trainers and
-validators, one after the other."""
+validators, in sequence."""
 
 
 def _prepared(

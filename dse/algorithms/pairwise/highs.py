@@ -108,7 +108,7 @@ def mip(
         hint: [nodes], a plan to begin with.
         seed: of HiGHS.
         scale: by which costs are divided.
-        stop: checked meanwhile; a reason ends the search, of which nothing is left then.
+        stop: checked meanwhile; a reason ends the search, and its results are lost.
     """
     model = linear_model(core, is_integer=True)
     parameters = model_parameters_pb2.ModelSolveParametersProto()

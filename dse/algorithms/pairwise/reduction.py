@@ -5,7 +5,8 @@ Applied until nothing changes:
 * the smallest cost of each row and column of an edge's matrix moves into the costs of its nodes; an edge whose matrix
   is then zero goes;
 * a choice that is forbidden, has no allowed partner across an edge, or alone exceeds a memory limit, is dropped;
-* a choice is dropped that another one dominates: it uses no less memory, and costs no less whatever the neighbours
+* a choice is dropped that another one dominates: it uses no less memory, and costs no less for any choice of the
+neighbours
   choose, c(b) − c(a) + Σ_v min_j (E_v(b, j) − E_v(a, j)) >= 0 (Goldstein's dead-end elimination);
 * a node that uses no memory, or has one choice, and has at most two neighbours, is eliminated: the best of its costs
   becomes a cost of its neighbours (bucket elimination);
@@ -58,7 +59,7 @@ def reduce(core: Core, stop: StopSignal = never_stop) -> Reduction | None:
 
     Args:
         core: to be reduced.
-        stop: checked before each node. A reason leaves the core as far as it is reduced by then, with the same optimum,
+        stop: checked before each node. A reason leaves the core as reduced by then, with the same optimum,
             but perhaps with choices that are forbidden or have no partner.
     """
     try:

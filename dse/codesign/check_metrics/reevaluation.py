@@ -39,7 +39,7 @@ _EXACT = 4
 
 
 class Allowance:
-    """How many states deeper evaluations may still search; each counts with its limits, as far as it will need them."""
+    """How many states deeper evaluations may still search; each counts with the limits that it will need."""
 
     def __init__(self, states: int = AFFORDED_STATES) -> None:
         self._left = states
@@ -165,7 +165,7 @@ class Reevaluator:
     def is_too_deep(self, request: Request, depths: Sequence[int]) -> bool:
         """Whether some job was proven, at every HBM size, before it was searched as deep as it is said to be.
 
-        ``depths`` are those to which the search goes, one after the other, while an evaluation is not proven.
+        ``depths`` are those to which the search goes, in sequence, while an evaluation is not proven.
         """
         before = [depths[depths.index(nodes) - 1] if nodes in depths[1:] else nodes for nodes in request.depths]
         (reevaluation,) = self.evaluate([Request(request.place, request.row, tuple(before), proven=False)])

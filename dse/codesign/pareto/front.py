@@ -7,7 +7,7 @@ mean over models (arithmetic, same weights: each model runs for its share of the
 accelerator while it trains the model. Points equal in all three are all listed.
 
 Proof. Let x_m be the throughput of model m and e_m a lower bound on the joules that a batch of B samples costs besides
-static power, whatever the plan (:func:`~dse.codesign.evaluation.energy.min_energy_j`). On K accelerators::
+static power, for any plan (:func:`~dse.codesign.evaluation.energy.min_energy_j`). On K accelerators::
 
     power = static + Σ_m w_m · joules_m · x_m / (B · K) ≥ static + Σ_m w_m · c_m · x_m,   c_m = e_m / (B · K)
 
@@ -18,7 +18,7 @@ some evaluated architecture of no larger area has no less score and no more powe
 (:func:`~dse.codesign.pareto.dominance.surely_dominated`).
 
 What a few evaluations leave open is confined further (:meth:`~dse.codesign.evaluation.evaluator.Evaluator.confine`):
-operators that run one after the other make plans that exist, so the fastest are no slower, which bounds the score from
+operators that run in sequence make plans that exist, so the fastest are no slower, which bounds the score from
 below; and only choices of microbatch, width, recomputation and number of pipelines whose bound on the time is as short
 can be the fastest, so e_m is the least over these. Once an architecture is evaluated the time of its plan takes the
 place of the serial one.

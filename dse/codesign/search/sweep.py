@@ -1,4 +1,4 @@
-"""Searches that evaluate architectures exactly, one after the other, in an order of their own: the heuristics.
+"""Searches that evaluate architectures exactly, in sequence, in an order of their own: the heuristics.
 
 A :class:`Proposer` says which architectures come next and is told their scores; it knows nothing of evaluators or
 workers. A :class:`Sweep` is what lies between it and the workers: it turns proposals into tasks, takes what the store
@@ -125,7 +125,7 @@ class Sweep:
         self._context.keep(arrived)
 
     def take(self, job_task: JobTask, answer: Sequence[Evaluation] | Failed) -> None:
-        """Go on with the answer to a task of :meth:`ask`.
+        """Continue with the answer to a task of :meth:`ask`.
 
         Where the task has failed its architectures are requested again one by one; one that fails by itself is recorded
         and scores nothing.

@@ -104,7 +104,7 @@ def _loose(sensitivity: Sensitivity, knob: str) -> str:
 
 
 def _keeping(sensitivity: Sensitivity) -> list[str]:
-    """What it costs at most to keep today's architecture; of an analysis that was stopped, as far as it came."""
+    """What it costs at most to keep today's architecture; of a stopped analysis, its finished part."""
     dearest = sensitivity.dearest()
     if dearest is None:
         return []

@@ -230,7 +230,7 @@ def try_move(case, state, unit, target, max_cost):
     """Make a move: the cost with it. Whatever comes of it, :func:`undo` can take it back.
 
     A move whose cost is above ``max_cost`` may be given up before it is complete; the cost is infinite then, and it
-    must be taken back. A unit stays where it is at no cost.
+    must be undone. A unit stays where it is at no cost.
     """
     state.move[0] += 1
     for term in range(len(state.term)):

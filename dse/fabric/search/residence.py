@@ -2,7 +2,7 @@
 
 A place of a buffer is taken from when a sample begins to be written until its last reader has ended it, and no sooner
 can it take another one. What an activation that is kept for the backward pass waits for is all the operators in
-between, one after the other. Where memory units are too few for buffers as deep as that, the time between two samples
+between, in sequence. Where memory units are too few for buffers as deep as that, the time between two samples
 is this time over the places, however fast the slowest operator is; then compute units that are left over are worth
 more where they shorten it.
 """
@@ -80,7 +80,7 @@ class Residence:
         return max((self._stay(tensor, places, work) for tensor, places in self.places.items()), default=_Stay(0.0, ()))
 
     def _stay(self, tensor: Tensor, places: int, work: Mapping[int, int]) -> _Stay:
-        """Of one buffer: operators work one after the other, but together with one that streams to them."""
+        """Of one buffer: operators work in sequence, but together with one that streams to them."""
         ends = {tensor.source: 0}
         before: dict[int, int] = {}
         for position in self._behind[tensor.source]:

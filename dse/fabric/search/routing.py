@@ -57,7 +57,7 @@ def tree_room(fabric: Fabric) -> Tree:
 
 
 def routed(pipeline: Pipeline, site: Sequence[int] | Integers, fabric: Fabric, routing: Routing) -> Placement:
-    """The placement with these sites, [U], whose nets are routed one after the other."""
+    """The placement with these sites, [U], whose nets are routed in sequence."""
     cell = fabric.grid.site_cell[np.asarray(site, dtype=np.int64)]
     ways, tree, load = ways_of(fabric), tree_room(fabric), np.zeros(len(fabric.grid.link_from), dtype=np.int32)
     room = np.empty(fabric.grid.cells, dtype=np.uint16)

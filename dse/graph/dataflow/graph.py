@@ -4,7 +4,7 @@ What an edge says. An edge carries ``elements`` of one tensor that its source wr
 the tensors of one source apart: empty for its result as a whole, ``mask`` for the mask of a dropout, ``[0:64]`` for a
 part, ``image`` for what the products of a convolution are summed into. Edges of one source and one tensor carry the
 same data, so that they can be one multicast. Shapes that only change how elements are counted (reshape, transpose) are
-no operators.
+not operators.
 
 What is kept. A tensor that the forward pass writes and the backward pass reads has an edge to every backward operator
 that reads it; what an edge of this kind carries waits between the passes.

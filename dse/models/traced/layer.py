@@ -116,7 +116,7 @@ def _graph(nodes: dict[int, FusedNode], width: int, backward: bool) -> OperatorG
 
 
 def _operations(each: FusedNode, width: int, backward: bool) -> Iterator[Operation]:
-    """What a node does in one pass, one after the other."""
+    """What a node does in one pass, in sequence."""
     node = each.node
     if node.kind in PRODUCTS:
         yield _product(each, backward)

@@ -21,7 +21,7 @@ MAX_SENT = 4
 def candidate_cuts(profile: Profile, steps: Stages, limit: int) -> tuple[int, ...]:
     """At most ``limit`` cuts, rising.
 
-    Classes of cuts that look alike come one after the other, those that send least first, of these the largest; a
+    Classes of cuts that look alike come in sequence, those that send least first, of these the largest; a
     member is left out where it is nearer to another cut than half of an equal share of the work. A class that has too
     many is thinned out evenly.
     """

@@ -11,7 +11,7 @@ Of M microbatches,
   every replica reads its part of the weights, and writes that of their gradients, in every microbatch
   (:mod:`dse.parallel.pipeline.microbatching`);
 * the *closing* runs once per batch: the joining and resharding of gradients inside the mesh, their all-reduces over the
-  replicas, one after the other in the layouts of their trained tensors, that of the loss, and the update, which every
+  replicas, in sequence in the layouts of their trained tensors, that of the loss, and the update, which every
   replica does.
 
 With one microbatch and one replica this is the price of a sharded step (:mod:`dse.parallel.prices`), and with R
@@ -105,7 +105,7 @@ class StageProblem(ParallelProblem):
         return self.microbatches * self.replicas if self.step.divided[operation] else 1
 
     def layouts_of_argument(self, number: int) -> tuple[Layout, ...]:
-        """The layouts that an argument may have; what arrives is split over all devices, as far as it can be."""
+        """The layouts that an argument may have; what arrives is split over all devices, where possible."""
         layouts = super().layouts_of_argument(number)
         if number not in self.step.arrives or self.is_piece:
             return layouts

@@ -16,7 +16,7 @@ DATA_PARALLEL, EVEN, GIVEN = "one stage", "equal stages", "cuts from the profile
 def baselines(question: PipelineQuestion) -> dict[str, tuple[PipelineProblem, PipelinePlan]]:
     """By name, each with the problem that it answers, without a limit of memory; those that there are.
 
-    ``one stage``: data parallelism over all devices. ``equal stages``: as many devices in each, as far as they divide,
+    ``one stage``: data parallelism over all devices. ``equal stages``: as many devices in each, if they divide evenly,
     and about as much computing (:func:`even_plan`). ``cuts from the profile``: the plan of another planner that is in
     the profile, with the devices that are best for its cuts.
     """

@@ -1,6 +1,6 @@
 """The forward part of a training step: the operations that the loss depends on, as points between which it can be cut.
 
-Nothing but dependence is used, so that steps of every framework are treated alike. What the loss depends on is the
+Only dependence is used, so that steps of every framework are treated alike. What the loss depends on is the
 forward part; what follows from trained tensors alone (their transposes and casts) or from inputs alone (masks,
 indices) is made where it is taken and never sent. All else are *points*: each is one operation, or a whole loop.
 

@@ -176,7 +176,7 @@ class PipelineProblem:
         return forward_s, backward_s + forward_s if self.recompute else backward_s
 
     def closing_rings(self, ranks: range) -> tuple[Ring, ...]:
-        """What follows the last microbatch of a stage, one after the other, as rings of all its trained tensors."""
+        """What follows the last microbatch of a stage, in sequence, as rings of all its trained tensors."""
         rings = self.network.all_reduce_rings(ranks) if self.shares is None else ()
         if self.update_s_per_byte == 0:
             return rings

@@ -79,7 +79,7 @@ def save(state):
 
 @kernel
 def restore(state):
-    """Take back the arcs that were added since the last :func:`save` that was not taken back."""
+    """Take back the arcs that were added since the last :func:`save` that was not undone."""
     state.stamp[0] += 1
     state.at[SAVED] -= 1
     depth = state.at[SAVED]

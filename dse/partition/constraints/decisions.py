@@ -6,7 +6,7 @@ forbids is seen from the chip graph of the edges whose ends both have chips: an 
 path joins, nor close one parallel to an arc. No rule removes a chip that a valid completion of the decisions has.
 
 A decision that leaves an operator without a chip is refused. What each decision changed is on a stack, so that the last
-one can be taken back.
+one can be undone.
 
 Cost: O(N + E) for deciding about every operator but for the bounds, which move at most C times each; O(C) for an arc.
 """
@@ -41,7 +41,7 @@ class State(NamedTuple):
         after, before: of each chip those that its operators' consumers and producers may have as far as (4) is
             concerned, with itself, [C] words; current where the stamp is.
         after_stamp, before_stamp: the number of arcs for which they hold, [C].
-        stamp: the number of arcs added so far, one more for every time that some were taken back, [1].
+        stamp: the number of arcs added so far, one more for every time that some were undone, [1].
         queue, queued: operators whose bounds have moved, [N].
         at: counts (:data:`DECIDED` and the others, and :data:`~dse.partition.constraints.chip_graph.SAVED`), [5].
         changed: the last decision that changed the domain of each operator, 0 for none that stands, [N].
@@ -272,7 +272,7 @@ def _joined(state, graph, operator, chip):
 def _confined(state, graph, operator, chip):
     """Leave the operators between ``operator`` and its neighbours only the chips of these; whether each has one.
 
-    On the same chip or neighbouring ones the bounds do that: between them there is no other chip.
+    On the same chip or neighbouring ones the bounds do that: there is no chip between them.
     """
     for index in range(graph.in_first[operator], graph.in_first[operator + 1]):
         other = state.chip[graph.in_node[index]]

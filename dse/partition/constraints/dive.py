@@ -2,7 +2,7 @@
 
 **General partitions.** Every operator, in some order, gets a chip of its domain
 (:mod:`dse.partition.constraints.decisions`). A value that turns out to be impossible is removed and another one drawn;
-where none is left, the operator is at a *dead end*. Then decisions are taken back until the operator has a chip again
+where none is left, the operator is at a *dead end*. Then decisions are undone until the operator has a chip again
 (Gaschnig's backjumping: the earliest decisions that leave it none are a no-good, so the last of them must go), and
 further, to a random earlier place. There the operator is decided, and so it stays before those that left it
 nothing: this is what is learned. All others get their former chips again wherever these are left to them, so a dead end
@@ -202,7 +202,7 @@ def _move_forward(order, place, earlier):
 
 @kernel
 def _join_pairs(state, bounds, former, chips):
-    """Begin again with every two neighbouring chips as one, ``chips`` in all."""
+    """Start over with every two neighbouring chips as one, ``chips`` in all."""
     for operator in range(len(bounds)):
         if state.chip[operator] >= 0:
             former[operator] = state.chip[operator]

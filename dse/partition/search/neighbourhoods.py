@@ -126,7 +126,7 @@ class _Windows:
         return improved.chip, improved.effort
 
     def _is_accepted(self, chip: Chip) -> bool:
-        """Go on with a partition if it is valid and better."""
+        """Continue with a partition if it is valid and better."""
         if violations(self._problem, chip.tolist()):
             return False
         after = stages(self._problem, chip.tolist())

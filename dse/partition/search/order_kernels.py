@@ -200,7 +200,7 @@ def parted(order, smallest, descend, graph, seed):
     """``order`` in two parts around an operator drawn, each of them likewise, down to windows of ``smallest``.
 
     ``descend``: the share of operators whose descendants come last, rather than its ancestors first. In a graph that
-    is a grid, such as a recurrent network's, layers so come one after the other, which orders drawn step by step
+    is a grid, such as a recurrent network's, layers so come in sequence, which orders drawn step by step
     practically never have. ``seed``: [1], moves on.
     """
     count = len(order)

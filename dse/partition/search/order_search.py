@@ -140,7 +140,7 @@ class _Beginner(_Kernel):
 
 
 class _Walker(_Kernel):
-    """Goes on with a walk for one round."""
+    """Continues with a walk for one round."""
 
     def __call__(self, walk: _Walk) -> _Walk:
         """The walk after the round: steps over orders, then moves of operators."""

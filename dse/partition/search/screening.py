@@ -36,7 +36,7 @@ def screen_from(context: SearchContext, first: Chips) -> SearchResult:
 
 
 class _Chooser:
-    """Chooses the partitions that are evaluated, one after the other.
+    """Chooses the partitions that are evaluated, in sequence.
 
     Args:
         context: what is worked on.

@@ -291,7 +291,7 @@ class _WindowModel:
                 self._charge(stages, place, units, passes)
 
     def _spread(self, producer: int, consumers: list[int], units: int, chips: _Terms, links: _Terms) -> None:
-        """An output that may go to any chips: sent once, received once on each, carried as far as it goes."""
+        """An output that may go to any chips: sent once, received once on each, carried to the farthest one."""
         for chip in range(self._first, self._last + 1):
             here, before = self.below(producer, chip), self.below(producer, chip - 1)
             beyond = [[no(here), self.below(each, chip)] for each in consumers]

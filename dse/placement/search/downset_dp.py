@@ -139,7 +139,7 @@ def _best_of(
 ) -> DownsetAnswer:
     """The best placement with numbers of pipelines in ``ranges`` (ascending microbatches a pipeline).
 
-    All ranges together are relaxed to the memory rule of the roomiest, the first. Where the optimum of that is no
+    All ranges together are relaxed to the memory rule of the roomiest, the first. Where the optimum of that is not a
     placement, or fits memory as it is, it is the answer; otherwise either half is looked at by itself.
     """
     roomiest, last = ranges[0], ranges[-1]

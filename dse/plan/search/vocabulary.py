@@ -257,7 +257,7 @@ def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], modes: list[int], mesh
 
 
 def _orders(fixed: dict[str, Any], mesh: _Mesh) -> list[str]:
-    """Orders in which the experts' ranks follow each other; one of those that make no difference."""
+    """Orders in which the experts' ranks follow each other; one of those that are equivalent."""
     alike = mesh.pipeline == 1 or mesh.data == 1
     orders = _open(fixed, "order", [USUAL_ORDER] if alike else [USUAL_ORDER, PIPELINE_INSIDE])
     return [order for order in orders if ranks_inside(order, mesh._asdict()) % mesh.expert == 0]
@@ -328,7 +328,7 @@ def _sequence_cuts(problem: PlanProblem, fixed: dict[str, Any], tensor: int, con
 
 
 def _open(fixed: dict[str, Any], key: str, vocabulary: list[Any]) -> list[Any]:
-    """What a key may have: what is fixed, as far as it is legal, or everything.
+    """What a key may have: its fixed value if that is legal, or everything.
 
     Values outside the vocabulary are legal if they are fixed.
     """

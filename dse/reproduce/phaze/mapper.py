@@ -1,6 +1,6 @@
 """Cycles of a matrix product by Sunstone, the mapper of the published PHAZE tool, as that tool asks for them.
 
-Three searches, one after the other: a tile for the registers of an element and an unrolling over the array of a core;
+Three searches, in sequence: a tile for the registers of an element and an unrolling over the array of a core;
 a tile for the buffer of a core and an unrolling over the cores; a tile for the global buffer. The mapping of least
 energy × delay is taken; its delay are the cycles: products over elements that work, or the words of a level over its
 bandwidth, whichever is longer. All cores together have the bandwidth of one.

@@ -26,7 +26,7 @@ def solve_cp_sat(
 
     Cores are first only counted (cumulative constraints). Where fused operators make an assignment of the counted
     cores impossible, the model is solved again with every core and pair of its own. With no schedule in time the
-    operators are run one after the other.
+    operators are run in sequence.
 
     Raises:
         ValueError: the edges close a cycle.

@@ -12,7 +12,7 @@ Cut away, without losing every optimal schedule:
   no operator is passed over.
 * *Gaps.* Nothing starts so late that another operator could be run to its end before.
 * *Alone.* An operator with a shorter all-core mode does not run on one core with nothing in parallel; nor do several
-  between two uses of all cores where all of them one after the other would take less.
+  between two uses of all cores where all of them in sequence would take less.
 * *All cores early.* The times between two uses of all cores are blocks. An operator that runs on all cores does so
   before the first block that begins after its predecessors have finished: moved there from after a later block it
   shifts what lies between by as much as it vacates. Whoever could and did not runs on a single core.

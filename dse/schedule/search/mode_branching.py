@@ -46,7 +46,7 @@ class _Node(NamedTuple):
 
 
 class ModeBranching:
-    """The search of one segment, which goes on from where it ended when it is given more states.
+    """The search of one segment, which continues from where it ended when it is given more states.
 
     Args:
         segment: the segment.

@@ -34,7 +34,7 @@ def solve_scip(
     """Schedules ``problem`` by the paper's program, within ``node_limit`` nodes of branch and bound for each solve, and
     until ``stop``.
 
-    With no schedule in time the operators are run one after the other.
+    With no schedule in time the operators are run in sequence.
 
     Raises:
         ValueError: the edges close a cycle.

@@ -279,7 +279,9 @@ class _Reader:
             self._kernel(number, kind, int(index), name[1], values)
 
     def _excuse(self, kind: str, index: int) -> None:
-        """Edges to a node that is at fault itself are no further fault, also where they spell an unknown kind right."""
+        """Edges to a node that is at fault itself are not further faults, also where they spell an unknown kind
+        right.
+        """
         self.unread.add(f"{kind}[{index}]")
         if kind not in self.kinds:
             self.excused.update(f"{each}[{index}]" for each in self.kinds)

@@ -2,9 +2,9 @@
 
 A sequence has exponentially many trees, of which :mod:`dse.wafer.search.interval_dp` finds a smallest one. So the
 search is among sequences, time limits and prices of distance only: it begins with the network's own order and those of
-good layouts, for time limits from the area bound upwards, and goes on from the best ones, with a kernel somewhere else,
-two exchanged, or a stretch turned round. What gets among the best is annealed for a while as a tree; the order in which
-that leaves its kernels is a sequence to go on from as well.
+good layouts, for time limits from the area bound upwards, and continues from the best ones, with a kernel somewhere
+else, two exchanged, or a stretch turned round. What gets among the best is annealed for a while as a tree; the order
+in which that leaves its kernels is a sequence to continue from as well.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _NEW_PRICE = 0.3
 """How often a sequence is tried with another price."""
 
 _PARENTS, _BATCH = 12, 12
-"""Sequences that the search goes on from, and those that are tried before the best are chosen again."""
+"""Sequences that the search continues from, and those that are tried before the best are chosen again."""
 
 _ANNEALED = 2
 """Trees that are annealed then, at most."""
@@ -63,7 +63,7 @@ class IntervalSearch:
         incumbent: is offered placements.
         floor: the area bound in ticks.
         protocols: those that kernels may have, counting adapters; None for all, as if adapters did not count.
-        pool: what it goes on from, the best first.
+        pool: what it continues from, the best first.
         annealed: costs of pool members that have been annealed.
     """
 

@@ -3,7 +3,7 @@
 1. *Rows*: for time limits from the area bound upwards (the paper's sweep by α), the layouts of the row dynamic program
    with every number of rows, and for the cheapest of them protocols. Their cheapest cost limits the times that are
    worth a look, and the sweep is repeated within these.
-2. *Annealing*: the candidates of all times begin with few moves; of each round a third goes on with three times as
+2. *Annealing*: the candidates of all times begin with few moves; of each round a third continues with three times as
    many, so that all rounds cost the same. This is done with distance and adapters counting fully, and with a share of
    their weight only: then kernels are packed tightly first, for times that would not be met otherwise. What is left
    of all these goes through the rounds again with the true weights.

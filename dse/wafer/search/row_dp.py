@@ -140,7 +140,7 @@ def row_heights(least, wide, high):
     for begin in range(count):
         height = 1
         for end in range(begin + 1, count + 1):
-            # A longer row is no lower, so the search goes on from the height of the one before.
+            # A longer row is no lower, so the search continues from the height of the one before.
             while height <= high and sums[height, end] - sums[height, begin] > wide:
                 height += 1
             if height > high:

@@ -37,7 +37,7 @@ _TEMPERATURES = ((1e-1, 3e-2, 1e-2), (1e-2, 3e-3, 1e-3), (3e-3, 1e-3, 3e-4))
 """First temperatures with each ladder, in shares of the cost."""
 
 _SURVIVORS = 3
-"""Trees that go on with the next ladder."""
+"""Trees that continue with the next ladder."""
 
 
 def one_row(order: Sequence[int]) -> list[int]:

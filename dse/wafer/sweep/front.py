@@ -1,6 +1,6 @@
 """The points of a sweep next to each other: what one knows of another, and which are on the front.
 
-Three things hold whatever the searches found:
+Three things hold regardless of what the searches found:
 
 - a placement that fits a wafer fits every wafer that is no smaller, turned by a right angle where need be;
 - so the least cost for a wafer is no more than that for one inside it with no more memory and no smaller weights, and

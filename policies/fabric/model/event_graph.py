@@ -155,7 +155,7 @@ class _Arcs:
         return 2 * (len(self.pipeline.units) + len(self.pipeline.nets) + self._first_sink[number] + place)
 
     def _source_arcs(self, number: int) -> Iterator[_Arc]:
-        """Flits are read from a memory or input unit one after the other; of a memory unit when the sample is whole."""
+        """Flits are read from a memory or input unit in sequence; of a memory unit when the sample is whole."""
         net, first = self.pipeline.nets[number], self._sent(number)
         if self._is(net.source, UnitKind.COMPUTE):
             return

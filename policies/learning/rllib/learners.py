@@ -55,7 +55,7 @@ class Learners(ABC):
 
     @abstractmethod
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`get_state` gave."""
+        """Continue from what :meth:`get_state` gave."""
 
     @abstractmethod
     def close(self) -> None:

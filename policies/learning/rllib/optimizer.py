@@ -18,5 +18,5 @@ class FusedAdam(Adam):
         super().__init__(weights, fused=True)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what ``state_dict`` gave."""
+        """Continue from what ``state_dict`` gave."""
         super().load_state_dict({"state": state_dict["state"], "param_groups": self.state_dict()["param_groups"]})

@@ -167,7 +167,7 @@ class RunnerActors:
 
 
 def _plan(planner: GroupRunner, iteration: _Iteration, groups: int, count: int) -> None:
-    """Plan as far as it is known what groups depend on."""
+    """Plan as long as it is known what groups depend on."""
     while len(iteration.orders) < groups:
         if planner.is_sequential and planner.upcoming in iteration.open_environments:
             return

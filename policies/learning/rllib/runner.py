@@ -175,7 +175,7 @@ class GroupRunner(EnvRunner, Checkpointable):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`get_state` gave; a state of weights alone leaves the rest as it is."""
+        """Continue from what :meth:`get_state` gave; a state of weights alone leaves the rest as it is."""
         newer = state.get(_WEIGHTS, 0)
         if COMPONENT_RL_MODULE in state and (newer == 0 or self._weights_seq_no < newer):
             weights = state[COMPONENT_RL_MODULE]

@@ -140,7 +140,7 @@ class RLlibTraining(ABC, Generic[RunnerT, LearnerT]):
         return {_RUNNER: self.runner.get_state(), _LEARNER: self.learners.get_state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` gave."""
+        """Continue from what :meth:`state` gave."""
         self.learners.set_state(state[_LEARNER])
         self.runner.set_state(state[_RUNNER])
         self._share()

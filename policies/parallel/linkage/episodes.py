@@ -85,7 +85,7 @@ class DecisionSource:
         """What is known of every group when an episode begins, [G].
 
         In the second stage one group that is whole is traced back to the split groups that exclude it: these and all
-        that is whole are open again, as far as it does not follow from what is still split.
+        that is whole are open again, unless it follows from what is still split.
         """
         dimensions = self.dimensions
         statuses = np.full(len(dimensions.numbers), OPEN, dtype=np.int8)

@@ -68,7 +68,7 @@ def trained(
     _stage(training, source, given, stop)
     first = source.best
     if decided == "variables" and stop() is None and source.trace_back():
-        # Exploration begins again with the share that is right for a plan that is nearly good.
+        # Exploration starts over with the share that is right for a plan that is nearly good.
         _stage(training, source, replace(given, rounds=given.rounds // 2), stop)
     best = source.best
     return Outcome(

@@ -95,7 +95,7 @@ class GeneratedSource:
         return replace(self, own_part=part, parts=parts)
 
     def episodes(self, number: int, count: int) -> Episodes:
-        """One episode of each of ``count`` problems, from number ``number`` on, as far as it has them."""
+        """One episode of each of ``count`` problems, from number ``number`` on, at most those that it has."""
         places = [place for place in range(number, number + count) if place % self.parts == self.own_part]
         problems, scales = zip(*(_problem(self, place) for place in places), strict=True)
         return InferenceEpisodes(problems, scales=scales)

@@ -73,7 +73,7 @@ def _take(each: Coarse, best: Best, cut: int, points: Integers, steps: Integers)
 
 
 _Moves = Callable[[Coarse, PipelinePlan, int], tuple[Integers, Integers]]
-"""Points where a cut of a plan may move, and devices in front of it, as far as they are legal."""
+"""Legal points where a cut of a plan may move, and legal numbers of devices in front of it."""
 
 
 def _between(each: Coarse, _plan: PipelinePlan, _cut: int) -> tuple[Integers, Integers]:

@@ -48,7 +48,7 @@ def _min_c(sizes, rows, number, h, w, limit):
 
 @kernel
 def _sized(sizes, rows, number, row_height, h, w, wanted_c, limit, c, k):
-    """Whether a kernel can have (h, w) and c = ``wanted_c``, as far as it has inputs; writes its ``c`` and ``k``."""
+    """Whether a kernel can have (h, w) and c = ``wanted_c``, if it has inputs; writes its ``c`` and ``k``."""
     group, total, height = sizes.group[number], 0, h * w * (wanted_c + 1)
     is_turned = rows.turned[number]
     if height > (rows.wide[number] if is_turned else row_height):
