@@ -1,7 +1,7 @@
 """Ideal times of kernels on one machine, by the best mapping to its cores: no launch, no sustained share below 1.
 
 Kinds and shapes are those of :mod:`hardware.kernel_model`. A product takes what :func:`hardware.gemm.tensor_times`
-says, experts their products one after the other on all
+says, experts their products in sequence on all
 cores and the activation between them, vector work the longest of lanes, buffer and
 memory. Attention is fused: scores and softmax stay on chip,
 
@@ -59,7 +59,7 @@ def _gemm(m: float, n: float, k: float, batch: float = 1.0) -> Gemm:
 
 
 def _together_s(work: Sequence[Operation], machine: Machines) -> float:
-    """Seconds of operations one after the other on all cores."""
+    """Seconds of operations in sequence on all cores."""
     return float(estimate(work, machine, None).all_cores_s.sum())
 
 

@@ -59,7 +59,7 @@ class Form:
 
 
 def _ideal(name: str, limits: Range, link: Any) -> Any:
-    """The value of a constant at which nothing but the peaks counts."""
+    """The value of a constant at which only the peaks count."""
     if name.endswith("_share"):
         return link
     if name.endswith("_per_s"):
