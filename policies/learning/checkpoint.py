@@ -158,5 +158,5 @@ def _tensors(content: bytes, types: Mapping[str, TensorType], path: Path) -> dic
             raise fail(path, shown(name), held, rule)
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
-            raise fail(path, name, "", "must contain only finite values")
+            raise fail(path, name, "", "must be finite")
     return tensors
