@@ -222,7 +222,7 @@ def _spaces() -> tuple[Row, list[Row]]:
 
 
 def _constants(title: str, folder: str) -> tuple[Row, list[Row]]:
-    """Specs that are nothing but constants: how many each has."""
+    """Specs that are only constants: how many each has."""
     headers: Row = (title, "values")
     documents = {name: _built_in(name, "hardware", "specs", folder) for name in spec_names(folder)}
     return headers, [(name, str(len(spec_rows(_figures(document))))) for name, document in documents.items()]
