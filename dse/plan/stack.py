@@ -268,7 +268,7 @@ def stack(name_or_path: str) -> Stack:
 def template_stack(network: Network, ideal: bool = False) -> Stack:
     """The stack of accelerators of the searched template, whose kernels are mapped to their cores.
 
-    It is no choice for a machine by its data sheet, none of whose peaks anything sustains.
+    It is not a choice for a machine by its data sheet, none of whose peaks anything sustains.
 
     Args:
         network: what joins them; one whose spec charges latencies has the constants of real links, and is not derated.
