@@ -51,6 +51,7 @@ def codesign(
     plans: Literal["phaze", "phaze-2024", "modern"] = ...,
     plan: _Words = ...,
     ideal: bool = ...,
+    on: _Words | None = ...,
     pareto: bool = ...,
     sensitivity: bool = ...,
     **run: Unpack[_Run],

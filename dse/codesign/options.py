@@ -1,7 +1,8 @@
 """The options of the co-search as people give them, and the problem they pose."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from dse.codesign.modern.problem import PRECISION, ModernProblem
@@ -14,11 +15,14 @@ from dse.models.workload import BuiltModel, Workload
 from dse.placement.problem import PipelineSchedule
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.model_sources import list_transformers, transformer
+from dse.plan.options import TrainingOptions
+from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults as plan_faults
-from dse.plan.stack import template_stack
+from dse.plan.stack import stack, template_stack
 from dse.plan.training_plan import read_plan
 from dse.run.options import Option, Options, option_fields
 from dse.sources.workloads import model, workload
+from hardware.chips import system
 from hardware.cost_model import CostModel, cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import InputError, fail
@@ -169,6 +173,15 @@ class CodesignOptions(Options):
             group="Cost model and plans",
         ),
     ] = False
+    on: Annotated[
+        str | None,
+        Option(
+            "Real chips to show beside the answer, each with its best plan.",
+            metavar="CHIP,…",
+            belongs_to=("plans", "modern"),
+            group="Further analyses",
+        ),
+    ] = None
     pareto: Annotated[
         bool, Option("Add the proven Pareto front of throughput, area and power.", group="Further analyses")
     ] = False
@@ -243,10 +256,32 @@ class CodesignOptions(Options):
             area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
             fixed=fixed,
         )
+        problem = replace(problem, chips=tuple(self._chip_problems(problem)))
         faults = plan_faults(problem.plan_problem(problem.machines().one(0), max(problem.hbm_bytes)))
         if faults:
             raise InputError(faults)
         return problem
+
+    def _chip_problems(self, problem: ModernProblem) -> Iterator[PlanProblem]:
+        """The same training on each of the real chips to compare with, by the stack ``generic``."""
+        names = [] if self.on is None else [each.strip() for each in self.on.split(",")]
+        for name in dict.fromkeys(names):
+            machine = system(name)
+            if machine.chip.is_template:
+                raise fail("dse codesign", "--on", name, "must be a real chip, but is a template; use --fixed")
+            precision = dict(problem.fixed_plan)["precision"]
+            if precision not in machine.chip.peak_flops:
+                known = ", ".join(machine.chip.peak_flops)
+                rule = f"must have a rate for {precision}, in which the template computes; its formats: {known}"
+                raise fail("dse codesign", "--on", name, rule)
+            own = stack(TrainingOptions.stack).on_chip(
+                machine.chip, problem.model.key_width, problem.sequence, precision
+            )
+            sizes = problem.accelerators, problem.global_batch, problem.sequence
+            posed = PlanProblem(problem.model, machine, *sizes, own, problem.fixed_plan)
+            if faults := plan_faults(posed):
+                raise InputError(faults)
+            yield posed
 
     def _refuse_what_is_not_modern(self) -> None:
         """InputError at options that ``--plans modern`` has no use for."""

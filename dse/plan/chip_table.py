@@ -12,9 +12,9 @@ HEADERS = ("chip", "step", "tokens/s", "MFU", "memory", "rates", "plan")
 
 def row(problem: PlanProblem, result: Result) -> tuple[str, ...]:
     """One chip in the table of several: what its plan reaches, what its rates rest on, and the plan."""
-    rests_on = _rests_on(problem)
+    basis = rests_on(problem)
     if not result.solution:
-        return "", "", "", f"nothing fits in {memory_text(problem.system.chip.hbm_bytes)}", rests_on, ""
+        return "", "", "", f"nothing fits in {memory_text(problem.system.chip.hbm_bytes)}", basis, ""
     metrics = result.metrics
     used = memory_text(sum(metrics["memory_bytes"].values()))
     return (
@@ -22,7 +22,7 @@ def row(problem: PlanProblem, result: Result) -> tuple[str, ...]:
         f"{metrics['tokens_per_s']:,.0f}",
         share_text(metrics["mfu"]),
         f"{used} of {memory_text(problem.system.chip.hbm_bytes)}",
-        rests_on,
+        basis,
         ", ".join(f"{key}={value}" for key, value in result.solution["plan"].items() if value not in _ORDINARY),
     )
 
@@ -33,12 +33,12 @@ _ORDINARY = (0, 1, "none", "stack", "1f1b", "tensor-context-data-pipeline")
 
 def notes(problems: Sequence[PlanProblem]) -> list[str]:
     """What a reader of the table must know before comparing its rows."""
-    if len({_rests_on(problem) for problem in problems}) == 1:
+    if len({rests_on(problem) for problem in problems}) == 1:
         return []
     return ["times are comparable only if their rates have the same basis: see the column rates"]
 
 
-def _rests_on(problem: PlanProblem) -> str:
+def rests_on(problem: PlanProblem) -> str:
     """Which sustained shares were timed on the chip, fitted to runs, or assumed."""
     if problem.machine is not None:
         return f"{'ideal' if problem.stack.grouped is None else 'derated'}: kernels as they map to the template's cores"

@@ -130,6 +130,38 @@ def test_the_answer_names_its_memory_where_more_is_faster_and_only_baselines_tha
     assert "at 1 GB), proven optimal at that size: " in verdict
 
 
+def test_real_chips_stand_beside_the_answer_each_with_the_best_plan_of_dse_plan(tmp_path):
+    options = modern_options(tmp_path, area_budget="3.386", accelerators=4, global_batch=8, on="h100-sxm, b200")
+    posed = pose(PROBLEM, options)
+    result = PROBLEM.answer(posed, Run())
+    assert faults_of(result, posed) == []
+    rows = [each for each in result.metrics["baselines"] if each["architecture"] is None]
+    assert [each["name"].split(",")[0] for each in rows] == ["NVIDIA H100 SXM5 80 GB", "NVIDIA B200 SXM 180 GB"]
+    for row, asked in zip(rows, posed.problem.problem.chips, strict=True):
+        assert row["throughput_per_s"] == 8 / enumerate_plans(asked).best.step_s
+        assert row["hbm_gb"] == asked.system.chip.hbm_bytes / 2**30
+        assert "assumed: " in row["name"]
+    shown = PROBLEM.view(result, posed, Run().tables)
+    assert any("NVIDIA B200" in str(row) for table in shown.tables for row in table.rows)
+    without = replace(options, on=None)
+    assert pose(PROBLEM, without).digest != posed.digest
+    assert "chips" not in without.modern_problem().document()
+
+
+@pytest.mark.parametrize(
+    ("on", "rule"),
+    [
+        ("tpuv4-phaze", "--on: tpuv4-phaze: must be a real chip, but is a template; use --fixed"),
+        ("v100", "--on: v100: must have a rate for bf16, in which the template computes; its formats: fp16"),
+        ("h100-sx", "did you mean h100-sxm?"),
+    ],
+)
+def test_chips_that_cannot_stand_beside_the_answer_are_refused(tmp_path, on, rule):
+    with pytest.raises(InputError) as error:
+        modern_options(tmp_path, on=on).modern_problem()
+    assert rule in str(error.value)
+
+
 def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer(tmp_path):
     problem = modern_options(tmp_path, area_budget=None, accelerators=4, global_batch=8, hbm_gb="1").modern_problem()
     chosen = np.random.default_rng(2).choice(len(problem.machines()), 4, replace=False)

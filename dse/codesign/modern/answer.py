@@ -14,10 +14,12 @@ from dse.codesign.modern.search import Candidates, ModernOutcome, ModernSearch, 
 from dse.codesign.modern.sensitivity import CHANGES, after_changes
 from dse.codesign.notes import network_notes
 from dse.codesign.options import CodesignOptions
-from dse.plan.answer import nothing_legal
+from dse.plan.answer import enumerated, nothing_legal
 from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
+from dse.plan.chip_table import rests_on
 from dse.plan.plan_arrays import PlanArrays
+from dse.plan.problem import PlanProblem
 from dse.plan.recomputation import recompute_code
 from dse.plan.training_plan import ORDERS, USUAL_ORDER, TrainingPlan
 from dse.problem import Posed, result_of
@@ -274,7 +276,8 @@ def metrics_beside(
 
 
 def baseline_answers(posed: ModernPosed, stop: StopSignal = never_stop) -> list[dict[str, Any]]:
-    """The same search over the paper's plans, where any has what is fixed; the best plan of the reference accelerator.
+    """The same search over the paper's plans, where any has what is fixed; the best plans of the reference accelerator
+    and of the chips to compare with.
 
     Raises:
         StoppedError: ``stop`` gave a reason.
@@ -300,7 +303,22 @@ def _baselines(posed: ModernPosed, stop: StopSignal) -> list[dict[str, Any]]:
         outcome = _whole(posed_there, reference.machines, searching.candidates(), stop)
         title = _reference_name(reference, chosen_optimum(posed_there, outcome))
         rows.append(_row(title, posed_there, reference.machines, outcome))
-    return rows
+    return [*rows, *(_chip_row(each, stop) for each in problem.chips)]
+
+
+def _chip_row(problem: PlanProblem, stop: StopSignal) -> dict[str, Any]:
+    """The best plan of a real chip."""
+    outcome = enumerated(problem, stop)
+    if outcome.stopped is not None:
+        raise StoppedError(outcome.stopped)
+    chip, best = problem.system.chip, outcome.best
+    return {
+        "name": f"{chip.title}, best plan ({rests_on(problem)})",
+        "throughput_per_s": None if best is None else problem.global_batch / best.step_s,
+        "hbm_gb": gib_from_bytes(chip.hbm_bytes),
+        "architecture": None,
+        "plan": None if best is None else best.plan.document(),
+    }
 
 
 def _reference_name(reference: Accelerator, at_size: SizeSearch | None) -> str:

@@ -44,6 +44,7 @@ class ModernProblem:
         space: the sizes of the architectures to choose from.
         area_budget_mm2: None for the budget of the space.
         fixed: the one accelerator, where there is nothing to choose.
+        chips: the training plan on each of the real chips that stand beside the answer.
     """
 
     model: Transformer
@@ -58,6 +59,7 @@ class ModernProblem:
     space: SpaceSpec
     area_budget_mm2: float | None = None
     fixed: Accelerator | None = None
+    chips: tuple[PlanProblem, ...] = ()
 
     @property
     def name(self) -> str:
@@ -90,7 +92,8 @@ class ModernProblem:
 
     def document(self) -> dict[str, Any]:
         """Everything that decides the answer, in JSON types."""
-        return {
+        chips = {"chips": [each.document() for each in self.chips]} if self.chips else {}
+        return chips | {
             "model": self.model.model_dump(mode="json"),
             "cost_model": self.cost_model.model_dump(mode="json"),
             "vector_cycles": vector_cycles(self.cost_model.hardware.vector_cycles).model_dump(mode="json"),

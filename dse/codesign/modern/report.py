@@ -132,8 +132,9 @@ def _optimum_cells(each: Mapping[str, Any], value: float) -> tuple[str, str, str
     throughput = each["throughput_per_s"]
     if throughput is None:
         return "nothing fits", "", ""
-    plan = whole_plan(each["plan"], "result")
-    return number(throughput), percent(throughput / value), f"{architecture_text(each['architecture'])}; {plan.text()}"
+    plan, sizes = whole_plan(each["plan"], "result"), each["architecture"]
+    accelerator = "" if sizes is None else f"{architecture_text(sizes)}; "
+    return number(throughput), percent(throughput / value), accelerator + plan.text()
 
 
 def _posed(space: ModernSpace, result: Result) -> PlanProblem:
