@@ -307,10 +307,10 @@ class CodesignOptions(Options):
 
     def _refuse_contradictions(self) -> None:
         """InputError at options that exclude each other."""
-        if self.plan and self.plans != "modern":
-            raise fail(
-                "dse codesign", "--plan", self.plan, f"applies only to --plans modern, but --plans is {self.plans}"
-            )
+        for option, value in (("--plan", self.plan), ("--on", self.on), ("--ideal", self.ideal)):
+            if value and self.plans != "modern":
+                rule = f"applies only to --plans modern, but --plans is {self.plans}"
+                raise fail("dse codesign", option, "" if value is True else value, rule)
         if self.fixed is not None and self.area_budget is not None:
             rule = "conflicts with --fixed: a fixed accelerator has its own area; leave out one of them"
             raise fail("dse codesign", "--area-budget", self.area_budget, rule)
