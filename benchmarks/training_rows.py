@@ -1,4 +1,4 @@
-"""The rows of ``benchmarks/data/training/runs.csv`` as problems of ``dse predict``.
+"""The rows of ``benchmarks/data/training/runs.csv``, or of another table of that form, as problems of ``dse predict``.
 
 What a row leaves open (recomputation, microbatch, interleaving) stays open: the prediction is that of the best plan.
 State is shared out among all replicas and ranks are in the usual order, as frameworks do by default.
@@ -7,7 +7,7 @@ State is shared out among all replicas and ranks are in the usual order, as fram
 import csv
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from dse.plan.problem import PlanProblem
 from dse.plan.stack import stack
 from dse.plan.training_plan import USUAL_ORDER
 from hardware.chips import system
+from hardware.inputs import InputError
 
 RUNS = Path(__file__).parent / "data" / "training" / "runs.csv"
 
@@ -42,6 +43,19 @@ STACKS = {
 }
 """By the beginning of a row's name; the longest decides."""
 
+SOURCES = {
+    "torchtitan": "torchtitan-2024",
+    "Megatron-Bridge": "megatron-bridge",
+    "SimuMax": "megatron-2025",
+    "NVIDIA/NeMo@": "nemo-24.07",
+    "training_results_v3": "mlperf-3.0",
+    "training_results_v4": "mlperf-4.1",
+    "training_results_v5": "mlperf-5",
+    "2205.05198": "megatron-2022",
+    "2104.04473": "megatron-2022",
+}
+"""By a word of its source, for names that :data:`STACKS` does not know; the first one decides, and else ``generic``."""
+
 OTHER_SOFTWARE = ("torchtitan-8b-8-fsdp",)
 """Rows of software that their stack does not describe (this one runs without torch.compile): never fitted to."""
 
@@ -50,10 +64,15 @@ CHIPS = {
     "Ampere": "a100-sxm",
     "H100-SXM": "h100-sxm",
     "H100 96GB": "h100-96gb",
+    "H800": "h800-sxm",
     "H200": "h200-sxm",
     "B200": "b200",
     "GB200": "gb200",
     "GB300": "gb300",
+    "B300": "b300",
+    "MI300X": "mi300x",
+    "MI325X": "mi325x",
+    "MI350X": "mi350x",
     "MI355X": "mi355x",
     "Gaudi2": "gaudi2",
     "TPU-v5p": "tpuv5p",
@@ -70,6 +89,8 @@ MODELS = {
     "gpt3-175b": "gpt3-175b",
     "gpt3-5b": "gpt3-5b",
     "llama2-7b": "llama2-7b",
+    "llama2-13b": "llama2-13b",
+    "nemotron-8b": "nemotron-8b",
     "llama2-70b": "llama2-70b",
     "llama3-8b": "llama3-8b",
     "llama3.1-8b": "llama3-8b",
@@ -105,7 +126,7 @@ RECIPES = {
 None where ``set_qwen3_common_configs`` says so or nothing is set). Left open are Llama 3 70B with FSDP, whose recipes
 move activations of 40 and 20 layers to the host, and 8B, whose recipe of 5 layers has no FSDP, as the row has."""
 
-_PRECISIONS = {"bf16/fp16": "bf16", "fp8-cs": "fp8", "unknown": "bf16"}
+_PRECISIONS = {"bf16/fp16": "bf16", "fp8-cs": "fp8", "nvfp4": "fp4", "unknown": "bf16"}
 
 
 @dataclass(frozen=True)
@@ -140,10 +161,42 @@ class Run:
         return self.quality == "A" and self.step_s is not None and self.name not in OTHER_SOFTWARE
 
 
+@dataclass(frozen=True)
+class Unposed:
+    """A row that is no problem here: its name, and the column and rule that stand against it."""
+
+    name: str
+    reason: str
+
+
 def runs() -> list[Run]:
     """All rows, in their order."""
     with RUNS.open(newline="", encoding="utf-8") as file:
         return [_run(row) for row in csv.DictReader(file)]
+
+
+def rows_of(path: Path) -> list[Run | Unposed]:
+    """The rows of any table of this form, in their order.
+
+    Raises:
+        ValueError: it lacks columns of this form, or a row has more or fewer cells than columns.
+        OSError: it cannot be read.
+    """
+    with RUNS.open(newline="", encoding="utf-8") as file:
+        expected = next(csv.reader(file))
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        if missing := [each for each in expected if each not in (reader.fieldnames or ())]:
+            raise ValueError(f"{path}: columns must include {', '.join(missing)}")
+        rows: list[Run | Unposed] = []
+        for row in reader:
+            if None in row or None in row.values():
+                raise ValueError(f"{path}, line {reader.line_num}: must have {len(reader.fieldnames or ())} cells")
+            try:
+                rows.append(_run(row))
+            except (ValueError, InputError) as error:
+                rows.append(Unposed(row["id"], str(error)))
+    return rows
 
 
 def fitting_runs(every: list[Run]) -> dict[str, list[Run]]:
@@ -158,23 +211,52 @@ def fitting_runs(every: list[Run]) -> dict[str, list[Run]]:
 def _run(row: dict[str, str]) -> Run:
     name = row["id"]
     model = _model(row["model"])
-    chip = CHIPS[max((key for key in CHIPS if row["accelerator"].startswith(key)), key=len)]
-    software = STACKS[max((key for key in STACKS if name.startswith(key)), key=len)]
-    devices = int(row["accelerators"])
-    sequence = int(row["sequence"] or (2048 if name.startswith("maxtext") else 8192))
+    chip = _longest(CHIPS, row["accelerator"], "accelerator")
+    software = _software(row)
+    devices = _whole(row, "accelerators")
+    sequence = _whole(row, "sequence") if row["sequence"] else (2048 if name.startswith("maxtext") else 8192)
     fixed = dict(_fixed(row))
     replicas = devices // (fixed.get("tensor", 1) * fixed.get("context", 1) * fixed.get("pipeline", 1))
     given = next((count for start, count in BATCHES.items() if name.startswith(start)), 8 * replicas)
     if name.startswith("torchtitan") and row["micro_batch"]:
-        given = replicas * int(row["micro_batch"])
-    batch = int(row["global_batch"] or given)
+        given = replicas * _whole(row, "micro_batch")
+    elif local := re.search(r"local batch (\d+)", row["note"]):
+        given = replicas * int(local[1])
+    elif stated := re.search(r"batch ([\d,]+) sequences", row["note"]):
+        given = int(stated[1].replace(",", ""))
+    batch = _whole(row, "global_batch") if row["global_batch"] else given
     machine = system(chip)
+    if fixed["precision"] not in machine.chip.peak_flops:
+        known = ", ".join(machine.chip.peak_flops)
+        raise ValueError(f"precision: must be one of {known} on {chip}, but is {fixed['precision']!r}")
     own = stack(software).on_chip(machine.chip, model.key_width, sequence, fixed["precision"])
     problem = PlanProblem(model, machine, devices, batch, sequence, own, tuple(sorted(fixed.items())))
     memory = re.match(r"[\d.]+", row["peak_memory_gib"])
     kind = next((kind for start, kind in MEMORY_KINDS.items() if name.startswith(start)), "unstated")
     gib = float(memory[0]) if memory else None
     return Run(name, row["quality"], chip, problem, _step_s(row, problem), gib, kind)
+
+
+def _longest(table: Mapping[str, str], text: str, column: str) -> str:
+    """What the longest beginning of ``text`` that a table has stands for."""
+    known = [key for key in table if text.startswith(key)]
+    if not known:
+        raise ValueError(f"{column}: {text!r} is not known (benchmarks/training_rows.py lists what is)")
+    return table[max(known, key=len)]
+
+
+def _software(row: dict[str, str]) -> str:
+    """The stack of a row."""
+    if any(row["id"].startswith(key) for key in STACKS):
+        return _longest(STACKS, row["id"], "id")
+    return next((stack for word, stack in SOURCES.items() if word in row["source"]), "generic")
+
+
+def _whole(row: dict[str, str], column: str) -> int:
+    """A cell that is a whole number."""
+    if not row[column].isdecimal() or not int(row[column]):
+        raise ValueError(f"{column}: must be a positive whole number, but is {row[column]!r}")
+    return int(row[column])
 
 
 def _model(text: str) -> Transformer:
@@ -195,7 +277,7 @@ def _model(text: str) -> Transformer:
         whole = transformer("deepseek-v2")
         assert isinstance(whole.experts, Experts)
         return whole.model_copy(update={"name": "deepseek-v2-l4", "layers": 4})
-    known = transformer(MODELS[max((key for key in MODELS if low.startswith(key)), key=len)])
+    known = transformer(_longest(MODELS, low, "model"))
     return known.model_copy(update={"heads": 128, "kv_heads": 128}) if "heads 128, hidden 12288" in low else known
 
 
@@ -206,25 +288,32 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     depth = row["pp"] or (str(int(depths[1]) // int(row["tp"])) if depths and row["tp"] else "")
     if "TPU" in row["accelerator"]:
         depth = depth or "1"
-    for key, text in (("tensor", tensor), ("pipeline", depth), ("context", row["cp"]), ("expert", row["ep"])):
-        if text:
-            yield key, int(text)
+    own = row | {"tp": tensor, "pp": depth}
+    for key, column in (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp"), ("expert", "ep")):
+        if own[column]:
+            yield key, _whole(own, column)
     if tensor:
         cut = "sequence parallel" in features or not name.startswith(("selene", "megatron2021"))
         yield "sequence_parallel", int(tensor) > 1 and cut
-    if name.startswith("mbridge-26.02-DeepSeek-V3"):
+    if name.startswith("mbridge-26.02-DeepSeek-V3") and (depth, row["vpp"]) == ("4", "4"):
         # 16, 16, 16 and 13 layers, and then the one that predicts a later token: what Megatron-Bridge's recipe has for
         # 4 stages of 4 chunks (recipes/deepseek/deepseek_v3.py, set_deepseek_v3_pipeline_model_parallel_layout).
         yield "last_layers", 13
-    if row["vpp"] or depth == "1" or name.startswith(("mbridge", "simumax")):
-        yield "interleave", int(row["vpp"] or 1)
+    if row["vpp"].startswith(">"):
+        pass  # chunks whose number is not stated stay open
+    elif row["vpp"] or depth == "1" or name.startswith(("mbridge", "simumax")):
+        yield "interleave", _whole(row, "vpp") if row["vpp"] else 1
     if name.startswith("maxtext"):
         yield "microbatch", 13 if "22B" in name else 28
     elif row["micro_batch"]:
-        yield "microbatch", int(row["micro_batch"])
+        yield "microbatch", _whole(row, "micro_batch")
     elif name.startswith("torchtitan") and depth not in ("", "1"):
-        local = int(row["global_batch"]) // int(row["dp"])
-        yield "microbatch", local // int(depth)  # torchtitan cuts into as many microbatches as stages by default
+        stated = re.search(r"local batch (\d+)", row["note"])
+        local = int(stated[1]) if stated else _whole(row, "global_batch") // _whole(row, "dp")
+        yield (
+            "microbatch",
+            max(1, local // int(depth)),
+        )  # torchtitan cuts into as many microbatches as stages by default
     yield "zero", _zero(name, row["fsdp"], depth)
     yield "zero_copies", 1
     yield "order", USUAL_ORDER
@@ -242,7 +331,7 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
         yield "overlap_tensor", "no"
     if "fp8 all-gather" in features:
         yield "weight_transfer", "fp8"
-    precision = "int8" if row["precision"].startswith("int8") else row["precision"]
+    precision = "int8" if row["precision"].startswith("int8") else row["precision"].partition(" (")[0]
     yield "precision", _PRECISIONS.get(precision, precision)
 
 

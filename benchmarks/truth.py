@@ -13,10 +13,14 @@ fits them again and prints them; the specs in dse/plan/stacks hold them.
 ``--commands DIR`` prints the line of ``dse predict`` that poses each row instead, and writes to DIR the models
 that have no name of their own.
 
+``--rows FILE`` takes any table of this form instead, and prints its errors by class
+(:mod:`benchmarks.row_classes`); with ``--json`` as a document.
+
 ``--calculon PATH`` is a checkout of Calculon, which then predicts the plans that it can express next to ours
 (:mod:`benchmarks.calculon`).
 """
 
+import json
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -26,6 +30,7 @@ from pathlib import Path
 from benchmarks.calculon import can_express, is_checkout
 from benchmarks.calculon import predicted as calculon_predicted
 from benchmarks.recording import Record, Results, parser_of
+from benchmarks.row_classes import document, measured_against, text
 from benchmarks.training_predictions import Row, fitted_rates, fitted_reserved, ideal_s, table
 from benchmarks.training_rows import command, fitting_runs, runs
 from docs.making.figures import results as results_of
@@ -287,7 +292,18 @@ if __name__ == "__main__":
     asked.add_argument("--fit", action="store_true", help="fit the rates of the stacks again")
     asked.add_argument("--commands", type=Path, metavar="DIR", help="print the command that poses each row")
     asked.add_argument("--calculon", type=Path, metavar="PATH", help="a checkout of Calculon to compare with")
+    asked.add_argument("--rows", type=Path, metavar="FILE", help="errors of another table of measured runs")
+    parser.add_argument("--json", action="store_true", help="with --rows: print a document")
     begun, arguments = time.process_time(), parser.parse_args()
+    if arguments.json and arguments.rows is None:
+        parser.exit(2, "error: --json: must be given with --rows\n")
+    if arguments.rows is not None:
+        try:
+            found = document(*measured_against(arguments.rows))
+        except (OSError, ValueError) as error:
+            parser.exit(2, f"error: --rows: {error}\n")
+        print(json.dumps(found, indent=1) if arguments.json else text(found))
+        parser.exit()
     if arguments.calculon is not None and not is_checkout(arguments.calculon):
         parser.exit(2, f"error: --calculon: {arguments.calculon}: no checkout of Calculon: it has no bin/calculon\n")
     if arguments.commands is not None:

@@ -1,5 +1,6 @@
 """The measured runs: all can be posed, and stacks are fitted as the rule says."""
 
+import csv
 import json
 import runpy
 import shlex
@@ -13,7 +14,7 @@ import pytest
 
 from benchmarks.training_predictions import fitted_rates, fitted_reserved
 from benchmarks.training_predictions import table as table_now
-from benchmarks.training_rows import command, fitting_runs, runs
+from benchmarks.training_rows import RUNS, Unposed, command, fitting_runs, rows_of, runs
 from dse.plan.check_costs import plan_costs
 from dse.plan.options import PredictOptions, posed_problem
 from dse.plan.rules import faults
@@ -38,6 +39,83 @@ def test_every_row_is_a_problem_that_keeps_the_rules():
     assert len(every) == 69
     assert [run.name for run in every if faults(run.problem)] == []
     assert all(run.step_s is not None or run.memory_gib is not None for run in every)
+
+
+def test_a_table_of_this_form_is_read_as_the_own_one_is():
+    assert rows_of(RUNS) == runs()
+
+
+@pytest.fixture
+def given_rows(tmp_path):
+    """Writes the first own row with some cells changed, once for each change, as a table."""
+
+    def write(*changes):
+        with RUNS.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            first, columns = next(reader), reader.fieldnames
+        path = tmp_path / "rows.csv"
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(first | {"id": f"row-{number}"} | each for number, each in enumerate(changes))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"accelerator": "abacus"}, "accelerator: 'abacus' is not known"),
+        ({"model": "eliza"}, "model: 'eliza' is not known"),
+        ({"tp": "many"}, "tp: must be a positive whole number, but is 'many'"),
+        ({"accelerators": "0"}, "accelerators: must be a positive whole number, but is '0'"),
+        ({"precision": "nvfp4 (inferred)"}, "precision: must be one of "),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_row_that_cannot_be_posed_says_which_column_is_at_fault(given_rows, change, reason):
+    posed, refused = rows_of(given_rows({}, change))
+    assert posed.software == "megatron-2022"  # by its source: the name says nothing
+    assert isinstance(refused, Unposed)
+    assert refused.reason.startswith(reason)
+
+
+def test_errors_of_a_given_table_are_told_by_class(given_rows):
+    """A step that is stated twice as long has half the error's quotient; rows without a step are named."""
+    path = given_rows({}, {"step_s": "2.84"}, {"quality": "C"}, {"step_s": "", "mfu_pct": ""}, {"model": "eliza"})
+    found = json.loads(truth("--rows", path, "--json").stdout)
+    errors = {name: row["error"] for name, row in found["rows"].items()}
+    assert 100 + errors["row-1"] == pytest.approx((100 + errors["row-0"]) / 2, abs=0.02)
+    classes = found["classes"]
+    assert {name: each["n"] for name, each in classes.items()} == {
+        "A": 2, "B": 0, "C": 1, "dense": 3, "experts": 0, "all": 3,
+    }  # fmt: skip
+    sizes = [abs(errors[f"row-{number}"]) for number in (0, 1)]
+    assert classes["A"]["mean"] == pytest.approx(sum(sizes) / 2, abs=0.02)
+    assert classes["A"]["worst"] == pytest.approx(max(sizes), abs=0.02)
+    assert classes["A"]["bias"] == pytest.approx((errors["row-0"] + errors["row-1"]) / 2, abs=0.02)
+    assert set(found["unpriced"]) == {"row-3", "row-4"}
+    shown = truth("--rows", path).stdout
+    assert "row-3: not priced: no step time, rate or MFU is stated" in shown
+
+
+def test_tables_of_another_form_are_refused_in_one_line(tmp_path, given_rows):
+    other = tmp_path / "other.csv"
+    other.write_text("id,model\nx,y\n")
+    ragged = given_rows({})
+    ragged.write_text(ragged.read_text() + "a,b\n")
+    for path, rule in (
+        (other, "columns must include"),
+        (ragged, "line 3: must have"),
+        (tmp_path / "no.csv", "No such"),
+    ):
+        refused = truth("--rows", path)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith("error: --rows: ")
+        assert rule in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    assert truth("--json").stderr == "error: --json: must be given with --rows\n"
 
 
 def test_every_row_is_posed_by_one_command(tmp_path):
