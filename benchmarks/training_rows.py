@@ -163,7 +163,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Unposed:
-    """A row that is no problem here: its name, and the column and rule that stand against it."""
+    """A row that cannot be posed: its name, and which column breaks which rule."""
 
     name: str
     reason: str
