@@ -2,7 +2,9 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,7 +27,7 @@ from dse.fabric.turns import min_batch_s, min_times, shares, turn_times
 from dse.problem import Posed, result_of
 from dse.results.result import FailedCheckError, Result
 from dse.run.executor import Executor
-from dse.run.progress import ProgressCallback, StopSignal, silent
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 from dse.run.run import Run
 from hardware.inputs import choose
 
@@ -70,7 +72,13 @@ def answer(posed: FabricPosed, run: Run) -> Result:
     choose(options.command(), "--cost", method, costs, "cost")
     search = costs[method]
     with run.executor as executor:
-        placed = [_placed(number, problem, options, search, run, executor) for number in range(len(problem.pieces))]
+        contexts = [_context(number, problem, options, run, executor) for number in range(len(problem.pieces))]
+        # The answer of a search that is stopped needs no simulation of what was not placed.
+        first = _in_order(problem, contexts) if problem.turns and run.stop is not never_stop else {}
+        placed = [
+            _placed(problem, context, piece, search, run.stop, first.get(number))
+            for number, (context, piece) in enumerate(zip(contexts, problem.pieces, strict=True))
+        ]
     has_ended = all(each.has_ended for each in placed) and run.stop() is None
     unfinished = [] if has_ended else [CHAINS]
     figures = [each.figures for each in placed]
@@ -130,14 +138,14 @@ def bound_of(problem: FabricProblem, pieces: Sequence[PlacedPiece]) -> float:
     return 1 / (piece.bound.slots * problem.fabric.slot_s)
 
 
-def _placed(
-    number: int, problem: FabricProblem, options: FabricOptions, search: Search, run: Run, executor: Executor
-) -> _Placed:
-    """One piece, placed; of a time limit, each has as much as every other."""
-    piece, effort = problem.pieces[number], options.effort
+def _context(
+    number: int, problem: FabricProblem, options: FabricOptions, run: Run, executor: Executor
+) -> SearchContext:
+    """Of the search for one piece; of a time limit, each has as much as every other."""
+    effort = options.effort
     share = _SEARCHED * (number + 1) / len(problem.pieces)
-    context = SearchContext(
-        pipeline=piece.pipeline,
+    return SearchContext(
+        pipeline=problem.pieces[number].pipeline,
         fabric=problem.fabric,
         settings=AnnealSettings(moves=effort.moves, routing=options.routing),
         rounds=effort.rounds,
@@ -150,12 +158,38 @@ def _placed(
         stop=run.with_share(share).stop,
         journal=run.journal,
     )
+
+
+def _in_order(problem: FabricProblem, contexts: Sequence[SearchContext]) -> dict[int, PlacedPiece]:
+    """Every piece of a cut graph with its sites in order, by number, simulated for a batch."""
+    placed = {
+        number: placed_piece(each.pipeline, each.in_order().placement, problem.fabric)
+        for number, each in enumerate(contexts)
+    }
+    with ThreadPoolExecutor() as threads:  # the simulator holds no lock
+        deque(threads.map(lambda each: each.latency_s(problem.batch), placed.values()), maxlen=0)
+    return placed
+
+
+def _placed(
+    problem: FabricProblem,
+    context: SearchContext,
+    piece: Expansion,
+    search: Search,
+    stop: StopSignal,
+    first: PlacedPiece | None,
+) -> _Placed:
+    """One piece, placed; one of a cut graph is simulated for a batch too. ``first``: as :func:`_in_order`."""
     candidates = search(context)
     if problem.turns and candidates[0].is_simulated:
-        candidates = _by_batch(problem, piece, candidates, run.stop)
-    figures = placed_piece(piece.pipeline, candidates[0].placement, problem.fabric)
-    tried = sum(each.moves for each in candidates if each.chain < effort.chains)
-    return _Placed(piece, candidates, figures, tried >= effort.chains * effort.moves)
+        candidates = _by_batch(problem, piece, candidates, stop)
+    is_in_order = first is not None and candidates[0].chain < 0
+    figures = first if is_in_order else placed_piece(piece.pipeline, candidates[0].placement, problem.fabric)
+    assert figures is not None
+    if problem.turns:
+        figures.latency_s(problem.batch)
+    tried = sum(each.moves for each in candidates if each.chain < context.chains)
+    return _Placed(piece, candidates, figures, tried >= context.chains * context.settings.moves)
 
 
 def _by_batch(

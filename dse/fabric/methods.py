@@ -155,6 +155,7 @@ class SearchContext:
                 self.progress(f"annealing {self.label}", len(ended), self.chains)
 
         try:
+            ask(self.stop)
             for _ in self.executor.outcomes(_Numbered(annealing, tuple(seeds), start), waiting, self.stop, arrived):
                 pass
         except StoppedError:
@@ -162,7 +163,7 @@ class SearchContext:
         candidates = [
             Candidate(number, chain.placement, chain.cost, chain.moves) for number, chain in sorted(ended.items())
         ]
-        return sorted(candidates, key=lambda each: each.cost) or [self._in_order()]
+        return sorted(candidates, key=lambda each: each.cost) or [self.in_order()]
 
     def changed(
         self, changing: Callable[[tuple[Placement, Floats, int]], Changed], start: Start, number: int
@@ -204,8 +205,8 @@ class SearchContext:
         seeds: list[int] = np.random.default_rng(sequence).integers(2**63, size=self.chains).tolist()
         return seeds
 
-    def _in_order(self) -> Candidate:
-        """Simulated in half the time of a random one, which counts after an interrupt."""
+    def in_order(self) -> Candidate:
+        """The placement with its sites in order, which is simulated in half the time of a random one."""
         site = ordered_sites(self.pipeline, self.fabric)
         placement = routed(self.pipeline, site, self.fabric, self.settings.routing)
         return Candidate(-1, placement, rule_cost(self.pipeline, placement, self.fabric, self.tuned.setting.weights), 0)

@@ -255,6 +255,22 @@ def test_a_stopped_answer_is_simulated_once_and_passes_its_check(folder, monkeyp
     assert faults_of(result, posed) == []
 
 
+def test_a_cut_graph_has_an_answer_before_its_search(folder, monkeypatch):
+    """After a stop no batch is simulated again."""
+    posed = PROBLEM.pose(FabricOptions(graph="graph.json", fabric="fabric.json", chains=2, moves=10**9))
+    pieces, batch = len(posed.problem.pieces), posed.problem.batch
+    samples, plain = [], Simulator.simulate
+
+    def noted(self, placement, count, fed_samples=None):
+        samples.append(count)
+        return plain(self, placement, count, fed_samples)
+
+    monkeypatch.setattr(Simulator, "simulate", noted)
+    result = PROBLEM.answer(posed, Run(stop=lambda: "interrupted" if len(samples) >= pieces else None))
+    assert samples == [batch] * pieces + [1] * pieces
+    assert (result.status, faults_of(result, posed)) == ("interrupted", [])
+
+
 def test_after_a_stop_no_further_candidate_is_judged_by_its_batch(folder, monkeypatch):
     posed = PROBLEM.pose(FabricOptions(graph="graph.json", fabric="fabric.json"))
     piece, machine = posed.problem.pieces[0], posed.problem.fabric
