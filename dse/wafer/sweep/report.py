@@ -9,6 +9,7 @@ from dse.report.palette import category
 from dse.report.units import lower_bound_text
 from dse.report.view import Card, Drawing, Folded, Heading, Paragraph, Part, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, percent, relative_gap
+from dse.run.remembered import Remembered, Same
 from dse.wafer.documents import PointDocument, SweepDocument, placement_from_document
 from dse.wafer.files.saved import paint_text
 from dse.wafer.options import WaferOptions
@@ -69,8 +70,12 @@ def rows(problem: WaferProblem, options: WaferOptions, result: Result, only_fron
     return [(*(_number(getattr(each, key)) for key in _shown(problem, options)), *_figures(each)) for each in points]
 
 
+_POINTS: Remembered[Mapping[str, PointDocument]] = Remembered(1)
+"""Of the result that is shown."""
+
+
 def _points(result: Result) -> Mapping[str, PointDocument]:
-    return SweepDocument.model_validate(result.solution).points
+    return _POINTS.get(Same(result), lambda: SweepDocument.model_validate(result.solution).points)
 
 
 def _settings(problem: WaferProblem, options: WaferOptions) -> list[Setting]:
