@@ -67,7 +67,7 @@ def one(path: str, seconds: str, seed: str, clock: str) -> dict[str, Any]:
     read = now()
     small = contracted(problem)
     assert small is not None
-    is_legal = first_plan(small) is not None
+    is_legal = first_plan(small).choices is not None
     first = now()
 
     def spent() -> float:

@@ -106,14 +106,16 @@ def _search(problem: PairwiseProblem, run: Run) -> _Found:
         solution = solve(problem, seed=run.seed, stop=run.stop)
         choices = solution.choices
         if choices is None and solution.status is Status.UNKNOWN and small is not None:
-            plan = first_plan(small)
+            plan = first_plan(small).choices
             choices = None if plan is None else tuple(small.expand(plan).tolist())
         return _Found(choices, solution.bound, solution.status is Status.INFEASIBLE)
-    found = anytime(
-        small, run.seed, run.stop, lambda: 0.0 if math.isinf(run.time_limit_s) else run.spent_s / run.time_limit_s
-    )
+    limit_s = run.time_limit_s
+    spent = lambda: 0.0 if math.isinf(limit_s) else min(1.0, run.spent_s / limit_s)  # noqa: E731
+    found = anytime(small, run.seed, run.stop, spent, progress=run.progress)
+    if found.bound >= FORBIDDEN:
+        return _Found(None, None, True)
     if found.choices is None:
-        return _Found(None, None, found.bound >= FORBIDDEN)
+        return _Found(None, found.bound, passes=found.passes)
     return _Found(tuple(small.expand(found.choices).tolist()), found.bound, passes=found.passes)
 
 
@@ -121,13 +123,14 @@ def answer(posed: Posed["ParallelOptions", Any], problem: PairwiseProblem, run: 
     """The best choices, with their proof or bound."""
     started = time.perf_counter()
     found = _search(problem, run)
-    value, metrics = None, None
+    value = None
+    metrics: dict[str, Any] = {} if found.passes is None else {PASSES: found.passes}
     if found.choices is not None:
         of = evaluate(problem, found.choices)
         if faults := _broken(problem, of):
             raise FailedCheckError("; ".join(faults))
         value = of.cost
-        metrics = _metrics(problem, found.choices) | ({} if found.passes is None else {PASSES: found.passes})
+        metrics |= _metrics(problem, found.choices)
     return result_of(
         "parallel",
         posed,
@@ -146,14 +149,23 @@ def answer(posed: Posed["ParallelOptions", Any], problem: PairwiseProblem, run: 
 def faults(result: Result, problem: PairwiseProblem) -> list[str]:
     """The cost and the memory of the choices, by their definition; the bound is proven again."""
     stated = {key: value for key, value in result.metrics.items() if key != PASSES}
-    if not result.solution:
-        unasked = differences("metrics", result.metrics, {})
-        if result.status != "infeasible":
-            return unasked if result.status in ("unknown", "interrupted") else ["choices must be given"]
-        if _proven(problem, result, 0) < FORBIDDEN:
+    if result.status == "infeasible":
+        if not _is_infeasible(problem, result.seed):
             return ["status must not be infeasible, because there are choices within the limit"]
         why = None if result.infeasibility is None else result.infeasibility.model_dump()
-        return unasked + differences("infeasibility", why, _infeasibility(problem, result.seed).model_dump())
+        return differences("metrics", result.metrics, {}) + differences(
+            "infeasibility", why, _infeasibility(problem, result.seed).model_dump()
+        )
+    from dse.algorithms.pairwise.anytime import MAX_PASSES
+
+    passes = result.metrics.get(PASSES, 0)
+    if type(passes) is not int or not 0 <= passes <= MAX_PASSES:
+        return [f"metrics.{PASSES} must be a whole number from 0 to {MAX_PASSES:,}, but got {shown(passes)}"]
+    if not result.solution:
+        if result.status not in ("unknown", "interrupted"):
+            return ["choices must be given"]
+        bound = _bound_faults(None, result.bound, _proven(problem, result, passes)) if passes else []
+        return bound + differences("metrics", stated, {})
     if set(result.solution) != {"choices"}:
         return [f"solution must contain only choices, but contains {', '.join(sorted(result.solution))}"]
     choices = choices_of(result.solution["choices"], problem, "result", "solution.choices")
@@ -162,11 +174,6 @@ def faults(result: Result, problem: PairwiseProblem) -> list[str]:
         return broken
     value = result.objective.value
     stated_value = [] if value == float(of.cost) else [f"objective.value must be {of.cost}, but got {value}"]
-    from dse.algorithms.pairwise.anytime import MAX_PASSES
-
-    passes = result.metrics.get(PASSES, 0)
-    if type(passes) is not int or not 0 <= passes <= MAX_PASSES:
-        return [f"metrics.{PASSES} must be a whole number from 0 to {MAX_PASSES:,}, but got {shown(passes)}"]
     return [
         *stated_value,
         *_bound_faults(of.cost, result.bound, _proven(problem, result, passes)),
@@ -174,17 +181,29 @@ def faults(result: Result, problem: PairwiseProblem) -> list[str]:
     ]
 
 
-def _proven(problem: PairwiseProblem, result: Result, passes: int) -> int:
-    """The bound, proven again; :data:`FORBIDDEN` where there are no choices within the limit."""
-    from dse.algorithms.pairwise.anytime import bound_after, is_large
+def _is_infeasible(problem: PairwiseProblem, seed: int) -> bool:
+    """Whether it is proven, again, that no choices are within the limit."""
+    from dse.algorithms.pairwise.anytime import first_plan, is_large
     from dse.algorithms.pairwise.contraction import contracted
     from dse.algorithms.pairwise.solve import Status, solve
 
     small = contracted(problem)
     if small is not None and is_large(small):
+        return first_plan(small).needed > small.limit
+    return solve(problem, seed=seed).status is Status.INFEASIBLE
+
+
+def _proven(problem: PairwiseProblem, result: Result, passes: int) -> int:
+    """The bound, proven again; :data:`FORBIDDEN` where there are no choices within the limit."""
+    from dse.algorithms.pairwise.anytime import bound_after, is_large
+    from dse.algorithms.pairwise.contraction import contracted
+    from dse.algorithms.pairwise.solve import solve
+
+    small = contracted(problem)
+    if small is not None and is_large(small):
         return bound_after(small, passes)
     again = solve(problem, seed=result.seed)
-    return FORBIDDEN if again.status is Status.INFEASIBLE or again.bound is None else again.bound
+    return FORBIDDEN if again.bound is None else again.bound
 
 
 def view(result: Result, problem: PairwiseProblem) -> View:
@@ -193,6 +212,12 @@ def view(result: Result, problem: PairwiseProblem) -> View:
     if result.infeasibility is not None:
         return View(title, f"Proven infeasible: {result.infeasibility.explanation}")
     if not result.solution:
+        if passes := result.metrics.get(PASSES, 0):
+            return View(
+                title,
+                "No choices within the limit were found, nor a proof that there are none: least usage, prices of "
+                f"time, and {passes:,} passes of messages with repair were tried.",
+            )
         return View(title, "The run was stopped before any choices were found.")
     metrics = result.metrics
     proof = "proven optimal" if result.status == "optimal" else f"gap {percent(result.gap or 0.0)}"
@@ -261,9 +286,9 @@ def _broken(problem: PairwiseProblem, of: Evaluation) -> list[str]:
     return violations
 
 
-def _bound_faults(cost: int, bound: float | None, proven: int) -> list[str]:
+def _bound_faults(cost: int | None, bound: float | None, proven: int) -> list[str]:
     """Whether a bound is proven again, and no cost is lower than what is proven."""
-    if cost < proven:
+    if cost is not None and cost < proven:
         return [f"cost must be at least the proven bound {proven}, but got {cost}"]
     if bound is not None and bound > proven * (1 + PROOF_TOLERANCE):
         return [f"bound must be at most the proven {proven}, but got {bound}"]
@@ -272,15 +297,14 @@ def _bound_faults(cost: int, bound: float | None, proven: int) -> list[str]:
 
 def _infeasibility(problem: PairwiseProblem, seed: int) -> Infeasibility:
     """Why no choices are within the limit, which is proven."""
-    from dse.algorithms.pairwise.anytime import is_large
+    from dse.algorithms.pairwise.anytime import first_plan, is_large
     from dse.algorithms.pairwise.contraction import contracted
-    from dse.algorithms.pairwise.legal_start import least_loads
     from dse.algorithms.pairwise.solve import Status, solve
 
     limit = problem.usage_limit
     small = contracted(problem)
     if limit is not None and small is not None and is_large(small):
-        return _too_little(limit, int(least_loads(small).max()), {})
+        return _too_little(limit, first_plan(small).needed, {})
     unlimited = replace(problem, usage_limit=None)
     if small is None or limit is None or solve(unlimited, seed=seed).status is Status.INFEASIBLE:
         return Infeasibility(

@@ -12,6 +12,7 @@ from benchmarks.planted_cases import planted_case
 from dse.algorithms.pairwise import anytime
 from dse.algorithms.pairwise.evaluate import evaluate
 from dse.algorithms.pairwise.iopddl import read_problem, write_problem
+from dse.algorithms.pairwise.problem import PairwiseProblem
 from dse.problem import problem_type
 from dse.results.session import Session
 from dse.results.session import answer as answer_of
@@ -55,7 +56,7 @@ def test_answers_are_those_of_enumeration(seed, memory, forbidden):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_large_problem_has_a_plan_and_a_bound_that_is_proven_again(monkeypatch, seed):
     monkeypatch.setattr(anytime, "MAX_EXACT_SIZE", 0)
-    few = anytime.Rounds(decoding=5, kicking=5, kicks=100)
+    few = anytime.Rounds(decoding=5, kicking=5)
     monkeypatch.setattr(anytime, "Rounds", lambda: few)
     problem, _, cost = planted_case(seed, nodes=150)
     answer = dse.parallel(problem)
@@ -78,6 +79,25 @@ def test_a_large_problem_without_enough_memory_says_how_much_is_needed(monkeypat
     assert answer.status == "infeasible"
     assert answer.infeasibility.demand > problem.usage_limit // 3
     assert answer.check() == []
+
+
+def test_a_large_problem_of_which_nothing_is_known_says_what_was_tried(monkeypatch):
+    monkeypatch.setattr(anytime, "MAX_EXACT_SIZE", 0)
+    few = anytime.Rounds(decoding=2, kicking=2)
+    monkeypatch.setattr(anytime, "Rounds", lambda: few)
+    tied = [[0, 10**17], [10**17, 0]]
+    problem = PairwiseProblem.build(
+        [[3, 5]] * 6,
+        [(0, 3), (1, 4), (2, 5)],
+        [tied] * 3,
+        usages=[[10, 0]] * 3 + [[0, 10]] * 3,
+        intervals=[(0, 1)] * 3 + [(1, 2)] * 3,
+        usage_limit=15,
+    )
+    answer = dse.parallel(problem)
+    assert (answer.status, answer.result.metrics) == ("unknown", {"passes": 80})
+    assert answer.check() == []
+    assert "80 passes" in answer.view.verdict
 
 
 def test_a_stopped_large_problem_has_its_first_plan(monkeypatch, tmp_path):

@@ -3,10 +3,11 @@
 1. *Contraction* (:mod:`contraction`) removes forbidden pairs, exactly.
 2. *A legal start* (:mod:`legal_start`): a plan within seconds, or a proof that memory suffices for none.
 3. *Rounds.* Each has passes of messages and steps of memory prices (:mod:`priced_messages`), which raise the bound. The
-   choices that a pass decodes descend to a plan at these prices. Then the best plan is *kicked*: a node changes its
-   choice, its neighbours follow at priced cost, memory is repaired where that costs least for what it takes off, and
-   the result is kept if it is cheaper, or more expensive by less than an exponential draw whose mean falls to 0;
-   otherwise all of it is undone. Passes and kicks of one round run side by side in two threads.
+   choices that a pass decodes descend to a plan at these prices; where too much has to be repaired for that, the best
+   plan moves towards them node by node. The best plan is also *kicked*: a node changes its choice, its neighbours
+   follow at priced cost, memory is repaired where that costs least for what it takes off, and the result is kept if it
+   is cheaper, or more expensive by less than an exponential draw whose mean falls; otherwise all of it is undone.
+   Passes and kicks of one round do as much work, side by side in two threads.
 
 How much is done is counted in passes and kicks, so that an answer is the same each time and on every machine; a stop
 signal ends it between two rounds. Prices follow from the problem alone, not from plans, so that a check repeats the
@@ -23,11 +24,12 @@ import numpy as np
 
 from dse.algorithms.pairwise.contracted_arrays import ROWS_OF_BUCKET, ContractedArrays, contracted_arrays
 from dse.algorithms.pairwise.contraction import Contracted
-from dse.algorithms.pairwise.kick_kernels import Position, descend, kick, place_at
-from dse.algorithms.pairwise.legal_start import least_loads, legal_start
+from dse.algorithms.pairwise.kick_kernels import Position, approach, descend, kick, place_at
+from dse.algorithms.pairwise.legal_start import Start, legal_start
+from dse.algorithms.pairwise.load_kernels import tree_width
 from dse.algorithms.pairwise.priced_messages import PricedMessages
 from dse.algorithms.pairwise.problem import FORBIDDEN, Ints
-from dse.run.progress import StopSignal, never_stop
+from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 
 MAX_EXACT_SIZE = 300_000
 """Costs of a contracted problem up to which :mod:`solve` is tried: what its linear program takes."""
@@ -42,18 +44,20 @@ class Rounds:
     Attributes:
         decoding: rounds of passes alone, whose decoded choices descend to plans; more until there is a plan.
         kicking: rounds of passes and kicks.
-        kicks: of a round.
+        effort: the work of the kicks of a round, in units of that of its passes.
     """
 
     decoding: int = 25
     kicking: int = 500
-    kicks: int = 1000
+    effort: float = 1.0
 
 
 MAX_PASSES = ROUND_PASSES * (Rounds.decoding + Rounds.kicking)
 
-_HEAT = 5.0
-"""The mean of the first draws, in units of a node's mean share of what is between plan and bound."""
+_HEAT = 0.3
+"""The mean of the draws, in units of a node's mean share: of the bound in the beginning, of the open gap in the end."""
+
+_PHASE = "percent of the search"
 
 _DECODING_SHARE = 0.15
 """Of the time, after which kicks begin where there is a plan."""
@@ -91,6 +95,7 @@ def anytime(
     stop: StopSignal = never_stop,
     spent: Callable[[], float] = lambda: 0.0,
     rounds: Rounds | None = None,
+    progress: ProgressCallback = silent,
 ) -> Anytime:
     """Plans and a bound of ``problem``.
 
@@ -100,20 +105,19 @@ def anytime(
         stop: checked between rounds.
         spent: the share of the time that has passed, 0 to 1, where there is a limit: draws fall with it.
         rounds: how much is done at most.
+        progress: called after each round.
     """
-    if problem.rows and int(least_loads(problem).max()) > problem.limit:
-        return Anytime(None, FORBIDDEN, 0)
     arrays = contracted_arrays(problem)
     start = legal_start(problem, arrays, stop)
+    if start.needed > problem.limit:
+        return Anytime(None, FORBIDDEN, 0)
     if stop() is not None:
-        return Anytime(start, 0, 0)
-    return _Search(problem, arrays, start, seed).run(stop, spent, rounds or Rounds())
+        return Anytime(start.choices, 0, 0)
+    return _Search(problem, arrays, start.choices, seed).run(stop, spent, rounds or Rounds(), progress)
 
 
-def first_plan(problem: Contracted) -> Ints | None:
-    """A plan of ``problem``, [nodes], found within seconds; None if none was found."""
-    if problem.rows and int(least_loads(problem).max()) > problem.limit:
-        return None
+def first_plan(problem: Contracted) -> Start:
+    """A plan of ``problem`` within seconds, or the proof that there is none, or neither."""
     return legal_start(problem, contracted_arrays(problem))
 
 
@@ -124,12 +128,27 @@ def is_large(problem: Contracted) -> bool:
 
 def bound_after(problem: Contracted, passes: int) -> int:
     """The bound of an answer that was found with so many passes."""
-    if problem.rows and int(least_loads(problem).max()) > problem.limit:
-        return FORBIDDEN
     messages = PricedMessages(problem, contracted_arrays(problem))
     while messages.passes < passes:
         messages.run(min(ROUND_PASSES, passes - messages.passes))
     return messages.proven() if passes else 0
+
+
+def _position(problem: Contracted, arrays: ContractedArrays) -> Position:
+    count, width = len(problem.costs), tree_width(problem.rows)
+    moves = 4 * count + _REPAIRS
+    return Position(
+        choices=np.zeros(count, np.int64),
+        local=np.zeros(int(arrays.starts[-1])),
+        peaks=np.zeros(2 * width, np.int64),
+        shifts=np.zeros(2 * width, np.int64),
+        changed=np.zeros(moves, np.int64),
+        before=np.zeros(moves, np.int64),
+        queue=np.zeros(count, np.int64),
+        is_queued=np.zeros(count, np.bool_),
+        used=np.zeros(int(np.diff(arrays.starts).max(initial=0)), np.int64),
+        work=np.zeros(1, np.int64),
+    )
 
 
 class _Search:
@@ -139,16 +158,7 @@ class _Search:
         self.problem, self.arrays = problem, arrays
         self.messages = PricedMessages(problem, arrays)
         count = len(problem.costs)
-        moves = 4 * count + _KICK_MOVES
-        self.at = Position(
-            np.zeros(count, np.int64),
-            np.zeros(int(arrays.starts[-1])),
-            np.zeros(problem.rows, np.int64),
-            np.zeros(moves, np.int64),
-            np.zeros(moves, np.int64),
-            np.zeros(count, np.int64),
-            np.zeros(count, np.bool_),
-        )
+        self.at, self.probe = (_position(problem, arrays) for _ in range(2))
         is_free = (np.diff(arrays.arc_starts) > 0) | (np.diff(arrays.interval_starts) > 0)
         self.movable = np.flatnonzero((np.diff(arrays.starts) > 1) & is_free)
         self.generator = np.array([seed], dtype=np.uint64)
@@ -159,7 +169,7 @@ class _Search:
             self.best[:] = start
             self.value = float(problem.cost(start) or 0)
 
-    def run(self, stop: StopSignal, spent: Callable[[], float], rounds: Rounds) -> Anytime:
+    def run(self, stop: StopSignal, spent: Callable[[], float], rounds: Rounds, progress: ProgressCallback) -> Anytime:
         bounds: list[float] = []
         decoding_until = spent() + _DECODING_SHARE * (1 - spent())
         for number in range(rounds.decoding + rounds.kicking):
@@ -167,7 +177,8 @@ class _Search:
             if stop() is not None or (self.plan and is_enough):
                 break
             self._pass(bounds)
-            self._descend()
+            self._offer(self._descended())
+            progress(_PHASE, int(100 * max(spent(), number / (rounds.decoding + rounds.kicking))), 100)
         if self.plan and len(self.movable):
             self.cost = float(place_at(self.arrays, self.at, self.best))
             begun = spent()
@@ -175,8 +186,9 @@ class _Search:
                 for number in range(rounds.kicking):
                     if stop() is not None or self._is_closed:
                         break
-                    left = min(1 - number / rounds.kicking, (1 - spent()) / max(1e-9, 1 - begun))
-                    self._kick_and_pass(threads, max(0.0, left), rounds.kicks, bounds)
+                    passed = max(number / rounds.kicking, (spent() - begun) / max(1e-9, 1 - begun))
+                    self._kick_and_pass(threads, min(1.0, passed), rounds.effort, bounds)
+                    progress(_PHASE, int(100 * max(spent(), number / rounds.kicking)), 100)
         bound = self.messages.proven() if self.messages.passes else 0
         return Anytime(self.best if self.plan else None, bound, self.messages.passes)
 
@@ -191,34 +203,43 @@ class _Search:
         self.messages.run(ROUND_PASSES)
         bounds.append(self.messages.bound)
 
-    def _kick_and_pass(self, threads: ThreadPoolExecutor, left: float, kicks: int, bounds: list[float]) -> None:
-        """One round: kicks at the prices of the previous round, and passes in parallel."""
-        heat = _HEAT * left * max(0.0, self.value - self.messages.bound) / len(self.problem.costs)
+    def _kick_and_pass(self, threads: ThreadPoolExecutor, passed: float, effort: float, bounds: list[float]) -> None:
+        """One round: kicks at the prices of the round before, and passes beside them."""
+        bound = max(1.0, self.messages.bound)
+        gap = max(1.0, self.value - bound)
+        heat = _HEAT * bound ** (1 - passed) * gap**passed / len(self.movable)
+        work = int(effort * ROUND_PASSES * len(self.arrays.pairs))
         best = self.best.copy()
-        memory_costs = self.messages.memory_costs
         kicked = threads.submit(
-            kick, self.arrays, self.at, self.problem.limit, memory_costs, ROWS_OF_BUCKET, self.movable, kicks, heat,
-            heat, _KICK_MOVES, self.cost, self.value, best, self.generator,
+            kick, self.arrays, self.at, self.problem.limit, self.messages.memory_costs, ROWS_OF_BUCKET, self.movable,
+            work, heat, _KICK_MOVES, self.cost, self.value, best, self.generator,
         )  # fmt: skip
+        decoded = None
         if not self._is_stalled(bounds):
             self._pass(bounds)
+            decoded = self._descended()
         self.cost, value = kicked.result()
         if value < self.value:
             self._offer(best)
+        if self._offer(decoded):
+            self.cost = float(place_at(self.arrays, self.at, self.best))
 
-    def _descend(self) -> None:
-        """A plan near the decoded choices."""
-        place_at(self.arrays, self.at, self.messages.decoded)
-        moves = len(self.at.changed) - 1
-        _, is_plan = descend(
-            self.arrays, self.at, self.problem.limit, self.messages.memory_costs, ROWS_OF_BUCKET, moves, _REPAIRS
-        )
-        if is_plan:
-            self._offer(self.at.choices)
+    def _descended(self) -> Ints | None:
+        """A plan near the decoded choices, [nodes]; where they cannot be repaired, between them and the best plan."""
+        decoded, memory_costs = self.messages.decoded, self.messages.memory_costs
+        place_at(self.arrays, self.probe, decoded)
+        settings = self.arrays, self.probe, self.problem.limit, memory_costs, ROWS_OF_BUCKET
+        _, is_plan = descend(*settings, len(self.probe.changed) - 1, _REPAIRS)
+        if not is_plan and self.plan:
+            place_at(self.arrays, self.probe, self.best)
+            approach(*settings, decoded, _KICK_MOVES)
+        return self.probe.choices if is_plan or self.plan else None
 
-    def _offer(self, choices: Ints) -> None:
-        """``choices``, if they are a better plan."""
-        cost = self.problem.cost(choices)
-        if cost is not None and cost < self.value:
-            self.plan, self.value = True, float(cost)
-            self.best[:] = choices
+    def _offer(self, choices: Ints | None) -> bool:
+        """Keep ``choices`` if they are a better plan; whether they are."""
+        cost = None if choices is None else self.problem.cost(choices)
+        if choices is None or cost is None or cost >= self.value:
+            return False
+        self.plan, self.value = True, float(cost)
+        self.best[:] = choices
+        return True

@@ -12,7 +12,7 @@ from dse.algorithms.pairwise.problem import FORBIDDEN, Ints
 Floats = npt.NDArray[np.float64]
 
 ROWS_OF_BUCKET = 64
-"""Rows that share a list of the nodes that use memory in some of them."""
+"""Rows that share a list of the intervals that have some of them."""
 
 
 class ContractedArrays(NamedTuple):
@@ -37,8 +37,9 @@ class ContractedArrays(NamedTuple):
         end: [intervals], the row after the last one.
         usage_starts: [intervals + 1], where the usages in each begin, one for each choice of the node.
         usages: [usages of all intervals].
-        bucket_starts: [buckets + 1], where the nodes begin that use memory in :data:`ROWS_OF_BUCKET` rows.
-        bucket_nodes: the nodes of all buckets.
+        owners: [intervals], the node of each.
+        bucket_starts: [buckets + 1], where the intervals begin that have some of :data:`ROWS_OF_BUCKET` rows.
+        bucket_intervals: the intervals of all buckets, those of a node side by side.
     """
 
     starts: Ints
@@ -55,8 +56,9 @@ class ContractedArrays(NamedTuple):
     end: Ints
     usage_starts: Ints
     usages: Ints
+    owners: Ints
     bucket_starts: Ints
-    bucket_nodes: Ints
+    bucket_intervals: Ints
 
 
 def contracted_arrays(problem: Contracted) -> ContractedArrays:
@@ -79,8 +81,8 @@ def contracted_arrays(problem: Contracted) -> ContractedArrays:
     interval_starts = _offsets([len(each) for each in problem.usages])
     first = np.array([each.first for each in intervals], dtype=np.int64)
     end = np.array([each.end for each in intervals], dtype=np.int64)
-    of_interval = np.repeat(np.arange(count), np.diff(interval_starts))
-    bucket_starts, bucket_nodes = _buckets(problem.rows, of_interval, first, end)
+    owners = np.repeat(np.arange(count), np.diff(interval_starts))
+    bucket_starts, bucket_intervals = _buckets(problem.rows, first, end)
     return ContractedArrays(
         starts=_offsets(sizes),
         costs=_joined(problem.costs, np.float64),
@@ -94,21 +96,22 @@ def contracted_arrays(problem: Contracted) -> ContractedArrays:
         interval_starts=interval_starts,
         first=first,
         end=end,
-        usage_starts=_offsets(sizes[of_interval]),
+        usage_starts=_offsets(sizes[owners]),
         usages=_joined([each.by_choice for each in intervals], np.int64),
+        owners=owners,
         bucket_starts=bucket_starts,
-        bucket_nodes=bucket_nodes,
+        bucket_intervals=bucket_intervals,
     )
 
 
-def _buckets(rows: int, nodes: Ints, first: Ints, end: Ints) -> tuple[Ints, Ints]:
+def _buckets(rows: int, first: Ints, end: Ints) -> tuple[Ints, Ints]:
     count = -(-rows // ROWS_OF_BUCKET)
     begins = first // ROWS_OF_BUCKET
     lengths = (end - 1) // ROWS_OF_BUCKET + 1 - begins
     total = int(lengths.sum())
     bucket = np.arange(total) - np.repeat(_offsets(lengths)[:-1] - begins, lengths)
-    members = np.unique(np.stack([bucket, np.repeat(nodes, lengths)]), axis=1).astype(np.int64)
-    return np.searchsorted(members[0], np.arange(count + 1)), np.ascontiguousarray(members[1])
+    order = np.argsort(bucket, kind="stable")
+    return np.searchsorted(bucket[order], np.arange(count + 1)), np.repeat(np.arange(len(first)), lengths)[order]
 
 
 def _offsets(sizes: "Sequence[int] | Ints") -> Ints:

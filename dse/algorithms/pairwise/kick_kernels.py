@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.algorithms.draws import draw
+from dse.algorithms.pairwise.load_kernels import add_usage, peak_between, peak_row
 from hardware.compiled import compiled, kernel
+
+_TREE_WORK = 40
+"""Of one change of, or question to, the tree of loads."""
+
+_DRAWN = 4
+"""Choices at most among which a kick takes the cheapest."""
 
 
 class Position(NamedTuple):
@@ -19,20 +26,25 @@ class Position(NamedTuple):
     Attributes:
         choices: [nodes].
         local: [choices of all nodes], what each costs with the choices of the neighbours as they are.
-        loads: [rows], the usage.
+        peaks, shifts: the usage in each row, as a tree (:mod:`load_kernels`).
         changed: [moves], the nodes that were changed since the last choice that was kept.
         before: [moves], the choices that they had.
         queue: [nodes], those to look at.
         is_queued: [nodes].
+        used: [largest number of choices], what the choices of one node use in a row.
+        work: [1], numbers read or changed so far: a measure of time that is the same on every machine.
     """
 
     choices: npt.NDArray[np.int64]
     local: npt.NDArray[np.float64]
-    loads: npt.NDArray[np.int64]
+    peaks: npt.NDArray[np.int64]
+    shifts: npt.NDArray[np.int64]
     changed: npt.NDArray[np.int64]
     before: npt.NDArray[np.int64]
     queue: npt.NDArray[np.int64]
     is_queued: npt.NDArray[np.bool_]
+    used: npt.NDArray[np.int64]
+    work: npt.NDArray[np.int64]
 
 
 @kernel
@@ -46,12 +58,13 @@ def take(core, at, node, choice):
         new, old = core.pair_starts[arc] + choice * width, core.pair_starts[arc] + previous * width
         for option in range(width):
             at.local[other + option] += core.pairs[new + option] - core.pairs[old + option]
+        at.work[0] += width
     for interval in range(core.interval_starts[node], core.interval_starts[node + 1]):
         place = core.usage_starts[interval]
         added = core.usages[place + choice] - core.usages[place + previous]
         if added != 0:
-            for row in range(core.first[interval], core.end[interval]):
-                at.loads[row] += added
+            add_usage(at.peaks, at.shifts, core.first[interval], core.end[interval], added)
+            at.work[0] += _TREE_WORK
     at.choices[node] = choice
     return change
 
@@ -64,10 +77,8 @@ def fits(core, at, limit, node, choice):
         place = core.usage_starts[interval]
         added = core.usages[place + choice] - core.usages[place + previous]
         if added > 0:
-            most = 0
-            for row in range(core.first[interval], core.end[interval]):
-                most = max(most, at.loads[row])
-            if most + added > limit:
+            at.work[0] += _TREE_WORK
+            if peak_between(at.peaks, at.shifts, core.first[interval], core.end[interval]) + added > limit:
                 return False
     return True
 
@@ -85,13 +96,14 @@ def enqueue_neighbours(core, at, node, head, waiting):
 
 
 @kernel
-def follow(core, at, memory_costs, waiting, moves, max_moves):
+def follow(core, at, memory_costs, share, waiting, moves, max_moves):
     """Let the nodes in the queue take what is cheapest for them, and their neighbours after them.
 
     Args:
         core: ContractedArrays.
         at: Position; changed.
         memory_costs: [choices of all nodes], what their usage costs.
+        share: of those costs that counts.
         waiting: nodes in the queue, which begins at 0; it is empty afterwards.
         moves: that ``at.changed`` holds.
         max_moves: that it may hold afterwards, where it has room for them.
@@ -108,12 +120,13 @@ def follow(core, at, memory_costs, waiting, moves, max_moves):
         at.is_queued[node] = False
         if moves >= max_moves:
             continue
+        at.work[0] += core.starts[node + 1] - core.starts[node]
         start = core.starts[node]
         best = at.choices[node]
-        least = at.local[start + best] + memory_costs[start + best]
+        least = at.local[start + best] + share * memory_costs[start + best]
         least -= 1e-9 * abs(least)
         for choice in range(core.starts[node + 1] - start):
-            cost = at.local[start + choice] + memory_costs[start + choice]
+            cost = at.local[start + choice] + share * memory_costs[start + choice]
             if cost < least:
                 best, least = choice, cost
         if best != at.choices[node]:
@@ -125,17 +138,7 @@ def follow(core, at, memory_costs, waiting, moves, max_moves):
 
 
 @kernel
-def usage_at(core, node, choice, row):
-    """What ``choice`` of ``node`` uses in ``row``."""
-    usage = 0
-    for interval in range(core.interval_starts[node], core.interval_starts[node + 1]):
-        if core.first[interval] <= row < core.end[interval]:
-            usage += core.usages[core.usage_starts[interval] + choice]
-    return usage
-
-
-@kernel
-def repair(core, at, limit, memory_costs, rows_of_bucket, fixed, moves, max_moves):
+def repair(core, at, limit, memory_costs, rows_of_bucket, fixed, moves, max_moves, allowed):
     """Take usage off the row that is exceeded most, where that costs least for what it takes off, until none is.
 
     Args:
@@ -143,58 +146,78 @@ def repair(core, at, limit, memory_costs, rows_of_bucket, fixed, moves, max_move
         at: Position; changed.
         limit: of each row.
         memory_costs: [choices of all nodes], what their usage costs.
-        rows_of_bucket: rows that share a list of nodes.
+        rows_of_bucket: rows that share a list of intervals.
         fixed: a node that is left as it is; -1 for none.
         moves: that ``at.changed`` holds.
         max_moves: that it may hold afterwards, where it has room for them.
+        allowed: by how much the cost may change; it ends where that is exceeded.
 
     Returns:
         (by how much the cost changes, moves that ``at.changed`` then holds, whether no row is exceeded).
     """
-    total = 0.0
     max_moves = min(max_moves, len(at.changed))
-    while True:
-        worst = 0
-        for row in range(len(at.loads)):
-            if at.loads[row] > at.loads[worst]:
-                worst = row
-        excess = at.loads[worst] - limit if len(at.loads) > 0 else 0
-        if excess <= 0:
-            return total, moves, True
-        if moves >= max_moves:
+    total = 0.0
+    while at.peaks[1] > limit:
+        if moves >= max_moves or total > allowed:
             return total, moves, False
-        best, best_choice, least = -1, -1, np.inf
-        bucket = worst // rows_of_bucket
-        for place in range(core.bucket_starts[bucket], core.bucket_starts[bucket + 1]):
-            node = core.bucket_nodes[place]
-            if node == fixed:
-                continue
-            start, own = core.starts[node], at.choices[node]
-            used = usage_at(core, node, own, worst)
-            if used == 0:
-                continue
-            for choice in range(core.starts[node + 1] - start):
-                gain = used - usage_at(core, node, choice, worst)
-                if gain <= 0:
-                    continue
-                cost = at.local[start + choice] + memory_costs[start + choice]
-                cost -= at.local[start + own] + memory_costs[start + own]
-                # What is cheaper anyway comes first, the more the better.
-                cost = cost / min(gain, excess) if cost > 0 else cost * min(gain, excess)
-                if cost < least:
-                    best, best_choice, least = node, choice, cost
-        if best < 0:
+        row = peak_row(at.peaks)
+        node, choice = cheapest_relief(core, at, at.peaks[1] - limit, memory_costs, row, row // rows_of_bucket, fixed)
+        if node < 0:
             return total, moves, False
-        at.changed[moves], at.before[moves] = best, at.choices[best]
+        at.changed[moves], at.before[moves] = node, at.choices[node]
         moves += 1
-        total += take(core, at, best, best_choice)
+        total += take(core, at, node, choice)
+    return total, moves, True
+
+
+@kernel
+def cheapest_relief(core, at, excess, memory_costs, row, bucket, fixed):
+    """The (node, choice) that takes usage off ``row`` at the least priced cost per unit; (-1, -1) if none does."""
+    best, best_choice, least = -1, -1, np.inf
+    place, last = core.bucket_starts[bucket], core.bucket_starts[bucket + 1]
+    at.work[0] += last - place
+    while place < last:
+        begin = place
+        node = core.owners[core.bucket_intervals[place]]
+        own, own_usage = at.choices[node], 0
+        while place < last:
+            interval = core.bucket_intervals[place]
+            if core.owners[interval] != node:
+                break
+            if core.first[interval] <= row < core.end[interval]:
+                own_usage += core.usages[core.usage_starts[interval] + own]
+            place += 1
+        if own_usage == 0 or node == fixed:
+            continue
+        start, size = core.starts[node], core.starts[node + 1] - core.starts[node]
+        for choice in range(size):
+            at.used[choice] = 0
+        for each in range(begin, place):
+            interval = core.bucket_intervals[each]
+            if core.first[interval] <= row < core.end[interval]:
+                at.work[0] += size
+                for choice in range(size):
+                    at.used[choice] += core.usages[core.usage_starts[interval] + choice]
+        own_cost = at.local[start + own] + memory_costs[start + own]
+        at.work[0] += size
+        for choice in range(size):
+            gain = own_usage - at.used[choice]
+            if gain <= 0:
+                continue
+            cost = at.local[start + choice] + memory_costs[start + choice] - own_cost
+            # What is cheaper anyway comes first, the more the better.
+            cost = cost / min(gain, excess) if cost > 0 else cost * min(gain, excess)
+            if cost < least:
+                best, best_choice, least = node, choice, cost
+    return best, best_choice
 
 
 @compiled
 def place_at(core, at, choices):
     """Set ``at`` to ``choices``, [nodes]; what they cost."""
     at.local[:] = core.costs
-    at.loads[:] = 0
+    at.peaks[:] = 0
+    at.shifts[:] = 0
     at.is_queued[:] = False
     at.choices[:] = choices
     cost = 0.0
@@ -210,8 +233,8 @@ def place_at(core, at, choices):
                 cost += core.pairs[place + choices[node]]
         for interval in range(core.interval_starts[node], core.interval_starts[node + 1]):
             usage = core.usages[core.usage_starts[interval] + choices[node]]
-            for row in range(core.first[interval], core.end[interval]):
-                at.loads[row] += usage
+            if usage:
+                add_usage(at.peaks, at.shifts, core.first[interval], core.end[interval], usage)
     return cost
 
 
@@ -226,13 +249,25 @@ def descend(core, at, limit, memory_costs, rows_of_bucket, max_moves, max_repair
     for node in range(count):
         at.queue[node] = node
         at.is_queued[node] = True
-    total, _ = follow(core, at, memory_costs, count, 0, max_moves)
-    change, _, is_within = repair(core, at, limit, memory_costs, rows_of_bucket, -1, 0, max_repairs)
+    total, _ = follow(core, at, memory_costs, 1.0, count, 0, max_moves)
+    change, _, is_within = repair(core, at, limit, memory_costs, rows_of_bucket, -1, 0, max_repairs, np.inf)
     total += change
-    is_better = is_within
+    if is_within:
+        total += fill(core, at, limit)
+    return total, is_within
+
+
+@kernel
+def fill(core, at, limit):
+    """Let every node of a plan take the cheapest choice for which memory suffices, until none is cheaper.
+
+    Returns:
+        By how much the cost changes.
+    """
+    total, is_better = 0.0, True
     while is_better:
         is_better = False
-        for node in range(count):
+        for node in range(len(at.choices)):
             start, own = core.starts[node], at.choices[node]
             best = own
             for choice in range(core.starts[node + 1] - start):
@@ -240,46 +275,67 @@ def descend(core, at, limit, memory_costs, rows_of_bucket, max_moves, max_repair
                     best = choice
             if best != own:
                 gained = take(core, at, node, best)
-                highest = 0
-                for row in range(len(at.loads)):
-                    highest = max(highest, at.loads[row])
-                if highest > limit:  # intervals of one node that overlap
+                if at.peaks[1] > limit:  # intervals of one node that overlap
                     take(core, at, node, own)
                 else:
                     total += gained
                     is_better = True
-    return total, is_within
+    return total
 
 
 @compiled
-def kick(
-    core,
-    at,
-    limit,
-    memory_costs,
-    rows_of_bucket,
-    movable,
-    kicks,
-    hot,
-    cold,
-    max_moves,
-    cost,
-    best_cost,
-    best,
-    generator,
-):
-    """Kick ``at``, which is a plan, ``kicks`` times, and keep what is better, or worse by less than a random draw.
+def approach(core, at, limit, memory_costs, rows_of_bucket, target, max_moves):
+    """Move ``at``, which is a plan, to the choices of ``target`` node by node, with repair after each; then fill.
+
+    Those that use less come first. Where repair fails, the node keeps its choice.
 
     Args:
         core: ContractedArrays.
         at: Position; changed.
         limit: of each row.
         memory_costs: [choices of all nodes], what their usage costs.
-        rows_of_bucket: rows that share a list of nodes.
+        rows_of_bucket: rows that share a list of intervals.
+        target: [nodes], any choices.
+        max_moves: of one node and its repair.
+    """
+    for is_rising in (False, True):
+        for node in range(len(target)):
+            start, own, choice = core.starts[node], at.choices[node], target[node]
+            if choice == own or (memory_costs[start + choice] > memory_costs[start + own]) != is_rising:
+                continue
+            at.changed[0], at.before[0] = node, own
+            take(core, at, node, choice)
+            _, moves, is_within = repair(core, at, limit, memory_costs, rows_of_bucket, node, 1, max_moves, np.inf)
+            if not is_within:
+                undo(core, at, moves)
+    fill(core, at, limit)
+
+
+@kernel
+def undo(core, at, moves):
+    """Take back the ``moves`` that ``at.changed`` holds."""
+    for back in range(moves):
+        take(core, at, at.changed[moves - 1 - back], at.before[moves - 1 - back])
+
+
+@compiled
+def kick(
+    core, at, limit, memory_costs, rows_of_bucket, movable, work, heat, max_moves, cost, best_cost, best, generator
+):  # fmt: skip
+    """Kick ``at``, which is a plan, and keep what is better, or worse by less than a random draw; fill it at the end.
+
+    Half of the kicks let nodes choose with memory at its price, the others with a random share of it: those find what
+    is left of memory that has its price elsewhere.
+
+    Args:
+        core: ContractedArrays.
+        at: Position; changed.
+        limit: of each row.
+        memory_costs: [choices of all nodes], what their usage costs.
+        rows_of_bucket: rows that share a list of intervals.
         movable: nodes that have a choice.
-        kicks: their number.
-        hot: the mean of the draws (exponential) at the first kick.
-        cold: the same after the last.
+        work: after which there are no more kicks, in units of ``at.work``.
+        heat: the mean of the draws (exponential).
         max_moves: in one kick.
         cost: of ``at``.
         best_cost: of ``best``.
@@ -289,26 +345,45 @@ def kick(
     Returns:
         (cost of ``at``, cost of ``best``).
     """
-    for number in range(kicks):
-        heat = hot + (cold - hot) * number / kicks
+    until = at.work[0] + work
+    while at.work[0] < until:
         node = movable[int(draw(generator) * len(movable))]
-        size = core.starts[node + 1] - core.starts[node]
-        choice = int(draw(generator) * (size - 1))
-        if choice >= at.choices[node]:
-            choice += 1
-        at.changed[0], at.before[0] = node, at.choices[node]
+        share = min(1.0, 2.0 * draw(generator))
+        choice = kicked_choice(core, at, memory_costs, share, node, generator)
         allowed = -heat * np.log(1.0 - draw(generator))
+        at.changed[0], at.before[0] = node, at.choices[node]
         change = take(core, at, node, choice)
         waiting = enqueue_neighbours(core, at, node, 0, 0)
-        followed, moves = follow(core, at, memory_costs, waiting, 1, max_moves)
-        repaired, moves, is_within = repair(core, at, limit, memory_costs, rows_of_bucket, node, moves, max_moves)
-        change += followed + repaired
+        followed, moves = follow(core, at, memory_costs, share, waiting, 1, max_moves)
+        change += followed
+        repaired, moves, is_within = repair(
+            core, at, limit, memory_costs, rows_of_bucket, node, moves, max_moves, allowed - change
+        )
+        change += repaired
         if is_within and change <= allowed:
             cost += change
             if cost < best_cost - 0.5:
                 best_cost = cost
                 best[:] = at.choices
         else:
-            for back in range(moves):
-                take(core, at, at.changed[moves - 1 - back], at.before[moves - 1 - back])
+            undo(core, at, moves)
+    cost += fill(core, at, limit)
+    if cost < best_cost - 0.5:
+        best_cost = cost
+        best[:] = at.choices
     return cost, best_cost
+
+
+@kernel
+def kicked_choice(core, at, memory_costs, share, node, generator):
+    """Another choice of ``node``: of some drawn at random, the cheapest, with a share of what memory costs."""
+    start, size, own = core.starts[node], core.starts[node + 1] - core.starts[node], at.choices[node]
+    best, least = -1, np.inf
+    for _ in range(1 + int(draw(generator) * _DRAWN)):
+        choice = int(draw(generator) * (size - 1))
+        if choice >= own:
+            choice += 1
+        cost = at.local[start + choice] + share * memory_costs[start + choice]
+        if best < 0 or cost < least:
+            best, least = choice, cost
+    return best

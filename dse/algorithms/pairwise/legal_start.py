@@ -1,18 +1,25 @@
 """A first plan of a contracted problem: choices of little usage, and a proof where the memory suffices for none.
 
-Whatever is chosen, the usage of a row is at least the sum over nodes of the least that any of their choices uses there.
-Where that exceeds the limit, there is no plan (:func:`least_loads`). Otherwise every node takes the choice that uses
-least over time. Where rows are still exceeded, time gets prices: a row's price grows exponentially with its excess,
-and every node takes the choice that is cheapest at these prices, again and again (multiplicative weights, as for
-fractional packing). What is then left is repaired move by move.
+Whatever is chosen, the usage of a row is at least the sum over nodes of the least that any of their choices uses there
+(:func:`least_loads`). Where that is within the limit, every node takes the choice that uses least over time. Where rows
+are still exceeded, time gets prices: a row's price grows exponentially with its excess, and every node takes the choice
+that is cheapest at these prices, again and again (multiplicative weights, as for fractional packing). If what they then
+pay exceeds what the limit of all rows costs, there is no plan (:func:`needed_limit`)::
+
+    Σ_u min_i Σ_{intervals of u} usage(i) Σ_{r in interval} λ_r  >  limit Σ_r λ_r
+
+What is still exceeded in the end is repaired move by move.
 
 Source: Arora, Hazan and Kale, "The Multiplicative Weights Update Method", Theory of Computing 8 (2012).
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from dse.algorithms.pairwise.contracted_arrays import ROWS_OF_BUCKET, ContractedArrays, Floats
 from dse.algorithms.pairwise.contraction import Contracted
+from dse.algorithms.pairwise.priced_bound import needed_limit
 from dse.algorithms.pairwise.problem import Ints
 from dse.run.progress import StopSignal, never_stop
 
@@ -46,31 +53,51 @@ def least_loads(problem: Contracted) -> Ints:
     return loads
 
 
-def legal_start(problem: Contracted, arrays: ContractedArrays, stop: StopSignal = never_stop) -> Ints | None:
-    """Choices that are a plan, [nodes]; None if none were found.
+@dataclass(frozen=True)
+class Start:
+    """What was found first.
+
+    Attributes:
+        choices: [nodes], a plan; None if none was found.
+        needed: no lower limit has a plan, which is proven.
+    """
+
+    choices: Ints | None
+    needed: int
+
+
+def legal_start(problem: Contracted, arrays: ContractedArrays, stop: StopSignal = never_stop) -> Start:
+    """A plan, or the proof that there is none, or neither.
 
     Args:
-        problem: whose :func:`least_loads` are within the limit.
+        problem: contracted.
         arrays: of ``problem``.
         stop: checked between rounds.
     """
+    needed = int(least_loads(problem).max(initial=0))
+    if needed > problem.limit:
+        return Start(None, needed)
     pricing = _Pricing(problem, arrays)
     prices = np.full(problem.rows, 1.0 / max(1, problem.rows))
     best: Ints | None = None
     least = np.inf
     for round_ in range(_ROUNDS):
         choices = pricing.cheapest(prices)
-        excess = problem.loads(choices) / max(1, problem.limit) - 1.0
+        loads = problem.loads(choices)
+        excess = loads / max(1, problem.limit) - 1.0
         highest = float(excess.max(initial=0.0))
         if highest <= 0.0:
-            return _allowed(problem, choices)
+            return Start(_allowed(problem, choices), needed)
+        if prices @ loads > problem.limit and (more := needed_limit(arrays, prices)) > problem.limit:
+            return Start(None, more)
         if highest < least:
             best, least = choices, highest
         if stop() is not None:
             break
         prices *= np.exp(_RATE / np.sqrt(1 + round_) * np.clip(excess, -1.0, 1.0))
         prices = np.maximum(prices / prices.sum(), 1e-9 / problem.rows)
-    return None if best is None else _allowed(problem, _repaired(problem, arrays, best, stop))
+        prices /= prices.sum()
+    return Start(None if best is None else _allowed(problem, _repaired(problem, arrays, best, stop)), needed)
 
 
 def _allowed(problem: Contracted, choices: Ints | None) -> Ints | None:
@@ -84,9 +111,8 @@ class _Pricing:
         sizes = np.diff(arrays.starts)
         self.starts = arrays.starts
         self.intervals = np.repeat(np.arange(len(arrays.first)), np.diff(arrays.usage_starts))
-        nodes = np.repeat(np.arange(len(sizes)), np.diff(arrays.interval_starts))
         within = np.arange(len(self.intervals)) - arrays.usage_starts[self.intervals]
-        self.places = arrays.starts[nodes[self.intervals]] + within
+        self.places = arrays.starts[arrays.owners[self.intervals]] + within
         self.usages = arrays.usages.astype(np.float64)
         self.first, self.end = arrays.first, arrays.end
         self.node_of = np.repeat(np.arange(len(sizes)), sizes)
@@ -132,7 +158,8 @@ def _best_move(
 ) -> tuple[int, int] | None:
     """The (node, choice) that lowers the sum of squared excesses most; None if nothing lowers it."""
     bucket = row // ROWS_OF_BUCKET
-    nodes = arrays.bucket_nodes[arrays.bucket_starts[bucket] : arrays.bucket_starts[bucket + 1]].tolist()
+    intervals = arrays.bucket_intervals[arrays.bucket_starts[bucket] : arrays.bucket_starts[bucket + 1]]
+    nodes = np.unique(arrays.owners[intervals]).tolist()
     gains = []
     for node in nodes:
         at_row = sum(each.by_choice for each in problem.usages[node] if each.first <= row < each.end)

@@ -62,7 +62,9 @@ def proven_bound(problem: Contracted, arrays: ContractedArrays, shares: Floats, 
         shares: [numbers of all arcs]; any numbers.
         prices: [rows]; negative ones count as 0.
     """
-    memory, spent = _memory_costs(problem, arrays, prices)
+    memory, price, exponent = _memory_costs(arrays, prices)
+    spent = price * problem.limit
+    spent = -(-spent // 2**exponent) if exponent >= 0 else spent << -exponent
     scale = _scale(arrays, shares, memory)
     rounded = np.rint(shares * scale).astype(np.int64)
     # Floats of whole numbers times a power of two: floor is exact.
@@ -84,24 +86,39 @@ def proven_bound(problem: Contracted, arrays: ContractedArrays, shares: Floats, 
     return max(0, -((spent * scale - total) // scale))
 
 
-def _memory_costs(problem: Contracted, arrays: ContractedArrays, prices: Floats) -> tuple[Floats, int]:
-    """(what the usage of each choice costs at ``prices``, rounded down, [choices]; Σ λ limit, rounded up)."""
+def needed_limit(arrays: ContractedArrays, prices: Floats) -> int:
+    """No plan keeps a lower limit: at ``prices``, [rows], the cheapest usage of all nodes costs what this would.
+
+    Args:
+        arrays: of the problem.
+        prices: not negative, and not all 0.
+    """
+    memory, total, exponent = _memory_costs(arrays, prices)
+    # Multiples of 2**-exponent, rounded down: the floats hold them exactly.
+    cheapest = np.minimum.reduceat(memory, arrays.starts[:-1]).tolist()
+    least = sum(math.floor(math.ldexp(each, exponent)) for each in cheapest)
+    return -(-least // total)
+
+
+def _memory_costs(arrays: ContractedArrays, prices: Floats) -> tuple[Floats, int, int]:
+    """(what the usage of each choice costs at ``prices``, rounded down, [choices]; Σ λ in units; exponent of 1/unit).
+
+    Prices are rounded down to multiples of the unit, a power of two.
+    """
     memory = np.zeros(int(arrays.starts[-1]))
     total = float(np.maximum(prices, 0.0).sum())
     if total <= 0:
-        return memory, 0
+        return memory, 0, 0
     exponent = _PRICE_BITS - 1 - math.frexp(total)[1]
     units = np.floor(np.ldexp(np.maximum(prices, 0.0), exponent)).astype(np.int64)
     until = np.concatenate([[0], np.cumsum(units)])
     paid = np.ldexp((until[arrays.end] - until[arrays.first]).astype(np.float64), -exponent)
     sizes = np.diff(arrays.usage_starts)
     costs = np.repeat(paid, sizes) * arrays.usages * _ROUNDED_DOWN
-    nodes = np.repeat(np.arange(len(problem.costs)), np.diff(arrays.interval_starts))
     within = np.arange(len(costs)) - np.repeat(arrays.usage_starts[:-1], sizes)
-    np.add.at(memory, np.repeat(arrays.starts[nodes], sizes) + within, costs)
-    spent = int(until[-1]) * problem.limit
+    np.add.at(memory, np.repeat(arrays.starts[arrays.owners], sizes) + within, costs)
     # Sums of up to 2**12 intervals round up by less than 2**-40.
-    return memory * (1.0 - 2.0**-40), -(-spent // 2**exponent) if exponent >= 0 else spent << -exponent
+    return memory * (1.0 - 2.0**-40), int(until[-1]), exponent
 
 
 def _scale(arrays: ContractedArrays, shares: Floats, memory: Floats) -> int:

@@ -13,12 +13,13 @@ from hardware.compiled import compiled, kernel
 def believe(core, theta, messages, beliefs, node):
     """The costs of a node's choices, with all that its neighbours say."""
     start, size = core.starts[node], core.starts[node + 1] - core.starts[node]
+    belief, own = beliefs[start : start + size], theta[start : start + size]
     for choice in range(size):
-        beliefs[start + choice] = theta[start + choice]
+        belief[choice] = own[choice]
     for arc in range(core.arc_starts[node], core.arc_starts[node + 1]):
-        heard = core.message_starts[arc]
+        heard = messages[core.message_starts[arc] : core.message_starts[arc + 1]]
         for choice in range(size):
-            beliefs[start + choice] += messages[heard + choice]
+            belief[choice] += heard[choice]
 
 
 @kernel
@@ -27,20 +28,23 @@ def tell(core, messages, beliefs, node, arc, share):
     start, size = core.starts[node], core.starts[node + 1] - core.starts[node]
     heard = core.message_starts[arc]
     back = core.opposite[arc]
-    sent, end = core.message_starts[back], core.message_starts[back + 1]
-    width = end - sent
+    # Slices let the compiler work on several numbers at once.
+    sent = messages[core.message_starts[back] : core.message_starts[back + 1]]
+    width = len(sent)
     for option in range(width):
-        messages[sent + option] = np.inf
+        sent[option] = np.inf
     for choice in range(size):
         own = share * beliefs[start + choice] - messages[heard + choice]
         place = core.pair_starts[arc] + choice * width
+        pairs = core.pairs[place : place + width]
         for option in range(width):
-            messages[sent + option] = min(messages[sent + option], own + core.pairs[place + option])
+            cost = own + pairs[option]
+            sent[option] = cost if cost < sent[option] else sent[option]
     least = np.inf
     for option in range(width):
-        least = min(least, messages[sent + option])
+        least = min(least, sent[option])
     for option in range(width):
-        messages[sent + option] -= least
+        sent[option] -= least
     return least
 
 
@@ -110,24 +114,30 @@ def price_memory(core, prices, theta):
 
 
 @compiled
-def expected_loads(core, beliefs, temperature, loads):
-    """Set ``loads``, [rows], to the mean usage where each node draws its choice by exp(−belief / temperature)."""
+def expected_loads(core, beliefs, temperature, weights, loads):
+    """Set ``loads``, [rows], to the mean usage where each node draws its choice by exp(−belief / temperature).
+
+    Choices of a weight below e^-14 are left out. ``weights``, [choices of all nodes], is room to work in.
+    """
     loads[:] = 0.0
     for node in range(len(core.starts) - 1):
         start, size = core.starts[node], core.starts[node + 1] - core.starts[node]
         begin, end = core.interval_starts[node], core.interval_starts[node + 1]
         if begin == end:
             continue
-        total = 0.0
+        total, last = 0.0, 0
         for choice in range(size):
-            total += np.exp(-beliefs[start + choice] / temperature)
+            scaled = beliefs[start + choice] / temperature
+            weight = np.exp(-scaled) if scaled < 14.0 else 0.0
+            weights[start + choice] = weight
+            total += weight
+            if weight > 0.0:
+                last = choice + 1
         for interval in range(begin, end):
             place = core.usage_starts[interval]
             mean = 0.0
-            for choice in range(size):
-                weight = np.exp(-beliefs[start + choice] / temperature)
-                if weight > 1e-6:
-                    mean += weight * core.usages[place + choice]
+            for choice in range(last):
+                mean += weights[start + choice] * core.usages[place + choice]
             mean /= total
             loads[core.first[interval]] += mean
             if core.end[interval] < len(loads):

@@ -55,7 +55,7 @@ class PricedMessages:
     def __init__(self, problem: Contracted, arrays: ContractedArrays) -> None:
         self._problem, self._arrays = problem, arrays
         count = int(arrays.starts[-1])
-        self._theta, self._beliefs = arrays.costs.copy(), np.zeros(count)
+        self._theta, self._beliefs, self._weights = arrays.costs.copy(), np.zeros(count), np.zeros(count)
         self._messages = np.zeros(int(arrays.message_starts[-1]))
         self._limit = float(max(1, problem.limit))
         self._prices, self._momentum = np.zeros(problem.rows), np.zeros(problem.rows)
@@ -94,7 +94,7 @@ class PricedMessages:
     def _step(self, number: int) -> None:
         """Move the prices by the excess of what beliefs make likely."""
         heat = _HEAT / (1 + number / _HEAT_HALVED) * max(self._scale, self.bound) / len(self._problem.costs)
-        expected_loads(self._arrays, self._beliefs, heat, self._loads)
+        expected_loads(self._arrays, self._beliefs, heat, self._weights, self._loads)
         excess = np.clip(self._loads / self._limit - 1.0, -1.0, 1.0)
         self._momentum = _MOMENTUM * self._momentum + (1 - _MOMENTUM) * excess
         self._prices *= np.exp(_RATE / (1 + number / _RATE_HALVED) * self._momentum)

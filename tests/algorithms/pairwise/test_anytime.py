@@ -13,11 +13,12 @@ from dse.algorithms.pairwise.contraction import contracted
 from dse.algorithms.pairwise.evaluate import evaluate
 from dse.algorithms.pairwise.kick_kernels import Position, descend, place_at
 from dse.algorithms.pairwise.legal_start import least_loads, legal_start
+from dse.algorithms.pairwise.load_kernels import tree_width
 from dse.algorithms.pairwise.priced_bound import proven_bound
 from dse.algorithms.pairwise.problem import FORBIDDEN, PairwiseProblem
 from tests.algorithms.pairwise.random_problems import best_cost, random_problem
 
-FEW = Rounds(decoding=3, kicking=3, kicks=30)
+FEW = Rounds(decoding=3, kicking=3)
 
 
 @settings(max_examples=60)
@@ -91,7 +92,38 @@ def test_too_little_memory_is_proven():
         [[1, 2], [3, 4]], usages=[[5, 6], [7, 9]], intervals=[(0, 2), (1, 3)], usage_limit=11
     )
     assert anytime(contracted(problem), rounds=FEW).bound == FORBIDDEN
-    assert first_plan(contracted(problem)) is None
+    first = first_plan(contracted(problem))
+    assert (first.choices, first.needed) == (None, 12)
+
+
+def test_too_little_memory_over_time_is_proven_by_prices():
+    """Each of three pairs of nodes uses 10 at one of two times: no time needs any, but both together need 30."""
+    tied = [[0, FORBIDDEN], [FORBIDDEN, 0]]
+    for limit in (14, 15, 20):
+        problem = PairwiseProblem.build(
+            [[0, 0]] * 6,
+            [(0, 3), (1, 4), (2, 5)],
+            [tied] * 3,
+            usages=[[10, 0]] * 3 + [[0, 10]] * 3,
+            intervals=[(0, 1)] * 3 + [(1, 2)] * 3,
+            usage_limit=limit,
+        )
+        small = contracted(problem)
+        assert least_loads(small).tolist() == [0, 0]
+        first = first_plan(small)
+        if limit == 14:
+            assert (first.choices, first.needed) == (None, 15)
+        else:  # 15 is infeasible too, but not because of what all use on the whole
+            assert first.needed <= limit
+            assert (first.choices is None) == (limit == 15)
+
+
+@given(seed=st.integers(0, 10**6), memory=st.sampled_from([0.1, 0.3, 0.5]))
+def test_a_needed_limit_is_needed(seed, memory):
+    problem = random_problem(seed, nodes=5, forbidden=0.3, memory=memory)
+    small = contracted(problem)
+    if small is not None and first_plan(small).needed > small.limit:
+        assert best_cost(problem) is None
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -100,8 +132,8 @@ def test_a_planted_plan_is_nearly_found_and_the_same_each_time(seed):
     planted = evaluate(problem, choices)
     assert (planted.is_feasible, planted.cost) == (True, cost)
     small = contracted(problem)
-    assert legal_start(small, contracted_arrays(small)) is not None
-    rounds = Rounds(decoding=15, kicking=10, kicks=300)
+    assert legal_start(small, contracted_arrays(small)).choices is not None
+    rounds = Rounds(decoding=15, kicking=10)
     answer = anytime(small, seed, rounds=rounds)
     assert answer.bound <= cost
     assert small.cost(answer.choices) <= 1.02 * cost
@@ -114,15 +146,18 @@ def test_repairs_end_where_there_is_no_room_for_more(room):
     """Uncompiled, as compiled code would write beyond the end of an array."""
     small = contracted(random_problem(15, nodes=5, forbidden=0.2, memory=0.5))
     arrays = contracted_arrays(small)
-    nodes, choices = len(small.costs), int(arrays.starts[-1])
+    nodes, choices, width = len(small.costs), int(arrays.starts[-1]), tree_width(small.rows)
     at = Position(
-        np.zeros(nodes, np.int64),
-        np.zeros(choices),
-        np.zeros(small.rows, np.int64),
-        np.zeros(room, np.int64),
-        np.zeros(room, np.int64),
-        np.zeros(nodes, np.int64),
-        np.zeros(nodes, np.bool_),
+        choices=np.zeros(nodes, np.int64),
+        local=np.zeros(choices),
+        peaks=np.zeros(2 * width, np.int64),
+        shifts=np.zeros(2 * width, np.int64),
+        changed=np.zeros(room, np.int64),
+        before=np.zeros(room, np.int64),
+        queue=np.zeros(nodes, np.int64),
+        is_queued=np.zeros(nodes, np.bool_),
+        used=np.zeros(4096, np.int64),
+        work=np.zeros(1, np.int64),
     )
     place_at.py_func(arrays, at, np.zeros(nodes, np.int64))
     _, is_plan = descend.py_func(arrays, at, small.limit, np.zeros(choices), ROWS_OF_BUCKET, 1000, 1000)
