@@ -50,6 +50,7 @@ def codesign(
     sequence: int | None = ...,
     plans: Literal["phaze", "phaze-2024", "modern"] = ...,
     plan: _Words = ...,
+    attention: Literal["unfused", "fused"] = ...,
     ideal: bool = ...,
     on: _Words | None = ...,
     pareto: bool = ...,

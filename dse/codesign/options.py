@@ -49,6 +49,9 @@ CostModelName = Literal["consistent", "phaze-2024"]
 Plans = Literal["phaze", "phaze-2024", "modern"]
 """Which plans there are: see docs/method/codesign.md."""
 
+Attention = Literal["unfused", "fused"]
+"""Whether attention keeps its scores."""
+
 Granularity = Literal["operators", "trace"]
 """What the operators of a layer are: see docs/method/codesign.md."""
 
@@ -165,6 +168,14 @@ class CodesignOptions(Options):
             group="Cost model and plans",
         ),
     ] = ""
+    attention: Annotated[
+        Attention,
+        Option(
+            "unfused: scores pass through memory; fused: they stay on chip, as on real chips with --on.",
+            belongs_to=("plans", "modern"),
+            group="Cost model and plans",
+        ),
+    ] = "unfused"
     ideal: Annotated[
         bool,
         Option(
@@ -250,7 +261,7 @@ class CodesignOptions(Options):
             global_batch=self.global_batch,
             sequence=self.sequence or model.sequence,
             hbm_bytes=self._hbm_bytes(fixed),
-            stack=template_stack(joined, self.ideal),
+            stack=template_stack(joined, self.ideal, self.attention == "fused"),
             fixed_plan=tuple(sorted(given.items())),
             space=space,
             area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
@@ -307,7 +318,9 @@ class CodesignOptions(Options):
 
     def _refuse_contradictions(self) -> None:
         """InputError at options that exclude each other."""
-        for option, value in (("--plan", self.plan), ("--on", self.on), ("--ideal", self.ideal)):
+        is_fused = self.attention if self.attention != "unfused" else ""
+        modern = {"--plan": self.plan, "--on": self.on, "--ideal": self.ideal, "--attention": is_fused}
+        for option, value in modern.items():
             if value and self.plans != "modern":
                 rule = f"applies only to --plans modern, but --plans is {self.plans}"
                 raise fail("dse codesign", option, "" if value is True else value, rule)

@@ -5,7 +5,7 @@ says, which is part of the problem's definition; how kernels make up a layer is 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -81,6 +81,8 @@ class Rates:
         model, stack, sequence = self.problem.model, self.problem.stack, self.problem.sequence
         k, v, tokens = model.key_width, model.context_width, samples * queries
         peak = self.problem.system.chip.peak_flops[self.half]
+        if stack.attention.value == "fused" and self.problem.machine is not None:
+            return self._mapped_fused_s(math.ceil(heads / keys * queries), samples, queries, heads, keys)
         if stack.attention.value == "fused":
             pairs = tokens * _seen(self.problem) * heads
             rate = peak * stack.attention_rate.value
@@ -93,6 +95,40 @@ class Rates:
         forward = max(2 * (k + v) * pairs / rate, 4 * pairs / bytes_s) + softmax[0] * pairs / bytes_s
         backward = max(4 * (k + v) * pairs / rate, 8 * pairs / bytes_s) + softmax[1] * pairs / bytes_s
         return forward, backward
+
+    def _mapped_fused_s(
+        self, rows: int, samples: float, queries: float, heads: float, keys: float
+    ) -> tuple[float, float]:
+        """Of fused attention on a machine: scores stay on chip, and are made again in the backward pass."""
+        model, sequence, machine = self.problem.model, self.problem.sequence, self.problem.machine
+        assert machine is not None, "only called with one"
+        k, v, batch = model.key_width, model.context_width, int(samples * keys)
+        endless = replace(machine, hbm_bytes_per_s=1e24)
+        scores, contexts = Gemm(rows, sequence, k, batch), Gemm(rows, v, sequence, batch)
+        gradients = [
+            Gemm(sequence, v, rows, batch),
+            Gemm(rows, sequence, v, batch),
+            Gemm(rows, k, sequence, batch),
+            Gemm(sequence, k, rows, batch),
+        ]
+        there: list[VectorKind] = ["scale", "add", "softmax"]
+        back: list[VectorKind] = ["softmax_backward", "scale"]
+        if model.dropout:
+            there.append("dropout")
+            back.append("dropout_backward")
+        moved = machine.element_bytes * samples * (queries * heads + sequence * keys) * (k + v)
+        seen, seconds = _seen(self.problem) / sequence, []
+        for gemms, kinds, size in (
+            ([scores, contexts], there, moved),
+            ([scores, *gradients], [*there, *back], 2 * moved),
+        ):
+            work: list[Vector] = [Vector(kind, rows * batch * sequence, 0, 0, sequence) for kind in kinds]
+            busy = max(
+                sum(_mapped_s(endless, gemm) for gemm in gemms), float(estimate(work, machine, None).all_cores_s.sum())
+            )
+            ideal = max(seen * busy, size / machine.hbm_bytes_per_s)
+            seconds.append(ideal / self.problem.stack.attention_rate.value)
+        return seconds[0], seconds[1]
 
     def _mapped_attention_s(self, rows: int, batch: int) -> tuple[float, float]:
         """Query heads that share keys are rows of one product; ``batch`` of them."""

@@ -245,6 +245,8 @@ class Stack(StrictModel):
 
 _TEMPLATE = "template"
 
+_FUSED = AttentionKernel(value="fused", source="Dao et al., FlashAttention, 2022: scores stay on chip")
+
 
 def list_stacks() -> list[str]:
     """Names of the built-in stacks of real machines, sorted."""
@@ -265,7 +267,7 @@ def stack(name_or_path: str) -> Stack:
     return _built_in(choose("", "--stack", name_or_path, list_stacks(), "stack"))
 
 
-def template_stack(network: Network, ideal: bool = False) -> Stack:
+def template_stack(network: Network, ideal: bool = False, fused: bool = False) -> Stack:
     """The stack of accelerators of the searched template, whose kernels are mapped to their cores.
 
     It is not a choice for a machine by its data sheet, none of whose peaks anything sustains.
@@ -273,8 +275,11 @@ def template_stack(network: Network, ideal: bool = False) -> Stack:
     Args:
         network: what joins them; one whose spec charges latencies has the constants of real links, and is not derated.
         ideal: whether kernels take the ideal times of their mappings, instead of :func:`derated_rates`.
+        fused: whether attention keeps no scores.
     """
     own = _built_in(_TEMPLATE)
+    if fused:
+        own = own.model_copy(update={"attention": _FUSED})
     return own if ideal else own.model_copy(update=dict(derated_rates(network)))
 
 

@@ -1,15 +1,20 @@
 """Kernels of plans on accelerators of the template: products mapped to their cores, vector work on their lanes.
 
-All operators run on all cores, in sequence. A product takes what its best mapping does
-(:mod:`hardware.gemm`), a pass of vector work the longer of its lanes' work and its memory traffic. Attention is
-unfused: scores pass through memory, as batched products and one pass of vector work each way. These ideal times are
-divided by the shares of the problem's stack: ``matrix``, ``grouped`` of experts, ``memory`` of vector work.
+All operators run on all cores, in sequence. A product takes what its best mapping does (:mod:`hardware.gemm`), a pass
+of vector work the longer of its lanes' work and its memory traffic. Unfused attention passes scores through memory,
+as batched products and one pass of vector work each way. Fused attention keeps them on chip: it takes the longest of
+its products without memory, its softmax on the lanes, both for the scores that a mask leaves, and the traffic of
+queries, keys, values and results; its backward pass makes the scores again. These ideal times are divided by the
+shares of the problem's stack: ``matrix``, ``grouped`` of experts, ``attention_rate`` of fused attention, ``memory``
+of vector work.
 
 Two sets of kernels share these shapes: :class:`TemplateKernels` with exact times, and :class:`RooflineKernels` with
 lower bounds on them that need two figures of a machine alone.
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +28,9 @@ from hardware.gemm import TensorWork, tensor_times
 from hardware.machines import Machines
 from hardware.operations import Gemm, VectorKind
 from hardware.vector import ROW_WISE
+
+_UNBOUND_BYTES_PER_S = 1e24
+"""Of a memory that never binds."""
 
 _ROUNDING = 1e-9
 """Relative weakening of lower bounds, far above the rounding of sums."""
@@ -49,11 +57,20 @@ class _MachineKernels(ABC):
         self._gradient_words = problem.software.gradient_bytes / element_bytes
         stack = problem.stack
         self._product_share, self._vector_share = stack.matrix.value, stack.memory.value
-        self._grouped_share = (stack.grouped or stack.matrix).value
+        self._grouped_share, self._attention_share = (stack.grouped or stack.matrix).value, stack.attention_rate.value
+        self._is_fused, self._element_bytes = stack.attention.value == "fused", element_bytes
 
     @abstractmethod
     def _products_s(self, products: Products) -> Floats:
         """Ideal seconds of each on each machine."""
+
+    @abstractmethod
+    def _on_chip_s(self, products: Products) -> Floats:
+        """Ideal seconds of each, were memory no limit."""
+
+    @abstractmethod
+    def _memory_s(self, size_bytes: Floats) -> Floats:
+        """Ideal seconds of so many bytes."""
 
     @abstractmethod
     def _vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
@@ -99,6 +116,8 @@ class _MachineKernels(ABC):
             + self._product(keys, wide, rows, batch)
         )
         there, back = softmax_kinds(model.dropout)
+        if self._is_fused:
+            return self._fused_s(shape, there), self._fused_s(shape, (*there, *back), is_backward=True)
         sizes = softmax_bytes(model.dropout)
         return (
             forward / self._product_share
@@ -106,6 +125,25 @@ class _MachineKernels(ABC):
             backward / self._product_share
             + self.vector_s(sizes[1] * pairs, *(Lanes(kind, pairs, keys) for kind in back)),
         )
+
+    def _fused_s(self, shape: AttentionShape, kinds: tuple[VectorKind, ...], is_backward: bool = False) -> Floats:
+        """Seconds of one pass of fused attention whose lanes do ``kinds``."""
+        model = self._model
+        keys = np.broadcast_to(float(self._sequence), np.shape(shape.samples))
+        batch, rows = shape.samples * shape.keys, np.ceil(shape.heads / shape.keys * shape.queries)
+        wide, deep = (np.broadcast_to(float(width), keys.shape) for width in (model.key_width, model.context_width))
+        sides = [(rows, keys, wide), (rows, deep, keys)]
+        if is_backward:
+            sides = [(rows, keys, wide), (keys, deep, rows), (rows, keys, deep), (rows, wide, keys), (keys, wide, rows)]
+        none = np.zeros(keys.shape)
+        products = sum((self._on_chip_s(Products(*each, batch, none)) for each in sides), none)
+        pairs = rows * keys * batch
+        lanes = self._vector_s(none, *(Lanes(kind, pairs, keys) for kind in kinds))
+        heads = shape.queries * shape.heads + keys * shape.keys
+        moved = (2.0 if is_backward else 1.0) * self._element_bytes * shape.samples * heads * (wide + deep)
+        seen = model.attended(self._sequence) / self._sequence
+        seconds: Floats = np.maximum(seen * np.maximum(products, lanes), self._memory_s(moved)) / self._attention_share
+        return seconds
 
 
 def softmax_kinds(dropout: bool) -> tuple[tuple[VectorKind, ...], tuple[VectorKind, ...]]:
@@ -120,7 +158,7 @@ class TemplateKernels(_MachineKernels):
 
     def __init__(self, problem: PlanProblem, machines: Machines) -> None:
         super().__init__(problem, len(machines), machines.element_bytes)
-        self._machines = machines
+        self._problem, self._machines = problem, machines
         self._cycles = vector_cycles(machines.rules.vector_cycles).cycles
         self._known: dict[tuple[float, ...], int] = {}
         self._seconds: NDArray[np.float64] = np.empty((0, len(machines)))
@@ -132,6 +170,16 @@ class TemplateKernels(_MachineKernels):
         self._price([key for key in keys if key not in self._known])
         rows = np.array([self._known[key] for key in keys])
         return np.ascontiguousarray(self._seconds[rows[inverse]]).ravel()
+
+    def _on_chip_s(self, products: Products) -> Floats:
+        return self._without_memory._products_s(products)
+
+    @cached_property
+    def _without_memory(self) -> "TemplateKernels":
+        return TemplateKernels(self._problem, replace(self._machines, hbm_bytes_per_s=_UNBOUND_BYTES_PER_S))
+
+    def _memory_s(self, size_bytes: Floats) -> Floats:
+        return size_bytes / self._machines.hbm_bytes_per_s
 
     def _price(self, new: list[tuple[float, ...]]) -> None:
         """Seconds of products that were not requested before."""
@@ -179,7 +227,6 @@ class RooflineKernels(_MachineKernels):
         super().__init__(problem, len(elements), machines.element_bytes)
         self._cycles = vector_cycles(machines.rules.vector_cycles).cycles
         self._bytes_per_s = machines.hbm_bytes_per_s * (1 + _ROUNDING)
-        self._element_bytes = machines.element_bytes
         self._products_per_s = elements * machines.clock_hz * (1 + _ROUNDING)
         self._lanes_per_s = lanes * machines.clock_hz * (1 + _ROUNDING)
 
@@ -191,6 +238,14 @@ class RooflineKernels(_MachineKernels):
         busy_s = (batch * m * n * k)[:, None] / self._products_per_s
         seconds: Floats = np.maximum(busy_s, moving_s[:, None]).ravel()
         return seconds
+
+    def _on_chip_s(self, products: Products) -> Floats:
+        m, n, k, batch, _ = (each[:: self.machines] for each in products)
+        seconds: Floats = ((batch * m * n * k)[:, None] / self._products_per_s).ravel()
+        return seconds
+
+    def _memory_s(self, size_bytes: Floats) -> Floats:
+        return size_bytes / self._bytes_per_s
 
     def _vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
         step = slice(None, None, self.machines)

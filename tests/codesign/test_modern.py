@@ -148,6 +148,19 @@ def test_real_chips_stand_beside_the_answer_each_with_the_best_plan_of_dse_plan(
     assert "chips" not in without.modern_problem().document()
 
 
+def test_fused_attention_is_another_problem_whose_optimum_is_checked(tmp_path):
+    options = modern_options(tmp_path, area_budget="3.386", accelerators=2, global_batch=8, attention="fused")
+    posed = pose(PROBLEM, options)
+    assert posed.problem.problem.stack.attention.value == "fused"
+    result = PROBLEM.answer(posed, Run())
+    assert result.status == "optimal"
+    assert faults_of(result, posed) == []
+    other = pose(PROBLEM, replace(options, attention="unfused"))
+    assert faults_of(result, other)
+    with pytest.raises(InputError, match="--attention: fused: applies only to --plans modern"):
+        replace(options, plans="phaze").problem()
+
+
 @pytest.mark.parametrize(
     ("on", "rule"),
     [

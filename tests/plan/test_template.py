@@ -33,20 +33,25 @@ MODELS = {
 }  # fmt: skip
 
 
-def on_template(model, index, devices=12, batch=24, ideal=False):
+def on_template(model, index, devices=12, batch=24, ideal=False, fused=False):
     machine = SPACE.one(index)
     chip = Chip("template", "", {"bf16": float(machine.peak_flops[0])}, 2**33, machine.hbm_bytes_per_s, "tpuv4")
     posed = problem(
-        model, devices=devices, batch=batch, sequence=model.sequence, software=template_stack(network("tpuv4"), ideal)
+        model,
+        devices=devices,
+        batch=batch,
+        sequence=model.sequence,
+        software=template_stack(network("tpuv4"), ideal, fused),
     )
     return replace(posed, system=System(chip, posed.system.network), machine=machine)
 
 
+@pytest.mark.parametrize("fused", [False, True], ids=["unfused", "fused"])
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_arrays_cost_what_the_checker_finds_for_each_plan(model):
+def test_arrays_cost_what_the_checker_finds_for_each_plan(model, fused):
     chosen = random.Random(5)
     for index in chosen.sample(range(len(SPACE)), 3):
-        posed = on_template(model, index)
+        posed = on_template(model, index, fused=fused)
         every = all_plans(posed)
         plans = every.part(chosen.sample(range(every.count), 12))
         costs = evaluate(posed, plans)
@@ -60,16 +65,17 @@ def test_arrays_cost_what_the_checker_finds_for_each_plan(model):
             )
 
 
+@pytest.mark.parametrize("fused", [False, True], ids=["unfused", "fused"])
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_machines_together_cost_what_each_costs_and_never_less_than_the_bound(model):
+def test_machines_together_cost_what_each_costs_and_never_less_than_the_bound(model, fused):
     chosen = np.array(sorted(random.Random(3).sample(range(len(SPACE)), 60)))
     machines = SPACE.take(chosen)
-    posed = on_template(model, 0)
+    posed = on_template(model, 0, fused=fused)
     every = all_plans(posed)
     plans = every.part(np.arange(0, every.count, 37))
     exact = step_seconds(posed, plans, TemplateKernels(posed, machines))
     for column in (0, 30, 59):
-        alone = evaluate(on_template(model, int(chosen[column])), plans).step_s
+        alone = evaluate(on_template(model, int(chosen[column]), fused=fused), plans).step_s
         assert exact[:, column] == pytest.approx(alone, rel=1e-13)
     elements = machines.tensor_cores * machines.core_width * machines.core_depth
     lanes = machines.vector_cores * machines.vector_lanes
@@ -90,6 +96,17 @@ def test_no_derated_step_is_shorter_than_the_ideal_one_nor_longer_than_the_large
     assert np.all(long > short)
     largest = max(known.factor for known in derating().classes.values())
     assert np.all(long <= short * largest * (1 + 1e-9))
+
+
+def test_fused_attention_keeps_no_scores_and_moves_less_where_memory_binds():
+    model = MODELS["gated, grouped"].model_copy(update={"sequence": 4096})
+    fused, unfused = (on_template(model, 4_000, ideal=True, fused=each) for each in (True, False))
+    slow = [replace(each, machine=replace(each.machine, hbm_bytes_per_s=1e10)) for each in (fused, unfused)]
+    plans = all_plans(fused).part(np.arange(0, 200))
+    costs = [evaluate(each, plans) for each in slow]
+    assert np.all(costs[0].time_s["attention"] < costs[1].time_s["attention"])
+    kept = plans.recompute == 0
+    assert np.all(costs[0].memory["activations"][kept] < costs[1].memory["activations"][kept])
 
 
 def test_links_whose_spec_has_latencies_are_not_derated():
