@@ -57,7 +57,7 @@ COSTS = {
 
 FABRICS = Record("fabric_costs", tables={"main": ("graph", *(f"`{cost}`" for cost in COSTS))})
 METHOD_WINS = ("method", "best", "alone", "CPU s", "stated by")
-STEP_WINS = ("step", "dearer without", "cheaper without")
+STEP_WINS = ("step", "costs more without", "costs less without")
 SCHEDULE_WINS = ("method", "best", "alone", "proven", "stated by")
 WINS = Record(
     "portfolios",

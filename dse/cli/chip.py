@@ -87,7 +87,7 @@ def _as_template(name: str, shown: Chip) -> tuple[list[ShownKernel], list[ShownK
         InputError: the chip is a template, or its cores are not known.
     """
     if shown.is_template:
-        raise fail("", "--as-template", name, "must be a real chip, but is a template already")
+        raise fail("", "--as-template", name, "must be a real chip, but is already a template")
     derated, ideal = (
         representative_kernels(kernel_model(name, as_template=True, ideal=is_ideal)) for is_ideal in (False, True)
     )

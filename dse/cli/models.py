@@ -62,7 +62,7 @@ def _list_others() -> None:
     for listed, commands in names.items():
         print_list(f"for {' and '.join(commands)}", listed)
     print_list("for dse partition, dse fabric place and (convolutions) dse wafer", catalogue.names())
-    print_table(("command", "files in a format of its own"), files)
+    print_table(("command", "files in its own formats"), files)
 
 
 def _show(model: str, sequence: int | None, as_json: bool) -> None:

@@ -187,7 +187,7 @@ class CodesignOptions(Options):
     on: Annotated[
         str | None,
         Option(
-            "Real chips to show beside the answer, each with its best plan.",
+            "Real chips to compare with the answer, each with its best plan.",
             metavar="CHIP,…",
             belongs_to=("plans", "modern"),
             group="Further analyses",

@@ -215,7 +215,7 @@ def view(result: Result, problem: PairwiseProblem) -> View:
         if passes := result.metrics.get(PASSES, 0):
             return View(
                 title,
-                "No choices within the limit were found, nor a proof that there are none: least usage, prices of "
+                "Neither choices within the limit nor a proof that there are none were found: least usage, prices over "
                 f"time, and {passes:,} passes of messages with repair were tried.",
             )
         return View(title, "The run was stopped before any choices were found.")

@@ -161,7 +161,7 @@ ALIASES = {
 }  # fmt: skip
 """Of other tools (Megatron-LM and torchtitan), with hyphens or without; each is taken for a key."""
 
-_ZERO_3 = "zero=3, with zero_copies for replicas of the whole"
+_ZERO_3 = "zero=3, with zero_copies for the number of full replicas"
 _OTHERWISE = {
     "fsdp": _ZERO_3,
     "dp_shard": _ZERO_3,

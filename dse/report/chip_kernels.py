@@ -112,7 +112,7 @@ def _cases(product_format: str) -> list[_Case]:
             4.0 * _WIDTH * _HEADS * pairs,
         ),
         _Case(
-            "decode of 64 at 8,192 tokens", "decode", {"samples": _REQUESTS, "context": _CONTEXT, **heads}, "memory",
+            "decode of 64 × 8,192 tokens", "decode", {"samples": _REQUESTS, "context": _CONTEXT, **heads}, "memory",
             cache,
         ),
         _Case("elementwise, 64 Mi elements", "vector", {"elements": _ELEMENTS}, "memory", 2.0 * size * _ELEMENTS),

@@ -29,4 +29,4 @@ def roofline_chart(title: str, flops_per_s: Mapping[str, float], bytes_per_s: fl
         marks.append(Line(", ".join(formats), x, y, colour))
         marks.append(Points("", [ridge], [rate / TERA], colour, [f"{', '.join(formats)}: {ridge:,.0f} FLOP per byte"]))
     x_axis = Axis("work per byte of memory traffic (FLOP/byte)", logarithmic=True)
-    return PointChart(title, x_axis, Axis("rate of products (Tflop/s)", logarithmic=True), marks)
+    return PointChart(title, x_axis, Axis("rate of matrix products (Tflop/s)", logarithmic=True), marks)

@@ -53,7 +53,7 @@ def test_a_real_chip_stands_beside_the_template_with_its_cores(dse):
     for own, derated, ideal in zip(shown["kernels"], shown["template"], shown["ideal_template"], strict=True):
         assert own["kernel"] == derated["kernel"] == ideal["kernel"]
         assert derated["seconds"] is None or derated["seconds"] >= ideal["seconds"]
-    for name, rule in (("tpuv4-phaze", "is a template already"), ("mi300x", "cores: must be given")):
+    for name, rule in (("tpuv4-phaze", "is already a template"), ("mi300x", "cores: must be given")):
         answer = dse("chip", name, "--as-template")
         assert answer.code == 2
         assert rule in answer.error_lines[0]

@@ -43,8 +43,8 @@ _ABOUT_STEPS = (
 )
 
 _ABOUT_DERATING = (
-    "Times of kernels are derated: ideal ones times what the same mappings, on the cores of A100, H100 and B200, are "
-    "too fast there. --ideal leaves that out."
+    "Kernel times are derated: ideal times, multiplied by the factors by which ideal times of the same mappings are "
+    "too short on A100, H100 and B200. --ideal omits these factors."
 )
 
 

@@ -44,7 +44,7 @@ class ModernProblem:
         space: the sizes of the architectures to choose from.
         area_budget_mm2: None for the budget of the space.
         fixed: the one accelerator, where there is nothing to choose.
-        chips: the training plan on each of the real chips that stand beside the answer.
+        chips: the training plan on each of the real chips that are compared with the answer.
     """
 
     model: Transformer

@@ -31,7 +31,7 @@ class StageChecker:
         of = account(replace(problem, state_bytes=None), stated, held)
         for number in step.arrives:
             if not of.faults and stated.arguments[number] not in problem.layouts_of_argument(number):
-                of.faults.append(f"{graph.arguments[number].name} arrives split over as many devices as possible")
+                of.faults.append(f"{graph.arguments[number].name} must arrive split over as many devices as possible")
         if of.faults:
             raise FailedCheckError("; ".join(of.faults))
         forward = backward = joined = update = 0

@@ -119,9 +119,7 @@ def source_of(graph: StepGraph, of: StepProfile) -> Source:
     notes = [roles_note(graph), *graph.notes]
     if of.unused:
         more = f" and {len(of.unused) - 1} more" if len(of.unused) > 1 else ""
-        notes.append(
-            f"Trained tensors that the loss does not depend on, and that are in no stage: {of.unused[0]}{more}."
-        )
+        notes.append(f"Trained tensors in no stage, because the loss does not depend on them: {of.unused[0]}{more}.")
     return Source(
         graph.name,
         tuple(first_results(graph, of.points)),

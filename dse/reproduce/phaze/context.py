@@ -41,7 +41,7 @@ _PRICES = {
     "consistent": "costs differ from the published tool's (memory, L1 and network of TPUv4, weight gradients, all "
     "layers)",
     "phaze-2024": "product cycles come from our tiling search, the paper's from Sunstone, and layers contain only "
-    "compute operators, where the published tool traces every node",
+    "compute operators, whereas the published tool traces every node",
     TRACED: "product cycles come from our tiling search, the paper's from Sunstone",
     MAPPED: "",
 }
