@@ -99,7 +99,7 @@ class Rates:
     def _mapped_fused_s(
         self, rows: int, samples: float, queries: float, heads: float, keys: float
     ) -> tuple[float, float]:
-        """Of fused attention on a machine: scores stay on chip, and are made again in the backward pass."""
+        """Of fused attention on a machine: scores stay on chip, and are recomputed in the backward pass."""
         model, sequence, machine = self.problem.model, self.problem.sequence, self.problem.machine
         assert machine is not None, "only called with one"
         k, v, batch = model.key_width, model.context_width, int(samples * keys)
