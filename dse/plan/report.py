@@ -398,8 +398,8 @@ def plan_card(problem: PlanProblem, plan: Mapping[str, Any], metrics: Mapping[st
         ],
         plan=drawn,
         breakdowns=[
-            Breakdown("training step", "s", times),
-            Breakdown("memory of the fullest rank", "bytes", memory, float(problem.system.chip.hbm_bytes)),
+            Breakdown("Training step", "s", times),
+            Breakdown("Memory of the fullest rank", "bytes", memory, float(problem.system.chip.hbm_bytes)),
         ],
     )
 

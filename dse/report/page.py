@@ -26,6 +26,7 @@ figure svg { display: block; width: 100%; } svg:not(.chart, .plan) { border-radi
 details { margin: .3rem 0; } summary { cursor: pointer; }
 @media (max-width: 60rem) {
   table { font-size: .88rem; } td, th { padding-right: .6rem; } th, th.number, th.short { white-space: normal; }
+  td:not(.short):not(.number) { min-width: 6rem; }
 }
 @media print {
   html { font-size: 11px; } body { font-size: 11px; margin: 0; max-width: none; }

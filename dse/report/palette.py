@@ -48,8 +48,8 @@ CATEGORIES = (BLUE, RED, YELLOW, GREEN, PURPLE, BROWN, GREY, PALE)
 RAMP = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """Of an amount that rises, by fifths of its range (matplotlib's viridis)."""
 
-HEAT = ("#f3d9a4", RED)
-"""Of what has the least, and the most, to do: from the one to the other."""
+HEAT = ("#f3d9a4", "#d95f4e")
+"""Of what has the least, and the most, to do, and all between: none is of the theme, so they are alike on any ground."""
 
 LESS, MORE = RED, BLUE
 """Two directions of one knob."""

@@ -199,7 +199,7 @@ class Reproduction:
     def summary(self) -> str:
         """What was run, and how long it took, for people."""
         early = f", stopped early ({self.stopped})" if self.stopped else ""
-        where = f"{self.settings['workers']} worker(s)"
+        where = counted(self.settings["workers"], "worker")
         return f"New run of {self.seconds:,.0f} s on {where}{early}, seed {self.settings['seed']}. {self.budget}"
 
     def document(self) -> dict[str, Any]:

@@ -107,6 +107,7 @@ def test_the_terminal_shows_the_answer_first_and_its_tables_fit(run, kind):
     assert view.verdict[:20] in " ".join(terminal.plain(text).split())[:200]
     assert terminal.view_faults(view) == []
     assert first_chart(view) is not None, "what answer.figure() draws"
+    assert all(bar.title[0].isupper() for card in view.cards() for bar in card.breakdowns)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -40,6 +40,7 @@ def assert_shown(*sections):
     assert len(page.encode()) <= MAX_BYTES
     assert "<script" not in page
     shown = html.unescape(page)
+    assert "(s)" not in done.summary
     assert shown.index(done.verdict) < shown.index(done.citation)
 
 
