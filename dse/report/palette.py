@@ -49,7 +49,7 @@ RAMP = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """Of an amount that rises, by fifths of its range (matplotlib's viridis)."""
 
 HEAT = ("#f3d9a4", "#d95f4e")
-"""Of what has the least, and the most, to do, and all between: none is of the theme, so they are alike on any ground."""
+"""Of what has the least and the most to do, and all between: none is of the theme, so they are alike on any ground."""
 
 LESS, MORE = RED, BLUE
 """Two directions of one knob."""
