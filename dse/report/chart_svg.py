@@ -28,7 +28,7 @@ _ROW = 18.0
 _TOP, _RIGHT, _BELOW = 12.0, 14.0, 44.0
 """Room above the plot, on its right, and below it for ticks and title."""
 
-_MAX_LETTERS = 44
+_MAX_LETTERS = 46
 """Of the name of a lane; longer ones are cut in the middle."""
 
 _CELL = 8.0
