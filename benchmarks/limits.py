@@ -301,7 +301,13 @@ def main() -> int:
         for name in given.cases or CASES:
             measured[name] = row_of(name, Path(parent), given.limit, given.warm)
     before = {str(row[0]): row for row in RECORD.rows("main")} if given.record else {}
-    rows = before | measured
+    results, is_held = results_of(before | measured)
+    results.save(given.record)
+    return 0 if is_held else 1
+
+
+def results_of(rows: dict[str, list[Cell]]) -> tuple[Results, bool]:
+    """(the table of ``rows`` by case, with its figures; whether all of them are within the target)."""
     results = Results(RECORD)
     results.arguments = sys.argv[:1]
     for name in CASES:
@@ -313,8 +319,7 @@ def main() -> int:
     for place, key in ((2, "limit"), (4, "signal")):
         after_cpu_s = [float(row[place]) for row in rows.values() if row[place] not in ("–", None)]
         results.figure(f"worst.{key}", f"{max(after_cpu_s, default=0.0):.1f} CPU s")
-    results.save(given.record)
-    return 0 if len(held) == len(rows) else 1
+    return results, len(held) == len(rows)
 
 
 if __name__ == "__main__":

@@ -83,12 +83,13 @@ def _stopped(problem: ParallelProblem, prices: Prices, seed: int, bound: int, so
     the best plan without resharding is, which takes seconds.
     """
     from dse.parallel.baselines import baselines
-    from dse.parallel.linkage_plans import linkage_plan
 
     plans = [plan for plan in baselines(problem, prices).values() if _is_legal(problem, prices, plan)]
     if solution is not None and solution.plan is not None:
         plans.append(solution.plan)
     if not plans:
+        from dse.parallel.linkage_plans import linkage_plan  # loads OR-Tools
+
         plan = linkage_plan(problem, prices, seed).plan
         plans = [plan] if plan is not None and _is_legal(problem, prices, plan) else []
     if not plans:
