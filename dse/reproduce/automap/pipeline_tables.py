@@ -67,9 +67,9 @@ def training(study: Study) -> Section:
     tables = [Table(headers, tuple(rows)), excesses]
     notes = [
         *(f"{name}: {objective.text}." for name, objective in OBJECTIVES.items()),
-        "Paper's plan: excess length of the best plan with cuts in the paper's layers and with its device cuts; best "
-        "under: the objective for which this plan is closest to the optimum. Device cuts are at most 3 from equal "
-        "stages, as in the paper; all our plans are proven optimal.",
+        "Paper's plan: by how much the best plan with cuts in the paper's layers and with its device cuts is longer; "
+        "best under: the objective for which this plan is closest to the optimum. Device cuts are at most 3 from "
+        "equal stages, as in the paper; all our plans are proven optimal.",
         "Layers are counted from 0. The paper's cuts are only given as nearby layers; it does not print its steps "
         "and costs.",
     ]

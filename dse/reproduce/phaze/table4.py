@@ -103,7 +103,7 @@ def table4(context: Context) -> Section:
         if least > 1:
             figures_of_model += [(figure, _CONTRADICTS) for figure in _at_width(hyper, published, least)]
             notes.append(
-                f"{model} is searched with widths of at least {least}, so it is also counted at {least}, which "
+                f"{model} is searched with widths of at least {least}, so it is also counted at {least}; this "
                 f"{_CONTRADICTS}."
             )
         for index, (figure, reason) in enumerate(figures_of_model):
