@@ -33,7 +33,7 @@ from dse.parallel.pipeline.label_kernels import shortest
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import Floats, Integers, PipelinePlan, PipelineProblem, Profile
 from dse.parallel.pipeline.weighed_kernels import together
-from dse.run.progress import StopSignal, never_stop
+from dse.run.progress import StoppedError, StopSignal, ask, never_stop
 from dse.run.watched import watched
 from hardware.network import Ring
 
@@ -137,7 +137,12 @@ def solve(
             break
         search.begin(cuts)
     while search.heap and search.heap[0].bound_s < min(search.limit_s, enough_s) and stop() is None:
-        search.expand(heapq.heappop(search.heap), stop)
+        node = heapq.heappop(search.heap)
+        try:
+            search.expand(node, stop)
+        except StoppedError:
+            search.add(node)
+            break
     open_s = [node.bound_s for node in search.heap[:1] if node.bound_s < search.limit_s]
     return Answer(search.plan, search.length_s, min([search.length_s, unseen_s, *open_s]), search.nodes)
 
@@ -208,19 +213,19 @@ class _Search:
         case = self.case(node.device_cuts)
         low_s, high_s = node.slowest_s
         if not np.isfinite(high_s):
-            self.bound(node, case, self._slowest_interval(case))
+            self.bound(node, case, self._slowest_interval(case), stop)
         elif (case.microbatches - 1) * (high_s - low_s) <= NARROW * node.bound_s:
             self.search(node, case, stop)
         else:
             for half in _halves(node.slowest_s):
-                self.bound(node, case, half)
+                self.bound(node, case, half, stop)
 
     def _slowest_interval(self, case: Case) -> Interval:
         """With all devices busy all the time, and with one stage that does everything."""
         high_s = max(float(case.work_s[:, -1].max()), 2 * float(case.send_s.max()))
         return self._whole_s / self.problem.devices, high_s * (1 + TOLERANCE)
 
-    def bound(self, node: _Node, case: Case, slowest_s: Interval) -> None:
+    def bound(self, node: _Node, case: Case, slowest_s: Interval, stop: StopSignal) -> None:
         """Bound the part of a node in this interval, and remember it.
 
         What a plan shorter than the shortest one can take lowers the upper end, which lifts the bound in turn.
@@ -234,21 +239,27 @@ class _Search:
             if cap_s >= _GAIN * last_s:
                 break
             last_s = cap_s
-            together_s, weights, _ = self.together(node, case, (low_s, cap_s), weights)
+            together_s, weights, _ = self.together(node, case, (low_s, cap_s), weights, stop)
             first_s = max(first_s, together_s)
         bound_s = max(node.bound_s, first_s + later * low_s)
         self.add(_Node(bound_s, next(self._numbers), node.device_cuts, (low_s, cap_s), weights))
 
-    def together(self, node: _Node, case: Case, slowest_s: Interval, weights: Floats) -> tuple[float, Floats, Floats]:
-        """A bound on the first microbatch with what is exposed: (seconds, its weights, its tails)."""
+    def together(
+        self, node: _Node, case: Case, slowest_s: Interval, weights: Floats, stop: StopSignal
+    ) -> tuple[float, Floats, Floats]:
+        """A bound on the first microbatch with what is exposed: (seconds, its weights, its tails).
+
+        Raises:
+            StoppedError: it may have been ended before that was known.
+        """
         low_s, cap_s = slowest_s
         window = windows(case, cap_s)
         if (window[0] > window[1]).any():
             return np.inf, weights, np.empty((0, 0))
         target_s = self.limit_s - (case.microbatches - 1) * low_s
-        seconds, weights, tail_s, cuts, length_s = together(
-            case, cap_s, window, *self.cells, weights, target_s, MAX_STEPS
-        )
+        work = partial(together, case, cap_s, window, *self.cells, weights, target_s, MAX_STEPS)
+        seconds, weights, tail_s, cuts, length_s = watched(stop, work)
+        ask(stop)
         if length_s < self.length_s:
             self.consider(PipelinePlan(tuple(cuts[1:-1].tolist()), node.device_cuts))
         return seconds, weights, tail_s
@@ -256,7 +267,7 @@ class _Search:
     def search(self, node: _Node, case: Case, stop: StopSignal) -> None:
         """Settle a node; where that is stopped, the node stays."""
         low_s, cap_s = node.slowest_s
-        seconds, weights, tail_s = self.together(node, case, node.slowest_s, node.weights)
+        seconds, weights, tail_s = self.together(node, case, node.slowest_s, node.weights, stop)
         if seconds + (case.microbatches - 1) * low_s >= self.limit_s:
             return
         length_s, cuts = watched(

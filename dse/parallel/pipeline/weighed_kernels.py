@@ -119,7 +119,7 @@ def _exposures(case, cuts):
 
 
 @compiled
-def together(case, cap_s, window, cell, edges, weights, target_s, max_steps):
+def together(case, cap_s, window, cell, edges, weights, target_s, max_steps, flag):
     """Raise the least seconds of a first microbatch and what is exposed, under a cap, towards a target.
 
     Args:
@@ -131,6 +131,7 @@ def together(case, cap_s, window, cell, edges, weights, target_s, max_steps):
         weights: to begin with, of what each stage exposes and of 0; their sum is 1, [K + 1].
         target_s: above which no bound is of use.
         max_steps: of the subgradient.
+        flag: whether to end early; what is returned then means nothing.
 
     Returns:
         (bound, its weights, its tails [K + 1, N + 1], cuts of the shortest plan on the way [K + 1], its length); the
@@ -142,9 +143,13 @@ def together(case, cap_s, window, cell, edges, weights, target_s, max_steps):
     cuts, plan, plan_s = np.zeros(stages + 1, dtype=np.int64), np.zeros(stages + 1, dtype=np.int64), np.inf
     for _ in range(max_steps):
         for stage in range(stages):
+            if flag[0]:
+                break
             if weights[stage] > 0 and not has_closing[stage]:
                 _add_closings(case, stage, window, cell, edges, closing)
                 has_closing[stage] = True
+        if flag[0]:
+            break
         tail_s, ends = _tails(case, cap_s, window, cell, edges, closing, weights)
         seconds = tail_s[0, 0]
         if seconds > bound_s:

@@ -73,6 +73,23 @@ def test_a_search_that_is_stopped_has_a_plan_without_faults_and_a_bound(problem,
     assert answer.plan is None or faults(problem, answer.plan) == []
 
 
+def test_a_stop_ends_a_bound_amid_its_kernel_and_leaves_the_node_open(monkeypatch):
+    problem = PipelineProblem(profile_of(8, 1, 10**9), network("v100-ethernet"), devices=4, stages=2, microbatches=4)
+    splits = list(every(problem.devices, problem.stages))
+    flags = []
+
+    def stopping(*arguments):
+        flags.append(arguments[-1])
+        while not flags[-1][0]:
+            pass
+        return [np.inf] * 5
+
+    monkeypatch.setattr(exact, "together", stopping)
+    answer = solve(problem, splits, stop=lambda: "interrupted" if flags else None)
+    assert len(flags) == 1
+    assert 0 < answer.bound_s <= shortest_length_s(problem, splits) * (1 + 1e-8)
+
+
 @settings(max_examples=30, deadline=None)
 @given(problems() | whole_steps(), st.floats(0.1, 1.0))
 def test_a_search_that_need_not_prove_more_ends_with_that_bound_or_a_better_one(problem, share):
