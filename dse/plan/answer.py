@@ -1,7 +1,7 @@
 """From a problem to the best plan, what would change it, or why nothing fits."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -266,6 +266,12 @@ def metrics(problem: PlanProblem, best: Priced) -> dict[str, Any]:
     return metrics_of(problem, best.plan, plan_costs(problem, best.plan))
 
 
+def none_of(fixed: Iterable[tuple[str, Any]]) -> str:
+    """``no plan`` of those that keep what is ``fixed``, in words; a precision is always fixed."""
+    keys = [key for key, _ in fixed if key != "precision"]
+    return f"no plan with the given {', '.join(keys)}" if keys else "no plan in the vocabulary"
+
+
 def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
     """The proof that no plan fits: the one that needs the least memory needs too much."""
     least, limit = answer.matching.least, problem.system.chip.hbm_bytes
@@ -278,7 +284,7 @@ def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
         f"the plan needs {need} on its fullest rank, more than the {have}; "
         f"its step would take {time_text(costs.step_s)}"
         if is_whole
-        else f"no plan in the vocabulary fits: the smallest, {least.plan.text()}, needs {need}, more than the {have}"
+        else f"{none_of(problem.fixed)} fits: the smallest, {least.plan.text()}, needs {need}, more than the {have}"
     )
     levers = [f"accelerators with at least {need} of memory each"]
     if answer.other is not None:

@@ -338,6 +338,9 @@ def test_a_plan_that_does_not_fit_says_by_how_much_and_what_would(dse):
     answer = dse("plan", "llama3-405b", "--global-batch", 64)
     assert answer.code == 1
     assert "no plan in the vocabulary fits: the smallest" in answer.out
+    answer = dse("predict", "llama3-8b", "--global-batch", 64, "--plan", "data=8,zero=0")
+    assert answer.code == 1
+    assert "no plan with the given data, zero fits: the smallest" in answer.out
 
 
 def test_every_chip_comes_in_a_system_of_its_own():

@@ -14,7 +14,7 @@ from dse.codesign.modern.search import Candidates, ModernOutcome, ModernSearch, 
 from dse.codesign.modern.sensitivity import CHANGES, after_changes
 from dse.codesign.notes import network_notes
 from dse.codesign.options import CodesignOptions
-from dse.plan.answer import enumerated, nothing_legal
+from dse.plan.answer import enumerated, none_of, nothing_legal
 from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
 from dse.plan.chip_table import rests_on
@@ -386,7 +386,7 @@ def lack(posed: ModernPosed, plan: TrainingPlan) -> Infeasibility | None:
             f"--hbm-gb with {need} or more",
             "more accelerators, over which weights and optimizer state are sharded",
         ],
-        explanation=f"no plan in the vocabulary fits: the smallest, {plan.text()}, needs {need}, more than the "
+        explanation=f"{none_of(problem.fixed_plan)} fits: the smallest, {plan.text()}, needs {need}, more than the "
         f"{memory_text(limit)} of HBM",
         where={"model": problem.name, "plan": plan.document(), "memory_bytes": costs.memory},
     )
