@@ -39,15 +39,16 @@ _EXAMPLES = (
 
 
 @click.command("specs", cls=GroupedCommand, examples=_EXAMPLES)
-@click.argument("name", required=False, metavar="[KIND|NAME|FILE]")
+@click.argument("words", nargs=-1, metavar="[KIND|NAME|FILE]")
 @click.option("--json", "as_json", is_flag=True, help="Print only the specs, as JSON, on stdout.")
-def command(name: str | None, as_json: bool) -> None:
+def command(words: tuple[str, ...], as_json: bool) -> None:
     """List the hardware specs by kind, show those of one KIND, or show one spec with the source of every value.
 
     KIND is a kind listed by `dse specs`, NAME is a spec, and FILE is your own YAML file. Every option that accepts a
     spec name also accepts a file.
     """
-    if name is None:
+    name = " ".join(words)  # some kinds have two
+    if not name:
         _show_all(as_json)
     elif name in _KINDS:
         headers, rows = _KINDS[name].table()
@@ -269,6 +270,7 @@ _KINDS: Mapping[str, _Kind] = MappingProxyType(
             title: _constants_of(title, folder)
             for title, folder in (
                 ("operator slots", "operator_slots"),
+                ("deratings", "derating"),
                 ("vector cycles", "vector_cycles"),
                 ("energy models", "energy"),
                 ("area models", "area"),

@@ -123,7 +123,9 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     goal = Objective(name="step_s", value=None, unit="s", sense="min")
     # What exports have and no cost depends on: a finished run is the answer to no other.
     numerics = None if model.numerics == Numerics() else {"numerics": model.numerics.model_dump(mode="json")}
-    return Posed(options, problem, problem.name, problem.document(), goal, numerics)
+    # On a real chip `ideal` changes nothing, and a result that states it is none of a run without it.
+    document = problem.document() | ({"ideal": True} if options.ideal else {})
+    return Posed(options, problem, problem.name, document, goal, numerics)
 
 
 def _stack_on(machine: System, options: TrainingOptions, width: int, tokens: int, precision: str) -> Stack:

@@ -15,6 +15,10 @@ def test_a_spec_is_shown_with_the_source_of_every_value(dse):
     assert set(json.loads(dse("specs", "h100-sxm", "--json").out)) == {"chips"}
 
 
+def test_a_kind_of_two_words_needs_no_quotes(dse):
+    assert dse("specs", "cost", "models").out == dse("specs", "cost models").out != ""
+
+
 def test_a_chip_is_known_by_its_alias(dse):
     assert dse("specs", "a100-80gb").out == dse("specs", "a100-sxm").out
 
