@@ -20,6 +20,7 @@ from dse.report.units import time_text
 from dse.report.view import Card, Decisive, Drawing, Heading, Paragraph, Part, Picture, Row, Table, View
 from dse.results.result import Result, percent, relative_gap
 from dse.run.tables import Tables
+from dse.sources.lengths import assumed_lengths
 
 if TYPE_CHECKING:
     from dse.report.drawn import DrawnFigure
@@ -139,7 +140,7 @@ def view(problem: FabricProblem, result: Result, tables: Tables) -> View:
     if problem.turns:
         return _cut_view(title, problem, result, shown, tables)
     (whole,) = shown
-    notes = [*_unfinished(result), *map(Decisive, result.metrics["notes"]), *_notes(whole)]
+    notes = [*_of_the_run(result), *map(Decisive, result.metrics["notes"]), *_notes(whole)]
     in_terminal = [_figures_table(whole), *_waits_table(whole), *_relief_table(whole)]
     return View(
         title,
@@ -160,7 +161,7 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
     most = [shown[piece] for piece, _, _ in turns.shares]
     deadlocks = [note for each in shown if each.metrics["deadlock"] for note in _notes(each)]
     first = [] if most[0].metrics["deadlock"] else list(_notes(most[0]))
-    notes = [*_unfinished(result), *deadlocks, *map(Decisive, result.metrics["notes"]), *turns.notes, *first]
+    notes = [*_of_the_run(result), *deadlocks, *map(Decisive, result.metrics["notes"]), *turns.notes, *first]
     in_terminal = [turns.table, _figures_table(most[0]), *_waits_table(most[0]), *_relief_table(most[0])]
     drawn = most[:_MAX_DRAWN]
 
@@ -190,7 +191,9 @@ def _cut_view(title: str, problem: FabricProblem, result: Result, shown: Sequenc
     )
 
 
-def _unfinished(result: Result) -> Iterator[str]:
+def _of_the_run(result: Result) -> Iterator[str]:
+    """What was assumed of the input, and what an interrupt has left out."""
+    yield from assumed_lengths(result.inputs, result.settings["sequence"])
     if result.metrics["unfinished"]:
         yield Decisive(f"Stopped early: {', '.join(result.metrics['unfinished'])}.")
 

@@ -7,6 +7,7 @@ from dse.partition.formats import MethodDocument
 from dse.report.units import time_scale
 from dse.report.view import Decisive, Row
 from dse.results.result import Result, percent
+from dse.sources.lengths import assumed_lengths
 
 CHIP_HEADERS: Row = ("chip", "operators", "busy", "link out", "weights")
 
@@ -62,7 +63,7 @@ def nothing_found(result: Result) -> str:
 def notes(result: Result) -> list[str]:
     """What the user should know about the answer, beyond its value."""
     metrics = result.metrics
-    lines: list[str] = []
+    lines: list[str] = [*assumed_lengths(result.inputs, result.settings["sequence"])]
     usable, available = metrics["chips_usable"], metrics["chips"]
     if "unfinished" in metrics:
         lines.append(Decisive(f"stopped early or not started: {', '.join(metrics['unfinished'])}"))

@@ -8,6 +8,7 @@ from dse.plan.answer import CHANGES
 from dse.plan.constraints import CONSTRAINTS
 from dse.plan.export import exports, inexpressible
 from dse.plan.idle_settings import idle_settings
+from dse.plan.model import Transformer
 from dse.plan.options import opened
 from dse.plan.pipeline_page import pipeline_parts
 from dse.plan.problem import PlanProblem
@@ -62,9 +63,9 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
         proof = result.infeasibility
         if proof is None:
             stopped = "The run was stopped before it found a plan that fits."
-            return View(title, stopped, notes=[*_assumed_notes(problem), *_notes(problem)])
+            return View(title, stopped, notes=[*assumed_notes(problem.model, problem.sequence), *_notes(problem)])
         levers = [Decisive(f"possible remedy: {lever}") for lever in proof.levers]
-        notes = [*_assumed_notes(problem), *levers, *_notes(problem)]
+        notes = [*assumed_notes(problem.model, problem.sequence), *levers, *_notes(problem)]
         return View(title, f"does not fit: {proof.explanation}", notes=notes)
     tables = _tables(problem, result)
     return View(
@@ -75,7 +76,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             *_idle_notes(problem, whole_plan(result.solution["plan"], "result")),
             *_launch_notes(problem, result),
             f"a step processes {problem.global_batch:,} samples of {problem.sequence:,} tokens",
-            *_assumed_notes(problem),
+            *assumed_notes(problem.model, problem.sequence),
             *_sets_note(problem, result),
             *_prediction_layers_note(problem),
             *_notes(problem),
@@ -143,12 +144,12 @@ def _best_note(result: Result) -> list[str]:
     ]
 
 
-def _assumed_notes(problem: PlanProblem) -> list[str]:
+def assumed_notes(model: Transformer, sequence: int) -> list[str]:
     """What a model's file does not say, and was taken for it; not of samples where their length was given."""
-    given = problem.sequence != problem.model.sequence
+    given = sequence != model.sequence
     return [
-        Decisive(f"assumed for {problem.model.name}: {words}")
-        for field, words in problem.model.assumed.items()
+        Decisive(f"assumed for {model.name}: {words}")
+        for field, words in model.assumed.items()
         if not (field == "sequence" and given)
     ]
 

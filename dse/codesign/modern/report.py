@@ -9,7 +9,16 @@ from dse.codesign.modern.check import machine_of
 from dse.codesign.modern.problem import ModernSpace
 from dse.codesign.report.table import architecture_text, hbm_text, number
 from dse.plan.problem import PlanProblem
-from dse.plan.report import PIPELINE_TRACE_FILE, PLAN_FILE, memory_table, plan_card, plan_charts, plan_rows, time_table
+from dse.plan.report import (
+    PIPELINE_TRACE_FILE,
+    PLAN_FILE,
+    assumed_notes,
+    memory_table,
+    plan_card,
+    plan_charts,
+    plan_rows,
+    time_table,
+)
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import whole_plan, yaml_text
 from dse.report.view import Decisive, Row, Table, View
@@ -24,9 +33,8 @@ def view(space: ModernSpace, result: Result) -> View:
         proof = result.infeasibility
         if proof is None:
             return View(title, "Stopped before any feasible answer.")
-        return View(
-            title, f"Infeasible: {proof.explanation}", [Decisive(f"possible remedy: {lever}") for lever in proof.levers]
-        )
+        levers = [Decisive(f"possible remedy: {lever}") for lever in proof.levers]
+        return View(title, f"Infeasible: {proof.explanation}", [*_assumed(space), *levers])
     figures = result.metrics["models"][space.problem.name]
     tables = [
         Table(("", ""), _answer_rows(space, result), "answer"),
@@ -40,6 +48,7 @@ def view(space: ModernSpace, result: Result) -> View:
         verdict=_verdict(space, result),
         notes=[
             *(Decisive(f"{part}: incomplete, because the run was stopped.") for part in result.metrics["unfinished"]),
+            *_assumed(space),
             *notes(space.problem),
         ],
         tables=tables,
@@ -47,6 +56,10 @@ def view(space: ModernSpace, result: Result) -> View:
         files=lambda: _files(space, result),
         cards=lambda: [plan_card(_posed(space, result), *_as_plan(space, result))],
     )
+
+
+def _assumed(space: ModernSpace) -> list[str]:
+    return assumed_notes(space.problem.model, space.problem.sequence)
 
 
 def _verdict(space: ModernSpace, result: Result) -> str:

@@ -20,6 +20,7 @@ from dse.report.charts import OperatorBar, cores_text, operators_in_time
 from dse.report.view import Decisive, Folded, Heading, Paragraph, Part, Table, View
 from dse.results.result import Result
 from dse.run.tables import Tables
+from dse.sources.lengths import assumed_lengths
 from hardware.inputs import fail
 from hardware.machines import Machines
 
@@ -164,7 +165,8 @@ def _further_parts(result: Result) -> list[Part]:
 def further_sentences(problem: CodesignProblem, result: Result) -> list[str]:
     """What a run lacks; the sensitivity analysis and the Pareto front in sentences, where requested; notes."""
     settings, metrics = result.settings, result.metrics
-    sentences: list[str] = [
+    sentences: list[str] = [*assumed_lengths(result.inputs, settings["sequence"])]
+    sentences += [
         Decisive(f"{what}: missing, because the search was stopped early.")
         for key, what in (("pareto", "Pareto front"), ("sensitivity", "Sensitivity"))
         if settings[key] and key not in metrics

@@ -17,7 +17,9 @@ from hardware.inputs import Fault, InputError, fail, nearest
 if TYPE_CHECKING:
     import torch
 
-_POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+"""Keys of configs that may state the greatest length of a sample."""
+
 _HEADS = ("PRETRAINING", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "IMAGE_CLASSIFICATION")
 _LABELS = ("labels", "next_sentence_label", "sentence_order_label", "start_positions", "end_positions")
 _IMAGE_TOKENS = ("image_token_id", "image_token_index", "image_token")
@@ -204,7 +206,7 @@ def _inputs(
 
 def _length(path: Path, config: Any, sequence: int | None) -> int:
     """Tokens of a sample."""
-    stated = (getattr(config, key, None) for key in _POSITIONS)
+    stated = (getattr(config, key, None) for key in POSITIONS)
     longest = next((value for value in stated if isinstance(value, int) and value > 0), None)
     if sequence is None and longest is None:
         raise fail(path, "sequence", "", "the config states no maximum sequence length; give one")
