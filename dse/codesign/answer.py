@@ -84,7 +84,8 @@ def solve(
     options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
     infeasibility = infeasibility_of(problem, machines)
     if infeasibility is None:
-        first = None if run.stop is never_stop else first_answer(problem, machines, run.stop)
+        may_stop = run.stop is not never_stop and run.stop() is None
+        first = first_answer(problem, machines) if may_stop else None
         with run.executor as workers:
             context = SearchContext(
                 problem,

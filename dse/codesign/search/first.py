@@ -10,20 +10,14 @@ from dse.codesign.evaluation.job_evaluators import JobEvaluators
 from dse.codesign.problem import CodesignProblem, SearchOutcome
 from dse.codesign.search.choice import best_architecture, chosen_size, optima_of
 from dse.codesign.search.sweep import SWEEP_NODES
-from dse.run.progress import StoppedError, StopSignal
 from hardware.machines import Machines
 
 
-def first_answer(problem: CodesignProblem, machines: Machines, stop: StopSignal) -> SearchOutcome | None:
-    """The plans on the architecture of most FLOP/s, of equal ones the smallest; None where it was stopped before."""
-    evaluators = JobEvaluators(problem, machines, stop=stop)
+def first_answer(problem: CodesignProblem, machines: Machines) -> SearchOutcome:
+    """The plans on the architecture of most FLOP/s, of equal ones the smallest."""
+    evaluators = JobEvaluators(problem, machines)
     index = int(np.lexsort((machines.area_mm2, -machines.peak_flops))[0])
-    try:
-        evaluations = {
-            (job, index): each.evaluate(index, SWEEP_NODES) for job, each in enumerate(evaluators.evaluators)
-        }
-    except StoppedError:
-        return None
+    evaluations = {(job, index): each.evaluate(index, SWEEP_NODES) for job, each in enumerate(evaluators.evaluators)}
     values = np.array([evaluators.values(job, each)[0] for (job, _), each in evaluations.items()])
     score = np.zeros((len(problem.hbm_bytes), len(machines)))
     score[:, index] = problem.objective.score(values)
