@@ -142,7 +142,9 @@ def test_real_chips_stand_beside_the_answer_each_with_the_best_plan_of_dse_plan(
         assert row["hbm_gb"] == asked.system.chip.hbm_bytes / 2**30
         assert "assumed: " in row["name"]
     shown = PROBLEM.view(result, posed, Run().tables)
-    assert any("NVIDIA B200" in str(row) for table in shown.tables for row in table.rows)
+    (beside,) = (table for table in shown.tables if table.title == "For comparison")
+    assert beside.requested
+    assert any("NVIDIA B200" in str(row) for row in beside.rows)
     without = replace(options, on=None)
     assert pose(PROBLEM, without).digest != posed.digest
     assert "chips" not in without.modern_problem().document()

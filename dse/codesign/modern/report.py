@@ -38,7 +38,7 @@ def view(space: ModernSpace, result: Result) -> View:
     figures = result.metrics["models"][space.problem.name]
     tables = [
         Table(("", ""), _answer_rows(space, result), "answer"),
-        *_beside(result),
+        *_beside(space, result),
         *_sensitivity(result),
         time_table(figures["time_s"], figures["step_s"]),
         memory_table(figures["memory_bytes"]),
@@ -113,7 +113,7 @@ def _answer_rows(space: ModernSpace, result: Result) -> list[Row]:
     ]
 
 
-def _beside(result: Result) -> list[Table]:
+def _beside(space: ModernSpace, result: Result) -> list[Table]:
     """The baselines, and the optimum at each HBM size."""
     metrics, value = result.metrics, result.objective.value or 0.0
     if "optimum_by_hbm" not in metrics:
@@ -127,7 +127,7 @@ def _beside(result: Result) -> list[Table]:
         for size, each in metrics["optimum_by_hbm"].items()
     ]
     head = ("", "samples/s", "vs. this answer", "accelerator and plan", "HBM")
-    return [Table(head, rows, "For comparison")]
+    return [Table(head, rows, "For comparison", requested=bool(space.problem.chips))]
 
 
 def _sensitivity(result: Result) -> list[Table]:
