@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 import time
+from typing import Any
 
 import click
 
@@ -39,8 +40,25 @@ def _summaries() -> dict[str, str]:
     return {name: each.summary for name, each in registered().items()} | _OTHERS
 
 
+class _ReaderIsGoneError(Exception):
+    """Nobody reads what a command prints any more (``dse models | head``)."""
+
+
 class _LazyGroup(click.Group):
     """A group that knows its commands' names and imports a command only when it is called."""
+
+    # Click itself would end the program with 1, which says that nothing is feasible.
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError as error:
+            raise _ReaderIsGoneError from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderIsGoneError from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_summaries())
@@ -102,9 +120,8 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output went away (``dse models | head``): nothing is left to say.
-        sys.stderr.close()
+    except _ReaderIsGoneError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to print goes nowhere
         sys.exit(0)
     except Exception as error:
         if debug:

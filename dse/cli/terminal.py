@@ -5,6 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
+import click
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -79,7 +80,8 @@ def print_list(title: str, names: Iterable[str]) -> None:
 def _print(screen: Console, content: Text | Table | str, soft_wrap: bool = False) -> None:
     with screen.capture() as printed:
         screen.print(content, soft_wrap=soft_wrap)
-    screen.out(printed.get().replace(_BOND, " "), end="", highlight=False)
+    # Rich would end the program with 1 where the reader of a pipe is gone.
+    click.echo(printed.get().replace(_BOND, " "), nl=False, color=screen.is_terminal)
 
 
 def console() -> Console:

@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -144,3 +146,11 @@ def test_all_notes_and_tables_are_shown_on_request():
     assert all(note in text for note in NOTES)
     assert "bubble" in text
     assert "--notes" not in text
+
+
+@pytest.mark.parametrize("command", ["--help", "specs networks", "models --json"])
+def test_a_reader_that_is_gone_is_no_fault(command):
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m dse {command} | true"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
