@@ -54,8 +54,6 @@ PENDING = {
     "fabric_refining": "8 minutes",
     "rdu": "a quarter of an hour",
     "scale_sweep": "2 minutes on an idle machine",
-    "wafer": "10 minutes",
-    "wafer_gap": "with wafer",
 }
 """Files with the keys of before their benchmark recorded, and CPU time of the ``--record`` that replaces them."""
 
