@@ -51,7 +51,7 @@ def test_a_page_of_all_architectures_is_small_and_tells_the_best_apart(evaluated
     front = pareto({"points": [point | {"power_w": float(at)} for at in range(500)]}, "samples/s")
     page = document("large", map(figure, (space, path, front)), "")
     assert len(page.encode()) <= MAX_BYTES
-    named = next(mark for mark in space.marks if mark.name.startswith("evaluated exactly") and isinstance(mark, Points))
+    named = next(mark for mark in space.marks if isinstance(mark, Points) and "exact" in mark.name)
     assert max(named.y) == np.nanmax(column["score"])
     crowds = [mark for mark in space.marks if isinstance(mark, Crowd)]
     assert sum(len(mark.x) for mark in crowds if mark.name != "upper bound") + len(named.x) == evaluated

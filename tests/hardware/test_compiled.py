@@ -45,6 +45,8 @@ def copied_tree(tmp_path):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     (tmp_path / "tree" / "hardware").mkdir()
+    for package in ("dse", "hardware"):  # one without this file would come after the installed one
+        (tmp_path / "tree" / package / "__init__.py").touch()
     shutil.copy(hardware.compiled.__file__, tmp_path / "tree" / "hardware")
     return tmp_path / "tree"
 

@@ -31,7 +31,7 @@ def test_attention_scores_are_noted_where_they_are_the_largest_activation():
     layer, kept = graph.largest_saved
     assert (layer.kind, kept.size_bytes) == ("block", 2**40)
     assert kept.size_bytes < layer.activation_bytes
-    assert "softmax alone has 1,024.0 GB" in note_on_scores(graph)
+    assert "softmax alone takes 1,024.0 of the" in note_on_scores(graph)
     short = llama(128).graph(1, 1, TrainingRecipe())
     assert short.largest_saved[1].operator != "softmax"
     assert note_on_scores(short) is None

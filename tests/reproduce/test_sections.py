@@ -259,7 +259,7 @@ def test_a_search_that_is_stopped_is_printed_without_an_answer(paper, tmp_path):
         context = Context(paper, ("bert-large",), ("phaze-2024",), run)
         stopped = reproduce(job_of(context, tuple(PARTS)[:2]), context.run)
     assert stopped.stopped == "interrupted"
-    (table,) = stopped.sections[0].tables
+    table, *_ = stopped.sections[0].tables
     assert all(len(row) == len(table.headers) for row in table.rows)
     assert table.rows[-1][-1] == "no answer (interrupted)"
 
