@@ -23,16 +23,26 @@ from dse.parallel.whole_operations import whole_operations
 from dse.results.result import FailedCheckError
 from dse.run.remembered import Remembered, Same
 
+_OWN: Remembered[dict[str, Any]] = Remembered(4, is_mutable=True)
+"""What the search says of plans that need no search, for the last problems."""
+
 _BASELINES: Remembered[dict[str, Any]] = Remembered(4, is_mutable=True)
 """What the checker says of them, for the last problems that were checked."""
 
 
+def own_baselines(problem: ParallelProblem, prices: Prices) -> dict[str, Any]:
+    """What the search itself says of the plans that need no search."""
+
+    def accounts() -> dict[str, Any]:
+        plans = baselines(problem, prices)
+        return {name: _baseline(_account(problem, prices, plan)) for name, plan in plans.items()}
+
+    return _OWN.get(Same(problem), accounts)
+
+
 def metrics(problem: ParallelProblem, prices: Prices, plan: Plan) -> dict[str, Any]:
     """``metrics`` of a plan, by the search's own account of it and of the plans that need no search."""
-    compared: dict[str, Any] = {
-        name: _baseline(_account(problem, prices, each)) for name, each in baselines(problem, prices).items()
-    }
-    return _metrics(problem, prices, plan, _account(problem, prices, plan), compared)
+    return _metrics(problem, prices, plan, _account(problem, prices, plan), own_baselines(problem, prices))
 
 
 def checked_metrics(problem: ParallelProblem, prices: Prices, plan: Plan, of: Account) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dse.parallel.check import account
 from dse.parallel.formats import MetricsDocument, plan_document, plan_of, stated_from_document
 from dse.parallel.inputs import device_document, device_of, document_of_step, named_step
 from dse.parallel.mesh import Mesh, mesh_of
-from dse.parallel.metrics import checked_metrics, metrics
+from dse.parallel.metrics import checked_metrics, metrics, own_baselines
 from dse.parallel.options import ParallelOptions, memory_bytes_of
 from dse.parallel.pins import pins_of
 from dse.parallel.prices import Prices, prices_of
@@ -111,6 +111,7 @@ def answer(posed: ShardingPosed, problem: ParallelProblem, run: Run) -> Result:
     prices = prices_of(problem)
     if posed.options.emit_iopddl is not None:
         _emit(problem, prices, posed.options.emit_iopddl)
+    own_baselines(problem, prices)  # before the search: after its limit there is no time for them
     name = method_of(posed.options)
     if name == "dqn":
         solution = solve_learned(name, run.methods, problem, prices, run.seed, run.stop)
