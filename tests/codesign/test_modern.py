@@ -243,6 +243,16 @@ def test_a_sensitivity_analysis_is_checked(sensitive):
     assert any("regret" in fault for fault in faults_of(other, posed))
 
 
+def test_a_run_that_is_stopped_before_any_plan_has_a_bound_above_the_optimum(tmp_path):
+    posed = pose(PROBLEM, modern_options(tmp_path, accelerators=4, global_batch=8, hbm_gb="1"))
+    stopped = PROBLEM.answer(posed, Run(stop=lambda: "time limit"))
+    assert (stopped.status, stopped.solution) == ("unknown", {})
+    assert faults_of(stopped, posed) == []
+    assert stopped.bound >= PROBLEM.answer(posed, Run()).objective.value
+    for bound in (stopped.bound * 0.99, None):
+        assert any("bound" in fault for fault in faults_of(stopped.model_copy(update={"bound": bound}), posed))
+
+
 class StopAt:
     """Stops once the progress of the changes says that ``done`` are finished; ``phases`` holds what was reported."""
 

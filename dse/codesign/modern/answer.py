@@ -15,6 +15,7 @@ from dse.codesign.modern.sensitivity import CHANGES, after_changes
 from dse.codesign.notes import network_notes
 from dse.codesign.options import CodesignOptions
 from dse.plan.answer import enumerated, none_of, nothing_legal
+from dse.plan.bound import min_step_s
 from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
 from dse.plan.chip_table import rests_on
@@ -155,10 +156,19 @@ def _unanswered(posed: ModernPosed, run: Run, reason: str, started: float) -> Re
         "codesign",
         posed,
         status="interrupted" if reason == "interrupted" else "unknown",
+        bound=max_throughput_per_s(posed),
         seconds=time.perf_counter() - started,
         seed=run.seed,
         method=METHOD,
     )
+
+
+def max_throughput_per_s(posed: ModernPosed) -> float:
+    """What no plan exceeds on any architecture: the linear layers alone, on the one with the most elements."""
+    problem, machines = posed.problem.problem, posed.problem.machines
+    elements = machines.tensor_cores * machines.core_width * machines.core_depth
+    largest = machines.one(int(elements.argmax()))
+    return problem.global_batch / min_step_s(problem.plan_problem(largest, max(problem.hbm_bytes)))
 
 
 def solution_of(posed: ModernPosed, best: ModernOptimum, hbm_bytes: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from dse.codesign.modern.answer import (
     answer_metrics,
     infeasibility,
     lack,
+    max_throughput_per_s,
     metrics_beside,
     search,
     search_metrics,
@@ -195,15 +196,16 @@ def _stopped_faults(result: Result, again: ModernAnswer, problem: ModernProblem,
 
 
 def _unanswered_faults(result: Result, posed: ModernPosed, prove: bool) -> list[str]:
-    """Of a result without a plan: one that was stopped says nothing else; ``prove``: that nothing fits is proven again.
+    """Of a result without a plan: one that was stopped has a bound that needs no search.
 
-    Without ``prove``, the plan that is said to need the least memory is priced, which says whether it does not fit.
+    ``prove``: that nothing fits is proven again; else the plan that is said to need the least memory is priced, which
+    says whether it does not fit.
     """
     broken = [f"metrics.{key} must not be given without a plan" for key in result.metrics]
-    if result.bound is not None:
-        broken.append("bound must not be given without a plan")
     if result.status != "infeasible":
-        return broken
+        return [*broken, *differences("bound", result.bound, max_throughput_per_s(posed))]
+    if result.bound is not None:
+        broken.append("bound must not be given if nothing fits")
     if not prove:
         return [*broken, *_least_plan_faults(result, posed)]
     again = search(posed, Run())
