@@ -9,6 +9,7 @@ from ray import cloudpickle
 from dse.codesign.evaluation.evaluator import Evaluator
 from dse.reproduce.driver import Job, reproduce
 from dse.reproduce.output import COMPARISONS_TABLE, DOCUMENT_FILE, to_json, write
+from dse.reproduce.phaze import context as phaze_context
 from dse.reproduce.phaze.baselines import (
     COMMON,
     EXPERT,
@@ -252,7 +253,9 @@ def test_a_part_that_was_not_made_says_why(paper, tmp_path):
     assert stopped.sections[1].tables
 
 
-def test_a_search_that_is_stopped_is_printed_without_an_answer(paper, tmp_path):
+def test_a_search_that_is_stopped_is_printed_without_an_answer(paper, tmp_path, monkeypatch):
+    begun, solve = [], phaze_context.solve
+    monkeypatch.setattr(phaze_context, "solve", lambda *given: begun.append(1) or solve(*given))
     replies = iter([None, None])
     with Journal(tmp_path / "journal.jsonl") as journal:
         run = Run(journal=journal, stop=lambda: next(replies, "interrupted"))
@@ -262,6 +265,7 @@ def test_a_search_that_is_stopped_is_printed_without_an_answer(paper, tmp_path):
     table, *_ = stopped.sections[0].tables
     assert all(len(row) == len(table.headers) for row in table.rows)
     assert table.rows[-1][-1] == "no answer (interrupted)"
+    assert len(begun) == 1  # of two: the other one is not begun
 
 
 def test_means_over_some_models_have_no_ratio_to_the_papers(done, paper):

@@ -1,5 +1,6 @@
 """What all sections of a reproduction share: the job, its budget, and searches that are made once."""
 
+import math
 import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from dse.codesign.objective import Mean
 from dse.codesign.options import CodesignOptions, CostModelName, Granularity
 from dse.codesign.problem import CodesignProblem, Evaluation, SearchOutcome, TrainingPlan
 from dse.codesign.search import exhaustive, sweep
-from dse.problem import pose
+from dse.problem import pose, result_of
 from dse.reproduce.phaze.mapper_prices import mapper_price
 from dse.reproduce.phaze.published import Cores, PublishedPaper
 from dse.reproduce.phaze.stopwatch import PhaseSeconds, TimedExecutor, TimedWorker, Work
@@ -226,6 +227,8 @@ class Context:
         if key not in self._answers:
             problem = options.problem()
             machines = problem.machines()
+            if (reason := self.run.stop()) is not None:
+                return self._unbegun(options, machines, reason)
             store = self._store(problem, machines) if journalled else {}
             timed = TimedExecutor(self.run.executor, self._worker)
             started = time.monotonic()
@@ -240,6 +243,19 @@ class Context:
             seconds = time.monotonic() - started
             self._answers[key] = Answered(result, outcome, machines, tuple(timed.work), seconds)
         return self._answers[key]
+
+    def _unbegun(self, options: CodesignOptions, machines: Machines, reason: str) -> Answered:
+        """No answer, as the run was stopped before the search: its first bounds would take another second."""
+        result = result_of(
+            PROBLEM.name,
+            pose(PROBLEM, options),
+            status="interrupted" if reason == "interrupted" else "unknown",
+            seconds=0.0,
+            seed=self.run.seed,
+            method=options.search,
+        )
+        outcome = SearchOutcome(None, (), math.inf, (), {}, 0, proven=False, stopped=reason)
+        return Answered(result, outcome, machines, (), 0.0)
 
     def evaluate(self, model: str, cost_model: str, architecture: int) -> Evaluation:
         """The exact evaluation of one architecture of the space for one model, in this process."""
