@@ -14,6 +14,7 @@ import numpy as np
 
 from dse.fabric.model import Net, Pipeline, Sink, UnitKind
 from dse.fabric.rules import channel_slots, read_port_slots, write_port_slots
+from dse.run.remembered import Remembered, Same
 from hardware.fabrics import Fabric
 
 Resource = Literal["compute", "memory_port", "off_chip", "links", "buffer", "queue"]
@@ -36,6 +37,10 @@ class Bound:
     unit: int
 
 
+_BOUNDS: Remembered[tuple[Bound, ...]] = Remembered(64)
+"""Of the last pipelines: the answer, its batch and its check need the same ones."""
+
+
 def bound(pipeline: Pipeline, fabric: Fabric) -> Bound:
     """The largest of all bounds; of equal ones the first of :func:`bounds`."""
     return max(bounds(pipeline, fabric), key=lambda each: each.slots)
@@ -48,7 +53,8 @@ def own_bound(pipeline: Pipeline, fabric: Fabric) -> Bound:
 
 def bounds(pipeline: Pipeline, fabric: Fabric) -> list[Bound]:
     """All bounds."""
-    return [*own_bounds(pipeline, fabric), *_stay_bounds(pipeline, fabric)]
+    key = Same(pipeline), Same(fabric)
+    return list(_BOUNDS.get(key, lambda: (*own_bounds(pipeline, fabric), *_stay_bounds(pipeline, fabric))))
 
 
 def own_bounds(pipeline: Pipeline, fabric: Fabric) -> list[Bound]:
