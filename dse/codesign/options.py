@@ -354,9 +354,11 @@ class CodesignOptions(Options):
         """The models that are named."""
         if not self.models:
             raise fail("dse codesign", "MODEL", "", "at least one model must be named")
+        transformers = {_spelling(each): each for each in list_transformers()}
         for name in self.models:
-            if name in list_transformers():
-                raise fail("", "model", name, "is a model for training plans; it requires --plans modern")
+            if (known := transformers.get(_spelling(name))) is not None:
+                rule = "is a model for training plans; it requires --plans modern"
+                raise fail("", "model", name, rule, None if known == name else known)
         workloads = [self._of_granularity(name, workload(name, self.sequence)) for name in self.models]
         names = [each.name for each in workloads]
         for name in names:
@@ -449,6 +451,11 @@ class CodesignOptions(Options):
             rule = f"its area of {area_mm2:g} mm² is in {process_nm:g} nm; give an area in {TEMPLATE_PROCESS_NM:g} nm"
             raise fail("dse codesign", "--area-budget", name_or_path, rule)
         return area_mm2
+
+
+def _spelling(name: object) -> str:
+    """The letters and digits of a model's name: ``Llama-3-70B`` is ``llama3-70b``."""
+    return "".join(each for each in str(name).lower() if each.isalnum())
 
 
 def _refuse_real_chip(fixed: Accelerator) -> None:

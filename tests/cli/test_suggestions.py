@@ -118,6 +118,7 @@ def test_options_have_the_names_of_other_tools(dse, alias):
     ("asked", "said"),
     [
         (("codesign", "llama3-70b"), "model: llama3-70b: is a model for training plans; it requires --plans modern"),
+        (("codesign", "Llama-3-70B"), "it requires --plans modern (did you mean llama3-70b?)"),
         (("predict", "llama3-8b", "--tp", "4"), "No such option '--tp'; use --plan tensor=… instead."),
         (("predict", "llama3-8b", "--pipeline", "4"), "No such option '--pipeline'; use --plan pipeline=… instead."),
         (
