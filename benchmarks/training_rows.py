@@ -299,9 +299,9 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
         # 16, 16, 16 and 13 layers, and then the one that predicts a later token: what Megatron-Bridge's recipe has for
         # 4 stages of 4 chunks (recipes/deepseek/deepseek_v3.py, set_deepseek_v3_pipeline_model_parallel_layout).
         yield "last_layers", 13
-    if row["vpp"].startswith(">"):
-        pass  # chunks whose number is not stated stay open
-    elif row["vpp"] or depth == "1" or name.startswith(("mbridge", "simumax")):
+    # Chunks whose number is not stated ("> 1") stay open.
+    is_stated = row["vpp"] or depth == "1" or name.startswith(("mbridge", "simumax"))
+    if is_stated and not row["vpp"].startswith(">"):
         yield "interleave", _whole(row, "vpp") if row["vpp"] else 1
     if name.startswith("maxtext"):
         yield "microbatch", 13 if "22B" in name else 28

@@ -110,7 +110,10 @@ def _search(problem: PairwiseProblem, run: Run) -> _Found:
             choices = None if plan is None else tuple(small.expand(plan).tolist())
         return _Found(choices, solution.bound, solution.status is Status.INFEASIBLE)
     limit_s = run.time_limit_s
-    spent = lambda: 0.0 if math.isinf(limit_s) else min(1.0, run.spent_s / limit_s)  # noqa: E731
+
+    def spent() -> float:
+        return 0.0 if math.isinf(limit_s) else min(1.0, run.spent_s / limit_s)
+
     found = anytime(small, run.seed, run.stop, spent, progress=run.progress)
     if found.bound >= FORBIDDEN:
         return _Found(None, None, True)
