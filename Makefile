@@ -30,6 +30,7 @@ lint: $(VENV)/test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m docs.making.lint
+	$(BIN)/python -m benchmarks.truth --gate
 
 bench: $(VENV)/test
 	$(BIN)/python -m benchmarks

@@ -16,12 +16,16 @@ that have no name of their own.
 ``--rows FILE`` takes any table of this form instead, and prints its errors by class
 (:mod:`benchmarks.row_classes`); with ``--json`` as a document.
 
+``--gate`` fails where errors exceed those of benchmarks/results/truth_errors.json and CHANGELOG.md does not say why
+(:mod:`benchmarks.truth_gate`); then ``--record`` writes nothing either.
+
 ``--calculon PATH`` is a checkout of Calculon, which then predicts the plans that it can express next to ours
 (:mod:`benchmarks.calculon`).
 """
 
 import json
 import math
+import statistics
 import time
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -29,10 +33,11 @@ from pathlib import Path
 
 from benchmarks.calculon import can_express, is_checkout
 from benchmarks.calculon import predicted as calculon_predicted
-from benchmarks.recording import Record, Results, parser_of
+from benchmarks.recording import Cell, Record, Results, parser_of
 from benchmarks.row_classes import document, measured_against, text
 from benchmarks.training_predictions import Row, fitted_rates, fitted_reserved, ideal_s, table
 from benchmarks.training_rows import command, fitting_runs, runs
+from benchmarks.truth_gate import CHANGELOG, COLUMNS, classes, error_rows, faults
 from docs.making.figures import results as results_of
 from dse.plan.model import Transformer
 from dse.plan.model_sources import transformer
@@ -102,6 +107,9 @@ RECORD = Record(
         "memory": ("row", "measured GiB", "predicted GiB", "error %", "published as"),
         "rows": ("run", "quality", "stack", "measured s", "predicted s", "error %", "fixed MFU %", "note"),
     },
+)
+ERRORS_BY_ROW = Record(
+    "truth_errors", (), {"classes": ("class", "rows", "mean %", "median %", "worst %", "bias %"), "rows": COLUMNS}
 )
 CALCULON = Record(
     "calculon",
@@ -275,6 +283,21 @@ def show_memory(results: Results, rows: Sequence[Row]) -> str:
     return mean
 
 
+def show_errors(results: Results, lines: Sequence[Sequence[Cell]]) -> None:
+    """Errors by class and by row, as ``--gate`` compares with them."""
+    for name, errors in classes(lines).items():
+        sizes = [abs(error) for error in errors.values()]
+        averages = statistics.fmean(sizes), statistics.median(sizes), max(sizes), statistics.fmean(errors.values())
+        results.row("classes", name, len(sizes), *(round(each, 2) for each in averages))
+    for line in lines:
+        results.row("rows", *line)
+
+
+def worse(lines: Sequence[Sequence[Cell]]) -> list[str]:
+    """What these errors by row have worse than the recorded ones, and the changelog does not say."""
+    return [*faults(ERRORS_BY_ROW.rows("rows"), lines, CHANGELOG.read_text(encoding="utf-8"))]
+
+
 def refit() -> None:
     """The rates of each stack as a fit finds them now."""
     for name, rows in sorted(fitting_runs(runs()).items()):
@@ -290,6 +313,7 @@ if __name__ == "__main__":
     parser = parser_of(__doc__)
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--fit", action="store_true", help="fit the rates of the stacks again")
+    asked.add_argument("--gate", action="store_true", help="fail where errors have grown and the changelog is silent")
     asked.add_argument("--commands", type=Path, metavar="DIR", help="print the command that poses each row")
     asked.add_argument("--calculon", type=Path, metavar="PATH", help="a checkout of Calculon to compare with")
     asked.add_argument("--rows", type=Path, metavar="FILE", help="errors of another table of measured runs")
@@ -304,6 +328,9 @@ if __name__ == "__main__":
             parser.exit(2, f"error: --rows: {error}\n")
         print(json.dumps(found, indent=1) if arguments.json else text(found))
         parser.exit()
+    if arguments.gate:
+        faulty = worse(error_rows(table()))
+        parser.exit(1 if faulty else 0, "".join(f"error: {each}\n" for each in faulty) or None)
     if arguments.calculon is not None and not is_checkout(arguments.calculon):
         parser.exit(2, f"error: --calculon: {arguments.calculon}: no checkout of Calculon: it has no bin/calculon\n")
     if arguments.commands is not None:
@@ -318,7 +345,12 @@ if __name__ == "__main__":
         show_calculon(calculon, table(), arguments.calculon)
         calculon.save(arguments.record)
     else:
-        measured = Results(RECORD)
-        show(measured, table())
+        measured, by_row, rows = Results(RECORD), Results(ERRORS_BY_ROW), table()
+        lines = error_rows(rows)
+        show(measured, rows)
+        show_errors(by_row, lines)
+        if arguments.record and (faulty := worse(lines)):
+            parser.exit(1, "".join(f"error: {each}\n" for each in faulty))
         measured.save(arguments.record)
+        by_row.save(arguments.record)
     print(f"{time.process_time() - begun:.1f} s CPU")
