@@ -1,7 +1,8 @@
-"""Blocks of thirteen families that no learned cost of fabrics was trained on, small enough for ``plasticine-8x16``.
+"""Blocks of families that no learned cost of fabrics was trained on.
 
-The learned costs have seen GEMM, MLP, FFN and MHA. These have other operators, other shapes and odd sizes. Each
-function returns a PyTorch module and example inputs, as ``dse fabric place FILE:mixer`` takes them.
+The learned costs have seen GEMM, MLP, FFN and MHA. These have other operators, other shapes and odd sizes. The classes
+take any size. The functions, one for each of thirteen families, return a PyTorch module and example inputs, as ``dse
+fabric place FILE:mixer`` takes them, small enough for ``plasticine-8x16``.
 """
 
 import torch
@@ -153,6 +154,47 @@ class Crossed(nn.Module):
         for layer in self.layers:
             x = first * layer(x) + x
         return x
+
+
+class Convolutions(nn.Module):
+    """Residual convolutions of an image, each followed by one of single pixels."""
+
+    def __init__(self, channels: int, inner: int, depth: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(channels, inner, 3, padding=1, bias=False),
+                nn.BatchNorm2d(inner),
+                nn.ReLU(),
+                nn.Conv2d(inner, channels, 1),
+            )
+            for _ in range(depth)
+        )
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = functional.relu(x + block(x))
+        return x
+
+
+class StateSpace(nn.Module):
+    """A gated state-space layer in its dual form: products of all pairs of tokens, damped by their distance (Mamba-2)."""
+
+    def __init__(self, width: int, heads: int, size: int, state: int) -> None:
+        super().__init__()
+        self.heads, self.size = heads, size
+        self.gate, self.inputs = (nn.Linear(width, heads * size, bias=False) for _ in range(2))
+        self.key, self.query = (nn.Linear(width, state, bias=False) for _ in range(2))
+        self.rate, self.out = nn.Linear(width, heads), nn.Linear(heads * size, width, bias=False)
+
+    def forward(self, x):
+        batch, tokens, _ = x.shape
+        rate = self.rate(x).transpose(1, 2)
+        damping = torch.sigmoid(rate[..., :, None] - rate[..., None, :])
+        pairs = (self.query(x) @ self.key(x).transpose(1, 2))[:, None] * damping
+        values = self.inputs(x).view(batch, tokens, self.heads, self.size).transpose(1, 2)
+        mixed = (pairs @ values).transpose(1, 2).reshape(batch, tokens, -1)
+        return self.out(mixed * functional.silu(self.gate(x)))
 
 
 def experts():

@@ -57,9 +57,9 @@ class Tables(Mapping[str, pa.Table]):
         return len(list(iter(self)))
 
 
-def write_table(path: Path, content: pa.Table) -> None:
+def write_table(path: Path, content: pa.Table, compression: str = "snappy") -> None:
     """Write a Parquet file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".partial")
-    pq.write_table(content, temporary.absolute())  # pyarrow takes s3:… for a bucket
+    pq.write_table(content, temporary.absolute(), compression=compression)  # pyarrow takes s3:… for a bucket
     temporary.replace(path)

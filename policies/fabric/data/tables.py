@@ -20,12 +20,12 @@ SCHEMA = "dse.fabric-samples/1"
 _METADATA = b"provenance"
 
 
-def write_samples(folder: Path, samples: Samples) -> None:
-    """Write both tables into ``folder``, which is made."""
+def write_samples(folder: Path, samples: Samples, compression: str = "snappy") -> None:
+    """Write both tables into ``folder``, which is made, in one of the compressions of Parquet."""
     graphs = [samples.graphs[number].document() for number in sorted(samples.graphs)]
     rows = [{**sample.document(), "placer": json.dumps(sample.placer)} for sample in samples.samples]
     for name, documents in ((GRAPHS_FILE, graphs), (SAMPLES_FILE, rows)):
-        write_table(folder / name, _table(documents, samples.provenance))
+        write_table(folder / name, _table(documents, samples.provenance), compression)
 
 
 def _table(documents: Sequence[dict[str, Any]], provenance: Any) -> Any:
