@@ -201,7 +201,7 @@ def collect() -> None:
             print(f"{next(places)}: {family}, {graph.graph_pass}: {sizes}", flush=True)
     if any(sample.interval_slots is None for sample in samples):
         raise ValueError("a placement ended in a deadlock, so that graphs would not all count alike")
-    write_samples(DATA, Samples(graphs, tuple(samples), provenance), compression="zstd")
+    write_samples(DATA, Samples(graphs, tuple(samples), provenance), compression="brotli")
 
 
 def unseen(with_encodings: bool = False, with_slots: bool = True) -> Labelled:
