@@ -22,6 +22,7 @@ from hardware.fabrics import Fabric
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import provenance_of
+from policies.fabric.data.distribution import ALL_KINDS
 from policies.fabric.data.records import Samples
 from policies.fabric.data.rounds import Rounds
 from policies.fabric.data.tables import samples_digest, write_samples
@@ -192,7 +193,8 @@ def _collected(
     progress: ProgressCallback,
     stop: StopSignal,
 ) -> Samples:
-    rounds = Rounds(here, operator_slots(options.slots), options.graphs, options.placements, options.rounds, seed)
+    slots, graphs, placements = operator_slots(options.slots), options.graphs, options.placements
+    rounds = Rounds(here, slots, graphs, placements, options.rounds, seed, ALL_KINDS)
     with Journal(folder / JOURNAL_FILE) as journal:
         samples = rounds.collect(journal, executor, progress, stop)
     write_samples(folder / FOLDER, samples)

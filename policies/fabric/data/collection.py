@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dse.fabric.cases import block_case
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
 from dse.fabric.evaluators.measure import throughput
 from dse.fabric.evaluators.simulator import Simulator
@@ -18,12 +17,15 @@ from dse.run.versions import versions
 from hardware.fabrics import Fabric
 from hardware.inputs import fail
 from hardware.operator_slots import OperatorSlots
-from policies.fabric.data.distribution import record_of
+from policies.fabric.data.distribution import BLOCKS, Distribution
 from policies.fabric.data.placers import Placer
 from policies.fabric.data.records import GraphRecord, Sample, Samples
 
 _PROVENANCE = "provenance"
 """Key of the journal's first entry."""
+
+_KINDS = "kinds"
+"""Of graphs, in that entry."""
 
 _PIECES = "round-"
 """With what the keys of pieces begin."""
@@ -67,16 +69,17 @@ class Collector:
         fabric: of all placements.
         slots: of operators.
         placer: of all placements.
+        graphs: by number.
     """
 
     fabric: Fabric
     slots: OperatorSlots
     placer: Placer
+    graphs: Distribution = BLOCKS
 
     def __call__(self, piece: Piece) -> dict[str, Any]:
         """The graph, and its labelled placements, as JSON types."""
-        case = block_case(piece.graph, self.fabric, self.slots)
-        record = record_of(case, self.fabric)
+        record = self.graphs(piece.graph, self.fabric, self.slots)
         samples = labelled(record, self.fabric, self.placer, piece.round, piece.seeds())
         return {"graph": record.document(), "samples": [sample.document() for sample in samples]}
 
@@ -121,7 +124,7 @@ def collect(
         InputError: the journal has samples of another fabric, table of operator slots, simulator or version.
         StoppedError: ``stop`` gave a reason; what is finished is in the journal.
     """
-    begin(journal, collector.fabric, collector.slots)
+    begin(journal, collector.fabric, collector.slots, collector.graphs)
     missing = [piece for piece in pieces if piece.key not in journal]
     done = len(pieces) - len(missing)
     for piece, value in zip(missing, executor.map(collector, missing, stop), strict=True):
@@ -130,15 +133,20 @@ def collect(
         progress("graphs placed and simulated", done, len(pieces))
 
 
-def begin(journal: Journal, fabric: Fabric, slots: OperatorSlots) -> None:
-    """Note in an empty journal what labels depend on; refuse one whose labels depend on something else.
+def begin(journal: Journal, fabric: Fabric, slots: OperatorSlots, graphs: Distribution) -> None:
+    """Note in an empty journal what labels depend on; refuse one whose graphs or labels depend on something else.
 
     Raises:
-        InputError: the journal has samples of another fabric, table of operator slots or simulator.
+        InputError: the journal has samples of another fabric, table of operator slots or simulator, or graphs of other
+            kinds.
     """
-    provenance = provenance_of(fabric, slots)
+    provenance = {**provenance_of(fabric, slots), _KINDS: list(graphs.kinds)}
     journal.append(_PROVENANCE, provenance)
     before = journal[_PROVENANCE]
+    kinds = before.get(_KINDS, list(BLOCKS.kinds))  # what was collected before there were others does not say so
+    if kinds != provenance[_KINDS]:
+        rule = f"must be {', '.join(graphs.kinds)}; collect graphs of these kinds in a new directory"
+        raise fail(journal.path, _KINDS, ", ".join(kinds), rule)
     for name in _LABELLED_BY:
         if before.get(name) != provenance[name]:
             rule = (
