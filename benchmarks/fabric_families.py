@@ -178,7 +178,7 @@ class Convolutions(nn.Module):
 
 
 class StateSpace(nn.Module):
-    """A gated state-space layer in its dual form: products of all pairs of tokens, damped by their distance (Mamba-2)."""
+    """A gated state-space layer in its dual form (Mamba-2): products of all pairs of tokens, damped by distance."""
 
     def __init__(self, width: int, heads: int, size: int, state: int) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ again.
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -88,7 +88,7 @@ def _mixer(draw: Draw) -> Any:
 def _patches(draw: Draw) -> Any:
     pixels, width = 3 * draw(7, 16) ** 2, draw(64, 320)
     widths = [pixels, *([width] * draw(2, 4))]
-    layers = [nn.Sequential(nn.Linear(*each), nn.LayerNorm(width)) for each in zip(widths, widths[1:], strict=False)]
+    layers = [nn.Sequential(nn.Linear(*each), nn.LayerNorm(width)) for each in pairwise(widths)]
     return nn.Sequential(*layers), torch.empty(1, 197, pixels)
 
 

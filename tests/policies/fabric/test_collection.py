@@ -15,6 +15,7 @@ from hardware.fabric_specs import fabric
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, samples_in
+from policies.fabric.data.distribution import ALL_KINDS
 from policies.fabric.data.placers import RandomAnnealer
 from policies.fabric.data.records import GraphRecord
 from policies.fabric.data.tables import GRAPHS_FILE, SAMPLES_FILE, read_samples, write_samples
@@ -84,6 +85,12 @@ def test_samples_of_another_fabric_are_refused(tmp_path, change):
     other = replace(COLLECTOR, fabric=replace(FABRIC, **change))
     with pytest.raises(InputError, match="use a new directory"):
         collected(tmp_path, pieces=PIECES, collector=other)
+
+
+def test_graphs_of_other_kinds_are_refused(tmp_path):
+    collected(tmp_path, pieces=PIECES[:1])
+    with pytest.raises(InputError, match=r"journal.jsonl: kinds: gemm, mlp, ffn, mha: must be gemm, .*, excited"):
+        collected(tmp_path, collector=replace(COLLECTOR, graphs=ALL_KINDS))
 
 
 def test_tables_give_the_samples_back(samples, tmp_path):

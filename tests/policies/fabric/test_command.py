@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-from dse.fabric.cases import SEEDS_IN_A_ROW
 from dse.fabric.evaluators.fingerprint import simulator_fingerprint
 from dse.run.executor import InProcessExecutor
 from dse.run.progress import StoppedError, never_stop, silent
 from dse.run.tables import FOLDER
 from hardware.fabric_specs import fabric_spec
 from hardware.operator_slots import operator_slots
+from policies.fabric.data.distribution import ALL_KINDS, BLOCKS
 from policies.fabric.data.rounds import round_of
 from policies.fabric.data.tables import GRAPHS_FILE, SAMPLES_FILE, write_samples
 from policies.fabric.model.ensemble import EnsembleLearner
@@ -35,23 +35,26 @@ SMALL = ("--epochs", 1, "--width", 4, "--layers", 1, "--members", 1)
 TRAIN = ("fabric", "train", "--placements", 2, "--workers", 0, *SMALL)
 
 
-def test_half_of_the_graphs_and_of_those_held_out_are_placed_by_followers_of_a_model():
-    graphs = range(1_056)
-    rounds = [round_of(graph, 3) for graph in graphs]
-    assert [rounds.count(number) for number in range(4)] == [528, 176, 176, 176]
-    held_out = [round_of(graph, 3) for graph in graphs if graph // 2 % VALIDATION_EVERY == 0]
-    assert [held_out.count(number) for number in range(4)] == [48, 16, 16, 16]
-    assert [round_of(graph, 0) for graph in range(4)] == [0, 0, 0, 0]
+@pytest.mark.parametrize("row", [BLOCKS.in_a_row, ALL_KINDS.in_a_row])
+def test_half_of_the_graphs_and_of_those_held_out_are_placed_by_followers_of_a_model(row):
+    graphs = range(11 * 12 * row)
+    rounds = [round_of(graph, 3, row) for graph in graphs]
+    assert [rounds.count(number) for number in range(4)] == [66 * row, 22 * row, 22 * row, 22 * row]
+    held_out = [round_of(graph, 3, row) for graph in graphs if graph // 2 % VALIDATION_EVERY == 0]
+    assert [held_out.count(number) for number in range(4)] == [6 * row, 2 * row, 2 * row, 2 * row]
+    assert [round_of(graph, 0, row) for graph in range(4)] == [0, 0, 0, 0]
 
 
-def test_every_round_and_what_is_held_out_have_blocks_of_all_kinds_in_both_passes():
-    placed = Counter((round_of(graph, 3), graph % SEEDS_IN_A_ROW) for graph in range(480))
-    assert placed == {(number, kind): 10 if number else 30 for number in range(4) for kind in range(SEEDS_IN_A_ROW)}
+@pytest.mark.parametrize("row", [BLOCKS.in_a_row, ALL_KINDS.in_a_row])
+def test_every_round_and_what_is_held_out_have_graphs_of_all_kinds_in_both_passes(row):
+    placed = Counter((round_of(graph, 3, row), graph % row) for graph in range(60 * row))
+    assert placed == {(number, kind): 10 if number else 30 for number in range(4) for kind in range(row)}
     held_out = [graph for graph in range(1_176) if graph // 2 % VALIDATION_EVERY == 0]
-    kinds = Counter(graph % SEEDS_IN_A_ROW for graph in held_out)
-    assert len(kinds) == SEEDS_IN_A_ROW
+    kinds = Counter(graph % row for graph in held_out)
+    assert len(kinds) == row
     assert max(kinds.values()) - min(kinds.values()) <= 1
-    assert {(round_of(graph, 3) > 0, graph % 4) for graph in held_out} == {(x, y) for x in (0, 1) for y in range(4)}
+    followed = {(round_of(graph, 3, row) > 0, graph % 4) for graph in held_out}
+    assert followed == {(x, y) for x in (False, True) for y in range(4)}
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dse.fabric.setting import Setting
 from hardware.fabric_specs import fabric
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Piece, labelled
-from policies.fabric.data.distribution import record_of
+from policies.fabric.data.distribution import ALL_KINDS, BLOCKS, record_of
 from policies.fabric.data.placers import RandomAnnealer, StudentAnnealer
 from tests.fabric.test_student import random_student
 
@@ -25,6 +25,10 @@ PLACERS = {
     "random": RandomAnnealer(max_moves=2_000),
     "student": StudentAnnealer(random_student(np.random.default_rng(0)), Setting.untuned().weights, max_moves=2_000),
 }
+
+
+NETWORKS = {8: "711652a41f9b0e6c", 15: "038a59911e5fbcb3", 35: "c5a20a73cfd3b503"}
+"""Of some numbers, the networks."""
 
 
 def fingerprint(*parts):
@@ -50,6 +54,19 @@ def test_the_seeds_of_a_piece():
 def test_the_graph_of_a_number(number, expected):
     case = block_case(number, PLASTICINE, SLOTS)
     assert fingerprint(case.block, case.graph_pass, round(case.fill, 9), case.expansion.pipeline) == expected
+
+
+@pytest.mark.parametrize(("number", "kind"), [(8, "hourglass"), (15, "dense"), (35, "dense")])
+def test_the_network_of_a_number(number, kind):
+    record = ALL_KINDS(number, PLASTICINE, SLOTS)
+    assert (record.number, record.kind) == (number, kind)
+    assert fingerprint(record.graph_pass, round(record.fill, 9), record.pipeline, record.plain_work) == NETWORKS[number]
+
+
+def test_blocks_among_networks_are_those_without_them():
+    assert ALL_KINDS.in_a_row - BLOCKS.in_a_row == len(ALL_KINDS.kinds[4:]) * 2
+    among, alone = ALL_KINDS(23, PLASTICINE, SLOTS), BLOCKS(11, PLASTICINE, SLOTS)
+    assert among.document() == {**alone.document(), "number": 23}
 
 
 @pytest.mark.parametrize(
