@@ -176,5 +176,6 @@ def predict(
     ideal: bool = ...,
     stack: _Words = ...,
     plan: _Words = ...,
+    batch: _Words | None = ...,
     **run: Unpack[_Run],
 ) -> Answer[documents.PredictSolution, documents.PredictMetrics]: ...

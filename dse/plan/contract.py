@@ -55,7 +55,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         "covers tensor, sequence, context, expert, data and pipeline parallelism, interleaving, ZeRO, recomputation "
         "and the order of the axes (docs/method/plan.md)."
     )
-    examples = (
+    examples: ClassVar[tuple[str, ...]] = (
         "dse plan llama3-8b --accelerators 64 --global-batch 256 --out runs/plan",
         "dse plan mixtral-8x7b --on h100-sxm,h200-sxm,mi300x --accelerators 16",
         "dse plan llama3-8b --plan zero=3 --constraints --sensitivity",

@@ -84,6 +84,14 @@ class PredictOptions(TrainingOptions):
 
     COMMAND: ClassVar[str] = "predict"
 
+    batch: Annotated[
+        str | None,
+        Option(
+            "A table of plans to price in one go, one a row; columns are keys of a plan and options of this command.",
+            metavar="PLANS.csv",
+        ),
+    ] = None
+
 
 def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     """The problem that the options pose.

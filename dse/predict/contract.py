@@ -1,14 +1,22 @@
 """``dse predict`` by the contract of a problem: :mod:`dse.plan` with the user's plan compared with the best one."""
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeGuard
+
+from pydantic import BaseModel
 
 from dse.plan.answer import PlanAnswer, compared
 from dse.plan.contract import PlanPosed, PlanType
 from dse.plan.formats import MetricsDocument, priced_document
-from dse.plan.options import PredictOptions
+from dse.plan.options import PredictOptions, TrainingOptions
 from dse.plan.problem import PlanProblem
 from dse.plan.search.enumeration import Priced
+from dse.predict import batch_answer
+from dse.report.view import View
+from dse.results.result import Result
 from dse.run.progress import StoppedError, StopSignal, never_stop
+from dse.run.run import Run
+from dse.run.tables import Tables
 
 
 class PredictType(PlanType):
@@ -20,13 +28,50 @@ class PredictType(PlanType):
         "is a name (`dse models`), a config.json of transformers, or a YAML file of hyper-parameters. Keys that "
         "--plan leaves open are chosen for the shortest step (docs/method/plan.md)."
     )
-    examples = (
-        "dse predict llama3-8b --accelerators 8 --plan tensor=8",
+    examples: ClassVar[tuple[str, ...]] = (
         "dse predict llama3-8b --accelerators 64 --plan tensor=8,zero=1 --notes",
         "dse predict llama3-8b --on a100-sxm --stack megatron-2022 --plan data=8,zero=3",
+        "dse predict llama3-8b --accelerators 64 --batch plans.csv --out runs/plans",
     )
     Options: ClassVar[type[Any]] = PredictOptions
     Metrics: ClassVar[Any] = MetricsDocument
+    forms = ((batch_answer.BatchSolution, batch_answer.BatchMetrics),)
+
+    # Each of these is another question where a table of plans is given: what all of its rows cost.
+
+    def pose(self, options: TrainingOptions) -> Any:
+        """The plan and its machine, or those of every row of a table."""
+        return batch_answer.posed(options) if _has_table(options) else super().pose(options)
+
+    def answer(self, posed: Any, run: Run) -> Result:
+        """What the plan costs, or every plan of a table."""
+        return batch_answer.answer(self.name, posed, run) if _has_table(posed.options) else super().answer(posed, run)
+
+    def faults(self, result: Result, posed: Any) -> list[str]:
+        """As of a plan, or of every row of a table."""
+        return batch_answer.faults(result, posed) if _has_table(posed.options) else super().faults(result, posed)
+
+    def view(self, result: Result, posed: Any, tables: Tables) -> View:
+        """As of a plan, or the rows of a table."""
+        return batch_answer.view(result, posed) if _has_table(posed.options) else super().view(result, posed, tables)
+
+    def side_by_side_row(self, result: Result, posed: Any) -> tuple[str, ...]:
+        """As of a plan, or the fastest of a table."""
+        if _has_table(posed.options):
+            return batch_answer.side_by_side_row(result)
+        return super().side_by_side_row(result, posed)
+
+    def side_by_side_notes(self, posed: Sequence[Any]) -> list[str]:
+        """As of a plan; none of tables."""
+        return [] if _has_table(posed[0].options) else super().side_by_side_notes(posed)
+
+    def documents(self, options: TrainingOptions) -> tuple[type[BaseModel] | None, type[BaseModel] | None]:
+        """Those of a plan, or of a table."""
+        return self.forms[0] if _has_table(options) else super().documents(options)
+
+    def answered_by(self, options: TrainingOptions) -> tuple[str, ...]:
+        """The one method that prices a plan, or a table."""
+        return (batch_answer.METHOD,) if _has_table(options) else super().answered_by(options)
 
     def searched(self, problem: PlanProblem, stop: StopSignal) -> PlanAnswer:
         """The user's plan and the best one of the same machine."""
@@ -44,6 +89,10 @@ class PredictType(PlanType):
         """Nothing: that the plan is the best of all is not known."""
         del best
         return {}
+
+
+def _has_table(options: TrainingOptions) -> TypeGuard[PredictOptions]:
+    return isinstance(options, PredictOptions) and options.batch is not None
 
 
 PROBLEM = PredictType()

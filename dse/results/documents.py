@@ -1192,17 +1192,51 @@ class PlanMetrics(TypedDict):
 
 
 class PredictSolution(TypedDict):
-    """``solution``.
+    """``solution``. ``solution`` of ``dse predict --batch``.
 
     Attributes:
         plan: the chosen plan.
+        line: its row in the table, the header being line 1.
     """
 
     plan: Plan
+    line: NotRequired[int]
+
+
+class PredictPricedRows(TypedDict):
+    """Priced rows, an entry of each list for each row.
+
+    Attributes:
+        line: of the table.
+        step_s: time of a step.
+        tokens_per_s: of all accelerators.
+        memory_bytes: of the fullest rank.
+        fits: whether that is no more than an accelerator has.
+        plan: the plan in its short form, with what was chosen for the row.
+    """
+
+    line: list[int]
+    step_s: list[float]
+    tokens_per_s: list[float]
+    memory_bytes: list[float]
+    fits: list[bool]
+    plan: list[str]
+
+
+class PredictRefusedRow(TypedDict):
+    """A row that is not priced.
+
+    Attributes:
+        line: of the table.
+        rule: what it breaks.
+    """
+
+    line: int
+    rule: str
 
 
 class PredictMetrics(TypedDict):
-    """``metrics`` of ``dse predict``.
+    """``metrics`` of ``dse predict``. ``metrics`` of ``dse predict --batch``.
 
     Attributes:
         step_s: time of a step.
@@ -1214,14 +1248,20 @@ class PredictMetrics(TypedDict):
         memory_bytes: of the fullest rank, by part.
         best: the fastest plan on the same machine; null where the run was stopped before it was known.
         stopped: why the run ended early.
+        plans: the priced rows.
+        refused: those that are not.
+        unpriced: lines of rows that a run which was stopped has left.
     """
 
-    step_s: float
-    tokens_per_s: float
-    tokens_per_s_per_accelerator: float
-    model_flops_per_accelerator: float
-    mfu: float
-    time_s: dict[str, float]
-    memory_bytes: dict[str, float]
+    step_s: NotRequired[float]
+    tokens_per_s: NotRequired[float]
+    tokens_per_s_per_accelerator: NotRequired[float]
+    model_flops_per_accelerator: NotRequired[float]
+    mfu: NotRequired[float]
+    time_s: NotRequired[dict[str, float]]
+    memory_bytes: NotRequired[dict[str, float]]
     best: NotRequired[PlanPriced | None]
     stopped: NotRequired[str | None]
+    plans: NotRequired[PredictPricedRows]
+    refused: NotRequired[list[PredictRefusedRow]]
+    unpriced: NotRequired[list[int]]

@@ -98,6 +98,7 @@ def files(tmp_path_factory):
         "chip.yaml": json.dumps(SMALL_CHIP),
         "case.kgraph": graph_text(kernels, edges, adapter=3),
         "step.hlo": mlp_text(64),
+        "plans.csv": "tensor,data,recompute,zero\n2,,full,1\n3,,none,0\n1,,none,\n",
         "choices.json": json.dumps(CHOICES),
         "no-choices.json": json.dumps({"problem": CHOICES["problem"] | {"usage_limit": 2}}),
         "dataflow.json": json.dumps(FEED_FORWARD),
@@ -138,6 +139,7 @@ CASES = {
     "codesign modern": ("codesign", "model.yaml", MODERN),
     "plan": ("plan", "transformer.yaml", TRAINED | {"sensitivity": True, "constraints": True}),
     "predict": ("predict", "transformer.yaml", TRAINED | {"plan": "tensor=2,recompute=full"}),
+    "predict batch": ("predict", "transformer.yaml", TRAINED | {"batch": "plans.csv"}),
     "parallel linkage": ("parallel", "step.hlo", {"mesh": "data=2,model=2", "method": "linkage"}),
     "parallel exact": ("parallel", "step.hlo", {"mesh": "4", "memory_gb": 0.015, "why": "params['w1']"}),
     "parallel activations": (
@@ -201,7 +203,7 @@ def options_of(files, case):
     name, file, asked = case
     kind = problem_type(name)
     source = str(files / file)
-    for key in ("fabric", "on"):
+    for key in ("fabric", "on", "batch"):
         if key in asked:
             asked = asked | {key: str(files / asked[key])}
     return kind, kind.Options((source,) if name == "codesign" else source, **asked)

@@ -1,0 +1,302 @@
+"""The answer of ``dse predict --batch``: what a result holds, its check, and how people see it."""
+
+import csv
+import io
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+from pydantic import Field
+
+from dse.plan.check import cost_faults, illegal
+from dse.plan.check_costs import plan_costs
+from dse.plan.formats import Amount, PlanDocument
+from dse.plan.options import PredictOptions
+from dse.predict.batch import Batch, PricedRow, priced
+from dse.predict.batch_rows import PlanRow, Refused, read_rows
+from dse.problem import Posed, result_of
+from dse.report.units import counted, memory_text, needed_memory_text, time_text
+from dse.report.view import Decisive, Heading, Table, View
+from dse.results.differences import differences
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import FailedCheckError, Objective, Result, document_of
+from dse.run.run import Run
+from hardware.inputs import MAX_FAULTS, Document, InputError, fail
+
+METHOD = "batch"
+
+PLANS_FILE, TABLE = "plans.csv", "plans"
+_CHECKED = 16
+"""Rows whose costs are computed by the checker before a batch is answered; a check computes all."""
+
+_SHOWN = 20
+"""Rows in the terminal; the files have all."""
+
+Line = Annotated[int, Field(ge=2)]
+
+BatchPosed = Posed[PredictOptions, "tuple[PlanRow | Refused, ...]"]
+
+
+class BatchSolution(Document):
+    """``solution`` of ``dse predict --batch``.
+
+    Attributes:
+        plan: the fastest plan that fits.
+        line: its row in the table, the header being line 1.
+    """
+
+    plan: PlanDocument
+    line: Line
+
+
+class RefusedRow(Document):
+    """A row that is not priced.
+
+    Attributes:
+        line: of the table.
+        rule: what it breaks.
+    """
+
+    line: Line
+    rule: str
+
+
+class PricedRows(Document):
+    """Priced rows, an entry of each list for each row.
+
+    Attributes:
+        line: of the table.
+        step_s: time of a step.
+        tokens_per_s: of all accelerators.
+        memory_bytes: of the fullest rank.
+        fits: whether that is no more than an accelerator has.
+        plan: the plan in its short form, with what was chosen for the row.
+    """
+
+    line: list[Line]
+    step_s: list[Amount]
+    tokens_per_s: list[Amount]
+    memory_bytes: list[Amount]
+    fits: list[bool]
+    plan: list[str]
+
+
+class BatchMetrics(Document):
+    """``metrics`` of ``dse predict --batch``.
+
+    Attributes:
+        plans: the priced rows.
+        refused: those that are not.
+        unpriced: lines of rows that a run which was stopped has left.
+        stopped: why the run ended early.
+    """
+
+    plans: PricedRows
+    refused: list[RefusedRow]
+    unpriced: list[Line]
+    stopped: str | None = None
+
+
+def posed(options: PredictOptions) -> BatchPosed:
+    """The rows of the table.
+
+    Raises:
+        InputError: as :func:`~dse.predict.batch_rows.read_rows`, or every row is refused.
+    """
+    rows = tuple(read_rows(options))
+    problems = {id(row.problem): row.problem for row in rows if isinstance(row, PlanRow)}
+    document = {
+        "ideal": options.ideal,
+        "problems": [problem.document() for problem in problems.values()],
+        "rows": [
+            [row.line, row.rule]
+            if isinstance(row, Refused)
+            else [row.line, [*problems].index(id(row.problem)), dict(row.fixed)]
+            for row in rows
+        ],
+    }
+    name = f"{counted(len(rows), 'plan')} of {Path(str(options.batch)).name}"
+    goal = Objective(name="step_s", value=None, unit="s", sense="min")
+    return Posed(options, rows, name, document_of(document), goal)
+
+
+def answer(command: str, posed: BatchPosed, run: Run) -> Result:
+    """The costs of every row, and the fastest that fits.
+
+    Raises:
+        InputError: no row can be priced, one fault each.
+        FailedCheckError: a fault of this program.
+    """
+    started = time.perf_counter()
+    batch = priced(posed.problem, run.stop, run.progress)
+    if not batch.priced and not batch.stopped:
+        raise InputError(
+            fault
+            for row in batch.refused
+            for fault in fail(str(posed.options.batch), f"line {row.line}", "", row.rule).faults
+        )
+    for row in batch.priced[:: -(-len(batch.priced) // _CHECKED) or 1]:
+        if faulty := row_faults(row):
+            raise FailedCheckError("; ".join(faulty))
+    best = _best(batch)
+    if batch.priced:
+        run.tables.put(TABLE, pa.table(_columns(batch)))
+    value = None if best is None else best.step_s
+    return result_of(
+        command,
+        posed,
+        method=METHOD,
+        seed=run.seed,
+        value=value,
+        bound=None if batch.stopped else value,
+        status="interrupted" if batch.stopped == "interrupted" else None,
+        solution=None if best is None else {"plan": best.plan.document(), "line": best.line},
+        metrics=None if best is None else _metrics(batch),
+        infeasibility=_infeasibility(batch) if best is None and not batch.stopped else None,
+        evaluations=len(batch.priced),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def faults(result: Result, posed: BatchPosed) -> list[str]:
+    """Every row is priced again, and its costs are those of the checker."""
+    left = result.metrics.get("unpriced", []) if result.solution else []
+    batch = priced(posed.problem, skipped=left)
+    if not result.solution:
+        if result.status != "infeasible":
+            return []
+        stated = None if result.infeasibility is None else result.infeasibility.model_dump()
+        if _best(batch) is not None:
+            return ["status must not be infeasible: a plan fits"]
+        return differences("infeasibility", stated, _infeasibility(batch).model_dump())
+    best = _best(batch)
+    if best is None:
+        return ["status must be infeasible: no plan fits"]
+    stopped = result.metrics.get("stopped")
+    expected = _metrics(batch) | ({} if stopped is None else {"stopped": str(stopped)})
+    return [
+        *differences("solution", result.solution, {"plan": best.plan.document(), "line": best.line}),
+        *differences("objective.value", result.objective.value, best.step_s),
+        *differences("bound", result.bound, None if stopped else best.step_s),
+        *differences("metrics", result.metrics, expected),
+        *(["metrics.unpriced must be empty where the run was not stopped"] if left and stopped is None else []),
+        *(fault for row in batch.priced for fault in row_faults(row)),
+    ]
+
+
+def row_faults(row: PricedRow) -> list[str]:
+    """What the checker finds in a row's plan and costs; that it needs too much memory is none."""
+    costs = plan_costs(row.problem, row.plan)
+    broken = [*illegal(row.problem, row.plan)]
+    if not broken and costs.memory_bytes <= row.problem.system.chip.hbm_bytes:
+        broken = cost_faults(row.problem, costs, row.step_s)
+    broken += differences("memory_bytes", row.memory_bytes, costs.memory_bytes)
+    return [f"line {row.line}: {fault}" for fault in broken]
+
+
+def view(result: Result, posed: BatchPosed) -> View:
+    """The fastest rows, and those that are refused."""
+    title = f"Plans of {posed.options.batch}"
+    if not result.solution:
+        proof = result.infeasibility
+        verdict = (
+            "The run was stopped before it priced a plan." if proof is None else f"nothing fits: {proof.explanation}"
+        )
+        return View(title, verdict)
+    plans, refused = result.metrics["plans"], result.metrics["refused"]
+    count, fitting = len(plans["line"]), sum(plans["fits"])
+    step, line = time_text(result.objective.value or 0.0), result.solution["line"]
+    verdict = (
+        f"{counted(count, 'plan')} priced, {fitting:,} of which fit; the fastest, on line {line}, takes {step} per step"
+    )
+    if refused:
+        verdict += f"; {counted(len(refused), 'row')} refused"
+    ranks = sorted(range(count), key=lambda place: (not plans["fits"][place], plans["step_s"][place]))
+    fastest = Table(
+        ("line", "step", "tokens/s", "memory", "fits", "plan"),
+        [
+            (
+                str(plans["line"][place]),
+                time_text(plans["step_s"][place]),
+                f"{plans['tokens_per_s'][place]:,.0f}",
+                memory_text(plans["memory_bytes"][place]),
+                "yes" if plans["fits"][place] else "no",
+                plans["plan"][place],
+            )
+            for place in ranks[:_SHOWN]
+        ],
+        "plans" if count <= _SHOWN else f"the fastest {_SHOWN} of {count:,} plans",
+    )
+    tables = [fastest]
+    if refused:
+        rows = [(str(row["line"]), row["rule"]) for row in refused[:MAX_FAULTS]]
+        tables.append(Table(("line", "refused because"), rows, "refused rows", requested=True))
+    notes = []
+    if len(refused) > MAX_FAULTS:
+        notes.append(Decisive(f"{len(refused) - MAX_FAULTS:,} more rows are refused; result.json lists all"))
+    if left := result.metrics["unpriced"]:
+        notes.append(Decisive(f"stopped ({result.metrics.get('stopped')}): {counted(len(left), 'row')} not priced"))
+    files = {PLANS_FILE: _csv(plans)}
+    return View(title, verdict, notes, tables, lambda: [Heading("Plans"), *tables], lambda: files)
+
+
+def side_by_side_row(result: Result) -> tuple[str, ...]:
+    """The fastest plan in the table of several chips (:data:`dse.plan.chip_table.HEADERS`)."""
+    if not result.solution:
+        return "", "", "", "nothing fits", "", ""
+    plans = result.metrics["plans"]
+    place = plans["line"].index(result.solution["line"])
+    tokens, size = f"{plans['tokens_per_s'][place]:,.0f}", memory_text(plans["memory_bytes"][place])
+    return time_text(plans["step_s"][place]), tokens, "", size, "", plans["plan"][place]
+
+
+def _best(batch: Batch) -> PricedRow | None:
+    """The fastest row that fits; of several the first."""
+    return min((row for row in batch.priced if row.fits), key=lambda row: row.step_s, default=None)
+
+
+def _columns(batch: Batch) -> dict[str, list[Any]]:
+    return {
+        "line": [row.line for row in batch.priced],
+        "step_s": [row.step_s for row in batch.priced],
+        "tokens_per_s": [row.tokens_per_s for row in batch.priced],
+        "memory_bytes": [row.memory_bytes for row in batch.priced],
+        "fits": [row.fits for row in batch.priced],
+        "plan": [row.plan.text() for row in batch.priced],
+    }
+
+
+def _metrics(batch: Batch) -> dict[str, Any]:
+    metrics: dict[str, Any] = {
+        "plans": _columns(batch),
+        "refused": [{"line": row.line, "rule": row.rule} for row in batch.refused],
+        "unpriced": [*batch.unpriced],
+    }
+    return metrics if batch.stopped is None else metrics | {"stopped": batch.stopped}
+
+
+def _infeasibility(batch: Batch) -> Infeasibility:
+    """That no row fits: the one that is the least above the memory of its accelerators."""
+    least = min(batch.priced, key=lambda row: row.memory_bytes / row.problem.system.chip.hbm_bytes)
+    limit = least.problem.system.chip.hbm_bytes
+    need = needed_memory_text(least.memory_bytes)
+    return Infeasibility(
+        resource="hbm_bytes",
+        demand=least.memory_bytes,
+        limit=float(limit),
+        unit="bytes",
+        levers=[f"accelerators with at least {need} of memory each", "plans that share out more state"],
+        explanation=f"the plan of line {least.line} needs the least, {need} of {memory_text(limit)}",
+        where={"line": least.line, "plan": least.plan.document()},
+    )
+
+
+def _csv(plans: Mapping[str, list[Any]]) -> str:
+    """The priced rows as a table."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(plans)
+    writer.writerows(zip(*plans.values(), strict=True))
+    return text.getvalue()

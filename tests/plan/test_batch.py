@@ -1,0 +1,148 @@
+"""A table of plans is priced row by row as `dse predict` prices each plan, and rows with a fault are named by line."""
+
+import csv
+import json
+import re
+
+import pyarrow.parquet as pq
+import pytest
+
+from dse.plan.options import PredictOptions
+from dse.plan.training_plan import read_plan
+from dse.predict.batch import priced
+from dse.predict.batch_rows import Refused, read_rows
+from dse.predict.contract import PROBLEM
+from dse.problem import pose
+from dse.run.run import Run
+
+MACHINE = {"accelerators": 16, "global_batch": 32, "sequence": 2048}
+PLANS = """tp,context,data,pipeline,interleave,zero,microbatch,recompute,sequence_parallel,accelerators,on
+2,1,8,1,,1,1,none,yes,,
+2,1,2,4,1,1,2,full,yes,,
+1,1,8,2,2,3,1,selective,,,h200-sxm
+4,,,,,,,full,,8,
+2,1,4,2,1,0,1,none,no,,
+2,1,,2,1,0,1,none,no,,
+"""
+"""Whole plans, with the order of axes and copies open; one that leaves more open; one whose replicas follow."""
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(text):
+        path = tmp_path / "plans.csv"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def rows_of(path, **changed):
+    return [*read_rows(PredictOptions("llama3-8b", **MACHINE | changed, batch=str(path)))]
+
+
+def test_each_row_costs_what_predict_says_of_its_plan(table):
+    path = table(PLANS)
+    found = priced(rows_of(path)).priced
+    assert [row.line for row in found] == [2, 3, 4, 5, 6, 7]
+    cells = [*csv.DictReader(PLANS.splitlines())]
+    for row, own in zip(found, cells, strict=True):
+        asked = {**MACHINE, "on": own.pop("on") or "h100-sxm"}
+        asked["accelerators"] = int(own.pop("accelerators") or asked["accelerators"])
+        text = ",".join(f"{key}={value}" for key, value in own.items() if value)
+        alone = PROBLEM.answer(pose(PROBLEM, PredictOptions("llama3-8b", **asked, plan=text)), Run())
+        if row.fits:
+            assert alone.objective.value == pytest.approx(row.step_s, rel=1e-12)
+            assert alone.solution["plan"] == row.plan.document()
+        else:
+            assert alone.status == "infeasible"
+            assert alone.infeasibility.demand == pytest.approx(row.memory_bytes)
+    assert found[4].step_s == found[5].step_s
+
+
+def test_keys_of_plan_hold_for_rows_that_do_not_give_them(table):
+    path = table("tensor\n2\n4\n")
+    plan = "context=1,data=4,pipeline=2,tensor=1,zero=1,microbatch=1,recompute=full,interleave=1"
+    shared = {"plan": f"{plan},sequence_parallel=yes"}
+    refused, row = priced(rows_of(path, **shared)).refused, priced(rows_of(path, accelerators=32, **shared)).priced
+    assert [each.line for each in refused] == [3]
+    assert row[0].plan.tensor == 4
+
+
+def test_rows_with_a_fault_are_named_by_line_with_the_rule(table):
+    header, rows = "tensor,context,data,pipeline,accelerators,recompute", ["2,1,4,2,,", "2,1,2,2,,", "3,,,,,"]
+    text = "\n".join([header, *rows, "2,1,4,1,64,", "2,1,8,1,,everything", "2,1,8,1,many,", ""])
+    rules = {row.line: row.rule for row in priced(rows_of(table(text))).refused}
+    assert rules[
+        3
+    ] == "tensor=2 · data=2 · pipeline=2: the product is 8, but must divide the number of devices (16)" or (
+        rules[3].startswith("tensor=2")
+    )
+    assert rules[4].startswith("tensor: 3: must divide the number of devices (16)")
+    assert rules[6].startswith("recompute: everything: must be")
+    assert rules[7] == "accelerators: many: must be a whole number"
+    assert 2 not in rules
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("", "must have a line of column names and at least one row"),
+        ("tensor\n", "must have a line of column names and at least one row"),
+        ("tensor,speed\n1,2\n", "line 1: speed: is not a column of a table of plans"),
+        ("tensor,tp\n1,2\n", "line 1: tensor: the column is given twice"),
+        ("tensor,data\n1\n", "line 2: must have 2 cells, one for each column, but has 1"),
+        ('tensor\n"1\n', "line 2: is not valid CSV"),
+    ],
+)
+def test_a_table_of_another_form_is_refused_in_one_line(dse, table, text, rule):
+    refused = dse("predict", "llama3-8b", "--batch", table(text))
+    assert refused.code == 2
+    assert rule in refused.err
+    assert refused.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("cell", ['"tensor=2,data=1"', "plan.yaml", "1.5"])
+def test_a_cell_is_one_value(table, cell):
+    (row,) = rows_of(table(f"tensor\n{cell}\n"))
+    assert isinstance(row, Refused)
+    assert row.rule.endswith("must be one value of this key")
+
+
+def test_an_answer_has_every_row_as_json_csv_and_parquet_and_passes_its_check(dse, table, tmp_path):
+    path, out = table(PLANS + "3,1,1,1,1,0,1,none,no,,\n"), tmp_path / "out"
+    asked = [word for key, value in MACHINE.items() for word in (f"--{key.replace('_', '-')}", value)]
+    answered = dse("predict", "llama3-8b", *asked, "--batch", path, "--out", out, "--json")
+    assert answered.code == 0, answered.err
+    found = json.loads(answered.out)
+    plans, refused = found["metrics"]["plans"], found["metrics"]["refused"]
+    assert [row["line"] for row in refused] == [8]
+    fitting = [step for step, fits in zip(plans["step_s"], plans["fits"], strict=True) if fits]
+    assert found["objective"]["value"] == min(fitting)
+    assert plans["line"][plans["step_s"].index(min(fitting))] == found["solution"]["line"]
+    assert pq.read_table(out / "tables" / "plans.parquet").to_pydict() == plans
+    written = [*csv.DictReader((out / "plans.csv").read_text().splitlines())]
+    assert [float(row["step_s"]) for row in written] == plans["step_s"]
+    assert read_plan(written[0]["plan"])["tensor"] == 2
+    assert dse("check", out).code == 0
+    shown = dse("report", out)
+    assert shown.code == 0, shown.err
+
+
+def test_where_no_row_fits_the_answer_says_what_the_smallest_needs(dse, table):
+    small = table("tensor,data,zero\n1,8,0\n2,4,0\n")
+    answered = dse("predict", "llama3-70b", "--global-batch", 16, "--batch", small)
+    assert answered.code == 1
+    assert "the plan of line 3 needs the least" in " ".join(answered.out.split())
+    refused = dse("predict", "llama3-70b", "--batch", table("tensor\n3\n5\n"))
+    assert refused.code == 2
+    lines = [line for line in refused.err.splitlines() if line.startswith("error: ")]
+    assert [re.search(r"line \d: tensor: \d", line)[0] for line in lines] == ["line 2: tensor: 3", "line 3: tensor: 5"]
+
+
+def test_chips_side_by_side_have_the_fastest_plan_of_the_table_each(dse, table):
+    answered = dse(
+        "predict", "llama3-8b", "--global-batch", 16, "--on", "h100-sxm,h200-sxm", "--batch", table("tensor\n8\n4\n")
+    )
+    assert answered.code == 0, answered.err
+    assert "h200-sxm" in answered.out
