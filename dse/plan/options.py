@@ -89,6 +89,7 @@ class PredictOptions(TrainingOptions):
         Option(
             "A table of plans to price in one go, one a row; columns are keys of a plan and options of this command.",
             metavar="PLANS.csv",
+            group="Many plans",
         ),
     ] = None
 

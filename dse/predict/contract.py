@@ -31,7 +31,7 @@ class PredictType(PlanType):
     examples: ClassVar[tuple[str, ...]] = (
         "dse predict llama3-8b --accelerators 64 --plan tensor=8,zero=1 --notes",
         "dse predict llama3-8b --on a100-sxm --stack megatron-2022 --plan data=8,zero=3",
-        "dse predict llama3-8b --accelerators 64 --batch plans.csv --out runs/plans",
+        "dse predict llama3-8b --accelerators 64 --batch docs/examples/plans.csv",
     )
     Options: ClassVar[type[Any]] = PredictOptions
     Metrics: ClassVar[Any] = MetricsDocument
