@@ -18,6 +18,8 @@ from hardware.energy_model import MAX_PROCESS_NM, MIN_PROCESS_NM
 from hardware.inputs import validate
 from hardware.machines import OTHER_KINDS
 from hardware.operations import VectorKind
+from hardware.packed_words import RATE_TOLERANCE, WORD_BYTES
+from hardware.precisions import ELEMENT_BYTES
 from hardware.product_rates import ProductRates
 from hardware.spec_fields import (
     Count,
@@ -35,9 +37,6 @@ from hardware.spec_fields import (
 from hardware.sustained import SustainedShares
 
 SCHEMA: Literal["dse.chip/1"] = "dse.chip/1"
-
-_TEMPLATE_BYTES = 2
-"""Of a word of the searched template."""
 
 RateFormat = Literal[
     "fp64", "fp32", "fp32_high", "fp32_default", "fp16", "bf16", "fp8", "mxfp8", "fp4", "int8", "int32"
@@ -158,7 +157,8 @@ class ChipSpec(StrictModel):
         aliases: other names that it is known by.
         title: for people.
         rates: dense matrix products per second, in FLOPs, by format of their operands. A chip with ``cores`` or a
-            ``template`` and without any has the peak of its arrays, in the formats of their words.
+            ``template`` and without any has the peak of its arrays, in the formats of their words. Narrower operands
+            have 1 to 16 / bits times the rate of 16 bits on a template.
         hbm_gib: memory.
         hbm_bytes_per_s: its rate, reads and writes together.
         network: of the system that it comes in, with all its levels.
@@ -208,12 +208,31 @@ class ChipSpec(StrictModel):
             raise ValueError("clock_hz must be given with cores or a template")
         if self.template is not None and self.process_nm is not None:
             raise ValueError("process_nm must not be given with a template, whose areas and energies are in 22 nm")
+        self._require_rates_of_words()
         unknown = sorted(set(self.kernels) - set(KERNEL_KINDS))
         if unknown:
             raise ValueError(f"kernels: {unknown[0]}: unknown kind of work; known: {', '.join(KERNEL_KINDS)}")
         if self.kernels and not is_mapped:
             raise ValueError("kernels needs cores or a template, whose ideal times its constants correct")
         return self
+
+    def _require_rates_of_words(self) -> None:
+        """ValueError at rates of a template for narrow operands that its words do not have."""
+        rates = {
+            each: rate.value for each, rate in self.rates.items() if ELEMENT_BYTES.get(each, WORD_BYTES) < WORD_BYTES
+        }
+        if self.template is None or not rates:
+            return
+        words = next((self.rates[each].value for each in ("bf16", "fp16") if each in self.rates), None)
+        if words is None:
+            raise ValueError(f"rates must state bf16 or fp16, in which the array computes, with {next(iter(rates))}")
+        for product_format, rate in rates.items():
+            operands = WORD_BYTES / ELEMENT_BYTES[product_format]
+            if not words * (1 - RATE_TOLERANCE) <= rate <= operands * words * (1 + RATE_TOLERANCE):
+                raise ValueError(
+                    f"rates.{product_format}: {rate:g}: must be {words:g} to {operands * words:g}: a word of 16 bits "
+                    f"holds {operands:g} operands"
+                )
 
 
 _RENAMED = {"peak_flops": "rates", "product_flops": "rates", "machine": "cores"}
@@ -276,7 +295,7 @@ def rates_of(spec: ChipSpec) -> tuple[tuple[str, float], ...]:
         return tuple((each, rate.value) for each, rate in spec.rates.items())
     assert spec.clock_hz is not None
     if spec.template is not None:
-        array, element_bytes = spec.template, _TEMPLATE_BYTES
+        array, element_bytes = spec.template, WORD_BYTES
         elements = array.tensor_cores * array.core_width * array.core_depth
     else:
         assert spec.cores is not None

@@ -1,6 +1,6 @@
 """Chips by their rates, memory and the system that they come in (``specs/chips``); :mod:`hardware.specs` has cores."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -11,6 +11,7 @@ from hardware.inputs import choose, fail
 from hardware.machines import OTHER_KINDS
 from hardware.network import Network
 from hardware.network_specs import network
+from hardware.packed_words import RATE_TOLERANCE
 from hardware.precisions import PRECISIONS
 from hardware.product_rates import ProductRates
 from hardware.spec_fields import beside, is_path
@@ -100,7 +101,7 @@ def chip(name_or_path: str | Path) -> Chip:
     return Chip(
         name=spec.name,
         title=spec.title,
-        peak_flops=MappingProxyType({each: rate for each, rate in rates if each in _plan_formats(spec)}),
+        peak_flops=MappingProxyType({each: rate for each, rate in rates if each in PRECISIONS}),
         hbm_bytes=bytes_from_gib(spec.hbm_gib.value),
         hbm_bytes_per_s=spec.hbm_bytes_per_s.value,
         network=network_name,
@@ -114,8 +115,23 @@ def chip(name_or_path: str | Path) -> Chip:
         processors=_processors(spec),
         kernel_times="" if spec.kernel_times is None else beside(name_or_path, spec.kernel_times.name),
         is_template=spec.template is not None,
-        notes=() if note is None else (note,),
+        notes=(*([] if note is None else [note]), *_notes(spec)),
     )
+
+
+def _notes(spec: ChipSpec) -> Iterator[str]:
+    """That a template states another rate than its array has."""
+    if spec.template is None or spec.clock_hz is None:
+        return
+    array = spec.template
+    peak = 2.0 * spec.clock_hz.value * array.tensor_cores * array.core_width * array.core_depth
+    for product_format in ("bf16", "fp16"):
+        rate = spec.rates.get(product_format)
+        if rate is not None and abs(rate.value / peak - 1) > RATE_TOLERANCE:
+            yield (
+                f"rates.{product_format} is {rate.value:g}, but the array of the template computes {peak:g} "
+                "(2 × clock_hz × tensor_cores × core_width × core_depth); kernels are mapped to the array"
+            )
 
 
 def _processors(spec: ChipSpec) -> int | None:
@@ -124,11 +140,6 @@ def _processors(spec: ChipSpec) -> int | None:
     if spec.template is not None:
         return spec.template.tensor_cores
     return None if spec.cores is None else spec.cores.tensor_cores.value
-
-
-def _plan_formats(spec: ChipSpec) -> Collection[str]:
-    """Precisions of training plans that the chip may have; the template has words of 16 bits."""
-    return PRECISIONS if spec.template is None else ("fp16", "bf16")
 
 
 def _share(measured: MeasuredShare | None) -> float:

@@ -1,9 +1,9 @@
 """Ideal times of kernels on one machine, by the best mapping to its cores: no launch, no sustained share below 1.
 
 Kinds and shapes are those of :mod:`hardware.kernel_model`. A product takes what :func:`hardware.gemm.tensor_times`
-says, experts their products in sequence on all
-cores and the activation between them, vector work the longest of lanes, buffer and
-memory. Attention is fused: scores and softmax stay on chip,
+says, experts their products in sequence on all cores and the activation between them, vector work the longest of lanes,
+buffer and memory. Products of packed words (:mod:`hardware.packed_words`) have one more shape, ``operands``, those of a
+word along the inner dimension. Attention is fused: scores and softmax stay on chip,
 
     time = max(seen · (products on chip), seen · (softmax on the lanes), bytes of queries, keys, values, result / rate)
 
@@ -41,7 +41,7 @@ def mapped_s(kind: str, machine: Machines | None, link: Network, shapes: Shapes)
         kind: a key of :data:`MAPPED`.
         machine: of length 1; constants of its kernels and its output tiles do not count. None for collectives.
         link: what joins the chips of collectives.
-        shapes: arrays of [N], by the names of the kind.
+        shapes: arrays of [N], by the names of the kind; of :data:`PACKED` also ``operands``, 1 where it is left out.
     """
     ideal = None if machine is None else replace(machine, kernels=MappingProxyType({}), block_tiles=())
     names = sorted(shapes)
@@ -64,15 +64,17 @@ def _together_s(work: Sequence[Operation], machine: Machines) -> float:
 
 
 def _dense(shape: Any, machine: Machines, _: Network) -> float:
-    return _together_s([_gemm(shape["m"], shape["n"], shape["k"])], machine)
+    return _together_s([_gemm(shape["m"], shape["n"], shape["k"] / shape.get("operands", 1.0))], machine)
 
 
 def _experts(shape: Any, machine: Machines, _: Network) -> float:
     hit, hidden, width = max(shape["hit"], 1.0), shape["hidden"], shape["width"]
-    rows = shape["rows"] / hit
+    rows, operands = shape["rows"] / hit, shape.get("operands", 1.0)
     elements = _whole(shape["rows"] * width)
-    products = _together_s([_gemm(rows, 2 * width, hidden), _gemm(rows, hidden, width)], machine)
-    return float(hit) * products + _together_s([Vector("silu", elements, 2 * elements, elements)], machine)
+    products = [_gemm(rows, 2 * width, hidden / operands), _gemm(rows, hidden, width / operands)]
+    return float(hit) * _together_s(products, machine) + _together_s(
+        [Vector("silu", elements, 2 * elements, elements)], machine
+    )
 
 
 def _vector(shape: Any, machine: Machines, _: Network) -> float:
@@ -145,3 +147,6 @@ MAPPED: Mapping[str, Callable[[Any, Any, Network], float]] = MappingProxyType(
     }
 )
 """Seconds of one kernel, by kind."""
+
+PACKED = ("dense", "experts")
+"""Kinds whose operands may be narrower than a word."""

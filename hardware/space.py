@@ -6,18 +6,20 @@ area, so that the largest is always best, and every machine of a space has that 
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from hardware.area import AreaModel, area_model
 from hardware.cost_model import CostModel, Fraction, cost_model
 from hardware.input_files import read_once
 from hardware.inputs import fail
 from hardware.machines import Machines
-from hardware.spec_fields import PositiveInteger, Source, StrictModel, read_spec
+from hardware.packed_words import WORD_BYTES
+from hardware.precisions import ELEMENT_BYTES, Precision
+from hardware.spec_fields import PositiveInteger, Quantity, Source, StrictModel, read_spec
 from hardware.units import MIB, UM2_PER_MM2
 
 Integers = NDArray[np.int64]
@@ -57,6 +59,8 @@ class SpaceSpec(StrictModel):
         global_buffer_mib: of the chip.
         min_share_of_budget: machines that take less of the area budget are left out, unless they have one core of a
             kind; an optimum per mm² or per watt may then fall as the budget grows.
+        formats: rates of products of operands narrower than 16 bits, over those of 16 bits: 1 to 16 / bits. Areas are
+            those of arrays without these formats.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -66,6 +70,28 @@ class SpaceSpec(StrictModel):
     core_depths: Sizes
     global_buffer_mib: Sizes
     min_share_of_budget: Fraction | None = None
+    formats: dict[Precision, Quantity] = Field(default_factory=dict)
+
+    @model_serializer(mode="wrap")
+    def _without_formats_where_there_are_none(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """So that digests of spaces without any are as they were before there were any."""
+        document: dict[str, Any] = handler(self)
+        if not document.get("formats"):
+            document.pop("formats", None)
+        return document
+
+    @model_validator(mode="after")
+    def _formats_fit_words(self) -> "SpaceSpec":
+        for each, times in self.formats.items():
+            operands = WORD_BYTES / ELEMENT_BYTES[each]
+            if operands == 1:
+                raise ValueError(f"formats: {each}: must be left out: words of 16 bits compute in it anyway")
+            if not 1 <= times.value <= operands:
+                raise ValueError(
+                    f"formats: {each}: must be 1 to {operands:g} times the rate of 16 bits, a word of which holds "
+                    f"{operands:g} operands, but is {times.value:g}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _sizes_are_priced(self) -> "SpaceSpec":

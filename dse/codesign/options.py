@@ -18,6 +18,7 @@ from dse.plan.model_sources import list_transformers, transformer
 from dse.plan.options import TrainingOptions
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults as plan_faults
+from dse.plan.rules import like_precision
 from dse.plan.stack import stack, template_stack
 from dse.plan.training_plan import read_plan
 from dse.run.options import Option, Options, option_fields
@@ -249,8 +250,7 @@ class CodesignOptions(Options):
             _refuse_real_chip(fixed)
         model = transformer(source)
         given = read_plan(self.plan)
-        if given.setdefault("precision", PRECISION) != PRECISION:
-            raise fail("--plan", "precision", given["precision"], f"must be {PRECISION}: the template has 16-bit words")
+        given.setdefault("precision", PRECISION)
         space = space_spec(self.space or rules.hardware.space.name)
         joined = network(self.network or (rules.training.network.name if fixed is None else fixed.network))
         problem = ModernProblem(
@@ -267,6 +267,12 @@ class CodesignOptions(Options):
             area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
             fixed=fixed,
         )
+        if problem.precision not in problem.formats:
+            owner = f"space {space.name}" if fixed is None else fixed.name
+            rule = f"must be one of {', '.join(problem.formats)}, in which the template computes ({owner})"
+            raise fail(
+                "--plan", "precision", problem.precision, rule, like_precision(problem.precision, problem.formats)
+            )
         problem = replace(problem, chips=tuple(self._chip_problems(problem)))
         faults = plan_faults(problem.plan_problem(problem.machines().one(0), max(problem.hbm_bytes)))
         if faults:
@@ -280,10 +286,13 @@ class CodesignOptions(Options):
             machine = system(name)
             if machine.chip.is_template:
                 raise fail("dse codesign", "--on", name, "must be a real chip, but is a template; use --fixed")
-            precision = dict(problem.fixed_plan)["precision"]
-            if precision not in machine.chip.peak_flops:
-                known = ", ".join(machine.chip.peak_flops)
-                rule = f"must have a rate for {precision}, in which the template computes; its formats: {known}"
+            precision, known = problem.precision, machine.chip.peak_flops
+            if precision not in known:
+                nearest = like_precision(precision, known)
+                rule = (
+                    f"must have a rate for {precision}, in which the template computes; its formats: "
+                    f"{', '.join(known)} (nearest in bytes: {nearest})"
+                )
                 raise fail("dse codesign", "--on", name, rule)
             own = stack(TrainingOptions.stack).on_chip(
                 machine.chip, problem.model.key_width, problem.sequence, precision

@@ -49,6 +49,8 @@ class Rates:
     def product_s(self, m: float, n: float, k: float, size: float, is_expert: bool = False) -> tuple[float, float]:
         """Forward and backward seconds of a linear layer whose operands have ``size`` bytes an element."""
         stack, machine = self.problem.stack, self.problem.machine
+        if machine is not None and size < 2.0:
+            return self._narrow_product_s(machine, m, n, k, size, is_expert)
         if machine is not None:
             wide = self.gradient_bytes / machine.element_bytes * math.ceil(k) * math.ceil(n)
             own = math.ceil(k) * math.ceil(n)
@@ -66,6 +68,26 @@ class Rates:
         )
         first, second, third = (max(busy, each / self.memory_rate) for each in traffic)
         return first, second + third
+
+    def _narrow_product_s(
+        self, machine: Machines, m: float, n: float, k: float, size: float, is_expert: bool
+    ) -> tuple[float, float]:
+        """On a machine: operands of fewer bytes than a word lie side by side in words, along the inner dimension."""
+        peaks, stack = self.problem.system.chip.peak_flops, self.problem.stack
+        slower = (2.0 / size) * peaks[self.half] / peaks[self.precision]
+        slow = machine if abs(slower - 1) < 5e-3 else replace(machine, clock_hz=machine.clock_hz / slower)
+        m, n, k = math.ceil(m), math.ceil(n), math.ceil(k)
+        wide = self.gradient_bytes / machine.element_bytes * k * n
+        seconds = []
+        for rows, columns, inner, more in (
+            (m, n, k, (0.0, 0.0)),
+            (m, k, n, (0.0, 0.0)),
+            (k, n, m, (wide, wide - k * n)),
+        ):
+            narrow = _mapped_s(slow, Gemm(rows, columns, math.ceil(inner * size / 2)), *more)
+            seconds.append(min(narrow, _mapped_s(machine, Gemm(rows, columns, inner), *more)))
+        share = stack.matrix.value if not is_expert or stack.grouped is None else stack.grouped.value
+        return seconds[0] / share, (seconds[1] + seconds[2]) / share
 
     def pass_s(self, size_bytes: float, elements: float, row: float, kinds: tuple[VectorKind, ...]) -> float:
         """Seconds of a pass over memory."""

@@ -18,7 +18,8 @@ def layer_of(costs: RankCosts, sparse: bool) -> Layer:
         if group.startswith("attention") or not sparse:
             beside = [beside[0] + forward, beside[1] + backward]
         if size < 2.0:
-            casts += [VectorPass(count * m * k, 1, 4, 0, (), ()), VectorPass(count * m * n, 1, 0, 4, (), ())]
+            casts.append(VectorPass(count * m * k, 1, 4, 0, ("copy",), ()))
+            casts.append(VectorPass(count * m * n, 1, 0, 4, (), ("copy",)))
         if group.startswith("expert"):
             result.experts += count * n * k
         else:

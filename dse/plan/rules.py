@@ -156,7 +156,7 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
                 "",
                 needed,
                 f"must be one of {known}, which {chip.name} supports",
-                _like(needed, chip.peak_flops),
+                like_precision(needed, chip.peak_flops),
             )
 
 
@@ -300,7 +300,7 @@ def _ends(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[F
         yield Fault(where, key, shown(count), rule, shown(most) if most >= chunks else None)
 
 
-def _like(precision: str, known: Iterable[str]) -> str:
+def like_precision(precision: str, known: Iterable[str]) -> str:
     """The precision that is nearest by the bytes of an element; of several a floating one, and of these the first."""
     size = ELEMENT_BYTES[precision]
     return min(known, key=lambda each: (abs(math.log(ELEMENT_BYTES[each] / size)), each.startswith("int")))

@@ -4,7 +4,8 @@ All operators run on all cores, in sequence. A product takes what its best mappi
 of vector work the longer of its lanes' work and its memory traffic. Unfused attention passes scores through memory,
 as batched products and one pass of vector work each way. Fused attention keeps them on chip: it takes the longest of
 its products without memory, its softmax on the lanes, both for the scores that a mask leaves, and the traffic of
-queries, keys, values and results; its backward pass makes the scores again. These ideal times are divided by the
+queries, keys, values and results; its backward pass makes the scores again. Products of operands narrower than a word
+are those of words that hold several (:mod:`hardware.packed_words`). These ideal times are divided by the
 shares of the problem's stack: ``matrix``, ``grouped`` of experts, ``attention_rate`` of fused attention, ``memory``
 of vector work.
 
@@ -27,6 +28,7 @@ from hardware.cost_model import vector_cycles
 from hardware.gemm import TensorWork, tensor_times
 from hardware.machines import Machines
 from hardware.operations import Gemm, VectorKind
+from hardware.packed_words import PackedWords, packed_words
 from hardware.vector import ROW_WISE
 
 _UNBOUND_BYTES_PER_S = 1e24
@@ -59,10 +61,15 @@ class _MachineKernels(ABC):
         self._product_share, self._vector_share = stack.matrix.value, stack.memory.value
         self._grouped_share, self._attention_share = (stack.grouped or stack.matrix).value, stack.attention_rate.value
         self._is_fused, self._element_bytes = stack.attention.value == "fused", element_bytes
+        self._packed = packed_words(problem.precision, problem.system.chip.peak_flops)
 
     @abstractmethod
     def _products_s(self, products: Products) -> Floats:
         """Ideal seconds of each on each machine."""
+
+    @abstractmethod
+    def _packed_products_s(self, products: Products, packed: PackedWords) -> Floats:
+        """Ideal seconds of each, of words that hold several operands."""
 
     @abstractmethod
     def _on_chip_s(self, products: Products) -> Floats:
@@ -81,24 +88,34 @@ class _MachineKernels(ABC):
         return self._vector_s(size_bytes, *lanes) / self._vector_share
 
     def _product(
-        self, m: Floats, n: Floats | float, k: Floats | float, batch: Floats | float = 1.0, gradient: bool = False
+        self,
+        m: Floats,
+        n: Floats | float,
+        k: Floats | float,
+        batch: Floats | float = 1.0,
+        gradient: bool = False,
+        low: bool = False,
     ) -> Floats:
         """Seconds of a product; a ``gradient`` is added to one in memory, whose elements may be wider."""
         rows, columns, inner, count = (np.ceil(np.broadcast_to(side, np.shape(m))) for side in (m, n, k, batch))
         words = self._gradient_words * rows * columns if gradient else np.zeros(np.shape(m))
-        return self._products_s(Products(rows, columns, inner, count, words))
+        whole = Products(rows, columns, inner, count, words)
+        if not low or self._packed is None:
+            return self._products_s(whole)
+        packed = self._packed_products_s(whole._replace(k=np.ceil(inner / self._packed.operands)), self._packed)
+        # Where a pair of words takes one cycle, nothing about them takes longer.
+        return packed if self._packed.cycles == 1.0 else np.minimum(packed, self._products_s(whole))
 
     def product_s(
         self, m: Floats, n: Floats | float, k: Floats | float, low: bool, grouped: bool = False
     ) -> tuple[Floats, Floats, Floats]:
         """See :class:`~dse.plan.kernels.Kernels`."""
-        assert not low, "the template has words of one size"
         rows = np.broadcast_to(k, np.shape(m))
         share = self._grouped_share if grouped else self._product_share
         return (
-            self._product(m, n, k) / share,
-            self._product(m, k, n) / share,
-            self._product(rows, n, m, gradient=True) / share,
+            self._product(m, n, k, low=low) / share,
+            self._product(m, k, n, low=low) / share,
+            self._product(rows, n, m, gradient=True, low=low) / share,
         )
 
     def attention_s(self, shape: AttentionShape) -> tuple[Floats, Floats]:
@@ -171,8 +188,16 @@ class TemplateKernels(_MachineKernels):
         rows = np.array([self._known[key] for key in keys])
         return np.ascontiguousarray(self._seconds[rows[inverse]]).ravel()
 
+    def _packed_products_s(self, products: Products, packed: PackedWords) -> Floats:
+        return self._products_s(products) if packed.cycles == 1.0 else self._of_packed_words._products_s(products)
+
     def _on_chip_s(self, products: Products) -> Floats:
         return self._without_memory._products_s(products)
+
+    @cached_property
+    def _of_packed_words(self) -> "TemplateKernels":
+        assert self._packed is not None, "only called of such words"
+        return TemplateKernels(self._problem, self._packed.slowed(self._machines))
 
     @cached_property
     def _without_memory(self) -> "TemplateKernels":
@@ -216,9 +241,10 @@ class TemplateKernels(_MachineKernels):
 class RooflineKernels(_MachineKernels):
     """Lower bounds on :class:`TemplateKernels` for machines of which two figures are known; each of shape [A].
 
-    A product does each of its multiply-accumulates on one of ``elements`` processing elements, one per cycle, and moves
-    every operand and the result over HBM once. Vector work does each element on one of ``lanes`` and moves its bytes.
-    So no mapping and no order of passes is faster. The bounds are weakened by more than rounding.
+    A product does each of its multiply-accumulates on one of ``elements`` processing elements, one per cycle (of packed
+    words, a pair in their cycles), and moves every operand and the result over HBM once. Vector work
+    does each element on one of ``lanes`` and moves its bytes. So no mapping and
+    no order of passes is faster. The bounds are weakened by more than rounding.
     """
 
     are_bounds = True
@@ -231,11 +257,17 @@ class RooflineKernels(_MachineKernels):
         self._lanes_per_s = lanes * machines.clock_hz * (1 + _ROUNDING)
 
     def _products_s(self, products: Products) -> Floats:
+        return self._busy_or_moving_s(products, 1.0)
+
+    def _packed_products_s(self, products: Products, packed: PackedWords) -> Floats:
+        return self._busy_or_moving_s(products, packed.cycles)
+
+    def _busy_or_moving_s(self, products: Products, cycles: float) -> Floats:
         m, n, k, batch, accumulated = (each[:: self.machines] for each in products)
         extra = np.where(accumulated > 0, 2.0 * accumulated - batch * m * n, 0.0)
         words = batch * (m * k + k * n + m * n) + extra
         moving_s = words * self._element_bytes / self._bytes_per_s
-        busy_s = (batch * m * n * k)[:, None] / self._products_per_s
+        busy_s = cycles * (batch * m * n * k)[:, None] / self._products_per_s
         seconds: Floats = np.maximum(busy_s, moving_s[:, None]).ravel()
         return seconds
 

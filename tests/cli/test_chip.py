@@ -38,16 +38,13 @@ def test_typical_kernels_have_a_time_a_share_of_the_peak_and_what_it_is(dse):
     assert "fitted, ±" in text
     for name in ("h100-sxm", "tpuv4-phaze", "mi300x"):
         for kernel in json.loads(dse("chip", name, "--json").out)["kernels"]:
-            if kernel["seconds"] is None:
-                assert "a template has words of one size" in kernel["refusal"]
-                continue
             assert 0 < kernel["share_of_peak"] <= 1 + 3e-3, kernel
             assert kernel["basis"] in ("measured", "fitted", "derated", "ideal")
 
 
 def test_a_real_chip_stands_beside_the_template_with_its_cores(dse):
     text = " ".join(dse("chip", "a100-sxm", "--as-template").out.split())
-    assert "template, derated" in text
+    assert {"derated", "ideal"} <= {*text.split()}
     shown = json.loads(dse("chip", "a100-sxm", "--as-template", "--json").out)
     assert len(shown["kernels"]) == len(shown["template"]) == len(shown["ideal_template"])
     for own, derated, ideal in zip(shown["kernels"], shown["template"], shown["ideal_template"], strict=True):

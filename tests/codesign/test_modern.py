@@ -167,7 +167,7 @@ def test_fused_attention_is_another_problem_whose_optimum_is_checked(tmp_path):
     ("on", "rule"),
     [
         ("tpuv4-phaze", "--on: tpuv4-phaze: must be a real chip, but is a template; use --fixed"),
-        ("v100", "--on: v100: must have a rate for bf16, in which the template computes; its formats: fp16"),
+        ("v100", "--on: v100: must have a rate for bf16, in which the template computes; its formats: fp16 (nearest"),
         ("h100-sx", "did you mean h100-sxm?"),
     ],
 )
@@ -175,6 +175,41 @@ def test_chips_that_cannot_stand_beside_the_answer_are_refused(tmp_path, on, rul
     with pytest.raises(InputError) as error:
         modern_options(tmp_path, on=on).modern_problem()
     assert rule in str(error.value)
+
+
+SPACE = """
+name: narrow
+tensor_cores: {source: a test, values: [1, 2]}
+vector_cores: {source: a test, values: [1, 4]}
+core_widths: {source: a test, values: [8, 16]}
+core_depths: {source: a test, values: [8, 16]}
+global_buffer_mib: {source: a test, values: [1]}
+formats:
+  fp8: {value: 2, source: a test}
+  int8: {value: 1.5, source: a test}
+"""
+
+
+@pytest.mark.parametrize("precision", ["fp8", "int8"])
+def test_a_space_whose_arrays_compute_in_fewer_bits_has_the_optimum_of_brute_force(tmp_path, precision):
+    path = tmp_path / "narrow.yaml"
+    path.write_text(SPACE)
+    small = {"layers": 3, "accelerators": 4, "global_batch": 8, "hbm_gb": "1", "space": str(path)}
+    options = modern_options(tmp_path, area_budget="3.386", plan=f"precision={precision}", **small)
+    posed = pose(PROBLEM, options)
+    result = PROBLEM.answer(posed, Run())
+    assert (result.status, faults_of(result, posed)) == ("optimal", [])
+    steps = brute_force(posed.problem.problem, posed.problem.machines)
+    assert result.objective.value == pytest.approx(8 / steps.min(), rel=1e-12)
+    assert [*posed.problem.problem.formats] == ["fp16", "bf16", "fp8", "int8"]
+    assert any(f"several operands of products in {precision}" in each for each in result.metrics["notes"])
+    reference = [each["name"] for each in result.metrics["baselines"] if "TPUv4" in each["name"]]
+    assert bool(reference) == (precision == "int8")  # which the reference has, and fp8 it lacks
+    wide = pose(PROBLEM, replace(options, plan=""))
+    assert "formats" not in wide.problem.problem.document()
+    path.write_text(SPACE.replace("value: 1.5", "value: 2.5"))
+    with pytest.raises(InputError, match="formats: int8: must be 1 to 2 times the rate of 16 bits"):
+        options.modern_problem()
 
 
 def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer(tmp_path):
@@ -404,7 +439,10 @@ BAD = {
         "--microbatch: 2: --plans modern tries every size; --plan microbatch=N fixes one",
     ),
     "tensor": ({"plan": "tensor=3"}, "--plan: tensor: 3: must divide the number of devices"),
-    "precision": ({"plan": "precision=fp8"}, "--plan: precision: fp8: must be bf16"),
+    "precision": (
+        {"plan": "precision=fp8"},
+        "--plan: precision: fp8: must be one of fp16, bf16, in which the template computes (space table-1)",
+    ),
     "key": ({"plan": "tensr=2"}, "--plan: tensr: is not a plan key"),
     "weights": ({"weights": "1"}, "requires several models, but --plans modern accepts only one"),
     "measured chip": ({"fixed": "a100-sxm", "area_budget": None}, "--fixed: a100-sxm: is a real chip"),

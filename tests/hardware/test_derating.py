@@ -62,7 +62,9 @@ def test_derated_products_are_near_those_that_were_fitted_on_chips_that_constant
 
 
 def test_what_a_template_cannot_be_asked_for():
-    with pytest.raises(InputError, match="must have 2 bytes: a template has words of one size"):
-        kernel_model("tpuv4-phaze").seconds("dense", "int8", CASES["dense"])
+    with pytest.raises(InputError, match="must have 2 bytes: prefill on a template takes whole words"):
+        kernel_model("tpuv4-phaze").seconds("prefill", "int8", CASES["prefill"])
+    with pytest.raises(InputError, match="tpuv4-phaze has a rate for; the nearest in bytes is int8"):
+        kernel_model("tpuv4-phaze").seconds("dense", "fp8", CASES["dense"])
     with pytest.raises(InputError, match="cores: must be given for products to be mapped to them"):
         kernel_model("mi300x", as_template=True)

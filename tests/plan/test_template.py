@@ -33,25 +33,39 @@ MODELS = {
 }  # fmt: skip
 
 
-def on_template(model, index, devices=12, batch=24, ideal=False, fused=False):
+FORMATS = {"bf16": 1.0, "fp8": 2.0, "int8": 1.0, "mxfp8": 1.25, "fp4": 4.0}
+"""Rates of products by format, over those of words of 16 bits."""
+
+
+def on_template(model, index, devices=12, batch=24, ideal=False, fused=False, precision="bf16"):
     machine = SPACE.one(index)
-    chip = Chip("template", "", {"bf16": float(machine.peak_flops[0])}, 2**33, machine.hbm_bytes_per_s, "tpuv4")
+    rates = {each: times * float(machine.peak_flops[0]) for each, times in FORMATS.items()}
+    chip = Chip("template", "", rates, 2**33, machine.hbm_bytes_per_s, "tpuv4")
     posed = problem(
         model,
         devices=devices,
         batch=batch,
         sequence=model.sequence,
         software=template_stack(network("tpuv4"), ideal, fused),
+        precision=precision,
     )
     return replace(posed, system=System(chip, posed.system.network), machine=machine)
 
 
-@pytest.mark.parametrize("fused", [False, True], ids=["unfused", "fused"])
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_arrays_cost_what_the_checker_finds_for_each_plan(model, fused):
+@pytest.mark.parametrize(
+    ("model", "fused", "precision"),
+    [
+        *((model, fused, "bf16") for model in MODELS for fused in (False, True)),
+        ("gated, grouped", True, "fp8"),
+        ("gated, grouped", False, "mxfp8"),
+        ("experts", False, "fp4"),
+        ("later token", False, "int8"),
+    ],
+)
+def test_arrays_cost_what_the_checker_finds_for_each_plan(model, fused, precision):
     chosen = random.Random(5)
     for index in chosen.sample(range(len(SPACE)), 3):
-        posed = on_template(model, index, fused=fused)
+        posed = on_template(MODELS[model], index, fused=fused, precision=precision)
         every = all_plans(posed)
         plans = every.part(chosen.sample(range(every.count), 12))
         costs = evaluate(posed, plans)
@@ -65,17 +79,22 @@ def test_arrays_cost_what_the_checker_finds_for_each_plan(model, fused):
             )
 
 
-@pytest.mark.parametrize("fused", [False, True], ids=["unfused", "fused"])
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
-def test_machines_together_cost_what_each_costs_and_never_less_than_the_bound(model, fused):
-    chosen = np.array(sorted(random.Random(3).sample(range(len(SPACE)), 60)))
+@pytest.mark.parametrize(
+    ("model", "fused", "precision"),
+    [
+        *((model, fused, "bf16") for model in MODELS for fused in (False, True)),
+        *(("experts", False, each) for each in FORMATS if each != "bf16"),
+    ],
+)
+def test_machines_together_cost_what_each_costs_and_never_less_than_the_bound(model, fused, precision):
+    chosen, model = np.array(sorted(random.Random(3).sample(range(len(SPACE)), 60))), MODELS[model]
     machines = SPACE.take(chosen)
-    posed = on_template(model, 0, fused=fused)
+    posed = on_template(model, 0, fused=fused, precision=precision)
     every = all_plans(posed)
     plans = every.part(np.arange(0, every.count, 37))
     exact = step_seconds(posed, plans, TemplateKernels(posed, machines))
     for column in (0, 30, 59):
-        alone = evaluate(on_template(model, int(chosen[column]), fused=fused), plans).step_s
+        alone = evaluate(on_template(model, int(chosen[column]), fused=fused, precision=precision), plans).step_s
         assert exact[:, column] == pytest.approx(alone, rel=1e-13)
     elements = machines.tensor_cores * machines.core_width * machines.core_depth
     lanes = machines.vector_cores * machines.vector_lanes
@@ -96,6 +115,17 @@ def test_no_derated_step_is_shorter_than_the_ideal_one_nor_longer_than_the_large
     assert np.all(long > short)
     largest = max(known.factor for known in derating().classes.values())
     assert np.all(long <= short * largest * (1 + 1e-9))
+
+
+def test_narrow_operands_take_no_longer_than_words_but_for_their_casts():
+    model = MODELS["experts"].model_copy(update={"hidden": 1536, "sequence": 2048})
+    posed = {each: on_template(model, 30_000, ideal=True, precision=each) for each in FORMATS}
+    rows = np.arange(0, 400)
+    linear = {each: evaluate(of, all_plans(of).part(rows)).time_s["linear"] for each, of in posed.items()}
+    for narrow in ("fp8", "int8", "mxfp8", "fp4"):
+        assert np.all(linear[narrow] <= linear["bf16"] * (1 + 1e-12))
+    assert np.all(linear["fp4"] <= linear["fp8"] * (1 + 1e-12))
+    assert np.any(linear["fp8"] < 0.7 * linear["int8"])
 
 
 def test_fused_attention_keeps_no_scores_and_moves_less_where_memory_binds():

@@ -31,6 +31,8 @@ from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_s
 from dse.run.remembered import Remembered
 from dse.run.run import Run
 from hardware.machines import Machines
+from hardware.packed_words import WORD_BYTES
+from hardware.precisions import ELEMENT_BYTES
 from hardware.specs import Accelerator, accelerator
 from hardware.units import gib_from_bytes
 
@@ -46,6 +48,11 @@ _ABOUT_STEPS = (
 _ABOUT_DERATING = (
     "Kernel times are derated: ideal times, multiplied by the factors by which ideal times of the same mappings are "
     "too short on A100, H100 and B200. --ideal omits these factors."
+)
+
+_ABOUT_FORMATS = (
+    "Words of 16 bits hold several operands of products in {precision}. Areas are those of arrays without this format, "
+    "and kernels are derated as in 16 bits."
 )
 
 
@@ -196,11 +203,12 @@ def _checked_costs(posed: ModernPosed, best: ModernOptimum, hbm_bytes: int) -> P
 
 def notes(problem: ModernProblem) -> list[str]:
     """Notes on every answer: what its network leaves out, and what its times can be compared with."""
-    is_ideal = problem.stack.grouped is None
+    is_ideal, is_narrow = problem.stack.grouped is None, ELEMENT_BYTES[problem.precision] != WORD_BYTES
     return [
         *network_notes(problem.network, problem.accelerators),
         _ABOUT_STEPS,
         *([] if is_ideal else [_ABOUT_DERATING]),
+        *([_ABOUT_FORMATS.format(precision=problem.precision)] if is_narrow else []),
     ]
 
 
@@ -224,6 +232,7 @@ def answer_metrics(
 
 def _figures(problem: ModernProblem, sizes: dict[str, Any], clock_hz: float, costs: PlanCosts) -> dict[str, Any]:
     peak = 2.0 * clock_hz * sizes["tensor_cores"] * sizes["core_width"] * sizes["core_depth"]
+    peak *= problem.formats[problem.precision]
     throughput = problem.global_batch / costs.step_s
     return {
         "throughput_per_s": throughput,
@@ -307,13 +316,20 @@ def _baselines(posed: ModernPosed, stop: StopSignal) -> list[dict[str, Any]]:
         outcome = _whole(problem, machines, papers, stop)
         rows.append(_row("plans of the PHAZE paper's vocabulary", problem, machines, outcome))
     if problem.fixed is None:
-        reference = accelerator(problem.cost_model.reference.name, problem.cost_model)
-        posed_there = replace(problem, fixed=reference)
-        searching = ModernSearch(posed_there, reference.machines, stop)
-        outcome = _whole(posed_there, reference.machines, searching.candidates(), stop)
-        title = _reference_name(reference, chosen_optimum(posed_there, outcome))
-        rows.append(_row(title, posed_there, reference.machines, outcome))
+        there = replace(problem, fixed=accelerator(problem.cost_model.reference.name, problem.cost_model))
+        if problem.precision in there.formats:
+            rows.append(_reference_row(there, stop))
     return [*rows, *(_chip_row(each, stop) for each in problem.chips)]
+
+
+def _reference_row(problem: ModernProblem, stop: StopSignal) -> dict[str, Any]:
+    """The best plan of the reference accelerator, the fixed one of ``problem``."""
+    reference = problem.fixed
+    assert reference is not None, "only called with one"
+    candidates = ModernSearch(problem, reference.machines, stop).candidates()
+    outcome = _whole(problem, reference.machines, candidates, stop)
+    title = _reference_name(reference, chosen_optimum(problem, outcome))
+    return _row(title, problem, reference.machines, outcome)
 
 
 def _chip_row(problem: PlanProblem, stop: StopSignal) -> dict[str, Any]:

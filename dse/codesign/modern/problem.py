@@ -8,6 +8,7 @@ with steps as docs/method/plan.md counts them, and kernels priced on the archite
 (:mod:`dse.plan.template_kernels`). HBM size and ties are chosen as in :mod:`dse.codesign.problem`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +21,13 @@ from hardware.chips import Chip, System
 from hardware.cost_model import CostModel, vector_cycles
 from hardware.machines import Machines
 from hardware.network import Network
+from hardware.packed_words import WORD_BYTES, word_rate
+from hardware.precisions import ELEMENT_BYTES, PRECISIONS
 from hardware.space import SpaceSpec, architecture_space
 from hardware.specs import Accelerator
 
 PRECISION = "bf16"
-"""The template has words of 16 bits."""
+"""Of plans that state none: the template has words of 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,25 @@ class ModernProblem:
         """The model's."""
         return self.model.name
 
+    @property
+    def precision(self) -> str:
+        """Of the operands of linear layers."""
+        precision: str = dict(self.fixed_plan)["precision"]
+        return precision
+
+    @property
+    def formats(self) -> Mapping[str, float]:
+        """Rates of products by the format of their operands, over those of words of 16 bits."""
+        if self.fixed is None:
+            return {"fp16": 1.0, "bf16": 1.0} | {each: times.value for each, times in self.space.formats.items()}
+        rates = dict(self.fixed.products.flops_per_s)
+        words = word_rate(rates)
+        return {
+            each: 1.0 if ELEMENT_BYTES[each] == WORD_BYTES else rates[each] / words
+            for each in PRECISIONS
+            if each in rates
+        }
+
     def machines(self) -> Machines:
         """The architectures to choose from."""
         if self.fixed is not None:
@@ -81,7 +103,7 @@ class ModernProblem:
         chip = Chip(
             name="template",
             title="An accelerator of the template",
-            peak_flops={PRECISION: float(machine.peak_flops[0])},
+            peak_flops={each: times * float(machine.peak_flops[0]) for each, times in self.formats.items()},
             hbm_bytes=hbm_bytes,
             hbm_bytes_per_s=machine.hbm_bytes_per_s,
             network=self.network.name,
@@ -92,8 +114,10 @@ class ModernProblem:
 
     def document(self) -> dict[str, Any]:
         """Everything that decides the answer, in JSON types."""
-        chips = {"chips": [each.document() for each in self.chips]} if self.chips else {}
-        return chips | {
+        optional: dict[str, Any] = {"chips": [each.document() for each in self.chips]} if self.chips else {}
+        if ELEMENT_BYTES[self.precision] != WORD_BYTES:
+            optional["formats"] = dict(self.formats)
+        return optional | {
             "model": self.model.model_dump(mode="json"),
             "cost_model": self.cost_model.model_dump(mode="json"),
             "vector_cycles": vector_cycles(self.cost_model.hardware.vector_cycles).model_dump(mode="json"),
