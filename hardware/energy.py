@@ -81,6 +81,39 @@ def energy_by_level(operations: Sequence[Operation], machines: Machines, model: 
     return EnergyByLevel(*_priced(operations, machines, model, lambda levels: levels))
 
 
+def tensor_energy(work: Sequence[TensorWork], machines: Machines, model: EnergyModel, with_hbm: bool = True) -> Floats:
+    """Joules of one execution of tensor work on each machine, [O, A].
+
+    ``with_hbm``: whether what passes between HBM and the global buffer counts.
+    """
+    few, kind_of = machines.distinct(*_TENSOR_FIELDS)
+    levels = _tensor_levels(work, few, model)
+    if not with_hbm:
+        moved = levels[_HBM] / model.hbm_pj_per_byte
+        levels[_BUFFER] -= moved * model.sram_pj_per_byte(few.global_buffer_bytes)
+        levels[_HBM] = 0.0
+    joules: Floats = _J_PER_PJ * levels.sum(axis=0)[:, kind_of]
+    return joules
+
+
+def memory_energy(machines: Machines, model: EnergyModel) -> Floats:
+    """Joules of a byte between HBM and the global buffer of each machine, [A]."""
+    joules: Floats = _J_PER_PJ * (model.hbm_pj_per_byte + model.sram_pj_per_byte(machines.global_buffer_bytes))
+    return joules
+
+
+def pass_energy(machines: Machines, model: EnergyModel) -> Floats:
+    """Joules of a byte between HBM and the lanes of each machine, through global buffer and L2, [A]."""
+    buffer_pj = model.sram_pj_per_byte(machines.global_buffer_bytes)
+    core_pj = 2 * model.sram_pj_per_byte(machines.vector_l2_bytes)
+    return memory_energy(machines, model) + _J_PER_PJ * (buffer_pj + core_pj)
+
+
+def sent_energy(model: EnergyModel) -> float:
+    """Joules of a byte over one link, read from HBM on one side and written on the other."""
+    return _J_PER_PJ * (model.network_pj_per_byte + 2 * model.hbm_pj_per_byte)
+
+
 def static_w(machines: Machines, hbm_bytes: float, model: EnergyModel) -> Floats:
     """Watts that an accelerator always draws, with ``hbm_bytes`` of HBM, [A]."""
     hbm_w = model.idle_w_per_hbm_gib.value * gib_from_bytes(hbm_bytes)

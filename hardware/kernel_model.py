@@ -275,7 +275,7 @@ class KernelModel:
         else:
             peak = dict(chip_.rates).get(product_format, max(rate for _, rate in chip_.rates))
             rates = Rates(peak, chip_.hbm_bytes_per_s, float(chip_.processors or 1), self.link_bytes_per_s)
-            seconds = FORMS[kind].seconds(shapes, rates, FORMS[kind].at_shares(compute, memory, link))
+            seconds = FORMS[kind].in_pieces(shapes, rates, FORMS[kind].at_shares(compute, memory, link))
         if is_timed is None:
             return KernelSeconds(seconds, "ideal", "peak rates, no fixed times")
         return KernelSeconds(seconds, "measured", f"shares of peak rates timed on {chip_.timed_on}")

@@ -19,8 +19,9 @@ from hardware.operations import CollectiveKind
 class PlanCosts:
     """Seconds and bytes of a plan, and their parts; of each stage, forward and backward pass of a microbatch.
 
-    ``memory`` is that of the fullest stage, ``stage_memory`` of every one. ``transfer_s`` is that of one transfer
-    between stages; where it is not hidden, the passes have it.
+    ``once_s`` are each stage's exchanges among replicas and optimizer, once per step. ``memory`` is that of the fullest
+    stage, ``stage_memory`` of every one. ``transfer_s`` is that of one transfer between stages; where it is not hidden,
+    the passes have it.
     """
 
     step_s: float
@@ -28,6 +29,7 @@ class PlanCosts:
     time_s: dict[str, float]
     memory: dict[str, float]
     passes_s: tuple[tuple[float, float], ...]
+    once_s: tuple[float, ...]
     transfer_s: float
     stage_memory: tuple[dict[str, float], ...]
 
@@ -54,16 +56,18 @@ def stages_of(problem: PlanProblem, plan: TrainingPlan) -> list[list[int]]:
     return stages
 
 
-def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
-    """Step time and memory of a plan that keeps the rules (:mod:`dse.plan.check`)."""
-    costs, model, stack = RankCosts(problem, plan), problem.model, problem.stack
+def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None = None) -> PlanCosts:
+    """Step time and memory of a plan that keeps the rules (:mod:`dse.plan.check`).
+
+    ``rank``: what its ranks cost, where that is not seconds.
+    """
+    costs, model, stack = rank or RankCosts(problem, plan), problem.model, problem.stack
     dense = layer_of(costs, sparse=False) if model.dense_layers else None
     sparse = layer_of(costs, sparse=True) if model.dense_layers < model.layers else None
     kinds = [layer for layer in (dense, sparse) if layer is not None]
     p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
     stream = 2 * costs.tokens * model.hidden
-    joins = problem.system.network.spanning(min(problem.devices, costs.mesh.span))
-    transfer = joins.transfer_s(stream / costs.t / stack.link.value) if p > 1 else 0.0
+    transfer = costs.neighbour_s(stream / costs.t) if p > 1 else 0.0
     if p > 1 and not plan.sequence_parallel:
         transfer += costs.on_tensor("all_gather", stream)
     embedding, head = embedding_s(costs), head_s(costs)
@@ -106,7 +110,14 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan) -> PlanCosts:
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
     return PlanCosts(
-        sum(time_s.values()), sum(memory.values()), time_s, memory, tuple(passes), transfer, tuple(memories)
+        sum(time_s.values()),
+        sum(memory.values()),
+        time_s,
+        memory,
+        tuple(passes),
+        tuple(sum(each) for each in zip(data, updates, strict=True)),
+        transfer,
+        tuple(memories),
     )
 
 

@@ -106,7 +106,7 @@ class Rates:
         if stack.attention.value == "fused" and self.problem.machine is not None:
             return self._mapped_fused_s(math.ceil(heads / keys * queries), samples, queries, heads, keys)
         if stack.attention.value == "fused":
-            pairs = tokens * _seen(self.problem) * heads
+            pairs = tokens * seen_keys(self.problem) * heads
             rate = peak * stack.attention_rate.value
             return (2 * k + 2 * v) * pairs / rate, (6 * k + 4 * v) * pairs / rate
         if self.problem.machine is not None:
@@ -139,7 +139,7 @@ class Rates:
             there.append("dropout")
             back.append("dropout_backward")
         moved = machine.element_bytes * samples * (queries * heads + sequence * keys) * (k + v)
-        seen, seconds = _seen(self.problem) / sequence, []
+        seen, seconds = seen_keys(self.problem) / sequence, []
         for gemms, kinds, size in (
             ([scores, contexts], there, moved),
             ([scores, *gradients], [*there, *back], 2 * moved),
@@ -176,7 +176,7 @@ class Rates:
         )
 
 
-def _seen(problem: PlanProblem) -> float:
+def seen_keys(problem: PlanProblem) -> float:
     """Keys that a token attends to on average."""
     model, sequence = problem.model, problem.sequence
     if model.head == "masked_lm":

@@ -122,6 +122,11 @@ class RankCosts:
         """Seconds over a group of ranks, at the sustained share of the links."""
         return group_s(self.network, kind, size / self.stack.link.value, axes)
 
+    def neighbour_s(self, size: float) -> float:
+        """Seconds of a transfer between neighbouring stages, over the level that joins all of a pipeline."""
+        joins = self.problem.system.network.spanning(min(self.problem.devices, self.mesh.span))
+        return joins.transfer_s(size / self.stack.link.value)
+
     def on_tensor(self, kind: CollectiveKind, size: float) -> float:
         """Seconds over the tensor axis."""
         return self.collective(kind, size, [(self.t, self.mesh.stride("tensor"))])

@@ -1,6 +1,7 @@
 """The table of several chips: what the plan of each reaches, and what its rates rest on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dse.plan.problem import PlanProblem
 from dse.report.units import memory_text, share_text, time_text
@@ -23,8 +24,13 @@ def row(problem: PlanProblem, result: Result) -> tuple[str, ...]:
         share_text(metrics["mfu"]),
         f"{used} of {memory_text(problem.system.chip.hbm_bytes)}",
         basis,
-        ", ".join(f"{key}={value}" for key, value in result.solution["plan"].items() if value not in _ORDINARY),
+        shown_plan(result.solution["plan"]),
     )
+
+
+def shown_plan(plan: Mapping[str, Any]) -> str:
+    """A plan's document without what is not split, recomputed or set."""
+    return ", ".join(f"{key}={value}" for key, value in plan.items() if value not in _ORDINARY)
 
 
 _ORDINARY = (0, 1, "none", "stack", "1f1b", "tensor-context-data-pipeline")

@@ -48,8 +48,11 @@ class Products(NamedTuple):
     accumulated_words: Floats
 
 
-class _MachineKernels(ABC):
-    """What exact times and bounds share: the shapes of products and of vector work."""
+class MachineKernels(ABC):
+    """What exact times and bounds share: the shapes of products and of vector work.
+
+    :mod:`dse.plan.energy` prices joules in place of seconds.
+    """
 
     are_bounds = False
 
@@ -102,9 +105,18 @@ class _MachineKernels(ABC):
         whole = Products(rows, columns, inner, count, words)
         if not low or self._packed is None:
             return self._products_s(whole)
-        packed = self._packed_products_s(whole._replace(k=np.ceil(inner / self._packed.operands)), self._packed)
+        return self._narrow_products_s(whole, whole._replace(k=np.ceil(inner / self._packed.operands)), self._packed)
+
+    def _narrow_products_s(self, whole: Products, of_words: Products, packed: PackedWords) -> Floats:
+        """Seconds of products of narrow operands: of packed words, or of whole ones where these are faster."""
+        packed_s = self._packed_products_s(of_words, packed)
         # Where a pair of words takes one cycle, nothing about them takes longer.
-        return packed if self._packed.cycles == 1.0 else np.minimum(packed, self._products_s(whole))
+        return packed_s if packed.cycles == 1.0 else np.minimum(packed_s, self._products_s(whole))
+
+    def _together(self, first_s: Floats, second_s: Floats) -> Floats:
+        """Of two things that a kernel does at the same time."""
+        longer: Floats = np.maximum(first_s, second_s)
+        return longer
 
     def product_s(
         self, m: Floats, n: Floats | float, k: Floats | float, low: bool, grouped: bool = False
@@ -159,8 +171,7 @@ class _MachineKernels(ABC):
         heads = shape.queries * shape.heads + keys * shape.keys
         moved = (2.0 if is_backward else 1.0) * self._element_bytes * shape.samples * heads * (wide + deep)
         seen = model.attended(self._sequence) / self._sequence
-        seconds: Floats = np.maximum(seen * np.maximum(products, lanes), self._memory_s(moved)) / self._attention_share
-        return seconds
+        return self._together(seen * self._together(products, lanes), self._memory_s(moved)) / self._attention_share
 
 
 def softmax_kinds(dropout: bool) -> tuple[tuple[VectorKind, ...], tuple[VectorKind, ...]]:
@@ -170,7 +181,7 @@ def softmax_kinds(dropout: bool) -> tuple[tuple[VectorKind, ...], tuple[VectorKi
     return ("scale", "add", "softmax"), ("softmax_backward", "scale")
 
 
-class TemplateKernels(_MachineKernels):
+class TemplateKernels(MachineKernels):
     """Exact times on A machines of the template."""
 
     def __init__(self, problem: PlanProblem, machines: Machines) -> None:
@@ -238,7 +249,7 @@ class TemplateKernels(_MachineKernels):
         return passes
 
 
-class RooflineKernels(_MachineKernels):
+class RooflineKernels(MachineKernels):
     """Lower bounds on :class:`TemplateKernels` for machines of which two figures are known; each of shape [A].
 
     A product does each of its multiply-accumulates on one of ``elements`` processing elements, one per cycle (of packed

@@ -116,7 +116,7 @@ class KernelTimes:
             InputError: as :meth:`kernel` and :meth:`rates`.
         """
         kernel = self.kernel(kind, variant)
-        return FORMS[kind].seconds(shapes, self.rates(kernel.precision), kernel.constants)
+        return FORMS[kind].in_pieces(shapes, self.rates(kernel.precision), kernel.constants)
 
     def rates(self, precision: Precision) -> Rates:
         """Peak rates for operands of this precision.

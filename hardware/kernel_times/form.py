@@ -13,6 +13,9 @@ Shapes = Mapping[str, Floats]
 
 Constants = Mapping[str, float]
 
+_PIECE = 1 << 13
+"""Kernels that are priced together: their arrays stay in the caches of a core."""
+
 
 class Rates(NamedTuple):
     """Rates of a chip, each a number or an array of [N].
@@ -52,10 +55,28 @@ class Form:
     constants: Mapping[str, Range]
     seconds: Callable[[Shapes, Rates, Constants], Floats]
 
+    def in_pieces(self, shapes: Shapes, rates: Rates, constants: Mapping[str, Any]) -> Floats:
+        """As ``seconds``, a piece at a time, of numbers and arrays of [N]."""
+        length = max(len(values) for values in shapes.values())
+        seconds = np.empty(length)
+        for start in range(0, length, _PIECE):
+            piece = slice(start, start + _PIECE)
+            seconds[piece] = self.seconds(
+                {name: _cut(values, piece) for name, values in shapes.items()},
+                Rates(*(_cut(rate, piece) for rate in rates)),
+                {name: _cut(constant, piece) for name, constant in constants.items()},
+            )
+        return seconds
+
     def at_shares(self, compute: Any = 1.0, memory: Any = 1.0, link: Any = 1.0) -> dict[str, Any]:
         """Constants without fixed times at these shares of the peaks, numbers or arrays of [N]."""
         shares = {"compute_share": compute, "memory_share": memory}
         return {name: shares.get(name, _ideal(name, limits, link)) for name, limits in self.constants.items()}
+
+
+def _cut(value: Any, piece: slice) -> Any:
+    """A piece of an array of [N]; what stands for all of them as it is."""
+    return value[piece] if np.size(value) > 1 else value
 
 
 def _ideal(name: str, limits: Range, link: Any) -> Any:

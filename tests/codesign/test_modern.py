@@ -142,9 +142,13 @@ def test_real_chips_stand_beside_the_answer_each_with_the_best_plan_of_dse_plan(
         assert row["hbm_gb"] == asked.system.chip.hbm_bytes / 2**30
         assert "assumed: " in row["name"]
     shown = PROBLEM.view(result, posed, Run().tables)
-    (beside,) = (table for table in shown.tables if table.title == "For comparison")
+    (beside,) = (table for table in shown.tables if table.title == "Chips, each with its best plan")
     assert beside.requested
-    assert any("NVIDIA B200" in str(row) for row in beside.rows)
+    assert [row[0] for row in beside.rows] == ["this answer", "h100-sxm", "b200"]
+    rates = [row[beside.headers.index("rates")] for row in beside.rows]
+    assert [each.split(":")[0] for each in rates] == ["derated", "assumed", "timed"]
+    (others,) = (table for table in shown.tables if table.title == "For comparison")
+    assert not any("b200" in str(row) for row in others.rows)
     without = replace(options, on=None)
     assert pose(PROBLEM, without).digest != posed.digest
     assert "chips" not in without.modern_problem().document()

@@ -18,6 +18,7 @@ from dse.plan.answer import enumerated, none_of, nothing_legal
 from dse.plan.bound import min_step_s
 from dse.plan.check import violations
 from dse.plan.check_costs import PlanCosts, plan_costs
+from dse.plan.check_energy import plan_joules
 from dse.plan.chip_table import rests_on
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.problem import PlanProblem
@@ -30,6 +31,7 @@ from dse.results.result import FailedCheckError, Result
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
 from dse.run.remembered import Remembered
 from dse.run.run import Run
+from hardware.energy_model import energy_model
 from hardware.machines import Machines
 from hardware.packed_words import WORD_BYTES
 from hardware.precisions import ELEMENT_BYTES
@@ -127,9 +129,11 @@ def solve(posed: ModernPosed, run: Run) -> Result:
             method=METHOD,
         )
     solution = solution_of(posed, searched.best, searched.at_size.hbm_bytes)
-    costs = _checked_costs(posed, searched.best, searched.at_size.hbm_bytes)
+    asked = problem.plan_problem(posed.problem.machines.one(searched.best.architecture), searched.at_size.hbm_bytes)
+    costs = _checked_costs(asked, searched.best)
     value = problem.global_batch / costs.step_s
-    metrics = answer_metrics(posed, solution, costs, searched.candidates.plans.count, outcome.stopped)
+    figures = model_figures(problem, asked, searched.best.plan, costs)
+    metrics = answer_metrics(posed, solution, figures, searched.candidates.plans.count, outcome.stopped)
     if outcome.stopped is None:
         metrics |= search_metrics(posed, outcome)
         metrics |= metrics_beside(posed, searched.best.architecture, run.stop, run.progress)
@@ -187,14 +191,12 @@ def solution_of(posed: ModernPosed, best: ModernOptimum, hbm_bytes: int) -> dict
     }
 
 
-def _checked_costs(posed: ModernPosed, best: ModernOptimum, hbm_bytes: int) -> PlanCosts:
+def _checked_costs(asked: PlanProblem, best: ModernOptimum) -> PlanCosts:
     """The checker's own costs of a plan.
 
     Raises:
         FailedCheckError: they are others than the search found (a fault of this program).
     """
-    machine = posed.problem.machines.one(best.architecture)
-    asked = posed.problem.problem.plan_problem(machine, hbm_bytes)
     faults = violations(asked, best.plan, best.step_s)
     if faults:
         raise FailedCheckError("; ".join(faults))
@@ -213,9 +215,9 @@ def notes(problem: ModernProblem) -> list[str]:
 
 
 def answer_metrics(
-    posed: ModernPosed, solution: dict[str, Any], costs: PlanCosts, plans: int, stopped: str | None
+    posed: ModernPosed, solution: dict[str, Any], figures: dict[str, Any], plans: int, stopped: str | None
 ) -> dict[str, Any]:
-    """What follows from the solution alone, by the checker's ``costs`` of its plan."""
+    """What follows from the solution alone; ``figures`` are those of its plan."""
     problem, machines = posed.problem.problem, posed.problem.machines
     area_mm2 = solution["architecture"]["area_mm2"]
     budget_mm2 = problem.area_budget_mm2 or float(machines.area_mm2.max())
@@ -224,23 +226,24 @@ def answer_metrics(
         "plans_in_vocabulary": plans,
         "area_budget_used": area_mm2 / budget_mm2,
         "interface_mm2": problem.interface_mm2(machines),
-        "models": {problem.name: _figures(problem, solution["architecture"], machines.clock_hz, costs)},
+        "models": {problem.name: figures},
         "notes": [*map(str, notes(problem))],
         "stopped": stopped,
     }
 
 
-def _figures(problem: ModernProblem, sizes: dict[str, Any], clock_hz: float, costs: PlanCosts) -> dict[str, Any]:
-    peak = 2.0 * clock_hz * sizes["tensor_cores"] * sizes["core_width"] * sizes["core_depth"]
-    peak *= problem.formats[problem.precision]
-    throughput = problem.global_batch / costs.step_s
+def model_figures(problem: ModernProblem, asked: PlanProblem, plan: TrainingPlan, costs: PlanCosts) -> dict[str, Any]:
+    """The figures of a plan, by the checker's ``costs`` of it and its own count of joules."""
+    throughput, step_s = problem.global_batch / costs.step_s, costs.step_s
+    joules = plan_joules(asked, plan, step_s, energy_model())
+    peak = asked.devices * asked.system.chip.peak_flops[plan.precision]
     return {
         "throughput_per_s": throughput,
-        "step_s": costs.step_s,
+        "step_s": step_s,
         "tokens_per_s": throughput * problem.sequence,
-        "model_flops_utilisation": throughput
-        * problem.model.flops_per_sample(problem.sequence)
-        / (problem.accelerators * peak),
+        "model_flops_utilisation": throughput * problem.model.flops_per_sample(problem.sequence) / peak,
+        "power_w": joules / (step_s * asked.devices),
+        "joules_per_sample": joules / problem.global_batch,
         "time_s": costs.time_s,
         "memory_bytes": costs.memory,
     }

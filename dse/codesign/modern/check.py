@@ -20,6 +20,7 @@ from dse.codesign.modern.answer import (
     lack,
     max_throughput_per_s,
     metrics_beside,
+    model_figures,
     search,
     search_metrics,
     wanted_beside,
@@ -29,7 +30,7 @@ from dse.codesign.modern.problem import ModernProblem
 from dse.codesign.modern.sensitivity import CHANGES
 from dse.plan.answer import enumerated
 from dse.plan.check import cost_faults, illegal
-from dse.plan.check_costs import PlanCosts, plan_costs
+from dse.plan.check_costs import plan_costs
 from dse.plan.training_plan import whole_plan
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
@@ -95,12 +96,13 @@ def faults(result: Result, posed: ModernPosed, prove: bool) -> list[str]:
         return broken
     costs = plan_costs(asked, plan)
     broken = cost_faults(asked, costs, problem.global_batch / value)
+    figures = model_figures(problem, asked, plan, costs)
     if broken or not prove:
-        return broken or _answer_faults(result, posed, costs)
+        return broken or _answer_faults(result, posed, figures)
     again = search(posed, Run())
     assert isinstance(again, ModernAnswer), "nothing stops it"
     stopped = result.metrics["stopped"]
-    expected = answer_metrics(posed, result.solution, costs, again.candidates.plans.count, stopped)
+    expected = answer_metrics(posed, result.solution, figures, again.candidates.plans.count, stopped)
     if stopped is not None:
         expected["unfinished"] = wanted_beside(posed)
         return [*_stopped_faults(result, again, problem, hbm_bytes), *differences("metrics", result.metrics, expected)]
@@ -133,9 +135,9 @@ def _plans(posed: ModernPosed) -> int:
     return _PLANS.get(posed.digest, lambda: PlanRows(asked).count)
 
 
-def _answer_faults(result: Result, posed: ModernPosed, costs: PlanCosts) -> list[str]:
+def _answer_faults(result: Result, posed: ModernPosed, figures: dict[str, Any]) -> list[str]:
     """What of the metrics does not follow from the solution, the search left out."""
-    expected = answer_metrics(posed, result.solution, costs, _plans(posed), result.metrics["stopped"])
+    expected = answer_metrics(posed, result.solution, figures, _plans(posed), result.metrics["stopped"])
     stated = {key: value for key, value in result.metrics.items() if key not in _OF_THE_SEARCH}
     return differences("metrics", stated, expected)
 

@@ -49,7 +49,9 @@ class ModelFigures(_Document):
         throughput_per_s: samples per second.
         step_s: of a global batch.
         tokens_per_s: of all accelerators.
-        model_flops_utilisation: over the peak of all accelerators.
+        model_flops_utilisation: over the peak of all accelerators, in the plan's precision.
+        power_w: average power of one accelerator.
+        joules_per_sample: of all accelerators.
         time_s, memory_bytes: by part.
     """
 
@@ -57,6 +59,8 @@ class ModelFigures(_Document):
     step_s: _Amount
     tokens_per_s: _Amount
     model_flops_utilisation: _Amount
+    power_w: _Amount
+    joules_per_sample: _Amount
     time_s: dict[str, _Amount]
     memory_bytes: dict[str, _Amount]
 

@@ -1,13 +1,14 @@
 """A co-search with ``--plans modern`` for people."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse.codesign.modern.answer import notes
 from dse.codesign.modern.check import machine_of
 from dse.codesign.modern.problem import ModernSpace
 from dse.codesign.report.table import architecture_text, hbm_text, number
+from dse.plan.chip_table import rests_on, shown_plan
 from dse.plan.problem import PlanProblem
 from dse.plan.report import (
     PIPELINE_TRACE_FILE,
@@ -21,9 +22,10 @@ from dse.plan.report import (
 )
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import whole_plan, yaml_text
+from dse.report.units import share_text
 from dse.report.view import Decisive, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, percent
-from hardware.units import bytes_from_gib
+from hardware.units import bytes_from_gib, gib_from_bytes
 
 
 def view(space: ModernSpace, result: Result) -> View:
@@ -110,24 +112,54 @@ def _answer_rows(space: ModernSpace, result: Result) -> list[Row]:
         *plan_rows(trained["plan"]),
         ("MFU", percent(figures["model_flops_utilisation"])),
         ("tokens/s", f"{figures['tokens_per_s']:,.0f}"),
+        (
+            "power",
+            f"{number(figures['power_w'])} W per accelerator on average, {number(figures['joules_per_sample'])} J per "
+            "sample over all accelerators",
+        ),
     ]
 
 
 def _beside(space: ModernSpace, result: Result) -> list[Table]:
-    """The baselines, and the optimum at each HBM size."""
+    """The real chips that were asked for; the other baselines, and the optimum at each HBM size."""
     metrics, value = result.metrics, result.objective.value or 0.0
     if "optimum_by_hbm" not in metrics:
         return []
+    baselines = metrics.get("baselines", [])
+    count = len(baselines) - len(space.problem.chips) if baselines else 0
     rows: list[Row] = [
         (each["name"], *_optimum_cells(each, value), "" if each["hbm_gb"] is None else hbm_text(each["hbm_gb"]))
-        for each in metrics.get("baselines", ())
+        for each in baselines[:count]
     ]
     rows += [
         (f"best with {hbm_text(float(size))}", *_optimum_cells(each, value), hbm_text(float(size)))
         for size, each in metrics["optimum_by_hbm"].items()
     ]
     head = ("", "samples/s", "vs. this answer", "accelerator and plan", "HBM")
-    return [Table(head, rows, "For comparison", requested=bool(space.problem.chips))]
+    return [*_chips(space, result, baselines[count:]), Table(head, rows, "For comparison")]
+
+
+def _chips(space: ModernSpace, result: Result, baselines: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """The answer and the real chips, each with its best plan, and what their rates rest on."""
+    if not baselines:
+        return []
+    problem, value = space.problem, result.objective.value or 0.0
+    trained = result.solution["models"][problem.name]
+    answer: Mapping[str, Any] = {"throughput_per_s": value, "hbm_gb": trained["hbm_gb"], "plan": trained["plan"]}
+    posed = [(problem.fixed.name if problem.fixed else "this answer", _posed(space, result), answer)]
+    posed += [(each.system.chip.name, each, row) for each, row in zip(problem.chips, baselines, strict=True)]
+    flops = problem.model.flops_per_sample(problem.sequence)
+    rows: list[Row] = []
+    for name, asked, row in posed:
+        throughput, memory = row["throughput_per_s"], hbm_text(gib_from_bytes(asked.system.chip.hbm_bytes))
+        if throughput is None:
+            rows.append((name, "nothing fits", "", "", memory, rests_on(asked), ""))
+            continue
+        peak = asked.devices * asked.system.chip.peak_flops[asked.precision]
+        cells = number(throughput), percent(throughput / value), share_text(throughput * flops / peak), memory
+        rows.append((name, *cells, rests_on(asked), shown_plan(row["plan"])))
+    head = ("chip", "samples/s", "vs. this answer", "MFU", "HBM", "rates", "plan")
+    return [Table(head, rows, "Chips, each with its best plan", requested=True)]
 
 
 def _sensitivity(result: Result) -> list[Table]:
