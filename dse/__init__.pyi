@@ -179,3 +179,8 @@ def predict(
     batch: _Words | None = ...,
     **run: Unpack[_Run],
 ) -> Answer[documents.PredictSolution, documents.PredictMetrics]: ...
+def trace(
+    *sources: object,
+    files: object = ...,
+    **run: Unpack[_Run],
+) -> Answer[documents.TraceSolution, documents.TraceMetrics]: ...

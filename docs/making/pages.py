@@ -33,6 +33,7 @@ FIRST = {
         "place-on-a-fabric",
         "bring-your-own",
         "calibrate",
+        "read-a-trace",
         "pretrain-a-policy",
         "run-on-a-cluster",
         "check-and-share",

@@ -15,6 +15,7 @@ from dse.wafer.methods import METHODS as WAFER_METHODS
 from tests.codesign.tiny import MODEL
 from tests.fabric.documents import FEED_FORWARD, fabric_document
 from tests.parallel.problems import mlp_text
+from tests.trace.profiles import training_step
 from tests.wafer.small import conv_line, graph_text
 
 LAYER = {
@@ -105,6 +106,7 @@ def files(tmp_path_factory):
         "fabric.json": json.dumps(fabric_document(tile=32)),  # fewer flits than with 16
         "small-fabric.json": json.dumps(fabric_document(rows=2, columns=2)),
         "cut-fabric.json": json.dumps(one_io_unit_a_switch(fabric_document(rows=2, columns=4))),
+        "profile.json": json.dumps(training_step(ranks=1)),
         "crowded.kgraph": graph_text([conv_line(number) for number in range(1, 8)], [], width=6, height=6),
     }
     for name, text in texts.items():
@@ -165,6 +167,7 @@ CASES = {
         for cost in FABRIC_COSTS
     },
     "fabric cut": ("fabric", "dataflow.json", {"fabric": "cut-fabric.json", "chains": 2, "moves": 300}),
+    "trace": ("trace", "profile.json", {}),
     "wafer sweep": ("wafer", "case.kgraph", {"method": "rows", "sweep": ("side=2,8,20",), "moves": 0}),
 }
 EVERY = CASES | SEARCHES
@@ -206,7 +209,7 @@ def options_of(files, case):
     for key in ("fabric", "on", "batch"):
         if key in asked:
             asked = asked | {key: str(files / asked[key])}
-    return kind, kind.Options((source,) if name == "codesign" else source, **asked)
+    return kind, kind.Options((source,) if name in ("codesign", "trace") else source, **asked)
 
 
 ALIKE = (

@@ -1,0 +1,91 @@
+"""``dse trace`` by the contract of a problem: there is nothing to choose, and one answer, which is checked like any."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from dse.importer.profile.opened import note_profile
+from dse.importer.profile.read import read_profile
+from dse.problem import Posed, ProblemType, result_of
+from dse.report.view import View
+from dse.results.result import Objective, Result
+from dse.run.run import Run
+from dse.run.tables import Tables
+from dse.trace.answer import metrics_of, solution_of, typical_window_s
+from dse.trace.check import violations
+from dse.trace.formats import MetricsDocument, SolutionDocument
+from dse.trace.options import TraceOptions
+from dse.trace.problem import RecordedRun, recorded_run
+from dse.trace.report import events_table, view
+
+TracePosed = Posed[TraceOptions, RecordedRun]
+
+
+class TraceType(ProblemType[TraceOptions, RecordedRun]):
+    """Where the time of a recorded run goes."""
+
+    name = "trace"
+    help = """Show where the time of a recorded training or inference step goes.
+
+    FILE is a profile of the PyTorch profiler (JSON, also .gz); several files are the ranks of one run. The time of a
+    step is compute, exposed communication, exposed copies and idle time, which add up (docs/method/trace.md).
+    """
+    examples = (
+        "dse trace docs/examples/profiles/rank0.json docs/examples/profiles/rank1.json",
+        "dse trace docs/examples/profiles/rank0.json --notes",
+        "dse trace docs/examples/profiles/rank0.json --out runs/profile",
+    )
+    Options = TraceOptions
+    Solution = SolutionDocument
+    Metrics = MetricsDocument
+    parallel = False
+
+    def pose(self, options: TraceOptions) -> TracePosed:
+        """The profiles in the files that the options name."""
+        digests = [note_profile(path) for path in options.files]
+        run = recorded_run([read_profile(path) for path in options.files], digests)
+        goal = Objective(name="window_s", value=None, unit="s", sense="min")
+        return Posed(options, run, run.name, digests, goal)
+
+    def answered_by(self, options: TraceOptions) -> tuple[str, ...]:
+        """There is one way."""
+        return ("sweep",)
+
+    def answer(self, posed: TracePosed, run: Run) -> Result:
+        """The time of every step by what it goes to."""
+        started = time.perf_counter()
+        solution = solution_of(posed.problem)
+        run.tables.put("events", events_table(posed.problem))
+        return result_of(
+            self.name,
+            posed,
+            method="sweep",
+            value=typical_window_s(solution["steps"]),
+            solution=solution,
+            metrics=metrics_of(posed.problem),
+            evaluations=1,
+            seconds=time.perf_counter() - started,
+            seed=run.seed,
+        )
+
+    def faults(self, result: Result, posed: TracePosed) -> list[str]:
+        """Every figure recomputed from the events."""
+        if result.bound is not None:
+            return ["bound must be null: nothing is optimised"]
+        return violations(result, posed.problem)
+
+    def is_finished(self, result: Result) -> bool:
+        """Always: there is nothing that more time would improve."""
+        return result.objective.value is not None
+
+    def view(self, result: Result, posed: TracePosed, tables: Tables) -> View:
+        """Steps, classes, layers, products and collectives."""
+        del tables
+        return view(result, posed.problem)
+
+    def compared(self, results: Any) -> Mapping[str, tuple[Any, ...]]:
+        """The median step and the parts of the time of each."""
+        return {"step time [s]": tuple(each.objective.value for each in results)}
+
+
+PROBLEM = TraceType()
