@@ -36,10 +36,12 @@ STACKS = {
     "mlperf5": "mlperf-5",
     "nemo": "nemo-24.07",
     "mbridge": "megatron-bridge",
+    "mbridge-26.02-GPT-OSS-120B-H100": "megatron-bridge-alltoall",
     "torchtitan-8b-8-fsdp": "torchtitan-2024",
     "torchtitan": "torchtitan-2024",
     "maxtext": "generic",
     "simumax": "megatron-2025",
+    "deepseek-v3": "deepseek-2024",
 }
 """By the beginning of a row's name; the longest decides."""
 
@@ -118,8 +120,11 @@ metrics.py, which prints ``reserved_bytes.all.peak``."""
 RECIPES = {
     "mbridge-26.02-GPT-OSS-120B-H100": "moe_act+layernorm",
     "mbridge-26.02-DeepSeek-V3-GB200": "mla_up_proj",
+    "mbridge-26.02-DeepSeek-V3-B": "mla_up_proj",
+    "mbridge-25.09-DeepSeek-V3 (dropless)-H100": "mla_up_proj+mlp",
     "mbridge-26.02-Qwen3-30B-A3B-GB200": "none",
     "mbridge-26.02-LLAMA3-70B-H100": "none",
+    "deepseek-v3-report": "layernorm+mla_up_proj+moe_act",
 }
 """What runs of Megatron-Bridge recomputed, by the beginning of a row's name: its performance recipes of that time
 (scripts/performance/configs: ``recompute_modules`` of the workload with the row's batch, and ``recompute_granularity``
@@ -299,8 +304,19 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
         # 16, 16, 16 and 13 layers, and then the one that predicts a later token: what Megatron-Bridge's recipe has for
         # 4 stages of 4 chunks (recipes/deepseek/deepseek_v3.py, set_deepseek_v3_pipeline_model_parallel_layout).
         yield "last_layers", 13
+    elif name.startswith("mbridge") and "DeepSeek-V3" in name and (tensor, depth, row["vpp"]) == ("2", "8", "4"):
+        # "Et|(tt|)*30mL": one layer in the first of 32 chunks, and none in the last (scripts/performance/configs,
+        # deepseek_v3_h100_1024gpus_fp8_config).
+        yield "first_layers", 7
+        yield "last_layers", 6
+    elif name.startswith("mbridge") and "DeepSeek-V3" in name and (depth, row["vpp"]) == ("16", ""):
+        # Four layers in each of 15 stages, and one in the last (deepseek_v3.py, layout_map).
+        yield "last_layers", 1
     # Chunks whose number is not stated ("> 1") stay open.
-    is_stated = row["vpp"] or depth == "1" or name.startswith(("mbridge", "simumax"))
+    if "DualPipe" in features:
+        yield "schedule", "dualpipe"
+        yield "context", 1  # DeepSeek-V3 technical report, section 3.2: pipeline, experts and replicas, and no other axis
+    is_stated = row["vpp"] or depth == "1" or name.startswith(("mbridge", "simumax")) or "DualPipe" in features
     if is_stated and not row["vpp"].startswith(">"):
         yield "interleave", _whole(row, "vpp") if row["vpp"] else 1
     if name.startswith("maxtext"):
@@ -327,6 +343,8 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
         yield "overlap_tensor", "no"
     if name.startswith("torchtitan-h200"):
         yield "cross_entropy", "fused"  # of June 2025 and compiled (pull request 1033)
+    if name.startswith("mbridge-25.09-DeepSeek-V3 (dropless)-H100"):
+        yield "overlap_expert", "yes"  # set_moe_a2a_overlap_overrides of its recipe
     if "TP overlap off" in row["note"]:
         yield "overlap_tensor", "no"
     if "fp8 all-gather" in features:

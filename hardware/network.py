@@ -33,7 +33,7 @@ part of a collective across nodes has those of its own kind at its own level.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -223,6 +223,33 @@ class Network:
         if self.inner is None or accelerators > self.inner_accelerators:
             return self
         return self.inner.spanning(accelerators)
+
+    def spread_s(self, token_bytes: float, reached: Callable[[int], float], participants: int) -> float:
+        """Seconds to send every accelerator's tokens to where they are wanted, once to each node of every level.
+
+        A token crosses the links between nodes once for each node that holds a receiver, and is copied inside (DeepEP;
+        DeepSeek-V3, 2024, section 3.2.2). All levels work at once, so the slowest decides. Of neighbouring
+        accelerators, all of which send.
+
+        Args:
+            token_bytes: of the tokens of one accelerator.
+            reached: of so many equal parts of the participants, those that a token goes to; mean.
+            participants: accelerators; 1 takes no time.
+
+        Raises:
+            ValueError: a size is negative, or ``participants`` below 1.
+        """
+        level: Network | None = self.spanning(participants)
+        members, slowest = participants, 0.0
+        while level is not None and members > 1:
+            inside = min(members, level.inner_accelerators or 1)
+            parts = math.ceil(members / inside)
+            links = max(1, level.inner_accelerators) if level.shared else 1
+            alone = replace(level, inner=None, inner_accelerators=0)
+            size_bytes = parts * links * token_bytes * reached(math.ceil(participants / inside))
+            slowest = max(slowest, alone.collective_s("all_to_all", size_bytes, parts))
+            level, members = level.inner, inside
+        return slowest
 
     def transfer_s(self, size_bytes: float, inside: bool = False) -> float:
         """Seconds to send ``size_bytes`` from one accelerator to another, alone on the links; 0 for nothing.

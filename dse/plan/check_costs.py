@@ -4,6 +4,7 @@ It shares no code with :mod:`dse.plan.evaluate`: it lists the operators of every
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dse.plan.check_ends import embedding_s, head_s
 from dse.plan.check_layer import layer_of
@@ -13,6 +14,8 @@ from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
 from hardware.network import Network
 from hardware.operations import CollectiveKind
+
+Each = TypeVar("Each", float, dict[str, float])
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,11 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
     if p > 1 and not plan.sequence_parallel:
         transfer += costs.on_tensor("all_gather", stream)
     embedding, head = embedding_s(costs), head_s(costs)
-    is_hidden = v > 1 and hides(plan.overlap_pipeline, stack.overlaps_pipeline.value)
+    paired = plan.schedule == "dualpipe"
+    is_hidden = paired or (v > 1 and hides(plan.overlap_pipeline, stack.overlaps_pipeline.value))
     stages, every = stages_of(problem, plan), _every(plan)
     stages[-1] += [model.layers - 1] * model.prediction_layers  # which are like the last layer
-    loads, times, memories, data, updates, passes = [], [], [], [], [], []
+    loads, times, memories, data, updates, passes, apart = [], [], [], [], [], [], []
     for number, numbers in enumerate(stages):
         layers = [dense if layer < model.dense_layers else sparse for layer in numbers]
         used = [layer for layer in layers if layer is not None]
@@ -82,6 +86,8 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         forward = sum(layer.forward.total for layer in used) + sum(end[0] for end in ends)
         again = sum(layer.again for layer in used[::every])
         backward = sum(layer.backward.total for layer in used) + again + sum(end[1] for end in ends)
+        aside = _set_aside(costs, used, ends, again)
+        forward, backward = forward + aside[0], backward + aside[1]
         weights, experts = _parameters(costs, used, number, p)
         busy = _busy(costs, used, used[::every])
         free = max(0.0, forward - busy[0]), max(0.0, backward - busy[1])
@@ -94,6 +100,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         }
         parts["linear"] += sum(head) if number == p - 1 else 0.0
         parts["vector"] += sum(embedding) if number == 0 else 0.0
+        parts["expert"] += sum(aside)
         parts["recompute"] = again
         parts["sharding"] = each
         parts["transfer"] = 0.0 if is_hidden else 2 * v * transfer
@@ -101,13 +108,30 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         passes.append((forward + parts["transfer"] / 2, backward + each + parts["transfer"] / 2))
         times.append(parts)
         data.append(once)
-        own = _shared(costs, weights, experts, 1)
-        updates.append(costs.rates.pass_s((14 + 2 * costs.state.moments) * own, own, 1, ("adam",)))
+        updates.append(_shared(costs, weights, experts, 1))
         memories.append(_memory(costs, used, kinds, weights, experts, number))
+        apart.append((backward, sum(layer.weight_gradients for layer in used)))
+    whole = list(loads)
+    if paired:
+        loads = [(one + other) / 2 for one, other in _pairs(loads)]
+        times = [{name: (one[name] + other[name]) / 2 for name in one} for one, other in _pairs(times)]
+        data, updates = ([one + other for one, other in _pairs(each)] for each in (data, updates))
+        memories = [_of_both(costs, one, other) for one, other in _pairs(memories)]
     busiest = next(stage for stage, load in enumerate(loads) if load >= max(loads) * (1 - 1e-12))
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
-    time_s["bubble"] = (sum(loads) - loads[busiest]) / v + (2 * (p - 1) * transfer if is_hidden else 0.0)
-    time_s["data"], time_s["optimizer"] = max(data), max(updates)
+    match plan.schedule:
+        case "dualpipe":
+            each = (max(0.0, load + back - 3 * weight) for load, (back, weight) in zip(whole, apart, strict=True))
+            bubble = (p / 2 - 1) * sum(each) / p
+        case "zb1p":
+            left = [max(0.0, load - 2 * weight) for load, (_, weight) in zip(whole, apart, strict=True)]
+            bubble = sum(left) - left[busiest]
+        case _:
+            bubble = (sum(loads) - loads[busiest]) / v
+    time_s["bubble"] = bubble + (2 * (p - 1) * transfer if is_hidden else 0.0)
+    updated = max(updates)
+    time_s["data"] = max(data)
+    time_s["optimizer"] = costs.rates.pass_s((14 + 2 * costs.state.moments) * updated, updated, 1, ("adam",))
     memory = max(memories, key=lambda parts: sum(parts.values()))
     return PlanCosts(
         sum(time_s.values()),
@@ -119,6 +143,29 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         transfer,
         tuple(memories),
     )
+
+
+def _set_aside(
+    costs: RankCosts, layers: list[Layer], ends: list[tuple[float, float]], again: float
+) -> tuple[float, float]:
+    """Seconds that passes take longer where a part of the chip is set aside for exchanges."""
+    forward = sum(layer.forward.compute for layer in layers) + sum(end[0] for end in ends)
+    backward = sum(layer.backward.compute for layer in layers) + sum(end[1] for end in ends) + again
+    return costs.slowdown * forward, costs.slowdown * backward
+
+
+def _pairs(stages: list[Each]) -> list[tuple[Each, Each]]:
+    """Each stage with the one at the same distance from the other end, which DualPipe has on the same device."""
+    return list(zip(stages, stages[::-1], strict=True))
+
+
+def _of_both(costs: RankCosts, one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    """Bytes of a device with two stages, one of which works at a time, in the same groups of ranks."""
+    memory = {name: one[name] + other[name] for name in one}
+    memory["working"], memory["communication"] = max(one["working"], other["working"]), one["communication"]
+    if costs.stack.reserved is not None:
+        memory["reserved"] = (costs.stack.reserved.value - 1) * (memory["activations"] + memory["working"])
+    return memory
 
 
 def _busy(costs: RankCosts, layers: list[Layer], again: list[Layer]) -> tuple[float, float]:
@@ -247,7 +294,8 @@ def _memory(
         held = (4 if costs.fuses_loss else 12 if costs.t == 1 else 16) + 4 * model.prediction_layers
         working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     dropped = sum(layer.whole - layer.saved for layer in layers[::again])
-    activations = chunks / v * (sum(layer.whole for layer in layers) - dropped)
+    in_flight = min((p + 1) / 2, rounds) if plan.schedule == "dualpipe" else chunks / v
+    activations = in_flight * (sum(layer.whole for layer in layers) - dropped)
     memory = {
         "weights": state.weights * share(3),
         "gradients": state.gradients * share(2),

@@ -46,8 +46,10 @@ class Rates:
         """Bytes per second."""
         return self.problem.system.chip.hbm_bytes_per_s * self.problem.stack.memory.value
 
-    def product_s(self, m: float, n: float, k: float, size: float, is_expert: bool = False) -> tuple[float, float]:
-        """Forward and backward seconds of a linear layer whose operands have ``size`` bytes an element."""
+    def product_s(
+        self, m: float, n: float, k: float, size: float, is_expert: bool = False
+    ) -> tuple[float, float, float]:
+        """Seconds of a linear layer whose operands have ``size`` bytes an element: forward, and by gradient."""
         stack, machine = self.problem.stack, self.problem.machine
         if machine is not None and size < 2.0:
             return self._narrow_product_s(machine, m, n, k, size, is_expert)
@@ -57,7 +59,7 @@ class Rates:
             weight = _mapped_s(machine, Gemm(math.ceil(k), math.ceil(n), math.ceil(m)), wide, wide - own)
             gemms = Gemm(math.ceil(m), math.ceil(n), math.ceil(k)), Gemm(math.ceil(m), math.ceil(k), math.ceil(n))
             share = stack.matrix.value if not is_expert or stack.grouped is None else stack.grouped.value
-            return _mapped_s(machine, gemms[0]) / share, (_mapped_s(machine, gemms[1]) + weight) / share
+            return _mapped_s(machine, gemms[0]) / share, _mapped_s(machine, gemms[1]) / share, weight / share
         rate = self.problem.system.chip.peak_flops[self.precision if size < 2.0 else self.half]
         busy = 2.0 * m * n * k / (rate * stack.matrix.value)
         state = 2.0 * self.gradient_bytes
@@ -67,7 +69,7 @@ class Rates:
             size * (m * k + m * n) + state * k * n,
         )
         first, second, third = (max(busy, each / self.memory_rate) for each in traffic)
-        return first, second + third
+        return first, second, third
 
     def _narrow_product_s(
         self, machine: Machines, m: float, n: float, k: float, size: float, is_expert: bool

@@ -25,6 +25,7 @@ def layer_of(costs: RankCosts, sparse: bool) -> Layer:
         else:
             result.weights += n * k
     result.weights += 2 * costs.model.hidden
+    result.weight_gradients = costs.weight_gradients_s(sparse)
     forward, backward, scores = costs.core()
     result.forward.attention, result.backward.attention = forward, backward
     result.forward.vector, result.backward.vector = costs.passes_s([*costs.vector_passes(sparse), *casts])
@@ -54,7 +55,7 @@ def layer_of(costs: RankCosts, sparse: bool) -> Layer:
         others = tensor[0] + gather, tensor[1] + gather + scatter
         for each, sent in zip((result.forward, result.backward), others, strict=True):
             compute = each.linear + each.attention + each.vector - (sent - each.tensor - each.context)
-            each.expert = max(0.0, exchanges - compute) if costs.hides_exchange else exchanges
+            each.expert = costs.exposed_exchange(exchanges, compute)
     _make_again(costs, result, sparse, scores)
     return result
 

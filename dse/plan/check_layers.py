@@ -24,9 +24,14 @@ class Pass:
     expert: float = 0.0
 
     @property
+    def compute(self) -> float:
+        """All but collectives."""
+        return self.linear + self.attention + self.vector
+
+    @property
     def total(self) -> float:
         """All causes."""
-        return self.linear + self.attention + self.vector + self.tensor + self.context + self.expert
+        return self.compute + self.tensor + self.context + self.expert
 
 
 @dataclass
@@ -39,6 +44,7 @@ class Layer:
     saved: float = 0.0
     remade: float = 0.0
     whole: float = 0.0
+    weight_gradients: float = 0.0
     weights: float = 0.0
     experts: float = 0.0
     sent: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -162,8 +168,26 @@ class RankCosts:
         """Seconds of a dispatch to experts and a combination, hidden or not."""
         experts = self.model.experts
         assert experts is not None
-        size = 2 * self.plan.expert * self.between * experts.active * self.model.hidden
-        return 2 * self.collective("all_to_all", size, [(self.plan.expert, 1)])
+        sizes = (self.stack.dispatch_bytes.value, 2.0)
+        tokens = self.between * self.model.hidden
+        if self.stack.deduplicates_tokens.value:
+            share, ranks = self.stack.link.value, self.plan.expert
+            return sum(self.network.spread_s(size * tokens / share, experts.reached, ranks) for size in sizes)
+        copies = self.plan.expert * experts.active * tokens
+        return sum(self.collective("all_to_all", size * copies, [(self.plan.expert, 1)]) for size in sizes)
+
+    def exposed_exchange(self, exchanges: float, compute: float) -> float:
+        """What compute of so many seconds leaves of exchanges with experts."""
+        if not self.hides_exchange:
+            return exchanges
+        return max(0.0, exchanges - compute * (1 + self.slowdown))
+
+    @property
+    def slowdown(self) -> float:
+        """By how much longer compute takes beside exchanges that a part of the chip is set aside for."""
+        has_exchanges = self.plan.expert > 1 and self.model.dense_layers < self.model.layers and self.hides_exchange
+        aside = self.stack.exchange_processors.value if has_exchanges else 0.0
+        return aside / (1 - aside)
 
     @property
     def queries_keys_values_bytes(self) -> float:
@@ -210,7 +234,15 @@ class RankCosts:
     def product_s(self, m: float, n: float, k: float, low: bool, is_expert: bool = False) -> tuple[float, float, float]:
         """Forward and backward seconds, and the larger of element sizes."""
         size = min(self.size, 2.0) if low else 2.0
-        return *self.rates.product_s(m, n, k, size, is_expert), size
+        forward, data, weight = self.rates.product_s(m, n, k, size, is_expert)
+        return forward, data + weight, size
+
+    def weight_gradients_s(self, sparse: bool) -> float:
+        """Seconds of the products of a layer that yield gradients of weights."""
+        return sum(
+            count * self.rates.product_s(m, n, k, min(self.size, 2.0) if low else 2.0, group.startswith("expert"))[2]
+            for group, m, n, k, count, low in self.products(sparse)
+        )
 
     def vector_passes(self, sparse: bool) -> Iterator[VectorPass]:
         """Everything between the products, as passes over memory."""
@@ -279,7 +311,7 @@ class RankCosts:
         if model.latent is not None:
             latent = model.latent
             size_bytes += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
-        each = (2 * 2 if model.gated else 2) + inputs
+        each = (2 if model.gated else 1) * self.stack.activation_input_bytes.value + inputs
         if not sparse:
             return size_bytes + inputs * whole * h + each * tokens * self.columns
         experts = model.experts

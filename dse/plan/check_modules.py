@@ -44,7 +44,7 @@ def modules_again(costs: RankCosts, sparse: bool, names: Collection[str]) -> Aga
         idle = moe + costs.passes_s(_vector_passes(costs, sparse, ["moe"]))[0]
         if costs.shared_columns:
             idle -= tensor.network_s - costs.exposed_tensor(tensor.network_s, network)
-        seconds += max(0.0, expert - idle) if costs.hides_exchange else expert
+        seconds += costs.exposed_exchange(expert, idle)
     return Again(seconds, tensor.networks * tensor.network_s + tensor.gathers, expert, _dropped(costs, sparse, names))
 
 
@@ -120,7 +120,7 @@ def _dropped(costs: RankCosts, sparse: bool, names: Collection[str]) -> float:
     model, tokens, cut, h = costs.model, costs.tokens, costs.between, costs.model.hidden
     inputs = min(costs.size, 2.0)
     whole = cut if costs.gathers_again else tokens
-    wide, drops = 4 if model.gated else 2, {*names}
+    wide, drops = (2 if model.gated else 1) * costs.stack.activation_input_bytes.value, {*names}
     dropped = 0.0
     if "layernorm" in drops:
         dropped += inputs * whole * h + (2 if sparse else inputs) * cut * h

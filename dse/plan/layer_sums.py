@@ -18,7 +18,8 @@ class LayerWork:
     layer again where that is done, ``saved_bytes`` the activations of a microbatch that it then keeps, ``remade_bytes``
     those that exist temporarily during recomputation, ``whole_bytes`` those of a layer that is not. ``sent`` are
     the seconds of the collectives of each axis, hidden or not, by pass, and ``sent_again`` those of making the layer
-    again. ``parameters`` are those of a rank that data-parallel replicas share, ``expert_parameters`` those of its
+    again. ``weight_gradients`` are the seconds of a backward pass that no other stage waits for: products that yield
+    gradients of weights. ``parameters`` are those of a rank that data-parallel replicas share, ``expert_parameters`` those of its
     experts.
     """
 
@@ -34,6 +35,7 @@ class LayerWork:
     whole_bytes: Floats
     sent: Mapping[str, tuple[Floats, Floats]]
     sent_again: Mapping[str, Floats]
+    weight_gradients: Floats
     parameters: Floats
     expert_parameters: Floats
 
@@ -97,6 +99,7 @@ class WorkSum:
 
     linear: list[Floats] = field(default_factory=list)
     linear_back: list[Floats] = field(default_factory=list)
+    weight_gradients: list[Floats] = field(default_factory=list)
     vector: list[Floats] = field(default_factory=list)
     vector_back: list[Floats] = field(default_factory=list)
     saved: list[Floats] = field(default_factory=list)

@@ -113,6 +113,7 @@ class RankWork(RankLinks):
         count = 1.0 if count is None else count
         work.linear.append(count * forward)
         work.linear_back.append(count * (data + weight))
+        work.weight_gradients.append(count * weight)
         work.repeat(parts.within, work.linear[-1], is_product=True)
         if low:
             self.passes(work, ("copy",), count * m * k, (4.0, 0.0), parts=parts.of_cast)
@@ -205,8 +206,9 @@ class RankWork(RankLinks):
             self.passes(work, ("silu", "multiply"), elements, (6.0, 10.0), parts=activated)
         else:
             self.passes(work, ("gelu",), elements, (4.0, 6.0), parts=activated)
-        work.saved.append((gate * HALF_BYTES + self.saved_input) * inner * every)
-        work.drop(elements, first.within, gate * HALF_BYTES)
+        kept = gate * self.problem.stack.activation_input_bytes.value
+        work.saved.append((kept + self.saved_input) * inner * every)
+        work.drop(elements, first.within, kept)
         work.drop(elements, activated.within, self.saved_input)
         weights: Floats = (gate + 1.0) * h * inner
         return weights
@@ -266,15 +268,43 @@ class RankWork(RankLinks):
     # Experts ----------------------------------------------------------------------------------------------------------
 
     def exposed_exchange(self, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
-        """What compute of so many seconds does not hide of a dispatch to experts and a combination, if it hides any."""
-        exchange = 2.0 * self.exchange()
+        """What compute of so many seconds does not hide of a dispatch to experts and a combination, if it hides any.
+
+        The compute that hides it takes as long as :attr:`slowdown` makes it.
+        """
+        exchange = self.exchange
         if not self.problem.software.overlaps_expert:
             return exchange, exchange
-        return np.maximum(0.0, exchange - forward), np.maximum(0.0, exchange - backward)
+        longer = 1.0 + self.slowdown
+        return np.maximum(0.0, exchange - longer * forward), np.maximum(0.0, exchange - longer * backward)
 
+    @cached_property
+    def slowdown(self) -> Floats:
+        """By how much longer all compute takes, of its seconds, where processors are set aside for exchanges.
+
+        With a part s of them, s / (1 − s): compute has 1 − s of the chip throughout, since microbatches in both
+        directions keep an exchange under way beside it (DeepSeek-V3, 2024, sections 3.2.1 and 3.2.2: 20 SMs dedicated
+        to communication).
+        """
+        aside = self.problem.stack.exchange_processors.value
+        hides = self.problem.software.overlaps_expert and self.model.has_expert_layers
+        slowdown: Floats = np.where(self.plans.expert > 1, aside / (1.0 - aside) if hides else 0.0, 0.0)
+        return slowdown
+
+    @cached_property
     def exchange(self) -> Floats:
-        """Seconds of one dispatch to experts, or of one combination."""
-        experts = self.model.experts
+        """Seconds of one dispatch to experts and one combination, in either pass.
+
+        In a backward pass gradients take the way of the tokens, in the other direction: the combination's are
+        dispatched, the dispatch's combined.
+        """
+        experts, stack = self.model.experts, self.problem.stack
         assert experts is not None
-        size = self.plans.expert * self.cut_tokens * experts.active * self.model.hidden * HALF_BYTES
-        return self.collective("all_to_all", size, self.plans.expert, np.ones_like(self.plans.expert))
+        element = stack.dispatch_bytes.value, HALF_BYTES
+        token_bytes = self.cut_tokens * self.model.hidden
+        if stack.deduplicates_tokens.value:
+            each = [self.spread(size * token_bytes, self.plans.expert, experts.reached) for size in element]
+        else:
+            copies, apart = self.plans.expert * experts.active * token_bytes, self.neighbouring
+            each = [self.collective("all_to_all", size * copies, self.plans.expert, apart) for size in element]
+        return each[0] + each[1]

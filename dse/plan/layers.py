@@ -82,7 +82,7 @@ class LayerPrices(RankWork):
         nothing = np.zeros(self.plans.count)
         exchange, exchanged = (nothing, nothing), nothing
         if has_experts:
-            exchanged = 2.0 * self.exchange()
+            exchanged = self.exchange
             # Compute that hides one collective hides no other.
             idle = [
                 compute[side] - (blocks * raw[side] - tensor[side]) - (rings[side] - context[side]) for side in (0, 1)
@@ -112,6 +112,7 @@ class LayerPrices(RankWork):
             whole_bytes=saved + scores,
             sent=sent,
             sent_again=again.sent,
+            weight_gradients=total_of(work.weight_gradients),
             parameters=weights + shared + norms,
             expert_parameters=expert,
         )

@@ -1,5 +1,6 @@
 """A transformer as a training plan sees it: sizes of attention, feed-forward and experts; parameters; FLOPs."""
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -40,6 +41,8 @@ class Experts(StrictModel):
         shared: experts of the same width that every token takes too.
         dense_layers: layers at the beginning with a plain feed-forward network instead.
         biases: whether the router and the experts' linear layers have biases.
+        groups, active_groups: groups of consecutive experts, and how many of them a token's experts may lie in
+            (DeepSeek-V3, 2024, section 2.1.2: node-limited routing); 0 where they may lie in any.
     """
 
     routed: Size
@@ -48,6 +51,40 @@ class Experts(StrictModel):
     shared: Number = 0
     dense_layers: Number = 0
     biases: Flag = False
+    groups: Number = 0
+    active_groups: Number = 0
+
+    @model_validator(mode="after")
+    def _groups_hold_experts(self) -> "Experts":
+        if bool(self.groups) != bool(self.active_groups):
+            raise ValueError("groups and active_groups must be given together")
+        if self.groups and self.routed % self.groups:
+            raise ValueError(f"groups must divide routed ({self.routed}), but got {self.groups}")
+        if self.active_groups > self.groups:
+            raise ValueError(f"active_groups must be at most groups ({self.groups}), but got {self.active_groups}")
+        if self.groups and self.active > self.active_groups * (self.routed // self.groups):
+            raise ValueError(f"active_groups must have at least active ({self.active}) experts together")
+        return self
+
+    def reached(self, parts: int) -> float:
+        """Of so many equal parts of the experts, consecutive ones in each, those that a token's experts lie in; mean.
+
+        A token chooses evenly among groups, and among the experts of these. A part that has experts of g of the
+        ``groups`` is missed if all choices fall on others: hypergeometric in the groups, and in the experts of those
+        chosen. Without groups the experts are one group.
+        """
+        groups, chosen = (self.groups, self.active_groups) if self.groups else (1, 1)
+        each, part = self.routed / groups, self.routed / parts
+        of_part = max(1, round(groups / parts))
+        missed = 0.0
+        for hit in range(min(of_part, chosen) + 1):
+            ways = math.comb(of_part, hit) * math.comb(max(0, groups - of_part), chosen - hit)
+            others = chosen * each - hit * min(each, part)
+            none = math.prod(
+                max(0.0, others - taken) / (chosen * each - taken) for taken in range(self.active)
+            )
+            missed += ways / math.comb(groups, chosen) * none
+        return parts * (1.0 - missed)
 
 
 class Window(StrictModel):
@@ -187,6 +224,8 @@ class Transformer(StrictModel):
         document = self.model_dump(mode="json", exclude={"numerics", "assumed"})
         if not self.query_key_value_biases:
             del document["query_key_value_biases"]
+        if self.experts is not None and not self.experts.groups:
+            del document["experts"]["groups"], document["experts"]["active_groups"]
         return document
 
     @property

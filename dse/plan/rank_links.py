@@ -1,5 +1,6 @@
 """What collectives and transfers of plans cost a rank, for arrays of plans of shape [P]."""
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -34,6 +35,17 @@ class RankLinks:
         seconds = np.zeros(len(sizes))
         for members, apart, chosen in self._alike(participants, stride):
             seconds[chosen] = collective_seconds(self.network, kind, sizes[chosen], members, apart)
+        return seconds if machines == 1 else np.repeat(seconds, machines)
+
+    def spread(self, token_bytes: Floats, participants: Integers, reached: Callable[[int], float]) -> Floats:
+        """Seconds of :meth:`hardware.network.Network.spread_s` over neighbouring ranks, which differ by plan."""
+        machines = self.kernels.machines
+        sizes = np.broadcast_to(token_bytes / self.link, self.plans.count)[::machines]
+        seconds = np.zeros(len(sizes))
+        for members, _, chosen in self._alike(participants, self.neighbouring):
+            known, inverse = np.unique(sizes[chosen], return_inverse=True)
+            each = np.array([self.network.spread_s(float(size), reached, members) for size in known])
+            seconds[chosen] = each[inverse]
         return seconds if machines == 1 else np.repeat(seconds, machines)
 
     def _alike(self, participants: Integers, stride: Integers) -> list[tuple[int, int, Integers]]:
@@ -80,6 +92,11 @@ class RankLinks:
             sizes.append(level.inner_accelerators)
             level = level.inner
         return np.searchsorted(np.sort(np.array(sizes, dtype=np.int64)), span)
+
+    @cached_property
+    def neighbouring(self) -> Integers:
+        """The stride of ranks that follow each other: 1."""
+        return np.ones_like(self.plans.tensor)
 
     @cached_property
     def beside_replicas(self) -> dict[str, Flags]:

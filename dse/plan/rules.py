@@ -223,8 +223,8 @@ def _combinations(problem: PlanProblem, fixed: dict[str, Any], where: str) -> It
     if fixed.get("interleave", 1) > 1:
         if fixed.get("pipeline") == 1:
             yield Fault(where, "interleave", shown(fixed["interleave"]), "must be 1 with pipeline=1", "1")
-        if fixed.get("schedule") == "gpipe":
-            yield Fault(where, "schedule", "gpipe", "must be 1f1b with interleave > 1", "1f1b")
+        if fixed.get("schedule", "1f1b") != "1f1b":
+            yield Fault(where, "schedule", fixed["schedule"], "must be 1f1b with interleave > 1", "1f1b")
         if {"pipeline", "data", "microbatch"} <= fixed.keys():
             rounds = problem.global_batch // (fixed["data"] * fixed["microbatch"])
             if rounds % fixed["pipeline"]:
@@ -233,8 +233,11 @@ def _combinations(problem: PlanProblem, fixed: dict[str, Any], where: str) -> It
                     f"({fixed['pipeline']})"
                 )
                 yield Fault(where, "interleave", shown(fixed["interleave"]), rule, "1")
-    if fixed.get("schedule") == "gpipe" and fixed.get("pipeline") == 1:
-        yield Fault(where, "schedule", "gpipe", "must be 1f1b with pipeline=1", "1f1b")
+    if fixed.get("schedule", "1f1b") != "1f1b" and fixed.get("pipeline") == 1:
+        yield Fault(where, "schedule", fixed["schedule"], "must be 1f1b with pipeline=1", "1f1b")
+    if fixed.get("schedule") == "dualpipe" and fixed.get("pipeline", 2) % 2:
+        rule = f"must be 1f1b where the number of stages ({fixed['pipeline']}) is odd"
+        yield Fault(where, "schedule", "dualpipe", rule, "1f1b")
 
 
 def _hybrid_sharding(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:

@@ -54,6 +54,13 @@ class Bytes(StrictModel):
     source: Source
 
 
+class PartOfChip(StrictModel):
+    """A part of a chip's processors."""
+
+    value: Annotated[float, Field(ge=0, lt=1)]
+    source: Source
+
+
 class BufferBytes(StrictModel):
     """Bytes of a rank's buffers in one communicator."""
 
@@ -127,10 +134,16 @@ class Stack(StrictModel):
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel during the core of attention.
         overlaps_expert: whether tokens travel to experts and back during the compute of another microbatch.
+        deduplicates_tokens: whether a token goes to each node once, for all of its experts there, and is copied inside;
+            otherwise once for each of its experts.
+        dispatch_bytes: of an element of tokens on their way to experts, and of gradients there; back it is 2.
+        exchange_processors: the part of a chip's processors that is set aside for exchanges with experts where these
+            overlap with compute.
         sorts_tokens: whether tokens for several experts of a rank are copied once more after their dispatch, sorted by
             expert, and back before they are combined.
         recomputations: modes of recomputation that the framework has.
         settings_file: the file of settings, of those that a plan is exported as, that the framework reads.
+        activation_input_bytes: kept of an element that an activation function reads.
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
         moment_bytes: of optimizer_bytes, those of both moments.
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
@@ -172,6 +185,11 @@ class Stack(StrictModel):
     overlaps_expert: Choice = Choice(
         value=False, source="an exchange waits for the router, and experts wait for the exchange"
     )
+    deduplicates_tokens: Choice = Choice(
+        value=False, source="an all-to-all of a collective library: a copy of a token for each of its experts"
+    )
+    dispatch_bytes: Bytes = Bytes(value=2, source="activations travel in 16 bits")
+    exchange_processors: PartOfChip = PartOfChip(value=0, source="not known")
     sorts_tokens: Choice = Choice(
         value=False, source="DeepEP and HybridEP deliver tokens by expert; one copy before and one after"
     )
@@ -180,6 +198,7 @@ class Stack(StrictModel):
         source="Megatron-LM: --recompute-granularity selective and full, --recompute-method block",
     )
     settings_file: Literal["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"] | None = None
+    activation_input_bytes: Bytes = Bytes(value=2, source="activations are kept in 16 bits")
     weight_bytes: Bytes
     gradient_bytes: Bytes
     optimizer_bytes: Bytes
@@ -209,6 +228,9 @@ class Stack(StrictModel):
         document: dict[str, Any] = handler(self)
         for key in ("reserved", "grouped"):
             if document.get(key) is None:
+                document.pop(key, None)
+        for key in ("deduplicates_tokens", "dispatch_bytes", "exchange_processors", "activation_input_bytes"):
+            if getattr(self, key) == type(self).model_fields[key].default:
                 document.pop(key, None)
         return document
 

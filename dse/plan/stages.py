@@ -14,6 +14,7 @@ class StageKind(NamedTuple):
         number: how many there are.
         dense, sparse: layers without and with experts; of the last stage also those that predict later tokens.
         has_embedding, has_head: whether the ends lie here.
+        partner: the kind of the stage on the same device; itself where each has its own.
     """
 
     first: int
@@ -22,6 +23,7 @@ class StageKind(NamedTuple):
     sparse: int
     has_embedding: bool
     has_head: bool
+    partner: int
 
 
 @cache
@@ -58,17 +60,28 @@ def _dense_layers(counts: tuple[int, ...], dense: int, interleave: int) -> tuple
 
 
 def stage_kinds(
-    model: Transformer, pipeline: int, interleave: int, first: int = 0, last: int = 0
+    model: Transformer, pipeline: int, interleave: int, first: int = 0, last: int = 0, paired: bool = False
 ) -> tuple[StageKind, ...]:
-    """The distinct stages, in the order of their first one."""
+    """The distinct stages, in the order of their first one.
+
+    Where they are ``paired``, a device has stages i and p − 1 − i, and stages whose partners differ are distinct too.
+    """
     counts = stage_layers(model.layers, pipeline, first, last)
     dense = _dense_layers(counts, model.dense_layers, interleave)
-    kinds: dict[tuple[int, int, bool, bool], list[int]] = {}
+    stages: list[tuple[int, int, bool, bool]] = []
     for stage, (count, plain) in enumerate(zip(counts, dense, strict=True)):
         is_last, with_experts = stage == pipeline - 1, count - plain
         if is_last and model.has_expert_layers:
             with_experts += model.prediction_layers
         elif is_last:
             plain += model.prediction_layers
-        kinds.setdefault((plain, with_experts, stage == 0, is_last), []).append(stage)
-    return tuple(StageKind(stages[0], len(stages), *kind) for kind, stages in kinds.items())
+        stages.append((plain, with_experts, stage == 0, is_last))
+    partners = stages[::-1] if paired else stages
+    kinds: dict[tuple[tuple[int, int, bool, bool], tuple[int, int, bool, bool]], list[int]] = {}
+    for stage, pair in enumerate(zip(stages, partners, strict=True)):
+        kinds.setdefault(pair, []).append(stage)
+    places = {pair: place for place, pair in enumerate(kinds)}
+    return tuple(
+        StageKind(those[0], len(those), *own, places[other, own] if paired else places[own, other])
+        for (own, other), those in kinds.items()
+    )

@@ -4,7 +4,13 @@ With M microbatches, stages of load L_i a microbatch (both passes), p stages of 
 
     step = M · max L + (ΣL − max L) / v + filling transfers + exposed data-parallel collectives + optimizer
 
-(Narayanan et al., SC 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3). The terms are those of
+(Narayanan et al., SC 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3). Of ``zb1p``, gradients of weights, W_i,
+fill bubbles (Qi et al., ICLR 2024), so that the second term is Σ(L_i − 2 W_i) over all stages but the busiest one. With
+``dualpipe``, device i has stages i and p − 1 − i, each for half of the microbatches, and a bubble of means over stages,
+
+    step = M · max (L_i + L_{p−1−i}) / 2 + (p / 2 − 1) · (F + 2 B − 3 W) + …
+
+(DeepSeek-V3, 2024, table 2, where a forward and a backward chunk that overlap take F + B). The terms are those of
 docs/method/plan.md.
 """
 
@@ -16,7 +22,7 @@ import numpy as np
 from dse.plan.end_work import EndWork
 from dse.plan.kernels import HALF_BYTES, Kernels, Lanes
 from dse.plan.layer_sums import LayerWork
-from dse.plan.plan_arrays import Floats, Integers, PlanArrays, layers_recomputed
+from dse.plan.plan_arrays import SCHEDULES, Flags, Floats, Integers, PlanArrays, layers_recomputed
 from dse.plan.problem import PlanProblem
 from dse.plan.stages import stage_kinds
 from hardware.operations import CollectiveKind
@@ -58,17 +64,20 @@ class Stages:
 
     def __init__(self, problem: PlanProblem, plans: PlanArrays) -> None:
         code = np.zeros(plans.count, dtype=np.int64)
-        for column in (plans.pipeline, plans.interleave, plans.first_layers, plans.last_layers):
+        paired = plans.schedule == SCHEDULES.index("dualpipe")
+        for column in (plans.pipeline, plans.interleave, plans.first_layers, plans.last_layers, paired):
             code = code << _LAYER_BITS | column
         _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
         distinct = plans.part(first)
-        cuts = zip(distinct.pipeline, distinct.interleave, distinct.first_layers, distinct.last_layers, strict=True)
-        kinds = [stage_kinds(problem.model, *map(int, cut)) for cut in cuts]
+        columns = distinct.pipeline, distinct.interleave, distinct.first_layers, distinct.last_layers, paired[first]
+        kinds = [stage_kinds(problem.model, *map(int, cut)) for cut in zip(*columns, strict=True)]
         most = max(map(len, kinds), default=1)
-        table = np.zeros((len(kinds), most, 6), dtype=np.int64)
+        table = np.zeros((len(kinds), most, 7), dtype=np.int64)
         for row, each in enumerate(kinds):
             table[row, : len(each)] = [tuple(kind) for kind in each]
-        self.first, self.number, self.dense, self.sparse, self.embedding, self.head = np.moveaxis(table[inverse], -1, 0)
+        of_kinds = np.moveaxis(table[inverse], -1, 0)
+        self.first, self.number, self.dense, self.sparse, self.embedding, self.head, self.partner = of_kinds
+        self._distinct, self._inverse, self._kinds = distinct, inverse, kinds
 
     @cached_property
     def layers(self) -> Integers:
@@ -301,7 +310,21 @@ class Step:
             + self.stages.head * ends[1][side][:, None]
             for side, name in enumerate(("forward", "backward"))
         )
-        return forward, backward + self.recompute_s
+        return forward + self.set_aside[0], backward + self.recompute_s + self.set_aside[1]
+
+    @cached_property
+    def set_aside(self) -> tuple[Floats, Floats]:
+        """Seconds that compute takes longer where processors are set aside for exchanges, by pass; [P, K]."""
+        slowdown = self.work.slowdown[:, None]
+        if not slowdown.any():
+            return np.zeros_like(slowdown), np.zeros_like(slowdown)
+        forward, backward = (
+            sum((self.layered(name, side) for name in ("linear", "attention", "vector")), start=np.zeros(1))
+            + self.stages.embedding * self.work.embedding[side][:, None]
+            + self.stages.head * self.work.head[side][:, None]
+            for side in (0, 1)
+        )
+        return slowdown * forward, slowdown * (backward + self.recompute_s)
 
     @cached_property
     def transfer_s(self) -> Floats:
@@ -319,30 +342,60 @@ class Step:
         """The step and its parts."""
         plans, stages, rows = self.plans, self.stages, np.arange(self.plans.count)
         each, once = self.replica_collectives
-        hidden = (plans.interleave > 1) & self.problem.software.overlaps_pipeline
+        zero_bubble, paired = (plans.schedule == SCHEDULES.index(name) for name in ("zb1p", "dualpipe"))
+        hidden = (plans.interleave > 1) & self.problem.software.overlaps_pipeline | paired
         paid = np.where(hidden, 0.0, 2.0 * plans.interleave * self.transfer_s)
         loads = np.where(stages.number > 0, sum(self.passes) + each + paid[:, None], 0.0)
-        longest = loads.max(axis=1)
-        busiest = np.argmax(loads >= longest[:, None] * (1 - _ROUNDING), axis=1)
+        devices = np.where(paired[:, None], (loads + self.of_partners(loads)) / 2.0, loads)
+        longest = devices.max(axis=1)
+        busiest = np.argmax(devices >= longest[:, None] * (1 - _ROUNDING), axis=1)
         bubble = ((stages.number * loads).sum(axis=1) - longest) / plans.interleave
+        if (zero_bubble | paired).any():
+            bubble = self._other_bubbles(loads, busiest, zero_bubble, paired, bubble)
         bubble = bubble + np.where(hidden, 2.0 * (plans.pipeline - 1) * self.transfer_s, 0.0)
-        updated = np.where(stages.number > 0, self.shared_out(self.sharing_from(1)), 0.0).max(axis=1)
+        update = self.shared_out(self.sharing_from(1))
+        if paired.any():
+            update, once = (np.where(paired[:, None], own + self.of_partners(own), own) for own in (update, once))
+        updated = np.where(stages.number > 0, update, 0.0).max(axis=1)
         update_bytes = OPTIMIZER_STEP_BYTES + 2.0 * self.problem.software.moment_bytes
         update_s = self.work.kernels.vector_s(update_bytes * updated, Lanes("adam", updated))
         parts: dict[str, Floats] = {}
         for name in ("linear", "attention", "vector", "tensor", "context", "expert"):
-            parts[name] = (self.layered(name, 0) + self.layered(name, 1))[rows, busiest]
-        parts["recompute"] = self.recompute_s[rows, busiest]
+            parts[name] = self.layered(name, 0) + self.layered(name, 1)
+        parts["expert"] = parts["expert"] + sum(self.set_aside)
+        parts["recompute"], parts["sharding"] = self.recompute_s, each
         ends = sum(self.work.embedding), sum(self.work.head)
         # The head is a product, the embedding memory traffic; their few collectives go with them.
-        parts["linear"] = parts["linear"] + stages.head[rows, busiest] * ends[1]
-        parts["vector"] = parts["vector"] + stages.embedding[rows, busiest] * ends[0]
-        parts["sharding"], parts["transfer"] = each[rows, busiest], paid
+        parts["linear"] = parts["linear"] + stages.head * ends[1][:, None]
+        parts["vector"] = parts["vector"] + stages.embedding * ends[0][:, None]
+        if paired.any():
+            halves = {name: (part + self.of_partners(part)) / 2.0 for name, part in parts.items()}
+            parts = {name: np.where(paired[:, None], halves[name], part) for name, part in parts.items()}
+        parts = {name: part[rows, busiest] for name, part in parts.items()}
+        parts["transfer"] = paid
         parts = {name: self.microbatches * seconds for name, seconds in parts.items()}
         parts["bubble"] = bubble
         parts["data"] = np.where(stages.number > 0, once, 0.0).max(axis=1)
         parts["optimizer"] = update_s
         step = self.microbatches * longest + bubble + parts["data"] + parts["optimizer"]
         return step, {name: parts[name] for name in TIME_PARTS}
+
+    def of_partners(self, by_stage: Floats) -> Floats:
+        """What the other stage on the same device has; [P, K]."""
+        other: Floats = np.take_along_axis(by_stage, self.stages.partner, axis=1)
+        return other
+
+    def _other_bubbles(
+        self, loads: Floats, busiest: Integers, zero_bubble: Flags, paired: Flags, plain: Floats
+    ) -> Floats:
+        """The ``plain`` bubble, and those of schedules that run gradients of weights apart; [P]."""
+        number, depth, rows = self.stages.number, self.plans.pipeline, np.arange(self.plans.count)
+        weight = self.of_layers("weight_gradients")
+        backward = self.passes[1]
+        left = np.maximum(number * (loads - 2.0 * weight), 0.0)
+        filled = left.sum(axis=1) - left[rows, busiest] / np.maximum(number[rows, busiest], 1)
+        mean = (number * np.maximum(loads + backward - 3.0 * weight, 0.0)).sum(axis=1) / depth
+        bubble: Floats = np.select([zero_bubble, paired], [filled, (depth / 2.0 - 1.0) * mean], plain)
+        return bubble
 
     # Memory -----------------------------------------------------------------------------------------------------------

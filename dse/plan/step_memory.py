@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from dse.plan.groups import communicators, min_communicators
-from dse.plan.plan_arrays import SCHEDULES, Floats, Integers
+from dse.plan.plan_arrays import SCHEDULES, Flags, Floats, Integers
 from dse.plan.step import Sharing, Step
 
 
@@ -17,7 +17,8 @@ class StepWithMemory(Step):
     def microbatches_in_flight(self) -> Floats:
         """Of which a stage keeps activations at most, counted in whole stages; [P, K].
 
-        1F1B: p − i; interleaved, 2(p − i − 1) + (v − 1)p + 1 chunks of 1 / v (Narayanan et al., SC 2021); GPipe: all.
+        1F1B: p − i; interleaved, 2(p − i − 1) + (v − 1)p + 1 chunks of 1 / v (Narayanan et al., SC 2021); GPipe: all;
+        DualPipe: p + 1 of the two stages of a device (DeepSeek-V3, 2024, table 2).
         """
         plans, first = self.plans, self.stages.first
         p, v = plans.pipeline[:, None], plans.interleave[:, None]
@@ -25,7 +26,15 @@ class StepWithMemory(Step):
         every = self.microbatches[:, None] * v
         all_first = (plans.schedule == SCHEDULES.index("gpipe"))[:, None]
         in_flight: Floats = np.where(all_first, every, np.minimum(chunks, every)) / v
+        if self.paired.any():
+            in_flight = np.where(self.paired[:, None], np.minimum((p + 1) / 2.0, every), in_flight)
         return in_flight
+
+    @property
+    def paired(self) -> Flags:
+        """Plans whose devices have two stages each; [P]."""
+        paired: Flags = self.plans.schedule == SCHEDULES.index("dualpipe")
+        return paired
 
     def recomputed_bytes(self) -> Floats:
         """Activations of the one layer that a backward pass has recomputed, in addition to the stored ones; [P, K]."""
@@ -88,6 +97,10 @@ class StepWithMemory(Step):
             "activations": self.microbatches_in_flight * activations,
             "working": self.working_bytes(self.gathered_bytes(weights)),
         }
+        if self.paired.any():
+            both = {name: np.maximum if name == "working" else np.add for name in parts}
+            whole = {name: both[name](part, self.of_partners(part)) for name, part in parts.items()}
+            parts = {name: np.where(self.paired[:, None], whole[name], part) for name, part in parts.items()}
         if self.problem.stack.reserved is not None:
             moving = parts["activations"] + parts["working"]
             parts["reserved"] = (self.problem.stack.reserved.value - 1.0) * moving

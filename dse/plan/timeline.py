@@ -133,8 +133,11 @@ def pipeline_spans(
     Interleaved stages take as many microbatches as stages in turn: such a round may have more than ``max_events``.
 
     Returns:
-        None for one stage, or where not even a round of microbatches can be shown.
+        None for one stage, where not even a round of microbatches can be shown, and for schedules that split backward
+        passes or have two stages on a device.
     """
+    if plan.schedule not in ("1f1b", "gpipe"):
+        return None
     stages, chunks = plan.pipeline, plan.interleave
     total = problem.global_batch // (plan.data * plan.microbatch)
     shown = min(total, max_events // (2 * stages * chunks))

@@ -18,7 +18,7 @@ from hardware.inputs import Fault, InputError, fail, nearest, shown
 from hardware.number_text import number_of
 from hardware.precisions import Precision
 
-Schedule = Literal["1f1b", "gpipe"]
+Schedule = Literal["1f1b", "gpipe", "zb1p", "dualpipe"]
 
 AXES = ("tensor", "context", "data", "pipeline")
 """Of the mesh: they multiply to the devices."""
@@ -59,7 +59,9 @@ class TrainingPlan:
         data: replicas.
         pipeline: stages.
         interleave: chunks of layers of a stage (Narayanan et al., SC 2021, section 2.2.2).
-        schedule: of the microbatches; ``gpipe`` runs all forward passes first.
+        schedule: of the microbatches; ``gpipe`` runs all forward passes first, ``zb1p`` fills bubbles with gradients of
+            weights (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024), ``dualpipe`` feeds them from both ends
+            (DeepSeek-V3, 2024, section 3.2.1): a device has two stages, one from each end.
         zero: what replicas share out: 0 nothing, 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et al.
             2020); 3 is FSDP.
         microbatch: samples of a replica that pass the pipeline together.

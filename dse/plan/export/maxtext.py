@@ -37,7 +37,7 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
             plan.pipeline > 1 and problem.model.experts is not None and problem.model.experts.dense_layers > 0,
             f"pipeline={plan.pipeline} with layers without experts, which it keeps outside the pipeline",
         ),
-        (plan.schedule == "gpipe", "schedule=gpipe"),
+        (plan.schedule != "1f1b", f"schedule={plan.schedule}"),
         (plan.expert > 1, f"expert={plan.expert} over ranks of other axes"),
         (plan.precision not in _QUANTIZATION, f"precision={plan.precision}"),
         (plan.recompute not in _REMAT, f"recompute={plan.recompute}"),

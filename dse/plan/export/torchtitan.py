@@ -14,6 +14,7 @@ from dse.plan.stages import stage_layers
 from dse.plan.training_plan import AS_STACK, USUAL_ORDER, TrainingPlan
 
 _CONVERTERS = {"fp8": "float8", "mxfp8": "mx"}
+_SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe"}
 _TYPES = {"bf16": "bfloat16", "fp32": "float32"}
 _STATE = ("weights", "gradients", "moments")
 
@@ -29,7 +30,7 @@ def torchtitan_toml(problem: PlanProblem, plan: TrainingPlan) -> str:
     """
     _refuse_what_it_lacks(problem, plan)
     replicas = problem.global_batch // plan.data
-    schedule = {"1f1b": "1F1B", "gpipe": "GPipe"}[plan.schedule] if plan.interleave == 1 else "Interleaved1F1B"
+    schedule = _SCHEDULES[plan.schedule] if plan.interleave == 1 else "Interleaved1F1B"
     lines = [
         "[training]",
         f"seq_len = {problem.sequence}",
@@ -126,6 +127,7 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
             problem.model.experts is not None and plan.tensor > 1 and plan.expert == 1,
             f"expert=1 with tensor={plan.tensor}, because it shards experts over the tensor axis",
         ),
+        (plan.schedule not in _SCHEDULES, f"schedule={plan.schedule}"),
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (not cuts, f"tensor={plan.tensor} without sequence parallelism"),

@@ -19,7 +19,7 @@ from dse.plan.constraints import EQUAL_STAGES
 from dse.plan.evaluate import evaluate, memory_needed, min_costs
 from dse.plan.plan_arrays import Floats, PlanArrays
 from dse.plan.problem import PlanProblem
-from dse.plan.search.uneven import uneven_families
+from dse.plan.search.uneven import BOUNDED_SCHEDULES, uneven_families
 from dse.plan.search.vocabulary import (
     Rows,
     families,
@@ -153,7 +153,7 @@ def _bounded(problem: PlanProblem, min_devices: int, below_s: float) -> Iterator
     waiting: list[tuple[Rows, Floats, Floats]] = []
     for rows in families(problem, _BOUNDED, min_devices):
         every = rows
-        if problem.relaxed == EQUAL_STAGES:
+        if problem.relaxed == EQUAL_STAGES and dict(problem.fixed).get("schedule", "1f1b") in BOUNDED_SCHEDULES:
             every = np.concatenate([rows, uneven_families(problem, rows, below_s)])
         waiting.append((every, *family_bounds(problem, every)))
         if sum(len(each) for each, _, _ in waiting) >= _BATCH:

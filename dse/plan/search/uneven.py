@@ -8,6 +8,9 @@ from dse.plan.problem import PlanProblem
 from dse.plan.search.vocabulary import Rows, plans_of, with_chunk_counts, with_ends
 from dse.plan.training_plan import CHOSEN_KEYS
 
+BOUNDED_SCHEDULES = ("1f1b", "gpipe")
+"""Of which the bound here holds: their bubbles are whole passes of all stages but the busiest one."""
+
 _ROUNDING = 1e-9
 _ANY_NUMBER = 1e6
 """Of layers, more than a model has."""

@@ -235,7 +235,9 @@ def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], modes: list[int], mesh
     for chunks, schedule in product(_open(fixed, "interleave", counts), schedules):
         if chunks * mesh.pipeline > problem.model.layers or (mesh.pipeline == 1 and (chunks > 1 or schedule)):
             continue
-        if chunks > 1 and SCHEDULES[schedule] == "gpipe":
+        if chunks > 1 and SCHEDULES[schedule] != "1f1b":
+            continue
+        if SCHEDULES[schedule] == "dualpipe" and mesh.pipeline % 2:
             continue
         if not _ends_fit(problem.model.layers, mesh.pipeline, chunks, first, last):
             continue
