@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from benchmarks.training_rows import Run, fitting_runs, runs, with_rates
+from benchmarks.training_rows import Fit, Run, fitting_runs, runs, with_rates
 from dse.plan.check_costs import plan_costs
 from dse.plan.search.enumeration import Priced, enumerate_plans
 from hardware.network import Network
@@ -16,7 +16,7 @@ from hardware.units import GIB
 PLAIN_MFU = 0.4
 """Of stacks that were fitted to no row."""
 
-LOWEST, HIGHEST = 0.3, 1.0
+LOWEST, HIGHEST = 0.1, 1.0
 """Of a fitted rate."""
 
 
@@ -106,9 +106,9 @@ def ideal_s(run: Run) -> float:
     return problem.model.flops_per_sample(problem.sequence) * problem.global_batch / peak
 
 
-def fitted_rates(rows: Sequence[Run]) -> dict[str, float]:
-    """The rates with the least squared logarithmic error on ``rows``: by a grid that is made finer around its best."""
-    names = ("matrix", "memory") if len(rows) > 1 else ("matrix",)
+def fitted_rates(fit: Fit) -> dict[str, float]:
+    """The rates with the least squared logarithmic error on its rows: by a grid that is made finer around its best."""
+    rows, names = fit.runs, fit.rates
     centre, reach = dict.fromkeys(names, (LOWEST + HIGHEST) / 2), (HIGHEST - LOWEST) / 2
     for _ in range(4):
         axes = [

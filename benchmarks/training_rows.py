@@ -7,10 +7,10 @@ State is shared out among all replicas and ranks are in the usual order, as fram
 import csv
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -23,16 +23,21 @@ from hardware.chips import system
 from hardware.inputs import InputError
 
 RUNS = Path(__file__).parent / "data" / "training" / "runs.csv"
+MARKED = RUNS.with_name("fitted_rows.yaml")
+"""Rows that constants of stacks are fitted to."""
 
 STACKS = {
     "selene": "megatron-2022",
     "megatron2021": "megatron-2022",
-    "megascale": "generic",
-    "mlperf3.0-gpt3-gaudi2": "generic",
+    "megatron2021-ZeRO-3": "deepspeed-2021",
+    "megascale": "megatron-2023",
+    "megascale-MegaScale": "megascale-2024",
+    "mlperf3.0-gpt3-gaudi2": "mlperf-3.0-gaudi",
     "mlperf3.0": "mlperf-3.0",
     "mlperf4.1": "mlperf-4.1",
-    "mlperf-gpt3": "generic",
-    "mlperf5.1-8b-MI355X": "generic",
+    "mlperf-gpt3-v5p": "maxtext-v5p",
+    "mlperf-gpt3-trillium": "maxtext-v6e",
+    "mlperf5.1-8b-MI": "mlperf-5.1-amd",
     "mlperf5": "mlperf-5",
     "nemo": "nemo-24.07",
     "mbridge": "megatron-bridge",
@@ -40,6 +45,7 @@ STACKS = {
     "torchtitan-8b-8-fsdp": "torchtitan-2024",
     "torchtitan": "torchtitan-2024",
     "maxtext": "generic",
+    "maxtext-v5p": "maxtext-v5p",
     "simumax": "megatron-2025",
     "deepseek-v3": "deepseek-2024",
 }
@@ -204,13 +210,23 @@ def rows_of(path: Path) -> list[Run | Unposed]:
     return rows
 
 
-def fitting_runs(every: list[Run]) -> dict[str, list[Run]]:
-    """The rows that each stack is fitted to: of four or more, the first and the last; of fewer, the first."""
-    by_stack: dict[str, list[Run]] = {}
-    for run in every:
-        if run.may_be_fitted_to and run.software != "generic":
-            by_stack.setdefault(run.software, []).append(run)
-    return {name: [rows[0], rows[-1]] if len(rows) >= 4 else rows[:1] for name, rows in by_stack.items()}
+class Fit(NamedTuple):
+    """What of a stack is fitted: the keys of constants, and to which rows, at most two."""
+
+    rates: tuple[str, ...]
+    runs: list[Run]
+
+
+def fits(every: Sequence[Run]) -> dict[str, Fit]:
+    """What is fitted of each stack, as :data:`MARKED` says, which is written before anything is fitted."""
+    marked = yaml.safe_load(MARKED.read_text(encoding="utf-8"))
+    known = {run.name: run for run in every}
+    return {name: Fit(tuple(each["rates"]), [known[row] for row in each["rows"]]) for name, each in marked.items()}
+
+
+def fitting_runs(every: Sequence[Run]) -> dict[str, list[Run]]:
+    """The rows that each stack is fitted to."""
+    return {name: each.runs for name, each in fits(every).items()}
 
 
 def _run(row: dict[str, str]) -> Run:
@@ -276,6 +292,8 @@ def _model(text: str) -> Transformer:
     if low.startswith("maxtext 32b"):
         sizes = {"layers": 32, "hidden": 8192, "heads": 64, "feed_forward": 28672, "vocabulary": 32768}
         return Transformer(name="maxtext-32b", sequence=2048, **sizes)
+    if scaled := re.fullmatch(r"maxtext (\d+)b \(global_parameter_scale\)", low):
+        return _scaled_maxtext(int(scaled[1]))
     if low == "llama3_70b_l12":
         return transformer("llama3-70b").model_copy(update={"name": "llama3-70b-l12", "layers": 12})
     if low == "deepseekv2_l4":
@@ -284,6 +302,17 @@ def _model(text: str) -> Transformer:
         return whole.model_copy(update={"name": "deepseek-v2-l4", "layers": 4})
     known = transformer(_longest(MODELS, low, "model"))
     return known.model_copy(update={"heads": 128, "kv_heads": 128}) if "heads 128, hidden 12288" in low else known
+
+
+def _scaled_maxtext(scale: int) -> Transformer:
+    """MaxText's base model at a ``global_parameter_scale`` that is a power of two (MaxText/pyconfig.py).
+
+    Doublings go to the width of the network and the heads, to the width of the stream, and to the layers, in turn.
+    """
+    turns, rest = divmod(scale.bit_length() - 1, 3)
+    wide, deep = turns + (rest > 0), turns + (rest > 1)
+    sizes = {"layers": 16 << turns, "hidden": 2048 << deep, "heads": 16 << wide, "feed_forward": 7168 << wide}
+    return Transformer(name=f"maxtext-{scale}b", sequence=2048, head_width=128, vocabulary=32768, **sizes)
 
 
 def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:

@@ -6,7 +6,7 @@ not fit" for a run that ran. The baseline in the same table is a fixed MFU: the 
 fitted to (40 % where there is none).
 
 Each stack has at most two fitted rates: ``matrix`` where it is fitted to one row, ``matrix`` and ``memory`` where it is
-fitted to two (:func:`benchmarks.training_rows.fitting_runs` says to which, by a rule that looks at no error). Where
+fitted to two (``benchmarks/data/training/fitted_rows.yaml`` says to which, and which rates; it is written before a fit). Where
 these rows publish what the allocator has reserved, its ratio to activations and working memory is fitted too. ``--fit``
 fits them again and prints them; the specs in dse/plan/stacks hold them.
 
@@ -36,7 +36,7 @@ from benchmarks.calculon import predicted as calculon_predicted
 from benchmarks.recording import Cell, Record, Results, parser_of
 from benchmarks.row_classes import document, measured_against, text
 from benchmarks.training_predictions import Row, fitted_rates, fitted_reserved, ideal_s, table
-from benchmarks.training_rows import command, fitting_runs, runs
+from benchmarks.training_rows import command, fits, runs
 from benchmarks.truth_gate import CHANGELOG, COLUMNS, classes, error_rows, faults
 from docs.making.figures import results as results_of
 from dse.plan.model import Transformer
@@ -300,8 +300,8 @@ def worse(lines: Sequence[Sequence[Cell]]) -> list[str]:
 
 def refit() -> None:
     """The rates of each stack as a fit finds them now."""
-    for name, rows in sorted(fitting_runs(runs()).items()):
-        rates = fitted_rates(rows)
+    for name, fit in sorted(fits(runs()).items()):
+        rates, rows = fitted_rates(fit), fit.runs
         spec = {each: getattr(rows[0].problem.stack, each).value for each in rates}
         ratio, known = fitted_reserved(rows), rows[0].problem.stack.reserved
         if ratio is not None:
