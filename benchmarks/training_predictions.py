@@ -16,8 +16,11 @@ from hardware.units import GIB
 PLAIN_MFU = 0.4
 """Of stacks that were fitted to no row."""
 
-LOWEST, HIGHEST = 0.1, 1.0
-"""Of a fitted rate."""
+LOWEST, HIGHEST = 0.3, 1.0
+"""Of a fitted rate of kernels."""
+
+LOWEST_LINK = 0.1
+"""Of that of links."""
 
 
 @dataclass(frozen=True)
@@ -109,15 +112,18 @@ def ideal_s(run: Run) -> float:
 def fitted_rates(fit: Fit) -> dict[str, float]:
     """The rates with the least squared logarithmic error on its rows: by a grid that is made finer around its best."""
     rows, names = fit.runs, fit.rates
-    centre, reach = dict.fromkeys(names, (LOWEST + HIGHEST) / 2), (HIGHEST - LOWEST) / 2
+    lowest = {name: LOWEST_LINK if name == "link" else LOWEST for name in names}
+    centre = {name: (low + HIGHEST) / 2 for name, low in lowest.items()}
+    reach = {name: (HIGHEST - low) / 2 for name, low in lowest.items()}
     for _ in range(4):
         axes = [
-            sorted({min(HIGHEST, max(LOWEST, centre[name] + reach * step / 6)) for step in range(-6, 7)})
+            sorted({min(HIGHEST, max(lowest[name], centre[name] + reach[name] * step / 6)) for step in range(-6, 7)})
             for name in names
         ]
         points = [(x,) for x in axes[0]] if len(axes) == 1 else [(x, y) for x in axes[0] for y in axes[1]]
         best = _least_misfit(rows, names, points)
-        centre, reach = dict(zip(names, best, strict=True)), reach / 5
+        centre = dict(zip(names, best, strict=True))
+        reach = {name: each / 5 for name, each in reach.items()}
     return {name: round(rate, 3) for name, rate in centre.items()}
 
 

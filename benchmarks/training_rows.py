@@ -35,8 +35,8 @@ STACKS = {
     "mlperf3.0-gpt3-gaudi2": "mlperf-3.0-gaudi",
     "mlperf3.0": "mlperf-3.0",
     "mlperf4.1": "mlperf-4.1",
-    "mlperf-gpt3-v5p": "maxtext-v5p",
-    "mlperf-gpt3-trillium": "maxtext-v6e",
+    "mlperf-gpt3-v5p": "mlperf-4.0-google",
+    "mlperf-gpt3-trillium": "mlperf-4.1-google",
     "mlperf5.1-8b-MI": "mlperf-5.1-amd",
     "mlperf5": "mlperf-5",
     "nemo": "nemo-24.07",
@@ -341,14 +341,16 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     elif name.startswith("mbridge") and "DeepSeek-V3" in name and (depth, row["vpp"]) == ("16", ""):
         # Four layers in each of 15 stages, and one in the last (deepseek_v3.py, layout_map).
         yield "last_layers", 1
-    # Chunks whose number is not stated ("> 1") stay open.
     if "DualPipe" in features:
         yield "schedule", "dualpipe"
         yield "context", 1  # DeepSeek-V3 technical report, section 3.2: pipeline, experts and replicas, and no other axis
+    # Chunks whose number is not stated ("> 1") are those that the software has by default.
+    if row["vpp"].startswith(">") and name.startswith("torchtitan"):
+        yield "interleave", 2  # torchtitan/parallelisms/pipelining_utils.py, generate_split_points: two stages per rank
     is_stated = row["vpp"] or depth == "1" or name.startswith(("mbridge", "simumax")) or "DualPipe" in features
     if is_stated and not row["vpp"].startswith(">"):
         yield "interleave", _whole(row, "vpp") if row["vpp"] else 1
-    if name.startswith("maxtext"):
+    if name.startswith(("maxtext-v4-22B", "maxtext-v5p-32B")):
         yield "microbatch", 13 if "22B" in name else 28
     elif row["micro_batch"]:
         yield "microbatch", _whole(row, "micro_batch")
