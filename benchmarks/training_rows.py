@@ -343,7 +343,10 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
         yield "last_layers", 1
     if "DualPipe" in features:
         yield "schedule", "dualpipe"
-        yield "context", 1  # DeepSeek-V3 technical report, section 3.2: pipeline, experts and replicas, and no other axis
+        yield (
+            "context",
+            1,
+        )  # DeepSeek-V3 technical report, section 3.2: pipeline, experts and replicas, and no other axis
     # Chunks whose number is not stated ("> 1") are those that the software has by default.
     if row["vpp"].startswith(">") and name.startswith("torchtitan"):
         yield "interleave", 2  # torchtitan/parallelisms/pipelining_utils.py, generate_split_points: two stages per rank

@@ -5,10 +5,10 @@ order of two runs on one chip right in ≥ 90 % of pairs that differ by more tha
 not fit" for a run that ran. The baseline in the same table is a fixed MFU: the mean of the rows that the stack was
 fitted to (40 % where there is none).
 
-Each stack has at most two fitted rates: ``matrix`` where it is fitted to one row, ``matrix`` and ``memory`` where it is
-fitted to two (``benchmarks/data/training/fitted_rows.yaml`` says to which, and which rates; it is written before a fit). Where
-these rows publish what the allocator has reserved, its ratio to activations and working memory is fitted too. ``--fit``
-fits them again and prints them; the specs in dse/plan/stacks hold them.
+Each stack has at most two fitted rates, and as many rows that they are fitted to:
+``benchmarks/data/training/fitted_rows.yaml`` says which, and is written before a fit. Where these rows publish what the
+allocator has reserved, its ratio to activations and working memory is fitted too. ``--fit`` fits them again and prints
+them; the specs in dse/plan/stacks hold them.
 
 ``--commands DIR`` prints the line of ``dse predict`` that poses each row instead, and writes to DIR the models
 that have no name of their own.

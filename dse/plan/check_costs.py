@@ -121,8 +121,8 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
     match plan.schedule:
         case "dualpipe":
-            each = (max(0.0, load + back - 3 * weight) for load, (back, weight) in zip(whole, apart, strict=True))
-            bubble = (p / 2 - 1) * sum(each) / p
+            split = [max(0.0, load + back - 3 * weight) for load, (back, weight) in zip(whole, apart, strict=True)]
+            bubble = (p / 2 - 1) * sum(split) / p
         case "zb1p":
             left = [max(0.0, load - 2 * weight) for load, (_, weight) in zip(whole, apart, strict=True)]
             bubble = sum(left) - left[busiest]

@@ -80,9 +80,7 @@ class Experts(StrictModel):
         for hit in range(min(of_part, chosen) + 1):
             ways = math.comb(of_part, hit) * math.comb(max(0, groups - of_part), chosen - hit)
             others = chosen * each - hit * min(each, part)
-            none = math.prod(
-                max(0.0, others - taken) / (chosen * each - taken) for taken in range(self.active)
-            )
+            none = math.prod(max(0.0, others - taken) / (chosen * each - taken) for taken in range(self.active))
             missed += ways / math.comb(groups, chosen) * none
         return parts * (1.0 - missed)
 

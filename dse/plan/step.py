@@ -4,8 +4,8 @@ With M microbatches, stages of load L_i a microbatch (both passes), p stages of 
 
     step = M · max L + (ΣL − max L) / v + filling transfers + exposed data-parallel collectives + optimizer
 
-(Narayanan et al., SC 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3). Of ``zb1p``, gradients of weights, W_i,
-fill bubbles (Qi et al., ICLR 2024), so that the second term is Σ(L_i − 2 W_i) over all stages but the busiest one. With
+(Narayanan et al., SC 2021, section 2.2; Korthikanti et al. 2022, section 4.2.3). With ``zb1p``, gradients of weights
+W_i fill bubbles (Qi et al., ICLR 2024): the second term is Σ(L_i − 2 W_i) over all stages but the busiest one. With
 ``dualpipe``, device i has stages i and p − 1 − i, each for half of the microbatches, and a bubble of means over stages,
 
     step = M · max (L_i + L_{p−1−i}) / 2 + (p / 2 − 1) · (F + 2 B − 3 W) + …
@@ -69,8 +69,11 @@ class Stages:
             code = code << _LAYER_BITS | column
         _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
         distinct = plans.part(first)
-        columns = distinct.pipeline, distinct.interleave, distinct.first_layers, distinct.last_layers, paired[first]
-        kinds = [stage_kinds(problem.model, *map(int, cut)) for cut in zip(*columns, strict=True)]
+        cuts = zip(distinct.pipeline, distinct.interleave, distinct.first_layers, distinct.last_layers, strict=True)
+        kinds = [
+            stage_kinds(problem.model, int(depth), int(chunks), int(begin), int(end), bool(pairs))
+            for (depth, chunks, begin, end), pairs in zip(cuts, paired[first], strict=True)
+        ]
         most = max(map(len, kinds), default=1)
         table = np.zeros((len(kinds), most, 7), dtype=np.int64)
         for row, each in enumerate(kinds):
@@ -364,10 +367,10 @@ class Step:
             parts[name] = self.layered(name, 0) + self.layered(name, 1)
         parts["expert"] = parts["expert"] + sum(self.set_aside)
         parts["recompute"], parts["sharding"] = self.recompute_s, each
-        ends = sum(self.work.embedding), sum(self.work.head)
+        embedding, head = (end[0] + end[1] for end in (self.work.embedding, self.work.head))
         # The head is a product, the embedding memory traffic; their few collectives go with them.
-        parts["linear"] = parts["linear"] + stages.head * ends[1][:, None]
-        parts["vector"] = parts["vector"] + stages.embedding * ends[0][:, None]
+        parts["linear"] = parts["linear"] + stages.head * head[:, None]
+        parts["vector"] = parts["vector"] + stages.embedding * embedding[:, None]
         if paired.any():
             halves = {name: (part + self.of_partners(part)) / 2.0 for name, part in parts.items()}
             parts = {name: np.where(paired[:, None], halves[name], part) for name, part in parts.items()}

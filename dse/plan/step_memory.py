@@ -99,8 +99,8 @@ class StepWithMemory(Step):
         }
         if self.paired.any():
             both = {name: np.maximum if name == "working" else np.add for name in parts}
-            whole = {name: both[name](part, self.of_partners(part)) for name, part in parts.items()}
-            parts = {name: np.where(self.paired[:, None], whole[name], part) for name, part in parts.items()}
+            devices = {name: both[name](part, self.of_partners(part)) for name, part in parts.items()}
+            parts = {name: np.where(self.paired[:, None], devices[name], part) for name, part in parts.items()}
         if self.problem.stack.reserved is not None:
             moving = parts["activations"] + parts["working"]
             parts["reserved"] = (self.problem.stack.reserved.value - 1.0) * moving

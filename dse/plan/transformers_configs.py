@@ -297,8 +297,14 @@ def _some_dense(sizes: _Config) -> dict[str, Any]:
             "1",
         )
     shared, dense = sizes.get("n_shared_experts", 0), sizes.get("first_k_dense_replace", 0)
-    experts = _experts(sizes, "n_routed_experts", "moe_intermediate_size")
+    experts = _experts(sizes, "n_routed_experts", "moe_intermediate_size") | _groups(sizes)
     return {"experts": experts | {"shared": shared, "dense_layers": dense}}
+
+
+def _groups(sizes: _Config) -> dict[str, int]:
+    """Groups of experts, where a router takes its choices from some of them alone."""
+    groups, taken = sizes.get("n_group", 1, lowest=1), sizes.get("topk_group", 1, lowest=1)
+    return {"groups": groups, "active_groups": taken} if taken < groups else {}
 
 
 def _glm4_moe(sizes: _Config) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def test_a_dispatch_in_8_bits_saves_a_quarter_of_dispatch_and_combination():
 
 
 def test_bytes_across_nodes_are_those_of_the_nodes_that_tokens_reach():
-    posed, each = on_nodes(ONCE)
+    posed, _ = on_nodes(ONCE)
     reached = posed.model.experts.reached(8)
     assert 3.4 < reached < 4
     network = posed.network

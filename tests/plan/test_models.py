@@ -15,6 +15,7 @@ PUBLISHED = [name for name in list_transformers() if transformer(name).published
 # Narayanan et al., SC 2021, table 1, in the digits that are printed.
 MEGATRON = {"1.7b": 1, "3.6b": 1, "7.5b": 1, "18.4b": 1, "39.1b": 1, "145.6b": 1, "310.1b": 1, "529.6b": 1, "1008b": 0}
 CONFIG = {
+    "n_group": 8, "topk_group": 4,
     "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128,
     "num_key_value_heads": 128, "intermediate_size": 18432, "vocab_size": 129280, "n_routed_experts": 256,
     "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1, "first_k_dense_replace": 3,

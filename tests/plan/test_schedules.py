@@ -98,4 +98,6 @@ def test_what_no_framework_or_picture_has_is_refused():
             export(posed, each)
     assert pipeline_spans(posed, each) is None
     odd = problem("llama3-8b", devices=30, batch=30)
-    assert illegal(odd, plan(pipeline=3, data=10, schedule="dualpipe")) == ["schedule=dualpipe requires an even pipeline"]
+    assert illegal(odd, plan(pipeline=3, data=10, schedule="dualpipe")) == [
+        "schedule=dualpipe requires an even pipeline"
+    ]

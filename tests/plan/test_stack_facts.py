@@ -14,8 +14,12 @@ from hardware.inputs import InputError
 from tests.plan.problems import GENERIC, plan, problem
 
 MIB = 2**20
-CHANNELS = {"generic": 0, "megatron-2022": 24}
-"""Of NCCL in the logs that the stacks cite; 16 in all others."""
+CHANNELS = (
+    dict.fromkeys(("megatron-2022", "megatron-2023", "megascale-2024", "deepspeed-2021"), 24)
+    | dict.fromkeys(("generic", "maxtext-v5p", "mlperf-4.0-google", "mlperf-4.1-google"), 0)
+    | dict.fromkeys(("mlperf-3.0-gaudi", "mlperf-5.1-amd"), 0)
+)
+"""Of NCCL in the logs that the stacks cite; none where there is no NCCL; 16 in all others."""
 
 
 @pytest.mark.parametrize("name", list_stacks())
