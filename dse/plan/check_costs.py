@@ -78,7 +78,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
     is_hidden = paired or (v > 1 and hides(plan.overlap_pipeline, stack.overlaps_pipeline.value))
     stages, every = stages_of(problem, plan), _every(plan)
     stages[-1] += [model.layers - 1] * model.prediction_layers  # which are like the last layer
-    loads, times, memories, data, updates, passes, apart = [], [], [], [], [], [], []
+    loads, times, memories, data, owned, passes, apart = [], [], [], [], [], [], []
     for number, numbers in enumerate(stages):
         layers = [dense if layer < model.dense_layers else sparse for layer in numbers]
         used = [layer for layer in layers if layer is not None]
@@ -108,14 +108,14 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         passes.append((forward + parts["transfer"] / 2, backward + each + parts["transfer"] / 2))
         times.append(parts)
         data.append(once)
-        updates.append(_shared(costs, weights, experts, 1))
+        owned.append(_shared(costs, weights, experts, 1))
         memories.append(_memory(costs, used, kinds, weights, experts, number))
         apart.append((backward, sum(layer.weight_gradients for layer in used)))
     whole = list(loads)
     if paired:
         loads = [(one + other) / 2 for one, other in _pairs(loads)]
         times = [{name: (one[name] + other[name]) / 2 for name in one} for one, other in _pairs(times)]
-        data, updates = ([one + other for one, other in _pairs(each)] for each in (data, updates))
+        data, owned = ([one + other for one, other in _pairs(each)] for each in (data, owned))
         memories = [_of_both(costs, one, other) for one, other in _pairs(memories)]
     busiest = next(stage for stage, load in enumerate(loads) if load >= max(loads) * (1 - 1e-12))
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
@@ -129,9 +129,8 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         case _:
             bubble = (sum(loads) - loads[busiest]) / v
     time_s["bubble"] = bubble + (2 * (p - 1) * transfer if is_hidden else 0.0)
-    updated = max(updates)
-    time_s["data"] = max(data)
-    time_s["optimizer"] = costs.rates.pass_s((14 + 2 * costs.state.moments) * updated, updated, 1, ("adam",))
+    updates = [costs.rates.pass_s((14 + 2 * costs.state.moments) * own, own, 1, ("adam",)) for own in owned]
+    time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
     return PlanCosts(
         sum(time_s.values()),

@@ -61,7 +61,9 @@ class _JouleRates(Rates):
         cycles = vector_cycles(self._machine.rules.vector_cycles).cycles
         return 1e-12 * self.energy.lane_cycle_pj * elements * sum(cycles[kind].value for kind in kinds)
 
-    def product_s(self, m: float, n: float, k: float, size: float, is_expert: bool = False) -> tuple[float, float]:
+    def product_s(
+        self, m: float, n: float, k: float, size: float, is_expert: bool = False
+    ) -> tuple[float, float, float]:
         """Joules; operands of fewer bytes than a word lie side by side along the inner dimension."""
         m, n, k = math.ceil(m), math.ceil(n), math.ceil(k)
 
@@ -69,8 +71,8 @@ class _JouleRates(Rates):
             return math.ceil(inner * size / 2)
 
         wide = self.gradient_bytes / self._machine.element_bytes * k * n
-        back = self._product_j(Gemm(m, k, words(n))) + self._product_j(Gemm(k, n, words(m)), (wide, wide - k * n))
-        return self._product_j(Gemm(m, n, words(k))), back
+        weight = self._product_j(Gemm(k, n, words(m)), (wide, wide - k * n))
+        return self._product_j(Gemm(m, n, words(k))), self._product_j(Gemm(m, k, words(n))), weight
 
     def pass_s(self, size_bytes: float, elements: float, row: float, kinds: tuple[VectorKind, ...]) -> float:
         """Joules of bytes on their way between HBM and lanes, through buffer and L2, and of the lanes."""

@@ -73,7 +73,7 @@ class Rates:
 
     def _narrow_product_s(
         self, machine: Machines, m: float, n: float, k: float, size: float, is_expert: bool
-    ) -> tuple[float, float]:
+    ) -> tuple[float, float, float]:
         """On a machine: operands of fewer bytes than a word lie side by side in words, along the inner dimension."""
         peaks, stack = self.problem.system.chip.peak_flops, self.problem.stack
         slower = (2.0 / size) * peaks[self.half] / peaks[self.precision]
@@ -89,7 +89,7 @@ class Rates:
             narrow = _mapped_s(slow, Gemm(rows, columns, math.ceil(inner * size / 2)), *more)
             seconds.append(min(narrow, _mapped_s(machine, Gemm(rows, columns, inner), *more)))
         share = stack.matrix.value if not is_expert or stack.grouped is None else stack.grouped.value
-        return seconds[0] / share, (seconds[1] + seconds[2]) / share
+        return seconds[0] / share, seconds[1] / share, seconds[2] / share
 
     def pass_s(self, size_bytes: float, elements: float, row: float, kinds: tuple[VectorKind, ...]) -> float:
         """Seconds of a pass over memory."""
