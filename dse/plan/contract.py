@@ -18,9 +18,10 @@ from dse.plan.answer import (
 )
 from dse.plan.bound import min_step_s
 from dse.plan.check import violations
+from dse.plan.export.requested import with_exports
 from dse.plan.formats import PlanMetricsDocument, SolutionDocument, priced_document
 from dse.plan.model_sources import TRANSFORMER, transformer
-from dse.plan.options import PlanOptions, TrainingOptions, posed_problem
+from dse.plan.options import PlanOptions, TrainingOptions, export_names, posed_problem
 from dse.plan.problem import PlanProblem
 from dse.plan.report import view
 from dse.plan.search.enumeration import Priced
@@ -49,6 +50,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
 
     name = "plan"
     additions = ("sensitivity", "constraints")
+    steering: ClassVar[tuple[str, ...]] = ("export",)
     help = (
         "Find the fastest training plan for MODEL that fits a machine, and prove that it is optimal.\n\n"
         "MODEL is a name (`dse models`), a config.json of transformers, or a YAML file of hyper-parameters. The proof "
@@ -214,7 +216,8 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
 
     def view(self, result: Result, posed: PlanPosed, tables: Tables) -> View:
         """Step time, where it goes, memory."""
-        return view(posed.problem, result, f"Training plan of {posed.name}")
+        shown = view(posed.problem, result, f"Training plan of {posed.name}")
+        return with_exports(shown, posed.problem, result, export_names(posed.options))
 
 
 PROBLEM = PlanType()

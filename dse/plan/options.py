@@ -19,6 +19,9 @@ from hardware.specs import accelerator
 
 _PRECISION = "bf16"
 
+EXPORTS = ("megatron", "torchtitan", "maxtext", "deepspeed", "chakra", "memory")
+"""What a plan is written as: settings of frameworks, execution traces, memory over time."""
+
 
 @dataclass(frozen=True)
 class TrainingOptions(Options):
@@ -52,6 +55,14 @@ class TrainingOptions(Options):
         ),
     ] = False
     stack: Annotated[str, Option("Training framework, with its memory use, overlaps and sustained rates.")] = "generic"
+    export: Annotated[
+        str | None,
+        Option(
+            "Write only these files of the plan to --out DIR (default: the settings of every framework).",
+            metavar="|".join(EXPORTS) + ",…",
+            group="Export",
+        ),
+    ] = None
     plan: Annotated[str, Option("Parts of the plan to fix; the rest is optimised.", metavar="FILE|KEY=VALUE,…")] = ""
 
 
@@ -100,6 +111,7 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     Raises:
         InputError: a name that nothing has, a file with a fault, or a fixed part of a plan that breaks a rule.
     """
+    export_names(options)
     fixed = read_plan(options.plan)
     if options.precision is not None:
         choose("", "--precision", options.precision, PRECISIONS, "precision")
@@ -135,6 +147,18 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     # On a real chip `ideal` changes nothing, and a result that states it is none of a run without it.
     document = problem.document() | ({"ideal": True} if options.ideal else {})
     return Posed(options, problem, problem.name, document, goal, numerics)
+
+
+def export_names(options: TrainingOptions) -> tuple[str, ...] | None:
+    """What ``--export`` names; None where it is not given.
+
+    Raises:
+        InputError: a name that is none of :data:`EXPORTS`.
+    """
+    if options.export is None:
+        return None
+    names = [name.strip() for name in options.export.split(",")]
+    return tuple(dict.fromkeys(choose("", "--export", name, EXPORTS, "export") for name in names))
 
 
 def _stack_on(machine: System, options: TrainingOptions, width: int, tokens: int, precision: str) -> Stack:

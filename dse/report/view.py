@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
@@ -180,6 +181,21 @@ class Card:
     title: str = ""
 
 
+@dataclass(frozen=True)
+class FolderFiles:
+    """Files of a folder that are too large together to be held at once.
+
+    Attributes:
+        count: how many.
+        size_bytes: of all, about.
+        write: writes them into the folder; OSError where it cannot.
+    """
+
+    count: int
+    size_bytes: Callable[[], int]
+    write: Callable[[Path], None]
+
+
 Picture = Callable[[], str | bytes | None]
 """Makes a file that takes seconds; None where there is none."""
 
@@ -214,6 +230,7 @@ class View:
         cards: the answer at a glance, right below the verdict of the page; made when it is written.
         pictures: of a run directory by name, with traces and whatever else takes seconds. A run that is stopped
             leaves them to ``dse report``, as it does each :class:`Drawing`.
+        folders: of a run directory by name, which are written straight to the disk.
     """
 
     title: str
@@ -224,6 +241,7 @@ class View:
     files: Callable[[], Mapping[str, str | bytes]] = field(default=_no_files)
     cards: Callable[[], Sequence[Card]] = field(default=_no_cards)
     pictures: Mapping[str, Picture] = field(default_factory=lambda: MappingProxyType({}))
+    folders: Mapping[str, FolderFiles] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def first_notes(self) -> Sequence[str]:

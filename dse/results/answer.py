@@ -1,6 +1,7 @@
 """An answer in Python: the result with the problem that it answers, its tables, its figure and its check."""
 
 import importlib.util
+import shutil
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from itertools import chain, count
@@ -13,12 +14,14 @@ from typing_extensions import TypeVar
 from dse.problem import Posed, problem_type
 from dse.report.charts import first_chart
 from dse.report.render import fragment, page
-from dse.report.view import View
+from dse.report.units import memory_text
+from dse.report.view import FolderFiles, View
 from dse.results.check import faults_of
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import Result, Status
-from dse.run.directory import REPORT_FILE, RESULT_FILE, RunDirectory, write_text
+from dse.run.directory import REPORT_FILE, RESULT_FILE, RunDirectory, inside, write_text
 from dse.run.tables import Tables
+from hardware.inputs import fail
 
 SolutionT = TypeVar("SolutionT", covariant=True, default=Any)
 MetricsT = TypeVar("MetricsT", covariant=True, default=Any)
@@ -105,8 +108,8 @@ class Answer(Generic[SolutionT, MetricsT]):
 
     @property
     def file_names(self) -> list[str]:
-        """The names of :attr:`files`, and of pictures that cannot be made."""
-        return [*self._documents, *self.view.pictures]
+        """The names of :attr:`files`, of pictures that cannot be made, and of folders."""
+        return [*self._documents, *self.view.pictures, *self.view.folders]
 
     def tables(self) -> dict[str, Any]:
         """The tables of the run by name, and those of the view by title (or, without a title, by the first header).
@@ -160,6 +163,8 @@ class Answer(Generic[SolutionT, MetricsT]):
             if self.value is not None:
                 for name, content in (self.files if is_drawn else self._documents).items():
                     directory.write(name, content)
+                for name, folder in self.view.folders.items():
+                    _write_folder(inside(directory.path, name), folder)
                 directory.write(REPORT_FILE, self.html(is_drawn))
         directory.write(RESULT_FILE, self.result.to_json())
 
@@ -174,6 +179,19 @@ class Answer(Generic[SolutionT, MetricsT]):
 
     def __repr__(self) -> str:
         return f"<{self.result.command} {self.posed.name}: {self.view.verdict}>"
+
+
+def _write_folder(path: Path, folder: FolderFiles) -> None:
+    """Write its files, if there is room for them.
+
+    Raises:
+        InputError: the disk has less room than they need.
+    """
+    need, free = folder.size_bytes(), shutil.disk_usage(path.parent).free
+    if need > free:
+        rule = f"its {folder.count:,} files need {memory_text(need)}, but the disk has only {memory_text(free)} free"
+        raise fail(path, "", "", rule)
+    folder.write(path)
 
 
 def _headers(headers: tuple[str, ...]) -> list[str]:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dse.problem import Methods, Posed, ProblemType, pose
+from dse.report.units import memory_text
 from dse.results.answer import Answer
 from dse.results.result import Result, read_sealed
 from dse.run.directory import RESULT_FILE, RunDirectory, journal_of
@@ -112,6 +113,9 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
         with journal_of(directory) as journal:
             answered = _solved(problem, posed, session, directory, journal)
         if directory is not None:
+            for name, folder in answered.view.folders.items():
+                size = memory_text(folder.size_bytes())
+                session.notice(f"{directory.path / name}: {folder.count:,} files, about {size} together")
             answered.write(directory, is_drawn=session.stop() is None)
     return answered
 
