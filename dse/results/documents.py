@@ -323,7 +323,9 @@ class CodesignModernModelFigures(TypedDict):
         throughput_per_s: samples per second.
         step_s: of a global batch.
         tokens_per_s: of all accelerators.
-        model_flops_utilisation: over the peak of all accelerators.
+        model_flops_utilisation: over the peak of all accelerators, in the plan's precision.
+        power_w: average power of one accelerator.
+        joules_per_sample: of all accelerators.
         time_s: by part.
         memory_bytes: by part.
     """
@@ -332,6 +334,8 @@ class CodesignModernModelFigures(TypedDict):
     step_s: float
     tokens_per_s: float
     model_flops_utilisation: float
+    power_w: float
+    joules_per_sample: float
     time_s: dict[str, float]
     memory_bytes: dict[str, float]
 
