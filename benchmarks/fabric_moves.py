@@ -40,7 +40,7 @@ from policies.fabric.model.cost import LearnedCost
 from policies.fabric.model.encoding import Encoder
 from policies.fabric.model.ensemble import Ensemble
 from policies.fabric.model.features import Featurizer
-from policies.fabric.model.network import network_of
+from policies.fabric.model.network import GraphNetwork
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.model.training import BATCH, NetworkModel, device
 from policies.fabric.student_checkpoint import STUDENT, load_student
@@ -98,10 +98,9 @@ def judges(checkpoint, grid):
     """(name, model) of what judges candidates: the checkpoint's, and with a network on the same stack."""
     kept = load_for(Path(checkpoint or SHIPPED), provenance_of(grid, operator_slots()))
     own = Ensemble.of(kept.settings, kept.tensors)
-    settings = replace(CostSettings(), members=1)
-    network = NetworkModel(network_of(settings).to(device()), own.stack, settings.on_stack)
+    network = NetworkModel(GraphNetwork(CostSettings()).to(device()))
     yield f"{len(own.networks)} networks", own
-    yield "1 network", Ensemble(own.stack, (network,))
+    yield "1 network", Ensemble(own.stack, (network,), np.full(1, 0.5))
 
 
 def judged_rows(results, checkpoint, grid, pipeline):

@@ -21,7 +21,7 @@ from policies.fabric.methods import weights_digest
 from policies.fabric.model.checkpoint import load_for
 from policies.fabric.model.ensemble import Ensemble, EnsembleLearner
 from policies.fabric.model.examples import Examples, Learner, Model
-from policies.fabric.model.settings import PAPER, CostSettings
+from policies.fabric.model.paper import PaperLearner, PaperSettings
 from policies.fabric.options import FabricEvaluation, NetworkOptions
 from policies.fabric.study.fits import journalled
 from policies.fabric.study.labelled import Labelled
@@ -32,6 +32,9 @@ from policies.fabric.study.versions import version_rows
 Floats = npt.NDArray[np.float64]
 
 DEFAULT_MODELS = ("ridge", "trees", "trees-all", "stack")
+
+GRAPHS = ("graph", "graph-alone")
+"""Models with graph networks."""
 
 _TABLES = {**TABLES, "versions": version_rows}
 
@@ -79,13 +82,13 @@ def evaluate(
     _require_present(options, samples)
     if options.checkpoint is not None:
         return _checkpoint_rows(options, samples, seed, stop)
-    settings = options.network()
-    if not settings.with_slots and "annotations" in options.table:
+    with_slots = "slots" not in options.deny
+    if not with_slots and "annotations" in options.table:
         raise fail(
             options.command(), "--table", "annotations", "compares models with and without slots; omit --deny slots"
         )
-    learners = _learners(options, settings, seed, stop)
-    labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), settings.with_slots)
+    learners = _learners(options, seed, stop)
+    labelled = Labelled(samples, fabric(options.fabric), _needs_encodings(learners), with_slots)
     learners = journalled(learners, journal)
     study = Study(labelled, learners, seed=seed, stop=stop, progress=progress)
     return [row for name in options.table or ("main",) for row in _TABLES[name](study)]
@@ -117,20 +120,16 @@ def _require_present(options: FabricEvaluation, samples: Samples) -> None:
         raise fail(options.samples, "simulator", stated, rule)
 
 
-def _learners(options: FabricEvaluation, settings: CostSettings, seed: int, stop: StopSignal) -> Mapping[str, Learner]:
-    denied = {name: getattr(settings, name) for name in ("unit_features", "edge_features", "with_slots")}
-    paper = replace(PAPER, members=1, epochs=settings.epochs, **denied)
+def _learners(options: FabricEvaluation, seed: int, stop: StopSignal) -> Mapping[str, Learner]:
     plain = Plain(seed)
-    learners: Mapping[str, Learner] = {
-        **plain.learners,
-        "network": EnsembleLearner(replace(settings, members=max(1, settings.members)), seed, stop, plain.stack),
-        "paper": EnsembleLearner(paper, seed, stop, plain.stack),
-    }
+    graphs = {name: EnsembleLearner(options.settings_of(name), seed, stop, plain.stack) for name in GRAPHS}
+    paper = PaperSettings(node_embeddings="units" not in options.deny, edge_embeddings="edges" not in options.deny)
+    learners: Mapping[str, Learner] = {**plain.learners, **graphs, "paper": PaperLearner(paper, seed, stop)}
     return {name: learners[name] for name in dict.fromkeys(options.model or DEFAULT_MODELS)}
 
 
 def _needs_encodings(learners: Mapping[str, Learner]) -> bool:
-    return any(isinstance(learner, EnsembleLearner) for learner in learners.values())
+    return any(isinstance(learner, EnsembleLearner | PaperLearner) for learner in learners.values())
 
 
 def _checkpoint_rows(options: FabricEvaluation, samples: Samples, seed: int, stop: StopSignal) -> list[Row]:

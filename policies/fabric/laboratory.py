@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -31,7 +31,8 @@ from policies.fabric.data.rounds import Rounds
 from policies.fabric.model.ensemble import EnsembleLearner
 from policies.fabric.model.examples import Examples, Learner
 from policies.fabric.model.features import FEATURES
-from policies.fabric.model.settings import PAPER, CostSettings
+from policies.fabric.model.paper import PaperLearner, PaperSettings
+from policies.fabric.model.settings import CostSettings
 from policies.fabric.model_trial import ModelTrial, PieceDone
 from policies.fabric.student import StudentLearner, student_examples
 from policies.fabric.study.accuracy import accuracy, placer_regime
@@ -47,14 +48,13 @@ FABRIC, SLOTS = "plasticine-8x16", "streaming"
 ROUNDS = 3
 
 _RULES = ("expert", "route")
-_DENIED = {"no edges": "edge_features", "no nodes": "unit_features", "no slots": "with_slots"}
 _FIRST_PLACED = 1_000_000
 """Seed of the first graph that is placed: far from those that are collected."""
 
 
 @dataclass(frozen=True)
 class FabricLaboratory:
-    """Measures models by name: a rule, a baseline, ``paper`` or ``network``; after a comma, what it is denied, or
+    """Measures models by name: a rule, a baseline, ``paper`` or ``graph``; after a comma, what it is denied, or
     that it does not learn from the kind of block that it predicts.
     """
 
@@ -109,7 +109,7 @@ class FabricLaboratory:
         """What a model says of placements whose graphs (or kind of block) it has not learned from, [S]."""
         if model not in self._predicted:
             name, _, denied = model.partition(", ")
-            labelled = Labelled(self.samples, self.fabric, name in ("paper", "network"), denied != "no slots")
+            labelled = Labelled(self.samples, self.fabric, name in ("paper", "graph"), denied != "no slots")
             self._predicted[model] = labelled.throughput_of(self._targets(labelled, name, denied))
         return self._predicted[model]
 
@@ -181,10 +181,11 @@ class FabricLaboratory:
         seed, stop = self.run.seed, self.run.stop
         if name in self._plain_learners.learners:
             return self._plain_learners.learners[name]
-        settings = replace(PAPER if name == "paper" else CostSettings(), epochs=self.budget.epochs)
-        if denied:
-            changes: dict[str, Any] = {_DENIED[denied]: False}
-            settings = replace(settings, **changes)
+        nodes, edges, epochs = denied != "no nodes", denied != "no edges", self.budget.epochs
+        if name == "paper":
+            paper = PaperSettings(node_embeddings=nodes, edge_embeddings=edges, epochs=epochs)
+            return PaperLearner(paper, seed, stop)
+        settings = CostSettings(unit_features=nodes, edge_features=edges, epochs=epochs)
         return EnsembleLearner(settings, seed, stop, self._plain_learners.stack)
 
     @cached_property

@@ -8,8 +8,8 @@ from dse.importer.libraries import install
 from dse.run.options import Option, Options
 from hardware.inputs import fail
 
-FormName = Literal["resources", "paper"]
-ModelName = Literal["ridge", "trees", "trees-all", "perceptrons", "stack", "network", "paper"]
+TrainedName = Literal["stack", "graph", "graph-alone"]
+ModelName = Literal["ridge", "trees", "trees-all", "perceptrons", "stack", "graph", "graph-alone", "paper"]
 TableName = Literal["main", "left-out", "annotations", "versions"]
 Denied = Literal["slots", "units", "edges"]
 
@@ -24,18 +24,13 @@ _PIECE_S, _EPOCH_S, _STACK_S = 0.6, 1e-3, 0.02
 
 @dataclass(frozen=True)
 class NetworkOptions(Options):
-    """What decides the network and how it learns."""
+    """What decides graph networks and how they learn."""
 
-    form: Annotated[
-        FormName,
-        Option("resources: nodes for units, nets, routes and links; paper: Algorithm 1 of the paper.", group=_NETWORK),
-    ] = "resources"
     layers: Annotated[int, Option("Rounds of message passing.", min=1, max=64, group=_NETWORK)] = 2
-    width: Annotated[int, Option("Size of the hidden vector of a node.", min=1, max=4096, group=_NETWORK)] = 24
+    width: Annotated[int, Option("Size of the hidden vector of a node.", min=1, max=4096, group=_NETWORK)] = 16
     members: Annotated[
-        int,
-        Option("Networks that correct the stack (at least one with --form paper).", min=0, max=64, group=_NETWORK),
-    ] = 0
+        int, Option("Networks whose mean is the prediction of graph and graph-alone.", min=1, max=64, group=_NETWORK)
+    ] = 1
     epochs: Annotated[int, Option("Passes over the samples.", min=1, max=10_000, group=_NETWORK)] = 25
     deny: Annotated[
         tuple[Denied, ...],
@@ -46,17 +41,15 @@ class NetworkOptions(Options):
         ),
     ] = ()
 
-    def network(self) -> Any:
-        """The settings of the network."""
-        from dataclasses import replace
+    def settings_of(self, model: str) -> Any:
+        """The settings of the stack or of graph networks, by name."""
+        from policies.fabric.model.settings import CostSettings
 
-        from policies.fabric.model.settings import PAPER, CostSettings
-
-        return replace(
-            PAPER if self.form == "paper" else CostSettings(),
+        return CostSettings(
             layers=self.layers,
             width=self.width,
-            members=max(1, self.members) if self.form == "paper" else self.members,
+            members=0 if model == "stack" else self.members,
+            with_stack=model != "graph-alone",
             epochs=self.epochs,
             with_slots="slots" not in self.deny,
             unit_features="units" not in self.deny,
@@ -64,7 +57,7 @@ class NetworkOptions(Options):
         )
 
 
-_MAY_CHANGE = ("graphs", *(field.name for field in fields(NetworkOptions)))
+_MAY_CHANGE = ("graphs", "model", *(field.name for field in fields(NetworkOptions)))
 """Options of training that may change when a run is resumed: samples are added, and the model is fitted again."""
 
 
@@ -82,6 +75,13 @@ class FabricTraining(NetworkOptions):
     simulated. With --resume and a larger --graphs, only missing samples are collected. Needs the extra `learn`.
     """
 
+    model: Annotated[
+        TrainedName,
+        Option(
+            "stack: trees and perceptrons; graph: the stack and networks over units, nets, routes and links, weighted "
+            "by their errors on held-out graphs; graph-alone: these networks without the stack."
+        ),
+    ] = "stack"
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
     slots: Annotated[
         str,
@@ -126,9 +126,14 @@ class FabricTraining(NetworkOptions):
         fixed = {name: value for name, value in self.document().items() if name not in _MAY_CHANGE}
         return fixed | {"fabric": fabric(self.fabric).name, "slots": operator_slots(self.slots).name}
 
+    def network(self) -> Any:
+        """The settings of the model."""
+        return self.settings_of(self.model)
+
     def predicted_s(self) -> float:
         """Approximate seconds on one core."""
-        return self.graphs * (_PIECE_S + self.placements * (_STACK_S + _EPOCH_S * self.epochs * self.members))
+        members = 0 if self.model == "stack" else self.members
+        return self.graphs * (_PIECE_S + self.placements * (_STACK_S + _EPOCH_S * self.epochs * members))
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,8 @@ class FabricEvaluation(NetworkOptions):
         Option(
             "Model; may be given several times (default: ridge, trees, trees-all and stack). trees-all: trees with "
             "contention features; stack: these trees and perceptrons, weighted by their errors on held-out graphs; "
-            "network: the stack, corrected by networks."
+            "graph: the stack and graph networks, weighted likewise; graph-alone: these networks without it; paper: "
+            "Algorithm 1 of the paper, with sizes of its own."
         ),
     ] = ()
     table: Annotated[

@@ -38,13 +38,13 @@ class Laboratory:
     def accuracy(self, model):
         self.asked.append(model)
         name, _, denied = model.partition(", ")
-        error = {"network": 0.1, "paper": 0.2}.get(name, 0.15) * (1.5 if denied else 1.0)
+        error = {"graph": 0.1, "paper": 0.2}.get(name, 0.15) * (1.5 if denied else 1.0)
         whole = measured(error, 0.9)
         return {"whole": whole, "by_kind": dict.fromkeys(tables.KINDS, whole), "cpu_s": 1.0}
 
     def error_ratio(self, model, rival):
         self.asked.append((model, "over", rival))
-        return {"value": {"stack": 0.985, "network": 1.02}.get(model, 1.2), "low": 0.9, "high": 1.3}
+        return {"value": {"stack": 0.985, "graph": 1.02}.get(model, 1.2), "low": 0.9, "high": 1.3}
 
     def placed(self, number):
         self.asked.append(number)
@@ -64,7 +64,7 @@ class Laboratory:
     def layer_accuracy(self, name, model):
         self.asked.append((name, model))
         intervals = {"correlation_interval": [0.8, 0.95], "placer_correlation_interval": None}
-        errors = {"network": 0.1, "expert": 0.4}
+        errors = {"graph": 0.1, "expert": 0.4}
         return {**measured(errors.get(model, 0.2), 0.9), **intervals, "placer_placements": 16}
 
     def layer_rate(self, name, cost):
@@ -101,7 +101,7 @@ def test_every_part_has_whole_rows_and_measures_nothing_twice(name, study, labor
 def test_ours_stands_beside_the_papers_numbers_and_is_no_ratio_of_them(study):
     section = tables.table1(study)
     found = {(each.model, each.quantity): (each.ours, each.paper, each.ratio) for each in section.comparisons}
-    assert found["network", "relative error"] == (0.1, 0.193, None)
+    assert found["graph", "relative error"] == (0.1, 0.193, None)
     assert found["expert", "rank correlation"] == (0.9, 0.468, None)
     rows = {row[0]: row for row in tables.table3(study).tables[0].rows}
     assert rows["the paper, no edges"][1:] == ("–", "0.343 / 0.291", "0.576 / 0.116", "0.297 / 0.337")
@@ -120,7 +120,7 @@ def test_what_annotations_are_worth_is_the_ratio_of_the_errors(study):
 
 def test_a_kind_that_was_left_out_stands_beside_the_same_kind_in_folds(study):
     rows = {row[0]: row[1:] for row in tables.left_out(study).tables[0].rows}
-    assert set(rows[tables._WHAT["network"]]) == {"0.15, 1.50×"}
+    assert set(rows[tables._WHAT["graph"]]) == {"0.15, 1.50×"}
     assert set(rows[tables._WHAT["paper"]]) == {"0.3, 1.50×"}
 
 
@@ -137,7 +137,7 @@ def test_layers_stand_beside_the_papers_models_with_gains_over_the_expert_rule_a
     section = tables.table2(study)
     errors, rates = ({row[:2]: row[2:] for row in table.rows} for table in section.tables)
     bert, gpt = tables.LAYERS
-    assert errors[bert, tables._WHAT["network"]] == ("100", "0.1", "0.9 [0.8, 0.95]", "16", "0.1", "–")
+    assert errors[bert, tables._WHAT["graph"]] == ("100", "0.1", "0.9 [0.8, 0.95]", "16", "0.1", "–")
     assert errors[gpt, "the paper: GNN, whole model"][1] == "0.422"
     assert any("one seed (0)" in note and "5 placements per piece" in note for note in section.notes)
     assert any("one chain of 100 moves" in note and "one seed (0)" in note for note in section.notes)

@@ -25,17 +25,17 @@ KINDS = ("gemm", "mlp", "ffn", "mha")
 KIND_LEFT_OUT = "kind left out"
 """Suffix of a model's name if it has not learned from the kind of block that it predicts."""
 
-_MODELS = ("expert", "route", "ridge", "trees", "trees-all", "stack", "paper", "network")
+_MODELS = ("expert", "route", "ridge", "trees", "trees-all", "stack", "paper", "graph")
 _RIVAL = "trees-all"
 """The best plain model that sees all features: what others add to it is what they are worth."""
 
-_LEARNED = ("ridge", "trees", "stack", "paper", "network")
+_LEARNED = ("ridge", "trees", "stack", "paper", "graph")
 """Models that are compared with it."""
 
 LAYERS = ("bert-large:layer3", "gpt2-xl:layer3")
 """Of the models in Table II, in its order."""
 
-_LAYER_MODELS = ("expert", "route", "ridge", "trees", "stack", "paper", "network")
+_LAYER_MODELS = ("expert", "route", "ridge", "trees", "stack", "paper", "graph")
 _LAYER_COSTS = ("expert rule", "mixture", "learned")
 _LAYER_HEAD = ("layer", "cost model", "placements", "RE", "ρ", "placements, placer", "RE, placer", "ρ, placer")
 _HEAD = ("cost model", "RE", "RE, placer", "ρ", "ρ, placer", "RE relative to trees-all, 90 % interval")
@@ -47,7 +47,7 @@ _WHAT = {
     "trees-all": "boosted trees with 16 contention features added (trees-all)",
     "stack": "stack of trees and perceptrons on all features",
     "paper": "the paper's model (Algorithm 1)",
-    "network": "ours: resources as nodes, corrects the stack",
+    "graph": "graph network over units, nets, routes and links, corrects the stack",
 }
 
 
@@ -61,7 +61,7 @@ def table1(study: Study) -> Section:
         *((_WHAT[model], *_figures(measured), _beside_rival(study, model)) for model, measured in of.items()),
     ]
     comparisons = []
-    counterparts = {"expert": paper["heuristic"], "paper": paper["learned"], "network": paper["learned"]}
+    counterparts = {"expert": paper["heuristic"], "paper": paper["learned"], "graph": paper["learned"]}
     for model, published in counterparts.items():
         comparisons.append(Comparison(model, "", "relative error", "1", of[model].error, published.error, _OTHER_DATA))
         comparisons.append(
@@ -97,7 +97,7 @@ def table2(study: Study) -> Section:
         printed = f"{100 * published.throughput_gain['present']:+.1f} %"
         rates.append((name, "the paper: GNN, whole model", "", printed, ""))
         gain_of_learned = layer.samples_per_s["learned"] / expert - 1 if expert else None
-        error = layer.accuracy["network"].error
+        error = layer.accuracy["graph"].error
         comparisons += [
             Comparison(name, "", "relative error", "1", error, published.error["present"], _OTHER_DATA),
             Comparison(
@@ -138,7 +138,7 @@ _OTHER_DATA = "different graphs and machines: a simulated fabric here, a real ch
 
 def fig2(study: Study) -> Section:
     """Rank correlation by kind of block."""
-    of = {model: study.accuracy(model).by_kind for model in ("expert", "ridge", "paper", "network")}
+    of = {model: study.accuracy(model).by_kind for model in ("expert", "ridge", "paper", "graph")}
     series = tuple(
         Series(_WHAT[model], KINDS, tuple(by_kind[kind].correlation for kind in KINDS)) for model, by_kind in of.items()
     )
@@ -153,7 +153,7 @@ def table3(study: Study) -> Section:
     paper = read_published().ablation
     rows, comparisons = [], []
     for denied, label in _ABLATIONS:
-        for form in ("paper", "network"):
+        for form in ("paper", "graph"):
             by_kind = study.accuracy(form + label).by_kind
             cells = [f"{shown(by_kind[kind].error)} / {shown(by_kind[kind].correlation)}" for kind in KINDS]
             rows.append((_WHAT[form] + label, *cells))
@@ -176,7 +176,7 @@ def table3(study: Study) -> Section:
 def annotations(study: Study) -> Section:
     """Models that are not told how long operators work."""
     rows = []
-    for model in ("ridge", "trees", "trees-all", "stack", "paper", "network"):
+    for model in ("ridge", "trees", "trees-all", "stack", "paper", "graph"):
         with_slots, without = study.accuracy(model).whole, study.accuracy(model + ", no slots").whole
         rows.append((_WHAT[model], shown(with_slots.error), shown(without.error), _quotient(without, with_slots)))
     notes = (
@@ -189,7 +189,7 @@ def annotations(study: Study) -> Section:
 def left_out(study: Study) -> Section:
     """Each kind of block, predicted by models that have seen none of it."""
     rows = []
-    for model in ("ridge", "trees", "trees-all", "stack", "paper", "network"):
+    for model in ("ridge", "trees", "trees-all", "stack", "paper", "graph"):
         seen, unseen = study.accuracy(model).by_kind, study.accuracy(f"{model}, {KIND_LEFT_OUT}").by_kind
         cells = [f"{shown(unseen[kind].error)}, {_quotient(unseen[kind], seen[kind])}" for kind in KINDS]
         rows.append((_WHAT[model], *cells))
@@ -205,7 +205,7 @@ def effort(study: Study) -> Section:
     """CPU seconds."""
     taken, samples = study.effort(), read_published().samples
     rows = [("samples", f"{taken.placements:,} from {taken.graphs:,} graphs", shown(taken.cpu_s))]
-    for model in ("ridge", "trees", "trees-all", "stack", "paper", "network"):
+    for model in ("ridge", "trees", "trees-all", "stack", "paper", "graph"):
         rows.append((_WHAT[model], "five folds", shown(study.accuracy(model).cpu_s)))
     notes = (
         f"{taken.followed:,} of these placements come from annealing guided by a model of earlier placements.",

@@ -12,7 +12,7 @@ from policies.fabric.labelled_by import require_labelled_by
 from policies.fabric.model.contention import CONTENTION
 from policies.fabric.model.encoding import LINK_FEATURES, NET_FEATURES, ROUTE_FEATURES, UNIT_FEATURES
 from policies.fabric.model.features import FEATURES
-from policies.fabric.model.network import network_of
+from policies.fabric.model.network import GraphNetwork
 from policies.fabric.model.perceptrons import PerceptronsLearner
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.model.stack import MEMBERS
@@ -23,7 +23,7 @@ from policies.learning.checkpoint import WEIGHTS_FILE, Checkpoint, CheckpointFor
 def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
     """Those of all networks and of the stack; the networks are not made."""
     with torch.device("meta"):
-        state = network_of(settings).state_dict()
+        state = GraphNetwork(settings).state_dict()
     networks = {
         f"network{number}.{name}": TensorType("float32", tuple(tensor.shape))
         for number in range(settings.members)
@@ -39,6 +39,8 @@ def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
     layers = PerceptronsLearner().shapes(described)
     perceptrons |= {f"perceptrons.{name}": TensorType("float32", shape) for name, shape in layers.items()}
     one = {"trees.start": TensorType("float64", (1,)), "stack.weights": TensorType("float64", (len(MEMBERS),))}
+    if settings.members:
+        one["networks.share"] = TensorType("float64", (1,))
     return networks | trees | perceptrons | one
 
 
@@ -50,7 +52,7 @@ def _encoded() -> list[str]:
 CostCheckpoint = Checkpoint[CostSettings]
 
 COST = CheckpointFormat(
-    "dse.fabric-cost/3", (*FEATURES, *CONTENTION, *_encoded()), CostSettings.from_document, _tensor_types
+    "dse.fabric-cost/4", (*FEATURES, *CONTENTION, *_encoded()), CostSettings.from_document, _tensor_types
 )
 """How the cost model is written and read."""
 

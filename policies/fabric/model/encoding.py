@@ -1,5 +1,6 @@
 """A placement as a graph for networks: units, nets, routes and links as nodes with features, and who meets whom."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dse.fabric.model import Placement, UnitKind
+from hardware.operator_slots import KINDS
 from policies.fabric.model.feature_kernels import spread
 from policies.fabric.model.features import Featurizer
 
@@ -21,6 +23,14 @@ LINK_FEATURES = ("slots", "load", "flows", "rate")
 """What each kind of node has; ``slots``: what it would need for a sample by itself, as the logarithm of their share in
 slots of the slowest unit in isolation; other numbers are logarithms as well."""
 
+OPERATIONS = ("unknown", "input", "output", *KINDS)
+"""Kinds of operators that units work for, in the order of their numbers."""
+
+STAGES = 64
+"""Stages with an embedding of their own; units of later ones have that of the last."""
+
+_OPERATION = {kind: number for number, kind in enumerate(OPERATIONS)}
+
 
 class Encoding(NamedTuple):
     """A placement.
@@ -33,6 +43,8 @@ class Encoding(NamedTuple):
         net_source: unit of each net, [N].
         route_net, route_sink: net and unit of each route, [K].
         crossing_net, crossing_link: nets on links, [C].
+        operation: number in :data:`OPERATIONS` of what each unit works for, [U].
+        stage: nets before each unit on the longest path to it, [U].
     """
 
     unit: Float32
@@ -44,13 +56,21 @@ class Encoding(NamedTuple):
     route_sink: Integers
     crossing_net: Integers
     crossing_link: Integers
+    operation: Integers
+    stage: Integers
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """Encodes placements of one pipeline on one fabric."""
+    """Encodes placements of one pipeline on one fabric.
+
+    Attributes:
+        featurizer: of the same.
+        operators: kind of the operator that each unit works for, [U]; empty where nobody knows.
+    """
 
     featurizer: Featurizer
+    operators: tuple[str, ...] = ()
 
     def __call__(self, placement: Placement) -> Encoding:
         """The encoding of a legal placement."""
@@ -89,11 +109,29 @@ class Encoder:
             route_sink=case.sink,
             crossing_net=crossing_net,
             crossing_link=crossing_link,
+            operation=self._operation,
+            stage=self._stage,
         )
 
     @cached_property
     def _route_net(self) -> Integers:
         return np.repeat(np.arange(len(self.featurizer.case.source)), np.diff(self.featurizer.case.sink_first))
+
+    @cached_property
+    def _operation(self) -> Integers:
+        kinds = self.operators or ("",) * len(self.featurizer.pipeline.units)
+        return np.array([_OPERATION.get(kind, 0) for kind in kinds], dtype=np.int64)
+
+    @cached_property
+    def _stage(self) -> Integers:
+        pipeline = self.featurizer.pipeline
+        stage = np.zeros(len(pipeline.units), dtype=np.int64)
+        sent: dict[int, list[int]] = defaultdict(list)
+        for net in pipeline.nets:
+            sent[net.source] += [sink.unit for sink in net.sinks]
+        for unit in pipeline.order:
+            stage[sent[unit]] = np.maximum(stage[sent[unit]], stage[unit] + 1)
+        return np.minimum(stage, STAGES - 1)
 
     @cached_property
     def _constant(self) -> tuple[Float32, npt.NDArray[np.float64], npt.NDArray[np.float64]]:

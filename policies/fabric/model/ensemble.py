@@ -1,4 +1,4 @@
-"""The shipped form of the cost model: a stack, and networks that correct it."""
+"""The shipped form of the cost model: a stack, and graph networks that share the prediction with it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -10,12 +10,13 @@ import numpy.typing as npt
 import torch
 
 from dse.run.progress import StopSignal, never_stop
-from policies.fabric.model.examples import Examples
-from policies.fabric.model.network import network_of
+from policies.fabric.model.examples import Examples, parts_by_graph
+from policies.fabric.model.network import GraphNetwork
+from policies.fabric.model.passes import device
 from policies.fabric.model.perceptrons import Perceptrons
 from policies.fabric.model.settings import CostSettings
-from policies.fabric.model.stack import Stack, StackLearner
-from policies.fabric.model.training import NetworkLearner, NetworkModel, device
+from policies.fabric.model.stack import FOLDS, Stack, StackLearner, convex_weights
+from policies.fabric.model.training import NetworkLearner, NetworkModel
 from policies.fabric.model.trees import Trees
 
 Floats = npt.NDArray[np.float64]
@@ -23,15 +24,22 @@ Floats = npt.NDArray[np.float64]
 _KINDS = MappingProxyType({"trees": Trees, "perceptrons": Perceptrons})
 """Members of the stack, all of whose fields are arrays."""
 
-_WEIGHTS = "stack.weights"
+_WEIGHTS, _SHARE = "stack.weights", "networks.share"
 
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """A stack and networks of the same settings with other seeds that correct it; without networks the stack alone."""
+    """A stack, and networks of the same settings with other seeds.
+
+    Attributes:
+        stack: of trees and perceptrons.
+        networks: none where the stack predicts alone.
+        share: weight of the networks' mean, [1]; the stack has the rest.
+    """
 
     stack: Stack
     networks: tuple[NetworkModel, ...]
+    share: Floats
 
     @property
     def needs_encodings(self) -> bool:
@@ -39,9 +47,13 @@ class Ensemble:
         return bool(self.networks)
 
     def predict(self, examples: Examples) -> Floats:
-        """The mean of the networks' targets, or without networks the stack's, [S]."""
-        answers = [network.predict(examples) for network in self.networks]
-        return np.mean(answers, axis=0) if answers else self.stack.predict(examples)
+        """The expected targets, [S]."""
+        share = float(self.share[0])
+        stack = self.stack.predict(examples) if share < 1 else np.zeros(len(examples))
+        if not self.networks:
+            return stack
+        networks = np.mean([network.predict(examples) for network in self.networks], axis=0)
+        return np.asarray((1 - share) * stack + share * networks, dtype=np.float64)
 
     def tensors(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that was learned, by name."""
@@ -53,7 +65,7 @@ class Ensemble:
         for kind in _KINDS:
             part = getattr(self.stack, kind)
             tensors |= {f"{kind}.{each.name}": getattr(part, each.name) for each in fields(part)}
-        return tensors | {_WEIGHTS: self.stack.weights}
+        return tensors | {_WEIGHTS: self.stack.weights} | ({_SHARE: self.share} if self.networks else {})
 
     @classmethod
     def of(cls, settings: CostSettings, tensors: Mapping[str, npt.NDArray[Any]]) -> "Ensemble":
@@ -65,24 +77,28 @@ class Ensemble:
         stack = Stack(**parts, weights=tensors[_WEIGHTS])
         networks = []
         for number in range(settings.members):
-            network = network_of(settings)
+            network = GraphNetwork(settings)
             states = {
                 name: torch.from_numpy(tensors[f"network{number}.{name}"].copy()) for name in network.state_dict()
             }
             network.load_state_dict(states)
-            networks.append(NetworkModel(network.to(device()), stack, settings.on_stack))
-        return cls(stack, tuple(networks))
+            networks.append(NetworkModel(network.to(device())))
+        return cls(stack, tuple(networks), tensors[_SHARE] if networks else np.zeros(1))
 
 
 @dataclass(frozen=True)
 class EnsembleLearner:
     """Trains an :class:`Ensemble`.
 
+    The share of the networks is what minimises the squared error on a third of the graphs, which neither the members of
+    the stack nor one more network that is trained for it have seen. Networks without the stack predict alone; the stack
+    is fitted all the same, so that all checkpoints are alike.
+
     Attributes:
         settings: of all networks.
         seed: of the first one; the others have the next ones.
         stop: called after each pass of each network.
-        stack: learner of what the networks correct.
+        stack: learner of the stack.
     """
 
     settings: CostSettings
@@ -96,8 +112,21 @@ class EnsembleLearner:
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
-        learners = [
-            NetworkLearner(self.settings, self.seed + number, self.stop) for number in range(self.settings.members)
-        ]
-        stack, offset = self.stack.fit_for(examples, self.settings.on_stack)
-        return Ensemble(stack, tuple(learner.fit_on(stack, offset, examples) for learner in learners))
+        networks = tuple(self._learner(number).fit(examples) for number in range(self.settings.members))
+        if not self.settings.with_stack:
+            return Ensemble(self.stack.fit_evenly(examples), networks, np.ones(1))
+        stack, others = self.stack.fit_and_hold_out(examples)
+        return Ensemble(stack, networks, self._share(examples, others) if networks else np.zeros(1))
+
+    def _learner(self, number: int) -> NetworkLearner:
+        return NetworkLearner(self.settings, self.seed + number, self.stop)
+
+    def _share(self, examples: Examples, others: Floats) -> Floats:
+        """Of networks beside what others than the stack's members say of examples that they have not seen, [S]."""
+        parts = parts_by_graph(examples.graph, FOLDS)
+        if not parts:
+            return np.full(1, 0.5)
+        held_out = parts[0]
+        network = self._learner(self.settings.members).fit(examples.at(~held_out))
+        predictions = np.array([network.predict(examples.at(held_out)), others[held_out]])
+        return convex_weights(predictions, examples.target[held_out])[:1]

@@ -44,8 +44,8 @@ class Examples:
         """The same for a model of hand features that is to see those of contention as well."""
         return replace(self, features=self.described)
 
-    def at(self, places: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "Examples":
-        """Some of them, by place or by a mask."""
+    def at(self, places: npt.NDArray[np.intp] | npt.NDArray[np.bool_] | slice) -> "Examples":
+        """Some of them, by place, by a mask or in a row."""
         numbers = np.arange(len(self))[places].tolist()
         encodings = tuple(self.encodings[number] for number in numbers) if self.encodings else ()
         contention = self.contention[places] if self.contention.size else self.contention

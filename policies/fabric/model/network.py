@@ -1,27 +1,57 @@
-"""Networks over encoded placements, in PyTorch."""
+"""The graph network over encoded placements: units, nets, routes and links tell each other what they meet.
+
+States of a width w begin as linear functions of features. In every layer, with φ a perceptron of one hidden layer and
+lse log (1 + Σ exp) over who is met (:mod:`policies.fabric.model.messages`),
+
+    link l:  h_l += φ(h_l, lse over its nets of A h_n)
+    net n:   h_n += φ(h_n, lse over its links of B h_l, mean over its routes r of silu(C h_sink + D x_r), h_source)
+    unit u:  h_u += φ(h_u, lse over its nets of E h_n, lse over routes to it of F h_n + G x_r)
+
+Every resource i (unit, net or link) needs s_i slots by itself, which are known, and its state corrects them by c_i. The
+soft maximum T(c) = 1/β ln Σ exp β (ln s_i + c_i) is what a sample takes by them, and its gradient says which of them
+matter: by these shares states are averaged. A perceptron of the averages and of hand features says what is to be added:
+
+    log throughput = T(0) − T(c) − max ln s_i + φ(averages, T(c), hand features)
+
+Before it has learned, the network says that a sample takes as long as the slowest resource needs by itself.
+"""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from policies.fabric.model.contention import CONTENTION
 from policies.fabric.model.encoding import LINK_FEATURES, NET_FEATURES, ROUTE_FEATURES, UNIT_FEATURES, Encoding
 from policies.fabric.model.features import FEATURES
+from policies.fabric.model.messages import Incidence, largest, soft_maximum
 from policies.fabric.model.settings import CostSettings
 
-_UNIT_SLOTS = UNIT_FEATURES.index("slots")
-_NET_SLOTS = NET_FEATURES.index("slots")
-_LINK_SLOTS = LINK_FEATURES.index("slots")
+_SLOTS = {
+    "unit": UNIT_FEATURES.index("slots"),
+    "net": NET_FEATURES.index("slots"),
+    "link": LINK_FEATURES.index("slots"),
+}
+"""Where each kind of resource has the logarithm of the slots that it needs by itself."""
+
+DESCRIBED = len(FEATURES) + len(CONTENTION)
+"""Features of a placement that the readout sees."""
+
+_LIMIT = 4.0
+"""Deviations from the mean at which these are cut: what was never seen leads anywhere."""
+
+_READOUT = (48, 24)
+"""Hidden layers of the readout."""
 
 
 class Batch(NamedTuple):
     """Placements side by side; shapes as of :class:`~policies.fabric.model.encoding.Encoding`, over all placements.
 
     Attributes:
-        features: hand features, standardised, [B, F].
-        offset: what the network's answer is added to, [B].
+        features: of hand and of contention, [B, F].
         unit_owner, net_owner, link_owner: the placement of each unit, net and link.
     """
 
@@ -34,8 +64,9 @@ class Batch(NamedTuple):
     route_sink: Tensor
     crossing_net: Tensor
     crossing_link: Tensor
+    operation: Tensor
+    stage: Tensor
     features: Tensor
-    offset: Tensor
     unit_owner: Tensor
     net_owner: Tensor
     link_owner: Tensor
@@ -45,8 +76,8 @@ class Batch(NamedTuple):
         return Batch(*(each.to(device) for each in self))
 
 
-def batched(encodings: Sequence[Encoding], features: Tensor, offset: Tensor) -> Batch:
-    """Placements side by side, with their standardised hand features, [B, F], and offsets, [B]."""
+def batched(encodings: Sequence[Encoding], features: Tensor) -> Batch:
+    """Placements side by side, with their features, [B, F]."""
 
     def joined(name: str) -> Tensor:
         return torch.from_numpy(np.concatenate([getattr(each, name) for each in encodings]))
@@ -71,158 +102,128 @@ def batched(encodings: Sequence[Encoding], features: Tensor, offset: Tensor) -> 
         route_sink=shifted("route_sink", "unit"),
         crossing_net=shifted("crossing_net", "net"),
         crossing_link=shifted("crossing_link", "link"),
+        operation=joined("operation"),
+        stage=joined("stage"),
         features=features,
-        offset=offset,
         unit_owner=owner("unit"),
         net_owner=owner("net"),
         link_owner=owner("link"),
     )
 
 
-def mean_over(values: Tensor, index: Tensor, count: int) -> Tensor:
-    """The mean of the values with each index, 0 where there are none, [count, ·]."""
-    total = values.new_zeros(count, values.shape[1]).index_add(0, index, values)
-    many = values.new_zeros(count).index_add(0, index, values.new_ones(len(index)))
-    return total / many.clamp(min=1).unsqueeze(1)
+class Meetings(NamedTuple):
+    """Who meets whom in a batch: nets and links, nets and routes, units and the nets they send, units and routes."""
 
+    net_links: Incidence
+    net_routes: Incidence
+    unit_nets: Incidence
+    unit_routes: Incidence
 
-def max_over(values: Tensor, index: Tensor, count: int) -> Tensor:
-    """The maximum of the values with each index, 0 where there are none, [count, ·]."""
-    start = values.new_zeros(count, values.shape[1])
-    where = index.unsqueeze(1).expand_as(values)
-    return start.scatter_reduce(0, where, values, "amax", include_self=False)
-
-
-def soft_maximum(values: Tensor, owner: Tensor, count: int) -> Tensor:
-    """Log Σ exp of the values of each owner, [count]."""
-    largest = values.new_full((count,), -1e4).scatter_reduce(0, owner, values.detach(), "amax", include_self=True)
-    total = values.new_zeros(count).index_add(0, owner, torch.exp(values - largest[owner]))
-    return largest + torch.log(total)
-
-
-def _perceptron(inputs: int, width: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, width))
+    @classmethod
+    def of(cls, batch: Batch) -> "Meetings":
+        """Those of a batch."""
+        units, nets, links, routes = (len(each) for each in (batch.unit, batch.net, batch.link, batch.route))
+        every_net, every_route = (torch.arange(many, device=batch.unit.device) for many in (nets, routes))
+        return cls(
+            Incidence(batch.crossing_net, batch.crossing_link, nets, links),
+            Incidence(batch.route_net, every_route, nets, routes),
+            Incidence(batch.net_source, every_net, units, nets),
+            Incidence(batch.route_sink, every_route, units, routes),
+        )
 
 
 class _Layer(nn.Module):
-    """A round of messages: routes, links, nets and units, each from those that it meets."""
+    """A round of messages: to links, nets and units, each from those that it meets."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.route = _perceptron(3 * width, width)
-        self.link = _perceptron(3 * width, width)
-        self.net = _perceptron(5 * width, width)
-        self.unit = _perceptron(3 * width, width)
+        names = ("net_to_link", "link_to_net", "sink_to_net", "net_to_source", "net_to_sink")
+        self.send = nn.ModuleDict({name: nn.Linear(width, width, bias=False) for name in names})
+        self.route = nn.ModuleDict({name: nn.Linear(len(ROUTE_FEATURES), width) for name in ("back", "forth")})
+        self.update = nn.ModuleDict(
+            {kind: _perceptron(many * width, width, width) for kind, many in (("link", 2), ("net", 4), ("unit", 3))}
+        )
 
     def forward(
-        self, unit: Tensor, net: Tensor, route: Tensor, link: Tensor, batch: Batch
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        route = route + self.route(
-            torch.cat((route, net.index_select(0, batch.route_net), unit.index_select(0, batch.route_sink)), dim=1)
-        )
-        on_link = net.index_select(0, batch.crossing_net)
-        passing = (
-            mean_over(on_link, batch.crossing_link, len(link)),
-            max_over(on_link, batch.crossing_link, len(link)),
-        )
-        link = link + self.link(torch.cat((link, *passing), dim=1))
-        passed = link.index_select(0, batch.crossing_link)
-        met = (
-            mean_over(passed, batch.crossing_net, len(net)),
-            max_over(passed, batch.crossing_net, len(net)),
-            mean_over(route, batch.route_net, len(net)),
-        )
-        net = net + self.net(torch.cat((net, unit.index_select(0, batch.net_source), *met), dim=1))
-        sent = mean_over(net, batch.net_source, len(unit))
-        read = mean_over(route, batch.route_sink, len(unit))
-        unit = unit + self.unit(torch.cat((unit, sent, read), dim=1))
-        return unit, net, route, link
+        self, unit: Tensor, net: Tensor, link: Tensor, route: Tensor, batch: Batch, met: Meetings
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        send, update = self.send, self.update
+        passing = met.net_links.turned.log_sum(send["net_to_link"](net))
+        link = link + update["link"](torch.cat((link, passing), dim=1))
+        passed = met.net_links.log_sum(send["link_to_net"](link))
+        sinks = send["sink_to_net"](unit).index_select(0, batch.route_sink) + self.route["back"](route)
+        read_by = met.net_routes.mean(nn.functional.silu(sinks))
+        source = unit.index_select(0, batch.net_source)
+        net = net + update["net"](torch.cat((net, passed, read_by, source), dim=1))
+        sent = met.unit_nets.log_sum(send["net_to_source"](net))
+        arriving = send["net_to_sink"](net).index_select(0, batch.route_net) + self.route["forth"](route)
+        read = met.unit_routes.log_sum(arriving)
+        unit = unit + update["unit"](torch.cat((unit, sent, read), dim=1))
+        return unit, net, link
 
 
-class ResourceNetwork(nn.Module):
-    """Slots that every unit, net and link needs, and their soft maximum.
+class GraphNetwork(nn.Module):
+    """The network of this module.
 
-    What a resource needs by itself is known. Messages tell of its surroundings, by which that is corrected. Without an
-    offset the answer is the logarithm of the throughput relative to the slowest unit in isolation: minus the soft
-    maximum of the corrected logarithms of slots. An offset is corrected by as much as the soft maximum is.
+    Args:
+        settings: of it.
     """
+
+    mean: Tensor
+    scale: Tensor
 
     def __init__(self, settings: CostSettings) -> None:
         super().__init__()
         width = settings.width
         self.settings = settings
-        kinds = {"unit": UNIT_FEATURES, "net": NET_FEATURES, "route": ROUTE_FEATURES, "link": LINK_FEATURES}
+        kinds = {"unit": UNIT_FEATURES, "net": NET_FEATURES, "link": LINK_FEATURES}
         self.enter = nn.ModuleDict({kind: nn.Linear(len(names), width) for kind, names in kinds.items()})
         self.layers = nn.ModuleList([_Layer(width) for _ in range(settings.layers)])
-        self.whole = nn.Linear(len(FEATURES), width)
-        self.correct = nn.ModuleDict({kind: _corrector(width) for kind in ("unit", "net", "link")})
+        self.correct = nn.ModuleDict({kind: _at_zero(_perceptron(width, width, 1)) for kind in _SLOTS})
         self.sharpness = nn.Parameter(torch.tensor([2.0]))
+        self.readout = _at_zero(_perceptron(len(_SLOTS) * width + 1 + DESCRIBED, *_READOUT, 1))
+        self.register_buffer("mean", torch.zeros(DESCRIBED))
+        self.register_buffer("scale", torch.ones(DESCRIBED))
 
     def forward(self, batch: Batch) -> Tensor:
         """The log throughput of each placement, [B]."""
         shown = {"unit": self.settings.unit_features}
         shown |= dict.fromkeys(("net", "route", "link"), self.settings.edge_features)
         given = {kind: getattr(batch, kind) * float(is_shown) for kind, is_shown in shown.items()}
-        unit, net, route, link = (self.enter[kind](given[kind]) for kind in ("unit", "net", "route", "link"))
+        unit, net, link = (self.enter[kind](given[kind]) for kind in _SLOTS)
+        met = Meetings.of(batch)
         for layer in self.layers:
-            unit, net, route, link = layer(unit, net, route, link, batch)
-        whole = self.whole(batch.features * float(self.settings.on_stack))
-        owners = {"unit": batch.unit_owner, "net": batch.net_owner, "link": batch.link_owner}
-        own = {"unit": _UNIT_SLOTS, "net": _NET_SLOTS, "link": _LINK_SLOTS}
-        slots = torch.cat([given[kind][:, column] for kind, column in own.items()])
-        states = {"unit": unit, "net": net, "link": link}
-        corrections = torch.cat(
-            [
-                self.correct[kind](torch.cat((states[kind], whole.index_select(0, owners[kind])), dim=1)).squeeze(1)
-                for kind in own
-            ]
-        )
-        owner, count = torch.cat(list(owners.values())), len(batch.features)
+            unit, net, link = layer(unit, net, link, given["route"], batch, met)
+        states = (unit, net, link)
+        slots = torch.cat([given[kind][:, column] for kind, column in _SLOTS.items()])
+        corrections = torch.cat([self.correct[kind](state) for kind, state in zip(_SLOTS, states, strict=True)])
+        owners = (batch.unit_owner, batch.net_owner, batch.link_owner)
+        owner, count = torch.cat(owners), len(batch.features)
         beta = nn.functional.softplus(self.sharpness)
-        answer: Tensor = batch.offset - soft_maximum(beta * (slots + corrections), owner, count) / beta
-        if self.settings.on_stack:
-            answer = answer + soft_maximum(beta * slots, owner, count) / beta
+        values = beta * (slots + corrections.squeeze(1))
+        taken, known = (soft_maximum(each, owner, count) for each in (values, beta * slots))
+        shares = torch.split(torch.exp(values - taken.index_select(0, owner)), [len(each) for each in states])
+        averages = [
+            state.new_zeros(count, state.shape[1]).index_add(0, own, state * share.unsqueeze(1))
+            for state, own, share in zip(states, owners, shares, strict=True)
+        ]
+        hand = ((batch.features - self.mean) / self.scale).clamp(-_LIMIT, _LIMIT)
+        seen = torch.cat((*averages, taken.unsqueeze(1) / beta, hand * float(self.settings.hand_features)), dim=1)
+        slowest = largest(slots, owner, count)
+        answer: Tensor = (known - taken) / beta - slowest + self.readout(seen).squeeze(1)
         return answer
 
 
-def _corrector(width: int) -> nn.Sequential:
-    """A perceptron that corrects nothing before it has learned."""
-    last = nn.Linear(width, 1)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
-    return nn.Sequential(nn.Linear(2 * width, width), nn.SiLU(), last)
+def _perceptron(*sizes: int) -> nn.Sequential:
+    """Linear layers of these sizes, with x · sigmoid(x) between them."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), nn.SiLU()]
+    return nn.Sequential(*layers[:-1])
 
 
-class PaperNetwork(nn.Module):
-    """The paper's form: units as nodes, routes as edges with their length (section III, Algorithm 1).
-
-    h_v ← ReLU(W_V [h_v, max over edges (u, v) of ReLU(W_E [h_u, e_uv])]), in every layer; the mean over units, then a
-    perceptron. The printed algorithm is garbled; this is what its text describes.
-    """
-
-    def __init__(self, settings: CostSettings) -> None:
-        super().__init__()
-        width = settings.width
-        self.settings = settings
-        self.node = nn.Linear(len(UNIT_FEATURES), width)
-        self.edge = nn.Linear(len(ROUTE_FEATURES), width)
-        self.message = nn.ModuleList([nn.Linear(2 * width, width) for _ in range(settings.layers)])
-        self.update = nn.ModuleList([nn.Linear(2 * width, width) for _ in range(settings.layers)])
-        self.readout = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
-
-    def forward(self, batch: Batch) -> Tensor:
-        """The log throughput of each placement, [B]."""
-        unit = self.node(batch.unit * float(self.settings.unit_features))
-        edge = self.edge(batch.route * float(self.settings.edge_features))
-        source = batch.net_source[batch.route_net]
-        for message, update in zip(self.message, self.update, strict=True):
-            sent = torch.relu(message(torch.cat((unit[source], edge), dim=1)))
-            unit = torch.relu(update(torch.cat((unit, max_over(sent, batch.route_sink, len(unit))), dim=1)))
-        pooled = mean_over(unit, batch.unit_owner, len(batch.features))
-        answer: Tensor = self.readout(pooled).squeeze(1) + batch.offset
-        return answer
-
-
-def network_of(settings: CostSettings) -> nn.Module:
-    """The network that settings describe, with random weights."""
-    return PaperNetwork(settings) if settings.form == "paper" else ResourceNetwork(settings)
+def _at_zero(perceptron: nn.Sequential) -> nn.Sequential:
+    """The perceptron, which says nothing before it has learned."""
+    for parameter in perceptron[-1].parameters():
+        nn.init.zeros_(parameter)
+    return perceptron

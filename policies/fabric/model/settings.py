@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any
 
 from pydantic import BaseModel, ValidationError, create_model
 
 from dse.run.options import STRICT
-
-Form = Literal["resources", "paper"]
 
 _MAX_COUNT = 10_000
 
@@ -18,12 +16,10 @@ class CostSettings:
     """The learned cost model.
 
     Attributes:
-        form: ``resources``: units, nets, routes and links as nodes, and a soft maximum over the slots that each of them
-            needs as readout; ``paper``: Algorithm 1, units as nodes, routes as edges, mean over units as readout.
-        layers, width: of message passing. The paper does not state its own.
+        layers, width: of message passing.
         members: networks with other seeds, whose mean is the prediction; none: the stack alone predicts.
-        on_stack: whether networks correct the stack of boosted trees and perceptrons, and see the
-            hand features at the readout.
+        with_stack: whether networks share the prediction with the stack of boosted trees and perceptrons.
+        hand_features: whether networks see features of hand and contention at the readout.
         unit_features, edge_features: whether networks see what units are, and what nets, routes and links carry (the
             paper's node and edge embeddings).
         with_slots: whether the model knows how long operators work on a unit (the paper's performance annotations).
@@ -38,11 +34,11 @@ class CostSettings:
         ValueError: a value outside its range.
     """
 
-    form: Form = "resources"
     layers: int = 2
-    width: int = 24
+    width: int = 16
     members: int = 1
-    on_stack: bool = True
+    with_stack: bool = True
+    hand_features: bool = True
     unit_features: bool = True
     edge_features: bool = True
     with_slots: bool = True
@@ -53,10 +49,8 @@ class CostSettings:
     ranking_weight: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.form not in get_args(Form):
-            raise ValueError(f"`form` must be one of {', '.join(get_args(Form))}, but got {self.form}")
         for name in ("layers", "width", "members", "epochs", "graphs_in_batch"):
-            least = 0 if name == "members" and self.on_stack else 1
+            least = 0 if name == "members" and self.with_stack else 1
             if not least <= getattr(self, name) <= _MAX_COUNT:
                 raise ValueError(f"`{least} <= {name} <= {_MAX_COUNT}` must hold, but got {getattr(self, name)}")
         for name in ("learning_rate", "weight_decay", "ranking_weight"):
@@ -85,7 +79,3 @@ class CostSettings:
 _FIELDS: dict[str, Any] = {field.name: (field.type, ...) for field in fields(CostSettings)}
 
 _Model: type[BaseModel] = create_model("CostSettings", __config__=STRICT, **_FIELDS)
-
-
-PAPER = CostSettings(form="paper", layers=3, width=40, on_stack=False, ranking_weight=0.0)
-"""Algorithm 1 of the paper, with sizes that it does not state."""

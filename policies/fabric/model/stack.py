@@ -2,7 +2,7 @@
 
 Stacked regression: weights are not negative and sum to 1 (Breiman, "Stacked regressions", Machine Learning 24, 1996).
 Both see all features. Ridge regression is not a member: it does nothing for graphs of kinds that were learned from, and
-harm for others. Networks correct what the stack predicts.
+harm for others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,15 +63,9 @@ class StackLearner:
         """The stack that the examples teach."""
         return self.fit_and_hold_out(examples)[0]
 
-    def fit_for(self, examples: Examples, is_corrected: bool) -> tuple[Stack, Floats]:
-        """The stack, and what networks learn to correct, [S]: what others say that are held out.
-
-        Where networks correct nothing, that is 0, and nothing is held out for weights, which are equal.
-        """
-        if is_corrected:
-            return self.fit_and_hold_out(examples)
-        equal = np.full(len(MEMBERS), 1 / len(MEMBERS))
-        return self._stack(examples, equal), np.zeros(len(examples))
+    def fit_evenly(self, examples: Examples) -> Stack:
+        """The stack whose members have equal weights, for which nothing is held out."""
+        return self._stack(examples, np.full(len(MEMBERS), 1 / len(MEMBERS)))
 
     def fit_and_hold_out(self, examples: Examples) -> tuple[Stack, Floats]:
         """The stack, and what others say of each example whose members have not seen its graph, [S].
@@ -80,7 +74,7 @@ class StackLearner:
         """
         predictions = np.array([_held_out(self.trees, examples.on_all_features), _held_out(self.perceptrons, examples)])
         if np.isnan(predictions).any():
-            stack, _ = self.fit_for(examples, is_corrected=False)
+            stack = self.fit_evenly(examples)
             return stack, stack.predict(examples)
         weights = convex_weights(predictions, examples.target)
         return self._stack(examples, weights), np.asarray(weights @ predictions, dtype=np.float64)

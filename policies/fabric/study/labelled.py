@@ -48,7 +48,12 @@ class Labelled:
         features = np.array([featurizers[each.graph](each.placement) for each in samples]).reshape(-1, len(FEATURES))
         interval = np.array([each.interval_slots for each in samples], dtype=np.float64)
         graph = np.array([each.graph for each in samples], dtype=np.int64)
-        encoders = {number: Encoder(each) for number, each in featurizers.items()} if self.with_encodings else {}
+        operators = {number: record.operators for number, record in self.samples.graphs.items()}
+        encoders = (
+            {number: Encoder(each, operators[number]) for number, each in featurizers.items()}
+            if self.with_encodings
+            else {}
+        )
         encodings = tuple(encoders[each.graph](each.placement) for each in samples) if encoders else ()
         contention = np.array([contention_features(featurizers[each.graph], each.placement) for each in samples])
         contention = contention.reshape(-1, len(CONTENTION))

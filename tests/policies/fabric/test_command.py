@@ -31,7 +31,7 @@ from tests.policies.fabric.quick import QUICK_STACK
 
 pytestmark = needs("sklearn")
 
-SMALL = ("--epochs", 1, "--width", 4, "--layers", 1, "--members", 1)
+SMALL = ("--epochs", 1, "--width", 4, "--layers", 1)
 TRAIN = ("fabric", "train", "--placements", 2, "--workers", 0, *SMALL)
 
 
@@ -154,7 +154,7 @@ def test_a_fabric_that_is_edited_after_its_samples_were_collected_does_not_chang
 
 @pytest.mark.usefixtures("few_steps")
 def test_a_run_that_is_stopped_while_it_places_has_its_model_and_goes_on_with_placing(tmp_path, monkeypatch):
-    options, heard = FabricTraining(graphs=10, placements=1, rounds=0, members=0), []
+    options, heard = FabricTraining(graphs=10, placements=1, rounds=0), []
     placed = Placing(7, Interval(0.5, 0.25, 0.75))
     seen = []
 

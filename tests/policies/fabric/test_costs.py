@@ -270,7 +270,7 @@ def test_a_run_is_another_one_if_what_its_cost_uses_of_a_checkpoint_is_another(g
     assert {cost: weights_digest(tmp_path / "checkpoint", cost) for cost in both} == before
     card = tmp_path / "checkpoint" / CARD_FILE
     text = card.read_text()
-    card.write_text(text.replace('"on_stack": true', '"on_stack": false'))
+    card.write_text(text.replace('"with_stack": true', '"with_stack": false'))
     assert [weights_digest(tmp_path / "checkpoint", cost) == before[cost] for cost in both] == [False, True]
     card.write_text(text)
     (tmp_path / "checkpoint" / "weights.safetensors").write_bytes(b"others")

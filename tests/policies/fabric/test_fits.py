@@ -77,7 +77,7 @@ def test_other_examples_and_other_learners_have_entries_of_their_own(path):
 def learners(seed=0, settings=None, stop=never_stop, **changes):
     plain = Plain(seed)
     stack = replace(plain.stack, perceptrons=Remembered(PerceptronsLearner(seed=seed, **changes)))
-    return {**plain.learners, "stack": stack, "network": EnsembleLearner(settings or CostSettings(), seed, stop, stack)}
+    return {**plain.learners, "stack": stack, "graph": EnsembleLearner(settings or CostSettings(), seed, stop, stack)}
 
 
 def test_what_is_journalled_of_a_learner_goes_by_all_of_its_settings_and_by_the_features(monkeypatch):
@@ -88,9 +88,9 @@ def test_what_is_journalled_of_a_learner_goes_by_all_of_its_settings_and_by_the_
     def changed(**changes):
         return {name for name, each in learners(**changes).items() if identity(each) != first[name]}
 
-    assert changed(seed=1) == {"trees", "trees-all", "perceptrons", "stack", "network"}
-    assert changed(width=50) == {"stack", "network"}
-    assert changed(settings=CostSettings(epochs=3)) == {"network"}
+    assert changed(seed=1) == {"trees", "trees-all", "perceptrons", "stack", "graph"}
+    assert changed(width=50) == {"stack", "graph"}
+    assert changed(settings=CostSettings(epochs=3)) == {"graph"}
     assert identity(RidgeLearner(penalties=(1.0,))) != first["ridge"]
     monkeypatch.setattr("policies.fabric.study.fits.COST", replace(COST, features=COST.features[1:]))
     assert changed() == set(first)
@@ -139,6 +139,6 @@ def test_a_stack_shares_its_members_with_models_that_are_fitted_to_the_same_exam
     assert stack.trees is alone
     assert (trees.fits, perceptrons.fits) == (4, 4)  # one for all examples, and one for each part held out
     np.testing.assert_array_equal(shared.fit(every).predict(every), plain.fit(every).predict(every))
-    shared.fit_for(every, is_corrected=False)
+    shared.fit_evenly(every)
     assert (trees.fits, perceptrons.fits) == (4, 4)
     assert {*MEMBERS} == {"trees", "perceptrons"}

@@ -12,29 +12,50 @@ from dse.fabric.model import Pipeline, Placement  # noqa: E402
 from dse.fabric.search.routing import routed  # noqa: E402
 from dse.fabric.search.sites import random_sites  # noqa: E402
 from hardware.inputs import InputError  # noqa: E402
+from hardware.operator_slots import KINDS  # noqa: E402
 from policies.fabric.model.checkpoint import COST, load_for  # noqa: E402
 from policies.fabric.model.contention import contention_features  # noqa: E402
 from policies.fabric.model.cost import LearnedCost  # noqa: E402
-from policies.fabric.model.encoding import Encoder  # noqa: E402
+from policies.fabric.model.encoding import OPERATIONS, Encoder  # noqa: E402
 from policies.fabric.model.ensemble import EnsembleLearner  # noqa: E402
 from policies.fabric.model.examples import Examples  # noqa: E402
 from policies.fabric.model.features import Featurizer  # noqa: E402
-from policies.fabric.model.network import batched, max_over, mean_over, network_of, soft_maximum  # noqa: E402
-from policies.fabric.model.settings import PAPER, CostSettings  # noqa: E402
+from policies.fabric.model.messages import Incidence, soft_maximum  # noqa: E402
+from policies.fabric.model.network import GraphNetwork, batched  # noqa: E402
+from policies.fabric.model.paper import PaperLearner, PaperNetwork, PaperSettings  # noqa: E402
+from policies.fabric.model.perceptrons import PerceptronsLearner  # noqa: E402
+from policies.fabric.model.settings import CostSettings  # noqa: E402
+from policies.fabric.model.stack import StackLearner  # noqa: E402
 from policies.fabric.model.training import NetworkLearner, loss  # noqa: E402
 from policies.learning.checkpoint import Checkpoint  # noqa: E402
 from tests.fabric.cases import PLASTICINE, SMALL, layered_pipeline, placed, random_pipeline  # noqa: E402
-from tests.policies.fabric.quick import QUICK_STACK  # noqa: E402
+from tests.policies.fabric.quick import QUICK_STACK, FewTreesLearner  # noqa: E402
 
 TINY = CostSettings(layers=1, width=8, epochs=2, graphs_in_batch=4)
+NETWORKS = {
+    "graph": lambda: GraphNetwork(TINY),
+    "paper": lambda: PaperNetwork(PaperSettings(width=8)),
+    "paper, max": lambda: PaperNetwork(PaperSettings(width=8, aggregation="max", pooling="max")),
+}
 
 
 def batch_of(cases):
     """A batch of (pipeline, placement) on the small fabric."""
     featurizers = [Featurizer(pipeline, SMALL) for pipeline, _ in cases]
-    features = np.array([each(placement) for each, (_, placement) in zip(featurizers, cases, strict=True)])
-    encodings = [Encoder(each)(placement) for each, (_, placement) in zip(featurizers, cases, strict=True)]
-    return batched(encodings, torch.tensor(features, dtype=torch.float32), torch.zeros(len(cases)))
+    features = [
+        np.concatenate((each(placement), contention_features(each, placement)))
+        for each, (_, placement) in zip(featurizers, cases, strict=True)
+    ]
+    encodings = [
+        Encoder(each, operators(each.pipeline))(placement)
+        for each, (_, placement) in zip(featurizers, cases, strict=True)
+    ]
+    return batched(encodings, torch.tensor(np.array(features), dtype=torch.float32))
+
+
+def operators(pipeline):
+    """A kind of operator for each unit, by its slots of work."""
+    return tuple(KINDS[unit.work_slots % 5] for unit in pipeline.units)
 
 
 def cases(count=5):
@@ -43,10 +64,10 @@ def cases(count=5):
     return [(pipeline, placed(pipeline, SMALL, random)) for pipeline in pipelines]
 
 
-def disturbed(settings):
+def disturbed(made):
     """A network whose last layers, which begin with zeros, have random weights."""
     torch.manual_seed(0)
-    network = network_of(settings)
+    network = made()
     with torch.no_grad():
         for weights in network.parameters():
             weights.add_(0.3 * torch.randn_like(weights))
@@ -80,17 +101,17 @@ def test_links_and_routes_are_those_of_the_placement():
         assert [list(load)[place] for place in encoding.crossing_link] == links
 
 
-@pytest.mark.parametrize("settings", [TINY, PAPER], ids=["resources", "paper"])
-def test_a_placement_in_company_has_the_answer_that_it_has_alone(settings):
-    network, all_cases = disturbed(settings), cases()
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_placement_in_company_has_the_answer_that_it_has_alone(name):
+    network, all_cases = disturbed(NETWORKS[name]), cases()
     together = network(batch_of(all_cases))
     alone = torch.cat([network(batch_of([each])) for each in all_cases])
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [TINY, PAPER], ids=["resources", "paper"])
-def test_the_order_of_units_and_nets_does_not_matter(settings):
-    network, ((pipeline, placement),) = disturbed(settings), cases(1)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_order_of_units_and_nets_does_not_matter(name):
+    network, ((pipeline, placement),) = disturbed(NETWORKS[name]), cases(1)
     random = np.random.default_rng(0)
     units, nets = (random.permutation(len(each)) for each in (pipeline.units, pipeline.nets))
     place = np.argsort(units).tolist()
@@ -106,34 +127,77 @@ def test_the_order_of_units_and_nets_does_not_matter(settings):
     torch.testing.assert_close(answers[0], answers[1], rtol=1e-4, atol=1e-5)
 
 
-def test_sums_over_nodes_against_loops():
+def test_sums_over_nodes_against_loops_and_their_gradients_against_differences():
     torch.manual_seed(0)
-    values, index = torch.randn(20, 3), torch.randint(0, 5, (20,))
-    index[index == 4] = 0
+    values, row, column = torch.randn(7, 3), torch.randint(0, 5, (20,)), torch.randint(0, 7, (20,))
+    row[row == 4] = 0
+    met = Incidence(row, column, 5, 7)
     for number in range(5):
-        own = values[index == number]
-        empty = torch.zeros(3)
-        torch.testing.assert_close(mean_over(values, index, 5)[number], own.mean(0) if len(own) else empty)
-        torch.testing.assert_close(max_over(values, index, 5)[number], own.amax(0) if len(own) else empty)
+        own, nothing = values[column[row == number]], torch.zeros(3)
+        torch.testing.assert_close(met.sum(values)[number], own.sum(0) if len(own) else nothing)
+        torch.testing.assert_close(met.mean(values)[number], own.mean(0) if len(own) else nothing)
+        torch.testing.assert_close(met.max(values)[number], own.amax(0) if len(own) else nothing)
+        torch.testing.assert_close(met.log_sum(values)[number], torch.log1p(own.exp().sum(0)))
         if len(own):
             expected = torch.logsumexp(own[:, 0], 0)
-            torch.testing.assert_close(soft_maximum(values[:, 0], index, 5)[number], expected)
+            torch.testing.assert_close(soft_maximum(values[column, 0], row, 5)[number], expected)
+    back = torch.zeros(7, 3).index_add(0, column, torch.ones(20, 3))
+    asked = values.clone().requires_grad_()
+    torch.autograd.backward(met.sum(asked).sum())
+    torch.testing.assert_close(asked.grad, back)
+    torch.testing.assert_close(met.turned.sum(torch.ones(5, 3)), back)
+    assert met.turned.turned is met
 
 
-@pytest.mark.parametrize("denied", ["unit_features", "edge_features"])
-def test_what_a_network_is_denied_does_not_reach_it(denied):
+def test_stages_are_the_longest_paths_of_nets_and_unknown_operators_have_a_number():
+    for pipeline, placement in cases(8):
+        encoding = Encoder(Featurizer(pipeline, SMALL), ("gemm",) * len(pipeline.units))(placement)
+        before = {unit: [] for unit in range(len(pipeline.units))}
+        for net in pipeline.nets:
+            for sink in net.sinks:
+                before[sink.unit].append(net.source)
+
+        def depth(unit, before=before):
+            return max((depth(each) + 1 for each in before[unit]), default=0)
+
+        assert encoding.stage.tolist() == [depth(unit) for unit in before]
+        assert encoding.stage.max() + 1 == pipeline.stages
+        assert {OPERATIONS[number] for number in encoding.operation} == {"gemm"}
+        unknown = Encoder(Featurizer(pipeline, SMALL))(placement)
+        assert {OPERATIONS[number] for number in unknown.operation} == {"unknown"}
+
+
+UNIT, EDGE = ("unit", "operation", "stage"), ("net", "route", "link")
+
+
+@pytest.mark.parametrize(
+    ("of", "denied", "kinds"),
+    [
+        (lambda **denied: GraphNetwork(replace(TINY, **denied)), "unit_features", UNIT),
+        (lambda **denied: GraphNetwork(replace(TINY, **denied)), "edge_features", EDGE),
+        (lambda **denied: GraphNetwork(replace(TINY, **denied)), "hand_features", ("features",)),
+        (lambda **denied: PaperNetwork(PaperSettings(width=8, **denied)), "node_embeddings", UNIT),
+        (lambda **denied: PaperNetwork(PaperSettings(width=8, **denied)), "edge_embeddings", EDGE),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_network_is_denied_does_not_reach_it(of, denied, kinds):
     batch = batch_of(cases())
-    changed = {"unit_features": ("unit",), "edge_features": ("net", "route", "link")}[denied]
-    other = batch._replace(**{kind: torch.randn_like(getattr(batch, kind)) for kind in changed})
-    blind, seeing = disturbed(replace(TINY, **{denied: False})), disturbed(TINY)
+    other = batch._replace(**{kind: torch.randn_like(getattr(batch, kind)) for kind in kinds if kind not in UNIT[1:]})
+    other = other._replace(**{kind: getattr(batch, kind).flip(0) for kind in kinds if kind in UNIT[1:]})
+    blind, seeing = disturbed(lambda: of(**{denied: False})), disturbed(of)
     torch.testing.assert_close(blind(batch), blind(other))
     assert not torch.allclose(seeing(batch), seeing(other), atol=1e-3)
 
 
-def test_a_network_that_has_learned_nothing_leaves_the_stack_as_it_is():
-    batch = batch_of(cases())
-    offset = torch.linspace(-1, 1, len(batch.features))
-    torch.testing.assert_close(network_of(TINY)(batch._replace(offset=offset)), offset, atol=1e-5, rtol=0)
+def test_a_network_that_has_learned_nothing_names_the_slowest_resource():
+    all_cases = cases()
+    slowest = [
+        -max(encoding.unit[:, 4].max(), encoding.net[:, 4].max(), encoding.link[:, 0].max())
+        for encoding in (Encoder(Featurizer(pipeline, SMALL))(placement) for pipeline, placement in all_cases)
+    ]
+    answers = GraphNetwork(TINY)(batch_of(all_cases))
+    torch.testing.assert_close(answers, torch.tensor(slowest), atol=1e-5, rtol=0)
 
 
 def test_the_loss_on_ranks_counts_pairs_of_one_graph_only():
@@ -165,12 +229,35 @@ def learned_from(graphs, seed, placements=4):
     return Examples(np.array(features), np.array(target), np.array(graph), tuple(encodings), np.array(contention))
 
 
-def test_a_network_learns_what_it_can_see_better_than_the_mean():
-    settings = CostSettings(layers=1, width=12, epochs=8, on_stack=False, graphs_in_batch=4, learning_rate=2e-2)
-    seen, unseen = learned_from(12, 0), learned_from(6, 1)
-    model = NetworkLearner(settings).fit(seen)
+PASSES = {"epochs": 8, "graphs_in_batch": 4, "learning_rate": 2e-2}
+
+
+def assert_learned(learner, seen, unseen):
+    model = learner.fit(seen)
     error = np.abs(model.predict(unseen) - unseen.target).mean()
     assert error < 0.7 * np.abs(unseen.target - seen.target.mean()).mean()
+
+
+def test_a_network_learns_the_busiest_link_better_than_the_mean():
+    settings = CostSettings(layers=1, width=12, hand_features=False, **PASSES)
+    assert_learned(NetworkLearner(settings), learned_from(12, 0), learned_from(6, 1))
+
+
+@pytest.mark.parametrize("target", ["logarithm", "throughput"])
+def test_the_papers_model_learns_the_length_of_routes_better_than_the_mean(target):
+    """It does not see who shares a link."""
+    random = np.random.default_rng(0)
+
+    def stretched(examples):
+        by = random.uniform(0, 2, len(examples))
+        encodings = (
+            each._replace(route=np.float32(many) * each.route)
+            for each, many in zip(examples.encodings, by, strict=True)
+        )
+        return replace(examples, encodings=tuple(encodings), target=-by)
+
+    learner = PaperLearner(PaperSettings(layers=1, width=12, target=target, **PASSES | {"epochs": 20}))
+    assert_learned(learner, stretched(learned_from(12, 0)), stretched(learned_from(6, 1)))
 
 
 @pytest.fixture(scope="module")
@@ -178,11 +265,28 @@ def ensemble():
     return EnsembleLearner(replace(TINY, members=2), stack=QUICK_STACK).fit(learned_from(6, 0))
 
 
-def test_members_differ_and_their_mean_is_the_prediction(ensemble):
+def test_members_differ_and_their_mean_shares_the_prediction_with_the_stack(ensemble):
     unseen = learned_from(2, 1)
-    members = [network.predict(unseen) for network in ensemble.networks]
-    np.testing.assert_allclose(ensemble.predict(unseen), np.mean(members, axis=0))
+    members, share = [network.predict(unseen) for network in ensemble.networks], ensemble.share[0]
+    expected = share * np.mean(members, axis=0) + (1 - share) * ensemble.stack.predict(unseen)
+    np.testing.assert_allclose(ensemble.predict(unseen), expected)
+    assert 0 <= share <= 1
     assert (np.std(members, axis=0) > 0).all()
+
+
+def test_networks_without_the_stack_predict_alone():
+    seen, unseen = learned_from(6, 0), learned_from(2, 1)
+    alone = EnsembleLearner(replace(TINY, with_stack=False), stack=QUICK_STACK).fit(seen)
+    (network,) = alone.networks
+    np.testing.assert_array_equal(alone.predict(unseen), network.predict(unseen))
+
+
+def test_networks_that_say_nothing_new_have_no_share():
+    """What is held out decides: a network that learns with no rate names the slowest resource."""
+    seen = learned_from(6, 0)
+    useless = replace(TINY, learning_rate=0.0)
+    stack = StackLearner(trees=FewTreesLearner(), perceptrons=PerceptronsLearner(steps=300))
+    assert EnsembleLearner(useless, stack=stack).fit(seen).share[0] < 0.3
 
 
 def test_the_same_seed_learns_the_same_and_another_does_not(ensemble):
@@ -228,7 +332,7 @@ def test_settings_outside_their_range_are_refused():
         {"layers": 0},
         {"members": -1},
         {"width": "8"},
-        {"form": "other"},
+        {"hand_features": 1},
         {"learning_rate": -1.0},
         {"unknown": 1},
     ):
