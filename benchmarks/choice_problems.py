@@ -5,20 +5,24 @@ variable ``DSE_CASES``) names, and generated cases with a planted plan of known 
 (:mod:`benchmarks.planted_cases`). Each row is a fresh process: reading, the first legal plan, and the search until
 ``--seconds`` have passed since it began, reading included. With ``--clock cpu`` these are seconds of CPU time of all
 threads, for a machine that is busy; an idle one with two cores does more in as many seconds of wall time.
+
+A case of several seeds ends with a row of medians, each with its range. With ``--record``, rows of cases that are not
+asked for stay as they are.
 """
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.process import answer_of, peak_gb
-from benchmarks.recording import Record, Results, parser_of
+from benchmarks.recording import Cell, Record, Results, parser_of
 from tests.shared_data import CASES
 
 FIRST_PLACE = {"K": 2_274_276_676, "M": 49_928_460_991, "S": 1_534_613_444}
@@ -110,39 +114,81 @@ def row(case: str, seed: int, measured: dict[str, Any], against: int, bound: int
     )
 
 
+def medians(rows: Sequence[Sequence[Cell]]) -> tuple[str, ...]:
+    """A row with the median of each column of ``rows``, which differ in their seed, and its range in brackets."""
+    cells = []
+    for column in list(zip(*rows, strict=True))[2:]:
+        texts = sorted(map(str, column), key=_number)
+        middle = texts[(len(texts) - 1) // 2]
+        cells.append(middle if texts[0] == texts[-1] else f"{middle} ({texts[0]} to {texts[-1]})")
+    return str(rows[0][0]), f"median of {len(rows)}", *cells
+
+
+def _number(text: str) -> float:
+    return math.inf if text == "none" else float(text.replace(",", "").removesuffix(" %"))
+
+
+def _measured(path: Path, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    return answer_of("benchmarks.choice_problems", "--one", path, arguments.seconds, seed, arguments.clock)
+
+
+def _contest(results: Results, case: str, arguments: argparse.Namespace) -> None:
+    """The rows of a case of the contest."""
+    path = Path(arguments.cases or "") / "iopddl" / f"asplos-2025-iopddl-{case}.json.gz"
+    if not path.exists():
+        print(f"{case}: {path} is not there (--cases)")
+        return
+    published = FIRST_PLACE[case], LOWER_BOUND[case], BEST_OF_TEN[case]
+    rows = []
+    for seed in range(arguments.seeds):
+        rows.append(row(case, seed, _measured(path, seed, arguments), *published))
+        results.row("main", *rows[-1])
+    if len(rows) > 1:
+        results.row("main", *medians(rows))
+
+
+def _planted(results: Results, nodes: int, arguments: argparse.Namespace) -> None:
+    """The row of a generated case."""
+    from benchmarks.planted_cases import planted_case
+    from dse.algorithms.pairwise.iopddl import write_problem
+
+    with tempfile.TemporaryDirectory() as folder:
+        problem, _, cost = planted_case(0, nodes)
+        path = Path(folder) / "case.json.gz"
+        write_problem(problem, path)
+        measured = _measured(path, 0, arguments)
+    results.row("main", *row(f"planted, {nodes:,}", 0, measured, cost, cost, cost))
+    if nodes == arguments.planted[0]:
+        results.figure("planted_share", f"{100 * (measured['cost'] / cost - 1):.2g} %")
+        results.figure("planted_bound", f"{100 * (1 - measured['bound'] / cost):.2g} %")
+        results.figure("planted_cpu", f"{measured['cpu_s']:.0f} s")
+
+
 def main(arguments: argparse.Namespace) -> None:
     """The table, line by line."""
-    results, times = Results(RECORD), list[dict[str, Any]]()
-    for case in arguments.contest:
-        path = Path(arguments.cases or "") / "iopddl" / f"asplos-2025-iopddl-{case}.json.gz"
-        if not path.exists():
-            print(f"{case}: {path} is not there (--cases)")
-            continue
-        for seed in range(arguments.seeds):
-            asked = ("--one", path, arguments.seconds, seed, arguments.clock)
-            measured = answer_of("benchmarks.choice_problems", *asked)
-            times.append(measured)
-            published = FIRST_PLACE[case], LOWER_BOUND[case], BEST_OF_TEN[case]
-            results.row("main", *row(case, seed, measured, *published))
+    results = Results(RECORD)
+    before = RECORD.rows("main") if arguments.record else []
+    for case in FIRST_PLACE:
+        if case in arguments.contest:
+            _contest(results, case, arguments)
+        for kept in before:
+            if case not in arguments.contest and kept[0] == case:
+                results.row("main", *kept)
     for nodes in arguments.planted:
-        from benchmarks.planted_cases import planted_case
-        from dse.algorithms.pairwise.iopddl import write_problem
-
-        with tempfile.TemporaryDirectory() as folder:
-            problem, _, cost = planted_case(0, nodes)
-            path = Path(folder) / "case.json.gz"
-            write_problem(problem, path)
-            asked = ("--one", path, arguments.seconds, 0, arguments.clock)
-            measured = answer_of("benchmarks.choice_problems", *asked)
-            results.row("main", *row(f"planted, {nodes:,}", 0, measured, cost, cost, cost))
-            if nodes == arguments.planted[0]:
-                results.figure("planted_share", f"{100 * (measured['cost'] / cost - 1):.2g} %")
-                results.figure("planted_bound", f"{100 * (1 - measured['bound'] / cost):.2g} %")
-                results.figure("planted_cpu", f"{measured['cpu_s']:.0f} s")
-    for name, key in (("read", "read_s"), ("first", "first_s")):
-        known = [each[key] for each in times if each[key] is not None]
-        results.figure(f"{name}_low", f"{min(known):.1f}")
-        results.figure(f"{name}_high", f"{max(known):.1f} s")
+        _planted(results, nodes, arguments)
+    if not arguments.planted and before:
+        for kept in before:
+            if str(kept[0]).startswith("planted"):
+                results.row("main", *kept)
+        for figure, value in RECORD.values().items():
+            if figure.startswith("planted"):
+                results.figure(figure, value)
+    single = [each for each in results.rows["main"] if each[0] in FIRST_PLACE and str(each[1]).isdigit()]
+    for name, column in (("read", "s to read"), ("first", "s to the first legal plan, after reading")):
+        place = RECORD.tables["main"].index(column)
+        known = sorted((str(each[place]) for each in single if each[place] != "none"), key=_number)
+        results.figure(f"{name}_low", known[0])
+        results.figure(f"{name}_high", f"{known[-1]} s")
     results.save(arguments.record)
 
 

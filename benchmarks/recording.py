@@ -25,6 +25,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,13 @@ class Record:
         content = json.loads(self.path.read_text(encoding="utf-8"))
         rows: list[list[Cell]] = content["tables"][table]["rows"]
         return rows
+
+    def values(self) -> dict[str, Cell]:
+        """The figures of its file, by path; none where there is no file yet."""
+        if not self.path.exists():
+            return {}
+        figures = json.loads(self.path.read_text(encoding="utf-8"))["figures"]
+        return {path: reduce(dict.__getitem__, path.split("."), figures) for path in paths_of(figures)}
 
     def faults(self, content: Mapping[str, Any]) -> list[str]:
         """How the keys of a file differ from the declared ones."""

@@ -94,7 +94,7 @@ def test_what_is_measured_is_printed_and_written_with_command_machine_and_date(r
     results.row("main", None, 0.5)
     results.save(False)
     assert not results.record.path.exists()
-    assert results.record.rows("main") == []
+    assert (results.record.rows("main"), results.record.values()) == ([], {})
     results.save(True)
     written = json.loads(results.record.path.read_text())
     assert written["figures"] == {"a": {"b": "7 %"}, "c": 1234}
@@ -103,6 +103,7 @@ def test_what_is_measured_is_printed_and_written_with_command_machine_and_date(r
     assert re.fullmatch(r"\d+ cores \(.+\), \d+ GB, load \d+( to \d+)?", written["machine"])
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", written["date"])
     assert results.record.rows("main") == [["first", 1000], [None, 0.5]]
+    assert results.record.values() == {"a.b": "7 %", "c": 1234}
     assert "a.b: 7 %\nc: 1234\n\n| x | y |\n| first | 1,000 |\n| – | 0.5 |\n" in capsys.readouterr().out
 
 

@@ -109,12 +109,12 @@ def _search(problem: PairwiseProblem, run: Run) -> _Found:
             plan = first_plan(small).choices
             choices = None if plan is None else tuple(small.expand(plan).tolist())
         return _Found(choices, solution.bound, solution.status is Status.INFEASIBLE)
-    limit_s = run.time_limit_s
 
     def spent() -> float:
-        return 0.0 if math.isinf(limit_s) else min(1.0, run.spent_s / limit_s)
+        return min(1.0, run.spent_s / run.time_limit_s)
 
-    found = anytime(small, run.seed, run.stop, spent, progress=run.progress)
+    is_limited = math.isfinite(run.time_limit_s)
+    found = anytime(small, run.seed, run.stop, spent if is_limited else None, progress=run.progress)
     if found.bound >= FORBIDDEN:
         return _Found(None, None, True)
     if found.choices is None:

@@ -16,11 +16,13 @@ passes of an answer, and has its bound.
 Source: TRW-S as in :mod:`priced_messages`; Lourenço, Martin and Stützle, "Iterated Local Search" (2003), for kicks.
 """
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from dse.algorithms.pairwise.contracted_arrays import ROWS_OF_BUCKET, ContractedArrays, contracted_arrays
 from dse.algorithms.pairwise.contraction import Contracted
@@ -36,13 +38,19 @@ MAX_EXACT_SIZE = 300_000
 
 ROUND_PASSES = 20
 
+MAX_PASSES = 10_000
+"""More are never made, so that a check, which repeats them, ends."""
+
+Spent = Callable[[], float]
+"""The share of the time that has passed, 0 to 1."""
+
 
 @dataclass(frozen=True)
 class Rounds:
-    """How much is done at most.
+    """How much is done, where no time limit says when to end.
 
     Attributes:
-        decoding: rounds of passes alone, whose decoded choices descend to plans; more until there is a plan.
+        decoding: rounds of passes alone at most, whose decoded choices descend to plans; more until there is a plan.
         kicking: rounds of passes and kicks.
         effort: the work of the kicks of a round, in units of that of its passes.
     """
@@ -51,11 +59,20 @@ class Rounds:
     kicking: int = 500
     effort: float = 1.0
 
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.decoding + self.kicking
 
-MAX_PASSES = ROUND_PASSES * (Rounds.decoding + Rounds.kicking)
+
+_TARGETS = ((0.45, 0.12), (0.33, 0.10))
+"""Of each walk: the share of the kicks that raise the cost which are to be kept, in the beginning and in the end."""
 
 _HEAT = 0.3
-"""The mean of the draws, in units of a node's mean share: of the bound in the beginning, of the open gap in the end."""
+"""The mean of the first draws, in units of a node's mean share of the bound."""
+
+_RATE = 2.0
+"""By how much the logarithm of that mean changes in a round, for a share of kept kicks that is off by 1."""
 
 _PHASE = "percent of the search"
 
@@ -68,8 +85,8 @@ _KICK_MOVES = 200
 _REPAIRS = 300
 """Moves at most that take decoded choices into the limit: those that need more are far from a plan."""
 
-_STALLED = 1e-7
-"""Share of the bound by which it must rise in :data:`_PATIENCE` rounds, or no more passes are made."""
+_STALLED = 1e-3
+"""Share of the gap by which the bound must rise in :data:`_PATIENCE` rounds, or no more passes are made."""
 
 _PATIENCE = 10
 
@@ -93,7 +110,7 @@ def anytime(
     problem: Contracted,
     seed: int = 0,
     stop: StopSignal = never_stop,
-    spent: Callable[[], float] = lambda: 0.0,
+    spent: Spent | None = None,
     rounds: Rounds | None = None,
     progress: ProgressCallback = silent,
 ) -> Anytime:
@@ -103,8 +120,9 @@ def anytime(
         problem: contracted.
         seed: of the kicks.
         stop: checked between rounds.
-        spent: the share of the time that has passed, 0 to 1, where there is a limit: draws fall with it.
-        rounds: how much is done at most.
+        spent: the share of the time that has passed, where there is a limit: draws fall with it, and ``stop`` ends the
+            search.
+        rounds: how much is done where there is none.
         progress: called after each round.
     """
     arrays = contracted_arrays(problem)
@@ -146,83 +164,133 @@ def _position(problem: Contracted, arrays: ContractedArrays) -> Position:
         before=np.zeros(moves, np.int64),
         queue=np.zeros(count, np.int64),
         is_queued=np.zeros(count, np.bool_),
-        used=np.zeros(int(np.diff(arrays.starts).max(initial=0)), np.int64),
         work=np.zeros(1, np.int64),
     )
 
 
+@dataclass
+class _Walk:
+    """One sequence of kicks.
+
+    Attributes:
+        at: where it is.
+        best: [nodes], its best plan.
+        generator: [1], the state of its random numbers.
+        targets: shares of the kicks that raise the cost which are to be kept, in the beginning and in the end.
+        heat: the mean of the draws.
+        cost: of ``at``.
+    """
+
+    at: Position
+    best: Ints
+    generator: npt.NDArray[np.uint64]
+    targets: tuple[float, float]
+    heat: float
+    cost: float = np.inf
+
+
 class _Search:
-    """The best plan, the position of the kicks, and the messages."""
+    """The best plan, the walks, and the messages."""
 
     def __init__(self, problem: Contracted, arrays: ContractedArrays, start: Ints | None, seed: int) -> None:
         self.problem, self.arrays = problem, arrays
         self.messages = PricedMessages(problem, arrays)
         count = len(problem.costs)
-        self.at, self.probe = (_position(problem, arrays) for _ in range(2))
+        self.probe = _position(problem, arrays)
         is_free = (np.diff(arrays.arc_starts) > 0) | (np.diff(arrays.interval_starts) > 0)
         self.movable = np.flatnonzero((np.diff(arrays.starts) > 1) & is_free)
-        self.generator = np.array([seed], dtype=np.uint64)
+        seeds = np.random.SeedSequence(seed).generate_state(len(_TARGETS), np.uint64).astype(np.uint64)
+        self.walks = [
+            _Walk(_position(problem, arrays), np.zeros(count, np.int64), seeds[each : each + 1], targets, 0.0)
+            for each, targets in enumerate(_TARGETS)
+        ]
+        self.bounds: list[float] = []
         self.plan, self.best = start is not None, np.zeros(count, np.int64)
         self.value = np.inf
-        self.cost = np.inf
         if start is not None:
             self.best[:] = start
             self.value = float(problem.cost(start) or 0)
 
-    def run(self, stop: StopSignal, spent: Callable[[], float], rounds: Rounds, progress: ProgressCallback) -> Anytime:
-        bounds: list[float] = []
-        decoding_until = spent() + _DECODING_SHARE * (1 - spent())
-        for number in range(rounds.decoding + rounds.kicking):
-            is_enough = number >= rounds.decoding or spent() > decoding_until or self._is_stalled(bounds)
+    def run(self, stop: StopSignal, spent: Spent | None, rounds: Rounds, progress: ProgressCallback) -> Anytime:
+        """All rounds."""
+        began = spent() if spent else 0.0
+        for number in range(rounds.decoding + (0 if self.plan else rounds.kicking)):
+            share = (spent() - began) / max(1e-9, 1 - began) if spent else number / rounds.total
+            is_enough = number >= rounds.decoding or share > _DECODING_SHARE or self._is_stalled
             if stop() is not None or (self.plan and is_enough):
                 break
-            self._pass(bounds)
+            self._pass()
             self._offer(self._descended())
-            progress(_PHASE, int(100 * max(spent(), number / (rounds.decoding + rounds.kicking))), 100)
+            progress(_PHASE, int(100 * (spent() if spent else share)), 100)
         if self.plan and len(self.movable):
-            self.cost = float(place_at(self.arrays, self.at, self.best))
-            begun = spent()
-            with ThreadPoolExecutor(1) as threads:
-                for number in range(rounds.kicking):
-                    if stop() is not None or self._is_closed:
-                        break
-                    passed = max(number / rounds.kicking, (spent() - begun) / max(1e-9, 1 - begun))
-                    self._kick_and_pass(threads, min(1.0, passed), rounds.effort, bounds)
-                    progress(_PHASE, int(100 * max(spent(), number / rounds.kicking)), 100)
+            self._kick(stop, spent, rounds, progress)
         bound = self.messages.proven() if self.messages.passes else 0
         return Anytime(self.best if self.plan else None, bound, self.messages.passes)
+
+    def _kick(self, stop: StopSignal, spent: Spent | None, rounds: Rounds, progress: ProgressCallback) -> None:
+        """Rounds of kicks."""
+        began, number = spent() if spent else 0.0, 0
+        for walk in self.walks:
+            walk.heat = _HEAT * max(1.0, self.messages.bound) / len(self.movable)
+        self._gather()
+        with ThreadPoolExecutor(min(1 + len(self.walks), os.cpu_count() or 1)) as threads:
+            while stop() is None and not self._is_closed:
+                passed = (spent() - began) / max(1e-9, 1 - began) if spent else number / rounds.kicking
+                if passed >= 1 and not spent:
+                    break
+                self._round(threads, min(1.0, passed), rounds.effort)
+                number += 1
+                share = spent() if spent else (rounds.decoding + number) / rounds.total
+                progress(_PHASE, int(100 * share), 100)
 
     @property
     def _is_closed(self) -> bool:
         return self.value - self.messages.bound < 1 - 1e-6
 
-    def _is_stalled(self, bounds: list[float]) -> bool:
-        return len(bounds) > _PATIENCE and bounds[-1] - bounds[-1 - _PATIENCE] <= _STALLED * abs(bounds[-1])
+    @property
+    def _is_stalled(self) -> bool:
+        """Whether more passes would hardly raise the bound."""
+        bounds = self.bounds
+        if self.messages.passes >= MAX_PASSES:
+            return True
+        least = max(_STALLED * min(self.value - self.messages.bound, abs(self.messages.bound)), 0.0)
+        return len(bounds) > _PATIENCE and bounds[-1] - bounds[-1 - _PATIENCE] <= least
 
-    def _pass(self, bounds: list[float]) -> None:
-        self.messages.run(ROUND_PASSES)
-        bounds.append(self.messages.bound)
+    def _pass(self) -> None:
+        self.messages.run(min(ROUND_PASSES, MAX_PASSES - self.messages.passes))
+        self.bounds.append(self.messages.bound)
 
-    def _kick_and_pass(self, threads: ThreadPoolExecutor, passed: float, effort: float, bounds: list[float]) -> None:
-        """One round: kicks at the prices of the round before, and passes beside them."""
-        bound = max(1.0, self.messages.bound)
-        gap = max(1.0, self.value - bound)
-        heat = _HEAT * bound ** (1 - passed) * gap**passed / len(self.movable)
-        work = int(effort * ROUND_PASSES * len(self.arrays.pairs))
-        best = self.best.copy()
-        kicked = threads.submit(
-            kick, self.arrays, self.at, self.problem.limit, self.messages.memory_costs, ROWS_OF_BUCKET, self.movable,
-            work, heat, _KICK_MOVES, self.cost, self.value, best, self.generator,
-        )  # fmt: skip
-        decoded = None
-        if not self._is_stalled(bounds):
-            self._pass(bounds)
-            decoded = self._descended()
-        self.cost, value = kicked.result()
-        if value < self.value:
-            self._offer(best)
-        if self._offer(decoded):
-            self.cost = float(place_at(self.arrays, self.at, self.best))
+    def _round(self, threads: ThreadPoolExecutor, passed: float, effort: float) -> None:
+        """Kicks at the prices of the round before, and passes beside them, which take as much work as all kicks."""
+        is_stalled = self._is_stalled
+        work = int(effort * ROUND_PASSES * len(self.arrays.pairs) / (1 if is_stalled else len(self.walks)))
+        memory_costs = self.messages.memory_costs  # which the passes replace
+        messages = None if is_stalled else threads.submit(self._pass_and_descend)
+        kicks = [
+            threads.submit(
+                kick, self.arrays, walk.at, self.problem.limit, memory_costs, ROWS_OF_BUCKET,
+                self.movable, work, walk.heat, _KICK_MOVES, walk.cost, self.value, walk.best, walk.generator,
+            )
+            for walk in self.walks
+        ]  # fmt: skip
+        descended = messages.result() if messages else None  # before offers, which change what it reads
+        for walk, kicked in zip(self.walks, kicks, strict=True):
+            walk.cost, value, kept = kicked.result()
+            first, last = walk.targets
+            walk.heat *= float(np.exp(_RATE * (first + (last - first) * passed - kept)))
+            if value < self.value:
+                self._offer(walk.best)
+        if self._offer(descended):
+            self._gather()
+
+    def _gather(self) -> None:
+        """Let all walks continue from the best plan."""
+        for walk in self.walks:
+            walk.cost = float(place_at(self.arrays, walk.at, self.best))
+
+    def _pass_and_descend(self) -> Ints | None:
+        self._pass()
+        return self._descended()
 
     def _descended(self) -> Ints | None:
         """A plan near the decoded choices, [nodes]; where they cannot be repaired, between them and the best plan."""

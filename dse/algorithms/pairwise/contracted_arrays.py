@@ -1,18 +1,18 @@
 """A contracted problem as flat arrays, for kernels."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dse.algorithms.pairwise.contraction import Contracted
+from dse.algorithms.pairwise.contraction import Contracted, Usage
 from dse.algorithms.pairwise.problem import FORBIDDEN, Ints
 
 Floats = npt.NDArray[np.float64]
 
 ROWS_OF_BUCKET = 64
-"""Rows that share a list of the intervals that have some of them."""
+"""Rows that share a list of the segments that have some of them."""
 
 
 class ContractedArrays(NamedTuple):
@@ -38,8 +38,14 @@ class ContractedArrays(NamedTuple):
         usage_starts: [intervals + 1], where the usages in each begin, one for each choice of the node.
         usages: [usages of all intervals].
         owners: [intervals], the node of each.
-        bucket_starts: [buckets + 1], where the intervals begin that have some of :data:`ROWS_OF_BUCKET` rows.
-        bucket_intervals: the intervals of all buckets, those of a node side by side.
+        segment_first, segment_end: [segments], rows between which no interval of a node begins or ends; segments in
+            which all of its choices use the same are left out.
+        segment_owners: [segments], the node of each.
+        segment_starts: [segments + 1], where the usages in each begin, one for each choice of the node.
+        segment_usages: [usages of all segments], over all intervals of the node.
+        segment_ranges: [segments], the largest of those usages less the smallest.
+        bucket_starts: [buckets + 1], where the segments begin that have some of :data:`ROWS_OF_BUCKET` rows.
+        bucket_segments: the segments of all buckets; in each bucket the one with the largest range first.
     """
 
     starts: Ints
@@ -57,8 +63,14 @@ class ContractedArrays(NamedTuple):
     usage_starts: Ints
     usages: Ints
     owners: Ints
+    segment_first: Ints
+    segment_end: Ints
+    segment_owners: Ints
+    segment_starts: Ints
+    segment_usages: Ints
+    segment_ranges: Ints
     bucket_starts: Ints
-    bucket_intervals: Ints
+    bucket_segments: Ints
 
 
 def contracted_arrays(problem: Contracted) -> ContractedArrays:
@@ -82,7 +94,12 @@ def contracted_arrays(problem: Contracted) -> ContractedArrays:
     first = np.array([each.first for each in intervals], dtype=np.int64)
     end = np.array([each.end for each in intervals], dtype=np.int64)
     owners = np.repeat(np.arange(count), np.diff(interval_starts))
-    bucket_starts, bucket_intervals = _buckets(problem.rows, first, end)
+    segments = [segment for node, usages in enumerate(problem.usages) for segment in _segments(node, usages)]
+    segment_first = np.array([each.first for _, each in segments], dtype=np.int64)
+    segment_end = np.array([each.end for _, each in segments], dtype=np.int64)
+    segment_owners = np.array([node for node, _ in segments], dtype=np.int64)
+    ranges = np.array([np.ptp(each.by_choice) for _, each in segments], dtype=np.int64)
+    bucket_starts, bucket_segments = _buckets(problem.rows, segment_first, segment_end, ranges)
     return ContractedArrays(
         starts=_offsets(sizes),
         costs=_joined(problem.costs, np.float64),
@@ -99,19 +116,42 @@ def contracted_arrays(problem: Contracted) -> ContractedArrays:
         usage_starts=_offsets(sizes[owners]),
         usages=_joined([each.by_choice for each in intervals], np.int64),
         owners=owners,
+        segment_first=segment_first,
+        segment_end=segment_end,
+        segment_owners=segment_owners,
+        segment_starts=_offsets(sizes[segment_owners]),
+        segment_usages=_joined([each.by_choice for _, each in segments], np.int64),
+        segment_ranges=ranges,
         bucket_starts=bucket_starts,
-        bucket_intervals=bucket_intervals,
+        bucket_segments=bucket_segments,
     )
 
 
-def _buckets(rows: int, first: Ints, end: Ints) -> tuple[Ints, Ints]:
+def _segments(node: int, usages: Sequence[Usage]) -> Iterator[tuple[int, Usage]]:
+    """(``node``, what it uses in all intervals) between their ends, where that is not the same for all choices."""
+    if len(usages) == 1:
+        if np.ptp(usages[0].by_choice):
+            yield node, usages[0]
+        return
+    times = np.unique([time for each in usages for time in (each.first, each.end)])
+    changes = np.zeros((len(times), len(usages[0].by_choice) if usages else 0), np.int64)
+    for each in usages:
+        changes[np.searchsorted(times, each.first)] += each.by_choice
+        changes[np.searchsorted(times, each.end)] -= each.by_choice
+    used = np.cumsum(changes, axis=0)
+    for place in np.flatnonzero(np.ptp(used, axis=1)).tolist() if usages else []:
+        yield node, Usage(int(times[place]), int(times[place + 1]), used[place])
+
+
+def _buckets(rows: int, first: Ints, end: Ints, ranges: Ints) -> tuple[Ints, Ints]:
     count = -(-rows // ROWS_OF_BUCKET)
     begins = first // ROWS_OF_BUCKET
     lengths = (end - 1) // ROWS_OF_BUCKET + 1 - begins
     total = int(lengths.sum())
     bucket = np.arange(total) - np.repeat(_offsets(lengths)[:-1] - begins, lengths)
-    order = np.argsort(bucket, kind="stable")
-    return np.searchsorted(bucket[order], np.arange(count + 1)), np.repeat(np.arange(len(first)), lengths)[order]
+    segments = np.repeat(np.arange(len(first)), lengths)
+    order = np.lexsort((-ranges[segments], bucket))
+    return np.searchsorted(bucket[order], np.arange(count + 1)), segments[order]
 
 
 def _offsets(sizes: "Sequence[int] | Ints") -> Ints:

@@ -16,6 +16,9 @@ from hardware.compiled import compiled, kernel
 _TREE_WORK = 40
 """Of one change of, or question to, the tree of loads."""
 
+_SMALL = 4
+"""Part of an excess below which what a segment can give is small."""
+
 _DRAWN = 4
 """Choices at most among which a kick takes the cheapest."""
 
@@ -31,7 +34,6 @@ class Position(NamedTuple):
         before: [moves], the choices that they had.
         queue: [nodes], those to look at.
         is_queued: [nodes].
-        used: [largest number of choices], what the choices of one node use in a row.
         work: [1], numbers read or changed so far: a measure of time that is the same on every machine.
     """
 
@@ -43,7 +45,6 @@ class Position(NamedTuple):
     before: npt.NDArray[np.int64]
     queue: npt.NDArray[np.int64]
     is_queued: npt.NDArray[np.bool_]
-    used: npt.NDArray[np.int64]
     work: npt.NDArray[np.int64]
 
 
@@ -146,7 +147,7 @@ def repair(core, at, limit, memory_costs, rows_of_bucket, fixed, moves, max_move
         at: Position; changed.
         limit: of each row.
         memory_costs: [choices of all nodes], what their usage costs.
-        rows_of_bucket: rows that share a list of intervals.
+        rows_of_bucket: rows that share a list of segments.
         fixed: a node that is left as it is; -1 for none.
         moves: that ``at.changed`` holds.
         max_moves: that it may hold afterwards, where it has room for them.
@@ -172,36 +173,28 @@ def repair(core, at, limit, memory_costs, rows_of_bucket, fixed, moves, max_move
 
 @kernel
 def cheapest_relief(core, at, excess, memory_costs, row, bucket, fixed):
-    """The (node, choice) that takes usage off ``row`` at the least priced cost per unit; (-1, -1) if none does."""
+    """The (node, choice) that takes usage off ``row`` at the least priced cost per unit; (-1, -1) if none does.
+
+    Segments that can give most come first. When one has been found, those that can give less than a small part of
+    ``excess`` are not looked at.
+    """
     best, best_choice, least = -1, -1, np.inf
-    place, last = core.bucket_starts[bucket], core.bucket_starts[bucket + 1]
-    at.work[0] += last - place
-    while place < last:
-        begin = place
-        node = core.owners[core.bucket_intervals[place]]
-        own, own_usage = at.choices[node], 0
-        while place < last:
-            interval = core.bucket_intervals[place]
-            if core.owners[interval] != node:
-                break
-            if core.first[interval] <= row < core.end[interval]:
-                own_usage += core.usages[core.usage_starts[interval] + own]
-            place += 1
-        if own_usage == 0 or node == fixed:
+    begin = core.bucket_starts[bucket]
+    for place in range(begin, core.bucket_starts[bucket + 1]):
+        segment = core.bucket_segments[place]
+        if best >= 0 and core.segment_ranges[segment] * _SMALL < excess:
+            break
+        at.work[0] += 1
+        node = core.segment_owners[segment]
+        if row < core.segment_first[segment] or row >= core.segment_end[segment] or node == fixed:
             continue
-        start, size = core.starts[node], core.starts[node + 1] - core.starts[node]
-        for choice in range(size):
-            at.used[choice] = 0
-        for each in range(begin, place):
-            interval = core.bucket_intervals[each]
-            if core.first[interval] <= row < core.end[interval]:
-                at.work[0] += size
-                for choice in range(size):
-                    at.used[choice] += core.usages[core.usage_starts[interval] + choice]
+        start, size, own = core.starts[node], core.starts[node + 1] - core.starts[node], at.choices[node]
+        usages = core.segment_starts[segment]
+        own_usage = core.segment_usages[usages + own]
         own_cost = at.local[start + own] + memory_costs[start + own]
         at.work[0] += size
         for choice in range(size):
-            gain = own_usage - at.used[choice]
+            gain = own_usage - core.segment_usages[usages + choice]
             if gain <= 0:
                 continue
             cost = at.local[start + choice] + memory_costs[start + choice] - own_cost
@@ -294,7 +287,7 @@ def approach(core, at, limit, memory_costs, rows_of_bucket, target, max_moves):
         at: Position; changed.
         limit: of each row.
         memory_costs: [choices of all nodes], what their usage costs.
-        rows_of_bucket: rows that share a list of intervals.
+        rows_of_bucket: rows that share a list of segments.
         target: [nodes], any choices.
         max_moves: of one node and its repair.
     """
@@ -332,7 +325,7 @@ def kick(
         at: Position; changed.
         limit: of each row.
         memory_costs: [choices of all nodes], what their usage costs.
-        rows_of_bucket: rows that share a list of intervals.
+        rows_of_bucket: rows that share a list of segments.
         movable: nodes that have a choice.
         work: after which there are no more kicks, in units of ``at.work``.
         heat: the mean of the draws (exponential).
@@ -343,9 +336,10 @@ def kick(
         generator: [1], the state of the random numbers; changed.
 
     Returns:
-        (cost of ``at``, cost of ``best``).
+        (cost of ``at``, cost of ``best``, share of kicks kept, of those that raised the cost or broke the limit).
     """
     until = at.work[0] + work
+    raising, kept = 0, 0
     while at.work[0] < until:
         node = movable[int(draw(generator) * len(movable))]
         share = min(1.0, 2.0 * draw(generator))
@@ -360,7 +354,11 @@ def kick(
             core, at, limit, memory_costs, rows_of_bucket, node, moves, max_moves, allowed - change
         )
         change += repaired
-        if is_within and change <= allowed:
+        is_kept = is_within and change <= allowed
+        if change > 0 or not is_within:
+            raising += 1
+            kept += is_kept
+        if is_kept:
             cost += change
             if cost < best_cost - 0.5:
                 best_cost = cost
@@ -371,7 +369,7 @@ def kick(
     if cost < best_cost - 0.5:
         best_cost = cost
         best[:] = at.choices
-    return cost, best_cost
+    return cost, best_cost, kept / max(1, raising)
 
 
 @kernel

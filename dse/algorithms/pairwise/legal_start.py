@@ -158,13 +158,13 @@ def _best_move(
 ) -> tuple[int, int] | None:
     """The (node, choice) that lowers the sum of squared excesses most; None if nothing lowers it."""
     bucket = row // ROWS_OF_BUCKET
-    intervals = arrays.bucket_intervals[arrays.bucket_starts[bucket] : arrays.bucket_starts[bucket + 1]]
-    nodes = np.unique(arrays.owners[intervals]).tolist()
     gains = []
-    for node in nodes:
-        at_row = sum(each.by_choice for each in problem.usages[node] if each.first <= row < each.end)
-        if not isinstance(at_row, int) and (gain := int(at_row[choices[node]] - at_row.min())) > 0:
-            gains.append((-gain, node))
+    for segment in arrays.bucket_segments[arrays.bucket_starts[bucket] : arrays.bucket_starts[bucket + 1]].tolist():
+        if arrays.segment_first[segment] <= row < arrays.segment_end[segment]:
+            node = int(arrays.segment_owners[segment])
+            used = arrays.segment_usages[arrays.segment_starts[segment] : arrays.segment_starts[segment + 1]]
+            if (gain := int(used[choices[node]] - used.min())) > 0:
+                gains.append((-gain, node))
     best, least = None, -1e-12
     limit = float(max(1, problem.limit))
     for _, node in sorted(gains)[:_TRIED]:

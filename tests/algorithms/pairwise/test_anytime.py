@@ -1,5 +1,7 @@
 """Search in large problems: on small ones, whose optima are known, plans are legal and bounds hold."""
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -141,6 +143,49 @@ def test_a_planted_plan_is_nearly_found_and_the_same_each_time(seed):
     assert (again.bound, again.choices.tolist()) == (answer.bound, answer.choices.tolist())
 
 
+def test_an_answer_is_the_same_with_any_number_of_cores(monkeypatch):
+    small = contracted(planted_case(1, nodes=400)[0])
+    rounds = Rounds(decoding=5, kicking=10)
+    answers = []
+    for cores in (1, 2, 8):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        answers.append(anytime(small, 3, rounds=rounds))
+    assert len({(each.bound, each.passes, *each.choices.tolist()) for each in answers}) == 1
+
+
+def test_a_search_with_a_limit_goes_on_until_it_is_stopped():
+    """Rounds say when to end only where there is no limit; the answer is not proven here, which would end it too."""
+    small = contracted(planted_case(1, nodes=400)[0])
+    asked = []
+
+    def stop():
+        asked.append(None)
+        return "time limit" if len(asked) > 60 else None
+
+    few = Rounds(decoding=2, kicking=2)
+    assert anytime(small, rounds=few).passes <= 80
+    assert anytime(small, stop=stop, spent=lambda: len(asked) / 60, rounds=few).passes > 200
+
+
+@given(seed=st.integers(0, 10**6), forbidden=st.sampled_from([0.2, 0.6]))
+def test_segments_say_what_a_node_uses_in_a_row(seed, forbidden):
+    small = contracted(random_problem(seed, nodes=6, forbidden=forbidden, memory=0.3))
+    if small is None:
+        return
+    arrays = contracted_arrays(small)
+    for row in range(small.rows):
+        within = {}
+        bucket = slice(*arrays.bucket_starts[row // ROWS_OF_BUCKET :][:2])
+        for segment in arrays.bucket_segments[bucket].tolist():
+            if arrays.segment_first[segment] <= row < arrays.segment_end[segment]:
+                node = int(arrays.segment_owners[segment])
+                assert node not in within
+                within[node] = arrays.segment_usages[slice(*arrays.segment_starts[segment:][:2])].tolist()
+        for node, usages in enumerate(small.usages):
+            used = sum((each.by_choice for each in usages if each.first <= row < each.end), np.zeros(1, np.int64))
+            assert within.get(node) == (used.tolist() if np.ptp(used) else None)
+
+
 @pytest.mark.parametrize("room", [1, 20, 220])
 def test_repairs_end_where_there_is_no_room_for_more(room):
     """Uncompiled, as compiled code would write beyond the end of an array."""
@@ -156,7 +201,6 @@ def test_repairs_end_where_there_is_no_room_for_more(room):
         before=np.zeros(room, np.int64),
         queue=np.zeros(nodes, np.int64),
         is_queued=np.zeros(nodes, np.bool_),
-        used=np.zeros(4096, np.int64),
         work=np.zeros(1, np.int64),
     )
     place_at.py_func(arrays, at, np.zeros(nodes, np.int64))
