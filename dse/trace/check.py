@@ -190,8 +190,8 @@ def _communication(places: Sequence[Place]) -> dict[str, list[Entry]]:
     collectives, later = [], defaultdict(list)
     apart = set()
     for key, members in sorted(by_key.items(), key=lambda entry: str(entry[0])):
-        size = max(stated[key, number][1] for number in members) or places[0].profile.ranks or len(places)
-        is_known = len(members) >= max(2, size) and len({*map(len, members.values())}) == 1
+        size = max(stated[key, number][1] for number in members) or places[0].profile.ranks or max(2, len(places))
+        is_known = len(members) >= size and len({*map(len, members.values())}) == 1
         turns = list(zip(*members.values(), strict=True)) if is_known else []
         transfer = sum(min(end - start for start, end in turn) for turn in turns)
         for number, spans in members.items():

@@ -123,9 +123,9 @@ def matched(places: Sequence[Place]) -> list[Matched]:
 
 def _match(key: Key, calls: dict[int, Calls], places: Sequence[Place]) -> Matched:
     sizes = {each.group_size for each in calls.values()}
-    whole = max(sizes) or places[0].profile.ranks or len(places)
-    if len(calls) < max(2, whole):
-        return Matched(key, calls, reason=f"{len(calls)} of {max(2, whole)} ranks are given")
+    whole = max(sizes) or places[0].profile.ranks or max(2, len(places))
+    if len(calls) < whole:
+        return Matched(key, calls, reason=f"{len(calls)} of {whole} ranks are given")
     counts = {len(each.start_ns) for each in calls.values()}
     if len(counts) > 1:
         listed = ", ".join(map(str, sorted(counts)))

@@ -27,8 +27,9 @@ class TraceType(ProblemType[TraceOptions, RecordedRun]):
     name = "trace"
     help = """Show where the time of a recorded training or inference step goes.
 
-    FILE is a profile of the PyTorch profiler (JSON, also .gz); several files are the ranks of one run. The time of a
-    step is compute, exposed communication, exposed copies and idle time, which add up (docs/method/trace.md).
+    FILE is a profile of the PyTorch profiler (JSON) or of Nsight Systems (SQLite), also compressed (.gz); several files
+    are the ranks of one run. The time of a step is compute, exposed communication, exposed copies and idle time, which
+    add up (docs/method/trace.md).
     """
     examples = (
         "dse trace docs/examples/profiles/rank0.json docs/examples/profiles/rank1.json",

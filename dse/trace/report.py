@@ -204,9 +204,9 @@ def _notes(run: RecordedRun, solution: Mapping[str, Any]) -> Iterator[str]:
     if reasons:
         listed = "; ".join(sorted(reasons))
         yield Decisive(f"waiting is not told from transfer: {listed}; the time of a collective contains waiting")
-    for place in places:
-        several = f"rank {place.rank}: " if len(places) > 1 else ""
-        yield from (Decisive(several + remark) for remark in place.profile.remarks)
+    for profile in run.profiles:
+        where = f"{profile.path}: " if len(run.profiles) > 1 else ""
+        yield from (Decisive(where + remark) for remark in profile.remarks)
     if not any(step["cut"] != "whole" for step in solution["steps"]):
         yield "no step is marked: call the profiler's step() after each, or mark steps with record_function"
     if not solution["gemms"]:

@@ -115,6 +115,22 @@ def test_dlrm_on_eight_v100():
     assert len({each["transfer_s"] for each in exchanges.values()}) == 1
 
 
+def test_video_on_two_h100():
+    expected = totals("nsys-h100-video-2gpu")
+    solution, metrics = solved("nsys-h100-video-2gpu.sqlite.gz")
+    assert metrics["ranks"] == 2
+    for device, theirs in expected["devices"].items():
+        assert_times(step_of(solution, "whole", device=int(device)), theirs["time_us"])
+        classes = {share["name"]: share for share in solution["classes"] if share["rank"] == int(device)}
+        for name, entry in theirs["by_class"].items():
+            ours = {"comm": "communication", "memcpy": "copy", "memset": "fill", "reduce": "reduction"}.get(name, name)
+            assert classes[ours]["events"] == entry["n"], name
+            assert 1e6 * classes[ours]["time_s"] == pytest.approx(entry["us"], abs=ROUNDED_US), name
+    exchanges = {each["rank"]: each for each in solution["collectives"]}
+    assert [exchanges[rank]["calls"] for rank in (0, 1)] == [33, 33]
+    assert exchanges[0]["waiting_s"] > exchanges[1]["waiting_s"]
+
+
 def test_a_sample_is_the_same_unpacked(tmp_path):
     packed = case_of_others("traces", f"{DLRM}/rank7.json.gz")
     (tmp_path / "rank7.json").write_bytes(gzip.decompress(packed.read_bytes()))

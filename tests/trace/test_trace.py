@@ -109,6 +109,12 @@ def test_clocks_that_differ_are_found(tmp_path):
     assert "the clock of rank 1 differs from that of rank 0 by 250 µs" in " ".join(shown(*paths).first_notes)
 
 
+def test_a_run_of_one_rank_waits_for_none(tmp_path):
+    path = write(tmp_path / "one.json", training_step(ranks=1))
+    (entry,) = solved(path).solution["collectives"]
+    assert (entry["transfer_s"], entry["waiting_s"]) == (entry["time_s"], 0.0)
+
+
 def test_ranks_without_the_same_collectives_are_not_matched(tmp_path):
     first, second = ranks(tmp_path)
     content = training_step(rank=1)

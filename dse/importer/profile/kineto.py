@@ -30,6 +30,9 @@ from dse.importer.profile.profile import (
     Profile,
     Texts,
     events_of,
+    joined_rows,
+    launch_remarks,
+    taken,
 )
 from hardware.inputs import fail
 
@@ -224,17 +227,6 @@ def marks_of(marks: Sequence[Mark]) -> tuple[Mark, ...]:
     return tuple(sorted(steps.values(), key=lambda mark: (mark.start_ns, mark.on_device, mark.device)))
 
 
-def launch_remarks(is_launched: Integers, is_replay: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[str]:
-    """What cannot be said of events because of how they were launched."""
-    unknown, replayed = int((is_launched == 0).sum()), int(is_replay.sum())
-    if unknown:
-        of_all = f"{unknown:,} of {len(is_launched):,} device events"
-        yield f"{of_all} were launched before the profile began: their operators are not known"
-    if replayed:
-        of_all = f"{replayed:,} of {len(is_launched):,} device events"
-        yield f"{of_all} are replays of graphs: their operators, shapes and layers are not recorded"
-
-
 class _Joined:
     """The host's side of device events: the operator, layer, annotation and collective of each.
 
@@ -245,16 +237,16 @@ class _Joined:
 
     def __init__(self, kept: KinetoEvents, device: Mapping[str, Integers]) -> None:
         launches, operators = kept.launches.arrays(), kept.operators.arrays()
-        launch = _place(launches["correlation"], device["correlation"])
+        launch = joined_rows(launches["correlation"], device["correlation"])
         self.is_launched = (launch >= 0).astype(np.int64)
-        self.is_replay = _taken(launches["is_graph"], launch) == 1
-        thread, start_ns = _taken(launches["thread"], launch), _taken(launches["start_ns"], launch)
+        self.is_replay = taken(launches["is_graph"], launch) == 1
+        thread, start_ns = taken(launches["thread"], launch), taken(launches["start_ns"], launch)
         calls = Nested(operators["thread"], operators["start_ns"], operators["end_ns"])
         # Of a replayed graph only the launch of the whole is known, which no operator makes kernel by kernel.
         operator = np.where(self.is_replay, NONE, calls.around(thread, start_ns))
         annotation = _Ranges(kept.annotations.arrays())
         around = annotation.around(thread, start_ns)
-        self.annotation = _taken(annotation.name, around)
+        self.annotation = taken(annotation.name, around)
         self.layer = _layers(kept, operators, calls, operator, thread, start_ns)
         self.collectives, self.collective = _collectives(kept, calls, operator, annotation, around)
         used, place = np.unique(operator[operator >= 0], return_inverse=True)
@@ -276,23 +268,6 @@ class _Ranges(Nested):
         self.name, self.threads = columns["name"], np.unique(columns["thread"])
 
 
-def _taken(column: Integers, rows: Integers) -> Integers:
-    """The entries of a column at ``rows``; :data:`NONE` for those that are."""
-    if not len(column):
-        return np.full(len(rows), NONE, np.int64)
-    return np.where(rows >= 0, column[rows], NONE)
-
-
-def _place(keys: Integers, wanted: Integers) -> Integers:
-    """The row of each of ``wanted`` among ``keys``; :data:`NONE` where it is not there."""
-    if not len(keys):
-        return np.full(len(wanted), NONE, np.int64)
-    order = np.argsort(keys, kind="stable")
-    places = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
-    rows = order[places]
-    return np.where((keys[rows] == wanted) & (wanted >= 0), rows, NONE)
-
-
 def _layers(
     kept: KinetoEvents,
     operators: Mapping[str, Integers],
@@ -311,11 +286,11 @@ def _layers(
         # Some profilers know no thread of Python functions and put them all on one of their own.
         known = np.isin(threads, modules.threads)
         there = np.where(known, threads, modules.threads[0] if len(modules.threads) == 1 else threads)
-        return _taken(layer, modules.around(there, moments_ns))
+        return taken(layer, modules.around(there, moments_ns))
 
     found = around(thread, start_ns)
     forward = _forward(operators, calls, operator)
-    of_forward = around(_taken(operators["thread"], forward), _taken(operators["start_ns"], forward))
+    of_forward = around(taken(operators["thread"], forward), taken(operators["start_ns"], forward))
     return np.where((found < 0) & (forward >= 0), of_forward, found)
 
 
@@ -359,9 +334,9 @@ def _forward(operators: Mapping[str, Integers], calls: Nested, operator: Integer
     while (open_rows := (rows >= 0) & ~_taken_mask(is_backward, rows)).any():
         rows[open_rows] = calls.parents[rows[open_rows]]
     is_forward = np.flatnonzero((operators["forward"] == 0) & (operators["sequence"] >= 0))
-    sequence = np.where(rows >= 0, _taken(operators["sequence"], rows), NONE)
-    place = _place(operators["sequence"][is_forward], sequence)
-    return _taken(is_forward, place)
+    sequence = np.where(rows >= 0, taken(operators["sequence"], rows), NONE)
+    place = joined_rows(operators["sequence"][is_forward], sequence)
+    return taken(is_forward, place)
 
 
 def _taken_mask(mask: np.ndarray[Any, np.dtype[np.bool_]], rows: Integers) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -379,10 +354,10 @@ def _collectives(
     else:
         recorded, rows, nest = kept.annotated.arrays(), around.copy(), annotation
         owner = recorded.pop("annotation")
-    row = _place(owner, rows)
+    row = joined_rows(owner, rows)
     while (open_rows := (row < 0) & (rows >= 0)).any():
         rows[open_rows] = nest.parents[rows[open_rows]]
-        row = np.where(open_rows, _place(owner, rows), row)
+        row = np.where(open_rows, joined_rows(owner, rows), row)
     return Collectives(**{name: recorded[name] for name in names}), row
 
 

@@ -4,8 +4,9 @@ Times are whole nanoseconds, as all profilers know them; text is stored once, an
 """
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,7 +217,29 @@ def event_order(columns: Mapping[str, Integers]) -> Integers:
     return np.lexsort((columns["stream"], columns["device"], columns["end_ns"], columns["start_ns"]))
 
 
-def distinct(rows: Sequence[Integers]) -> Iterator[tuple[int, ...]]:
-    """Distinct rows of parallel columns, in ascending order."""
-    for row in np.unique(np.stack(rows, axis=1), axis=0):
-        yield tuple(int(value) for value in row)
+def taken(column: Integers, rows: Integers) -> Integers:
+    """The entries of a column at ``rows``; :data:`NONE` for those that are."""
+    if not len(column):
+        return np.full(len(rows), NONE, np.int64)
+    return np.where(rows >= 0, column[rows], NONE)
+
+
+def joined_rows(keys: Integers, wanted: Integers) -> Integers:
+    """The row of each of ``wanted`` among ``keys``; :data:`NONE` where it is not there, or negative."""
+    if not len(keys):
+        return np.full(len(wanted), NONE, np.int64)
+    order = np.argsort(keys, kind="stable")
+    places = np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)
+    rows = order[places]
+    return np.where((keys[rows] == wanted) & (wanted >= 0), rows, NONE)
+
+
+def launch_remarks(is_launched: Integers, is_replay: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[str]:
+    """What cannot be said of events because of how they were launched."""
+    unknown, replayed = int((is_launched == 0).sum()), int(is_replay.sum())
+    if unknown:
+        of_all = f"{unknown:,} of {len(is_launched):,} device events"
+        yield f"{of_all} were launched before the profile began: their operators are not known"
+    if replayed:
+        of_all = f"{replayed:,} of {len(is_launched):,} device events"
+        yield f"{of_all} are replays of graphs: their operators, shapes and layers are not recorded"
