@@ -1,12 +1,17 @@
 """``dse calibrate``: an accelerator, a network or a software stack, by what is named and by the rows of the table."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from dse.calibration.calibration import Calibration
 from dse.calibration.network_spec import calibrate_network
+from dse.calibration.products_spec import calibrate_products
+from dse.calibration.profiled import MIN_SHAPES, profiled_products
 from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, read_rows
 from dse.calibration.spec import calibrate_accelerator
 from dse.calibration.stack_spec import calibrate_stack
+from dse.run.directory import write_text
+from hardware.documents import yaml_of
 from hardware.inputs import InputError, fail
 from hardware.network_specs import network_spec
 from hardware.spec_fields import is_path
@@ -43,6 +48,42 @@ def calibrate(
         kinds = ", ".join(dict.fromkeys(row.kind for row in rows if row.kind != ALL_REDUCE))
         raise fail(measurements, kinds, "", f"{spec} is a network, which accepts only rows of {ALL_REDUCE}")
     return calibrate_accelerator(spec, rows, measurements)
+
+
+def calibrate_on_profiles(spec: str, profiles: Sequence[str], stack: str | None = None) -> Calibration:
+    """Fit rates of matrix products to half of the shapes of a profiled run, and state the errors on the others.
+
+    Args:
+        spec: the chip that the run was on.
+        profiles: one file per rank (:mod:`dse.importer.profile`).
+        stack: the stack whose share of the peak is fitted; None where kernel times of ``spec`` are.
+
+    Raises:
+        InputError: a fault in a file, or a profile with too few shapes.
+    """
+    precision, rows = profiled_products(profiles)
+    if stack is not None:
+        return calibrate_stack(stack, spec, precision, rows, profiles[0], MIN_SHAPES)
+    return calibrate_products(spec, precision, rows, profiles)
+
+
+def write_calibration(calibration: Calibration, out: Path) -> list[Path]:
+    """Write the spec to a file, and kernel times that were fitted to another one beside it, which the spec names.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    documents = {out: dict(calibration.document)}
+    if calibration.kernel_times is not None:
+        beside = out.with_name(f"{out.stem}.kernel-times.yaml")
+        source = calibration.kernel_times["source"]
+        documents = {
+            beside: dict(calibration.kernel_times),
+            out: {**calibration.document, "kernel_times": {"name": f"./{beside.name}", "source": source}},
+        }
+    for path, document in documents.items():
+        write_text(path, yaml_of(document, sort_keys=False, allow_unicode=True, width=120))
+    return [*documents]
 
 
 def _is_network(spec: str) -> bool:

@@ -38,14 +38,19 @@ class KindErrors:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a calibration yields: ``document`` is the whole spec with its new constants.
+    """What a calibration yields.
 
-    ``measure`` says of what the errors are: of each row (their mean), or of the total time of the rows.
+    Attributes:
+        document: the whole spec with its new constants.
+        errors: by kind of work.
+        measure: of what the errors are: of each row (their mean), or of the total time of the rows.
+        kernel_times: those of a chip that were fitted, a spec of its own; None where none were.
     """
 
     document: Mapping[str, Any]
     errors: tuple[KindErrors, ...]
     measure: str = "Mean absolute error"
+    kernel_times: Mapping[str, Any] | None = None
 
     @property
     def verdict(self) -> str:

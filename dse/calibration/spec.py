@@ -25,11 +25,8 @@ def calibrate_accelerator(
         InputError: a fault in the spec, a ``template`` (which is not a real chip), too few rows of a kind, or
             all-reduces.
     """
-    document = read_chip_spec(spec)[0].model_dump(mode="json", exclude_unset=True, by_alias=True)
+    document = portable_document(spec)
     link = document.get("link", document["network"])
-    for each in (document["network"], link):
-        if is_path(each["name"]):  # relative to the file; the calibrated one may be in another folder
-            each["name"] = str(absolute(beside(spec, each["name"])))
     if "template" in document:
         raise fail(spec, "cores", "", "must be given: only a real chip can be calibrated, not a template")
     machines = accelerator(spec).machines
@@ -47,6 +44,19 @@ def calibrate_accelerator(
         for kind, own in kinds.items()
     )
     return Calibration({**document, "kernels": constants}, errors)
+
+
+def portable_document(spec: str) -> dict[str, Any]:
+    """The file of a chip, for a file in another folder: networks that it names by path are named by absolute ones.
+
+    Raises:
+        InputError: a fault in the file.
+    """
+    document = read_chip_spec(spec)[0].model_dump(mode="json", exclude_unset=True, by_alias=True)
+    for each in (document["network"], document.get("link", document["network"])):
+        if is_path(each["name"]):
+            each["name"] = str(absolute(beside(spec, each["name"])))
+    return document
 
 
 def _error(machines: Machines, rows: Sequence[MeasuredKernel]) -> float:

@@ -11,7 +11,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from dse.calibration.calibration import Calibration, Row, kind_errors, require_enough, require_variety
+from dse.calibration.calibration import MIN_ROWS, Calibration, Row, kind_errors, require_enough, require_variety
 from dse.calibration.fit import fitting_rows
 from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel
 from dse.plan.stack import stack
@@ -43,6 +43,7 @@ def calibrate_stack(
     precision: str,
     rows: Sequence[MeasuredKernel | MeasuredAllReduce],
     measurements: str | Path,
+    least: int = MIN_ROWS,
 ) -> Calibration:
     """Fit ``matrix``, ``memory`` and ``link`` of a stack to half of its GEMMs, vector kernels and all-reduces.
 
@@ -54,6 +55,7 @@ def calibrate_stack(
         precision: of the operands of the GEMMs; vector kernels have 16-bit elements.
         rows: what was measured.
         measurements: where, for errors and sources.
+        least: rows that a kind of work must have.
 
     Raises:
         InputError: a fault in the stack or the chip, a precision that the chip lacks, too few rows of a kind, or rows
@@ -66,7 +68,7 @@ def calibrate_stack(
     name = Path(measurements).name
     errors, fitted = [], set()
     for share in _shares(machine, precision, rows):
-        require_enough(share.rows, share.kind, measurements)
+        require_enough(share.rows, share.kind, measurements, least)
         value = _fitted(share, measurements, machine.chip.name)
         require_variety(share.rows, share.kind, measurements)
         source = f"calibrated: on half of the {len(share.rows)} rows of {share.kind} in {name}"
