@@ -129,7 +129,7 @@ class Plan(TypedDict):
     data: int
     pipeline: int
     interleave: int
-    schedule: Literal["1f1b", "gpipe"]
+    schedule: Literal["1f1b", "gpipe", "zb1p", "dualpipe"]
     zero: int
     microbatch: int
     recompute: str
