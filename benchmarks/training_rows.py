@@ -17,7 +17,7 @@ import yaml
 from dse.plan.model import SCHEMA, Experts, Transformer
 from dse.plan.model_sources import list_transformers, transformer
 from dse.plan.problem import PlanProblem
-from dse.plan.stack import stack
+from dse.plan.stack import Stack, stack
 from dse.plan.training_plan import USUAL_ORDER
 from hardware.chips import system
 from hardware.inputs import InputError
@@ -61,8 +61,18 @@ SOURCES = {
     "training_results_v5": "mlperf-5",
     "2205.05198": "megatron-2022",
     "2104.04473": "megatron-2022",
+    "2402.15627": "megatron-2023",
+    "2412.19437": "deepseek-2024",
 }
 """By a word of its source, for names that :data:`STACKS` does not know; the first one decides, and else ``generic``."""
+
+ON_CHIPS = {
+    "mi": "mlperf-5.1-amd",
+    "gaudi": "mlperf-3.0-gaudi",
+    "tpuv6e": "mlperf-4.1-google",
+    "tpuv5p": "maxtext-v5p",
+}
+"""By the beginning of the name of a chip, where names and sources say nothing of its vendor's software."""
 
 OTHER_SOFTWARE = ("torchtitan-8b-8-fsdp",)
 """Rows of software that their stack does not describe (this one runs without torch.compile): never fitted to."""
@@ -233,7 +243,7 @@ def _run(row: dict[str, str]) -> Run:
     name = row["id"]
     model = _model(row["model"])
     chip = _longest(CHIPS, row["accelerator"], "accelerator")
-    software = _software(row)
+    software = _software(row, chip)
     devices = _whole(row, "accelerators")
     sequence = _whole(row, "sequence") if row["sequence"] else (2048 if name.startswith("maxtext") else 8192)
     fixed = dict(_fixed(row))
@@ -266,11 +276,19 @@ def _longest(table: Mapping[str, str], text: str, column: str) -> str:
     return table[max(known, key=len)]
 
 
-def _software(row: dict[str, str]) -> str:
-    """The stack of a row."""
-    if any(row["id"].startswith(key) for key in STACKS):
-        return _longest(STACKS, row["id"], "id")
-    return next((stack for word, stack in SOURCES.items() if word in row["source"]), "generic")
+def _software(row: dict[str, str], chip: str) -> str:
+    """The stack of a row: of its name if its vendor is the chip's, else of the chip, and else of its source."""
+    own = next((stack for start, stack in ON_CHIPS.items() if chip.startswith(start)), None)
+    named = _longest(STACKS, row["id"], "id") if any(row["id"].startswith(key) for key in STACKS) else None
+    if own is not None and (named is None or stack(named).is_fitted and chip not in _vendors_chips(stack(named))):
+        return "mlperf-4.0-google" if chip == "tpuv5p" and row["precision"].startswith("int8") else own
+    return named or next((name for word, name in SOURCES.items() if word in row["source"]), "generic")
+
+
+def _vendors_chips(fitted: Stack) -> set[str]:
+    """Chips of the vendor of those that a stack was fitted on."""
+    starts = {start for start in ON_CHIPS if any(chip.startswith(start) for chip in fitted.fitted_on)}
+    return {chip for chip in CHIPS.values() if chip.startswith(tuple(starts))} if starts else set()
 
 
 def _whole(row: dict[str, str], column: str) -> int:
