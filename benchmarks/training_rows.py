@@ -280,7 +280,7 @@ def _software(row: dict[str, str], chip: str) -> str:
     """The stack of a row: of its name if its vendor is the chip's, else of the chip, and else of its source."""
     own = next((stack for start, stack in ON_CHIPS.items() if chip.startswith(start)), None)
     named = _longest(STACKS, row["id"], "id") if any(row["id"].startswith(key) for key in STACKS) else None
-    if own is not None and (named is None or stack(named).is_fitted and chip not in _vendors_chips(stack(named))):
+    if own is not None and (named is None or (stack(named).is_fitted and chip not in _vendors_chips(stack(named)))):
         return "mlperf-4.0-google" if chip == "tpuv5p" and row["precision"].startswith("int8") else own
     return named or next((name for word, name in SOURCES.items() if word in row["source"]), "generic")
 

@@ -24,7 +24,7 @@ def layer_of(costs: RankCosts, sparse: bool) -> Layer:
             result.experts += count * n * k
         else:
             result.weights += n * k
-    result.weights += 2 * costs.model.hidden
+    result.weights += (2 + costs.model.post_norms) * costs.model.hidden
     result.weight_gradients = costs.weight_gradients_s(sparse)
     forward, backward, scores = costs.core()
     result.forward.attention, result.backward.attention = forward, backward

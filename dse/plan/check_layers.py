@@ -249,6 +249,8 @@ class RankCosts:
         model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
         both = self.heads + self.key_heads
         yield self.norm(2 * cut * h)
+        if model.post_norms:
+            yield self.norm(model.post_norms * cut * h)
         if model.dropout:
             yield VectorPass(2 * cut * h, 1, 7, 7, ("add", "dropout"), ("add", "dropout_backward"))
         else:
@@ -304,7 +306,7 @@ class RankCosts:
         """Bytes that a layer keeps for its backward pass, but for attention's core."""
         model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
         inputs = min(self.size, 2.0)
-        size_bytes = 2 * 2 * cut * h + (2 * cut * h if model.dropout else 0)
+        size_bytes = 2 * (2 + model.post_norms) * cut * h + (2 * cut * h if model.dropout else 0)
         whole = cut if self.gathers_again else tokens
         size_bytes += inputs * whole * h + inputs * tokens * self.heads * model.context_width
         size_bytes += self.queries_keys_values_bytes

@@ -218,6 +218,10 @@ class RankWork(RankLinks):
         model, cut = self.model, self.cut_tokens
         mask, twice = _DROPOUT_BYTES if model.dropout else 0.0, 2.0 * cut * model.hidden
         self.passes(work, (model.normalisation,), twice, (4.0, 6.0), row=model.hidden, parts=Parts(LAYERNORM))
+        if model.post_norms:
+            behind = float(model.post_norms) * cut * model.hidden
+            self.passes(work, (model.normalisation,), behind, (4.0, 6.0), row=model.hidden)
+            work.keep(HALF_BYTES * behind)
         added: tuple[VectorKind, ...] = ("add", "dropout") if model.dropout else ("add",)
         self.passes(work, added, twice, (6.0 + mask, 6.0 + mask))
         work.keep((2.0 * HALF_BYTES + 2.0 * mask) * cut * model.hidden)

@@ -98,7 +98,7 @@ class LayerPrices(RankWork):
             work.drop(own, MLA_UP_PROJ)
         saved = total_of(work.saved) + own
         first = ForwardPass(forward, vector[0], core[0] + context[0], sent, saved, scores, blocks, has_experts)
-        again, norms = recomputed(self, work, first), 2.0 * self.model.hidden
+        again, norms = recomputed(self, work, first), (2.0 + self.model.post_norms) * self.model.hidden
         return LayerWork(
             linear=linear,
             attention=core,

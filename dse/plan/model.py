@@ -106,6 +106,7 @@ class Numerics(StrictModel):
         rotary_scaling: how these are scaled to longer sequences: ``none``, ``llama3``, ``yarn``, …
         norm_epsilon: what norms add to a variance.
         activation: of feed-forward networks: ``silu``, ``gelu``, …
+        norms: where those of a layer are: in front of attention and network, behind them, or on both sides.
     """
 
     rotary_base: Positive | None = None
@@ -113,6 +114,7 @@ class Numerics(StrictModel):
     rotary_scaling: str | None = None
     norm_epsilon: Positive | None = None
     activation: str | None = None
+    norms: Literal["front", "behind", "both"] = "front"
 
 
 class Transformer(StrictModel):
@@ -133,6 +135,7 @@ class Transformer(StrictModel):
         positions: rotary, or a learned table.
         position_rows: of that table; given with ``learned`` positions only.
         normalisation: by which gain, or gain and offset.
+        post_norms: norms of a layer behind attention and feed-forward network, in addition to two in front (Gemma 2).
         query_key_norm: whether queries and keys are normalised over a head's width.
         attention_biases, feed_forward_biases: whether the linear layers have them.
         query_key_value_biases: whether the products of queries, keys and values alone have them (Qwen2).
@@ -171,6 +174,7 @@ class Transformer(StrictModel):
     positions: Literal["rotary", "learned", "none"] = "rotary"
     position_rows: Number = 0
     normalisation: Literal["rms_norm", "layer_norm"] = "rms_norm"
+    post_norms: Annotated[int, Field(strict=True, ge=0, le=2)] = 0
     query_key_norm: Flag = False
     attention_biases: Flag = False
     feed_forward_biases: Flag = False
@@ -222,6 +226,8 @@ class Transformer(StrictModel):
         document = self.model_dump(mode="json", exclude={"numerics", "assumed"})
         if not self.query_key_value_biases:
             del document["query_key_value_biases"]
+        if not self.post_norms:
+            del document["post_norms"]
         if self.experts is not None and not self.experts.groups:
             del document["experts"]["groups"], document["experts"]["active_groups"]
         return document
@@ -300,7 +306,7 @@ class Transformer(StrictModel):
     @property
     def _beside_network(self) -> int:
         """Of a layer, all but its feed-forward network."""
-        return self.attention_weights + self._small_of_attention + 2 * self.norm_parameters
+        return self.attention_weights + self._small_of_attention + (2 + self.post_norms) * self.norm_parameters
 
     @property
     def norm_parameters(self) -> int:

@@ -25,10 +25,17 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         InputError: a family that has other keys, a key that is missing, or layers that a transformer here cannot have.
     """
     family = document.get("model_type") if isinstance(document, dict) else None
+    nested = document.get("text_config") if isinstance(document, dict) else None
+    path = ""
+    if isinstance(nested, dict) and not (isinstance(family, str) and family in _FAMILIES):
+        # Of a model that reads images too, the part that models language.
+        document = {key: value for key, value in document.items() if key == "tie_word_embeddings"} | nested
+        family, path = nested.get("model_type"), "text_config."
     if not isinstance(family, str) or family not in _FAMILIES:
         similar = nearest(family, _FAMILIES) if isinstance(family, str) else None
-        raise fail(where, "model_type", family, f"must be one of {', '.join(_FAMILIES)}", similar)
-    sizes = _Config(_USUAL.get(family, {}) | document, where)
+        unknown = _unknown_layers(document) if isinstance(document, dict) else ""
+        raise fail(where, f"{path}model_type", family, f"{unknown}must be one of {', '.join(_FAMILIES)}", similar)
+    sizes = _Config(_USUAL.get(family, {}) | document, where, path)
     fields: dict[str, Any] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-")[:80] or family,
         "source": f"config.json of {family}",
@@ -40,7 +47,7 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         "tied_embeddings": sizes.get("tie_word_embeddings", False),
         "prediction_layers": sizes.get("num_nextn_predict_layers", 0),
         "numerics": _numerics(sizes, family),
-    }
+    } | _ALWAYS.get(family, {})
     fields |= _FAMILIES[family](sizes)
     if not fields["head_width"] and fields["hidden"] % fields["heads"]:
         rule = f"must divide hidden_size ({fields['hidden']}) if head_dim is not given"
@@ -64,6 +71,44 @@ _SAMPLE_TOKENS = 4096
 _KEYS = {"layers": "num_hidden_layers", "prediction_layers": "num_nextn_predict_layers"}
 """By field of a transformer that may have a fault still, the key that it is read from."""
 
+_LAYERS = {
+    "Mamba": ("hybrid_override_pattern", "mamba_d_state", "mamba_n_heads", "ssm_state_size", "state_size", "ssm_cfg"),
+    "linear attention": ("linear_num_key_heads", "linear_attn_config", "attn_type_list", "full_attention_interval"),
+    "recurrent": ("block_types", "lru_width", "rescale_every"),
+    "convolution": ("conv_L_cache",),
+}
+"""Kinds of layers that no transformer here has, and keys of families that have them."""
+
+
+def _unknown_layers(document: dict[str, Any]) -> str:
+    """The kinds of layers that a file of an unknown family names, and which are not known either."""
+    kinds = [kind for kind, keys in _LAYERS.items() if any(document.get(key) is not None for key in keys)]
+    listed = document.get("layer_types") or document.get("layers_block_type")
+    if isinstance(listed, list):
+        kinds += [kind for kind in dict.fromkeys(map(str, listed)) if kind not in (*_KINDS, "attention")]
+    return f"has {' and '.join(dict.fromkeys(kinds))} layers, which are not known; " if kinds else ""
+
+
+_NORMS = dict.fromkeys(("gemma2", "gemma3_text", "glm4"), "both") | dict.fromkeys(
+    ("olmo2", "olmo3", "exaone4"), "behind"
+)
+"""Where the norms of a layer are, of families that have them not in front alone."""
+
+_ALWAYS: dict[str, dict[str, Any]] = {
+    "gemma2": {"post_norms": 2},
+    "gemma3_text": {"post_norms": 2, "query_key_norm": True},
+    "glm4": {"post_norms": 2},
+    "olmo2": {"query_key_norm": True},
+    "olmo3": {"query_key_norm": True},
+    "olmoe": {"query_key_norm": True},
+    "exaone4": {"query_key_norm": True},
+    "minimax_m2": {"query_key_norm": True},
+    "starcoder2": {"normalisation": "layer_norm", "gated": False},
+    "nemotron": {"normalisation": "layer_norm", "gated": False},
+    "arcee": {"gated": False},
+}
+"""What every model of a family has, and no key says."""
+
 _USUAL: dict[str, dict[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
     "mixtral": {"num_key_value_heads": 8},
@@ -72,6 +117,33 @@ _USUAL: dict[str, dict[str, Any]] = {
     "qwen3_moe": {"num_key_value_heads": 4, "sliding_window": 4096},
     "glm4_moe": {"num_key_value_heads": 8, "n_shared_experts": 1, "first_k_dense_replace": 1},
     "gpt_oss": {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128, "attention_bias": True},
+    "gemma": {"num_key_value_heads": 16, "head_dim": 256, "tie_word_embeddings": True},
+    "gemma2": {"num_key_value_heads": 4, "head_dim": 256, "tie_word_embeddings": True, "sliding_window": 4096},
+    "gemma3_text": {
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "tie_word_embeddings": True,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 6,
+    },
+    "smollm3": {"num_key_value_heads": 4, "tie_word_embeddings": True},
+    "starcoder2": {"num_key_value_heads": 2, "tie_word_embeddings": True, "use_bias": True},
+    "exaone4": {"num_key_value_heads": 32, "sliding_window": 4096, "sliding_window_pattern": 4},
+    "seed_oss": {"num_key_value_heads": 8, "head_dim": 128, "attention_bias": True},
+    "ernie4_5": {"num_key_value_heads": 2, "head_dim": 128, "tie_word_embeddings": True},
+    "ernie4_5_moe": {
+        "num_key_value_heads": 4,
+        "tie_word_embeddings": True,
+        "moe_num_shared_experts": 2,
+        "moe_layer_start_index": 1,
+    },
+    "glm": {"num_key_value_heads": 2, "head_dim": 128, "attention_bias": True},
+    "glm4": {"num_key_value_heads": 2, "head_dim": 128, "attention_bias": True},
+    "granitemoe": {"num_local_experts": 8},
+    "ministral3": {"num_key_value_heads": 8, "head_dim": 128},
+    "olmo3": {"sliding_window": 4096},
+    "qwen2_moe": {"num_key_value_heads": 16, "sliding_window": 4096, "max_window_layers": 28},
+    "dots1": {"num_key_value_heads": 32, "first_k_dense_replace": 0, "n_shared_experts": 0},
     "deepseek_v2": {"n_shared_experts": 2, "q_lora_rank": 1536},
     "deepseek_v3": {"n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536},
     "kimi_k2": {"n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536},
@@ -157,7 +229,7 @@ class _Config:
         return [self.part(key) for key, value in self._document.items() if isinstance(value, dict)] or [self]
 
 
-_PARTLY_ROTARY = {"phi3": 1.0, "glm4_moe": 0.5}
+_PARTLY_ROTARY = {"phi3": 1.0, "glm4_moe": 0.5, "glm": 0.5, "glm4": 0.5, "nemotron": 0.5, "ministral3": 1.0}
 """Families whose code reads ``partial_rotary_factor``, and what transformers takes where it is left out."""
 
 
@@ -174,7 +246,8 @@ def _numerics(sizes: _Config, family: str) -> dict[str, Any]:
         "rotary_base": bases.pop() if len(bases) == 1 else None,
         "rotary_scaling": scalings.pop() if len(scalings) == 1 else None,
         "norm_epsilon": sizes.positive("rms_norm_eps"),
-        "activation": sizes.text("hidden_act"),
+        "activation": sizes.text("hidden_act") or sizes.text("hidden_activation"),
+        "norms": _NORMS.get(family, "front"),
     }
     if family in _PARTLY_ROTARY:
         fractions = [each.positive("partial_rotary_factor", highest=1) for each in (*rotary, sizes)]
@@ -277,6 +350,72 @@ def _qwen3_moe(sizes: _Config) -> dict[str, Any]:
     return fields | _qwen_window(sizes, 0)
 
 
+def _every_nth_full(sizes: _Config, period: int) -> dict[str, Any]:
+    """Windows in all but every so-and-so-manieth layer."""
+    layers, tokens = sizes["num_hidden_layers"], sizes.get("sliding_window", 0)
+    return _window(sizes, tokens, layers - layers // period)
+
+
+def _gemma2(sizes: _Config) -> dict[str, Any]:
+    return {"attention_biases": _biased(sizes), **_every_nth_full(sizes, 2)}
+
+
+def _gemma3(sizes: _Config) -> dict[str, Any]:
+    return {"attention_biases": _biased(sizes), **_every_nth_full(sizes, sizes["sliding_window_pattern"])}
+
+
+def _olmo3(sizes: _Config) -> dict[str, Any]:
+    return {"attention_biases": _biased(sizes), **_every_nth_full(sizes, 4)}
+
+
+def _starcoder2(sizes: _Config) -> dict[str, Any]:
+    biases = sizes.get("use_bias", True)
+    return {"attention_biases": biases, "feed_forward_biases": biases, **_in_all_layers(sizes)}
+
+
+def _ernie(sizes: _Config) -> dict[str, Any]:
+    biases = sizes.get("use_bias", False)
+    return {"attention_biases": biases, "feed_forward_biases": biases}
+
+
+def _ernie_moe(sizes: _Config) -> dict[str, Any]:
+    first, last = sizes.get("moe_layer_start_index", 1), sizes.get("moe_layer_end_index", 0)
+    layers, rule = sizes["num_hidden_layers"], "layers without experts are supported only before all others"
+    if last and last < layers - 1:
+        raise fail(sizes.where, "moe_layer_end_index", last, f"must be {layers - 1}: {rule}", str(layers - 1))
+    if (interval := sizes.get("moe_layer_interval", 1)) != 1:
+        raise fail(sizes.where, "moe_layer_interval", interval, f"must be 1: {rule}", "1")
+    number, active = sizes["moe_num_experts"], sizes["moe_k"]
+    shared = sizes.get("moe_num_shared_experts", 0)
+    experts = {"routed": number, "active": active, "width": sizes["moe_intermediate_size"], "shared": shared}
+    return {**_ernie(sizes), "experts": experts | {"dense_layers": first}}
+
+
+def _query_key_value_biased(sizes: _Config) -> dict[str, Any]:
+    return {"query_key_value_biases": _biased(sizes), "feed_forward_biases": sizes.get("mlp_bias", False)}
+
+
+def _qwen2_moe(sizes: _Config) -> dict[str, Any]:
+    fields = _qwen3_moe(sizes)
+    width, shared = sizes["moe_intermediate_size"], sizes.get("shared_expert_intermediate_size", 0)
+    if shared % width:
+        rule = f"must be a multiple of moe_intermediate_size ({width}): shared experts have the width of others"
+        raise fail(sizes.where, "shared_expert_intermediate_size", shared, rule)
+    fields["experts"] |= {"shared": shared // width}
+    return fields | {"query_key_norm": False, "attention_biases": False, "query_key_value_biases": True}
+
+
+def _equal_experts(sizes: _Config) -> dict[str, Any]:
+    """Experts of the inner width that other families have for layers without any."""
+    number = "num_local_experts" if "num_local_experts" in sizes else "num_experts"
+    experts = _experts(sizes, number, "intermediate_size")
+    return {"experts": experts, "feed_forward": 0, "attention_biases": _biased(sizes)}
+
+
+def _dots1(sizes: _Config) -> dict[str, Any]:
+    return _some_dense(sizes) | {"attention_biases": _biased(sizes), "query_key_norm": True}
+
+
 def _gpt_oss(sizes: _Config) -> dict[str, Any]:
     experts = _experts(sizes, "num_local_experts", "intermediate_size") | {"biases": True}
     every_second = (sizes["num_hidden_layers"] + 1) // 2
@@ -339,4 +478,28 @@ _FAMILIES: dict[str, Callable[[_Config], dict[str, Any]]] = {
     "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek,
     "kimi_k2": _deepseek,
+    "arcee": _llama,
+    "cwm": _in_all_layers,
+    "dots1": _dots1,
+    "ernie4_5": _ernie,
+    "ernie4_5_moe": _ernie_moe,
+    "exaone4": _gemma3,
+    "gemma": _llama,
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
+    "glm": _query_key_value_biased,
+    "glm4": _query_key_value_biased,
+    "granite": _llama,
+    "granitemoe": _equal_experts,
+    "minimax_m2": _equal_experts,
+    "ministral": _in_all_layers,
+    "ministral3": _in_all_layers,
+    "nemotron": _llama,
+    "olmo2": _llama,
+    "olmo3": _olmo3,
+    "olmoe": _equal_experts,
+    "qwen2_moe": _qwen2_moe,
+    "seed_oss": _query_key_value_biased,
+    "smollm3": _llama,
+    "starcoder2": _starcoder2,
 }

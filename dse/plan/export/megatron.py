@@ -92,6 +92,7 @@ def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
 def _refuse_model(model: Transformer, plan: TrainingPlan) -> None:
     attention, networks = model.attention_biases, _biased_networks(model)
     refuse(
+        (model.numerics.norms != "front", "norms behind attention and feed-forward networks"),
         (attention and True not in networks, "biases in attention (including its output) only"),
         (True in networks and (not attention or len(networks) > 1), "biases in only some linear layers"),
         (model.window is not None and _full_period(model.window) is None, "attention windows in these layers"),
