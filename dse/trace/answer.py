@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.importer.profile.profile import Integers
+from dse.importer.profile.profile import Integers, Timing
 from dse.trace.breakdown import Sweep
 from dse.trace.classes import CLASSES
 from dse.trace.collectives import Matched, clocks, matched
@@ -23,7 +23,9 @@ def solution_of(run: RecordedRun) -> dict[str, Any]:
     matches = matched(places)
     return {
         "steps": [step for place in places for step in _steps(place)],
-        "classes": [share for place in places for share in _shares(place, place.classes, CLASSES)],
+        "classes": [
+            share for place in places if run.timing != "none" for share in _shares(place, place.classes, CLASSES)
+        ],
         "layers": [share for place in places for share in _named(place, place.column("layer"))],
         "operators": [share for place in places for share in _named(place, _operator_names(place))],
         "gemms": [each.document() for each in gemms_of(places)],
@@ -33,6 +35,25 @@ def solution_of(run: RecordedRun) -> dict[str, Any]:
             for each in clocks(matches)
         ],
     }
+
+
+OBJECTIVES: Mapping[Timing, tuple[str, str]] = {
+    "times": ("window_s", "s"), "durations": ("work_s", "s"), "none": ("product_flops", "FLOP")
+}  # fmt: skip
+"""Name and unit of the value, by what is known of when events ran: the median step, the time of all device events of
+the slowest rank, or the work of all products.
+"""
+
+
+def value_of(timing: Timing, solution: Mapping[str, Any]) -> float | None:
+    """The value of the objective."""
+    if timing == "times":
+        return typical_window_s(solution["steps"])
+    if timing == "none":
+        return float(sum(gemm["flops"] for gemm in solution["gemms"]))
+    ranks = {share["rank"] for share in solution["classes"]}
+    work = (sum(share["time_s"] for share in solution["classes"] if share["rank"] == rank) for rank in ranks)
+    return float(max(work))
 
 
 def typical_window_s(steps: Sequence[Mapping[str, Any]]) -> float | None:
@@ -100,7 +121,7 @@ def _shares(place: Place, keys: Integers, names: Sequence[str]) -> list[dict[str
         {"rank": place.rank, "name": names[key], "events": int(count), "time_s": int(time) / 1e9}
         for key, count, time in zip(used.tolist(), counts, times, strict=True)
     ]
-    return sorted(shares, key=lambda share: (-share["time_s"], share["name"]))
+    return sorted(shares, key=lambda share: (-share["time_s"], -share["events"], share["name"]))
 
 
 def _collectives(match: Matched, places: Sequence[Place]) -> Iterator[dict[str, Any]]:

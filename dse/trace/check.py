@@ -29,7 +29,7 @@ def violations(result: Result, run: RecordedRun) -> list[str]:
     """What of a result is not as the events say, one sentence each."""
     solution = {
         "steps": [step for place in run.places for step in _steps(place)],
-        "classes": [each for place in run.places for each in _classes(place)],
+        "classes": [each for place in run.places if run.timing != "none" for each in _classes(place)],
         "layers": [each for place in run.places for each in _by_text(place, place.column("layer").tolist())],
         "operators": [each for place in run.places for each in _by_text(place, _operators(place))],
         "gemms": _gemms(run.places),
@@ -44,7 +44,7 @@ def violations(result: Result, run: RecordedRun) -> list[str]:
     faults = [
         *differences("solution", result.solution, solution),
         *differences("metrics", result.metrics, metrics),
-        *differences("objective.value", result.objective.value, _objective(solution["steps"])),
+        *differences("objective.value", result.objective.value, _objective(run, solution)),
     ]
     for number, step in enumerate(result.solution["steps"]):
         parts = ("compute_s", "exposed_communication_s", "exposed_copy_s", "idle_s")
@@ -54,7 +54,16 @@ def violations(result: Result, run: RecordedRun) -> list[str]:
     return faults
 
 
-def _objective(steps: Sequence[Entry]) -> float | None:
+def _objective(run: RecordedRun, solution: dict[str, list[Entry]]) -> float | None:
+    if run.timing == "none":
+        work = (2 * each["calls"] * each["batch"] * each["m"] * each["n"] * each["k"] for each in solution["gemms"])
+        return float(sum(work))
+    if run.timing == "durations":
+        of_rank: dict[int, list[float]] = defaultdict(list)
+        for each in solution["classes"]:
+            of_rank[each["rank"]].append(each["time_s"])
+        return max(map(sum, of_rank.values()))
+    steps = solution["steps"]
     cut = next((cut for cut in ("device", "host", "whole") if any(step["cut"] == cut for step in steps)), None)
     return None if cut is None else float(median(step["window_s"] for step in steps if step["cut"] == cut))
 
@@ -69,6 +78,8 @@ def union_ns(start_ns: Integers, end_ns: Integers) -> int:
 
 
 def _steps(place: Place) -> Iterator[Entry]:
+    if place.profile.timing != "times":
+        return
     marks = [
         (mark.name, "device" if mark.on_device else "host", mark.start_ns, mark.end_ns)
         for mark in place.profile.marks
@@ -137,7 +148,7 @@ def _sums(place: Place, names: Sequence[str]) -> list[Entry]:
     entries = [
         {"rank": place.rank, "name": name, "events": len(own), "time_s": sum(own) / 1e9} for name, own in times.items()
     ]
-    return sorted(entries, key=lambda entry: (-entry["time_s"], entry["name"]))
+    return sorted(entries, key=lambda entry: (-entry["time_s"], -entry["events"], entry["name"]))
 
 
 def _gemms(places: Sequence[Place]) -> list[Entry]:
@@ -191,7 +202,8 @@ def _communication(places: Sequence[Place]) -> dict[str, list[Entry]]:
     apart = set()
     for key, members in sorted(by_key.items(), key=lambda entry: str(entry[0])):
         size = max(stated[key, number][1] for number in members) or places[0].profile.ranks or max(2, len(places))
-        is_known = len(members) >= size and len({*map(len, members.values())}) == 1
+        has_times = places[0].profile.timing == "times"
+        is_known = has_times and len(members) >= size and len({*map(len, members.values())}) == 1
         turns = list(zip(*members.values(), strict=True)) if is_known else []
         transfer = sum(min(end - start for start, end in turn) for turn in turns)
         for number, spans in members.items():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dse.importer.profile.profile import COPY, FILL, Integers, Profile
+from dse.importer.profile.profile import COLLECTIVE, COPY, FILL, Integers, Profile
 
 COMMUNICATION, COPIES, FILLS = "communication", "copy", "fill"
 
@@ -54,6 +54,7 @@ def event_classes(profile: Profile) -> Integers:
     names, places = np.unique(profile.events.name, return_inverse=True)
     of_name = np.array([class_of(profile.text(int(name))) for name in names], dtype=np.int64)
     classes = of_name[places] if len(names) else np.empty(0, np.int64)
+    classes[profile.events.kind == COLLECTIVE] = CLASSES.index(COMMUNICATION)
     classes[profile.events.kind == COPY] = CLASSES.index(COPIES)
     classes[profile.events.kind == FILL] = CLASSES.index(FILLS)
     return classes

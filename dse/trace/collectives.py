@@ -124,6 +124,8 @@ def matched(places: Sequence[Place]) -> list[Matched]:
 def _match(key: Key, calls: dict[int, Calls], places: Sequence[Place]) -> Matched:
     sizes = {each.group_size for each in calls.values()}
     whole = max(sizes) or places[0].profile.ranks or max(2, len(places))
+    if places[0].profile.timing != "times":
+        return Matched(key, calls, reason="no times are recorded")
     if len(calls) < whole:
         return Matched(key, calls, reason=f"{len(calls)} of {whole} ranks are given")
     counts = {len(each.start_ns) for each in calls.values()}

@@ -1,7 +1,7 @@
 """``dse trace`` by the contract of a problem: there is nothing to choose, and one answer, which is checked like any."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse.importer.profile.opened import note_profile
@@ -11,12 +11,12 @@ from dse.report.view import View
 from dse.results.result import Objective, Result
 from dse.run.run import Run
 from dse.run.tables import Tables
-from dse.trace.answer import metrics_of, solution_of, typical_window_s
+from dse.trace.answer import OBJECTIVES, metrics_of, solution_of, value_of
 from dse.trace.check import violations
 from dse.trace.formats import MetricsDocument, SolutionDocument
 from dse.trace.options import TraceOptions
 from dse.trace.problem import RecordedRun, recorded_run
-from dse.trace.report import events_table, view
+from dse.trace.report import PARTS, events_table, typical_steps, view
 
 TracePosed = Posed[TraceOptions, RecordedRun]
 
@@ -27,9 +27,9 @@ class TraceType(ProblemType[TraceOptions, RecordedRun]):
     name = "trace"
     help = """Show where the time of a recorded training or inference step goes.
 
-    FILE is a profile of the PyTorch profiler (JSON) or of Nsight Systems (SQLite), also compressed (.gz); several files
-    are the ranks of one run. The time of a step is compute, exposed communication, exposed copies and idle time, which
-    add up (docs/method/trace.md).
+    FILE is a profile of PyTorch (JSON), Nsight Systems (SQLite, CSV) or XLA (xplane.pb), or an execution trace of
+    PyTorch or Chakra, also compressed (.gz); several files are the ranks of one run. The time of a step is compute,
+    exposed communication, exposed copies and idle time, which add up (docs/method/trace.md).
     """
     examples = (
         "dse trace docs/examples/profiles/rank0.json docs/examples/profiles/rank1.json",
@@ -45,7 +45,8 @@ class TraceType(ProblemType[TraceOptions, RecordedRun]):
         """The profiles in the files that the options name."""
         digests = [note_profile(path) for path in options.files]
         run = recorded_run([read_profile(path) for path in options.files], digests)
-        goal = Objective(name="window_s", value=None, unit="s", sense="min")
+        name, unit = OBJECTIVES[run.timing]
+        goal = Objective(name=name, value=None, unit=unit, sense="min")
         return Posed(options, run, run.name, digests, goal)
 
     def answered_by(self, options: TraceOptions) -> tuple[str, ...]:
@@ -61,7 +62,7 @@ class TraceType(ProblemType[TraceOptions, RecordedRun]):
             self.name,
             posed,
             method="sweep",
-            value=typical_window_s(solution["steps"]),
+            value=value_of(posed.problem.timing, solution),
             solution=solution,
             metrics=metrics_of(posed.problem),
             evaluations=1,
@@ -85,8 +86,15 @@ class TraceType(ProblemType[TraceOptions, RecordedRun]):
         return view(result, posed.problem)
 
     def compared(self, results: Any) -> Mapping[str, tuple[Any, ...]]:
-        """The median step and the parts of the time of each."""
-        return {"step time [s]": tuple(each.objective.value for each in results)}
+        """The value and the mean share of each part of the time."""
+        steps = [each.solution["steps"] for each in results]
+        shares = {f"{name}, share": tuple(_share(each, key) for each in steps) for key, name in PARTS.items()}
+        return {"value": tuple(each.objective.value for each in results), **shares}
+
+
+def _share(steps: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    own = typical_steps(steps)
+    return sum(step[key] for step in own) / sum(step["window_s"] for step in own) if own else None
 
 
 PROBLEM = TraceType()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dse.importer.profile.profile import Integers, Mark, Profile
+from dse.importer.profile.profile import Integers, Mark, Profile, Timing
 from dse.trace.classes import event_classes
 from hardware.inputs import fail
 
@@ -94,13 +94,15 @@ class RecordedRun:
         return tuple(sorted(places, key=lambda place: (place.rank, place.device)))
 
     @property
-    def has_times(self) -> bool:
-        """Whether the profiles know when anything ran."""
-        return all(profile.has_times for profile in self.profiles)
+    def timing(self) -> Timing:
+        """What the profiles know of when anything ran."""
+        return self.profiles[0].timing
 
 
 def windows_of(place: Place) -> Iterator[Window]:
-    """The steps of a device, by the host's marks and by the device's own, then the whole profile."""
+    """The steps of a device, by the marks of host and device, then the whole profile; none without times."""
+    if place.profile.timing != "times":
+        return
     for mark in place.profile.marks:
         if not mark.on_device or mark.device == place.device:
             yield _window(mark)
@@ -131,7 +133,7 @@ def recorded_run(profiles: Sequence[Profile], digests: Sequence[str]) -> Recorde
         if profile.ranks != first.ranks:
             rule = f"must be as in {first.path}, {first.ranks}: the files are of different runs"
             raise fail(profile.path, "world_size", profile.ranks, rule)
-        if profile.has_times and profile.base_ns and first.base_ns:
+        if profile.base_ns and first.base_ns:
             _require_overlap(profile, first)
     name = Path(first.path).name.split(".")[0]
     more = f" and {len(profiles) - 1} more" if len(profiles) > 1 else ""

@@ -82,9 +82,15 @@ def view(result: Result, run: RecordedRun) -> View:
     """The answer for people."""
     solution = result.solution
     steps = solution["steps"]
-    tables = [_steps_table(steps), *_further_tables(solution, len(run.places))]
+    title = f"{result.problem.name}: where the time goes"
+    further = list(_further_tables(solution, len(run.places)))
+    if not steps:
+        return View(
+            title, _verdict_without_times(result), list(_notes(run, solution)), further, lambda: _untimed_page(further)
+        )
+    tables = [_steps_table(steps), *further]
     return View(
-        title=f"{result.problem.name}: where the time goes",
+        title=title,
         verdict=verdict(steps),
         notes=list(_notes(run, solution)),
         tables=tables,
@@ -92,6 +98,18 @@ def view(result: Result, run: RecordedRun) -> View:
         files=lambda: {TIMELINE_FILE: picture_svg(timeline(run)), SPANS_FILE: json.dumps(spans(run))},
         cards=lambda: [_card(steps, run)],
     )
+
+
+def _verdict_without_times(result: Result) -> str:
+    value = result.objective.value or 0.0
+    if result.objective.unit == "s":
+        events = counted(result.metrics["events"], "event")
+        return f"{time_text(value)} of work on the device, in {events} without start times"
+    return f"{value:.4g} FLOP in matrix products, in {counted(result.metrics['events'], 'operator')} without times"
+
+
+def _untimed_page(tables: Sequence[Table]) -> list[Part]:
+    return [part for table in tables for part in (Heading(table.title), table)]
 
 
 def verdict(steps: Sequence[Mapping[str, Any]]) -> str:
@@ -110,7 +128,7 @@ def verdict(steps: Sequence[Mapping[str, Any]]) -> str:
 
 def typical_steps(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Those that are cut best."""
-    cut = next(cut for cut in CUTS if any(step["cut"] == cut for step in steps))
+    cut = next((cut for cut in CUTS if any(step["cut"] == cut for step in steps)), None)
     return [step for step in steps if step["cut"] == cut]
 
 
@@ -149,7 +167,10 @@ def _share_table(title: str, shares: Sequence[Mapping[str, Any]], ranks: int, re
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for share in shares:
         by_name.setdefault(share["name"], []).append(share)
-    total_s = sum(share["time_s"] for share in shares) or 1.0
+    total_s = sum(share["time_s"] for share in shares)
+    if not total_s:
+        counts = [(share["name"], f"{share['events']:,}") for share in shares[:_MAX_ROWS]]
+        return Table(("name", "events"), counts, title=f"{title}: {len(counts)} of {len(shares)}", requested=True)
     scale = time_scale(max(share["time_s"] for share in shares))
     rows = []
     for name, own in sorted(by_name.items(), key=lambda entry: -sum(share["time_s"] for share in entry[1])):
@@ -170,7 +191,7 @@ def _gemm_table(gemms: Sequence[Mapping[str, Any]]) -> Table:
             "×".join(str(each[key]) for key in (("batch",) if each["batch"] > 1 else ()) + ("m", "n", "k")),
             each["element"].removeprefix("c10::"),
             f"{each['calls']:,}",
-            time_text(each["median_s"]),
+            time_text(each["median_s"]) if each["median_s"] else "–",
             "–" if each["flops_per_s"] is None else f"{each['flops_per_s'] / 1e12:,.1f}",
         )
         for each in gemms[:_MAX_ROWS]
@@ -185,7 +206,8 @@ def _collective_table(collectives: Sequence[Mapping[str, Any]]) -> Table:
             each["kind"],
             f"{each['calls']:,}",
             "–" if each["bytes"] is None else f"{each['bytes']:,}",
-            *("–" if each[key] is None else time_text(each[key]) for key in ("time_s", "transfer_s", "waiting_s")),
+            "–" if not each["time_s"] else time_text(each["time_s"]),
+            *("–" if each[key] is None else time_text(each[key]) for key in ("transfer_s", "waiting_s")),
         )
         for each in collectives
     ]
@@ -201,14 +223,16 @@ def _notes(run: RecordedRun, solution: Mapping[str, Any]) -> Iterator[str]:
     if waiting_s:
         yield Decisive(f"of the time of collectives, {share_text(waiting_s / whole_s)} is waiting for other ranks")
     reasons = {match.reason for match in matches if match.reason}
-    if reasons:
+    if reasons and solution["steps"]:
         listed = "; ".join(sorted(reasons))
         yield Decisive(f"waiting is not told from transfer: {listed}; the time of a collective contains waiting")
     for profile in run.profiles:
         where = f"{profile.path}: " if len(run.profiles) > 1 else ""
         yield from (Decisive(where + remark) for remark in profile.remarks)
-    if not any(step["cut"] != "whole" for step in solution["steps"]):
-        yield "no step is marked: call the profiler's step() after each, or mark steps with record_function"
+    if solution["steps"] and all(step["cut"] == "whole" for step in solution["steps"]):
+        yield "no step is marked: with PyTorch, call the profiler's step() after each"
+    if not run.profiles[0].format.startswith("PyTorch"):
+        return
     if not solution["gemms"]:
         yield "the sizes of products are not known: profile with record_shapes=True"
     if not solution["layers"]:

@@ -9,11 +9,11 @@ from graphlib import TopologicalSorter
 
 import pytest
 
+from dse.importer.profile.chakra_schema import COLLECTIVES, messages
 from dse.plan.check_costs import plan_costs
 from dse.plan.check_layer import layer_of
 from dse.plan.check_layers import RankCosts
 from dse.plan.export.chakra import ChakraTraces
-from dse.plan.export.chakra_schema import COLLECTIVES, messages
 from dse.plan.export.memory_snapshot import memory_snapshot
 from tests.plan.problems import plan, problem
 from tests.shared_data import case_of_others

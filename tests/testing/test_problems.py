@@ -15,7 +15,7 @@ from dse.wafer.methods import METHODS as WAFER_METHODS
 from tests.codesign.tiny import MODEL
 from tests.fabric.documents import FEED_FORWARD, fabric_document
 from tests.parallel.problems import mlp_text
-from tests.trace.profiles import training_step
+from tests.trace.profiles import EXECUTION, training_step
 from tests.wafer.small import conv_line, graph_text
 
 LAYER = {
@@ -107,6 +107,7 @@ def files(tmp_path_factory):
         "small-fabric.json": json.dumps(fabric_document(rows=2, columns=2)),
         "cut-fabric.json": json.dumps(one_io_unit_a_switch(fabric_document(rows=2, columns=4))),
         "profile.json": json.dumps(training_step(ranks=1)),
+        "execution.json": json.dumps(EXECUTION),
         "crowded.kgraph": graph_text([conv_line(number) for number in range(1, 8)], [], width=6, height=6),
     }
     for name, text in texts.items():
@@ -168,6 +169,7 @@ CASES = {
     },
     "fabric cut": ("fabric", "dataflow.json", {"fabric": "cut-fabric.json", "chains": 2, "moves": 300}),
     "trace": ("trace", "profile.json", {}),
+    "trace without times": ("trace", "execution.json", {}),
     "wafer sweep": ("wafer", "case.kgraph", {"method": "rows", "sweep": ("side=2,8,20",), "moves": 0}),
 }
 EVERY = CASES | SEARCHES

@@ -9,6 +9,21 @@ ATTENTION = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 12
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 KERNELS = {"compute": ELEMENTWISE, "communicate": ALL_REDUCE, "copy": "Memcpy DtoD (Device -> Device)"}
 
+EXECUTION = {
+    "schema": "1.1.0-chakra.0.0.4", "pid": 1,
+    "nodes": [
+        {"id": 1, "name": "[pytorch|profiler|execution_trace|process]",
+         "inputs": {"values": [], "shapes": [], "types": []}},
+        {"id": 2, "name": "aten::mm", "ctrl_deps": 1,
+         "inputs": {"values": [], "shapes": [[32, 64], [64, 16]], "types": ["Tensor(float)", "Tensor(float)"]}},
+        {"id": 3, "name": "aten::add", "ctrl_deps": 1,
+         "inputs": {"values": [], "shapes": [[32], []], "types": ["Tensor(float)", "Int"]}},
+        {"id": 4, "name": "nccl:all_reduce", "ctrl_deps": 1,
+         "inputs": {"values": [], "shapes": [[[100], [20]]], "types": ["GenericList[Tensor(c10::BFloat16)]"]}},
+    ],
+}  # fmt: skip
+"""An execution trace of PyTorch: operators without times."""
+
 
 def event(category, name, start, length, *, process=1, thread=1, **args):
     return {"ph": "X", "cat": category, "name": name, "pid": process, "tid": thread, "ts": start, "dur": length,

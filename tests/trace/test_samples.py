@@ -131,6 +131,38 @@ def test_video_on_two_h100():
     assert exchanges[0]["waiting_s"] > exchanges[1]["waiting_s"]
 
 
+def test_an_execution_trace_of_resnet():
+    expected = totals("et-pytorch-resnet-ddp2")
+    solution, metrics = solved("et-pytorch-resnet-ddp2.json.gz")
+    assert metrics["events"] == expected["nodes"]
+    assert sum(gemm["calls"] for gemm in solution["gemms"]) == expected["gemm_ops"]
+    assert sum(gemm["flops"] for gemm in solution["gemms"]) == expected["gemm_flops"]
+    sizes = {tuple(gemm[key] for key in ("operator", "batch", "m", "n", "k", "calls")) for gemm in solution["gemms"]}
+    theirs = expected["top_gemms"]
+    assert sizes == {tuple(each[key] for key in ("op", "batch", "m", "n", "k", "n_ops")) for each in theirs}
+    moved = {f"nccl:{each['kind']}": {"n": each["calls"], "bytes": each["bytes"]} for each in solution["collectives"]}
+    assert moved == expected["collectives"]
+    counts = {share["name"]: share["events"] for share in solution["operators"]}
+    assert {name: counts[name] for name in expected["top"]} == expected["top"]
+
+
+def test_a_chakra_trace_of_resnet():
+    expected = totals("chakra-resnet")
+    solution, metrics = solved("chakra-resnet.0.et.gz")
+    assert sum(share["events"] for share in solution["classes"]) == metrics["events"] == 1_216
+    time_us = 1e6 * sum(share["time_s"] for share in solution["classes"])
+    assert time_us == pytest.approx(expected["gpu_duration_us"])
+    moved = {each["kind"].upper(): each["bytes"] for each in solution["collectives"]}
+    assert moved == {kind: each["bytes"] for kind, each in expected["collectives"].items()}
+
+
+def test_a_profile_of_xla_on_eight_mi300():
+    solution, metrics = solved("xplane-mi300-jax-conv.xplane.pb")
+    assert metrics["ranks"] == 8
+    assert {step["cut"] for step in solution["steps"]} == {"whole"}
+    assert {"input_transpose_fusion", "cudnn-conv.1"} <= {share["name"] for share in solution["operators"]}
+
+
 def test_a_sample_is_the_same_unpacked(tmp_path):
     packed = case_of_others("traces", f"{DLRM}/rank7.json.gz")
     (tmp_path / "rank7.json").write_bytes(gzip.decompress(packed.read_bytes()))

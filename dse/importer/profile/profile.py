@@ -6,15 +6,18 @@ Times are whole nanoseconds, as all profilers know them; text is stored once, an
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 
-KERNEL, COPY, FILL = 0, 1, 2
-"""What an event of a device is."""
+KERNEL, COPY, FILL, COLLECTIVE = 0, 1, 2, 3
+"""What an event of a device is; the kernel of a collective is a :data:`KERNEL` where only its name says so."""
+
+Timing = Literal["times", "durations", "none"]
+"""What is known of when events ran."""
 
 NONE = -1
 """In a column of numbers of something else: there is none."""
@@ -59,7 +62,7 @@ class Events:
     Attributes:
         device, stream: where it ran.
         start_ns, end_ns: when, by the clock of the profile.
-        kind: :data:`KERNEL`, :data:`COPY` or :data:`FILL`.
+        kind: :data:`KERNEL`, :data:`COPY`, :data:`FILL` or :data:`COLLECTIVE`.
         name: number of its name.
         correlation: what the profiler calls its launch; of all kernels of a replayed graph the same.
         operator: row of the operator that launched it; :data:`NONE` where that is not known.
@@ -158,7 +161,7 @@ class Profile:
         rank: of the process; None where the profile does not say.
         ranks: how many there are in the run; None likewise.
         device_names: by number.
-        has_times: whether events have times at all.
+        timing: what is known of when events ran; of durations alone, all events start at 0.
         base_ns: what its times are relative to, on the clock of the machine; 0 where they are not.
         remarks: what could not be read, and what else a reader must know, a sentence each.
     """
@@ -173,7 +176,7 @@ class Profile:
     rank: int | None = None
     ranks: int | None = None
     device_names: Mapping[int, str] = field(default_factory=dict)
-    has_times: bool = True
+    timing: Timing = "times"
     base_ns: int = 0
     remarks: tuple[str, ...] = ()
 

@@ -5,15 +5,20 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from dse.importer.profile.chakra import chakra_profile, is_chakra
+from dse.importer.profile.execution_trace import ExecutionTrace
 from dse.importer.profile.json_stream import JsonStream
 from dse.importer.profile.kineto import KinetoEvents, kineto_profile
 from dse.importer.profile.nsight import MAGIC, nsight_profile
+from dse.importer.profile.nsight_csv import is_table, nsight_table_profile
 from dse.importer.profile.opened import opened
 from dse.importer.profile.profile import Profile
+from dse.importer.profile.xplane import xplane_profile
 from hardware.input_files import located
 from hardware.inputs import fail
 
-_LISTS = ("traceEvents",)
+_LISTS = ("traceEvents", "nodes")
+_HEAD_BYTES = 2**16
 
 
 def read_profile(path: str) -> Profile:
@@ -23,12 +28,21 @@ def read_profile(path: str) -> Profile:
         InputError: it cannot be read, is not a profile of a known form, or is damaged.
     """
     with opened(path) as stream:
-        head = stream.peek(64)
+        head = stream.peek(_HEAD_BYTES)[:_HEAD_BYTES]
         if head.startswith(MAGIC):
             return _database_profile(stream, path)
         if head.lstrip()[:1] in (b"{", b"["):
             return _json_profile(stream, path)
-    raise fail(path, "", "", "is not a profile of a known form")
+        if is_table(head):
+            return nsight_table_profile(stream, path)
+        if is_chakra(head):
+            return chakra_profile(stream, path)
+        if path.endswith(".nsys-rep"):
+            raise fail(path, "", "", "is a report of Nsight Systems: export it (nsys export --type sqlite)")
+        if head[:1] == b"\n":  # the key of the planes of XLA
+            return xplane_profile(stream, path)
+    rule = "is not a profile of PyTorch (JSON), Nsight Systems (SQLite, CSV), Chakra or XLA (xplane.pb)"
+    raise fail(path, "", "", rule)
 
 
 def _database_profile(stream: io.BufferedReader, path: str) -> Profile:
@@ -45,11 +59,11 @@ def _database_profile(stream: io.BufferedReader, path: str) -> Profile:
 def _json_profile(stream: io.BufferedReader, path: str) -> Profile:
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace")
     document = JsonStream(text, path)
-    kept = None
-    for _name, entries in document.lists(_LISTS):
-        kept = KinetoEvents(path)
-        kept.read(entries)
-    if kept is None:
-        known = ", ".join(document.header) or "none"
-        raise fail(path, "traceEvents", "", f"the key is missing: not a profile of PyTorch; keys: {known}")
-    return kineto_profile(kept, document.header)
+    kept: dict[str, KinetoEvents | ExecutionTrace] = {}
+    for name, entries in document.lists(_LISTS):
+        kept[name] = KinetoEvents(path) if name == "traceEvents" else ExecutionTrace(path)
+        kept[name].read(entries)
+    for each in kept.values():
+        return kineto_profile(each, document.header) if isinstance(each, KinetoEvents) else each.profile()
+    known = ", ".join(document.header) or "none"
+    raise fail(path, "traceEvents", "", f"the key is missing: not a profile of PyTorch; keys: {known}")

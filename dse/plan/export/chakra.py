@@ -11,9 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dse.plan.check_layers import RankCosts
-from dse.plan.check_mesh import Axes, members
-from dse.plan.export.chakra_schema import (
+from dse.importer.profile.chakra_schema import (
     COLLECTIVE,
     COLLECTIVES,
     COMPUTE,
@@ -24,6 +22,8 @@ from dse.plan.export.chakra_schema import (
     messages,
     record,
 )
+from dse.plan.check_layers import RankCosts
+from dse.plan.check_mesh import Axes, members
 from dse.plan.export.step_graph import Axis, Collective, Compute, Transfer, Work, axes_of, step_graph
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan

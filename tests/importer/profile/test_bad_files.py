@@ -29,9 +29,9 @@ def refused(path):
     ("text", "expected"),
     [
         ("", "is empty"),
-        ("hello", "is not a profile of a known form"),
+        ("hello", "is not a profile of PyTorch (JSON)"),
         ("{}", "traceEvents: the key is missing"),
-        ('{"nodes": {}}', "traceEvents: the key is missing: not a profile of PyTorch; keys: nodes"),
+        ('{"layers": {}}', "traceEvents: the key is missing: not a profile of PyTorch; keys: layers"),
         (GOOD[: len(GOOD) // 2], "is cut off"),
         (GOOD[:-1], "is cut off"),
         (GOOD[:40], "is cut off"),

@@ -7,6 +7,8 @@ after its length: one ``GlobalMetadata``, then a ``Node`` for each piece of work
 from functools import cache
 from typing import Any, NamedTuple
 
+from dse.importer.profile.protobuf_messages import message_classes
+
 PACKAGE = "ChakraProtoMsg"
 
 VERSION = "0.0.4"
@@ -54,36 +56,8 @@ class Messages(NamedTuple):
 @cache
 def messages() -> Messages:
     """Made from the table, in a pool of their own."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="chakra_et.proto", package=PACKAGE, syntax="proto3")
-    types = file.enum_type.add(name="NodeType")
-    for number, name in enumerate(NODE_TYPES):
-        types.value.add(name=name, number=number)
-    for message, fields in _FIELDS.items():
-        described = file.message_type.add(name=message)
-        if message == "AttributeProto":
-            described.oneof_decl.add(name="value")
-        for name, number, kind in fields:
-            plain, many = kind.removesuffix("*"), kind.endswith("*")
-            label = field.LABEL_REPEATED if many else field.LABEL_OPTIONAL
-            added = described.field.add(name=name, number=number, label=label)
-            if plain in _FIELDS:
-                added.type, added.type_name = field.TYPE_MESSAGE, f".{PACKAGE}.{plain}"
-            elif plain == "NodeType":
-                added.type, added.type_name = field.TYPE_ENUM, f".{PACKAGE}.{plain}"
-            else:
-                added.type = getattr(field, f"TYPE_{plain.upper()}")
-            if message == "AttributeProto" and name in _IN_ONEOF:
-                added.oneof_index = 0
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    classes = (
-        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
-        for name in ("GlobalMetadata", "Node", "AttributeProto")
-    )
-    return Messages(*classes)
+    classes = message_classes(PACKAGE, _FIELDS, {"NodeType": NODE_TYPES}, {"AttributeProto": _IN_ONEOF})
+    return Messages(classes["GlobalMetadata"], classes["Node"], classes["AttributeProto"])
 
 
 def attribute(name: str, value: float | str) -> Any:
