@@ -38,7 +38,7 @@ from policies.fabric.model.checkpoint import load_for
 from policies.fabric.model.contention import contention_features
 from policies.fabric.model.cost import LearnedCost
 from policies.fabric.model.encoding import Encoder
-from policies.fabric.model.ensemble import Ensemble
+from policies.fabric.model.ensemble import SHARE, Ensemble
 from policies.fabric.model.features import Featurizer
 from policies.fabric.model.network import GraphNetwork
 from policies.fabric.model.settings import CostSettings
@@ -100,7 +100,7 @@ def judges(checkpoint, grid):
     own = Ensemble.of(kept.settings, kept.tensors)
     network = NetworkModel(GraphNetwork(CostSettings()).to(device()))
     yield f"{len(own.networks)} networks", own
-    yield "1 network", Ensemble(own.stack, (network,), np.full(1, 0.5))
+    yield "1 network", Ensemble(own.stack, (network,), SHARE)
 
 
 def judged_rows(results, checkpoint, grid, pipeline):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +14,12 @@ from dse.fabric.evaluators.fingerprint import simulator_fingerprint
 from dse.fabric.evaluators.measure import latency_s, throughput
 from dse.fabric.evaluators.simulator import Simulator
 from dse.fabric.options import FabricOptions, problem_of
+from dse.fabric.problem import FabricProblem
 from dse.fabric.rules import MIXTURE, RuleWeights, single_rule
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain
+from dse.fabric.search.student import Student
 from dse.fabric.setting import tuned_for
-from dse.reproduce.rdu.study import Budget
+from dse.reproduce.rdu.study import VERSIONS, Budget
 from dse.reproduce.rdu.tables import KIND_LEFT_OUT
 from dse.reproduce.trials import required_journal
 from dse.run.progress import ask
@@ -29,17 +31,18 @@ from policies.fabric.data.collection import samples_in
 from policies.fabric.data.records import Samples
 from policies.fabric.data.rounds import Rounds
 from policies.fabric.model.ensemble import EnsembleLearner
-from policies.fabric.model.examples import Examples, Learner
+from policies.fabric.model.examples import Examples, Learner, Model
 from policies.fabric.model.features import FEATURES
 from policies.fabric.model.paper import PaperLearner, PaperSettings
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.model_trial import ModelTrial, PieceDone
 from policies.fabric.student import StudentLearner, student_examples
-from policies.fabric.study.accuracy import accuracy, placer_regime
+from policies.fabric.study.accuracy import accuracy
 from policies.fabric.study.folds import folds_by_graph, held_out_predictions
 from policies.fabric.study.intervals import Interval, correlation_interval, error_ratio
 from policies.fabric.study.labelled import Labelled
 from policies.fabric.study.learners import Plain
+from policies.fabric.study.versions import next_version, relabelled
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,9 +63,10 @@ class FabricLaboratory:
 
     budget: Budget
     run: Run
-    _trials: dict[str, ModelTrial] = field(default_factory=dict, init=False, repr=False)
     _predicted: dict[str, Floats] = field(default_factory=dict, init=False, repr=False)
-    _unseen: dict[str, Labelled] = field(default_factory=dict, init=False, repr=False)
+    _problems: dict[str, FabricProblem] = field(default_factory=dict, init=False, repr=False)
+    _unseen: dict[tuple[str, str], Labelled] = field(default_factory=dict, init=False, repr=False)
+    _versions: dict[str, "Version"] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def fabric(self) -> Fabric:
@@ -122,49 +126,56 @@ class FabricLaboratory:
             denied, folds = "", [labelled.kind == kind for kind in np.unique(labelled.kind)]
         return held_out_predictions(self._learner(name, denied), examples, folds)
 
-    def layer_size(self, name: str) -> Mapping[str, Any]:
-        """The pieces and turns of a layer of a real model, and its bound."""
-        trial = self._trial(name)
+    def layer_size(self, name: str, version: str) -> Mapping[str, Any]:
+        """The pieces and turns of a real model or a layer of it, and its bound."""
+        trial = self._trial(name, version)
         return {**trial.size(), "bound_per_s": trial.bound_per_s}
 
-    def layer_accuracy(self, name: str, model: str) -> Mapping[str, Any]:
-        """How well a cost model predicts placements of the pieces of a layer."""
+    def layer_accuracy(self, name: str, version: str, model: str) -> Mapping[str, Any]:
+        """How well a cost model predicts placements of the pieces."""
         ask(self.run.stop)
-        unseen = self._placements_of(name)
+        unseen = self._placements_of(name, version)
         if model in _RULES:
             target = _by_rule(model, unseen.examples)
         else:
-            target = self._learner(model, "").fit(self._seen.examples).predict(unseen.examples)
+            target = self._version(version).model(model, self._learner(model, "")).predict(unseen.examples)
         predicted, label, graph = unseen.throughput_of(target), unseen.label, unseen.examples.graph
-        placer, seed = placer_regime(graph, unseen.wirelength), self.run.seed
         return {
             **_measured(unseen, predicted, np.ones(len(predicted), dtype=bool)),
-            "placer_placements": int(placer.sum()),
-            "correlation_interval": _limits(correlation_interval(predicted, label, graph, seed)),
-            "placer_correlation_interval": _limits(
-                correlation_interval(predicted[placer], label[placer], graph[placer], seed)
-            ),
+            "correlation_interval": _limits(correlation_interval(predicted, label, graph, self.run.seed)),
         }
 
-    def layer_rate(self, name: str, cost: str) -> Mapping[str, Any]:
-        """How fast a layer is whose pieces are placed under a cost."""
-        weights, student = self._placers[cost]
-        trial, moves, stop = self._trial(name), self.budget.moves, self.run.stop
-        done = self._piece_done(f"{name} placed under {cost}")
-        return {"samples_per_s": trial.samples_per_s(weights, student, moves, stop, done)}
+    def layer_rate(self, name: str, version: str, cost: str, seed: int) -> Mapping[str, Any]:
+        """How fast a model or layer is whose pieces are placed under a cost."""
+        weights, student = self._version(version).placers[cost]
+        trial = replace(self._trial(name, version), seed=self.run.seed + seed)
+        done = self._piece_done(f"{name} placed under {cost}, {version}")
+        return {"samples_per_s": trial.samples_per_s(weights, student, self.budget.moves, self.run.stop, done)}
 
-    def _trial(self, name: str) -> ModelTrial:
-        if name not in self._trials:
-            self._trials[name] = ModelTrial(problem_of(FabricOptions(name, fabric=FABRIC)), self.run.seed)
-        return self._trials[name]
+    def _version(self, name: str) -> "Version":
+        if name not in self._versions:
+            of, samples, run = self.fabric, self.samples, self.run
+            if name != VERSIONS[0]:
+                of = next_version(of)
+                samples = relabelled(samples, of, run.stop, run.progress)
+            self._versions[name] = Version(samples, of, tuned_for(self.fabric).setting.weights, run.seed)
+        return self._versions[name]
 
-    def _placements_of(self, name: str) -> Labelled:
-        """Those of the pieces of a layer."""
-        if name not in self._unseen:
-            done = self._piece_done(f"{name}: pieces placed to be predicted")
-            samples = self._trial(name).samples(self.budget.placements, done)
-            self._unseen[name] = Labelled(samples, self.fabric, with_encodings=True)
-        return self._unseen[name]
+    def _trial(self, name: str, version: str) -> ModelTrial:
+        """The same pieces under every version."""
+        if name not in self._problems:
+            self._problems[name] = problem_of(FabricOptions(name, fabric=FABRIC))
+        return ModelTrial(replace(self._problems[name], fabric=self._version(version).fabric), self.run.seed)
+
+    def _placements_of(self, name: str, version: str) -> Labelled:
+        """Those of the pieces of a model or layer."""
+        key = (name, version)
+        if key not in self._unseen:
+            done = self._piece_done(f"{name}: pieces placed to be predicted, {version}")
+            trial = self._trial(name, version)
+            samples = trial.samples(self.budget.placements, done)
+            self._unseen[key] = Labelled(samples, trial.problem.fabric, with_encodings=True)
+        return self._unseen[key]
 
     def _piece_done(self, phase: str) -> PieceDone:
         def report(done: int, total: int) -> None:
@@ -172,10 +183,6 @@ class FabricLaboratory:
             ask(self.run.stop)
 
         return report
-
-    @cached_property
-    def _seen(self) -> Labelled:
-        return Labelled(self.samples, self.fabric, with_encodings=True)
 
     def _learner(self, name: str, denied: str) -> Learner:
         seed, stop = self.run.seed, self.run.stop
@@ -192,18 +199,6 @@ class FabricLaboratory:
     def _plain_learners(self) -> Plain:
         return Plain(self.run.seed)
 
-    @cached_property
-    def _placers(self) -> Mapping[str, tuple[RuleWeights, Any]]:
-        tuned = tuned_for(self.fabric).setting
-        student = StudentLearner(seed=self.run.seed).fit(
-            student_examples(self.samples, self.fabric), float(tuned.weights.array.sum())
-        )
-        return {
-            "expert rule": (single_rule("expert"), None),
-            "mixture": (MIXTURE, None),
-            "learned": (tuned.weights, student),
-        }
-
     def placed(self, number: int) -> Mapping[str, Any]:
         """A graph, an MLP or an MHA, placed under every cost from the same sites."""
         seed = _FIRST_PLACED + 4 * (number // 2) + (1 if number % 2 == 0 else 3)  # kinds of blocks go by the seed
@@ -211,7 +206,7 @@ class FabricLaboratory:
         pipeline = case.expansion.pipeline
         simulator = Simulator(pipeline, self.fabric)
         interval, latency, cpu_s = {}, {}, {}
-        for name, (weights, student) in self._placers.items():
+        for name, (weights, student) in self._version(VERSIONS[0]).placers.items():
             annealing = Annealing(
                 pipeline, self.fabric, weights, AnnealSettings(self.budget.moves), self.run.stop, student
             )
@@ -222,6 +217,45 @@ class FabricLaboratory:
             seconds = latency_s(simulator, placement)
             latency[name] = None if seconds is None else seconds / self.fabric.slot_s
         return {"kind": case.block.kind, "interval_slots": interval, "latency_slots": latency, "cpu_s": cpu_s}
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """What has learned from samples of one version of the compiler.
+
+    Attributes:
+        samples: simulated on ``fabric``.
+        fabric: as the version drives it.
+        rules: tuned, which the student corrects; the same for all versions.
+        seed: of the student.
+    """
+
+    samples: Samples
+    fabric: Fabric
+    rules: RuleWeights
+    seed: int
+    _models: dict[str, Model] = field(default_factory=dict, init=False, repr=False)
+
+    def model(self, name: str, learner: Learner) -> Model:
+        """What a learner, which stands for its name, has learned from all samples."""
+        if name not in self._models:
+            self._models[name] = learner.fit(self._labelled.examples)
+        return self._models[name]
+
+    @cached_property
+    def _labelled(self) -> Labelled:
+        return Labelled(self.samples, self.fabric, with_encodings=True)
+
+    @cached_property
+    def placers(self) -> Mapping[str, tuple[RuleWeights, Student | None]]:
+        """Rules, and the student that corrects them, by the name of the cost."""
+        examples = student_examples(self.samples, self.fabric)
+        student = StudentLearner(seed=self.seed).fit(examples, float(self.rules.array.sum()))
+        return {
+            "expert rule": (single_rule("expert"), None),
+            "mixture": (MIXTURE, None),
+            "learned": (self.rules, student),
+        }
 
 
 def _limits(interval: Interval | None) -> list[float] | None:

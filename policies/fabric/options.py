@@ -31,7 +31,7 @@ class NetworkOptions(Options):
     members: Annotated[
         int, Option("Networks whose mean is the prediction of graph and graph-alone.", min=1, max=64, group=_NETWORK)
     ] = 1
-    epochs: Annotated[int, Option("Passes over the samples.", min=1, max=10_000, group=_NETWORK)] = 25
+    epochs: Annotated[int, Option("Passes over the samples.", min=1, max=10_000, group=_NETWORK)] = 40
     deny: Annotated[
         tuple[Denied, ...],
         Option(
@@ -78,8 +78,8 @@ class FabricTraining(NetworkOptions):
     model: Annotated[
         TrainedName,
         Option(
-            "stack: trees and perceptrons; graph: the stack and networks over units, nets, routes and links, weighted "
-            "by their errors on held-out graphs; graph-alone: these networks without the stack."
+            "stack: trees and perceptrons; graph: the mean of the stack and of networks over units, nets, routes "
+            "and links; graph-alone: these networks without the stack."
         ),
     ] = "stack"
     fabric: Annotated[str, Option("Fabric: a name from `dse specs`, or a file.", metavar="SPEC")] = "plasticine-8x16"
@@ -157,7 +157,7 @@ class FabricEvaluation(NetworkOptions):
         Option(
             "Model; may be given several times (default: ridge, trees, trees-all and stack). trees-all: trees with "
             "contention features; stack: these trees and perceptrons, weighted by their errors on held-out graphs; "
-            "graph: the stack and graph networks, weighted likewise; graph-alone: these networks without it; paper: "
+            "graph: the mean of the stack and of graph networks; graph-alone: these networks without it; paper: "
             "Algorithm 1 of the paper, with sizes of its own."
         ),
     ] = ()

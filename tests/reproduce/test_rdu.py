@@ -1,5 +1,7 @@
 """``dse reproduce rdu``: tables from what a laboratory measures, each thing once; and the command without one."""
 
+from dataclasses import replace
+
 import pytest
 
 from dse.reproduce.rdu import tables
@@ -12,7 +14,7 @@ from dse.run.run import Run
 from hardware.inputs import InputError
 from tests.reproduce.sections import assert_shown
 
-BUDGET = Budget(graphs=20, placements=5, epochs=1, placed=4, moves=100)
+BUDGET = Budget(graphs=20, placements=5, epochs=1, placed=4, moves=100, seeds=2, whole=False)
 
 
 def measured(error, correlation):
@@ -57,20 +59,19 @@ class Laboratory:
             "cpu_s": dict.fromkeys(slots, 0.5),
         }
 
-    def layer_size(self, name):
-        self.asked.append(name)
+    def layer_size(self, name, version):
+        self.asked.append((name, version))
         return {"pieces": 8, "turns": 22, "bound_per_s": 20.0}
 
-    def layer_accuracy(self, name, model):
-        self.asked.append((name, model))
-        intervals = {"correlation_interval": [0.8, 0.95], "placer_correlation_interval": None}
-        errors = {"graph": 0.1, "expert": 0.4}
-        return {**measured(errors.get(model, 0.2), 0.9), **intervals, "placer_placements": 16}
+    def layer_accuracy(self, name, version, model):
+        self.asked.append((name, version, model))
+        error = {"graph": 0.1, "expert": 0.4}.get(model, 0.2) * (1 if version == "past" else 2)
+        return {**measured(error, 0.9), "correlation_interval": [0.8, 0.95] if version == "past" else None}
 
-    def layer_rate(self, name, cost):
-        self.asked.append((name, cost))
-        rates = {"expert rule": 10.0, "mixture": 11.0, "learned": 12.0 if "bert" in name else 0.0}
-        return {"samples_per_s": rates[cost]}
+    def layer_rate(self, name, version, cost, seed):
+        self.asked.append((name, version, cost, seed))
+        rates = {"expert rule": 10.0, "mixture": 11.0 + seed, "learned": 12.0 if "bert" in name else 0.0}
+        return {"samples_per_s": rates[cost] * (1 if version == "past" else 0.5)}
 
 
 @pytest.fixture
@@ -133,39 +134,48 @@ def test_placements_are_compared_graph_by_graph_and_deadlocks_are_left_out(study
     assert all(each.ours == pytest.approx(-0.1) for each in section.comparisons)
 
 
-def test_layers_stand_beside_the_papers_models_with_gains_over_the_expert_rule_and_gaps_to_the_bound(study):
+BERT, GPT = (model + tables.LAYER for model in tables.MODELS)
+
+
+def test_layers_stand_beside_the_papers_models_at_both_versions_with_gains_over_the_expert_rule(study):
     section = tables.table2(study)
     errors, rates = ({row[:2]: row[2:] for row in table.rows} for table in section.tables)
-    bert, gpt = tables.LAYERS
-    assert errors[bert, tables._WHAT["graph"]] == ("100", "0.1", "0.9 [0.8, 0.95]", "16", "0.1", "–")
-    assert errors[gpt, "the paper: GNN, whole model"][1] == "0.422"
-    assert any("one seed (0)" in note and "5 placements per piece" in note for note in section.notes)
-    assert any("one chain of 100 moves" in note and "one seed (0)" in note for note in section.notes)
-    assert rates[bert, "learned"] == ("12", "+20.0 %", "40.00 %")
-    assert rates[gpt, "learned"] == ("0", "-100.0 %", "100.00 %")
+    assert errors[BERT, tables._WHAT["graph"]] == ("0.1", "0.2", "0.9 [0.8, 0.95]", "–")
+    assert errors[GPT, "the paper: GNN, whole model"][:2] == ("0.478", "0.422")
+    assert any("5 placements per piece" in note for note in section.notes)
+    assert any("the mean of 2 seeds" in note for note in section.notes)
+    assert rates[BERT, "learned"] == ("12", "+20.0 ± 0.0 %", "40.00 %", "6", "+20.0 ± 0.0 %", "70.00 %")
+    assert rates[BERT, "mixture"][:2] == ("11.5", "+15.0 ± 8.2 %")
+    assert rates[GPT, "learned"][:3] == ("0", "-100.0 ± 0.0 %", "100.00 %")
+    assert rates[BERT, "the paper: GNN, whole model"] == ("", "+5.6 %", "", "", "+5.7 %", "")
     ours = {(each.model, each.quantity): (each.ours, each.paper, each.ratio) for each in section.comparisons}
-    assert ours[bert, "gain in throughput"] == (pytest.approx(0.2), 0.057, None)
-    assert ours[bert, "relative error"] == (0.1, 0.324, None)
+    assert ours[BERT, "gain in throughput, present"] == (pytest.approx(0.2), 0.057, None)
+    assert ours[BERT, "relative error, past"] == (0.1, 0.353, None)
+
+
+def test_whole_models_are_placed_where_they_are_asked_for(study, laboratory):
+    tables.table2(replace(study, budget=replace(BUDGET, whole=True)))
+    assert {asked[0] for asked in laboratory.asked if isinstance(asked, tuple)} == set(tables.MODELS)
 
 
 def test_each_figure_of_a_layer_is_reported_and_journalled_by_itself(tmp_path):
     class Ends(Laboratory):
-        def layer_rate(self, name, cost):
+        def layer_rate(self, name, version, cost, seed):
             if cost == "mixture":
                 raise StoppedError("interrupted")
-            return super().layer_rate(name, cost)
+            return super().layer_rate(name, version, cost, seed)
 
     reported = []
     with Journal(tmp_path / "journal.jsonl") as journal:
         run = Run(journal=journal, progress=lambda *step: reported.append(step))
         with pytest.raises(StoppedError):
             tables.table2(Study(BUDGET, run, Ends()))
-        assert [done for _, done, _ in reported] == list(range(1, 10))
-        assert {total for _, _, total in reported} == {11}
+        assert [done for _, done, _ in reported] == list(range(1, 11))
+        assert {total for _, _, total in reported} == {14}
         laboratory = Laboratory()
         tables.table2(Study(BUDGET, run, laboratory))
-    bert = tables.LAYERS[0]
-    assert [asked for asked in laboratory.asked if bert in asked] == [(bert, "mixture"), (bert, "learned")]
+    again = [asked[2:] for asked in laboratory.asked if asked[:2] == (BERT, "past")]
+    assert again == [(cost, seed) for cost in ("mixture", "learned") for seed in (0, 1)]
 
 
 def test_the_printed_figures_agree_with_the_abstract():

@@ -14,7 +14,7 @@ NAME = "rdu"
 
 NEEDS_LEARNING = "requires the extra `learn`, which is not installed"
 
-_SAMPLE_S, _PASS_S, _FOLDS = 0.1, 4e-3, 5
+_SAMPLE_S, _PASS_S, _FOLDS = 0.1, 1e-3, 5
 """Seconds to collect a sample, and of a pass over one; how many folds."""
 
 _NETWORKS = {
@@ -30,7 +30,7 @@ _NETWORKS = {
 """Networks that a part needs, in five folds."""
 
 
-QUICK = {"graphs": 20, "placements": 4, "epochs": 4, "placed": 2, "moves": 5_000}
+QUICK = {"graphs": 20, "placements": 4, "epochs": 4, "placed": 2, "moves": 5_000, "seeds": 1}
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class RduOptions(Options):
     epochs: Annotated[int, Option("Training epochs of networks.", min=1, max=10_000)] = 10
     placed: Annotated[int, Option("Graphs to place with every cost model.", min=1, max=10**5)] = 16
     moves: Annotated[int, Option("Annealing moves per placement.", min=1, max=10**9)] = 50_000
+    seeds: Annotated[int, Option("Seeds with which Table II places.", min=1, max=1000)] = 3
+    whole: Annotated[bool, Option("Table II has whole models, which takes hours, instead of a layer of each.")] = False
 
 
 def paper(learned: Learned | None = None) -> Paper[RduOptions, Study]:
@@ -67,7 +69,15 @@ def paper(learned: Learned | None = None) -> Paper[RduOptions, Study]:
 
 
 def _posed(options: RduOptions, learned: Learned | None) -> Posed[Study]:
-    budget = Budget(options.graphs, options.placements, options.epochs, options.placed, options.moves)
+    budget = Budget(
+        options.graphs,
+        options.placements,
+        options.epochs,
+        options.placed,
+        options.moves,
+        options.seeds,
+        options.whole,
+    )
     samples = options.graphs * options.placements
 
     def context(run: Run) -> Study:

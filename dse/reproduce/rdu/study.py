@@ -81,8 +81,12 @@ class PlacedGraph(BaseModel):
     cpu_s: dict[str, float]
 
 
+VERSIONS = ("past", "present")
+"""Of the compiler: today's, and one with other delays and buffers (:mod:`policies.fabric.study.versions`)."""
+
+
 class LayerSize(BaseModel):
-    """A layer of a real model, cut into pieces that are on the fabric in turn.
+    """A real model or a layer of one, cut into pieces that are on the fabric in turn, under a version.
 
     Attributes:
         pieces, turns: how many.
@@ -97,17 +101,15 @@ class LayerSize(BaseModel):
 
 
 class LayerAccuracy(Measured):
-    """Of a cost model on placements of the pieces by annealers with random rules; it has seen none of them.
+    """Of a cost model on placements of the pieces by annealers with random rules; it has learned from samples of the
+    same version, and has seen none of them.
 
     Attributes:
-        placer_placements: how many are among the half of each piece's with the least wirelength.
-        correlation_interval, placer_correlation_interval: lower and upper limit of 90 %, from a bootstrap over pieces;
-            None with too few pieces or placements.
+        correlation_interval: lower and upper limit of 90 %, from a bootstrap over pieces; None with too few pieces or
+            placements.
     """
 
-    placer_placements: int
     correlation_interval: list[float] | None
-    placer_correlation_interval: list[float] | None
 
 
 class LayerRate(BaseModel):
@@ -120,17 +122,17 @@ class LayerRate(BaseModel):
 
 @dataclass(frozen=True)
 class ModelLayer:
-    """All that is measured of a layer.
+    """All that is measured of a layer or a model under a version.
 
     Attributes:
         size: of it.
         accuracy: by cost model.
-        samples_per_s: by the cost under which the pieces were placed.
+        samples_per_s: by the cost under which the pieces were placed, for every seed.
     """
 
     size: LayerSize
     accuracy: dict[str, LayerAccuracy]
-    samples_per_s: dict[str, float]
+    samples_per_s: dict[str, list[float]]
 
 
 class Effort(BaseModel):
@@ -159,6 +161,8 @@ class Budget:
         epochs: passes of networks over the samples.
         placed: graphs that each cost places.
         moves: of each of these placements.
+        seeds: with which the pieces of layers are placed.
+        whole: whether Table II has whole models instead of a layer of each.
     """
 
     graphs: int
@@ -166,6 +170,8 @@ class Budget:
     epochs: int
     placed: int
     moves: int
+    seeds: int
+    whole: bool
 
 
 class Laboratory(Protocol):
@@ -183,14 +189,14 @@ class Laboratory(Protocol):
     def placed(self, number: int) -> Mapping[str, Any]:
         """A :class:`PlacedGraph`: the one of this number."""
 
-    def layer_size(self, name: str) -> Mapping[str, Any]:
-        """A :class:`LayerSize`: of the layer ``name``."""
+    def layer_size(self, name: str, version: str) -> Mapping[str, Any]:
+        """A :class:`LayerSize`: of the layer or model ``name``."""
 
-    def layer_accuracy(self, name: str, model: str) -> Mapping[str, Any]:
-        """A :class:`LayerAccuracy`: of a cost model on the layer ``name``."""
+    def layer_accuracy(self, name: str, version: str, model: str) -> Mapping[str, Any]:
+        """A :class:`LayerAccuracy`: of a cost model on the layer or model ``name``."""
 
-    def layer_rate(self, name: str, cost: str) -> Mapping[str, Any]:
-        """A :class:`LayerRate`: of the layer ``name`` placed under a cost."""
+    def layer_rate(self, name: str, version: str, cost: str, seed: int) -> Mapping[str, Any]:
+        """A :class:`LayerRate`: of the layer or model ``name`` placed under a cost, with the seed of this number."""
 
 
 @dataclass(frozen=True)
@@ -245,25 +251,27 @@ class Study:
             self.run.progress("graphs placed with every cost", number + 1, self.budget.placed)
         return graphs
 
-    def layer(self, name: str, models: Sequence[str], costs: Sequence[str]) -> ModelLayer:
-        """A layer of a real model; the samples are collected first, and each figure is an entry of the journal."""
+    def layer(self, name: str, version: str, models: Sequence[str], costs: Sequence[str]) -> ModelLayer:
+        """A layer or model; the samples are collected first, and each figure is an entry of the journal."""
         self.effort()
-        laboratory, steps, total = self.laboratory, count(1), 1 + len(models) + len(costs)
+        laboratory, seeds = self.laboratory, range(self.budget.seeds)
+        steps, total = count(1), 1 + len(models) + len(costs) * len(seeds)
 
         def measured(what: str, kind: type[Kind], measure: Callable[[], Mapping[str, Any]]) -> Kind:
-            entry = self._journalled(f"layer {name}, {what}", kind, measure)
-            self.run.progress(f"figures of {name}", next(steps), total)
+            entry = self._journalled(f"layer {name}, {version}, {what}", kind, measure)
+            self.run.progress(f"figures of {name}, {version}", next(steps), total)
             return entry
 
-        size = measured("size", LayerSize, partial(laboratory.layer_size, name))
-        accuracy = {
-            model: measured(f"accuracy of {model}", LayerAccuracy, partial(laboratory.layer_accuracy, name, model))
-            for model in models
-        }
-        rates = {
-            cost: measured(f"under {cost}", LayerRate, partial(laboratory.layer_rate, name, cost)) for cost in costs
-        }
-        return ModelLayer(size, accuracy, {cost: rate.samples_per_s for cost, rate in rates.items()})
+        def rate(cost: str, seed: int) -> float:
+            measure = partial(laboratory.layer_rate, name, version, cost, seed)
+            return measured(f"under {cost}, seed {seed}", LayerRate, measure).samples_per_s
+
+        size = measured("size", LayerSize, partial(laboratory.layer_size, name, version))
+        accuracy = {}
+        for model in models:
+            measure = partial(laboratory.layer_accuracy, name, version, model)
+            accuracy[model] = measured(f"accuracy of {model}", LayerAccuracy, measure)
+        return ModelLayer(size, accuracy, {cost: [rate(cost, seed) for seed in seeds] for cost in costs})
 
     def _journalled(self, key: str, kind: type[Kind], measure: Callable[[], Mapping[str, Any]]) -> Kind:
         journal = required_journal(self.run)

@@ -39,8 +39,6 @@ def _tensor_types(settings: CostSettings) -> dict[str, TensorType]:
     layers = PerceptronsLearner().shapes(described)
     perceptrons |= {f"perceptrons.{name}": TensorType("float32", shape) for name, shape in layers.items()}
     one = {"trees.start": TensorType("float64", (1,)), "stack.weights": TensorType("float64", (len(MEMBERS),))}
-    if settings.members:
-        one["networks.share"] = TensorType("float64", (1,))
     return networks | trees | perceptrons | one
 
 

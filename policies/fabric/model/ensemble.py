@@ -10,12 +10,12 @@ import numpy.typing as npt
 import torch
 
 from dse.run.progress import StopSignal, never_stop
-from policies.fabric.model.examples import Examples, parts_by_graph
+from policies.fabric.model.examples import Examples
 from policies.fabric.model.network import GraphNetwork
 from policies.fabric.model.passes import device
 from policies.fabric.model.perceptrons import Perceptrons
 from policies.fabric.model.settings import CostSettings
-from policies.fabric.model.stack import FOLDS, Stack, StackLearner, convex_weights
+from policies.fabric.model.stack import Stack, StackLearner
 from policies.fabric.model.training import NetworkLearner, NetworkModel
 from policies.fabric.model.trees import Trees
 
@@ -24,7 +24,11 @@ Floats = npt.NDArray[np.float64]
 _KINDS = MappingProxyType({"trees": Trees, "perceptrons": Perceptrons})
 """Members of the stack, all of whose fields are arrays."""
 
-_WEIGHTS, _SHARE = "stack.weights", "networks.share"
+_WEIGHTS = "stack.weights"
+
+
+SHARE = 0.5
+"""Of graph networks in the prediction, where they share it with the stack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +38,12 @@ class Ensemble:
     Attributes:
         stack: of trees and perceptrons.
         networks: none where the stack predicts alone.
-        share: weight of the networks' mean, [1]; the stack has the rest.
+        share: of the networks' mean in the prediction; the stack has the rest.
     """
 
     stack: Stack
-    networks: tuple[NetworkModel, ...]
-    share: Floats
+    networks: tuple[NetworkModel, ...] = ()
+    share: float = 0.0
 
     @property
     def needs_encodings(self) -> bool:
@@ -48,12 +52,12 @@ class Ensemble:
 
     def predict(self, examples: Examples) -> Floats:
         """The expected targets, [S]."""
-        share = float(self.share[0])
-        stack = self.stack.predict(examples) if share < 1 else np.zeros(len(examples))
-        if not self.networks:
-            return stack
-        networks = np.mean([network.predict(examples) for network in self.networks], axis=0)
-        return np.asarray((1 - share) * stack + share * networks, dtype=np.float64)
+        predicted = np.zeros(len(examples))
+        if self.share < 1:
+            predicted += (1 - self.share) * self.stack.predict(examples)
+        for network in self.networks:
+            predicted += self.share / len(self.networks) * network.predict(examples)
+        return predicted
 
     def tensors(self) -> dict[str, npt.NDArray[Any]]:
         """Everything that was learned, by name."""
@@ -65,7 +69,7 @@ class Ensemble:
         for kind in _KINDS:
             part = getattr(self.stack, kind)
             tensors |= {f"{kind}.{each.name}": getattr(part, each.name) for each in fields(part)}
-        return tensors | {_WEIGHTS: self.stack.weights} | ({_SHARE: self.share} if self.networks else {})
+        return tensors | {_WEIGHTS: self.stack.weights}
 
     @classmethod
     def of(cls, settings: CostSettings, tensors: Mapping[str, npt.NDArray[Any]]) -> "Ensemble":
@@ -83,16 +87,18 @@ class Ensemble:
             }
             network.load_state_dict(states)
             networks.append(NetworkModel(network.to(device())))
-        return cls(stack, tuple(networks), tensors[_SHARE] if networks else np.zeros(1))
+        return cls(stack, tuple(networks), _share(settings))
+
+
+def _share(settings: CostSettings) -> float:
+    if not settings.members:
+        return 0.0
+    return SHARE if settings.with_stack else 1.0
 
 
 @dataclass(frozen=True)
 class EnsembleLearner:
-    """Trains an :class:`Ensemble`.
-
-    The share of the networks is what minimises the squared error on a third of the graphs, which neither the members of
-    the stack nor one more network that is trained for it have seen. Networks without the stack predict alone; the stack
-    is fitted all the same, so that all checkpoints are alike.
+    """Trains an :class:`Ensemble`. The stack is fitted also where networks predict alone: all checkpoints are alike.
 
     Attributes:
         settings: of all networks.
@@ -112,21 +118,8 @@ class EnsembleLearner:
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
-        networks = tuple(self._learner(number).fit(examples) for number in range(self.settings.members))
-        if not self.settings.with_stack:
-            return Ensemble(self.stack.fit_evenly(examples), networks, np.ones(1))
-        stack, others = self.stack.fit_and_hold_out(examples)
-        return Ensemble(stack, networks, self._share(examples, others) if networks else np.zeros(1))
-
-    def _learner(self, number: int) -> NetworkLearner:
-        return NetworkLearner(self.settings, self.seed + number, self.stop)
-
-    def _share(self, examples: Examples, others: Floats) -> Floats:
-        """Of networks beside what others than the stack's members say of examples that they have not seen, [S]."""
-        parts = parts_by_graph(examples.graph, FOLDS)
-        if not parts:
-            return np.full(1, 0.5)
-        held_out = parts[0]
-        network = self._learner(self.settings.members).fit(examples.at(~held_out))
-        predictions = np.array([network.predict(examples.at(held_out)), others[held_out]])
-        return convex_weights(predictions, examples.target[held_out])[:1]
+        learners = [
+            NetworkLearner(self.settings, self.seed + number, self.stop) for number in range(self.settings.members)
+        ]
+        stack = self.stack.fit(examples) if self.settings.with_stack else self.stack.fit_evenly(examples)
+        return Ensemble(stack, tuple(each.fit(examples) for each in learners), _share(self.settings))

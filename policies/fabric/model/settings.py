@@ -42,7 +42,7 @@ class CostSettings:
     unit_features: bool = True
     edge_features: bool = True
     with_slots: bool = True
-    epochs: int = 25
+    epochs: int = 40
     graphs_in_batch: int = 12
     learning_rate: float = 3e-3
     weight_decay: float = 1e-4

@@ -1,6 +1,6 @@
 """Graph networks learn from examples, and predict."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ class NetworkLearner:
 
     settings: CostSettings
     seed: int = 0
-    stop: StopSignal = never_stop
+    stop: StopSignal = field(default=never_stop, compare=False)
 
     def fit(self, examples: Examples) -> NetworkModel:
         """The network that the examples, which have encodings, teach.

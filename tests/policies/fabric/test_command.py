@@ -223,8 +223,9 @@ def test_a_model_is_trained_grown_judged_and_refused_elsewhere(dse, monkeypatch,
     assert all(f'"round-{number}/' in collected.decode() for number in range(4))
     assert (out / "best" / "student" / "card.json").is_file()
 
-    grown = dse(*TRAIN, "--graphs", 14, "--out", out, "--resume", "--json", "--quiet")
+    grown = dse(*TRAIN, "--model", "graph", "--graphs", 14, "--out", out, "--resume", "--json", "--quiet")
     assert json.loads(grown.out)["graphs"] == 12
+    assert json.loads((out / "best" / "card.json").read_text())["settings"]["members"] == 1
     assert (out / "journal.jsonl").read_bytes().startswith(collected)
 
     judged = dse("fabric", "evaluate", out, "--checkpoint", out, "--json", "--out", tmp_path / "judged")
