@@ -274,12 +274,13 @@ def none_of(fixed: Iterable[tuple[str, Any]]) -> str:
 
 def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
     """The proof that no plan fits: the one that needs the least memory needs too much."""
-    least, limit = answer.matching.least, problem.system.chip.hbm_bytes
+    least, limit = answer.matching.least, problem.usable_bytes
     assert least is not None
     costs = plan_costs(problem, least.plan)
     is_whole = least.plan.is_given_by(dict(problem.fixed))
     need = needed_memory_text(costs.memory_bytes)
     have = f"{memory_text(limit)} of {problem.system.chip.name}"
+    have += " that --headroom leaves" if problem.headroom_bytes else ""
     sentence = (
         f"the plan needs {need} on its fullest rank, more than the {have}; "
         f"its step would take {time_text(costs.step_s)}"

@@ -139,7 +139,7 @@ def violations(problem: PlanProblem, plan: TrainingPlan, step_s: float) -> list[
 
 def cost_faults(problem: PlanProblem, costs: PlanCosts, step_s: float) -> list[str]:
     """What is wrong with the step time that a plan of these costs is said to have, or with its memory."""
-    broken, limit = [], problem.system.chip.hbm_bytes
+    broken, limit = [], problem.usable_bytes
     if costs.memory_bytes > limit:
         broken.append(f"the fullest rank needs {costs.memory_bytes:,.0f} bytes, but has only {limit:,}")
     if not math.isclose(costs.step_s, step_s, rel_tol=PROOF_TOLERANCE):

@@ -15,7 +15,7 @@ def row(problem: PlanProblem, result: Result) -> tuple[str, ...]:
     """One chip in the table of several: what its plan reaches, what its rates rest on, and the plan."""
     basis = rests_on(problem)
     if not result.solution:
-        return "", "", "", f"nothing fits in {memory_text(problem.system.chip.hbm_bytes)}", basis, ""
+        return "", "", "", f"nothing fits in {memory_text(problem.usable_bytes)}", basis, ""
     metrics = result.metrics
     used = memory_text(sum(metrics["memory_bytes"].values()))
     return (

@@ -16,6 +16,7 @@ from hardware.chips import System, system
 from hardware.inputs import InputError, choose, fail
 from hardware.precisions import PRECISIONS
 from hardware.specs import accelerator
+from hardware.units import GIB
 
 _PRECISION = "bf16"
 
@@ -63,6 +64,16 @@ class TrainingOptions(Options):
             group="Export",
         ),
     ] = None
+    headroom: Annotated[
+        float,
+        Option(
+            "GB (2³⁰ bytes) of each accelerator's memory kept free for what is not counted: driver context, "
+            "all-to-all buffers, allocator.",
+            min=0,
+            max=2**20,
+            group="Memory",
+        ),
+    ] = 0.0
     plan: Annotated[str, Option("Parts of the plan to fix; the rest is optimised.", metavar="FILE|KEY=VALUE,…")] = ""
 
 
@@ -134,7 +145,11 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         stack=_stack_on(machine, options, model.key_width, sequence, fixed["precision"]),
         fixed=tuple(sorted(fixed.items())),
         machine=cores,
+        headroom_bytes=round(options.headroom * GIB),
     )
+    if problem.usable_bytes <= 0:
+        rule = f"must be less than the memory of {machine.chip.name} ({machine.chip.hbm_bytes / GIB:g} GB)"
+        raise fail("--headroom", "", options.headroom, rule)
     if "recompute" not in fixed and not recomputations(problem):
         modes = ", ".join(problem.stack.recomputations.value)
         raise fail(options.stack, "recomputations.value", modes, no_mode_rule(problem))

@@ -47,7 +47,7 @@ def pipeline_parts(problem: PlanProblem, plan: TrainingPlan, memory_names: Mappi
             Paragraph(about, small=True),
             lanes_in_time(title, stage_names(plan), spans, _LABELS),
         ]
-    memories, limit = plan_costs(problem, plan).stage_memory, float(problem.system.chip.hbm_bytes)
+    memories, limit = plan_costs(problem, plan).stage_memory, float(problem.usable_bytes)
     names = (name for name in memory_names if name in memories[0])
     amounts = {memory_names[name][0]: (memory_names[name][1], [stage[name] for stage in memories]) for name in names}
     sizes = [sum(stage.values()) for stage in memories]

@@ -29,6 +29,8 @@ class PlanProblem:
         stack: the software.
         fixed: (key, value) of what is given of the plan.
         machine: an accelerator of the template, whose cores then price kernels instead of the data sheet of the chip.
+        headroom_bytes: of a device's memory, kept free for what is not counted: the context of the driver, buffers of
+            collectives beyond those counted, the allocator.
         relaxed: the constraint that plans need not keep (:data:`dse.plan.constraints.CONSTRAINTS`); none by default.
     """
 
@@ -41,6 +43,12 @@ class PlanProblem:
     fixed: tuple[tuple[str, Any], ...]
     machine: Machines | None = None
     relaxed: str = ""
+    headroom_bytes: int = 0
+
+    @property
+    def usable_bytes(self) -> int:
+        """What a plan may take of a device's memory."""
+        return self.system.chip.hbm_bytes - self.headroom_bytes
 
     @property
     def name(self) -> str:
@@ -89,6 +97,8 @@ class PlanProblem:
             "stack": self.stack.model_dump(mode="json"),
             "fixed": dict(self.fixed),
         }
+        if self.headroom_bytes:
+            document["headroom_bytes"] = self.headroom_bytes
         if self.machine is not None:
             document["machine"] = machine_document(self.machine)
         return document | {"relaxed": self.relaxed} if self.relaxed else document

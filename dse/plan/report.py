@@ -15,6 +15,7 @@ from dse.plan.problem import PlanProblem
 from dse.plan.recomputation import ALL_SETS, modules_in, set_word
 from dse.plan.search.vocabulary import tried_sets
 from dse.plan.stack import Stack
+from dse.plan.stack_range import GENERIC, steps_by_stack
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import TrainingPlan, whole_plan, yaml_text
@@ -24,7 +25,7 @@ from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Decisive, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
 from hardware.network import Network
-from hardware.units import GIGA, TERA
+from hardware.units import GIB, GIGA, TERA
 
 _TIME_NAMES = {
     "linear": ("linear layers", "forward"),
@@ -49,6 +50,9 @@ _MEMORY_NAMES = {
     "reserved": ("allocator overhead", "several"),
     "communication": ("collective buffers", "between"),
 }
+UNCOUNTED_BYTES = 2 * GIB
+"""Assumed of what plans do not count; NCCL's all-to-all alone takes 3.3 GB on eight H100 (NVIDIA/nccl issue 1685)."""
+
 _MAX_STAGES = 64
 """Of a pipeline that is drawn."""
 
@@ -81,6 +85,8 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             *_prediction_layers_note(problem),
             *_notes(problem),
             *_exchange_buffers(problem, result),
+            *_to_spare(problem, result),
+            *_other_software(problem, result),
         ],
         tables=tables,
         page=lambda: [*plan_charts(problem, result.solution["plan"]), *tables],
@@ -119,6 +125,7 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
         f"{time_text(metrics['step_s'])} per step ({proof}), {metrics['tokens_per_s']:,.0f} tokens/s, "
         f"MFU {share_text(metrics['mfu'])}; the fullest rank uses {memory_text(used)} "
         f"of {memory_text(problem.system.chip.hbm_bytes)}"
+        + (f", {memory_text(problem.headroom_bytes)} of which are kept free" if problem.headroom_bytes else "")
     )
 
 
@@ -259,6 +266,41 @@ def _exchange_buffers(problem: PlanProblem, result: Result) -> list[str]:
         f"memory includes {memory_text(counted)} for expert exchanges, as for a ring; NCCL's all-to-all connects "
         "every pair of ranks and needs more (3.3 GB on eight H100), which is not included"
     ]
+
+
+def _to_spare(problem: PlanProblem, result: Result) -> list[str]:
+    """How much memory is left, where that may be too little for what is not counted."""
+    left = problem.usable_bytes - sum(result.metrics["memory_bytes"].values())
+    if problem.headroom_bytes or left >= UNCOUNTED_BYTES:
+        return []
+    return [
+        Decisive(
+            f"only {memory_text(left)} is to spare, and the driver's context, buffers of all-to-all exchanges and the "
+            f"allocator are not counted; --headroom {UNCOUNTED_BYTES / GIB:.2g} keeps room for them"
+        )
+    ]
+
+
+def _other_software(problem: PlanProblem, result: Result) -> list[str]:
+    """The range of the stacks that could be meant, where none was named and some were measured on the chip."""
+    steps = steps_by_stack(problem, whole_plan(result.solution["plan"], "result"))
+    if problem.stack.name != GENERIC or not steps:
+        return []
+    (fastest, least), (slowest, most) = min(steps, key=_second), max(steps, key=_second)
+    words = f"takes {time_text(least)} with {fastest}"
+    if len(steps) > 1:
+        words = f"takes from {time_text(least)} ({fastest}) to {time_text(most)} ({slowest})"
+    measured = f"the {len(steps)} stacks" if len(steps) > 1 else "the stack"
+    return [
+        Decisive(
+            f"no --stack is named, and rates of {GENERIC} are assumed: with {measured} measured on "
+            f"{problem.system.chip.name}, this plan {words}"
+        )
+    ]
+
+
+def _second(pair: tuple[str, float]) -> float:
+    return pair[1]
 
 
 def _idle_notes(problem: PlanProblem, plan: TrainingPlan) -> list[str]:

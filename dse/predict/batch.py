@@ -45,7 +45,7 @@ class PricedRow:
     @property
     def fits(self) -> bool:
         """Whether its fullest rank holds it."""
-        return self.memory_bytes <= self.problem.system.chip.hbm_bytes
+        return self.memory_bytes <= self.problem.usable_bytes
 
     @property
     def tokens_per_s(self) -> float:
@@ -161,7 +161,7 @@ def _in_arrays(problem: PlanProblem, plans: Sequence[tuple[PlanRow, TrainingPlan
             of_member.append(np.repeat(owners[chosen], sharing_counts(fixed, table[chosen])))
     every, owner = np.concatenate(members), np.concatenate(of_member)
     step_s, memory_bytes = _costs(problem, every)
-    does_not_fit = memory_bytes > problem.system.chip.hbm_bytes
+    does_not_fit = memory_bytes > problem.usable_bytes
     merit = np.where(does_not_fit, memory_bytes, step_s)
     order = np.lexsort((merit, does_not_fit, owner))
     first = order[np.r_[True, np.diff(owner[order]) > 0]]

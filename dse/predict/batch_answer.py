@@ -190,7 +190,7 @@ def row_faults(row: PricedRow) -> list[str]:
     """What the checker finds in a row's plan and costs; that it needs too much memory is none."""
     costs = plan_costs(row.problem, row.plan)
     broken = [*illegal(row.problem, row.plan)]
-    if not broken and costs.memory_bytes <= row.problem.system.chip.hbm_bytes:
+    if not broken and costs.memory_bytes <= row.problem.usable_bytes:
         broken = cost_faults(row.problem, costs, row.step_s)
     broken += differences("memory_bytes", row.memory_bytes, costs.memory_bytes)
     return [f"line {row.line}: {fault}" for fault in broken]
@@ -279,8 +279,8 @@ def _metrics(batch: Batch) -> dict[str, Any]:
 
 def _infeasibility(batch: Batch) -> Infeasibility:
     """That no row fits: the one that is the least above the memory of its accelerators."""
-    least = min(batch.priced, key=lambda row: row.memory_bytes / row.problem.system.chip.hbm_bytes)
-    limit = least.problem.system.chip.hbm_bytes
+    least = min(batch.priced, key=lambda row: row.memory_bytes / row.problem.usable_bytes)
+    limit = least.problem.usable_bytes
     need = needed_memory_text(least.memory_bytes)
     return Infeasibility(
         resource="hbm_bytes",

@@ -125,7 +125,7 @@ def enumerate_plans(
     Where devices may be idle, those that use ``min_devices`` or more. Only plans that take less than ``below_s`` are of
     interest; others may be missing from the front.
     """
-    known = _Incumbents(problem.system.chip.hbm_bytes, below_s)
+    known = _Incumbents(problem.usable_bytes, below_s)
     count, stopped = 0, None
     for rows, step_s, memory_bytes in _bounded(problem, min_devices, below_s):
         counts = member_counts(problem, rows)
