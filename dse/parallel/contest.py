@@ -38,7 +38,10 @@ METHOD = "exact"
 SOLUTION_FILE = "solution.json"
 
 PASSES = "passes"
-"""In the metrics of a large problem: passes of messages, from which its bound follows."""
+"""In the metrics of a problem whose optimum is not proven: passes of messages, from which its bound follows."""
+
+_EXACT_SHARE = 0.5
+"""Of the time, which the exact search may take."""
 
 _BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"problem"\s*:')
 _OWN_OPTIONS = ("step", "method")
@@ -86,7 +89,7 @@ class _Found:
         choices: the best; None if none were found.
         bound: no choices cost less; None if that is not known.
         is_infeasible: whether there are none, which is proven.
-        passes: of messages, from which the bound of a large problem follows; None in others.
+        passes: of messages, from which the bound follows; None where the exact search ended with a proof.
     """
 
     choices: tuple[int, ...] | None
@@ -96,19 +99,21 @@ class _Found:
 
 
 def _search(problem: PairwiseProblem, run: Run) -> _Found:
-    """The best choices: proven, where the problem is small, and the better the longer it runs, where it is large."""
-    from dse.algorithms.pairwise.anytime import anytime, first_plan, is_large
+    """The best choices: proven, where the exact search ends in time, and the better the longer it runs elsewhere."""
+    from dse.algorithms.pairwise.anytime import anytime, is_large
     from dse.algorithms.pairwise.contraction import contracted
     from dse.algorithms.pairwise.solve import Status, solve
 
     small = contracted(problem)
-    if small is None or not is_large(small):
-        solution = solve(problem, seed=run.seed, stop=run.stop)
-        choices = solution.choices
-        if choices is None and solution.status is Status.UNKNOWN and small is not None:
-            plan = first_plan(small).choices
-            choices = None if plan is None else tuple(small.expand(plan).tolist())
-        return _Found(choices, solution.bound, solution.status is Status.INFEASIBLE)
+    exact: _Found | None = None
+    if small is None or not is_large(problem, small):
+        stop = run.with_share(_EXACT_SHARE).stop
+        solution = solve(problem, seed=run.seed, stop=stop)
+        is_infeasible = solution.status is Status.INFEASIBLE
+        # A bound of a search that was stopped could not be proven again.
+        exact = _Found(solution.choices, 0 if stop() else solution.bound, is_infeasible)
+        if small is None or is_infeasible or solution.status is Status.OPTIMAL:
+            return _Found(solution.choices, solution.bound, is_infeasible)
 
     def spent() -> float:
         return min(1.0, run.spent_s / run.time_limit_s)
@@ -117,9 +122,12 @@ def _search(problem: PairwiseProblem, run: Run) -> _Found:
     found = anytime(small, run.seed, run.stop, spent if is_limited else None, progress=run.progress)
     if found.bound >= FORBIDDEN:
         return _Found(None, None, True)
-    if found.choices is None:
-        return _Found(None, found.bound, passes=found.passes)
-    return _Found(tuple(small.expand(found.choices).tolist()), found.bound, passes=found.passes)
+    plans = [] if found.choices is None else [tuple(small.expand(found.choices).tolist())]
+    if exact is not None and exact.choices is not None:
+        plans.append(exact.choices)
+    bound = max(found.bound, 0 if exact is None else exact.bound or 0)
+    best = min(plans, key=lambda plan: evaluate(problem, plan).cost, default=None)
+    return _Found(best, bound, passes=found.passes)
 
 
 def answer(posed: Posed["ParallelOptions", Any], problem: PairwiseProblem, run: Run) -> Result:
@@ -191,20 +199,24 @@ def _is_infeasible(problem: PairwiseProblem, seed: int) -> bool:
     from dse.algorithms.pairwise.solve import Status, solve
 
     small = contracted(problem)
-    if small is not None and is_large(small):
-        return first_plan(small).needed > small.limit
+    if small is not None and first_plan(small).needed > small.limit:
+        return True
+    if small is not None and is_large(problem, small):
+        return False
     return solve(problem, seed=seed).status is Status.INFEASIBLE
 
 
 def _proven(problem: PairwiseProblem, result: Result, passes: int) -> int:
-    """The bound, proven again; :data:`FORBIDDEN` where there are no choices within the limit."""
+    """The bound, proven again as far as is stated; :data:`FORBIDDEN` where there are no choices within the limit."""
     from dse.algorithms.pairwise.anytime import bound_after, is_large
     from dse.algorithms.pairwise.contraction import contracted
     from dse.algorithms.pairwise.solve import solve
 
     small = contracted(problem)
-    if small is not None and is_large(small):
-        return bound_after(small, passes)
+    if small is not None and PASSES in result.metrics:
+        proven = bound_after(small, passes)
+        if proven >= (result.bound or 0) or is_large(problem, small):
+            return proven
     again = solve(problem, seed=result.seed)
     return FORBIDDEN if again.bound is None else again.bound
 
@@ -306,10 +318,12 @@ def _infeasibility(problem: PairwiseProblem, seed: int) -> Infeasibility:
 
     limit = problem.usage_limit
     small = contracted(problem)
-    if limit is not None and small is not None and is_large(small):
+    if limit is not None and small is not None and is_large(problem, small):
         return _too_little(limit, first_plan(small).needed, {})
     unlimited = replace(problem, usage_limit=None)
-    if small is None or limit is None or solve(unlimited, seed=seed).status is Status.INFEASIBLE:
+    # What contraction leaves without forbidden pairs has choices, where memory does not matter.
+    is_tied = small is None or any(int(each.max()) >= FORBIDDEN for each in small.edge_costs)
+    if limit is None or (is_tied and solve(unlimited, seed=seed).status is Status.INFEASIBLE):
         return Infeasibility(
             resource="allowed_choices",
             demand=1,

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 import dse
 from benchmarks.planted_cases import planted_case
-from dse.algorithms.pairwise import anytime
+from dse.algorithms.pairwise import anytime, solve
+from dse.algorithms.pairwise.anytime import Rounds
 from dse.algorithms.pairwise.evaluate import evaluate
 from dse.algorithms.pairwise.iopddl import read_problem, write_problem
 from dse.algorithms.pairwise.problem import PairwiseProblem
+from dse.algorithms.pairwise.search import Limits
 from dse.problem import problem_type
 from dse.results.session import Session
 from dse.results.session import answer as answer_of
@@ -107,6 +109,29 @@ def test_a_stopped_large_problem_has_its_first_plan(monkeypatch, tmp_path):
     answer = answer_of(kind, kind.Options(str(tmp_path / "case.json")), Session(stop=lambda: "time limit"))
     assert answer.status == "feasible"
     assert answer.result.metrics["stopped"] == "time limit"
+    assert answer.check() == []
+
+
+def test_what_the_exact_search_leaves_open_has_a_plan_and_a_bound_near_it(monkeypatch):
+    monkeypatch.setattr(solve, "Limits", lambda: Limits(passes=1, guesses=(), moves=1, max_linear_size=0))
+    monkeypatch.setattr(anytime, "Rounds", lambda: Rounds(decoding=10, kicking=5))
+    problem, _, cost = planted_case(0, nodes=150)
+    answer = dse.parallel(problem)
+    assert answer.status in ("feasible", "optimal")
+    assert cost <= answer.value <= 1.02 * cost
+    assert 0.98 * cost <= answer.result.bound <= cost
+    assert answer.result.metrics["passes"] > 0
+    assert answer.check() == []
+    raised = answer.result.model_copy(update={"bound": float(cost + 1)})
+    assert problem_type("parallel").faults(raised, answer.posed)
+
+
+def test_a_large_problem_whose_memory_suffices_has_a_plan_and_a_bound_near_it(monkeypatch):
+    monkeypatch.setattr(anytime, "MAX_EXACT_SIZE", 100)
+    monkeypatch.setattr(anytime, "Rounds", lambda: Rounds(decoding=10, kicking=5))
+    answer = dse.parallel(limited(planted_case(0, nodes=150)[0], None))
+    assert answer.value <= 1.02 * answer.result.bound
+    assert answer.result.metrics["passes"] > 0
     assert answer.check() == []
 
 

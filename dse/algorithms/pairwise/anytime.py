@@ -26,15 +26,17 @@ import numpy.typing as npt
 
 from dse.algorithms.pairwise.contracted_arrays import ROWS_OF_BUCKET, ContractedArrays, contracted_arrays
 from dse.algorithms.pairwise.contraction import Contracted
+from dse.algorithms.pairwise.core import core_of
 from dse.algorithms.pairwise.kick_kernels import Position, approach, descend, kick, place_at
 from dse.algorithms.pairwise.legal_start import Start, legal_start
 from dse.algorithms.pairwise.load_kernels import tree_width
 from dse.algorithms.pairwise.priced_messages import PricedMessages
-from dse.algorithms.pairwise.problem import FORBIDDEN, Ints
+from dse.algorithms.pairwise.problem import FORBIDDEN, Ints, PairwiseProblem
+from dse.algorithms.pairwise.reduction import reduce
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 
 MAX_EXACT_SIZE = 300_000
-"""Costs of a contracted problem up to which :mod:`solve` is tried: what its linear program takes."""
+"""Costs up to which :mod:`solve` is tried: what its linear program takes."""
 
 ROUND_PASSES = 20
 
@@ -139,9 +141,18 @@ def first_plan(problem: Contracted) -> Start:
     return legal_start(problem, contracted_arrays(problem))
 
 
-def is_large(problem: Contracted) -> bool:
-    """Whether memory may bind, and there are too many costs for the exact search."""
-    return problem.rows > 0 and problem.size > MAX_EXACT_SIZE
+def is_large(problem: PairwiseProblem, small: Contracted) -> bool:
+    """Whether there are too many costs for the exact search.
+
+    Args:
+        problem: to be solved.
+        small: ``problem`` contracted.
+    """
+    if small.rows or small.size <= MAX_EXACT_SIZE:
+        return small.size > MAX_EXACT_SIZE
+    core = core_of(problem)
+    reduction = reduce(core.with_rows(np.zeros(len(core.members), np.bool_)))
+    return reduction is not None and reduction.core.size > MAX_EXACT_SIZE
 
 
 def bound_after(problem: Contracted, passes: int) -> int:
