@@ -15,7 +15,8 @@ from dse.codesign.check_metrics.proof import is_affordable, optimality_faults
 from dse.codesign.documents import Metrics, Solution
 from dse.codesign.formats import JournalledEvaluations, problem_document
 from dse.codesign.modern.contract import MODERN
-from dse.codesign.modern.documents import ModernMetrics, ModernSolution
+from dse.codesign.modern.documents import ModernMetrics, ModernSolution, SharedMetrics
+from dse.codesign.modern.shared_contract import SHARED
 from dse.codesign.options import CodesignOptions
 from dse.codesign.proven_optima import ProvenOptima
 from dse.codesign.report.report import ARCHITECTURES_TABLE, architectures_table, view
@@ -50,7 +51,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     Options = CodesignOptions
     Solution = Solution
     Metrics = Metrics
-    forms = ((ModernSolution, ModernMetrics),)
+    forms = ((ModernSolution, ModernMetrics), (ModernSolution, SharedMetrics))
     unchecked = ("failed", "unfinished")
     steering = ("search", "samples", "hysteresis", "hysteresis_rule")
     additions = ("pareto", "sensitivity")
@@ -58,7 +59,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     def pose(self, options: CodesignOptions) -> AnyPosed:
         """The jobs and the space of architectures."""
         if options.plans == "modern":
-            return MODERN.pose(options)
+            return _modern(options).pose(options)
         problem = options.problem()
         objective = Objective(name=problem.objective.per, value=None, unit=problem.objective.unit, sense="max")
         space = Space(problem, problem.machines())
@@ -66,7 +67,9 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
 
     def documents(self, options: CodesignOptions) -> tuple[type[BaseModel], type[BaseModel]]:
         """Those of the plans that are searched."""
-        return (ModernSolution, ModernMetrics) if options.plans == "modern" else (Solution, Metrics)
+        if options.plans != "modern":
+            return Solution, Metrics
+        return ModernSolution, SharedMetrics if options.is_shared else ModernMetrics
 
     def predicted_s(self, posed: AnyPosed) -> float:
         """By the size of the space, or the architectures that the search evaluates.
@@ -93,7 +96,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     def answer(self, posed: AnyPosed, run: Run) -> Result:
         """The best architecture and plans by the asked search; evaluations are in the journal."""
         if posed.options.plans == "modern":
-            return MODERN.answer(posed, run)
+            return _modern(posed.options).answer(posed, run)
         problem, machines = posed.problem.problem, posed.problem.machines
         store = None if run.journal is None else JournalledEvaluations(run.journal, problem, machines)
         result, outcome = solve(posed, run, _search(posed, run), store, ProvenOptima())
@@ -103,7 +106,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     def faults(self, result: Result, posed: AnyPosed) -> list[str]:
         """Architecture, schedules, placement, throughput, energy and all figures, each recomputed."""
         if posed.options.plans == "modern":
-            return MODERN.faults(result, posed)
+            return _modern(posed.options).faults(result, posed)
         options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
         if not result.solution:
             return unanswered_faults(options, problem, machines, result)
@@ -124,7 +127,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     def open_claims(self, result: Result, posed: AnyPosed) -> Mapping[str, str]:
         """That no other architecture is better."""
         if posed.options.plans == "modern":
-            return MODERN.open_claims(result, posed)
+            return _modern(posed.options).open_claims(result, posed)
         if result.bound is None or not result.solution:
             return {}
         problem, machines = posed.problem.problem, posed.problem.machines
@@ -135,7 +138,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     def proof_faults(self, result: Result, posed: AnyPosed) -> list[str] | None:
         """By a search of the whole space."""
         if posed.options.plans == "modern":
-            return MODERN.proof_faults(result, posed)
+            return _modern(posed.options).proof_faults(result, posed)
         if not result.solution:
             return None
         return optimality_faults(posed.options, posed.problem.problem, posed.problem.machines, posed.digest, result)
@@ -143,8 +146,13 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     def view(self, result: Result, posed: AnyPosed, tables: Tables) -> View:
         """The accelerator, the plans, the baselines, the space and the schedules."""
         if posed.options.plans == "modern":
-            return MODERN.view(result, posed, tables)
+            return _modern(posed.options).view(result, posed, tables)
         return view(posed.problem.problem, posed.problem.machines, result, tables)
+
+
+def _modern(options: CodesignOptions) -> ProblemType[CodesignOptions, Any]:
+    """The kind of problem that options with modern plans pose."""
+    return SHARED if options.is_shared else MODERN
 
 
 def _search(posed: CodesignPosed, run: Run) -> SearchFunction:

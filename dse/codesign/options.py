@@ -14,6 +14,7 @@ from dse.models.traced.model import TracedModel, check_traced, is_traced
 from dse.models.workload import BuiltModel, Workload
 from dse.placement.problem import PipelineSchedule
 from dse.plan.kernels import HALF_BYTES
+from dse.plan.model import Transformer
 from dse.plan.model_sources import list_transformers, transformer
 from dse.plan.options import TrainingOptions
 from dse.plan.problem import PlanProblem
@@ -195,7 +196,11 @@ class CodesignOptions(Options):
         ),
     ] = None
     pareto: Annotated[
-        bool, Option("Add the proven Pareto front of throughput, area and power.", group="Further analyses")
+        bool,
+        Option(
+            "Add the proven Pareto front of throughput, area and power (--plans modern: joules per sample).",
+            group="Further analyses",
+        ),
     ] = False
     sensitivity: Annotated[
         bool,
@@ -220,7 +225,7 @@ class CodesignOptions(Options):
             rules = rules.of_element_bytes(fixed.machines.element_bytes)
         return CodesignProblem(
             jobs=tuple(self._job(chosen, rules, fixed) for chosen in self._workloads()),
-            objective=Objective(self.objective, self.mean, self._weights()),
+            objective=self.objective_of(),
             area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
             fixed=fixed,
             own_space=None if self.space is None else space,
@@ -235,8 +240,21 @@ class CodesignOptions(Options):
         training = rules.training.model_copy(update={"recompute_granularity": granularity})
         return rules.model_copy(update={"training": training})
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether modern plans are searched for more than the throughput of one model."""
+        return len(self.models) > 1 or self.objective != "throughput" or self.pareto
+
+    def objective_of(self) -> Objective:
+        """What is maximised over the models."""
+        return Objective(self.objective, self.mean, self._weights())
+
     def modern_problem(self) -> ModernProblem:
-        """The problem that the options pose with ``--plans modern``.
+        """The problem of the first model; raises as :meth:`modern_problems`."""
+        return self.modern_problems()[0]
+
+    def modern_problems(self) -> tuple[ModernProblem, ...]:
+        """The problem that the options pose with ``--plans modern``, of each model.
 
         Raises:
             InputError: as :meth:`problem`; an option that belongs to other plans; a fixed part of a plan that breaks a
@@ -244,11 +262,20 @@ class CodesignOptions(Options):
         """
         self._refuse_what_is_not_modern()
         self._refuse_contradictions()
-        rules, (source,) = cost_model(self.cost_model), self.models
+        if not self.models:
+            raise fail("dse codesign", "MODEL", "", "at least one model must be named")
+        problems = tuple(self._modern_problem(transformer(source)) for source in self.models)
+        names = [each.name for each in problems]
+        for name in names:
+            if names.count(name) > 1:
+                raise fail("dse codesign", "MODEL", name, "model names must be unique")
+        return problems
+
+    def _modern_problem(self, model: Transformer) -> ModernProblem:
+        rules = cost_model(self.cost_model)
         fixed = None if self.fixed is None else accelerator(self.fixed, rules)
         if fixed is not None:
             _refuse_real_chip(fixed)
-        model = transformer(source)
         given = read_plan(self.plan)
         given.setdefault("precision", PRECISION)
         space = space_spec(self.space or rules.hardware.space.name)
@@ -305,15 +332,13 @@ class CodesignOptions(Options):
 
     def _refuse_what_is_not_modern(self) -> None:
         """InputError at options that ``--plans modern`` has no use for."""
-        if len(self.models) != 1:
-            raise fail("dse codesign", "MODEL", len(self.models), "--plans modern accepts only one model")
-        rules = {
+        alone = "applies to the throughput of one model, without --pareto"
+        rules = {"on": alone, "sensitivity": alone} if self.is_shared else {}
+        if len(self.models) < 2:
+            rules |= dict.fromkeys(("mean", "weights"), "requires several models")
+        rules |= {
             "cost_model": f"must be consistent with --plans modern: {_WITHOUT_TIME_UNIT} mixes units",
             "search": "must be exhaustive with --plans modern; other searches require --plans phaze",
-            "objective": "must be throughput with --plans modern; other objectives require --plans phaze",
-            "mean": "requires several models, but --plans modern accepts only one",
-            "weights": "requires several models, but --plans modern accepts only one",
-            "pareto": "the front includes power, which --plans modern does not model; use --plans phaze",
             "granularity": "trace requires --plans phaze",
             "microbatch": "--plans modern tries every size; --plan microbatch=N fixes one",
             "tensor_parallel": "--plans modern tries every width; --plan tensor=N fixes one",

@@ -390,10 +390,59 @@ class CodesignAfterChange(TypedDict):
     regret: float | None
 
 
+class CodesignSharedAtSize(TypedDict):
+    """The optimum of several models at one HBM size.
+
+    Attributes:
+        score: the objective.
+        architecture: which.
+    """
+
+    score: float
+    architecture: CodesignArchitecture
+
+
+class CodesignSharedPoint(TypedDict):
+    """One architecture of a front of modern plans.
+
+    Attributes:
+        score: the mean of throughputs.
+        area_mm2: of one accelerator.
+        joules_per_sample: of all accelerators, the mean over models.
+        architecture: which.
+        models: the fastest plan of each, by name.
+    """
+
+    score: float
+    area_mm2: float
+    joules_per_sample: float
+    architecture: CodesignArchitecture
+    models: dict[str, Plan]
+
+
+class CodesignSharedFront(TypedDict):
+    """A Pareto front of modern plans in score, area and joules per sample.
+
+    Attributes:
+        hbm_gb: the HBM size of all points, the largest, in GiB.
+        mean: over models.
+        architectures_evaluated: how many.
+        stopped: why it may lack points; null where it is complete.
+        points: by falling score.
+    """
+
+    hbm_gb: float
+    mean: Literal["geometric", "arithmetic"]
+    architectures_evaluated: int
+    stopped: str | None
+    points: list[CodesignSharedPoint]
+
+
 class CodesignMetrics(TypedDict):
     """``metrics``. What follows ``failed`` belongs to an answer, ``pareto`` and ``sensitivity`` to these options.
     ``metrics``; what follows ``unfinished`` belongs to searches that ended. Without it the bound is that of the
-    fastest plan with the most processing elements and lanes of the space.
+    fastest plan with the most processing elements and lanes of the space. ``metrics`` of several models, of another
+    objective than throughput, or with a front.
 
     Attributes:
         architectures_in_space: counts.
@@ -420,7 +469,7 @@ class CodesignMetrics(TypedDict):
     architectures_in_space: int
     architectures_evaluated: NotRequired[int]
     architectures_pruned: NotRequired[int]
-    optimum_by_hbm: NotRequired[dict[str, float] | dict[str, CodesignBestAtSize]]
+    optimum_by_hbm: NotRequired[dict[str, float] | dict[str, CodesignBestAtSize] | dict[str, CodesignSharedAtSize]]
     best_by_hbm: NotRequired[dict[str, CodesignBest]]
     notes: list[str]
     unfinished: list[Literal["pareto", "sensitivity"]] | list[Literal["baselines", "sensitivity"]]
@@ -432,7 +481,7 @@ class CodesignMetrics(TypedDict):
     proven_optimum: NotRequired[float | None]
     distance_from_proven: NotRequired[float | None]
     baselines: NotRequired[dict[str, list[CodesignBaseline]] | list[CodesignBaselineAnswer]]
-    pareto: NotRequired[CodesignFront]
+    pareto: NotRequired[CodesignFront | CodesignSharedFront]
     sensitivity: NotRequired[dict[str, Any] | dict[str, CodesignAfterChange]]
     plans_in_vocabulary: NotRequired[int]
     stopped: NotRequired[str | None]

@@ -434,10 +434,17 @@ def test_recomputation_stage_by_stage_is_a_choice_of_its_own(tmp_path):
 
 
 BAD = {
-    "objective": ({"objective": "per-watt"}, "--objective: per-watt: must be throughput with --plans modern"),
+    "sensitivity": (
+        {"objective": "per-watt", "sensitivity": True},
+        "--sensitivity: applies to the throughput of one model, without --pareto",
+    ),
+    "on": ({"pareto": True, "on": "h100-sxm"}, "--on: h100-sxm: applies to the throughput of one model, without"),
     "search": ({"search": "hysteresis"}, "--search: hysteresis: must be exhaustive with --plans modern"),
     "cost model": ({"cost_model": "phaze-2024"}, "--cost-model: phaze-2024: must be consistent with --plans modern"),
-    "pareto": ({"pareto": True}, "the front includes power, which --plans modern does not model; use --plans phaze"),
+    "pareto": (
+        {"pareto": True, "fixed": "tpuv4-phaze", "area_budget": None},
+        "--pareto: a front requires several architectures; leave out --fixed",
+    ),
     "microbatch": (
         {"microbatch": "2"},
         "--microbatch: 2: --plans modern tries every size; --plan microbatch=N fixes one",
@@ -448,7 +455,7 @@ BAD = {
         "--plan: precision: fp8: must be one of fp16, bf16, in which the template computes (space table-1)",
     ),
     "key": ({"plan": "tensr=2"}, "--plan: tensr: is not a plan key"),
-    "weights": ({"weights": "1"}, "requires several models, but --plans modern accepts only one"),
+    "weights": ({"weights": "1"}, "--weights: 1: requires several models"),
     "measured chip": ({"fixed": "a100-sxm", "area_budget": None}, "--fixed: a100-sxm: is a real chip"),
     "unmeasured chip": ({"fixed": "h100-sxm", "area_budget": None}, "--fixed: h100-sxm: is a real chip"),
     "paper's plans": ({"plans": "phaze", "plan": "tensor=2", "microbatch": "1"}, "applies only to --plans modern"),

@@ -126,6 +126,7 @@ SEARCHES = {
     "codesign hysteresis": ("codesign", "model.yaml", FEW | {"search": "hysteresis", "hysteresis": 1}),
     "codesign bayesian": ("codesign", "model.yaml", FEW | {"search": "bayesian", "samples": 3}),
     "codesign front": ("codesign", "model.yaml", FEW | {"hbm_gb": "1", "pareto": True}),
+    "codesign modern front": ("codesign", "model.yaml", MODERN | {"pareto": True, "objective": "per-watt"}),
 }
 """Cases whose results have the entries of another one of :data:`CASES`, or of what the tests of co-search alter."""
 

@@ -145,7 +145,7 @@ def solve(posed: ModernPosed, run: Run) -> Result:
         posed,
         value=value,
         bound=value if outcome.stopped is None else problem.global_batch / searched.at_size.bound_s,
-        status=_status("interrupted" if cut_short else outcome.stopped),
+        status=status_of("interrupted" if cut_short else outcome.stopped),
         solution=solution,
         metrics=metrics,
         evaluations=sum(len(size.evaluated) for size in outcome.sizes.values()),
@@ -155,7 +155,7 @@ def solve(posed: ModernPosed, run: Run) -> Result:
     )
 
 
-def _status(reason: str | None) -> Any:
+def status_of(reason: str | None) -> Any:
     """What follows from value and bound, unless the run was stopped before everything was settled."""
     if reason is None:
         return None

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dse.codesign.documents import Architecture
+from dse.codesign.objective import Mean
 from dse.plan.formats import PlanDocument
 
 _Amount = Annotated[float, Field(ge=0)]
@@ -35,7 +36,7 @@ class ModernSolution(_Document):
 
     Attributes:
         architecture: of the accelerator.
-        models: the one model, by name.
+        models: by name.
     """
 
     architecture: Architecture
@@ -147,3 +148,84 @@ class ModernMetrics(_Document):
     optimum_by_hbm: dict[str, BestAtSize] = _ABSENT
     baselines: list[BaselineAnswer] = _ABSENT
     sensitivity: dict[str, AfterChange] = _ABSENT
+
+
+class SharedAtSize(_Document):
+    """The optimum of several models at one HBM size.
+
+    Attributes:
+        score: the objective.
+        architecture: which.
+    """
+
+    score: _Amount
+    architecture: Architecture
+
+
+class SharedPoint(_Document):
+    """One architecture of a front of modern plans.
+
+    Attributes:
+        score: the mean of throughputs.
+        area_mm2: of one accelerator.
+        joules_per_sample: of all accelerators, the mean over models.
+        architecture: which.
+        models: the fastest plan of each, by name.
+    """
+
+    score: _Amount
+    area_mm2: _Amount
+    joules_per_sample: _Amount
+    architecture: Architecture
+    models: dict[str, PlanDocument]
+
+
+class SharedFrontDocument(_Document):
+    """A Pareto front of modern plans in score, area and joules per sample.
+
+    Attributes:
+        hbm_gb: the HBM size of all points, the largest, in GiB.
+        mean: over models.
+        architectures_evaluated: how many.
+        stopped: why it may lack points; null where it is complete.
+        points: by falling score.
+    """
+
+    hbm_gb: _Amount
+    mean: Mean
+    architectures_evaluated: _Count
+    stopped: str | None
+    points: list[SharedPoint]
+
+
+class SharedMetrics(_Document):
+    """``metrics`` of several models, of another objective than throughput, or with a front.
+
+    Attributes:
+        architectures_in_space: how many.
+        plans_in_vocabulary: of all models.
+        score: the objective.
+        area_budget_used: a share.
+        interface_mm2: area of HBM and network interfaces.
+        models: figures of each, by name.
+        notes: as of other plans.
+        stopped: why the search ended early; null where it did not.
+        unfinished: what is missing or may lack points.
+        architectures_evaluated, architectures_pruned: counts.
+        optimum_by_hbm: by HBM size.
+        pareto: the front, with ``--pareto``.
+    """
+
+    architectures_in_space: int
+    plans_in_vocabulary: int
+    score: _Amount
+    area_budget_used: _Amount
+    interface_mm2: _Amount
+    models: dict[str, ModelFigures]
+    notes: list[str]
+    stopped: str | None
+    unfinished: list[Literal["pareto", "sensitivity"]]
+    architectures_evaluated: _Count = _ABSENT
+    architectures_pruned: _Count = _ABSENT
+    optimum_by_hbm: dict[str, SharedAtSize] = _ABSENT
+    pareto: SharedFrontDocument = _ABSENT
