@@ -10,6 +10,7 @@ from dse.plan.bound import min_step_s
 from dse.plan.check import metrics_of, violations
 from dse.plan.check_costs import plan_costs
 from dse.plan.constraints import CONSTRAINTS, relaxed
+from dse.plan.intervals import documents as interval_documents
 from dse.plan.options import opened
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import context_widths, pipeline_depths, tensor_widths
@@ -263,7 +264,8 @@ def checked(problem: PlanProblem, answer: PlanAnswer) -> None:
 
 def metrics(problem: PlanProblem, best: Priced) -> dict[str, Any]:
     """Of the best plan, by the checker's own costs."""
-    return metrics_of(problem, best.plan, plan_costs(problem, best.plan))
+    own = metrics_of(problem, best.plan, plan_costs(problem, best.plan))
+    return own | {"intervals": interval_documents(problem, own)}
 
 
 def none_of(fixed: Iterable[tuple[str, Any]]) -> str:

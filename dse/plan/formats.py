@@ -86,6 +86,7 @@ class _PlanMetrics(Document):
     mfu: Amount
     time_s: dict[str, Amount]
     memory_bytes: dict[str, Amount]
+    intervals: dict[str, dict[str, Any]]
 
 
 class MetricsDocument(_PlanMetrics):
@@ -98,11 +99,16 @@ class MetricsDocument(_PlanMetrics):
         mfu: model FLOPs per second over the peak in the plan's precision.
         time_s: by part of the busiest stage; the sum is ``step_s``.
         memory_bytes: of the fullest rank, by part.
+        intervals: of each metric but the parts: ``level`` (0.9), ``low`` and ``high``, the ``class`` of runs that are
+            as near, the number of these ``rows``, and the ``method``; where there is none, low and high are null and a
+            ``reason`` is given.
+        best_is_faster: the probability that the fastest plan is really faster than this one.
         best: the fastest plan on the same machine; null where the run was stopped before it was known.
         stopped: why the run ended early.
     """
 
     best: PricedDocument | None = None
+    best_is_faster: Annotated[float, Field(ge=0, le=1)] | None = None
     stopped: str | None = None
 
 
@@ -111,7 +117,7 @@ class PlanMetricsDocument(_PlanMetrics):
 
     Attributes:
         step_s, tokens_per_s, tokens_per_s_per_accelerator, model_flops_per_accelerator, mfu: as of ``dse predict``.
-        time_s, memory_bytes: as of ``dse predict``.
+        time_s, memory_bytes, intervals: as of ``dse predict``.
         pareto: the fastest plan for each amount of memory; after an early end the plan alone.
         without: the best step without each part of the vocabulary that the plan uses; null where nothing fits then.
         sensitivity: with this option, the best plan after each change; null where nothing fits then.

@@ -1,13 +1,14 @@
 """A plan for people: verdict, where time and memory go, and how far from the best it is."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dse.plan.answer import CHANGES
 from dse.plan.constraints import CONSTRAINTS
 from dse.plan.export import exports, inexpressible
 from dse.plan.idle_settings import idle_settings
+from dse.plan.intervals import LEVEL, told_apart
 from dse.plan.model import Transformer
 from dse.plan.options import opened
 from dse.plan.pipeline_page import pipeline_parts
@@ -87,6 +88,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             *_exchange_buffers(problem, result),
             *_to_spare(problem, result),
             *_other_software(problem, result),
+            *_interval_notes(result),
         ],
         tables=tables,
         page=lambda: [*plan_charts(problem, result.solution["plan"]), *tables],
@@ -143,12 +145,47 @@ def _best_note(result: Result) -> list[str]:
         ]
     if best["step_s"] >= own * (1 - 1e-9):
         return [Decisive("no plan in the vocabulary is faster on this machine (proven)")]
-    return [
+    notes: list[str] = [
         Decisive(
             f"this plan takes {time_text(own)}; the proven best takes {time_text(best['step_s'])} "
             f"({share_text(1 - best['step_s'] / own)} less): {plan}"
         )
     ]
+    if (probability := result.metrics.get("best_is_faster") or 0.0) < LEVEL:
+        words = f"the proven best is really faster with a probability of only {share_text(probability)}"
+        notes.append(Decisive(f"{words}: the model can hardly tell plans apart that differ by so little"))
+    return notes
+
+
+def _interval_notes(result: Result) -> list[str]:
+    """Why there is no interval, and how many plans the model cannot tell from the best one."""
+    reasons = {str(each["reason"]) for each in result.metrics["intervals"].values() if "reason" in each}
+    notes: list[str] = [Decisive(f"no 90 % interval: {reason}") for reason in sorted(reasons)]
+    front, limit_s = result.metrics.get("pareto") or [], told_apart() * result.metrics["step_s"]
+    near = sum(each["step_s"] <= limit_s for each in front)
+    if near > 1:
+        notes.append(
+            f"of the {len(front)} plans with the best step for their memory, {near} are within "
+            f"{share_text(told_apart() - 1)} of the fastest, which the model cannot tell apart with 90 % certainty"
+        )
+    return notes
+
+
+def _interval_table(result: Result) -> Table | None:
+    """What lies around each predicted number with a probability of 90 %; None where nothing is known."""
+    texts: dict[str, tuple[str, Callable[[float], str]]] = {
+        "step_s": ("step", time_text),
+        "tokens_per_s": ("tokens/s", lambda rate: f"{rate:,.0f}"),
+        "mfu": ("MFU", share_text),
+        "memory_bytes": ("memory of the fullest rank", memory_text),
+    }
+    every = result.metrics["intervals"]
+    rows = [
+        (label, text(each["low"]), text(each["high"]), f"{each['rows']}: {each['class']}")
+        for key, (label, text) in texts.items()
+        if (each := every[key])["low"] is not None
+    ]
+    return Table(("90 % interval", "from", "to", "measured runs as near"), rows, requested=True) if rows else None
 
 
 def assumed_notes(model: Transformer, sequence: int) -> list[str]:
@@ -320,6 +357,8 @@ def _tables(problem: PlanProblem, result: Result) -> list[Table]:
     costs = [time_table(metrics["time_s"], metrics["step_s"]), memory_table(metrics["memory_bytes"])]
     # Who states a plan wants its cost first, who searches wants the plan.
     tables = [chosen, *costs] if metrics.get("best") is None else [*costs, chosen]
+    intervals = _interval_table(result)
+    tables = [*tables[:1], *([] if intervals is None else [intervals]), *tables[1:]]
     more = _without(metrics), _constraints(metrics, plan), _sensitivity(problem, metrics), _pareto(metrics)
     return tables + [table for table in more if table is not None]
 

@@ -13,11 +13,12 @@ from pydantic import Field
 from dse.plan.check import cost_faults, illegal
 from dse.plan.check_costs import plan_costs
 from dse.plan.formats import Amount, PlanDocument
+from dse.plan.intervals import interval, told_apart
 from dse.plan.options import PredictOptions
 from dse.predict.batch import Batch, PricedRow, priced
 from dse.predict.batch_rows import PlanRow, Refused, read_rows
 from dse.problem import Posed, result_of
-from dse.report.units import counted, memory_text, needed_memory_text, time_text
+from dse.report.units import counted, memory_text, needed_memory_text, share_text, time_text
 from dse.report.view import Decisive, Heading, Table, View
 from dse.results.differences import differences
 from dse.results.infeasibility import Infeasibility
@@ -70,6 +71,7 @@ class PricedRows(Document):
         line: of the table.
         step_s: time of a step.
         tokens_per_s: of all accelerators.
+        low_s, high_s: between which the step is with a probability of 0.9; null where too little was measured.
         memory_bytes: of the fullest rank.
         fits: whether that is no more than an accelerator has.
         plan: the plan in its short form, with what was chosen for the row.
@@ -77,6 +79,8 @@ class PricedRows(Document):
 
     line: list[Line]
     step_s: list[Amount]
+    low_s: list[Amount | None]
+    high_s: list[Amount | None]
     tokens_per_s: list[Amount]
     memory_bytes: list[Amount]
     fits: list[bool]
@@ -89,12 +93,14 @@ class BatchMetrics(Document):
     Attributes:
         plans: the priced rows.
         refused: those that are not.
+        near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9.
         unpriced: lines of rows that a run which was stopped has left.
         stopped: why the run ended early.
     """
 
     plans: PricedRows
     refused: list[RefusedRow]
+    near_fastest: Annotated[int, Field(ge=0)]
     unpriced: list[Line]
     stopped: str | None = None
 
@@ -234,6 +240,9 @@ def view(result: Result, posed: BatchPosed) -> View:
         rows = [(str(row["line"]), row["rule"]) for row in refused[:MAX_FAULTS]]
         tables.append(Table(("line", "refused because"), rows, "refused rows", requested=True))
     notes = []
+    if (near := result.metrics["near_fastest"]) > 1:
+        apart = share_text(told_apart() - 1)
+        notes.append(Decisive(f"{near:,} plans are within what the model can tell apart (steps up to {apart} longer)"))
     if len(refused) > MAX_FAULTS:
         notes.append(Decisive(f"{len(refused) - MAX_FAULTS:,} more rows are refused; result.json lists all"))
     if left := result.metrics["unpriced"]:
@@ -257,10 +266,25 @@ def _best(batch: Batch) -> PricedRow | None:
     return min((row for row in batch.priced if row.fits), key=lambda row: row.step_s, default=None)
 
 
+def _near(batch: Batch) -> int:
+    """Rows that fit and whose step the model cannot tell from the fastest one, on the same machine; with itself."""
+    best = _best(batch)
+    return sum(
+        row.fits and row.problem is best.problem and row.step_s <= told_apart() * best.step_s
+        for row in batch.priced
+        if best is not None
+    )
+
+
 def _columns(batch: Batch) -> dict[str, list[Any]]:
+    problems = {id(row.problem): row.problem for row in batch.priced}
+    factors = {key: interval(problem).factor for key, problem in problems.items()}
+    every = [(row.step_s, factors[id(row.problem)]) for row in batch.priced]
     return {
         "line": [row.line for row in batch.priced],
         "step_s": [row.step_s for row in batch.priced],
+        "low_s": [None if factor is None else step_s / factor for step_s, factor in every],
+        "high_s": [None if factor is None else step_s * factor for step_s, factor in every],
         "tokens_per_s": [row.tokens_per_s for row in batch.priced],
         "memory_bytes": [row.memory_bytes for row in batch.priced],
         "fits": [row.fits for row in batch.priced],
@@ -273,6 +297,7 @@ def _metrics(batch: Batch) -> dict[str, Any]:
         "plans": _columns(batch),
         "refused": [{"line": row.line, "rule": row.rule} for row in batch.refused],
         "unpriced": [*batch.unpriced],
+        "near_fastest": _near(batch),
     }
     return metrics if batch.stopped is None else metrics | {"stopped": batch.stopped}
 

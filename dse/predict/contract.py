@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from dse.plan.answer import PlanAnswer, compared
 from dse.plan.contract import PlanPosed, PlanType
 from dse.plan.formats import MetricsDocument, priced_document
+from dse.plan.intervals import faster_probability
 from dse.plan.options import PredictOptions, TrainingOptions
 from dse.plan.problem import PlanProblem
 from dse.plan.search.enumeration import Priced
@@ -83,7 +84,10 @@ class PredictType(PlanType):
         if answer.every is not None and answer.every.stopped is not None:
             raise StoppedError(answer.every.stopped)
         assert answer.other is not None, "a plan that fits is one of these"
-        return {"best": priced_document(answer.other)}
+        own = answer.matching.best
+        assert own is not None, "only called if a plan fits"
+        probability = faster_probability(answer.other.step_s, own.step_s)
+        return {"best": priced_document(answer.other), "best_is_faster": probability}
 
     def cut_short(self, best: Priced) -> dict[str, Any]:
         """Nothing: that the plan is the best of all is not known."""

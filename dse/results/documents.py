@@ -1223,6 +1223,7 @@ class PlanMetrics(TypedDict):
         mfu: as of ``dse predict``.
         time_s: as of ``dse predict``.
         memory_bytes: as of ``dse predict``.
+        intervals: as of ``dse predict``.
         pareto: the fastest plan for each amount of memory; after an early end the plan alone.
         without: the best step without each part of the vocabulary that the plan uses; null where nothing fits then.
         sensitivity: with this option, the best plan after each change; null where nothing fits then.
@@ -1237,6 +1238,7 @@ class PlanMetrics(TypedDict):
     mfu: float
     time_s: dict[str, float]
     memory_bytes: dict[str, float]
+    intervals: dict[str, dict[str, Any]]
     pareto: list[PlanPriced]
     without: dict[str, float | None]
     sensitivity: NotRequired[dict[str, PlanPriced | None] | None]
@@ -1262,6 +1264,8 @@ class PredictPricedRows(TypedDict):
     Attributes:
         line: of the table.
         step_s: time of a step.
+        low_s: between which the step is with a probability of 0.9; null where too little was measured.
+        high_s: between which the step is with a probability of 0.9; null where too little was measured.
         tokens_per_s: of all accelerators.
         memory_bytes: of the fullest rank.
         fits: whether that is no more than an accelerator has.
@@ -1270,6 +1274,8 @@ class PredictPricedRows(TypedDict):
 
     line: list[int]
     step_s: list[float]
+    low_s: list[float | None]
+    high_s: list[float | None]
     tokens_per_s: list[float]
     memory_bytes: list[float]
     fits: list[bool]
@@ -1299,10 +1305,15 @@ class PredictMetrics(TypedDict):
         mfu: model FLOPs per second over the peak in the plan's precision.
         time_s: by part of the busiest stage; the sum is ``step_s``.
         memory_bytes: of the fullest rank, by part.
+        intervals: of each metric but the parts: ``level`` (0.9), ``low`` and ``high``, the ``class`` of runs that
+            are as near, the number of these ``rows``, and the ``method``; where there is none, low and high are
+            null and a ``reason`` is given.
         best: the fastest plan on the same machine; null where the run was stopped before it was known.
+        best_is_faster: the probability that the fastest plan is really faster than this one.
         stopped: why the run ended early.
         plans: the priced rows.
         refused: those that are not.
+        near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9.
         unpriced: lines of rows that a run which was stopped has left.
     """
 
@@ -1313,10 +1324,13 @@ class PredictMetrics(TypedDict):
     mfu: NotRequired[float]
     time_s: NotRequired[dict[str, float]]
     memory_bytes: NotRequired[dict[str, float]]
+    intervals: NotRequired[dict[str, dict[str, Any]]]
     best: NotRequired[PlanPriced | None]
+    best_is_faster: NotRequired[float | None]
     stopped: NotRequired[str | None]
     plans: NotRequired[PredictPricedRows]
     refused: NotRequired[list[PredictRefusedRow]]
+    near_fastest: NotRequired[int]
     unpriced: NotRequired[list[int]]
 
 

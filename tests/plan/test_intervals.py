@@ -1,0 +1,134 @@
+"""Intervals cover what they say with whole sources left out, and there is none where too little was measured."""
+
+import json
+import math
+
+import pytest
+
+from benchmarks import intervals as fitting
+from dse.plan import intervals
+from dse.plan.intervals import ErrorRow, FittedStack, Intervals, interval_at
+from tests.plan.problems import problem
+
+
+def data(*errors, away=None, **changed):
+    rows = tuple(
+        ErrorRow(name=f"run {number}", source="one", quality="A", away=away or {}, log_error=error)
+        for number, error in enumerate(errors)
+    )
+    plain = {
+        "base": {"A": 0.1, "B": 0.2, "C": 0.2}, "ways": {"stack": 0.1, "chip": 0.1, "experts": 0.2, "length": 0.05},
+        "pair_rms": 0.1, "memory": (), "stacks": {}, "rows": rows,
+    }  # fmt: skip
+    return Intervals(**plain | changed)
+
+
+NINE = [0.01, -0.02, 0.03, -0.04, 0.05, 0.06, -0.07, 0.08, -0.12]
+
+
+def test_nine_runs_have_the_largest_error_as_their_half_width():
+    found = interval_at(data(*NINE), {}, "A")
+    assert found.factor == pytest.approx(math.exp(0.12))
+    assert found.rows == 9
+    document = found.document(2.0)
+    assert (document["low"], document["high"]) == pytest.approx((2 / math.exp(0.12), 2 * math.exp(0.12)))
+    assert (document["level"], document["rows"]) == (0.9, 9)
+
+
+def test_nineteen_runs_leave_the_largest_error_out():
+    found = interval_at(data(*NINE, *NINE, 0.5), {}, "A")
+    assert found.factor == pytest.approx(math.exp(0.12))
+
+
+def test_half_widths_grow_with_the_scale():
+    """Of quality B twice as wide; on another chip by what that way adds."""
+    assert math.log(interval_at(data(*NINE), {}, "B").factor) == pytest.approx(0.24)
+    moved = data(*NINE, away={"chip": 1.0})
+    assert math.log(interval_at(moved, {"chip": 1.0}, "A").factor) == pytest.approx(0.12)
+    assert math.log(interval_at(moved, {"experts": 1.0}, "A").factor or 1) == 0
+
+
+def test_of_fewer_than_nine_runs_and_beyond_all_of_them_there_is_no_interval():
+    few = interval_at(data(*NINE[:8]), {}, "A")
+    assert few.factor is None
+    assert few.reason.startswith("only 8 measured runs are as near, of 9 that an interval needs")
+    assert few.document(1.0)["low"] is None
+    long = data(*NINE, away={"length": 3.0})
+    assert interval_at(long, {"length": 3.0}, "A").factor is not None
+    assert interval_at(long, {"length": 3.5}, "A").factor is None
+    assert interval_at(data(*NINE), {"chip": 1.0}, "A").factor is None
+
+
+def test_distance_is_counted_from_the_runs_that_a_stack_was_fitted_to():
+    stacks = {"generic": FittedStack(chips=("h100-sxm",), experts=False, sequence=2048)}
+    assert intervals.distance(problem("llama3-8b"), stacks) == {}
+    assert intervals.distance(problem("llama3-8b", on="h200-sxm"), stacks) == {"chip": 1.0}
+    assert intervals.distance(problem("mixtral-8x7b", sequence=4096), stacks) == {"experts": 1.0}
+    assert intervals.distance(problem("llama3-8b", sequence=8192), stacks) == {"length": 2.0}
+    assert intervals.distance(problem("llama3-8b"), {}) == {"stack": 1.0}
+
+
+def test_whole_sources_left_out_are_covered_by_the_recorded_errors():
+    """Scale and quantile come from all other sources; stacks that nothing was fitted to are counted apart."""
+    known = intervals.intervals()
+    own = [row for row in known.rows if "stack" not in row.away]
+    pairs = []
+    for source in sorted({row.source for row in own}):
+        rest = fitting.fit([row for row in known.rows if row.source != source], known.stacks, known.pair_rms, ())
+        pairs += [(row, rest) for row in own if row.source == source]
+    _, with_interval, covered, *_ = fitting.judged(pairs)
+    assert with_interval >= 0.7 * len(own)
+    assert covered >= 0.85 * with_interval
+    widths = sorted(
+        interval_at(rest, dict(row.away), row.quality).factor or math.inf for row, rest in pairs if row.quality == "A"
+    )
+    assert widths[len(widths) // 2] <= 1.20
+
+
+def test_the_fit_finds_what_each_way_adds():
+    rows = [
+        *data(*[0.05] * 5).rows,
+        *data(*[-0.15] * 5, away={"chip": 1.0}).rows,
+        *data(*[0.45] * 5, away={"chip": 1.0, "length": 3.0}).rows,
+    ]
+    found = fitting.fit(rows, {}, 0.1, (0.02, 0.01))
+    assert found.base["A"] == pytest.approx(0.05)
+    assert found.ways == pytest.approx({"stack": 0, "chip": 0.1, "experts": 0, "length": 0.1}, abs=1e-3)
+    assert found.memory == (0.01, 0.02)
+
+
+def test_the_faster_of_two_plans_is_more_likely_the_more_they_differ():
+    known = data(*NINE)
+    chances = [intervals.faster_probability(1.0, other, known) for other in (0.8, 1.0, 1.05, 1.2, 2.0)]
+    assert chances == sorted(chances)
+    assert chances[1] == 0.5
+    assert chances[0] == pytest.approx(1 - intervals.faster_probability(0.8, 1.0, known))
+    assert chances[2] < 0.75, "5 % apart is hardly more than a coin toss"
+    assert intervals.faster_probability(1.0, intervals.told_apart()) == pytest.approx(0.9)
+
+
+def test_an_answer_has_an_interval_beside_every_number_or_the_reason_why_not(dse):
+    asked = ("llama3-8b", "--global-batch", 32, "--plan", "tensor=1,zero=3,microbatch=1,recompute=full")
+    answered = dse("predict", *asked, "--stack", "nemo-24.07", "--json")
+    assert answered.code == 0, answered.err
+    metrics = json.loads(answered.out)["metrics"]
+    for key, each in metrics["intervals"].items():
+        value = sum(metrics[key].values()) if key == "memory_bytes" else metrics[key]
+        assert each["low"] < value < each["high"]
+        assert each.keys() == {"level", "low", "high", "class", "rows", "method"}
+        assert each["rows"] >= 9
+    assert 0.5 <= metrics["best_is_faster"] <= 1
+    shown = " ".join(dse("predict", *asked, "--stack", "nemo-24.07").out.split())
+    assert "90 % interval from to measured runs as near" in shown
+    template = dse("predict", "llama3-8b", "--on", "tpuv4-phaze", "--accelerators", 64, "--notes")
+    assert "no 90 % interval: tpuv4-phaze is a template, on which nothing was measured" in " ".join(
+        template.out.split()
+    )
+
+
+def test_plans_that_hardly_differ_are_said_to(dse):
+    plan = "tensor=1,pipeline=1,context=1,data=8,zero=2,microbatch=1,recompute=none"
+    shown = " ".join(dse("predict", "llama3-8b", "--global-batch", 16, "--plan", plan).out.split())
+    assert "the proven best is really faster with a probability of only 5" in shown
+    front = dse("plan", "llama3-8b", "--global-batch", 16, "--notes")
+    assert "which the model cannot tell apart with 90 % certainty" in " ".join(front.out.split())
