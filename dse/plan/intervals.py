@@ -121,7 +121,14 @@ class Interval(NamedTuple):
     def document(self, value: float) -> dict[str, object]:
         """Around a predicted ``value``, in JSON types."""
         low, high = (None, None) if self.factor is None else (value / self.factor, value * self.factor)
-        document = {"level": LEVEL, "low": low, "high": high, "class": self.of, "rows": self.rows, "method": METHOD}
+        document: dict[str, object] = {
+            "level": LEVEL,
+            "low": low,
+            "high": high,
+            "class": self.of,
+            "rows": self.rows,
+            "method": METHOD,
+        }
         return document | ({"reason": self.reason} if self.reason else {})
 
 
@@ -134,14 +141,16 @@ def intervals() -> Intervals:
 
 def distance(problem: PlanProblem, stacks: dict[str, FittedStack]) -> dict[Way, float]:
     """In which ways a problem is away from the runs that its stack was fitted to, and how far."""
-    known = stacks.get(problem.stack.name)
+    known, has_experts = stacks.get(problem.stack.name), problem.model.experts is not None
+    away: dict[Way, float] = {}
     if known is None:
-        away: dict[Way, float] = {"stack": 1.0}
-        return away if problem.model.experts is None else {**away, "experts": 1.0}
-    away = {}
+        away["stack"] = 1.0
+        if has_experts:
+            away["experts"] = 1.0
+        return away
     if problem.system.chip.name not in known.chips:
         away["chip"] = 1.0
-    if problem.model.experts is not None and not known.experts:
+    if has_experts and not known.experts:
         away["experts"] = 1.0
     if problem.sequence > _LENGTHS * known.sequence:
         away["length"] = math.log2(problem.sequence / known.sequence)

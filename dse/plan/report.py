@@ -145,16 +145,14 @@ def _best_note(result: Result) -> list[str]:
         ]
     if best["step_s"] >= own * (1 - 1e-9):
         return [Decisive("no plan in the vocabulary is faster on this machine (proven)")]
-    notes: list[str] = [
+    chance = result.metrics.get("best_is_faster") or 0.0
+    doubt = f", really faster with a probability of only {share_text(chance)}" if chance < LEVEL else ""
+    return [
         Decisive(
             f"this plan takes {time_text(own)}; the proven best takes {time_text(best['step_s'])} "
-            f"({share_text(1 - best['step_s'] / own)} less): {plan}"
+            f"({share_text(1 - best['step_s'] / own)} less{doubt}): {plan}"
         )
     ]
-    if (probability := result.metrics.get("best_is_faster") or 0.0) < LEVEL:
-        words = f"the proven best is really faster with a probability of only {share_text(probability)}"
-        notes.append(Decisive(f"{words}: the model can hardly tell plans apart that differ by so little"))
-    return notes
 
 
 def _interval_notes(result: Result) -> list[str]:
