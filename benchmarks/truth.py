@@ -56,10 +56,7 @@ FAR, FARTHER, LONG = 0.10, 0.25, 128 * 1024
 
 DENSE = "a stack fitted to dense models"
 REASONS = {
-    "mlperf5.1-8b-MI355X": "the stack `generic`, none of whose rates was measured",
-    "mbridge-26.02-GPT-OSS": (
-        f"tokens sorted by expert on both sides of the exchange; {DENSE}; no CUDA graphs, with experts of 1,024 tokens"
-    ),
+    "mbridge-26.02-GPT-OSS": (f"{DENSE}; no CUDA graphs, with experts of 1,024 tokens"),
     "torchtitan-8b-8-fsdp": "no `torch.compile`, which the stack has",
     "simumax-b200-deepseekv2": f"{DENSE}; SimuMax is 6.7 % too fast",
     "simumax-b200-llama3_70b_l12-tp8": (
@@ -84,7 +81,6 @@ RECORD = Record(
         "generic.worst",
         "generic.rows",
         "without_simumax",
-        "without_mi355x",
         "deepseek_v3",
         "long_sequence",
         "later_rows",
@@ -222,8 +218,6 @@ def show(results: Results, rows: Sequence[Row]) -> None:
     results.figure("quality_a.worst", quality_a[1])
     results.figure("quality_a.rows", len(best))
     results.figure("without_simumax", without_simumax[0])
-    others = without("mlperf5.1-8b-MI355X")
-    results.figure("without_mi355x", f"{mean_and_worst(row.error for row in others)[0]} on average of {len(others)}")
     later = [signed(row.error) for row in timed if row.run.name.startswith(LATER)]
     results.figure("later_rows", f"{', '.join(later[:-1])} and {later[-1]} %")
     long = min(row.error for row in free if row.run.problem.sequence >= LONG)
