@@ -41,8 +41,14 @@ Row = tuple[str, str]
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only the values, as JSON, on stdout.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE.svg", help="Write a roofline chart to FILE.svg.")
+@click.option(
+    "--accelforge",
+    type=click.Path(path_type=Path),
+    metavar="FILE.yaml",
+    help="Write a template as an architecture of AccelForge to FILE.yaml.",
+)
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
-def command(name: str, as_template: bool, as_json: bool, out: Path | None) -> None:
+def command(name: str, as_template: bool, as_json: bool, out: Path | None, accelforge: Path | None) -> None:
     """Show a chip: its peak rates by format, ridge points, times of typical kernels, memory, links, power and cores.
 
     Each time is marked as measured, fitted, derated or ideal. NAME is a chip from `dse specs`, and FILE is your own
@@ -52,6 +58,8 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None) -> No
     machines = accelerator(name).machines if has_cores(name) else None
     kernels = representative_kernels(kernel_model(name))
     taken = _as_template(name, shown) if as_template else None
+    if accelforge is not None:
+        _write_accelforge(accelforge, name, shown, machines)
     if as_json:
         click.echo(json.dumps(_document(shown, machines, kernels, taken), indent=2, ensure_ascii=False))
     else:
@@ -78,6 +86,16 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None) -> No
         write_text(out, picture_svg(roofline_chart(title, dict(shown.rates), shown.hbm_bytes_per_s)))
         if not as_json:
             print_text(f"roofline: {out}")
+
+
+def _write_accelforge(path: Path, name: str, shown: Chip, machines: Machines | None) -> None:
+    """InputError unless the chip is a template."""
+    from dse.run.directory import write_text
+    from hardware.accelforge import accelforge_yaml
+
+    if machines is None or not shown.is_template:
+        raise fail("", "--accelforge", name, "must be a template, whose cores AccelForge can map to")
+    write_text(path, accelforge_yaml(machines, shown.hbm_bytes, shown.title))
 
 
 def _as_template(name: str, shown: Chip) -> tuple[list[ShownKernel], list[ShownKernel]]:

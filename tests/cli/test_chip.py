@@ -1,10 +1,13 @@
 """``dse chip``: rates and ridge points agree with the file, levels of the network, the roofline, bad names."""
 
 import json
+import math
 
 import pytest
+import yaml
 
 from hardware.chips import chip
+from hardware.specs import accelerator
 
 
 @pytest.mark.parametrize("name", ["h100-sxm", "b200", "tpuv4-phaze", "v100"])
@@ -69,3 +72,35 @@ def test_a_file_of_ones_own_and_an_unknown_name(dse):
     assert answer.code == 2
     (line,) = answer.error_lines
     assert "did you mean h100-sxm?" in line
+
+
+class _Node(dict):
+    """A node of AccelForge's file, whatever its tag."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads tags as nodes."""
+
+
+_Loader.add_multi_constructor("!", lambda loader, tag, node: _Node(loader.construct_mapping(node, deep=True), tag=tag))
+
+
+def test_a_template_is_written_as_an_architecture_of_accelforge(dse, tmp_path):
+    path = tmp_path / "arch.yaml"
+    assert dse("chip", "tpuv4-phaze", "--accelforge", path, "--json").code == 0
+    nodes = {node["name"]: node for node in yaml.load(path.read_text(), _Loader)["arch"]["nodes"]}
+    machines, own = accelerator("tpuv4-phaze").machines, chip("tpuv4-phaze")
+    assert [*nodes] == ["MainMemory", "GlobalBuffer", "CoreBuffer", "VectorLanes", "Array", "Register", "MAC"]
+    assert nodes["MainMemory"]["size"] == 8 * own.hbm_bytes
+    assert 1 / float(nodes["MainMemory"]["actions"][0]["latency"]) == pytest.approx(
+        8 * machines.hbm_bytes_per_s, rel=1e-5
+    )
+    assert nodes["GlobalBuffer"]["size"] == 8 * machines.global_buffer_bytes[0]
+    spatial = [*nodes["CoreBuffer"]["spatial"], *nodes["Array"]["spatial"]]
+    elements = math.prod(axis["fanout"] for axis in spatial)
+    assert elements == machines.tensor_cores[0] * machines.core_width[0] * machines.core_depth[0]
+    assert 1 / float(nodes["MAC"]["actions"][0]["latency"]) == pytest.approx(machines.clock_hz, rel=1e-5)
+    refused = dse("chip", "h100-sxm", "--accelforge", tmp_path / "no.yaml")
+    assert refused.code == 2
+    assert "--accelforge: h100-sxm: must be a template" in refused.err
+    assert not (tmp_path / "no.yaml").exists()
