@@ -47,6 +47,18 @@ KERNEL_KINDS = (OTHER_KINDS, "gemm", "convolution", *get_args(VectorKind))
 """Keys of ``kernels`` in an accelerator file."""
 
 
+_UNITS = {
+    "hbm_bytes_per_s": (1e6, 1e16, "bytes per second"),
+    "hbm_gib": (1e-6, 1e6, "GiB"),
+    "clock_hz": (1e6, 1e12, "Hz"),
+    "tdp_w": (1e-3, 1e6, "W"),
+}
+"""Limits that no chip comes near, and a figure in another unit exceeds."""
+
+_RATE = (1e6, 1e20, "FLOPs per second")
+"""The same of each of ``rates``."""
+
+
 class Template(StrictModel):
     """A chip of the searched template; its area follows from its sizes.
 
@@ -201,6 +213,13 @@ class ChipSpec(StrictModel):
     def _parts_belong_together(self) -> Self:
         if self.cores is not None and self.template is not None:
             raise ValueError("only one of cores and template may be given")
+        quantities = {key: getattr(self, key) for key in _UNITS} | {
+            f"rates.{key}": rate for key, rate in self.rates.items()
+        }
+        for key, quantity in quantities.items():
+            low, high, unit = _UNITS.get(key, _RATE)
+            if quantity is not None and not low <= quantity.value <= high:
+                raise ValueError(f"{key}: {quantity.value:g}: must be {low:g} to {high:g} {unit}")
         is_mapped = self.cores is not None or self.template is not None
         if not is_mapped and not self.rates:
             raise ValueError("rates must be given where there are neither cores nor a template")

@@ -223,6 +223,8 @@ def _fault(model: type[BaseModel], item: Any, path: str | Path) -> Fault:
     # A rule of the whole document has no value of its own to show.
     value = "" if is_key or not location or item["type"] == "missing" else shown(item["input"])
     rule = _rule(item)
+    if item["type"] == "model_type" and {"value", "source"} <= {*_field_names(model, location)}:
+        rule += ": value, a number in the unit of the key, and source"
     suggestion = None
     if item["type"] == "literal_error":
         choices = [text.strip(" '") for text in item["ctx"]["expected"].replace(" or ", ",").split(",")]

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from hardware.documents import read_document
 from hardware.inputs import fail
 from hardware.product_rates import ProductFormat, ProductRates
-from hardware.spec_fields import NonNegative, Quantity, Source, StrictModel, beside, read_spec_with, spec_names
+from hardware.spec_fields import NonNegative, Quantity, Source, StrictModel, beside, is_path, read_spec_with, spec_names
 
 _FOLDER = "packages"
 
@@ -279,4 +280,8 @@ def package(name_or_path: str | Path) -> Package:
 
 def package_spec(name_or_path: str | Path) -> PackageSpec | ResizedPackageSpec:
     """The spec behind :func:`package`, with the source of each constant; raises as that does."""
+    document = read_document(name_or_path) if is_path(name_or_path) else {}
+    if isinstance(document, dict) and str(document.get("schema", "")).startswith("dse.chip/"):
+        rule = "is the form of a chip, but a package has chips and links (start from specs/packages/mcm-36.yaml)"
+        raise fail(name_or_path, "schema", document["schema"], rule)
     return read_spec_with("like", _FOLDER, name_or_path, ResizedPackageSpec, PackageSpec, "package")

@@ -86,7 +86,10 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
     """
     spec, note = read_chip_spec(name_or_path)
     if not _has_cores(spec):
-        rule = f"must be given for products to be mapped to them; chips that have cores: {', '.join(list_specs())}"
+        rule = (
+            "must be given for products to be mapped to them; without cores, dse plan, predict, parallel and calibrate "
+            f"--stack take a chip; chips that have cores: {', '.join(list_specs())}"
+        )
         raise fail(str(name_or_path), "cores", "", rule)
     assert spec.clock_hz is not None
     chosen = model or cost_model()
@@ -166,7 +169,13 @@ def _from_template(template: Template, model: CostModel, file: str) -> Machines:
     for key, size in (*((key, int(size[0])) for key, size in l2_bytes.items()), ("global_buffer_mib", buffer_bytes)):
         if not smallest <= size <= largest:
             rule = f"the area tables cover memories of {smallest:,} to {largest:,} bytes, but this has {size:,}"
-            raise fail(file, f"template.{key}", getattr(template, key), rule)
+            if (stated := getattr(template, key)) is not None:
+                raise fail(file, f"template.{key}", stated, rule, str(min(max(stated, smallest), largest)))
+            # The L2 follows from the core, as it is not stated.
+            rule = f"the L2 of a core must have {smallest:,} to {largest:,} bytes, but here it has {size:,}"
+            raise fail(
+                file, "template.core_width", template.core_width, rule, str(template.core_width * largest // size)
+            )
     _require_buffers(
         "template",
         (template.core_width, template.core_depth),

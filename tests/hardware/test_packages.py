@@ -116,3 +116,13 @@ def test_misspelt_names_get_the_nearest_one(tmp_path):
 def test_packages_made_by_programs_keep_the_same_rules(changes, name):
     with pytest.raises(ValueError, match=name):
         replace(RING, **changes)
+
+
+def test_a_chip_is_refused_as_one_in_one_line(tmp_path):
+    path = tmp_path / "chip.yaml"
+    path.write_text("schema: dse.chip/1\nname: mine\n")
+    with pytest.raises(
+        InputError, match=r"schema: dse\.chip/1: is the form of a chip, but a package has chips"
+    ) as refused:
+        package(path)
+    assert len(refused.value.faults) == 1
