@@ -181,6 +181,7 @@ def predict(
     headroom: float = ...,
     plan: _Words = ...,
     batch: _Words | None = ...,
+    measured: _Words = ...,
     **run: Unpack[_Run],
 ) -> Answer[documents.PredictSolution, documents.PredictMetrics]: ...
 def trace(

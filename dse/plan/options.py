@@ -114,6 +114,14 @@ class PredictOptions(TrainingOptions):
             group="Many plans",
         ),
     ] = None
+    measured: Annotated[
+        tuple[str, ...],
+        Option(
+            "Compare each part of the step with a profile of the run (`dse trace`); one file per rank.",
+            metavar="FILE",
+            group="Comparison",
+        ),
+    ] = ()
 
 
 def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:

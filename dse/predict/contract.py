@@ -7,17 +7,27 @@ from pydantic import BaseModel
 
 from dse.plan.answer import PlanAnswer, compared
 from dse.plan.contract import PlanPosed, PlanType
-from dse.plan.formats import MetricsDocument, priced_document
+from dse.plan.formats import MetricsDocument, SolutionDocument, priced_document
 from dse.plan.intervals import faster_probability
 from dse.plan.options import PredictOptions, TrainingOptions
 from dse.plan.problem import PlanProblem
 from dse.plan.search.enumeration import Priced
 from dse.predict import batch_answer
+from dse.predict.measured import (
+    MeasuredMetrics,
+    MeasuredPosed,
+    compared_result,
+    with_comparison,
+    with_measured,
+    without_comparison,
+)
 from dse.report.view import View
+from dse.results.differences import differences
 from dse.results.result import Result
 from dse.run.progress import StoppedError, StopSignal, never_stop
 from dse.run.run import Run
 from dse.run.tables import Tables
+from hardware.inputs import fail
 
 
 class PredictType(PlanType):
@@ -36,25 +46,48 @@ class PredictType(PlanType):
     )
     Options: ClassVar[type[Any]] = PredictOptions
     Metrics: ClassVar[Any] = MetricsDocument
-    forms = ((batch_answer.BatchSolution, batch_answer.BatchMetrics),)
+    forms = (
+        (batch_answer.BatchSolution, batch_answer.BatchMetrics),
+        (SolutionDocument, MeasuredMetrics),
+    )
 
     # Each of these is another question where a table of plans is given: what all of its rows cost.
 
     def pose(self, options: TrainingOptions) -> Any:
         """The plan and its machine, or those of every row of a table."""
-        return batch_answer.posed(options) if _has_table(options) else super().pose(options)
+        if _has_table(options):
+            if _has_profile(options):
+                raise fail("dse predict", "--measured", options.measured[0], "must not be given with --batch")
+            return batch_answer.posed(options)
+        posed = super().pose(options)
+        return with_measured(posed, options.measured) if _has_profile(options) else posed
 
     def answer(self, posed: Any, run: Run) -> Result:
         """What the plan costs, or every plan of a table."""
-        return batch_answer.answer(self.name, posed, run) if _has_table(posed.options) else super().answer(posed, run)
+        if _has_table(posed.options):
+            return batch_answer.answer(self.name, posed, run)
+        result = super().answer(posed, run)
+        return compared_result(result, posed) if isinstance(posed, MeasuredPosed) else result
 
     def faults(self, result: Result, posed: Any) -> list[str]:
         """As of a plan, or of every row of a table."""
-        return batch_answer.faults(result, posed) if _has_table(posed.options) else super().faults(result, posed)
+        if _has_table(posed.options):
+            return batch_answer.faults(result, posed)
+        if not isinstance(posed, MeasuredPosed):
+            return super().faults(result, posed)
+        plain = without_comparison(result)
+        expected = compared_result(plain, posed).metrics.get("measured")
+        return [
+            *super().faults(plain, posed),
+            *differences("metrics.measured", result.metrics.get("measured"), expected),
+        ]
 
     def view(self, result: Result, posed: Any, tables: Tables) -> View:
         """As of a plan, or the rows of a table."""
-        return batch_answer.view(result, posed) if _has_table(posed.options) else super().view(result, posed, tables)
+        if _has_table(posed.options):
+            return batch_answer.view(result, posed)
+        shown = super().view(result, posed, tables)
+        return with_comparison(shown, result, posed) if isinstance(posed, MeasuredPosed) else shown
 
     def side_by_side_row(self, result: Result, posed: Any) -> tuple[str, ...]:
         """As of a plan, or the fastest of a table."""
@@ -68,7 +101,9 @@ class PredictType(PlanType):
 
     def documents(self, options: TrainingOptions) -> tuple[type[BaseModel] | None, type[BaseModel] | None]:
         """Those of a plan, or of a table."""
-        return self.forms[0] if _has_table(options) else super().documents(options)
+        if _has_table(options):
+            return self.forms[0]
+        return self.forms[1] if _has_profile(options) else super().documents(options)
 
     def answered_by(self, options: TrainingOptions) -> tuple[str, ...]:
         """The one method that prices a plan, or a table."""
@@ -97,6 +132,10 @@ class PredictType(PlanType):
 
 def _has_table(options: TrainingOptions) -> TypeGuard[PredictOptions]:
     return isinstance(options, PredictOptions) and options.batch is not None
+
+
+def _has_profile(options: TrainingOptions) -> TypeGuard[PredictOptions]:
+    return isinstance(options, PredictOptions) and bool(options.measured)
 
 
 PROBLEM = PredictType()

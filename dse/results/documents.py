@@ -1294,8 +1294,21 @@ class PredictRefusedRow(TypedDict):
     rule: str
 
 
+class PredictComparedPart(TypedDict):
+    """A part of a step.
+
+    Attributes:
+        predicted_s: of the busiest stage.
+        measured_s: of the rank that computes longest.
+    """
+
+    predicted_s: float
+    measured_s: float
+
+
 class PredictMetrics(TypedDict):
-    """``metrics`` of ``dse predict``. ``metrics`` of ``dse predict --batch``.
+    """``metrics`` of ``dse predict``. ``metrics`` of ``dse predict --batch``. ``metrics`` of ``dse predict
+    --measured``.
 
     Attributes:
         step_s: time of a step.
@@ -1315,6 +1328,7 @@ class PredictMetrics(TypedDict):
         refused: those that are not.
         near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9.
         unpriced: lines of rows that a run which was stopped has left.
+        measured: by part, and of the whole ``step``. Classes of kernels that overlap count more than once.
     """
 
     step_s: NotRequired[float]
@@ -1332,6 +1346,7 @@ class PredictMetrics(TypedDict):
     refused: NotRequired[list[PredictRefusedRow]]
     near_fastest: NotRequired[int]
     unpriced: NotRequired[list[int]]
+    measured: NotRequired[dict[str, PredictComparedPart] | None]
 
 
 class TraceStep(TypedDict):

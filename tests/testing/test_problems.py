@@ -144,6 +144,7 @@ CASES = {
     "plan": ("plan", "transformer.yaml", TRAINED | {"sensitivity": True, "constraints": True}),
     "predict": ("predict", "transformer.yaml", TRAINED | {"plan": "tensor=2,recompute=full"}),
     "predict batch": ("predict", "transformer.yaml", TRAINED | {"batch": "plans.csv"}),
+    "predict measured": ("predict", "transformer.yaml", TRAINED | {"plan": "tensor=2", "measured": "profile.json"}),
     "parallel linkage": ("parallel", "step.hlo", {"mesh": "data=2,model=2", "method": "linkage"}),
     "parallel exact": ("parallel", "step.hlo", {"mesh": "4", "memory_gb": 0.015, "why": "params['w1']"}),
     "parallel activations": (
@@ -212,6 +213,8 @@ def options_of(files, case):
     for key in ("fabric", "on", "batch"):
         if key in asked:
             asked = asked | {key: str(files / asked[key])}
+    if "measured" in asked:
+        asked = asked | {"measured": (str(files / asked["measured"]),)}
     return kind, kind.Options((source,) if name in ("codesign", "trace") else source, **asked)
 
 
