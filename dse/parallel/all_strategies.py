@@ -24,6 +24,8 @@ from dse.results.infeasibility import Infeasibility
 from dse.results.result import Objective, Result
 from dse.run.remembered import Remembered, Same
 from dse.run.run import Run
+from dse.sources.kinds import ProblemInput
+from dse.sources.steps import STEP, resolve_step, step_of
 from hardware.inputs import Document, InputError, fail, validate
 
 _COMMAND = "dse parallel"
@@ -119,11 +121,13 @@ def posed(options: ParallelOptions) -> Posed[ParallelOptions, Any]:
         rule = "must be optimizer with --strategy all, because a sharded step stores all of its arguments"
         raise fail(_COMMAND, "--state", options.state, rule)
     mesh_of(options.mesh)
+    source = resolve_step(options.step)
+    once = replace(options, step=ProblemInput(STEP, source.where, step_of(source)))  # a function runs for seconds
     each: dict[str, Posed[ParallelOptions, Any]] = {}
     errors: dict[str, InputError] = {}
     for name, poser in _POSERS.items():
         try:
-            each[name] = poser(options)
+            each[name] = poser(once)
         except InputError as error:
             errors[name] = error
     if not each:

@@ -21,7 +21,7 @@ def view(result: Result, question: AllQuestion) -> View:
         return View(title, "The run was stopped before a plan was found.", notes=others)
     solution, metrics = AllSolution.model_validate(result.solution), AllMetrics.model_validate(result.metrics)
     table = Table(
-        ("strategy", "training step", "lower bound", "own objective", "memory per device", "relative to best"),
+        ("strategy", "training step", "bound", "own objective", "memory", "relative"),
         [
             *(_row(each, of, metrics.step_s) for each, of in metrics.strategies.items()),
             *((each, "not applicable", "", "", "", "") for each in question.not_applicable),

@@ -40,12 +40,14 @@ def resolve_step(source: object) -> StepSource:
     Args:
         source: text or a path: a file of any name that holds HLO; ``FILE.py:FUNCTION``, a function without parameters
             that returns a step of JAX and its arguments, or a module of PyTorch and its inputs; what such a function
-            returns; a ``jax.stages.Lowered``; or a :class:`~dse.graph.step.StepGraph`. With a module, its inputs and
-            targets may come its loss.
+            returns; a ``jax.stages.Lowered``; a :class:`~dse.graph.step.StepGraph`; or what this function returned.
+            With a module, its inputs and targets may come its loss.
 
     Raises:
         InputError: no such file (the nearest name in its folder is offered), or an object of another type.
     """
+    if isinstance(source, ProblemInput):
+        return source
     if isinstance(source, StepGraph):
         return ProblemInput(STEP, source.name, source)
     if _is_lowered(source) or (isinstance(source, tuple) and len(source) > 1 and callable(source[0])):

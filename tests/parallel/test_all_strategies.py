@@ -73,6 +73,30 @@ def test_the_pipeline_of_the_shortest_step_is_that_of_all_enumerated_ones(step, 
     assert answer.bound_s == pytest.approx(best_s, rel=1e-9)
 
 
+def test_a_users_function_runs_once_for_all_strategies(dse, tmp_path):
+    runs = tmp_path / "runs.txt"
+    source = tmp_path / "step.py"
+    source.write_text(
+        f"""
+import torch
+
+def small():
+    with open({str(runs)!r}, "a") as file:
+        file.write("run ")
+    return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)), (torch.empty(64, 64),)
+
+def loss(outputs):
+    return outputs.sum()
+"""
+    )
+    answer = dse("parallel", f"{source}:small", "--mesh", "2", "--strategy", "all", "--out", tmp_path / "out", "--json")
+    assert answer.code == 0, answer.err
+    assert runs.read_text().split() == ["run"]
+    assert set(json.loads(answer.out)["metrics"]["strategies"]) == {"sharding", "pipeline", "hybrid"}
+    checked = dse("check", tmp_path / "out")
+    assert checked.code == 0, checked.err
+
+
 def test_the_best_plan_is_that_of_the_shortest_step_and_its_bound_the_least(dse, step, tmp_path):
     out = tmp_path / "out"
     asked = ("parallel", step, "--mesh", "4", "--accelerator", "v100", "--microbatches", "4")
