@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from benchmarks.process import ROOT
 from benchmarks.recording import Record, Results, cpu_s, parser_of
 from dse.reproduce.automap.models import title_of
+from dse.reproduce.automap.pipeline_tables import EXCESS
 from dse.reproduce.automap.pipelines import OBJECTIVES
+from dse.reproduce.automap.tables import PAPERS_STEP_TIME, STEP_TIME
 from dse.reproduce.output import DOCUMENT_FILE
 from dse.reproduce.rdu.study import VERSIONS
 
@@ -128,15 +130,13 @@ def automap(results: Results, sections: Sections) -> None:
         for section in sections.values()
         for each in section["comparisons"]
     }
-    steps = {"t5": "t5-6", "t5_11b": "t5-11b", "vgg": "vgg19"}
+    steps = {"t5": "t5-base", "t5_3b": "t5-3b", "t5_11b": "t5-11b", "vgg": "vgg19"}
     for path, step in steps.items():
-        best, papers = (
-            compared[title_of(step), "reshard", f"time of a step{whose}"] for whose in ("", ", the paper's plan")
-        )
+        best, papers = (compared[title_of(step), "reshard", each] for each in (STEP_TIME, PAPERS_STEP_TIME))
         results.figure(path, f"{100 * (papers / best - 1):.2g} %")
 
     def excess(step: str, configuration: str, objective: str) -> float | None:
-        return compared[f"{title_of(step)} on {configuration}", objective, "excess of the paper's plan"]
+        return compared[f"{title_of(step)} on {configuration}", objective, EXCESS]
 
     nearest = []
     for step in ("bert-48", "t5-3b", "t5-11b"):
@@ -144,9 +144,17 @@ def automap(results: Results, sections: Sections) -> None:
             known = [excess(step, configuration, objective) for objective in OBJECTIVES]
             nearest += [min(each for each in known if each is not None)] if known[0] is not None else []
     results.figure("table7", f"{100 * min(nearest):.1f} to {100 * max(nearest):.1f} %")
-    results.figure("t5_two", f"{100 * excess('t5-6', 'A', 'length'):.1f} %")
-    results.figure("t5_four", f"{100 * excess('t5-6', 'C', 'computing'):.0f} %")
-    memory = sections["table7"]["tables"][2]
+    results.figure("t5_two", f"{100 * excess('t5-base', 'A', 'length'):.1f} %")
+    results.figure("t5_four", f"{100 * excess('t5-base', 'C', 'computing'):.1f} %")
+    searched, memory = sections["table7"]["tables"][2:4]
+    longer = {(row[0], row[1]): row for row in searched["rows"]}
+    results.figure("searched", longer["t5-base", "C"][3])
+    results.figure("searched_longer", longer["t5-base", "C"][-1].removeprefix("+"))
+    for row in sections["table5"]["tables"][0]["rows"]:
+        results.row("counts", *row[:4], *row[5:8])
+    for row in sections["table7"]["tables"][0]["rows"]:
+        if row[0] == title_of("vgg19"):
+            results.row("cnn", row[1], *row[5:7])
     row = dict(zip(memory["headers"], next(r for r in memory["rows"] if r[0] == "weights / recomputed"), strict=True))
     results.figure("four_stages", row["4 stages"])
     results.figure("three_stages", row["3 stages"])
@@ -154,10 +162,17 @@ def automap(results: Results, sections: Sections) -> None:
 
 REPRODUCTIONS = (
     Reproduction(
-        ("automap", "table3", "table4", "table7"),
+        ("automap", "table3", "table4", "table5", "table7"),
         Record(
             "automap",
-            ("t5", "t5_11b", "vgg", "table7", "t5_two", "t5_four", "four_stages", "three_stages", "cpu"),
+            (
+                *("t5", "t5_3b", "t5_11b", "vgg", "table7", "t5_two", "t5_four", "searched", "searched_longer"),
+                *("four_stages", "three_stages", "cpu"),
+            ),
+            {
+                "counts": ("step", "variables / dims", "target", "paper", "`count`", "`count*`", "`cost*`"),
+                "cnn": ("servers", "cuts in front of", "devices"),
+            },
         ),
         automap,
     ),

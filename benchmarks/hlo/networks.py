@@ -66,9 +66,12 @@ def vgg(batch: int = 64, size: int = 224, widths: tuple[int, ...] = VGG19, hidde
 
 def t5(
     layers: int = 6, hidden: int = 512, inner: int = 2048, heads: int = 8, head: int = 64, batch: int = 16,
-    sequence: int = 512, words: int = 32128,
+    sequence: int = 512, words: int = 32128, *, cross_table: bool = False,
 ) -> Any:  # fmt: skip
-    """T5 (Raffel et al. 2020) with so many encoder and as many decoder layers, one embedding, tables of positions."""
+    """T5 (Raffel et al. 2020) with so many encoder and as many decoder layers, one embedding, tables of positions.
+
+    ``cross_table``: attention of the decoder to the encoder has a table of positions, too, as in the published weights.
+    """
     attention = partial(attention_shapes, hidden, heads, head, biased=False)
     wide = {"conv1": dense(hidden, inner), "conv2": dense(inner, hidden)}
     encoder = {"attention": attention(), "norm1": norm(hidden), "feed_forward": wide, "norm2": norm(hidden)}
@@ -78,12 +81,18 @@ def t5(
         "encoder": {f"layer{n:02}": encoder for n in range(layers)} | {"norm": norm(hidden), "bias": array(32, heads)},
         "decoder": {f"layer{n:02}": decoder for n in range(layers)} | {"norm": norm(hidden), "bias": array(32, heads)},
     }
+    if cross_table:
+        parameters["decoder"]["cross_bias"] = array(32, heads)
     buckets = np.clip(np.arange(sequence)[:, None] - np.arange(sequence) + 16, 0, 31)
 
+    def by_position(table: jax.Array) -> jax.Array:
+        return jnp.moveaxis(table[buckets], -1, 0)[None]
+
     def stack(name: str, parameters: Tree, x: jax.Array, memory: jax.Array | None) -> jax.Array:
-        bias = jnp.moveaxis(parameters["bias"][buckets], -1, 0)[None]
+        bias = by_position(parameters["bias"])
         if memory is not None:
             bias = bias + jnp.where(np.tri(sequence, dtype=bool), 0.0, -1e9)
+        cross_bias = by_position(parameters["cross_bias"]) if "cross_bias" in parameters else None
         for number in range(layers):
             layer = parameters[f"layer{number:02}"]
             with jax.named_scope(f"{name}/layer{number:02}"):
@@ -92,7 +101,7 @@ def t5(
                     x = x + attend(layer["attention"], inside, inside, heads, bias)
                 if memory is not None:
                     with jax.named_scope("cross"):
-                        x = x + attend(layer["cross"], normalise(layer["norm3"], x), memory, heads, None)
+                        x = x + attend(layer["cross"], normalise(layer["norm3"], x), memory, heads, cross_bias)
                 with jax.named_scope("feed_forward"):
                     x = x + feed_forward(layer["feed_forward"], normalise(layer["norm2"], x), jax.nn.relu)
         return normalise(parameters["norm"], x)

@@ -17,16 +17,36 @@ from hardware.documents import text_of
 from hardware.inputs import choose, fail
 from hardware.spec_fields import is_path
 
-BUILT_IN: Mapping[str, str] = MappingProxyType({"vgg19": "VGG-19", "t5-6": "T5-base", "t5-11b": "T5-11B"})
-"""The steps of the package (``benchmarks/hlo/dumps.py`` makes them) whose tensors are split, and the paper's names."""
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {"vgg19": "VGG-19", "t5-base": "T5-base", "t5-6": "T5-base", "t5-3b": "T5-3B", "t5-11b": "T5-11B"}
+)
+"""The steps of the package (``benchmarks/hlo/dumps.py`` makes them) whose tensors are split, and the paper's names.
+
+``t5-6`` is the published T5-small. ``t5-base`` is the paper's T5-base, which it does not define: its sizes follow from
+what is printed. Six encoder and six decoder layers with the variables of Table 3 have 180 variables, and the last
+normalisations 4; of 188 (section 5.2.1) an embedding and three tables of positions are left, as in the published
+weights of T5. At a width of 512, 51 million parameters (Table 1) give the words for each inner width. On configuration
+C no device cut is possible behind device 22 of 32, because no variable is first read there (5.2.3): the head must take
+9 to 10 parts of 32. Among multiples of 512, only an inner width of 1,024 with 37,888 words has such a head.
+"""
 
 PIPELINED: Mapping[str, str] = MappingProxyType(
-    {"bert-48": "BERT-48", "t5-6": "T5-base", "t5-3b": "T5-3B", "t5-11b": "T5-11B"}
+    {
+        "bert-48": "BERT-48",
+        "t5-base": "T5-base",
+        "t5-6": "T5-base",
+        "t5-3b": "T5-3B",
+        "t5-11b": "T5-11B",
+        "vgg19": "VGG-19",
+    }
 )
-"""Those that are cut into pipelines, and the paper's names."""
+"""Those that are cut into pipelines, and the paper's names; it prints no pipeline of VGG-19."""
 
 DUMPED: tuple[str, ...] = tuple(dict.fromkeys((*BUILT_IN, *PIPELINED)))
 """All of them."""
+
+REPRODUCED: tuple[str, ...] = tuple(name for name in DUMPED if name != "t5-6")
+"""One for each model of the paper."""
 
 _DUMPS = resources.files("dse.reproduce").joinpath("automap", "dumps")
 
@@ -39,15 +59,15 @@ class Family:
         name: of the paper's table.
         known_by: text in the name of some argument of such a step.
         variables: of the paper's table, and after them others, with what their names end in (regular expressions).
-        layers: variables of layers that the paper leaves whole.
+        layers: variables of layers that must be whole for the paper's plan to be best; none where it is best without.
         layers_text: the same for people.
     """
 
     name: FamilyName
     known_by: str
     variables: Mapping[str, str]
-    layers: tuple[str, ...]
-    layers_text: str
+    layers: tuple[str, ...] = ()
+    layers_text: str = ""
 
     def variable(self, argument: str) -> str | None:
         """The variable that a trained argument is; None for none of the known ones."""
@@ -75,11 +95,9 @@ FAMILIES: tuple[Family, ...] = (
                 "embedding_weights": _keys("embedding"),
                 "scale": _keys(r"norm\d?", "scale"),
                 "bias": _keys(r"norm\d?", "bias"),
-                "position tables": _keys("(en|de)coder", "bias"),
+                "position tables": _keys("(en|de)coder", "(cross_)?bias"),
             }
         ),
-        ("scale", "bias"),
-        "layer norms",
     ),
     Family(
         "VGG",

@@ -12,7 +12,7 @@ from dse.reproduce.automap.claims import claims
 from dse.reproduce.automap.contest import TITLE as CONTEST_TITLE
 from dse.reproduce.automap.contest import contest
 from dse.reproduce.automap.convergence import CURVE_TITLES, Learned, operator_curve, pipeline_curve
-from dse.reproduce.automap.models import BUILT_IN, DUMPED, PIPELINED, family_of, step_of, text_of_step
+from dse.reproduce.automap.models import BUILT_IN, PIPELINED, REPRODUCED, family_of, step_of, text_of_step
 from dse.reproduce.automap.pipeline_tables import PIPELINE_TITLES, all_reduces, computing, inference, training
 from dse.reproduce.automap.published import read_published
 from dse.reproduce.automap.setup_tables import SETUP_TITLES, machines, models
@@ -64,8 +64,8 @@ class AutomapOptions(Options):
     models: Annotated[
         str | None,
         Option(
-            "Any of vgg19, t5-6, t5-11b, bert-48 and t5-3b (the last two only for pipelines), or HLO files of T5 or "
-            "VGG steps (default: all five).",
+            "Any of vgg19, t5-base, t5-6 (the published T5-small), t5-3b, t5-11b and bert-48 (only for pipelines), or "
+            "HLO files of T5 or VGG steps (default: all but t5-6).",
             metavar="STEP,…",
         ),
     ] = None
@@ -95,7 +95,7 @@ class Context:
 
 
 def _posed(options: AutomapOptions, parts: tuple[str, ...], learned: Learned | None) -> Posed[Context]:
-    named = DUMPED if options.models is None else _names(options.models)
+    named = REPRODUCED if options.models is None else _names(options.models)
     pipelined = tuple(name for name in named if name in PIPELINED)
     steps = tuple(name for name in named if name in BUILT_IN or name not in PIPELINED)
     mesh_of(options.mesh, "dse reproduce automap")
@@ -148,7 +148,7 @@ PARTS = {
     "figure12": Part(PIPELINE_TITLES["figure12"], computing),
 }
 
-QUICK = {"models": "vgg19,t5-6,bert-48", "rounds": 5, "seeds": 1}
+QUICK = {"models": "vgg19,t5-base,bert-48", "rounds": 5, "seeds": 1}
 
 CURVES = {"figure16": operator_curve, "figure17": pipeline_curve}
 

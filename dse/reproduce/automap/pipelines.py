@@ -17,11 +17,11 @@ import numpy as np
 
 from dse.graph.step import StepGraph
 from dse.parallel.inputs import device_of
-from dse.parallel.pipeline.exact import server_cuts, solve
+from dse.parallel.pipeline.exact import Answer, near, server_cuts, solve
 from dse.parallel.pipeline.length import Length, length
 from dse.parallel.pipeline.memory import min_memory_bytes
 from dse.parallel.pipeline.methods import PipelineContext, exact
-from dse.parallel.pipeline.problem import DeviceCutting, PipelinePlan, PipelineProblem, Profile, StateName
+from dse.parallel.pipeline.problem import RADIUS, DeviceCutting, PipelinePlan, PipelineProblem, Profile, StateName
 from dse.parallel.pipeline.profiling import profile_of
 from dse.parallel.pipeline.strategy import source_of, state_factor_of
 from dse.parallel.pipeline.view import layer_of
@@ -143,7 +143,7 @@ def pipelined(trial: PipelineTrial) -> dict[str, Any]:
     """The outcome of a trial in JSON types; a function of the trial but for its seconds."""
     problem = problem_of(trial)
     started = process_time()
-    row = read_published().pipelines.training[PIPELINED[trial.step]].get(trial.configuration)
+    row = read_published().pipelines.row(PIPELINED[trial.step], trial.configuration)
     if OBJECTIVES[trial.objective].is_computing:
         answer = solve(problem, [server_cuts(problem) if row is None else row.devices])
     else:
@@ -185,8 +185,8 @@ def _document(problem: PipelineProblem, plan: PipelinePlan, layers: tuple[str, .
 
 
 def _near(layers: tuple[str, ...], cut: int) -> str:
-    """The scope of the next point that has one of a layer, without its last parts."""
-    parts = next((each.split("/") for each in layers[cut:] if "layer" in each or "head" in each), ["end"])
+    """The scope of the next point that has one, as far as the layer that it names; else its first part."""
+    parts = next((each.split("/") for each in layers[cut:] if "/" in each), ["end"])
     while len(parts) > 1 and "layer" not in parts[-1]:
         parts = parts[:-1]
     return "/".join(parts)
@@ -194,14 +194,62 @@ def _near(layers: tuple[str, ...], cut: int) -> str:
 
 def outcome_of(document: Mapping[str, Any]) -> PipelineOutcome:
     """What :func:`pipelined` wrote."""
-    best, published = (
-        None
-        if each is None
-        else FoundPipeline(each["length_s"], tuple(each["layers"]), tuple(each["devices"]), tuple(each["shares"]))
-        for each in (document["best"], document["published"])
-    )
+    best, published = (found_of(document[key]) for key in ("best", "published"))
     assert best is not None
     return PipelineOutcome(best, published, document["seconds"])
+
+
+def found_of(document: Mapping[str, Any] | None) -> FoundPipeline | None:
+    """A pipeline in JSON types."""
+    if document is None:
+        return None
+    sequences = (tuple(document[key]) for key in ("layers", "devices", "shares"))
+    return FoundPipeline(document["length_s"], *sequences)
+
+
+@dataclass(frozen=True)
+class SearchedPipeline:
+    """The shortest pipeline of the paper's search space, and the length with the paper's device cuts; None of none."""
+
+    best: FoundPipeline | None
+    printed_s: float | None
+
+
+class SearchTrial(NamedTuple):
+    """A step that is cut as the paper's search does; ``accelerator`` and ``network`` are names of specs."""
+
+    step: str
+    configuration: Configuration
+    accelerator: str
+    network: str
+
+
+def searched(trial: SearchTrial) -> dict[str, Any]:
+    """The shortest pipeline of the paper's search space (None if that is empty), and the length of the shortest one
+    with the paper's device cuts (None without any); in JSON types.
+
+    There a pivot implies the devices in front of it (4.4): as many as its share of the computing, rounded down, which
+    are at most 3 from equal stages. Every stage is the first to read some variable: that the head of T5 reads the
+    embedding again does not count (5.2.3).
+    """
+    problem = problem_of(PipelineTrial(trial.step, trial.configuration, "length", "near", *trial[2:]))
+    profile, devices = problem.profile, problem.devices
+    problem = replace(problem, profile=replace(profile, variables=(profile.weight_bytes > 0).astype(np.int64)))
+    work_s = np.concatenate(([0.0], np.cumsum(profile.forward_s + problem.backward_s)))
+    implied = np.floor(work_s * devices / work_s[-1]).astype(np.int64)
+    answers: dict[tuple[int, ...], Answer] = {}
+    for cuts in near(server_cuts(problem), RADIUS, devices):
+        places = [range(*np.searchsorted(implied, [cut, cut + 1])) for cut in cuts]
+        if all(map(len, places)):
+            answers[cuts] = solve(problem, [cuts], places=places)
+    best = min(answers.values(), key=lambda answer: answer.length_s, default=None)
+    row = read_published().pipelines.row(PIPELINED[trial.step], trial.configuration)
+    printed = None if row is None else answers.get(row.devices)
+    _, _, layers = profiled(trial.step, trial.accelerator)
+    return {
+        "best": None if best is None or best.plan is None else _document(problem, best.plan, layers),
+        "printed_s": None if printed is None or printed.plan is None else printed.length_s,
+    }
 
 
 class MemoryTrial(NamedTuple):

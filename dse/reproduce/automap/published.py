@@ -90,7 +90,7 @@ class PublishedPipelines(StrictModel):
     Attributes:
         batch, microbatch: in samples.
         servers: of each configuration; each stage has one.
-        training: rows of Table 7, by model and configuration; what is missing did not fit.
+        training: rows of Table 7, by model and configuration.
         inference: Table 8.
     """
 
@@ -100,6 +100,10 @@ class PublishedPipelines(StrictModel):
     servers: dict[Configuration, PositiveInteger]
     training: dict[str, dict[Configuration, PublishedPipeline]]
     inference: Inference
+
+    def row(self, model: str, configuration: Configuration) -> PublishedPipeline | None:
+        """A row of Table 7; None where a model did not fit (T5-11B), or is not in it (VGG-19)."""
+        return self.training.get(model, {}).get(configuration)
 
 
 class PublishedClaims(StrictModel):

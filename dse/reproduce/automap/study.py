@@ -22,14 +22,18 @@ from dse.parallel.prices import Prices
 from dse.parallel.problem import Objective, ParallelProblem
 from dse.parallel.resharding import PICO
 from dse.parallel.solve import solve
-from dse.reproduce.automap.models import family_of, step_of
+from dse.reproduce.automap.models import Family, family_of, step_of
 from dse.reproduce.automap.pipelines import (
     PipelineOutcome,
+    SearchedPipeline,
+    SearchTrial,
+    found_of,
     memory_trials,
     needed_bytes,
     outcome_of,
     pipeline_trials,
     pipelined,
+    searched,
 )
 from dse.reproduce.automap.published import Configuration, read_published
 from dse.reproduce.trials import finished
@@ -47,7 +51,7 @@ class Rules:
 
     Attributes:
         objective, method: of ``dse parallel``.
-        whole: what is not split: the inputs (operator partitioning alone), or the layers that the paper leaves whole.
+        whole: what is not split: the inputs (operator partitioning alone), or the layers of the family.
         text: the same for people; {layers} stands for those layers.
     """
 
@@ -69,6 +73,12 @@ RULES: Mapping[str, Rules] = MappingProxyType(
     }
 )
 """By what they are called in tables."""
+
+
+def rules_of(family: Family) -> tuple[str, ...]:
+    """The rules under which a family is planned: those that leave layers whole only where it has any."""
+    return tuple(name for name, rules in RULES.items() if rules.whole != "layers" or family.layers)
+
 
 DATA_PARALLEL = "data parallel"
 """In place of rules: the linkage group of most inputs is split."""
@@ -298,6 +308,24 @@ class Study:
             of = outcomes.setdefault((trial.step, trial.configuration), {})
             of[trial.objective] = outcome_of(values[trial])
         return outcomes
+
+    def searched(self) -> dict[tuple[str, Configuration], SearchedPipeline]:
+        """Of every (step, configuration) the shortest pipeline of the paper's search space.
+
+        Raises:
+            StoppedError: the run was stopped; what is finished is in the journal.
+        """
+        machine = (self.machine.accelerator, self.machine.network)
+        configurations: tuple[Configuration, ...] = ("A", "B", "C")
+        trials = [SearchTrial(step, each, *machine) for step in self.pipelined for each in configurations]
+        keys = {each: f"searched {each.step} {each.configuration}" for each in trials}
+        values, failed = finished(self.run, "searched", searched, keys)
+        if failed:
+            raise RuntimeError("; ".join(failed.values()))
+        return {
+            (each.step, each.configuration): SearchedPipeline(found_of(values[each]["best"]), values[each]["printed_s"])
+            for each in trials
+        }
 
     def memory(self, step: str) -> dict[tuple[str, str, str], int]:
         """The least bytes of a device, by (configuration, what is kept of trained tensors, of activations)."""

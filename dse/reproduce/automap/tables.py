@@ -4,9 +4,18 @@ from collections.abc import Iterable, Mapping
 
 from dse.parallel.mesh import WHOLE
 from dse.report.units import memory_text, time_text
-from dse.reproduce.automap.models import BUILT_IN, FAMILIES, family_of, step_of, title_of, variables_of
+from dse.reproduce.automap.models import BUILT_IN, Family, family_of, step_of, title_of, variables_of
 from dse.reproduce.automap.published import FamilyName, PublishedModel, read_published
-from dse.reproduce.automap.study import DATA_PARALLEL, RULES, CheckedPlan, Outcome, Study, is_as_published, split_text
+from dse.reproduce.automap.study import (
+    DATA_PARALLEL,
+    RULES,
+    CheckedPlan,
+    Outcome,
+    Study,
+    is_as_published,
+    rules_of,
+    split_text,
+)
 from dse.reproduce.section import OTHER_MACHINE, Chart, Comparison, Row, Section, Series, Table
 from dse.results.result import percent
 
@@ -17,6 +26,10 @@ TITLES: Mapping[str, str] = {
     "table6": "Table 6: automatic data parallelism",
 }
 
+STEP_TIME = "step time"
+PAPERS_STEP_TIME = f"{STEP_TIME}, the paper's plan"
+"""Quantities of comparisons."""
+
 
 def plans(study: Study, part: str, name: FamilyName) -> Section:
     """Table 3 or 4: the plans of all rules next to the paper's, and what the paper's is worth under each of them."""
@@ -24,15 +37,21 @@ def plans(study: Study, part: str, name: FamilyName) -> Section:
     if not steps:
         reason = f"none of --models is {name}"
         return Section(part, TITLES[part], (), (reason,), skipped=reason)
-    outcomes = study.outcomes(list(RULES), steps)
+    chosen = rules_of(family_of(steps[0]))
+    outcomes = study.outcomes(chosen, steps)
     tables, notes, comparisons = list[Table](), list[str](), list[Comparison]()
     for step in steps:
-        of_step = {rules: outcomes[step, rules] for rules in RULES}
+        of_step = {rules: outcomes[step, rules] for rules in chosen}
         tables += [_variables(step, of_step), _rules(step, of_step)]
         notes += _verdicts(step, of_step)
         comparisons += _compared(step, of_step)
     return Section(
-        part, TITLES[part], tuple(tables), (*notes, *_plan_notes(study, name)), tuple(comparisons), (_chart(outcomes),)
+        part,
+        TITLES[part],
+        tuple(tables),
+        (*notes, *_plan_notes(study, family_of(steps[0]))),
+        tuple(comparisons),
+        (_chart(outcomes),),
     )
 
 
@@ -78,21 +97,21 @@ def _verdicts(step: str, outcomes: Mapping[str, Outcome]) -> Iterable[str]:
             yield f"{title_of(step)}: the plan under {rules} is not proven optimal."
 
 
-def _plan_notes(study: Study, name: FamilyName) -> Iterable[str]:
+def _plan_notes(study: Study, family: Family) -> Iterable[str]:
     mesh = study.mesh
     places = "" if len(mesh.axes) == 1 else f" on the axes {'/'.join(axis.name for axis in mesh.axes)}"
     yield (
         f"A number is the split dimension{places}; {WHOLE} means not split, as in the paper; (n) stands for n "
         "variables."
     )
-    layers = next(family.layers_text for family in FAMILIES if family.name == name)
-    yield f"Rules: {'; '.join(f'{key}: {rules.text.format(layers=layers)}' for key, rules in RULES.items())}."
+    texts = (f"{key}: {RULES[key].text.format(layers=family.layers_text)}" for key in rules_of(family))
+    yield f"Rules: {'; '.join(texts)}."
     yield (
         "Paper's plan: the variables in the paper's table are split as printed, along the best axis, and everything "
         "else "
         "optimally under the same rules. Every plan passed the independent check."
     )
-    for variable in read_published().uncounted.get(name, ()):
+    for variable in read_published().uncounted.get(family.name, ()):
         yield f"{variable}: split in the paper's table but not counted in Table 5, so not fixed here."
 
 
@@ -113,8 +132,8 @@ def _compared(step: str, outcomes: Mapping[str, Outcome]) -> Iterable[Comparison
             Comparison(title_of(step), rules, what, unit, value, None)
             for what, unit, value in (
                 ("split dimensions", "", None if each.best is None else float(each.best.split_dimensions)),
-                ("step time", "s", None if each.best is None else each.best.step_s),
-                ("step time, the paper's plan", "s", None if each.published is None else each.published.step_s),
+                (STEP_TIME, "s", None if each.best is None else each.best.step_s),
+                (PAPERS_STEP_TIME, "s", None if each.published is None else each.published.step_s),
             )
         )
 
@@ -134,13 +153,13 @@ def worth_of_paper(outcome: Outcome) -> str:
 
 def _chart(outcomes: Mapping[tuple[str, str], Outcome]) -> Chart:
     """The times of a step."""
-    steps = list(dict.fromkeys(step for step, _ in outcomes))
+    steps, chosen = (tuple(dict.fromkeys(names)) for names in zip(*outcomes, strict=True))
 
     def bars(step: str, whose: str) -> Series:
-        plans = [getattr(outcomes[step, rules], whose) for rules in RULES]
+        plans = [getattr(outcomes[step, rules], whose) for rules in chosen]
         y = tuple(None if each is None else 1e3 * each.step_s for each in plans)
         label = "ours" if whose == "best" else "the paper's plan"
-        return Series(f"{title_of(step)}, {label}", tuple(RULES), y)
+        return Series(f"{title_of(step)}, {label}", chosen, y)
 
     series = tuple(bars(step, whose) for step in steps for whose in ("best", "published"))
     return Chart("bars", "Step time", "rules", "ms", series, logarithmic=True)
@@ -155,7 +174,8 @@ def counts(study: Study) -> Section:
         reason = "none of --models has tensors to split"
         return Section("table5", TITLES["table5"], (), (reason,), skipped=reason)
     chosen = ("count", "count*", "cost*")
-    outcomes = study.outcomes(chosen)
+    own = {step: [rules for rules in chosen if rules in rules_of(family_of(step))] for step in study.steps}
+    outcomes = {key: each for step, rules in own.items() for key, each in study.outcomes(rules, (step,)).items()}
     rows, comparisons = list[Row](), list[Comparison]()
     for step in study.steps:
         published = _published(step)
@@ -163,10 +183,12 @@ def counts(study: Study) -> Section:
         theirs = ("–",) * 3
         if printed is not None:
             theirs = (str(printed.target), str(printed.found), time_text(printed.seconds, 3))
-        ours = [outcomes[step, rules] for rules in chosen]
-        splits = ["–" if each.best is None else str(each.best.split_dimensions) for each in ours]
-        rows.append((title_of(step), _size(step), *theirs, *splits, f"{max(each.seconds for each in ours):.1f} s"))
-        for rules, each in zip(chosen, ours, strict=True):
+        ours = {rules: outcomes[step, rules] for rules in own[step]}
+        best = {rules: each.best.split_dimensions for rules, each in ours.items() if each.best is not None}
+        splits = (str(best.get(rules, "–")) for rules in chosen)
+        seconds_text = f"{max(each.seconds for each in ours.values()):.1f} s"
+        rows.append((title_of(step), _size(step), *theirs, *splits, seconds_text))
+        for rules, each in ours.items():
             reason = _unlike(step, rules)
             dimensions = None if each.best is None else float(each.best.split_dimensions)
             target = None if printed is None else float(printed.found)
@@ -181,8 +203,10 @@ def counts(study: Study) -> Section:
     headers = ("", "variables / dims", "target", "paper", "time", *chosen, "time")
     notes = (
         "The paper's target for VGG-19 is its number of variables, but the paper splits five dimensions. Its target "
-        "for "
-        "T5-11B (and T5-3B) excludes the embedding and the two position tables, which our count includes.",
+        "for T5-3B and T5-11B excludes the embedding and the position tables, which our count includes; that for "
+        "T5-base includes three of them.",
+        f"count*: {RULES['count*'].text.format(layers='convolutions')}. T5 needs no such rule: its target is the count "
+        "of the fastest plan (cost*).",
         "Time: ours is the longest of the three, including reading the step; the paper's includes both search stages.",
     )
     return Section("table5", TITLES["table5"], (Table(headers, tuple(rows)),), notes, tuple(comparisons))
