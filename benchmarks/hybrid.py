@@ -4,7 +4,7 @@
 eight V100, with the batch of the dump in 16 microbatches; hybrid plans have 16, or one stage of one, as by default. All
 rows are the time of a whole step by one definition (:mod:`dse.parallel.step_time`). ``--without sharding`` leaves a
 strategy out, ``--rounds N`` ends the hybrid search after so many rounds, in the same state on every machine. The line
-behind a table says whether the hybrid plan is longer than any other row.
+behind a table says whether the hybrid plan is longer than any other row. ``--record`` keeps the rows of other steps.
 """
 
 import time
@@ -25,7 +25,8 @@ RECORD = Record(
     "hybrid", tables={"main": ("step", "strategy", "training step", "proven at least", "gap", "per device", "CPU s")}
 )
 
-STEPS = ("t5-6", "t5-3b", "bert-48", "t5-11b")
+TITLES = {"t5-6": "T5, 6 + 6 layers", "t5-3b": "T5-3B", "bert-48": "BERT-48", "t5-11b": "T5-11B"}
+"""Of the steps, in the order of the table."""
 
 TARGET = 0.02
 """Gap of the hybrid plan of T5-3B."""
@@ -36,10 +37,12 @@ ORDER = ("hybrid", "pipeline", "sharding")
 def main() -> None:
     """Print a table for each step."""
     parser, results = parser_of(__doc__), Results(RECORD)
-    parser.add_argument("steps", nargs="*", default=list(STEPS))
+    parser.add_argument("steps", nargs="*", default=list(TITLES))
     parser.add_argument("--without", action="append", choices=ORDER, default=[])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     asked = parser.parse_args()
+    if unknown := {*asked.steps} - {*TITLES}:
+        parser.error(f"STEP: must be one of {', '.join(TITLES)}, but got {', '.join(sorted(unknown))}")
     print(f"The target is a gap of {percent(TARGET)} for the hybrid plan of t5-3b.")
     for step in asked.steps:
         path = resources.files("dse.reproduce").joinpath("automap", "dumps", f"{step}.hlo.gz")
@@ -61,9 +64,11 @@ def main() -> None:
                 rows, own = list(_rows(name, result)), _times(name, result)
             spent = f"{time.process_time() - begun:.0f}"
             for number, row in enumerate(rows):
-                results.row("main", step, *row, spent if number == 0 else "")
+                results.row("main", TITLES[step], *row, spent if number == 0 else "")
             times |= own
         print(f"\n{_verdict(times)}", flush=True)
+    rows = results.rows["main"] + [row for row in RECORD.rows("main") if row[0] not in map(TITLES.get, asked.steps)]
+    results.rows["main"] = [row for title in TITLES.values() for row in rows if row[0] == title]
     results.save(asked.record)
 
 
