@@ -33,6 +33,7 @@ SCRIPTS = (
     "fabric_simulator",
     "fabric_nextpnr",
     "truth",
+    "intervals",
     "plans",
     "modern_codesign",
     "newcomer",
