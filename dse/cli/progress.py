@@ -15,6 +15,7 @@ from dse.run.progress import ProgressCallback, silent
 
 _PLAIN_LINE_INTERVAL_S = 2.0
 _RATE_AFTER_S = 0.5
+_WIDE = 130
 
 
 @contextmanager
@@ -27,9 +28,10 @@ def progress(quiet: bool) -> Iterator[ProgressCallback]:
     if not console.is_terminal:
         yield _PlainLines()
         return
+    is_wide = console.width >= _WIDE  # a narrow terminal has no room for bars beside the numbers
     columns = (
-        TextColumn("{task.description:<34}", markup=False),
-        BarColumn(),
+        TextColumn("{task.description:<34}" if is_wide else "{task.description}", markup=False),
+        *([BarColumn()] if is_wide else []),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[pace]}", markup=False),
