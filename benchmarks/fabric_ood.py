@@ -1,13 +1,16 @@
 """How accurate cost models of fabrics are on families of graphs that none of them was trained on.
 
 Judged are checkpoints, by default the packaged one, and with ``--samples RUN`` models that are fitted to all placements
-of a directory of ``dse fabric train``. RE: mean relative error of the throughput; ρ: Spearman's rank correlation. All
-have 90 % intervals from a bootstrap over graphs. Placements: :mod:`benchmarks.fabric_unseen`.
+of a directory of ``dse fabric train``, and how trees and perceptrons together do on ever more of them, from the paper's
+four kinds of blocks alone and from all kinds. RE: mean relative error of the throughput; ρ: Spearman's rank
+correlation. All have 90 % intervals from a bootstrap over graphs. Placements: :mod:`benchmarks.fabric_unseen`.
 
 Another model is judged in Python by what it predicts::
 
     labelled = unseen()                                                # of benchmarks.fabric_unseen
     print(judged(model.predict(labelled.examples), labelled).cells)    # of this module
+
+With ``--annotate``, the cards of all checkpoints say first how well they did.
 
 Target: RE ≤ .065, ρ ≥ .965, ρ within graphs ≥ .93.
 """
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
+SIZES = (500, 1_000, 2_000, 4_000, 8_000)
+"""Placements that are learned from, as far as there are so many, and after them all."""
+
 MODELS = ("ridge", "trees", "trees-all", "perceptrons", "stack")
 """What is fitted to samples by default."""
 
@@ -39,6 +45,7 @@ RECORD = Record(
     {
         "main": ("model", "learned from", "RE", "ρ", "ρ within graphs", "RE / that of the packaged model"),
         "families": ("family", "RE", "ρ", "ρ within graphs"),
+        "curve": ("kinds", "placements", "graphs", "RE", "ρ", "ρ within graphs"),
     },
 )
 
@@ -58,6 +65,12 @@ class Verdict:
     correlation: Interval
     within: Interval
     families: Mapping[str, tuple[float, float, float]]
+
+    def document(self) -> dict[str, object]:
+        """The verdict as JSON types, for the card of a checkpoint: values with their intervals, and RE by family."""
+        intervals = {"error": self.error, "correlation": self.correlation, "within": self.within}
+        stated = {name: [each.value, each.low, each.high] for name, each in intervals.items()}
+        return {**stated, "error_by_family": {name: error for name, (error, _, _) in self.families.items()}}
 
     @property
     def cells(self) -> tuple[str, str, str]:
@@ -112,49 +125,80 @@ def checkpoint(folder: Path) -> tuple[str, "Model"]:
     return f"{loaded.provenance['outcome']['placements']:,}", Ensemble.of(loaded.settings, loaded.tensors)
 
 
-def fitted(folder: Path, names: list[str]) -> Iterator[tuple[str, str, "Model"]]:
-    """Models by name, with what they have learned from: all placements in the directory of a training."""
+def learned_from(folder: Path) -> "Labelled":
+    """All placements in the directory of a training."""
     from benchmarks.fabric_unseen import FABRIC
     from dse.run.tables import FOLDER
     from policies.fabric.data.tables import read_samples
     from policies.fabric.study.labelled import Labelled
+
+    return Labelled(read_samples(folder / FOLDER), FABRIC)
+
+
+def fitted(labelled: "Labelled", names: list[str]) -> Iterator[tuple[str, str, "Model"]]:
+    """Models by name, with what they have learned from: all placements."""
     from policies.fabric.study.learners import Plain
 
-    samples = read_samples(folder / FOLDER)
-    examples, learners = Labelled(samples, FABRIC).examples, Plain(0).learners
-    kinds = len({record.kind for record in samples.graphs.values()})
+    learners, kinds = Plain(0).learners, len(np.unique(labelled.kind))
     for name in names:
-        yield name, f"{len(examples):,} of {kinds} kinds", learners[name].fit(examples)
+        yield name, f"{len(labelled.label):,} of {kinds} kinds", learners[name].fit(labelled.examples)
+
+
+def curve(labelled: "Labelled") -> Iterator[tuple[int, int, int, "Model"]]:
+    """Kinds, placements and graphs that a model has learned from, and the model: trees and perceptrons in equal parts.
+
+    Graphs are drawn whole, fewer ones among more, from the blocks of the paper and from all kinds.
+    """
+    from policies.fabric.data.distribution import BLOCKS
+    from policies.fabric.model.stack import StackLearner
+
+    examples, blocks = labelled.examples, np.isin(labelled.kind, BLOCKS.kinds)
+    for part in (blocks, np.ones_like(blocks)):
+        graphs = np.random.default_rng(0).permutation(np.unique(examples.graph[part]))
+        share = len(graphs) / part.sum()
+        for placements in (*(size for size in SIZES if size < 0.95 * part.sum()), int(part.sum())):
+            chosen = np.isin(examples.graph, graphs[: round(share * placements)])
+            model, _ = StackLearner().fit_for(examples.at(chosen), is_corrected=False)
+            kinds, drawn = (len(np.unique(each[chosen])) for each in (labelled.kind, examples.graph))
+            yield kinds, int(chosen.sum()), drawn, model
 
 
 def main() -> None:
     """One line for each model, and one for each family that the first one predicts."""
     from benchmarks.fabric_unseen import unseen
     from policies.fabric.methods import SHIPPED
+    from policies.fabric.model.checkpoint import COST
 
     parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--checkpoint", type=Path, action="append", help="may be given several times")
     parser.add_argument("--samples", type=Path, help="fit models to the placements of this run of dse fabric train")
     parser.add_argument("--model", action="append", choices=MODELS, help="may be given several times; all by default")
+    parser.add_argument("--annotate", action="store_true", help="write what checkpoints are worth into their cards")
     arguments = parser.parse_args()
 
     packaged = checkpoint(SHIPPED)
-    models = [("packaged", *packaged)]
-    models += [(str(folder), *checkpoint(folder)) for folder in arguments.checkpoint or ()]
-    if arguments.samples is not None:
-        models += fitted(arguments.samples, arguments.model or list(MODELS))
+    folders = {"packaged": SHIPPED, **{str(folder): folder for folder in arguments.checkpoint or ()}}
+    models = [("packaged", *packaged), *((name, *checkpoint(folders[name])) for name in list(folders)[1:])]
+    seen = None if arguments.samples is None else learned_from(arguments.samples)
+    if seen is not None:
+        models += fitted(seen, arguments.model or list(MODELS))
     labelled = unseen(any(getattr(model, "needs_encodings", False) for _, _, model in models))
     label, graph = labelled.label, labelled.examples.graph
     base = packaged[1].predict(labelled.examples)
-    for name, learned_from, model in models:
+    for name, placements, model in models:
         target = model.predict(labelled.examples)
         verdict = judged(target, labelled)
+        if arguments.annotate and name in folders:
+            COST.annotate(folders[name], {"out_of_distribution": verdict.document()})
         ratio = error_ratio(labelled.throughput_of(target), labelled.throughput_of(base), label, graph)
         compared = "" if name == "packaged" else f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
-        results.row("main", name, learned_from, *verdict.cells, compared)
+        results.row("main", name, placements, *verdict.cells, compared)
     first = judged(base, labelled)
     for family, (error, correlation, within) in first.families.items():
         results.row("families", family, number(error), number(correlation), number(within))
+    for kinds, placements, graphs, model in curve(seen) if seen is not None else ():
+        verdict = judged(model.predict(labelled.examples), labelled)
+        results.row("curve", kinds, placements, graphs, *verdict.cells)
     results.figure("re", shown(first.error))
     results.figure("rho", shown(first.correlation))
     results.figure("within", shown(first.within))

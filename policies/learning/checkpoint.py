@@ -88,13 +88,15 @@ class CheckpointFormat(Generic[S]):
         write_text(folder / CARD_FILE, json.dumps(card, indent=2) + "\n")
 
     def annotate(self, folder: Path, provenance: Mapping[str, Any]) -> None:
-        """Add to what the card in ``folder`` says, or change it.
+        """Add to what the card in ``folder`` says, in front of all else, or change it where it stands.
 
         Raises:
             InputError: as :meth:`load`.
         """
         checkpoint = self.load(folder)
-        self.save(folder, replace(checkpoint, provenance={**checkpoint.provenance, **provenance}))
+        stated = checkpoint.provenance
+        added = {key: value for key, value in provenance.items() if key not in stated}
+        self.save(folder, replace(checkpoint, provenance={**added, **stated, **provenance}))
 
     def load(self, folder: Path) -> Checkpoint[S]:
         """The checkpoint that :meth:`save` wrote.

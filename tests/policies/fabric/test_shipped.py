@@ -7,6 +7,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from benchmarks.fabric_ood import judged
+from benchmarks.fabric_unseen import unseen
 from dse.fabric.cases import block_case
 from dse.run.executor import InProcessExecutor
 from dse.run.journal import Journal
@@ -37,6 +39,18 @@ def test_the_shipped_model_predicts_graphs_that_it_has_not_seen(tmp_path):
     predicted = labelled.throughput_of(Ensemble.of(checkpoint.settings, checkpoint.tensors).predict(labelled.examples))
     stated = json.loads((SHIPPED / CARD_FILE).read_text())["provenance"]["outcome"]["validation"]["model"]["error"]
     assert np.mean(np.abs(predicted / labelled.label - 1)) < 3 * stated
+
+
+def test_the_card_says_first_how_well_the_model_predicts_families_that_it_has_not_learned_from():
+    labelled = unseen()
+    checkpoint = load_for(SHIPPED, labelled.samples.provenance)
+    assert not {*labelled.samples.graphs} & {*checkpoint.provenance["graphs"]}
+    assert next(iter(checkpoint.provenance)) == "out_of_distribution"
+    verdict = judged(Ensemble.of(checkpoint.settings, checkpoint.tensors).predict(labelled.examples), labelled)
+    stated = checkpoint.provenance["out_of_distribution"]
+    assert stated["error_by_family"] == pytest.approx(verdict.document()["error_by_family"], rel=1e-3)
+    for name in ("error", "correlation", "within"):
+        assert stated[name] == pytest.approx(verdict.document()[name], rel=1e-3)
 
 
 def test_the_shipped_student_is_for_the_graphs_that_the_model_is_for():

@@ -106,6 +106,9 @@ def test_errors_and_orders_are_of_each_family_and_of_all():
     assert verdict.families["b"][2] == -1
     assert verdict.within.value == 0
     assert verdict.within.low < 0 < verdict.within.high
+    stated = verdict.document()
+    assert stated["within"] == [verdict.within.value, verdict.within.low, verdict.within.high]
+    assert stated["error_by_family"]["a"] == error
     errors = np.abs(predicted / LABEL - 1)
     assert verdict.error.value == pytest.approx(errors.mean())
     assert verdict.error.low < errors.mean() < verdict.error.high
