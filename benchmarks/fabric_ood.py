@@ -158,7 +158,7 @@ def curve(labelled: "Labelled") -> Iterator[tuple[int, int, int, "Model"]]:
         share = len(graphs) / part.sum()
         for placements in (*(size for size in SIZES if size < 0.95 * part.sum()), int(part.sum())):
             chosen = np.isin(examples.graph, graphs[: round(share * placements)])
-            model, _ = StackLearner().fit_for(examples.at(chosen), is_corrected=False)
+            model = StackLearner().fit_evenly(examples.at(chosen))
             kinds, drawn = (len(np.unique(each[chosen])) for each in (labelled.kind, examples.graph))
             yield kinds, int(chosen.sum()), drawn, model
 
