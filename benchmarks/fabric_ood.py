@@ -10,13 +10,14 @@ Another model is judged in Python by what it predicts::
     labelled = unseen()                                                # of benchmarks.fabric_unseen
     print(judged(model.predict(labelled.examples), labelled).cells)    # of this module
 
-With ``--annotate``, the cards of all checkpoints say first how well they did.
+With ``--annotate``, the cards of all checkpoints say first how well they did. With that or ``--record``, the packaged
+student also places the graphs that are within its range, compared with the rules (:mod:`policies.fabric.placing`).
 
 Target: RE ≤ .065, ρ ≥ .965, ρ within graphs ≥ .93.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,9 @@ from policies.fabric.study.accuracy import relative_errors, spearman
 from policies.fabric.study.intervals import Interval, correlation_interval, error_ratio, mean_interval
 
 if TYPE_CHECKING:
+    from dse.fabric.model import Pipeline
     from policies.fabric.model.examples import Model
+    from policies.fabric.placing import Placing
     from policies.fabric.study.labelled import Labelled
 
 Floats = npt.NDArray[np.float64]
@@ -41,7 +44,7 @@ MODELS = ("ridge", "trees", "trees-all", "perceptrons", "stack")
 
 RECORD = Record(
     "fabric_ood",
-    ("re", "rho", "within", "worst_family", "graphs", "placements"),
+    ("re", "rho", "within", "worst_family", "graphs", "placements", "known_kinds", "student", "student_graphs"),
     {
         "main": ("model", "learned from", "RE", "ρ", "ρ within graphs", "RE / that of the packaged model"),
         "families": ("family", "RE", "ρ", "ρ within graphs"),
@@ -163,11 +166,26 @@ def curve(labelled: "Labelled") -> Iterator[tuple[int, int, int, "Model"]]:
             yield kinds, int(chosen.sum()), drawn, model
 
 
+def placed_by_student(pipelines: "list[Pipeline]") -> "Placing":
+    """How the packaged student places graphs that are within its range."""
+    from benchmarks.fabric_unseen import FABRIC
+    from dse.run.progress import never_stop, silent
+    from hardware.operator_slots import operator_slots
+    from policies.fabric.data.collection import provenance_of
+    from policies.fabric.methods import SHIPPED
+    from policies.fabric.placing import placing
+    from policies.fabric.student_checkpoint import load_student
+
+    trained = load_student(SHIPPED, provenance_of(FABRIC, operator_slots()))
+    return placing(trained, pipelines, FABRIC, 0, never_stop, silent)
+
+
 def main() -> None:
-    """One line for each model, and one for each family that the first one predicts."""
+    """One line for each model, for each family that the packaged one predicts, and for each number of placements."""
     from benchmarks.fabric_unseen import unseen
     from policies.fabric.methods import SHIPPED
     from policies.fabric.model.checkpoint import COST
+    from policies.fabric.student_checkpoint import STUDENT, STUDENTS
 
     parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--checkpoint", type=Path, action="append", help="may be given several times")
@@ -206,6 +224,16 @@ def main() -> None:
     results.figure("worst_family", f"{worst}, {number(first.families[worst][0])}")
     results.figure("graphs", len(np.unique(graph)))
     results.figure("placements", len(graph))
+    outcome = COST.load(SHIPPED).provenance["outcome"]
+    results.figure("known_kinds", number(outcome["validation"]["model"]["error"], 4))
+    if arguments.annotate or arguments.record:
+        placed = placed_by_student([graph.pipeline for graph in labelled.samples.graphs.values()])
+        gain = placed.gain
+        assert gain is not None, "there are graphs enough for an interval"
+        results.figure("student", f"{100 * gain.value:+.1f} % [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]")
+        results.figure("student_graphs", placed.graphs)
+        if arguments.annotate:
+            STUDENTS.annotate(SHIPPED / STUDENT, {"out_of_distribution": asdict(placed)})
     results.save(arguments.record)
 
 

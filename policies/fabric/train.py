@@ -154,6 +154,7 @@ def _fitted(
     trained = Trained(int(is_seen.sum()), len(graphs), validation)
     provenance = {
         "samples": {name: samples.provenance[name] for name in ("fabric", *LABELLED_BY)},
+        "kinds": list(ALL_KINDS.kinds),
         "graphs": graphs,
         "seed": seed,
         "fit": fit,
