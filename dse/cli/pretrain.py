@@ -106,11 +106,16 @@ def _option(name: str, kind: Any, option: Option, default: Any) -> Callable[[Any
     given: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
     if get_origin(kind) is tuple:
         item = get_args(kind)[0]
-        given |= {"multiple": True} if item is str else {"callback": _numbers(item, option.max)}
+        if get_origin(item) is Literal:
+            given |= {"type": click.Choice(get_args(item))}
+        is_several = item is str or get_origin(item) is Literal
+        given |= {"multiple": True} if is_several else {"callback": _numbers(item, option.max)}
     elif kind is bool:
         given = {"help": option.help, "is_flag": True}
     elif get_origin(kind) is Literal:
         given |= {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
+    elif str in get_args(kind):
+        given |= {"default": default}
     else:
         low, high = (None if limit is None else int(limit) for limit in (option.min, option.max))
         kind = AnyWholeNumber() if low is high is None else WholeNumber(low, high)

@@ -1,6 +1,7 @@
 """The options of pretraining for pipelines, with every default. Nothing heavy is imported."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from dse.parallel.pipeline.problem import DeviceCutting
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from policies.learning.sweep import SweepPlan
 
 CriterionName = Literal["explored", "greedy", "both"]
+FamilyName = Literal["random", "blocks", "tapering"]
+"""Of :data:`policies.parallel.pipeline.generated.Family`, which needs the extra."""
 
 _SAMPLES, _TRIAL_SAMPLES = 40_000, 5_000
 _CHECKPOINTS, _TRIAL_CHECKPOINTS = 20, 2
@@ -55,8 +58,19 @@ class PipelinePretraining(PretrainingOptions):
     device_cuts: Annotated[
         DeviceCutting, Option("Devices per stage: equal, near equal (as in the paper), or free.")
     ] = "near"
+    family: Annotated[
+        tuple[FamilyName, ...],
+        Option(
+            "Family of generated profiles to learn from; may be given several times. random: the paper's arrays "
+            "(default); blocks: like transformers; tapering: like convolutional networks. Validation always has all."
+        ),
+    ] = ()
+    start: Annotated[str | None, Option("Checkpoint to begin with, such as that of another family.", metavar="DIR")] = (
+        None
+    )
     validation_problems: Annotated[
-        int, Option("Generated problems of each configuration.", min=1, max=10_000, group=VALIDATION)
+        int,
+        Option("Generated problems of each configuration and of every family.", min=1, max=10_000, group=VALIDATION),
     ] = 6
     choose_by: Annotated[
         CriterionName,
@@ -140,8 +154,9 @@ class PipelinePretraining(PretrainingOptions):
 
         check_runners(self.runners, PolicySettings.episodes, "episodes")
         parts = max(1, self.runners)
-        settings = PolicySettings(cutting=self.device_cuts, parts=parts, **learning)  # type: ignore[arg-type]
-        task = PipelineTask(settings, self.validation_problems)
+        families = self.family or ("random",)
+        settings = PolicySettings(cutting=self.device_cuts, families=families, parts=parts, **learning)  # type: ignore[arg-type]
+        task = PipelineTask(settings, self.validation_problems, None if self.start is None else Path(self.start))
         total = self.samples or samples
         iterations = max(1, total // task.samples_per_iteration)
         actors = training_actors(self.runners, self.learners, self.sweep, settings.batch, gpus=self.gpus)

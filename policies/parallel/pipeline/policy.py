@@ -11,6 +11,7 @@ from dse.parallel.pipeline.problem import DeviceCutting, PipelineProblem
 from policies.learning.checkpoint import Checkpoint, CheckpointFormat, TensorType
 from policies.parallel.networks import PlaceNetwork, q_values
 from policies.parallel.pipeline.contenders import even
+from policies.parallel.pipeline.generated import FAMILIES, OF_PAPER, Family
 from policies.parallel.pipeline.improvement import improve
 from policies.parallel.pipeline.inference import FEATURES, LAYOUT, Coarse, InferenceEpisodes, coarse
 from policies.parallel.pipeline.machines import CONFIGS, Machine
@@ -28,6 +29,7 @@ class PolicySettings(QSettings):
     Attributes:
         machines: on which it was trained.
         cutting: of devices.
+        families: of profiles that it learned from.
     """
 
     layout: Layout = LAYOUT
@@ -35,10 +37,13 @@ class PolicySettings(QSettings):
     lookahead: int = 2 * (MAX_STAGES - 1)
     machines: tuple[Machine, ...] = CONFIGS
     cutting: DeviceCutting = "near"
+    families: tuple[Family, ...] = OF_PAPER
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON types."""
-        return super().document() | {"machines": [asdict(machine) for machine in self.machines]}
+        document = super().document() | {"machines": [asdict(machine) for machine in self.machines]}
+        del document["families"]  # which earlier policies do not have
+        return document if self.families == OF_PAPER else document | {"families": list(self.families)}
 
     @property
     def learning(self) -> QSettings:
@@ -53,18 +58,21 @@ class PolicySettings(QSettings):
             ValueError: they are not of this version.
         """
         given = dict(document)
-        machines, cutting = given.pop("machines", None), given.pop("cutting", None)
+        machines, cutting, families = (given.pop(key, None) for key in ("machines", "cutting", "families"))
+        families = list(OF_PAPER) if families is None else families
         learning = QSettings.from_document(given)
         if learning.layout != LAYOUT:
             raise ValueError("layout: must be that of this version")
         if cutting not in get_args(DeviceCutting) or not isinstance(machines, list):
             raise ValueError("must have machines and cutting")
+        if not isinstance(families, list) or not families or {*families} - {*FAMILIES}:
+            raise ValueError(f"families: must be some of {', '.join(FAMILIES)}")
         try:
             known = tuple(Machine(**each) for each in machines)
         except TypeError as error:
             raise ValueError(f"machines: must have the keys of this version: {error}") from error
         own = {each.name: getattr(learning, each.name) for each in fields(QSettings)}
-        return cls(**own, machines=known, cutting=cutting)
+        return cls(**own, machines=known, cutting=cutting, families=tuple(families))
 
 
 def _tensor_types(settings: PolicySettings) -> dict[str, TensorType]:

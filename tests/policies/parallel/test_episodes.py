@@ -12,7 +12,7 @@ from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.problem import RADIUS, PipelinePlan
 from policies.parallel.pipeline.candidates import candidates, coarse_cuts
 from policies.parallel.pipeline.contenders import drawn_plans
-from policies.parallel.pipeline.generated import GeneratedSource, generated
+from policies.parallel.pipeline.generated import FAMILIES, GeneratedSource, generated
 from policies.parallel.pipeline.improvement import improve
 from policies.parallel.pipeline.inference import InferenceEpisodes, ProblemSource, coarse
 from policies.parallel.pipeline.machines import CONFIGS, Machine
@@ -127,6 +127,36 @@ def test_generated_problems_are_met_once_in_each_of_as_many_rounds_as_a_round_ha
     assert {problem.pricing.problem.stages for problem in met} == {2, 4}
     same = generated(CONFIGS[0], (7, 0)).profile.forward_s
     assert (met[0].pricing.problem.profile.forward_s == same).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_generated_problems_of_every_family_have_plans(family):
+    for number, machine in enumerate(CONFIGS):
+        problem = generated(machine, (3, number), family)
+        best = Best()
+        episodes = InferenceEpisodes([coarse(problem, "near", machine.lines)], [best])
+        for _ in range(2 * (machine.stages - 1)):
+            episodes.step(np.where(episodes.observations()[:, -128:] > 0, 1.0, 0.0).argmax(1))
+        assert not faults(problem, best.plan)
+
+
+def test_families_of_transformers_and_of_convolutional_networks_look_like_them():
+    tapering = generated(CONFIGS[0], (3, 1), "tapering").profile
+    half = tapering.points // 2
+    assert tapering.weight_bytes[half:].sum() > tapering.weight_bytes[:half].sum()
+    assert tapering.cut_bytes[1:half].mean() > tapering.cut_bytes[half:-1].mean()
+    blocks = generated(CONFIGS[0], (3, 1), "blocks").profile
+    inner = blocks.forward_s[1:-8]
+    repeated = [size for size in range(4, 24) if np.isclose(inner[:size], inner[size : 2 * size]).all()]
+    assert repeated
+
+
+def test_families_come_in_turn():
+    source = GeneratedSource((CONFIGS[0],), "near", 7, ("random", "tapering"))
+    met = source.episodes(0, 2)._problems
+    for number, family in enumerate(("random", "tapering")):
+        same = generated(CONFIGS[0], (7, number), family).profile.forward_s
+        assert (met[number].pricing.problem.profile.forward_s == same).all()
 
 
 def test_episodes_of_fewer_stages_end_earlier_and_the_others_go_on():

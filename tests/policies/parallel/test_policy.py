@@ -35,7 +35,7 @@ def folder(tmp_path):
 
 
 def test_settings_come_back_from_their_card():
-    settings = PolicySettings(hidden=8, cutting="free")
+    settings = PolicySettings(hidden=8, cutting="free", families=("tapering", "random"))
     assert PolicySettings.from_document(json.loads(json.dumps(settings.document()))) == settings
 
 
@@ -44,6 +44,21 @@ def test_settings_from_before_rounds_had_parts_have_one():
     for holder in (document, *(each for each in document.values() if isinstance(each, dict))):
         holder.pop("parts", None)
     assert PolicySettings.from_document(document).parts == 1
+
+
+def test_training_goes_on_from_a_checkpoint_with_another_family(folder):
+    settings = PolicySettings(hidden=8, families=("tapering",))
+    task = PipelineTask(settings, validation=1, start=folder)
+    begun = task.begin(1, lambda: None, lambda *_: None).tensors()
+    wanted = PIPELINE_POLICY.load(folder).tensors
+    assert all((begun[name] == wanted[name]).all() for name in wanted)
+    assert task.document()["start"] == json.loads((folder / CARD_FILE).read_text())["sha256"]
+    assert "start" not in PipelineTask(settings).document()
+
+
+def test_validation_has_every_family_whatever_is_learned_from():
+    names = PipelineTask(PolicySettings(), validation=1).validation_names
+    assert len({*names}) == 3 * len(PolicySettings().machines)
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4])

@@ -35,10 +35,11 @@ def test_it_reproduces_the_scores_of_its_card():
     stated = checkpoint.provenance["scores"]
     again = PipelineTask(checkpoint.settings, validation=1).score(checkpoint, plan["seed"], lambda: None)
     for name, values in again.items():
-        assert len(values) == len(CONFIGS)
+        known = {problem: score for problem, score in values.items() if problem in stated[name]}
+        assert len(known) == len(CONFIGS)
         # Another machine's sums may round otherwise, and then another action is the best.
-        wanted = [stated[name][problem] for problem in values]
-        assert sum(values.values()) == pytest.approx(sum(wanted), rel=0.02)
+        wanted = [stated[name][problem] for problem in known]
+        assert sum(known.values()) == pytest.approx(sum(wanted), rel=0.02)
 
 
 def test_it_is_the_policy_where_no_other_is_given(dse, tmp_path, monkeypatch):
