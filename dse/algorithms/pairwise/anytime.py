@@ -40,9 +40,6 @@ MAX_EXACT_SIZE = 300_000
 
 ROUND_PASSES = 20
 
-MAX_PASSES = 10_000
-"""More are never made, so that a check, which repeats them, ends."""
-
 Spent = Callable[[], float]
 """The share of the time that has passed, 0 to 1."""
 
@@ -66,6 +63,9 @@ class Rounds:
         """All of them."""
         return self.decoding + self.kicking
 
+
+MAX_PASSES = ROUND_PASSES * Rounds().total
+"""More are never made, so that a check, which repeats them, ends."""
 
 _TARGETS = ((0.45, 0.12), (0.33, 0.10))
 """Of each walk: the share of the kicks that raise the cost which are to be kept, in the beginning and in the end."""
@@ -268,7 +268,7 @@ class _Search:
         return len(bounds) > _PATIENCE and bounds[-1] - bounds[-1 - _PATIENCE] <= least
 
     def _pass(self) -> None:
-        self.messages.run(min(ROUND_PASSES, MAX_PASSES - self.messages.passes))
+        self.messages.run(ROUND_PASSES)
         self.bounds.append(self.messages.bound)
 
     def _round(self, threads: ThreadPoolExecutor, passed: float, effort: float) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.planted_cases import planted_case
 from dse.algorithms.pairwise import contraction
-from dse.algorithms.pairwise.anytime import Rounds, anytime, bound_after, first_plan
+from dse.algorithms.pairwise.anytime import MAX_PASSES, Rounds, anytime, bound_after, first_plan
 from dse.algorithms.pairwise.contracted_arrays import ROWS_OF_BUCKET, contracted_arrays
 from dse.algorithms.pairwise.contraction import contracted
 from dse.algorithms.pairwise.evaluate import evaluate
@@ -118,6 +118,9 @@ def test_too_little_memory_over_time_is_proven_by_prices():
         else:  # 15 is infeasible too, but not because of what all use on the whole
             assert first.needed <= limit
             assert (first.choices is None) == (limit == 15)
+        if limit == 15:
+            answer = anytime(small)
+            assert (answer.choices, answer.passes) == (None, MAX_PASSES)
 
 
 @given(seed=st.integers(0, 10**6), memory=st.sampled_from([0.1, 0.3, 0.5]))
