@@ -243,7 +243,7 @@ def _run(row: dict[str, str]) -> Run:
     name = row["id"]
     model = _model(row["model"])
     chip = _longest(CHIPS, row["accelerator"], "accelerator")
-    software = _software(row, chip)
+    software = software_of(row, chip)
     devices = _whole(row, "accelerators")
     sequence = _whole(row, "sequence") if row["sequence"] else (2048 if name.startswith("maxtext") else 8192)
     fixed = dict(_fixed(row))
@@ -276,7 +276,7 @@ def _longest(table: Mapping[str, str], text: str, column: str) -> str:
     return table[max(known, key=len)]
 
 
-def _software(row: dict[str, str], chip: str) -> str:
+def software_of(row: dict[str, str], chip: str) -> str:
     """The stack of a row: of its name if its vendor is the chip's, else of the chip, and else of its source."""
     own = next((stack for start, stack in ON_CHIPS.items() if chip.startswith(start)), None)
     named = _longest(STACKS, row["id"], "id") if any(row["id"].startswith(key) for key in STACKS) else None

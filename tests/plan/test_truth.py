@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.training_predictions import fitted_rates, fitted_reserved
 from benchmarks.training_predictions import table as table_now
-from benchmarks.training_rows import RUNS, Fit, Unposed, command, fits, fitting_runs, rows_of, runs
+from benchmarks.training_rows import RUNS, Fit, Unposed, command, fits, fitting_runs, rows_of, runs, software_of
 from dse.plan.check_costs import plan_costs
 from dse.plan.options import PredictOptions, posed_problem
 from dse.plan.rules import faults
@@ -222,3 +222,18 @@ def test_selene_is_predicted_within_the_target_and_no_run_is_said_not_to_fit():
     marks = {row.run.name: row.marks for row in rows}
     assert marks["mlperf5.1-8b-b200-64-oracle"] == "fitted, attention_rate timed on b200, collectives timed on b200"
     assert marks["mlperf5.1-8b-MI355X"] == "fitted"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "chip", "precision", "expected"),
+    [
+        ("mlperf5.0-8b-x", "training_results_v5.0", "mi325x", "fp8", "mlperf-5.1-amd"),
+        ("mlperf4.0-gpt3-x", "training_results_v4.0", "gaudi2", "bf16", "mlperf-3.0-gaudi"),
+        ("mlperf-gpt3-v5p-4096", "training_results_v4.0", "tpuv5p", "int8 quantised", "mlperf-4.0-google"),
+        ("another", "MaxText", "tpuv5p", "bf16", "maxtext-v5p"),
+        ("another", "arXiv 2412.19437", "h800-sxm", "fp8", "deepseek-2024"),
+        ("another", "a blog", "h100-sxm", "bf16", "generic"),
+    ],
+)
+def test_a_row_has_the_stack_of_its_vendor_or_its_source(name, source, chip, precision, expected):
+    assert software_of({"id": name, "source": source, "precision": precision}, chip) == expected
