@@ -50,7 +50,15 @@ def text_of(path: str | Path) -> str:
         InputError: the file is missing, is larger than :data:`MAX_FILE_BYTES`, packed or not, is not text, or holds
             control characters (with the line).
     """
-    content = unpacked(path)
+    return text_in(unpacked(path), path)
+
+
+def text_in(content: bytes, path: str | Path) -> str:
+    """The text in the content of a file.
+
+    Raises:
+        InputError: as :func:`text_of`.
+    """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -79,18 +87,22 @@ def bytes_of(path: str | Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     return content
 
 
-def unpacked(path: str | Path) -> bytes:
+def unpacked(path: str | Path, max_bytes: int | None = None) -> bytes:
     """The content of a file; what it holds where it is packed by gzip.
 
+    Args:
+        path: of the file.
+        max_bytes: of both; :data:`MAX_FILE_BYTES` for None.
+
     Raises:
-        InputError: as :func:`bytes_of`, or the file is not a whole gzip file, or holds more than
-            :data:`MAX_FILE_BYTES`.
+        InputError: as :func:`bytes_of`, or the file is not a whole gzip file, or holds more than that.
     """
-    content = bytes_of(path)
+    limit = MAX_FILE_BYTES if max_bytes is None else max_bytes
+    content = bytes_of(path, limit)
     if not content.startswith(_GZIP):
         return content
     parts: list[bytes] = []
-    room = MAX_FILE_BYTES + 1
+    room = limit + 1
     while content and room > 0:  # a file may consist of several members
         member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         try:
@@ -102,7 +114,7 @@ def unpacked(path: str | Path) -> bytes:
             raise fail(path, "", "", "is a truncated gzip file")
         content = member.unused_data
     if room <= 0:
-        raise fail(path, "", "", f"contains more than {MAX_FILE_BYTES / 2**20:,.0f} MiB when unpacked, the limit")
+        raise fail(path, "", "", f"contains more than {limit / 2**20:,.0f} MiB when unpacked, the limit")
     return b"".join(parts)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dse.algorithms.pairwise.evaluate import Evaluation, evaluate
-from dse.algorithms.pairwise.iopddl import choices_of, document_of, read_problem
+from dse.algorithms.pairwise.iopddl import MAX_BYTES, choices_of, identity_of, problem_in
 from dse.algorithms.pairwise.problem import FORBIDDEN, PairwiseProblem
 from dse.problem import Posed, result_of
 from dse.report.units import time_text
@@ -61,7 +61,8 @@ def contest_problem(source: object) -> PairwiseProblem | None:
         return source
     if not isinstance(source, str | os.PathLike) or not is_file(path := os.fsdecode(source)):
         return None
-    return read_problem(path) if _BEGINNING.match(unpacked(path)) else None
+    content = unpacked(path, MAX_BYTES)
+    return problem_in(content, path) if _BEGINNING.match(content) else None
 
 
 def posed(options: "ParallelOptions", problem: PairwiseProblem) -> Posed["ParallelOptions", Any]:
@@ -78,7 +79,7 @@ def posed(options: "ParallelOptions", problem: PairwiseProblem) -> Posed["Parall
     if options.method not in ("auto", "exact"):
         raise fail("dse parallel", "--method", options.method, "must be exact or auto for a contest problem")
     goal = Objective(name="cost", value=None, unit="1", sense="min")
-    return Posed(options, problem, problem.name or "choices", document_of(problem), goal)
+    return Posed(options, problem, problem.name or "choices", identity_of(problem), goal)
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,19 @@ numbers, one for each node.
 """
 
 import gzip
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from dse.algorithms.pairwise.number_lists import Rows, parsed_with_rows
 from dse.algorithms.pairwise.problem import FORBIDDEN, MAX_TOTAL_USAGE, PairwiseProblem
 from dse.run.directory import write_bytes
-from hardware.documents import read_document
+from hardware.documents import unpacked
 from hardware.inputs import Document, Fault, InputError, fail, shown, validate
 
 _Cost = Any
@@ -52,30 +55,49 @@ class _ProblemDocument(Document):
     problem: _Problem
 
 
+MAX_BYTES = 2**30
+"""Size of a problem's text; its costs take as much again at most."""
+
+
 def read_problem(path: str | Path) -> PairwiseProblem:
     """The problem in a JSON file.
 
     Raises:
         InputError: one fault for each thing that is wrong with the file.
     """
-    return problem_of(read_document(path), path)
+    return problem_in(unpacked(path, MAX_BYTES), path)
 
 
-def problem_of(document: Any, path: str | Path) -> PairwiseProblem:
+def problem_in(content: bytes, path: str | Path) -> PairwiseProblem:
+    """The problem in the unpacked content of the file ``path``.
+
+    Raises:
+        InputError: one fault for each thing that is wrong with the file.
+    """
+    document, costs = parsed_with_rows(content, ("problem", "edges", "costs"), FORBIDDEN, str(path))
+    return problem_of(document, path, costs)
+
+
+def problem_of(document: Any, path: str | Path, edge_costs: Rows | None = None) -> PairwiseProblem:
     """The problem in a document that was read from ``path``.
+
+    Args:
+        document: of the form above.
+        path: for messages.
+        edge_costs: in place of those in the document.
 
     Raises:
         InputError: one fault for each thing that is wrong with the document.
     """
     problem = validate(_ProblemDocument, document, path).problem
-    if faults := list(_faults(problem, str(path))):
+    if faults := list(_faults(problem, edge_costs, str(path))):
         raise InputError(faults)
     nodes, edges = problem.nodes, problem.edges
     try:
         return PairwiseProblem.build(
             [_whole(costs) for costs in nodes.costs],
             [(u, v) for u, v in edges.nodes],
-            [_whole(costs) for costs in edges.costs],
+            [_whole(costs) for costs in edges.costs] if edge_costs is None else edge_costs,
             nodes.usages,
             [(start, end) for start, end in nodes.intervals],
             problem.usage_limit,
@@ -102,6 +124,16 @@ def document_of(problem: PairwiseProblem) -> dict[str, Any]:
     if problem.usage_limit is not None:
         body["usage_limit"] = problem.usage_limit
     return {"problem": body}
+
+
+def identity_of(problem: PairwiseProblem) -> dict[str, Any]:
+    """What makes ``problem`` the one that it is, in JSON types: its numbers, and a digest of the costs of edges."""
+    costs = hashlib.sha256()
+    for each in problem.edge_costs:
+        costs.update(each.astype("<i8").tobytes())
+    document = document_of(replace(problem, edge_costs=()))
+    document["problem"]["edges"]["costs"] = f"sha256:{costs.hexdigest()}"
+    return document
 
 
 def write_problem(problem: PairwiseProblem, path: str | Path) -> None:
@@ -133,7 +165,7 @@ def choices_of(choices: Any, problem: PairwiseProblem, path: str | Path, key: st
     return tuple(choices)
 
 
-def _faults(problem: _Problem, file: str) -> Iterator[Fault]:
+def _faults(problem: _Problem, rows: Rows | None, file: str) -> Iterator[Fault]:
     """What is wrong with the numbers, each of which is in its own range."""
     nodes, edges = problem.nodes, problem.edges
     count = len(nodes.costs)
@@ -151,8 +183,9 @@ def _faults(problem: _Problem, file: str) -> Iterator[Fault]:
             yield Fault(file, f"problem.nodes.usages.{node}", shown(usages), rule)
     for node, costs in enumerate(nodes.costs):
         yield from _cost_faults(costs, f"problem.nodes.costs.{node}", file)
-    if len(edges.costs) != len(edges.nodes):
-        rule = f"must have {len(edges.nodes)} entries, as many as nodes, but has {len(edges.costs)}"
+    edge_costs: Sequence[Sequence[Any]] | Rows = edges.costs if rows is None else rows
+    if len(edge_costs) != len(edges.nodes):
+        rule = f"must have {len(edges.nodes)} entries, as many as nodes, but has {len(edge_costs)}"
         yield Fault(file, "problem.edges.costs", "", rule)
     for edge, (u, v) in enumerate(edges.nodes):
         key = f"problem.edges.nodes.{edge}"
@@ -160,9 +193,9 @@ def _faults(problem: _Problem, file: str) -> Iterator[Fault]:
             yield Fault(file, key, shown([u, v]), f"must be node numbers from 0 to {count - 1}")
         elif u == v:
             yield Fault(file, key, shown([u, v]), "must join two different nodes")
-        elif edge < len(edges.costs) and len(edges.costs[edge]) != len(nodes.costs[u]) * len(nodes.costs[v]):
+        elif edge < len(edge_costs) and len(edge_costs[edge]) != len(nodes.costs[u]) * len(nodes.costs[v]):
             expected = f"{len(nodes.costs[u])} x {len(nodes.costs[v])}"
-            rule = f"must have {expected} entries, but has {len(edges.costs[edge])}"
+            rule = f"must have {expected} entries, but has {len(edge_costs[edge])}"
             yield Fault(file, f"problem.edges.costs.{edge}", "", rule)
     for edge, costs in enumerate(edges.costs):
         yield from _cost_faults(costs, f"problem.edges.costs.{edge}", file)
