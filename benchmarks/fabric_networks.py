@@ -41,13 +41,29 @@ Floats = npt.NDArray[np.float64]
 
 PLAIN = ("ridge", "trees", "trees-all", "perceptrons", "stack")
 
+SEVERAL = 3
+"""Networks with other seeds, in an ensemble."""
+
+_ENSEMBLES = tuple(f"{name}, {SEVERAL} networks" for name in ("graph-alone", "graph"))
+
 _MODELS = (*PLAIN, "paper", "graph-alone", "graph")
 
 _COLUMNS = ("RE", "ρ", "ρ within graphs", "RE / that of the best model without a network")
 
 RECORD = Record(
     "fabric_networks",
-    ("best", "ratio", "ratio_alone", "re", "alone_re", "paper_re", "paper_rho", "paper_folds_re", "paper_folds_rho"),
+    (
+        "best",
+        "ratio",
+        "ratio_alone",
+        "ratio_several",
+        "re",
+        "alone_re",
+        "paper_re",
+        "paper_rho",
+        "paper_folds_re",
+        "paper_folds_rho",
+    ),
     {"unseen": ("learned from", "model", *_COLUMNS), "folds": ("model", *_COLUMNS[:3])},
 )
 
@@ -66,8 +82,14 @@ OPEN: Mapping[str, tuple[Any, ...]] = {
 
 
 def learners() -> Mapping[str, Learner]:
-    """All by name; ``graph`` is made of the stack and ``graph-alone``."""
-    return {**Plain(0).learners, "paper": PaperLearner(), "graph-alone": NetworkLearner(CostSettings())}
+    """All by name; ``graph`` is made of the stack and ``graph-alone``, ensembles of networks with other seeds."""
+    networks = {_network(seed): NetworkLearner(CostSettings(), seed) for seed in range(SEVERAL)}
+    return {**Plain(0).learners, "paper": PaperLearner(), **networks}
+
+
+def _network(seed: int) -> str:
+    """The name of a network alone, by its seed."""
+    return f"graph-alone {seed}" if seed else "graph-alone"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +110,11 @@ class Judge:
     def target(self, name: str) -> Floats:
         """What a model predicts, [S]."""
         if name not in self._known:
-            if name == "graph":
-                predicted = (1 - SHARE) * self.target("stack") + SHARE * self.target("graph-alone")
+            if name in ("graph", _ENSEMBLES[1]):
+                network = name.replace("graph", "graph-alone")
+                predicted = (1 - SHARE) * self.target("stack") + SHARE * self.target(network)
+            elif name == _ENSEMBLES[0]:
+                predicted = np.mean([self.target(_network(seed)) for seed in range(SEVERAL)], axis=0)
             else:
                 predicted = self.predict(self.learners[name])
             self._known[name] = predicted
@@ -210,7 +235,7 @@ def main() -> None:
             for name in arguments.only or ():
                 judge.target(name)
             if not arguments.only:
-                report(results, labelled, judge)
+                report(results, labelled, judge, _ENSEMBLES if labelled is trainings[-1] else ())
         for name in arguments.folds:
             folds.target(name)
             if not arguments.only:
@@ -223,11 +248,11 @@ def main() -> None:
     results.save(arguments.record)
 
 
-def report(results: Results, labelled: Labelled, judge: Judge) -> None:
-    """A row for each model on other families; figures are those of the last samples."""
+def report(results: Results, labelled: Labelled, judge: Judge, ensembles: tuple[str, ...]) -> None:
+    """A row for each model on other families; figures and ensembles are those of the last samples."""
     kinds = len({record.kind for record in labelled.samples.graphs.values()})
     learned_from = f"{len(labelled.label):,} placements, {kinds} kinds"
-    for name in _MODELS:
+    for name in (*_MODELS, *ensembles):
         ratio = "1" if name == judge.best else shown(judge.ratio(name, judge.best))
         results.row("unseen", learned_from, name, *cells(judge.accuracy(name)), ratio)
     results.figure("best", judge.best)
@@ -236,6 +261,8 @@ def report(results: Results, labelled: Labelled, judge: Judge) -> None:
     results.figure("paper_rho", number(judge.accuracy("paper").correlation))
     results.figure("ratio", shown(judge.ratio("graph", judge.best)))
     results.figure("ratio_alone", shown(judge.ratio("graph-alone", judge.best)))
+    if ensembles:
+        results.figure("ratio_several", shown(judge.ratio(_ENSEMBLES[1], judge.best)))
 
 
 if __name__ == "__main__":
