@@ -58,6 +58,9 @@ class PredictType(PlanType):
         if _has_table(options):
             if _has_profile(options):
                 raise fail("dse predict", "--measured", options.measured[0], "must not be given with --batch")
+            if options.export is not None:
+                rule = "must not be given with --batch: give the keys of one row to --plan"
+                raise fail("dse predict", "--export", options.export, rule)
             return batch_answer.posed(options)
         posed = super().pose(options)
         return with_measured(posed, options.measured) if _has_profile(options) else posed

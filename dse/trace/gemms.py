@@ -19,6 +19,9 @@ _FIRST_OPERAND = {
 }  # fmt: skip
 """Operators of PyTorch that are products, with the place of their first operand: a bias comes before it."""
 
+_MAX_FLOPS = 2**63
+"""Of one call: more than the memory of any device has operands for."""
+
 
 @dataclass(frozen=True)
 class Size:
@@ -89,9 +92,9 @@ def size_of(operator: str, shapes: str, types: str) -> Size | None:
         (*outer, m, k), (*_, inner, n) = dims[first : first + 2]
         element = str(elements[first]) if first < len(elements) else ""
         size = Size(operator, batch=prod(map(int, outer)), m=int(m), n=int(n), k=int(k), element=element)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, LookupError):
         return None
-    return size if inner == k and size.flops > 0 else None
+    return size if inner == k and min(size.batch, m, n, k) > 0 and size.flops < _MAX_FLOPS else None
 
 
 def gemms_of(places: Sequence[Place]) -> list[Gemms]:

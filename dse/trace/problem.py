@@ -11,6 +11,8 @@ from dse.importer.profile.profile import Integers, Mark, Profile, Timing
 from dse.trace.classes import event_classes
 from hardware.inputs import fail
 
+_MAX_RANKS = 2**31
+
 WHOLE = "whole profile"
 """The window from the first start to the last end on a device."""
 
@@ -122,11 +124,19 @@ def recorded_run(profiles: Sequence[Profile], digests: Sequence[str]) -> Recorde
     """
     first = profiles[0]
     ranks: dict[int, str] = {}
-    for position, profile in enumerate(profiles):
+    files: dict[str, str] = {}
+    for position, (profile, digest) in enumerate(zip(profiles, digests, strict=True)):
         rank = position if profile.rank is None else profile.rank
+        most = profile.ranks or _MAX_RANKS
+        if not 0 <= rank < most:
+            raise fail(profile.path, "rank", rank, f"must be at least 0, and less than the number of ranks ({most:,})")
         if rank in ranks and len(profiles) > 1:
             raise fail(profile.path, "rank", rank, f"is also the rank of {ranks[rank]}: each file must be of another")
-        ranks[rank] = profile.path
+        if digest in files:
+            raise fail(
+                profile.path, "", "", f"is the same profile as {files[digest]}: each file must be of another rank"
+            )
+        ranks[rank] = files[digest] = profile.path
         if profile.format != first.format:
             rule = f"must be of the same profiler as {first.path}, a {first.format}"
             raise fail(profile.path, "", profile.format, rule)

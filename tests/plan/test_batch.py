@@ -146,3 +146,9 @@ def test_chips_side_by_side_have_the_fastest_plan_of_the_table_each(dse, table):
     )
     assert answered.code == 0, answered.err
     assert "h200-sxm" in answered.out
+
+
+def test_exports_of_many_plans_are_refused(table, dse):
+    refused = dse("predict", "llama3-8b", "--batch", table("tensor\n8\n"), "--export", "chakra")
+    assert refused.code == 2
+    assert "--export: chakra: must not be given with --batch" in refused.err

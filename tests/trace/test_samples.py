@@ -27,7 +27,7 @@ def totals(name):
 
 
 def solved(*names):
-    run = recorded_run([read_profile(str(case_of_others("traces", name))) for name in names], [""] * len(names))
+    run = recorded_run([read_profile(str(case_of_others("traces", name))) for name in names], names)
     return solution_of(run), metrics_of(run)
 
 

@@ -225,6 +225,28 @@ def test_two_files_of_one_rank_are_refused(tmp_path):
     assert "is also the rank of" in refused(*paths)
 
 
+def test_one_file_as_two_ranks_is_refused(tmp_path):
+    content = training_step() | {"distributedInfo": {}}
+    assert "is the same profile as" in refused(*(write(tmp_path / f"{name}.json", content) for name in "ab"))
+
+
+@pytest.mark.parametrize("rank", [-1, 2])
+def test_a_rank_that_the_run_does_not_have_is_refused(tmp_path, rank):
+    assert "less than the number of ranks (2)" in refused(write(tmp_path / "a.json", training_step(rank=rank, ranks=2)))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "types"),
+    [([[10**30, 5], [5, 6]], {"a": 1}), ([[-4, 5], [5, -6]], []), ([[10**200, 5], [5, 10**200]], []), ("mm", [])],
+)
+def test_sizes_that_no_product_has_are_left_out(tmp_path, shapes, types):
+    launch = event("cuda_runtime", "cudaLaunchKernel", 0, 1, correlation=1)
+    product = event("cpu_op", "aten::mm", 0, 5, **{"Input Dims": shapes, "Input type": types})
+    path = write(tmp_path / "a.json", document([product, launch, kernel(GEMM, 2, 1, correlation=1)]))
+    assert all(each["flops"] < 2**63 for each in solved(path).solution["gemms"])
+    assert len(solved(path).solution["gemms"]) == 0
+
+
 def test_ranks_of_runs_of_different_size_are_refused(tmp_path):
     first = write(tmp_path / "a.json", training_step(rank=0, ranks=2))
     second = write(tmp_path / "b.json", training_step(rank=1, ranks=4))

@@ -58,7 +58,7 @@ def chakra_profile(stream: io.BufferedReader, path: str) -> Profile:
         for content in contents:
             node.ParseFromString(content)
             kept.add(node)
-    except (DamagedError, DecodeError, OverflowError) as error:
+    except (DecodeError, OverflowError, ValueError) as error:
         raise fail(path, f"nodes.{kept.count}", "", f"is not a Chakra trace, or damaged: {error}") from error
     if not len(kept.events):
         raise fail(path, "nodes", "", f"has {kept.count:,} nodes, none of them of a device (is_cpu_op is true)")

@@ -46,7 +46,7 @@ class ExecutionTrace:
         for count, node in enumerate(nodes):
             try:
                 self._add(node)
-            except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
                 rule = f"must be a node with a name and inputs: {type(error).__name__}: {error}"
                 raise fail(self.where, f"nodes.{count}", node, rule) from error
 
@@ -113,6 +113,8 @@ def _bytes(shapes: Any, elements: list[str]) -> int:
 
 def _tensors(shape: Any) -> Iterator[list[int]]:
     """Shapes in lists of any depth."""
+    if not isinstance(shape, list):
+        raise TypeError(f"a shape must be a list, but is {shape!r}")
     if all(isinstance(width, int) for width in shape):
         yield shape
     else:

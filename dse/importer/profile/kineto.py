@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,6 @@ _WAITS = frozenset({"wait", "barrier"})
 """What ``record_param_comms`` records, and what moves nothing."""
 
 _GRAPH_LAUNCH = re.compile(r"(cuda|hip)GraphLaunch")
-_MAX_NS = 2**62
 _MAX_EVENTS = 60_000_000
 
 
@@ -108,7 +107,7 @@ class KinetoEvents:
                     continue
                 start_ns = _nanoseconds(event["ts"])
                 handler(event, start_ns, start_ns + max(0, _nanoseconds(event.get("dur", 0))))
-            except (AttributeError, KeyError, TypeError, ValueError, OverflowError, InvalidOperation) as error:
+            except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
                 key = f"traceEvents.{count}"
                 rule = f"must be an event with ts, dur, name and args: {type(error).__name__}: {error}"
                 raise fail(self.where, key, event, rule) from error
@@ -194,9 +193,6 @@ def kineto_profile(kept: KinetoEvents, header: Mapping[str, Any]) -> Profile:
     if not len(kept.device):
         rule = "has no kernels, copies or fills: profile with ProfilerActivity.CUDA"
         raise fail(kept.where, "traceEvents", "", rule)
-    for name in ("start_ns", "end_ns"):
-        if np.abs(device[name]).max() > _MAX_NS:
-            raise fail(kept.where, "traceEvents", "", "has times that no clock shows")
     joined = _Joined(kept, device)
     distributed = header.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}

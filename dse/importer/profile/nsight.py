@@ -170,6 +170,7 @@ class _Reader:
         names = ("deviceId", "streamId", "start", "end", "correlationId", "globalPid", "graphNodeId", "graphId")
         parts = []
         for table, kind in _DEVICE_TABLES.items():
+            self._require_times(table)
             named = {KERNEL: "demangledName", COPY: "copyKind", FILL: "start"}[kind]
             own = self._integers(table, (*names, named))
             own["kind"] = np.full(len(own["start"]), kind, np.int64)
@@ -186,6 +187,15 @@ class _Reader:
             "correlation": joined["correlationId"], "process": joined["globalPid"] >> _PROCESS_BITS,
         }  # fmt: skip
         return columns, (joined["graphNodeId"] > 0) | (joined["graphId"] > 0)
+
+    def _require_times(self, table: str) -> None:
+        if table not in self._tables:
+            return
+        for name in ("start", "end"):
+            if name not in self._tables[table]:
+                raise fail(self._path, f"{table}.{name}", "", "the column is missing")
+        if self._connection.execute(f'SELECT 1 FROM main."{table}" WHERE "start" IS NULL OR "end" IS NULL').fetchone():
+            raise fail(self._path, table, "", "has events without start or end: the recording was cut off")
 
     def _names(self, kind: int, numbers: Integers) -> Integers:
         """Numbers of texts of what a table states."""

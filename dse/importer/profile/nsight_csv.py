@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from dse.importer.profile.profile import (
     COPY,
@@ -24,7 +24,7 @@ from hardware.inputs import fail
 _NANOSECONDS: Mapping[str, int] = {"ns": 1, "us": 1000, "μs": 1000, "µs": 1000, "ms": 10**6, "s": 10**9}
 _UNIT = re.compile(r"(Start|Duration) \((\w+)\)")
 _DEVICE = re.compile(r".*\((\d+)\)")
-_MAX_NS = 2**62
+_MAX = 2**62
 
 
 def is_table(head: bytes) -> bool:
@@ -89,13 +89,13 @@ def _event(
             int((Decimal(cells[name]) * columns[name][1]).to_integral_value()) for name in ("Start", "Duration")
         )
         stream, correlation = (int(cells.get(name) or NONE) for name in ("Strm", "CorrId"))
-    except (IndexError, ValueError, InvalidOperation) as error:
+    except (IndexError, ValueError, ArithmeticError) as error:
         rule = "must have a number under Start, Duration, Strm and CorrId"
         raise fail(path, f"line {line}", ",".join(row), rule) from error
-    if not (abs(start_ns) < _MAX_NS and 0 <= length_ns < _MAX_NS):
-        raise fail(path, f"line {line}", ",".join(row), "must have times that a clock shows")
     name = cells["Name"]
     kind = COPY if "memcpy" in name.lower() else FILL if "memset" in name.lower() else KERNEL
     device = _DEVICE.fullmatch(cells.get("Device", ""))
     number = 0 if device is None else int(device[1])
+    if not (0 <= length_ns < _MAX and max(map(abs, (start_ns, number, stream, correlation))) < _MAX):
+        raise fail(path, f"line {line}", ",".join(row), "must have times that a clock shows, and numbers of 62 bits")
     return number, stream, start_ns, start_ns + length_ns, kind, texts.number(name), correlation

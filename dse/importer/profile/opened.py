@@ -25,6 +25,7 @@ _FREE_BYTES = 2**26
 """So many may come of any file."""
 
 _PIECE_BYTES = 2**20
+"""Read at once, so that what a file is can be told from as many."""
 
 
 class _Limited(io.RawIOBase):
@@ -81,8 +82,8 @@ def _found(path: str) -> io.BufferedReader:
     """The file as it is, or what is carried of it."""
     file = carried_file(path)
     if file is None or file.text is None:
-        return located(path).open("rb")
-    return io.BufferedReader(io.BytesIO(file.text.encode()))
+        return located(path).open("rb", buffering=_PIECE_BYTES)
+    return io.BufferedReader(io.BytesIO(file.text.encode()), _PIECE_BYTES)
 
 
 def note_profile(path: str) -> str:

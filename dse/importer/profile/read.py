@@ -12,7 +12,7 @@ from dse.importer.profile.kineto import KinetoEvents, kineto_profile
 from dse.importer.profile.nsight import MAGIC, nsight_profile
 from dse.importer.profile.nsight_csv import is_table, nsight_table_profile
 from dse.importer.profile.opened import opened
-from dse.importer.profile.profile import Profile
+from dse.importer.profile.profile import Integers, Profile
 from dse.importer.profile.xplane import xplane_profile
 from hardware.input_files import located
 from hardware.inputs import fail
@@ -21,12 +21,34 @@ _LISTS = ("traceEvents", "nodes")
 _HEAD_BYTES = 2**16
 
 
+_MAX_NS = 2**61
+"""Of a time, and of what it is relative to: 73 years, in half of the numbers of 63 bits."""
+
+
 def read_profile(path: str) -> Profile:
     """The profile in a file.
 
     Raises:
         InputError: it cannot be read, is not a profile of a known form, or is damaged.
     """
+    profile = _any_profile(path)
+    times = [profile.base_ns, *(time for mark in profile.marks for time in (mark.start_ns, mark.end_ns))]
+    times += [int(each) for column in (profile.events.start_ns, profile.events.end_ns) for each in _ends(column)]
+    if not all(-_MAX_NS < time < _MAX_NS for time in times):
+        raise fail(path, "", "", "has times that no clock shows")
+    if profile.timing == "times" and profile.events.start_ns.min() == profile.events.end_ns.max():
+        raise fail(path, "", "", "must have events that take time")
+    for mark in profile.marks:
+        if mark.end_ns <= mark.start_ns:
+            raise fail(path, mark.name, "", "the step must end after it begins")
+    return profile
+
+
+def _ends(column: Integers) -> tuple[int, int]:
+    return column.min(initial=0), column.max(initial=0)
+
+
+def _any_profile(path: str) -> Profile:
     with opened(path) as stream:
         head = stream.peek(_HEAD_BYTES)[:_HEAD_BYTES]
         if head.startswith(MAGIC):

@@ -11,9 +11,11 @@ import pytest
 from dse.importer.profile import json_stream
 from dse.importer.profile.read import read_profile
 from hardware.inputs import InputError
-from tests.trace.profiles import GEMM, document, kernel, training_step, write
+from tests.trace.profiles import GEMM, document, event, kernel, training_step, write
 
 GOOD = json.dumps(training_step())
+STEP = event("user_annotation", "ProfilerStep#1", 1, 1)
+TABLE = "Start (ns),Duration (ns),CorrId,Device,Strm,Name\n"
 
 
 def refused(path):
@@ -47,6 +49,16 @@ def refused(path):
         (json.dumps(document([kernel(GEMM, "soon", 1)])), "traceEvents.0"),
         (json.dumps(document([kernel(GEMM, 1, 1, stream="seven")])), "traceEvents.0"),
         (json.dumps(document([])), "has no kernels, copies or fills"),
+        ('{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1e999999999}]}', "traceEvents.0"),
+        (json.dumps(document([kernel(GEMM, 1, 0)])), "must have events that take time"),
+        (json.dumps(document([kernel(GEMM, 1, 1)], baseTimeNanoseconds=2**70)), "has times that no clock shows"),
+        (json.dumps(document([kernel(GEMM, 1, 1), STEP | {"ts": 2**60}])), "has times that no clock shows"),
+        (json.dumps(document([kernel(GEMM, 1, 1), STEP | {"dur": 0}])), "must end after it begins"),
+        ('{"nodes": [{"name": "nccl:all_reduce", "inputs": {"shapes": ["ab"], "types": ["Tensor(int)"]}}]}', "nodes.0"),
+        (TABLE + "1e999999999,1,1,a (0),7,k", "line 2"),
+        (TABLE + "Infinity,1,1,a (0),7,k", "line 2"),
+        (TABLE + "1,1," + "9" * 30 + ",a (0),7,k", "line 2"),
+        (TABLE + "1,1,1,a (" + "9" * 30 + "),7,k", "line 2"),
     ],
 )  # fmt: skip
 def test_texts(tmp_path, text, expected):

@@ -86,6 +86,19 @@ def test_bad_databases(tmp_path, without, statements, expected):
     assert expected in refused(nsight(tmp_path / "bad.sqlite", statements, without))
 
 
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        (f"UPDATE {KERNEL} SET start = NULL", "has events without start or end"),
+        (f"ALTER TABLE {KERNEL} RENAME COLUMN end TO stop", "the column is missing"),
+        (f"UPDATE {KERNEL} SET start = {-(2**63)}, end = {2**63 - 1}", "has times that no clock shows"),
+        ("UPDATE NVTX_EVENTS SET end = 0 WHERE textId = 3", "step 1: the step must end after it begins"),
+    ],
+)
+def test_times_that_are_not_there_are_not_guessed(tmp_path, statement, expected):
+    assert expected in refused(nsight(tmp_path / "run.sqlite", [statement]))
+
+
 def test_a_database_that_is_cut_off(tmp_path):
     path = nsight(tmp_path / "bad.sqlite")
     path.write_bytes(path.read_bytes()[: 3 * 4096])

@@ -83,6 +83,12 @@ def test_a_chakra_trace_has_durations_alone(tmp_path):
     assert "without start times" in view.verdict
 
 
+def test_a_chakra_trace_whose_first_node_is_long_is_known_without_compression(tmp_path):
+    path = tmp_path / "rank.0.et"
+    path.write_bytes(chakra(node(1, "aten::mm", COMPUTE, 50, is_cpu_op=True, inputs="x" * 20_000), *NODES[1:]))
+    assert read_profile(str(path)).format == "Chakra execution trace"
+
+
 def test_bad_chakra_traces(tmp_path):
     path = tmp_path / "rank.0.et"
     whole = chakra(*NODES)
