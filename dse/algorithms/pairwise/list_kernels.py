@@ -92,11 +92,11 @@ def read_rows(text, cap, values, ends):
     Args:
         text: of the list, [B] uint8.
         cap: stands for larger numbers; below 10^17.
-        values: for all numbers, one after the other.
+        values: for all numbers, in turn.
         ends: for where each row ends among them.
 
     Returns:
-        numbers and rows; -1, -1 where this is no such list in JSON.
+        numbers and rows; -1, -1 where this is not such a list in JSON.
     """
     numbers, rows, state, place = 0, 0, _ROW, 1
     while place < len(text):

@@ -70,7 +70,7 @@ def parsed_with_rows(content: bytes, keys: Sequence[str], cap: int, path: str) -
 
     Returns:
         The document as :func:`hardware.documents.parse_document` gives it, and the rows; the whole document and None
-        where the list is small, or is no list of lists of whole numbers.
+        where the list is small, or is not a list of lists of whole numbers.
 
     Raises:
         InputError: as :func:`hardware.documents.parse_document`; commas of the list do not count.

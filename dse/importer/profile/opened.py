@@ -82,7 +82,7 @@ def _found(path: str) -> io.BufferedReader:
     """The file as it is, or what is carried of it."""
     file = carried_file(path)
     if file is None or file.text is None:
-        return located(path).open("rb", buffering=_PIECE_BYTES)
+        return io.BufferedReader(io.FileIO(located(path)), _PIECE_BYTES)
     return io.BufferedReader(io.BytesIO(file.text.encode()), _PIECE_BYTES)
 
 
