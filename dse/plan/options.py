@@ -8,7 +8,7 @@ from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults, no_mode_rule, recomputations
 from dse.plan.stack import Stack, stack, template_stack
-from dse.plan.training_plan import read_plan
+from dse.plan.training_plan import DRAWN_SCHEDULES, read_plan
 from dse.problem import Posed
 from dse.results.result import Objective
 from dse.run.options import Option, Options
@@ -22,6 +22,9 @@ _PRECISION = "bf16"
 
 EXPORTS = ("megatron", "torchtitan", "maxtext", "deepspeed", "chakra", "memory")
 """What a plan is written as: settings of frameworks, execution traces, memory over time."""
+
+_DRAWN_EXPORTS = ("chakra", "memory")
+"""Those that have every pass in its order."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +133,11 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     Raises:
         InputError: a name that nothing has, a file with a fault, or a fixed part of a plan that breaks a rule.
     """
-    export_names(options)
     fixed = read_plan(options.plan)
+    for name in export_names(options) or ():
+        if name in _DRAWN_EXPORTS and (schedule := fixed.get("schedule", "1f1b")) not in DRAWN_SCHEDULES:
+            rule = f"must not be given with schedule={schedule}, whose order of passes is not written"
+            raise fail("--export", "", name, rule)
     if options.precision is not None:
         choose("", "--precision", options.precision, PRECISIONS, "precision")
         if fixed.get("precision", options.precision) != options.precision:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dse.plan.check_costs import plan_costs
 from dse.plan.problem import PlanProblem
-from dse.plan.training_plan import TrainingPlan
+from dse.plan.training_plan import DRAWN_SCHEDULES, TrainingPlan
 from dse.report.trace_events import MAX_EVENTS, Span, TraceEvents, trace
 
 MAX_PASSES_OF_A_ROUND = 10_000
@@ -136,7 +136,7 @@ def pipeline_spans(
         None for one stage, where not even a round of microbatches can be shown, and for schedules that split backward
         passes or have two stages on a device.
     """
-    if plan.schedule not in ("1f1b", "gpipe"):
+    if plan.schedule not in DRAWN_SCHEDULES:
         return None
     stages, chunks = plan.pipeline, plan.interleave
     total = problem.global_batch // (plan.data * plan.microbatch)

@@ -20,6 +20,9 @@ from hardware.precisions import Precision
 
 Schedule = Literal["1f1b", "gpipe", "zb1p", "dualpipe"]
 
+DRAWN_SCHEDULES: tuple[Schedule, ...] = ("1f1b", "gpipe")
+"""Whose passes are whole, and of one stage a device: those of the others have no order here."""
+
 AXES = ("tensor", "context", "data", "pipeline")
 """Of the mesh: they multiply to the devices."""
 

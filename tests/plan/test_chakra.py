@@ -15,7 +15,8 @@ from dse.plan.check_layer import layer_of
 from dse.plan.check_layers import RankCosts
 from dse.plan.export.chakra import ChakraTraces
 from dse.plan.export.memory_snapshot import memory_snapshot
-from tests.plan.problems import plan, problem
+from dse.plan.export.step_graph import Collective, Compute, step_graph
+from tests.plan.problems import plan, problem, with_facts
 from tests.shared_data import case_of_others
 
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
@@ -249,6 +250,34 @@ def test_the_most_memory_of_a_snapshot_is_that_of_the_priced_plan(case):
     assert most == pytest.approx(plan_costs(posed, own).memory_bytes, rel=1e-6)
     assert sum(block["size"] for block in segment["blocks"]) == segment["total_size"]
     assert {block["address"] for block in segment["blocks"] if block["state"] == "active_allocated"} == {*live}
+
+
+def work_of(*kinds, **facts):
+    software = with_facts(overlaps_expert=True, **facts)
+    posed = problem("mixtral-8x7b", batch=8, sequence=1024, software=software)
+    own = plan(expert=8, data=8, zero=1, recompute="full")
+    return [each.what for each in step_graph(posed, own, 0).nodes if isinstance(each.what, kinds)]
+
+
+def test_compute_is_slower_by_the_processors_that_are_set_aside():
+    plain_s, slower_s = (
+        sum(each.seconds for each in work_of(Compute, exchange_processors=share) if each.name != "optimizer")
+        for share in (0.0, 0.2)
+    )
+    assert slower_s == pytest.approx(plain_s / 0.8, rel=1e-3)
+
+
+def test_a_dispatch_has_the_bytes_of_its_format():
+    sizes = {each.size_bytes for each in work_of(Collective, dispatch_bytes=1) if each.kind == "all_to_all"}
+    assert max(sizes) == 2 * min(sizes)
+
+
+@pytest.mark.parametrize(("schedule", "name"), [("zb1p", "chakra"), ("dualpipe", "memory")])
+def test_schedules_without_an_order_of_passes_are_not_written(dse, schedule, name):
+    asked = ("predict", "llama3-8b", "--global-batch", 8, "--plan", f"tensor=4,pipeline=2,schedule={schedule}")
+    refused = dse(*asked, "--export", name)
+    assert refused.code == 2
+    assert f"must not be given with schedule={schedule}" in refused.err
 
 
 def test_a_run_writes_what_is_asked_for_and_says_its_size_first(dse, tmp_path):

@@ -99,6 +99,7 @@ def step_graph(problem: PlanProblem, plan: TrainingPlan, stage: int) -> StepGrap
 class _Builder:
     def __init__(self, problem: PlanProblem, plan: TrainingPlan, stage: int) -> None:
         self.plan, self.stage, self.costs = plan, stage, RankCosts(problem, plan)
+        self.pace = 1.0 + self.costs.slowdown
         model = problem.model
         self.kinds = {
             is_sparse: layer_of(self.costs, sparse=is_sparse)
@@ -149,15 +150,15 @@ class _Builder:
         if each.is_backward:
             todo.reverse()
             if place == end:
-                ready = [self.graph.add(Compute(f"{word} head", head_s(self.costs)[1]), ready)]
+                ready = [self.graph.add(Compute(f"{word} head", self.pace * head_s(self.costs)[1]), ready)]
         elif place == 0:
-            ready = [self.graph.add(Compute(f"{word} embedding", embedding_s(self.costs)[0]), ready)]
+            ready = [self.graph.add(Compute(f"{word} embedding", self.pace * embedding_s(self.costs)[0]), ready)]
         for number, sparse in todo:
             ready = self._layer(each, f"{word} layer {start}.{number}", number, self.kinds[sparse], sparse, ready)
         if each.is_backward and place == 0:
-            ready = [self.graph.add(Compute(f"{word} embedding", embedding_s(self.costs)[1]), ready)]
+            ready = [self.graph.add(Compute(f"{word} embedding", self.pace * embedding_s(self.costs)[1]), ready)]
         if not each.is_backward and place == end:
-            ready = [self.graph.add(Compute(f"{word} head", head_s(self.costs)[0]), ready)]
+            ready = [self.graph.add(Compute(f"{word} head", self.pace * head_s(self.costs)[0]), ready)]
         if place != (0 if each.is_backward else end):
             self._transfer(each, place, is_sent=True, after=ready)
         return ready
@@ -198,14 +199,14 @@ class _Builder:
         """What the backward pass recomputes, with its share of the collectives of a forward pass."""
         shares = {axis: layer.sent_again.get(axis, 0.0) / sent[0] for axis, sent in layer.sent.items() if sent[0]}
         exposed = sum(share * getattr(layer.forward, axis) for axis, share in shares.items())
-        compute = Pass(linear=max(0.0, layer.again - exposed))
+        compute = Pass(linear=max(0.0, layer.again - exposed / self.pace))
         return self._halves(name, compute, 0, sparse, ready, shares)
 
     def _halves(
         self, name: str, part: Pass, side: int, sparse: bool, ready: list[int], shares: dict[str, float] | float
     ) -> list[int]:
         """Attention, then the feed-forward network; in a backward pass the other way round."""
-        half_s = (part.linear + part.attention + part.vector) / 2
+        half_s = self.pace * (part.linear + part.attention + part.vector) / 2
         halves = [("attention", self._around_attention(side)), ("feed-forward", self._around_network(side, sparse))]
         for half, around in halves if side == 0 else reversed(halves):
             kept = [
@@ -260,9 +261,9 @@ class _Builder:
             return
         if experts.shared:
             yield from self._on_tensor(side)
-        size = 2.0 * self.plan.expert * costs.between * experts.active * costs.model.hidden
-        yield "before", "expert", "all_to_all", size
-        yield "after", "expert", "all_to_all", size
+        numbers = self.plan.expert * costs.between * experts.active * costs.model.hidden
+        yield "before", "expert", "all_to_all", costs.stack.dispatch_bytes.value * numbers
+        yield "after", "expert", "all_to_all", 2.0 * numbers
 
     # Replicas ---------------------------------------------------------------------------------------------------------
 
