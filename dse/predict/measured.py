@@ -15,7 +15,7 @@ from dse.importer.profile.read import read_profile
 from dse.plan.formats import MetricsDocument
 from dse.plan.problem import PlanProblem
 from dse.problem import Posed
-from dse.report.units import time_scale, time_text
+from dse.report.units import counted, time_scale, time_text
 from dse.report.view import Decisive, Table, View
 from dse.results.result import Result
 from dse.trace.answer import CUTS, solution_of
@@ -207,5 +207,6 @@ def _notes(parts: Mapping[str, Mapping[str, float]], posed: MeasuredPosed) -> It
         f"{both} ({100 * (step['predicted_s'] / step['measured_s'] - 1):+,.1f} %); largest differences: {listed}"
     )
     if posed.ranks != posed.problem.devices:
-        given = f"the profile is of {posed.ranks:,} ranks, the plan of {posed.problem.devices:,} accelerators"
+        accelerators = counted(posed.problem.devices, "accelerator")
+        given = f"the profile is of {counted(posed.ranks, 'rank')}, the plan of {accelerators}"
         yield Decisive(f"{given}: give --accelerators and --plan of the run that was profiled")

@@ -1,7 +1,9 @@
 """An answer of ``dse trace`` for people: the verdict, the steps, and what takes the time in them."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,9 @@ _LEGEND = {"tensor": "compute", "collective": "communication", "transfer": "copi
 
 _MAX_BARS = 1500
 """Bars of a timeline: of more events, neighbours of one kind on one stream are drawn as one."""
+
+_NUMBERED = re.compile(r"(.*?)(\d{1,18})")
+"""The name of a step: what all have, and the number."""
 
 _MAX_STEPS = 40
 _MAX_ROWS = 12
@@ -231,12 +236,31 @@ def _notes(run: RecordedRun, solution: Mapping[str, Any]) -> Iterator[str]:
         yield from (Decisive(where + remark) for remark in profile.remarks)
     if solution["steps"] and all(step["cut"] == "whole" for step in solution["steps"]):
         yield "no step is marked: with PyTorch, call the profiler's step() after each"
+    yield from map(Decisive, sorted(_unmarked(typical_steps(solution["steps"]))))
     if not run.profiles[0].format.startswith("PyTorch"):
         return
     if not solution["gemms"]:
         yield "the sizes of products are not known: profile with record_shapes=True"
     if not solution["layers"]:
         yield "layers are not known: profile with with_stack=True or with_modules=True"
+
+
+def _unmarked(steps: Sequence[Mapping[str, Any]]) -> set[str]:
+    """What is said of steps whose numbers are between those of others, and that have no mark."""
+    numbers: dict[tuple[int, int, str], set[int]] = {}
+    for step in steps:
+        if found := _NUMBERED.fullmatch(step["name"]):
+            numbers.setdefault((step["rank"], step["device"], found[1]), set()).add(int(found[2]))
+    sentences = set()
+    for (rank, _, name), marked in numbers.items():
+        every = sorted(marked)
+        apart = min((after - before for before, after in pairwise(every)), default=1)
+        missing = (every[-1] - every[0]) // apart + 1 - len(every)
+        if missing > 0:
+            are = "is" if missing == 1 else "are"
+            between = f"between {name}{every[0]} and {name}{every[-1]} of rank {rank}"
+            sentences.add(f"{counted(missing, 'step')} {between} {are} not marked, and in the whole profile alone")
+    return sentences
 
 
 def _card(steps: Sequence[Mapping[str, Any]], run: RecordedRun) -> Card:

@@ -27,10 +27,10 @@ def seconds(shapes, name="h100-sxm"):
     return DENSE.seconds(sides | {"element_bytes": np.full(len(shapes), 2.0)}, rates, CONSTANTS)
 
 
-def profiled(path, shapes=SHAPES, element="c10::BFloat16", kernels=GEMM):
+def profiled(path, shapes=SHAPES, element="c10::BFloat16", kernels=GEMM, name="h100-sxm"):
     """Three calls of each shape, the second as the form says, the others 1 % off."""
     events, at = [], 0.0
-    for number, (shape, exact_s) in enumerate(zip(shapes, seconds(shapes), strict=True)):
+    for number, (shape, exact_s) in enumerate(zip(shapes, seconds(shapes, name), strict=True)):
         m, n, k = shape
         for call, factor in enumerate((0.99, 1.0, 1.01)):
             correlation = 3 * number + call
@@ -85,7 +85,10 @@ def test_other_kernel_times_of_the_chip_stay(tmp_path):
 
 
 def test_a_chip_without_kernel_times_gets_them(tmp_path):
-    write_calibration(calibrate_on_profiles("a100-sxm", [str(profiled(tmp_path / "one.json"))]), tmp_path / "own.yaml")
+    write_calibration(
+        calibrate_on_profiles("a100-sxm", [str(profiled(tmp_path / "one.json", name="a100-sxm"))]),
+        tmp_path / "own.yaml",
+    )
     assert [each.precision for each in kernel_model(str(tmp_path / "own.yaml")).times.kernels("dense")] == ["bf16"]
 
 
@@ -126,3 +129,10 @@ def test_a_profile_of_an_h100():
     (errors,) = calibrate_on_profiles("h100-sxm", [path]).errors
     assert errors.rows == 3
     assert errors.held_out_after < 0.1 < errors.held_out_before
+
+
+@pytest.mark.parametrize("stack", [None, "generic"])
+def test_a_profile_of_a_faster_chip_is_refused(tmp_path, stack):
+    path = str(profiled(tmp_path / "one.json"))
+    with pytest.raises(InputError, match=r"must be at most the peak of .* \(312 TFLOP/s\): another chip ran it"):
+        calibrate_on_profiles("a100-sxm", [path], stack)

@@ -145,6 +145,23 @@ def test_without_a_mark_the_whole_profile_is_one_window(tmp_path):
     assert "no step is marked" in shown(path).verdict
 
 
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((2, 3, 5), "1 step between ProfilerStep#2 and ProfilerStep#5 of rank 0 is not marked"),
+        ((2, 3, 6), "2 steps between ProfilerStep#2 and ProfilerStep#6 of rank 0 are not marked"),
+        ((10, 20, 30), ""),
+        ((4,), ""),
+    ],
+)
+def test_a_step_that_has_no_mark_between_others_is_said(tmp_path, numbers, said):
+    marks = [event("user_annotation", f"ProfilerStep#{number}", 100 * number, 100) for number in numbers]
+    path = write(tmp_path / "one.json", document([*marks, kernel(GEMM, 1, 4000)]))
+    notes = " ".join(shown(path).first_notes)
+    assert said in notes
+    assert ("not marked" in notes) is bool(said)
+
+
 def test_replays_of_graphs_are_said(tmp_path):
     launch = event("cuda_runtime", "cudaGraphLaunch", 1, 4, correlation=9)
     operator = event("cpu_op", "aten::mm", 0, 9, **{"Input Dims": [[8, 8], [8, 8]]})
