@@ -34,6 +34,8 @@ def test_every_answer_of_the_notebook_is_proven_and_passes_its_check(executed):
 
 def test_what_the_notebook_says_is_so(executed):
     assert executed["best"].value <= executed["predicted"].value
+    (step,) = [each for each in executed["recorded"].solution["steps"] if each["cut"] == "host"]
+    assert (step["compute_s"], step["exposed_communication_s"]) == pytest.approx((60e-6, 20e-6))
     values = [partition.value for partition in executed["partitions"].values()]
     assert values == sorted(values)
     assert executed["partitions"][3].figure() is not None
