@@ -31,7 +31,7 @@ def accelforge_yaml(machines: Machines, hbm_bytes: int, title: str) -> str:
 
     plain = "    leak_power: 0\n    area: 0\n"
     return (
-        f"# {title} for AccelForge; areas and leakage are left out ({float(machines.area_mm2[0]):.4g} mm² in all).\n"
+        f"# {' '.join(title.split())} for AccelForge; areas and leakage are left out ({float(machines.area_mm2[0]):.4g} mm² in all).\n"
         "arch:\n  nodes:\n"
         f"  - !Memory\n    name: MainMemory\n    size: {_BITS * hbm_bytes}\n{plain}"
         f"{actions(energy.hbm_pj_per_bit.value, machines.hbm_bytes_per_s)}"

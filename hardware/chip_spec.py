@@ -236,15 +236,16 @@ class ChipSpec(StrictModel):
         return self
 
     def _require_rates_of_words(self) -> None:
-        """ValueError at rates of a template for narrow operands that its words do not have."""
-        rates = {
-            each: rate.value for each, rate in self.rates.items() if ELEMENT_BYTES.get(each, WORD_BYTES) < WORD_BYTES
-        }
-        if self.template is None or not rates:
+        """ValueError at rates of a template without those of its words, or for operands that these do not have."""
+        if self.template is None or not self.rates:
             return
         words = next((self.rates[each].value for each in ("bf16", "fp16") if each in self.rates), None)
         if words is None:
-            raise ValueError(f"rates must state bf16 or fp16, in which the array computes, with {next(iter(rates))}")
+            stated = next(iter(self.rates))
+            raise ValueError(f"rates must state bf16 or fp16, in which the array computes, with {stated}")
+        rates = {
+            each: rate.value for each, rate in self.rates.items() if ELEMENT_BYTES.get(each, WORD_BYTES) < WORD_BYTES
+        }
         for product_format, rate in rates.items():
             operands = WORD_BYTES / ELEMENT_BYTES[product_format]
             if not words * (1 - RATE_TOLERANCE) <= rate <= operands * words * (1 + RATE_TOLERANCE):

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import yaml
@@ -104,3 +105,12 @@ def test_a_template_is_written_as_an_architecture_of_accelforge(dse, tmp_path):
     assert refused.code == 2
     assert "--accelforge: h100-sxm: must be a template" in refused.err
     assert not (tmp_path / "no.yaml").exists()
+
+
+def test_a_title_of_two_lines_is_one_comment_for_accelforge(dse, tmp_path):
+    spec = yaml.safe_load(Path("docs/examples/accelerator.yaml").read_text())
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(spec | {"title": "Mine,\nour: draft 3"}))
+    assert dse("chip", tmp_path / "mine.yaml", "--accelforge", tmp_path / "arch.yaml", "--json").code == 0
+    written = (tmp_path / "arch.yaml").read_text()
+    assert written.startswith("# Mine, our: draft 3 for AccelForge")
+    assert [*yaml.load(written, _Loader)] == ["arch"]

@@ -68,6 +68,7 @@ def test_no_format_is_slower_than_words_nor_faster_than_its_rate(tmp_path):
     ("rates", "rule"),
     [
         ({"fp8": 2.0}, "rates must state bf16 or fp16, in which the array computes, with fp8"),
+        ({"fp32": 0.5}, "rates must state bf16 or fp16, in which the array computes, with fp32"),
         ({"bf16": 1.0, "fp8": 3.0}, f"rates.fp8: {3 * PEAK:g}: must be {PEAK:g} to {2 * PEAK:g}: a word of 16 bits"),
         ({"fp16": 1.0, "fp4": 0.5}, f"rates.fp4: {PEAK / 2:g}: must be {PEAK:g} to {4 * PEAK:g}: a word of 16 bits"),
     ],

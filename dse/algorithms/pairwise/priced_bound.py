@@ -63,6 +63,9 @@ def proven_bound(problem: Contracted, arrays: ContractedArrays, shares: Floats, 
         prices: [rows]; negative ones count as 0.
     """
     memory, price, exponent = _memory_costs(arrays, prices)
+    # Others prove a bound as well, and sums of these stay in int64.
+    most = 2.0**_MAX_SUM_BITS / _terms(arrays)
+    shares, memory = np.clip(np.nan_to_num(shares), -most, most), np.minimum(memory, most)
     spent = price * problem.limit
     spent = -(-spent // 2**exponent) if exponent >= 0 else spent << -exponent
     scale = _scale(arrays, shares, memory)
@@ -124,8 +127,12 @@ def _memory_costs(arrays: ContractedArrays, prices: Floats) -> tuple[Floats, int
 def _scale(arrays: ContractedArrays, shares: Floats, memory: Floats) -> int:
     """The largest power of two by which sums at a node and at an edge stay in int64; at least 1."""
     largest = max(float(np.abs(each).max(initial=0.0)) for each in (arrays.costs, arrays.pairs, shares, memory))
-    degree = int(np.diff(arrays.arc_starts).max(initial=0)) + 3
-    scale = _MAX_SCALE
-    while scale > 1 and largest * scale * degree > 2.0**_MAX_SUM_BITS:
+    scale, terms = _MAX_SCALE, _terms(arrays)
+    while scale > 1 and largest * scale * terms > 2.0**_MAX_SUM_BITS:
         scale //= 2
     return scale
+
+
+def _terms(arrays: ContractedArrays) -> int:
+    """The most numbers in a sum at a node or an edge."""
+    return int(np.diff(arrays.arc_starts).max(initial=0)) + 3

@@ -64,6 +64,18 @@ def test_any_shares_and_prices_prove_a_bound(seed, memory):
     assert proven_bound(small, arrays, shares, rng.exponential(0.1, small.rows)) <= best
 
 
+@pytest.mark.parametrize("share", [1e18, -5e18, 1e30, -np.inf, np.nan])
+def test_shares_beyond_integers_prove_no_more_than_the_optimum(share):
+    ends = range(1, 41)
+    problem = PairwiseProblem.build(
+        [[10**15, 2], *([0, 0] for _ in ends)], [(0, end) for end in ends], [[1, 2, 3, 4] for _ in ends]
+    )
+    small = contracted(problem)
+    arrays = contracted_arrays(small)
+    shares = np.full(int(arrays.message_starts[-1]), share)
+    assert proven_bound(small, arrays, shares, np.zeros(small.rows)) <= 2 + 3 * len(ends)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_messages_along_a_chain_prove_the_optimum(seed):
     rng = np.random.default_rng(seed)
