@@ -29,9 +29,10 @@ def accelforge_yaml(machines: Machines, hbm_bytes: int, title: str) -> str:
         each = f"energy: {pj * joules:.6g}, latency: {0 if not bytes_per_s else 1 / (_BITS * bytes_per_s):.6g}"
         return f"    actions:\n    - {{name: read, {each}}}\n    - {{name: write, {each}}}\n"
 
+    comment = " ".join(title.split())
     plain = "    leak_power: 0\n    area: 0\n"
     return (
-        f"# {' '.join(title.split())} for AccelForge; areas and leakage are left out ({float(machines.area_mm2[0]):.4g} mm² in all).\n"
+        f"# {comment} for AccelForge; areas and leakage are left out ({float(machines.area_mm2[0]):.4g} mm² in all).\n"
         "arch:\n  nodes:\n"
         f"  - !Memory\n    name: MainMemory\n    size: {_BITS * hbm_bytes}\n{plain}"
         f"{actions(energy.hbm_pj_per_bit.value, machines.hbm_bytes_per_s)}"

@@ -24,7 +24,7 @@ from dse.report.view import View
 from dse.results.answer import Answer
 from dse.results.result import Result
 from dse.results.session import answer
-from dse.run.directory import REPORT_FILE
+from dse.run.directory import JOURNAL_FILE, REPORT_FILE
 from dse.run.options import OptionField, option_fields
 from hardware.inputs import fail
 
@@ -197,6 +197,14 @@ def print_view(view: View, name: str, whole: bool) -> None:
 def _leave(result: Result, settings: RunSettings) -> None:
     """Exit with the result's code; say how an interrupted run is continued."""
     if result.status == "interrupted":
-        where = f"; continue with --out {settings.out} --resume" if settings.out else "; use --out DIR to keep progress"
-        click.echo(f"interrupted{where}", err=True)
+        click.echo(f"interrupted; {_continued(settings.out)}", err=True)
     click.get_current_context().exit(result.exit_code)
+
+
+def _continued(out: Path | None) -> str:
+    """How a run that was interrupted is continued; not every method has finished work to keep before it ends."""
+    if out is None:
+        return "use --out DIR to keep progress"
+    if (out / JOURNAL_FILE).stat().st_size:
+        return f"continue with --out {out} --resume"
+    return f"no finished work to continue from; --out {out} --resume starts again"
