@@ -64,6 +64,11 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
         (v == 1 or (p > 1 and plan.schedule == "1f1b"), "interleave > 1 requires pipeline > 1 and schedule=1f1b"),
         (plan.schedule == "1f1b" or p > 1, f"schedule={plan.schedule} requires pipeline > 1"),
         (plan.schedule != "dualpipe" or p % 2 == 0, "schedule=dualpipe requires an even pipeline"),
+        (
+            plan.schedule != "dualpipe" or (rounds % 2 == 0 and rounds >= 2 * p),
+            "schedule=dualpipe requires an even number of microbatches, at least two for each stage",
+        ),
+        (plan.schedule != "zb1p" or rounds >= p, "schedule=zb1p requires at least as many microbatches as stages"),
         (left == 0, "data · microbatch must divide the batch size"),
         (v == 1 or rounds % p == 0, "interleave > 1 requires the number of microbatches to be a multiple of pipeline"),
         (plan.zero in (0, 1, 2, 3), "zero must be 0, 1, 2 or 3"),

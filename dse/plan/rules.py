@@ -7,7 +7,7 @@ from typing import Any
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_WIDTHS
 from dse.plan.problem import PlanProblem, divisors
 from dse.plan.recomputation import ALL_SETS, module_sets, modules_in, modules_of, nearest_modules, set_word
-from dse.plan.training_plan import AXES, USUAL_ORDER
+from dse.plan.training_plan import AXES, ROUNDS, USUAL_ORDER
 from hardware.inputs import Fault, shown
 from hardware.precisions import ELEMENT_BYTES
 
@@ -238,6 +238,13 @@ def _combinations(problem: PlanProblem, fixed: dict[str, Any], where: str) -> It
     if fixed.get("schedule") == "dualpipe" and fixed.get("pipeline", 2) % 2:
         rule = f"must be 1f1b where the number of stages ({fixed['pipeline']}) is odd"
         yield Fault(where, "schedule", "dualpipe", rule, "1f1b")
+    if fixed.get("schedule") in ROUNDS and {"pipeline", "data", "microbatch"} <= fixed.keys():
+        (each, divisor), stages = ROUNDS[fixed["schedule"]], fixed["pipeline"]
+        rounds = problem.global_batch // (fixed["data"] * fixed["microbatch"])
+        if stages > 1 and (rounds < each * stages or rounds % divisor):
+            least = f"at least {each * stages} microbatches per replica{', an even number' if divisor == 2 else ''}"
+            rule = f"needs {least}, but has {rounds:,}"
+            yield Fault(where, "schedule", fixed["schedule"], rule, "1f1b")
 
 
 def _hybrid_sharding(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator[Fault]:

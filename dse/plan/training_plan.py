@@ -23,6 +23,10 @@ Schedule = Literal["1f1b", "gpipe", "zb1p", "dualpipe"]
 DRAWN_SCHEDULES: tuple[Schedule, ...] = ("1f1b", "gpipe")
 """Whose passes are whole, and of one stage a device: those of the others have no order here."""
 
+ROUNDS: Mapping[str, tuple[int, int]] = {"zb1p": (1, 1), "dualpipe": (2, 2)}
+"""Microbatches for each stage that a schedule needs at least, and a divisor of their number: with fewer, less than what
+its bubbles are said to hold would fill them (DualPipe's ``step`` refuses them)."""
+
 AXES = ("tensor", "context", "data", "pipeline")
 """Of the mesh: they multiply to the devices."""
 

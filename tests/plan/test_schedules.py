@@ -13,6 +13,7 @@ from dse.plan.export.expressible import NotExpressibleError
 from dse.plan.export.megatron import megatron_arguments
 from dse.plan.export.torchtitan import torchtitan_toml
 from dse.plan.plan_arrays import PlanArrays
+from dse.plan.rules import faults
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.timeline import pipeline_spans
 from tests.plan.problems import plan, problem
@@ -97,7 +98,26 @@ def test_what_no_framework_or_picture_has_is_refused():
         with pytest.raises(NotExpressibleError, match="schedule=dualpipe"):
             export(posed, each)
     assert pipeline_spans(posed, each) is None
-    odd = problem("llama3-8b", devices=30, batch=30)
+    odd = problem("llama3-8b", devices=30, batch=60)
     assert illegal(odd, plan(pipeline=3, data=10, schedule="dualpipe")) == [
         "schedule=dualpipe requires an even pipeline"
     ]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "batch", "said"),
+    [
+        ("zb1p", 3, "needs at least 4 microbatches per replica, but has 3"),
+        ("dualpipe", 6, "needs at least 8 microbatches per replica, an even number, but has 6"),
+        ("dualpipe", 9, "needs at least 8 microbatches per replica, an even number, but has 9"),
+        ("zb1p", 4, ""),
+        ("dualpipe", 8, ""),
+    ],
+)
+def test_microbatches_that_do_not_fill_a_schedule_are_refused(schedule, batch, said):
+    each = plan(pipeline=4, schedule=schedule)
+    given = {key: getattr(each, key) for key in ("pipeline", "data", "microbatch", "schedule")}
+    posed = problem("llama3-8b", devices=4, batch=batch, **given)
+    assert bool(illegal(posed, each)) is bool(said)
+    assert said in " ".join(str(fault) for fault in faults(posed))
+    assert (enumerate_plans(posed).count == 0) is bool(said)

@@ -29,7 +29,7 @@ from dse.plan.problem import PlanProblem, divisors
 from dse.plan.recomputation import ALTERNATE, recompute_code
 from dse.plan.rules import context_widths, expert_widths, pipeline_depths, ranks_inside, recomputations, tensor_widths
 from dse.plan.stages import stage_layers
-from dse.plan.training_plan import CHOSEN_KEYS, ORDERS, PIPELINE_INSIDE, USUAL_ORDER
+from dse.plan.training_plan import CHOSEN_KEYS, ORDERS, PIPELINE_INSIDE, ROUNDS, USUAL_ORDER
 
 Rows = NDArray[np.int64]
 
@@ -241,11 +241,14 @@ def _of_mesh(problem: PlanProblem, fixed: dict[str, Any], modes: list[int], mesh
             continue
         if not _ends_fit(problem.model.layers, mesh.pipeline, chunks, first, last):
             continue
+        each, divisor = ROUNDS.get(SCHEDULES[schedule], (0, 1))
         fitting = [
             size
             for size in sizes
-            if (padded or problem.global_batch % (mesh.data * size) == 0)
-            and (chunks == 1 or -(-problem.global_batch // (mesh.data * size)) % mesh.pipeline == 0)
+            if (rounds := -(-problem.global_batch // (mesh.data * size))) >= each * mesh.pipeline
+            and rounds % divisor == 0
+            and (padded or problem.global_batch % (mesh.data * size) == 0)
+            and (chunks == 1 or rounds % mesh.pipeline == 0)
         ]
         zero, copies = ALL_SHARED
         rows = [
