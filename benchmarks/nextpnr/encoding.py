@@ -66,6 +66,8 @@ def encoding(sample: Sample, model: PathModel) -> Encoding:
         net_source=netlist.sources[first].astype(np.int64),
         route_net=net.astype(np.int64),
         route_sink=netlist.sinks.astype(np.int64),
+        operation=np.zeros(cells, np.int64),
+        stage=np.zeros(cells, np.int64),
     )
 
 

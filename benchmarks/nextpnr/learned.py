@@ -10,6 +10,7 @@ from benchmarks.nextpnr.encoding import encoding, hand_features
 from benchmarks.nextpnr.methods import Method, Periods
 from benchmarks.nextpnr.path_model import PathModel, fit
 from benchmarks.nextpnr.samples import Sample
+from policies.fabric.model.contention import CONTENTION
 from policies.fabric.model.examples import Examples, Learner
 from policies.fabric.model.features import FEATURES
 from policies.fabric.model.ridge import RidgeLearner
@@ -52,7 +53,9 @@ class Learned:
                 self.extra(sample) - row[0] for sample, row in zip(samples, features, strict=True)
             ]
         _, designs = np.unique([sample.run.design for sample in samples], return_inverse=True)
-        return Examples(features, targets, designs.astype(np.int64), tuple(encoding(each, base) for each in samples))
+        encodings = tuple(encoding(each, base) for each in samples)
+        contention = np.zeros((len(samples), len(CONTENTION)))  # wires of a circuit do not take turns
+        return Examples(features, targets, designs.astype(np.int64), encodings, contention)
 
 
 def log_estimate(sample: Sample) -> float:
