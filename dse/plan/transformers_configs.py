@@ -210,6 +210,10 @@ class _Config:
             raise fail(self.where, self._path + key, value, rule)
         return float(value)
 
+    def has_text(self, key: str) -> bool:
+        """Whether the value at ``key`` is a text."""
+        return isinstance(self._document.get(key), str)
+
     def text(self, key: str) -> str | None:
         """A word, or None where it is left out."""
         value = self._document.get(key)
@@ -351,7 +355,7 @@ def _qwen3_moe(sizes: _Config) -> dict[str, Any]:
 
 
 def _every_nth_full(sizes: _Config, period: int) -> dict[str, Any]:
-    """Windows in all but every so-and-so-manieth layer."""
+    """Windows in all layers but the last of each ``period``."""
     layers, tokens = sizes["num_hidden_layers"], sizes.get("sliding_window", 0)
     return _window(sizes, tokens, layers - layers // period)
 
@@ -361,7 +365,20 @@ def _gemma2(sizes: _Config) -> dict[str, Any]:
 
 
 def _gemma3(sizes: _Config) -> dict[str, Any]:
-    return {"attention_biases": _biased(sizes), **_every_nth_full(sizes, sizes["sliding_window_pattern"])}
+    if "layer_types" in sizes or not sizes.get("sliding_window", 0):
+        return {"attention_biases": _biased(sizes), **_in_all_layers(sizes)}
+    return {"attention_biases": _biased(sizes), **_every_nth_full(sizes, _period(sizes))}
+
+
+def _period(sizes: _Config) -> int:
+    """Layers of which the last has no window: a number, or a text with a letter for each (EXAONE 4: LLLG)."""
+    key = "sliding_window_pattern"
+    if not sizes.has_text(key):
+        return sizes[key]
+    letters = sizes.text(key) or ""
+    if not re.fullmatch("L+G", letters):
+        raise fail(sizes.where, key, letters, "must be a whole number, or L for each layer with a window and then G")
+    return len(letters)
 
 
 def _olmo3(sizes: _Config) -> dict[str, Any]:

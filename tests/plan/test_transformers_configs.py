@@ -182,6 +182,11 @@ def test_a_key_that_is_left_out_has_the_value_of_transformers_or_must_be_given(n
         ("gpt_oss", {"num_local_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 5}, (128, 0.6)),
         ("gpt_oss", {"sliding_window": 128, "num_local_experts": 4, "num_experts_per_tok": 2,
                      "layer_types": ["full_attention"] * 4}, None),
+        ("exaone4", {"sliding_window_pattern": "LLLG"}, (4096, 0.75)),
+        ("exaone4", {"sliding_window_pattern": "LG"}, (4096, 0.5)),
+        ("exaone4", {"sliding_window": None, "sliding_window_pattern": None}, None),
+        ("gemma3_text", {"sliding_window_pattern": None,
+                         "layer_types": ["sliding_attention", "full_attention"] * 2}, (4096, 0.5)),
     ],
 )  # fmt: skip
 def test_windows_are_those_of_the_family(family, sizes, window):
@@ -223,6 +228,8 @@ def test_kimi_has_the_keys_of_deepseek():
         ({"layer_types": ["full_attention"] * 3}, r"layer_types: 3 entries: must have one entry per layer"),
         ({"layer_types": ["full_attention", "linear_attention"] * 2},
          r"layer_types\[1\]: linear_attention: must be one of full_attention, sliding_attention$"),
+        ({"model_type": "exaone4", "sliding_window_pattern": "GL"},
+         "sliding_window_pattern: GL: must be a whole number, or L for each layer with a window and then G$"),
     ],
 )  # fmt: skip
 def test_what_no_transformer_here_can_have_is_refused_by_the_files_own_key(change, message):
