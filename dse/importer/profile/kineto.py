@@ -8,6 +8,7 @@ operator around it on its thread: identifiers of operators alone are not enough,
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -300,7 +301,7 @@ def layer_names(texts: Texts, names: Integers, above: Integers) -> Integers:
     """
     every = texts.all()
     classes = {number: re.sub(r"_\d+$", "", every[number]) for number in np.unique(names).tolist()}
-    several = {each for each in classes.values() if list(classes.values()).count(each) > 1}
+    several = {each for each, count in Counter(classes.values()).items() if count > 1}
     layers = np.full(len(names), NONE, np.int64)
     is_repeated = np.zeros(len(names), bool)
     # Callers first: a call begins no later than what it calls.
