@@ -220,8 +220,8 @@ class KernelModel:
         if packed is None:
             return mapped_s(kind, self.machine, self.link, shapes)
         length = len(next(iter(shapes.values())))
-        of_words = dict(shapes) | {"operands": np.full(length, float(packed.operands))}
-        seconds = mapped_s(kind, packed.slowed(self.machine), self.link, of_words)
+        of_words = {"operands": np.full(length, float(packed.operands)), "cycles": np.full(length, packed.cycles)}
+        seconds = mapped_s(kind, self.machine, self.link, dict(shapes) | of_words)
         if packed.cycles > packed.operands:  # slower than in 16 bits, which data sheets state of some formats
             return seconds
         return np.minimum(seconds, mapped_s(kind, self.machine, self.link, shapes))

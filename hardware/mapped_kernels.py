@@ -2,8 +2,9 @@
 
 Kinds and shapes are those of :mod:`hardware.kernel_model`. A product takes what :func:`hardware.gemm.tensor_times`
 says, experts their products in sequence on all cores and the activation between them, vector work the longest of lanes,
-buffer and memory. Products of packed words (:mod:`hardware.packed_words`) have one more shape, ``operands``, those of a
-word along the inner dimension. Attention is fused: scores and softmax stay on chip,
+buffer and memory. Products of packed words (:mod:`hardware.packed_words`) have two more shapes: ``operands`` of a word
+along the inner dimension, and ``cycles`` that an element takes for two words. Attention is fused: scores and softmax
+stay on chip,
 
     time = max(seen · (products on chip), seen · (softmax on the lanes), bytes of queries, keys, values, result / rate)
 
@@ -23,6 +24,7 @@ from hardware.gemm import TensorWork, tensor_times
 from hardware.machines import Machines
 from hardware.network import Network
 from hardware.operations import CollectiveKind, Gemm, Operation, Vector
+from hardware.packed_words import PackedWords
 from hardware.vector import lanes_s, vector_batch
 
 Floats = NDArray[np.float64]
@@ -41,7 +43,8 @@ def mapped_s(kind: str, machine: Machines | None, link: Network, shapes: Shapes)
         kind: a key of :data:`MAPPED`.
         machine: of length 1; constants of its kernels and its output tiles do not count. None for collectives.
         link: what joins the chips of collectives.
-        shapes: arrays of [N], by the names of the kind; of :data:`PACKED` also ``operands``, 1 where it is left out.
+        shapes: arrays of [N], by the names of the kind; of :data:`PACKED` also ``operands`` and ``cycles`` of packed
+            words, 1 where they are left out.
     """
     ideal = None if machine is None else replace(machine, kernels=MappingProxyType({}), block_tiles=())
     names = sorted(shapes)
@@ -64,15 +67,22 @@ def _together_s(work: Sequence[Operation], machine: Machines) -> float:
 
 
 def _dense(shape: Any, machine: Machines, _: Network) -> float:
-    return _together_s([_gemm(shape["m"], shape["n"], shape["k"] / shape.get("operands", 1.0))], machine)
+    operands, own = _packed(shape, machine)
+    return _together_s([_gemm(shape["m"], shape["n"], shape["k"] / operands)], own)
+
+
+def _packed(shape: Any, machine: Machines) -> tuple[float, Machines]:
+    """(operands of a word, the machine at the pace of its products)."""
+    operands = shape.get("operands", 1.0)
+    return operands, PackedWords(int(operands), shape.get("cycles", 1.0)).slowed(machine)
 
 
 def _experts(shape: Any, machine: Machines, _: Network) -> float:
     hit, hidden, width = max(shape["hit"], 1.0), shape["hidden"], shape["width"]
-    rows, operands = shape["rows"] / hit, shape.get("operands", 1.0)
+    rows, (operands, own) = shape["rows"] / hit, _packed(shape, machine)
     elements = _whole(shape["rows"] * width)
     products = [_gemm(rows, 2 * width, hidden / operands), _gemm(rows, hidden, width / operands)]
-    return float(hit) * _together_s(products, machine) + _together_s(
+    return float(hit) * _together_s(products, own) + _together_s(
         [Vector("silu", elements, 2 * elements, elements)], machine
     )
 

@@ -14,6 +14,7 @@ from dse.run.progress import ProgressCallback, StopSignal, silent
 from dse.run.tables import FOLDER
 from hardware.fabric_specs import fabric
 from hardware.inputs import fail
+from policies.fabric.data.collection import kinds_of
 from policies.fabric.data.records import Samples
 from policies.fabric.data.tables import read_samples, samples_digest
 from policies.fabric.labelled_by import LABELLED_BY
@@ -137,6 +138,12 @@ def _checkpoint_rows(options: FabricEvaluation, samples: Samples, seed: int, sto
     assert options.checkpoint is not None
     labelled_by = {name: samples.provenance.get(name) for name in LABELLED_BY}
     checkpoint = load_for(Path(options.checkpoint), labelled_by)
+    kinds, known = kinds_of(samples.provenance), kinds_of(checkpoint.provenance)
+    if kinds != known:
+        rule = (
+            f"must be {', '.join(known)}, as in training: numbers of others do not say which graphs were learned from"
+        )
+        raise fail(options.samples, "kinds", ", ".join(kinds), rule)
     learned_from = set(checkpoint.provenance.get("graphs", ()))
     unseen = tuple(sample for sample in samples.samples if sample.graph not in learned_from)
     if not unseen:

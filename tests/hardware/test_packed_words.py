@@ -5,8 +5,10 @@ import pytest
 import yaml
 
 from hardware.chips import chip
+from hardware.estimator import estimate
 from hardware.inputs import InputError
 from hardware.kernel_model import kernel_model
+from hardware.operations import Vector
 from hardware.packed_words import PackedWords, packed_words
 
 ARRAY = {"tensor_cores": 4, "core_width": 64, "core_depth": 64}
@@ -62,6 +64,15 @@ def test_no_format_is_slower_than_words_nor_faster_than_its_rate(tmp_path):
         narrow = model.seconds("dense", name, SIZES).seconds
         assert np.all(narrow <= wide)
         assert np.all(narrow >= 2 * SIZES["m"] * SIZES["n"] * SIZES["k"] / (times * PEAK) * (1 - 1e-9))
+
+
+def test_activations_between_experts_are_not_slowed_by_packed_products(tmp_path):
+    model = kernel_model(template(tmp_path, bf16=1, fp8=1.5), ideal=True)
+    wide, narrow = (model.seconds("experts", each, EXPERTS).seconds[0] for each in ("bf16", "fp8"))
+    elements = int(EXPERTS["tokens"] * EXPERTS["chosen"] * EXPERTS["width"])
+    silu = Vector("silu", elements, 2 * elements, elements)
+    activation = estimate([silu], model.machine, None).all_cores_s[0, 0]
+    assert narrow - activation < 0.7 * (wide - activation)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Collecting samples: graphs are placed, simulated and journalled, piece by piece, on an executor."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,12 @@ class Collector:
         return {"graph": record.document(), "samples": [sample.document() for sample in samples]}
 
 
+def kinds_of(provenance: Mapping[str, Any]) -> list[str]:
+    """Of the graphs of samples, or of those that a model has learned from."""
+    stated = provenance.get(_KINDS, list(BLOCKS.kinds))  # from before there were others
+    return [str(each) for each in stated] if isinstance(stated, list) else [str(stated)]
+
+
 def labelled(record: GraphRecord, fabric: Fabric, placer: Placer, number: int, seeds: Sequence[int]) -> list[Sample]:
     """A placement of a graph for every seed, simulated; ``number`` is that of the round."""
     pipeline, samples = record.pipeline, []
@@ -143,7 +149,7 @@ def begin(journal: Journal, fabric: Fabric, slots: OperatorSlots, graphs: Distri
     provenance = {**provenance_of(fabric, slots), _KINDS: list(graphs.kinds)}
     journal.append(_PROVENANCE, provenance)
     before = journal[_PROVENANCE]
-    kinds = before.get(_KINDS, list(BLOCKS.kinds))  # what was collected before there were others does not say so
+    kinds = kinds_of(before)
     if kinds != provenance[_KINDS]:
         rule = f"must be {', '.join(graphs.kinds)}; collect graphs of these kinds in a new directory"
         raise fail(journal.path, _KINDS, ", ".join(kinds), rule)

@@ -16,6 +16,7 @@ from hardware.fabric_specs import fabric, fabric_spec
 from hardware.inputs import InputError
 from hardware.operator_slots import operator_slots
 from policies.fabric.data.collection import Collector, Piece, collect, provenance_of, samples_in
+from policies.fabric.data.distribution import ALL_KINDS, BLOCKS
 from policies.fabric.data.placers import RandomAnnealer
 from policies.fabric.data.tables import read_samples, write_samples
 from policies.fabric.methods import SHIPPED
@@ -54,7 +55,8 @@ def run(tmp_path_factory):
     """A directory with samples of one graph."""
     out, here, slots = tmp_path_factory.mktemp("samples"), fabric(PLASTICINE), operator_slots()
     with Journal(out / "journal.jsonl") as journal:
-        collect(journal, Collector(here, slots, RandomAnnealer(100)), [Piece(0, 0, 1, seed=0)], InProcessExecutor())
+        collector = Collector(here, slots, RandomAnnealer(100), ALL_KINDS)
+        collect(journal, collector, [Piece(0, 0, 1, seed=0)], InProcessExecutor())
         write_samples(out / "tables", samples_in(journal))
     return out
 
@@ -118,6 +120,14 @@ def test_a_model_is_not_judged_on_samples_of_another_simulator(dse, folder, run)
     require_refusal(refused, f"{CARD_FILE}: provenance.samples.simulator: sha256:0", "train a cost model")
 
 
+def test_a_model_is_not_judged_on_graphs_of_other_kinds_whose_numbers_mean_others(dse, folder, run):
+    samples = shutil.copytree(run, folder / "samples") / "tables"
+    read = read_samples(samples)
+    write_samples(samples, replace(read, provenance={**read.provenance, "kinds": list(BLOCKS.kinds)}))
+    refused = dse("fabric", "evaluate", "samples", "--checkpoint", "model")
+    require_refusal(refused, "samples: kinds: ", f"must be {', '.join(ALL_KINDS.kinds)}")
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -162,7 +172,7 @@ def test_samples_of_another_simulator_are_not_added_to_nor_learned_from(folder, 
     from policies.fabric.data.rounds import Rounds
 
     for graphs in (1, 2):  # the journal has all that is asked for, or less
-        rounds = Rounds(fabric("other.yaml"), operator_slots(), graphs, 1, rounds=0, seed=0)
+        rounds = Rounds(fabric("other.yaml"), operator_slots(), graphs, 1, 0, 0, ALL_KINDS)
         with Journal(run / "journal.jsonl") as journal, pytest.raises(InputError) as raised:
             rounds.collect(journal, InProcessExecutor(), silent, never_stop)
         (fault,) = raised.value.faults
