@@ -58,7 +58,7 @@ def generated(machine: Machine, seed: tuple[int, ...], family: Family = "random"
     usual = 1.0 if family == "random" else np.median(figures.sent)
     cut_bytes = np.concatenate(([0.0], figures.sent[1:] / usual, [0.0])) * sent_s / rates[0] * 1e9
     weights = figures.weights.copy()
-    weights[draw.integers(points)] += 1e-3 * weights.max()
+    weights[draw.integers(points)] += 1e-3 * (weights.max() or 1.0)  # all may be 0
     weights *= reduced_s / rates[1] * 1e9 / weights.sum()
     profile = Profile(
         forward_s=work_s / 3,
