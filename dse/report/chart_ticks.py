@@ -13,6 +13,9 @@ _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _ROOM = 0.03
 """Of the span, on either side of the lowest and the highest value."""
 
+_LEAST_SPAN = 1e-300
+"""Of an axis: a smaller one has no ticks that floats can hold."""
+
 
 def ticks_of(axis: Axis, values: Sequence[float]) -> tuple[list[tuple[float, str]], float, float]:
     """((value, label) of every tick, the lowest and the highest value of the axis) for the values that it must hold."""
@@ -26,7 +29,7 @@ def ticks_of(axis: Axis, values: Sequence[float]) -> tuple[list[tuple[float, str
             low, high = low - 1.0, high + 1.0
         room = _ROOM * ((high - low) or 1.0)
         low, high = (low if low == 0 else low - room), (high if high == 0 else high + room)
-        high = high if high > low else low + 1.0
+        high = high if high - low >= _LEAST_SPAN else low + 1.0
         places = _linear(low, high)
     if axis.ticks is not None:
         return sorted(axis.ticks.items()), low, high

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dse.report.chart import Axis, BarChart, Bars, Crowd, LaneBar, LaneChart, Line, PointChart, Points, Tile, TreeMap
@@ -129,6 +129,8 @@ def test_areas_of_tiles_are_their_shares_and_none_covers_another(sizes, width, h
 
 
 @given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=5), st.booleans())
+@example([5e-324], True)
+@example([0.0, 1e-310], False)
 def test_a_linear_axis_holds_its_values_and_has_a_few_round_ticks(values, from_zero):
     ticks, low, high = ticks_of(Axis("", from_zero=from_zero), values)
     assert low <= min(values)
