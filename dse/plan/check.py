@@ -61,16 +61,8 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
         ),
         (t * c * d % plan.expert == 0, "expert must divide the number of ranks per stage"),
         (p * v <= model.layers, "pipeline · interleave must be at most the number of layers"),
-        (v == 1 or (p > 1 and plan.schedule == "1f1b"), "interleave > 1 requires pipeline > 1 and schedule=1f1b"),
-        (plan.schedule == "1f1b" or p > 1, f"schedule={plan.schedule} requires pipeline > 1"),
-        (plan.schedule != "dualpipe" or p % 2 == 0, "schedule=dualpipe requires an even pipeline"),
-        (
-            plan.schedule != "dualpipe" or (rounds % 2 == 0 and rounds >= 2 * p),
-            "schedule=dualpipe requires an even number of microbatches, at least two for each stage",
-        ),
-        (plan.schedule != "zb1p" or rounds >= p, "schedule=zb1p requires at least as many microbatches as stages"),
+        *_schedule_rules(plan, rounds),
         (left == 0, "data · microbatch must divide the batch size"),
-        (v == 1 or rounds % p == 0, "interleave > 1 requires the number of microbatches to be a multiple of pipeline"),
         (plan.zero in (0, 1, 2, 3), "zero must be 0, 1, 2 or 3"),
         (plan.precision in problem.system.chip.peak_flops, f"{problem.system.chip.name} has no {plan.precision}"),
     ]
@@ -87,6 +79,22 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
         *(rule for holds, rule in rules if not holds),
         *(f"{key} must be stack unless it is fixed" for key in chosen),
         *(f"{key} must be {value}, its fixed value" for key, value in changed),
+    ]
+
+
+def _schedule_rules(plan: TrainingPlan, rounds: int) -> list[tuple[bool, str]]:
+    """Rules of the order of passes, with ``rounds`` microbatches."""
+    p, v = plan.pipeline, plan.interleave
+    return [
+        (v == 1 or (p > 1 and plan.schedule == "1f1b"), "interleave > 1 requires pipeline > 1 and schedule=1f1b"),
+        (v == 1 or rounds % p == 0, "interleave > 1 requires the number of microbatches to be a multiple of pipeline"),
+        (plan.schedule == "1f1b" or p > 1, f"schedule={plan.schedule} requires pipeline > 1"),
+        (plan.schedule != "dualpipe" or p % 2 == 0, "schedule=dualpipe requires an even pipeline"),
+        (
+            plan.schedule != "dualpipe" or (rounds % 2 == 0 and rounds >= 2 * p),
+            "schedule=dualpipe requires an even number of microbatches, at least two for each stage",
+        ),
+        (plan.schedule != "zb1p" or rounds >= p, "schedule=zb1p requires at least as many microbatches as stages"),
     ]
 
 

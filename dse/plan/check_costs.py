@@ -119,16 +119,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         memories = [_of_both(costs, one, other) for one, other in _pairs(memories)]
     busiest = next(stage for stage, load in enumerate(loads) if load >= max(loads) * (1 - 1e-12))
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
-    match plan.schedule:
-        case "dualpipe":
-            split = [max(0.0, load + back - 3 * weight) for load, (back, weight) in zip(whole, apart, strict=True)]
-            bubble = (p / 2 - 1) * sum(split) / p
-        case "zb1p":
-            left = [max(0.0, load - 2 * weight) for load, (_, weight) in zip(whole, apart, strict=True)]
-            bubble = sum(left) - left[busiest]
-        case _:
-            bubble = (sum(loads) - loads[busiest]) / v
-    time_s["bubble"] = bubble + (2 * (p - 1) * transfer if is_hidden else 0.0)
+    time_s["bubble"] = _bubble_s(plan, whole, apart, busiest) + (2 * (p - 1) * transfer if is_hidden else 0.0)
     updates = [costs.rates.pass_s((14 + 2 * costs.state.moments) * own, own, 1, ("adam",)) for own in owned]
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
@@ -142,6 +133,24 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         transfer,
         tuple(memories),
     )
+
+
+def _bubble_s(plan: TrainingPlan, loads: list[float], apart: list[tuple[float, float]], busiest: int) -> float:
+    """Seconds that the busiest stage waits in a step.
+
+    Args:
+        plan: with its schedule.
+        loads: of each stage, seconds of a microbatch.
+        apart: of each, seconds of the backward pass, and those of them that are gradients of weights.
+        busiest: the stage with the largest load.
+    """
+    if plan.schedule == "dualpipe":
+        split = [max(0.0, load + back - 3 * weight) for load, (back, weight) in zip(loads, apart, strict=True)]
+        return (plan.pipeline / 2 - 1) * sum(split) / plan.pipeline
+    if plan.schedule == "zb1p":
+        left = [max(0.0, load - 2 * weight) for load, (_, weight) in zip(loads, apart, strict=True)]
+        return sum(left) - left[busiest]
+    return (sum(loads) - loads[busiest]) / plan.interleave
 
 
 def _set_aside(

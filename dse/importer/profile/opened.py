@@ -6,6 +6,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from hardware.input_files import MAX_CARRIED_BYTES, InputFile, absolute, carried_file, located, note, note_files
 from hardware.inputs import fail
@@ -37,8 +38,8 @@ class _Limited(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
         try:
             piece = self._stream.read(len(view))
         except (OSError, EOFError, zlib.error) as error:

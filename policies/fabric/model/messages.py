@@ -1,6 +1,7 @@
 """Who meets whom in graphs, and sums over those that each node meets: what messages of networks are made of."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,8 +32,8 @@ class Incidence:
 
     def sum(self, values: Tensor) -> Tensor:
         """Σ of the values of the nodes that each node of the first kind meets, [columns, ·] to [rows, ·]."""
-        total: Tensor = _Sum.apply(values, self._matrix, self.turned._matrix)  # type: ignore[no-untyped-call]
-        return total
+        apply: Callable[..., Tensor] = _Sum.apply  # PyTorch states no types of it
+        return apply(values, self._matrix, self.turned._matrix)
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean of the same, 0 where a node meets none."""

@@ -23,7 +23,7 @@ from policies.fabric.model.encoding import NET_FEATURES, OPERATIONS, ROUTE_FEATU
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.messages import Incidence
 from policies.fabric.model.network import Batch, batched
-from policies.fabric.model.passes import Places, device, learn
+from policies.fabric.model.passes import Places, device, learn, predicted
 from policies.fabric.model.threads import one_thread
 
 Floats = npt.NDArray[np.float64]
@@ -135,11 +135,7 @@ class PaperModel:
 
     def predict(self, examples: Examples) -> Floats:
         """The expected targets, [S]."""
-        self.network.eval()
-        starts = range(0, len(examples), BATCH)
-        with torch.inference_mode(), one_thread():
-            parts = [self.answers(examples.at(slice(first, first + BATCH))).double().cpu().numpy() for first in starts]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return predicted(self.network, self.answers, examples, BATCH)
 
     def answers(self, examples: Examples) -> Tensor:
         """What the network says, [S]."""

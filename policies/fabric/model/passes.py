@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from dse.run.progress import StopSignal, ask
+from policies.fabric.model.examples import Examples
+from policies.fabric.model.threads import one_thread
 
 Places = npt.NDArray[np.intp]
 
@@ -44,6 +46,24 @@ class PassSettings(Protocol):
 def device() -> torch.device:
     """Where networks learn and predict: a CUDA device, where there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def predicted(
+    network: nn.Module, answers: Callable[[Examples], Tensor], examples: Examples, batch: int
+) -> npt.NDArray[np.float64]:
+    """What a network that has learned says, [S].
+
+    Args:
+        network: that is asked.
+        answers: its answers on examples, [S].
+        examples: of which it is asked.
+        batch: examples at a time.
+    """
+    network.eval()
+    starts = range(0, len(examples), batch)
+    with torch.inference_mode(), one_thread():
+        parts = [answers(examples.at(slice(first, first + batch))).double().cpu().numpy() for first in starts]
+    return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def learn(

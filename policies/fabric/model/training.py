@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dse.run.progress import StopSignal, never_stop
 from policies.fabric.model.examples import Examples
 from policies.fabric.model.network import GraphNetwork, batched
-from policies.fabric.model.passes import Places, device, learn
+from policies.fabric.model.passes import Places, device, learn, predicted
 from policies.fabric.model.settings import CostSettings
 from policies.fabric.model.threads import one_thread
 
@@ -37,11 +37,7 @@ class NetworkModel:
 
     def predict(self, examples: Examples) -> Floats:
         """The expected targets, [S]."""
-        self.network.eval()
-        starts = range(0, len(examples), BATCH)
-        with torch.inference_mode(), one_thread():
-            parts = [self.answers(examples.at(slice(first, first + BATCH))).double().cpu().numpy() for first in starts]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return predicted(self.network, self.answers, examples, BATCH)
 
     def answers(self, examples: Examples) -> Tensor:
         """What the network says, [S]."""

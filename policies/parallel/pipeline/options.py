@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from dse.parallel.pipeline.problem import DeviceCutting
 from dse.run.options import Option
@@ -155,7 +155,8 @@ class PipelinePretraining(PretrainingOptions):
         check_runners(self.runners, PolicySettings.episodes, "episodes")
         parts = max(1, self.runners)
         families = self.family or ("random",)
-        settings = PolicySettings(cutting=self.device_cuts, families=families, parts=parts, **learning)  # type: ignore[arg-type]
+        learned: dict[str, Any] = {**learning}
+        settings = PolicySettings(cutting=self.device_cuts, families=families, parts=parts, **learned)
         task = PipelineTask(settings, self.validation_problems, None if self.start is None else Path(self.start))
         total = self.samples or samples
         iterations = max(1, total // task.samples_per_iteration)

@@ -6,28 +6,30 @@ from functools import cache
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from dse.fabric.model import Pipeline, Placement  # noqa: E402
-from dse.fabric.search.routing import routed  # noqa: E402
-from dse.fabric.search.sites import random_sites  # noqa: E402
-from hardware.inputs import InputError  # noqa: E402
-from hardware.operator_slots import KINDS  # noqa: E402
-from policies.fabric.model.checkpoint import COST, load_for  # noqa: E402
-from policies.fabric.model.contention import contention_features  # noqa: E402
-from policies.fabric.model.cost import LearnedCost  # noqa: E402
-from policies.fabric.model.encoding import OPERATIONS, Encoder  # noqa: E402
-from policies.fabric.model.ensemble import SHARE, EnsembleLearner  # noqa: E402
-from policies.fabric.model.examples import Examples  # noqa: E402
-from policies.fabric.model.features import Featurizer  # noqa: E402
-from policies.fabric.model.messages import Incidence, soft_maximum  # noqa: E402
-from policies.fabric.model.network import GraphNetwork, batched  # noqa: E402
-from policies.fabric.model.paper import PaperLearner, PaperNetwork, PaperSettings  # noqa: E402
-from policies.fabric.model.settings import CostSettings  # noqa: E402
-from policies.fabric.model.training import NetworkLearner, loss  # noqa: E402
-from policies.learning.checkpoint import Checkpoint  # noqa: E402
-from tests.fabric.cases import PLASTICINE, SMALL, layered_pipeline, placed, random_pipeline  # noqa: E402
-from tests.policies.fabric.quick import QUICK_STACK  # noqa: E402
+import torch
+
+from dse.fabric.model import Pipeline, Placement
+from dse.fabric.search.routing import routed
+from dse.fabric.search.sites import random_sites
+from hardware.inputs import InputError
+from hardware.operator_slots import KINDS
+from policies.fabric.model.checkpoint import COST, load_for
+from policies.fabric.model.contention import contention_features
+from policies.fabric.model.cost import LearnedCost
+from policies.fabric.model.encoding import OPERATIONS, Encoder
+from policies.fabric.model.ensemble import SHARE, EnsembleLearner
+from policies.fabric.model.examples import Examples
+from policies.fabric.model.features import Featurizer
+from policies.fabric.model.messages import Incidence, soft_maximum
+from policies.fabric.model.network import GraphNetwork, batched
+from policies.fabric.model.paper import PaperLearner, PaperNetwork, PaperSettings
+from policies.fabric.model.settings import CostSettings
+from policies.fabric.model.training import NetworkLearner, loss
+from policies.learning.checkpoint import Checkpoint
+from tests.fabric.cases import PLASTICINE, SMALL, layered_pipeline, placed, random_pipeline
+from tests.policies.fabric.quick import QUICK_STACK
 
 TINY = CostSettings(layers=1, width=8, epochs=2, graphs_in_batch=4)
 NETWORKS = {

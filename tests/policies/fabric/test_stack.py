@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from policies.fabric.model.examples import Examples, OnAllFeatures  # noqa: E402
-from policies.fabric.model.perceptrons import PerceptronsLearner  # noqa: E402
-from policies.fabric.model.stack import MEMBERS, StackLearner, convex_weights  # noqa: E402
-from policies.fabric.model.trees import TreesLearner  # noqa: E402
-from tests.policies.fabric.test_baselines import examples  # noqa: E402
+from policies.fabric.model.examples import Examples, OnAllFeatures
+from policies.fabric.model.perceptrons import PerceptronsLearner
+from policies.fabric.model.stack import MEMBERS, StackLearner, convex_weights
+from policies.fabric.model.trees import TreesLearner
+from tests.policies.fabric.test_baselines import examples
 
 GRID = [weights for weights in product(np.linspace(0, 1, 11), repeat=3) if abs(sum(weights) - 1) < 1e-9]
 
