@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from dse.codesign.modern.answer import notes
 from dse.codesign.modern.shared_answer import SharedSpace
+from dse.codesign.pareto.table import front_rows
 from dse.codesign.report.table import architecture_text, hbm_text, number
 from dse.plan.chip_table import shown_plan
 from dse.plan.report import assumed_notes
@@ -14,9 +13,6 @@ from dse.report.units import share_text, time_text
 from dse.report.view import Decisive, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, percent
 from hardware.units import MIB
-
-_MAX_ROWS = 16
-"""Points of a front that are shown."""
 
 
 def view(space: SharedSpace, result: Result) -> View:
@@ -108,20 +104,8 @@ def _front(front: Mapping[str, Any] | None) -> list[Table]:
     """Points spread evenly over the front, from the fastest to the slowest."""
     if front is None:
         return []
-    points = front["points"]
-    chosen = sorted(set(np.linspace(0, len(points) - 1, min(_MAX_ROWS, len(points))).round().astype(int).tolist()))
-    rows: list[Row] = [
-        (
-            number(points[place]["score"]),
-            f"{points[place]['area_mm2']:.1f} mm²",
-            f"{number(points[place]['joules_per_sample'])} J",
-            architecture_text(points[place]["architecture"]),
-            f"{points[place]['architecture']['global_buffer_bytes'] // MIB} MB",
-        )
-        for place in chosen
-    ]
-    head = ("samples/s", "area", "per sample", "architecture", "buffer")
-    return [Table(head, rows, "Pareto front of throughput, area and joules per sample", requested=True)]
+    content = front_rows(front, "per sample", lambda point: f"{number(point['joules_per_sample'])} J")
+    return [Table(*content, "Pareto front of throughput, area and joules per sample", requested=True)]
 
 
 def _sizes(result: Result) -> list[Table]:

@@ -1,6 +1,6 @@
 """A Pareto front as a result holds it, in a sentence and in rows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,18 +26,30 @@ def front_sentence(front: Mapping[str, Any]) -> str:
     return f"{size}; {evaluated:,} were evaluated, and for {open_:,} the schedules are not proven optimal."
 
 
-def front_rows(front: Mapping[str, Any]) -> TableContent:
-    """Points spread evenly over the front, from the fastest to the slowest."""
+def _power(point: Mapping[str, Any]) -> str:
+    return f"{point['power_w']:.0f} W"
+
+
+def front_rows(
+    front: Mapping[str, Any], spent: str = "power", text: Callable[[Mapping[str, Any]], str] = _power
+) -> TableContent:
+    """Points spread evenly over the front, from the fastest to the slowest.
+
+    Args:
+        front: as the result has it.
+        spent: heading of the third objective.
+        text: of a point, for it.
+    """
     points = front["points"]
     chosen = sorted(set(np.linspace(0, len(points) - 1, min(_MAX_ROWS, len(points))).round().astype(int).tolist()))
     rows: list[Row] = [
         (
             number(points[place]["score"]),
             f"{points[place]['area_mm2']:.1f} mm²",
-            f"{points[place]['power_w']:.0f} W",
+            text(points[place]),
             architecture_text(points[place]["architecture"]),
             f"{points[place]['architecture']['global_buffer_bytes'] // MIB} MB",
         )
         for place in chosen
     ]
-    return ("samples/s", "area", "power", "architecture", "buffer"), rows
+    return ("samples/s", "area", spent, "architecture", "buffer"), rows
