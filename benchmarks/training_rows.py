@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from dse.plan.model import SCHEMA, Experts, Transformer
+from dse.plan.model import SCHEMA, Transformer
+from dse.plan.model_parts import Experts
 from dse.plan.model_sources import list_transformers, transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.stack import Stack, stack

@@ -24,6 +24,7 @@ import numpy as np
 
 from dse.plan.kernels import HALF_BYTES, Lanes
 from dse.plan.layer_work import RankWork
+from dse.plan.model_parts import LayerKind
 from dse.plan.plan_arrays import Floats
 from hardware.operations import VectorKind
 
@@ -44,9 +45,9 @@ class _Product(NamedTuple):
     is_summed: bool = False
 
 
-def remade(work: RankWork, has_experts: bool, vector_s: Floats, blocks: float) -> Remade:
+def remade(work: RankWork, kind: LayerKind, vector_s: Floats, blocks: float) -> Remade:
     """Of a layer whose vector work takes ``vector_s`` in a forward pass, with ``blocks`` cut over the tensor axis."""
-    hidden = float(work.model.hidden)
+    hidden, has_experts = float(work.model.hidden), kind.network == "experts"
     stream = HALF_BYTES * work.cut_tokens * hidden
     again, bytes_left = vector_s - _last_addition_s(work), stream
     if not work.problem.stack.gathers_again.value:
@@ -66,7 +67,7 @@ def remade(work: RankWork, has_experts: bool, vector_s: Floats, blocks: float) -
     if work.problem.stack.attention.value == "fused":
         context = HALF_BYTES * work.tokens * work.heads * work.model.context_width
         return Remade(again, bytes_left + context + work.saved_by_attention[1])
-    return Remade(again + work.attention_core[0], bytes_left)
+    return Remade(again + work.attention_core(kind)[0], bytes_left)
 
 
 def _products(work: RankWork, has_experts: bool) -> Iterator[_Product]:

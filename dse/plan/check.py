@@ -24,7 +24,6 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     t, c, d, p, v = plan.tensor, plan.context, plan.data, plan.pipeline, plan.interleave
     experts = model.experts
     routed = experts.routed if experts is not None else 1
-    kv = model.kv_heads or model.heads
     left = 0 if problem.relaxed == DIVIDING_BATCH else batch % (d * plan.microbatch)
     rounds = math.ceil(batch / (d * plan.microbatch))
     rules = [
@@ -32,20 +31,14 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
             t * c * d * p <= problem.devices if idle else t * c * d * p == problem.devices,
             f"tensor · context · data · pipeline must be {problem.devices}",
         ),
-        (
-            t <= model.heads if padded else model.heads % t == 0,
-            f"tensor must divide the number of heads ({model.heads})",
-        ),
-        (
-            kv % t == 0 or t % kv == 0 or (padded and kv == model.heads),
-            f"tensor must be a divisor or a multiple of the number of key heads ({kv})",
-        ),
+        *_head_rules(problem, t),
         (padded or model.dense_layers == 0 or model.feed_forward % t == 0, "tensor must divide the feed-forward width"),
         (
             padded or experts is None or experts.shared * experts.width % t == 0,
             "tensor must divide the width of shared experts",
         ),
         (problem.sequence % c == 0, "context must divide the sequence length"),
+        (model.recurrence is None or c == 1, "context must be 1 with layers that have states"),
         (not plan.sequence_parallel or t > 1, "sequence_parallel requires tensor > 1"),
         (
             not plan.sequence_parallel or problem.sequence % (t * c) == 0,
@@ -82,6 +75,26 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     ]
 
 
+def _head_rules(problem: PlanProblem, t: int) -> list[tuple[bool, str]]:
+    """Rules of the heads of attention and of recurrences on ``t`` ranks."""
+    model, padded, rules = problem.model, problem.relaxed == DIVIDING_WIDTHS, []
+    mixers = []
+    if any(kind.attends for kind in model.kinds_of_layers):
+        mixers.append((model.heads, model.kv_heads or model.heads))
+    if model.recurrence is not None:
+        heads = model.recurrence.heads if model.recurrence.kind != "mamba" else 1
+        mixers.append((heads, model.recurrence.key_heads or heads))
+    for heads, keys in mixers:
+        rules += [
+            (t <= heads if padded else heads % t == 0, f"tensor must divide the number of heads ({heads})"),
+            (
+                keys % t == 0 or t % keys == 0 or (padded and keys == heads),
+                f"tensor must be a divisor or a multiple of the number of key heads ({keys})",
+            ),
+        ]
+    return rules
+
+
 def _schedule_rules(plan: TrainingPlan, rounds: int) -> list[tuple[bool, str]]:
     """Rules of the order of passes, with ``rounds`` microbatches."""
     p, v = plan.pipeline, plan.interleave
@@ -101,13 +114,19 @@ def _schedule_rules(plan: TrainingPlan, rounds: int) -> list[tuple[bool, str]]:
 def _has_modules(problem: PlanProblem, plan: TrainingPlan) -> bool:
     """Whether every module that a plan recomputes is in some layer of the model."""
     model, experts = problem.model, problem.model.experts
-    is_sparse = experts is not None and experts.dense_layers < model.layers
+    kinds = {*model.kinds_of_layers}
+    is_sparse, attends = any(kind.network == "experts" for kind in kinds), any(kind.attends for kind in kinds)
     has = {
+        "core_attn": attends,
+        "selective": attends,
         "moe": is_sparse,
         "moe_act": is_sparse,
         "shared_experts": is_sparse and experts is not None and experts.shared > 0,
-        "mla_up_proj": model.latent is not None,
-        "mlp": experts is None or experts.dense_layers > 0,
+        "mla_up_proj": model.latent is not None and attends,
+        "mlp": any(kind.network == "dense" for kind in kinds) and not model.parallel_norms,
+        "layernorm": not model.parallel_norms,
+        "op": all(kind.attends and kind.network and not kind.recurs for kind in kinds)
+        and not (model.parallel_norms or model.attention_gate),
     }
     return all(has.get(name, True) for name in plan.recompute.split("+"))
 

@@ -2,11 +2,13 @@
 
 from dse.plan.check_kernels import VectorPass
 from dse.plan.check_layers import RankCosts
+from dse.plan.model_parts import LayerKind
 
 
-def alternate(costs: RankCosts, sparse: bool, vector_s: float) -> tuple[float, float]:
+def alternate(costs: RankCosts, kind: LayerKind, vector_s: float) -> tuple[float, float]:
     """Seconds that a layer recomputes, and bytes that it stores, if every second product is recomputed."""
     model, tokens, cut, t = costs.model, costs.tokens, costs.between, costs.t
+    sparse = kind.network == "experts"
     h, heads, groups = model.hidden, costs.heads, costs.key_heads
     k, v = model.key_width, model.context_width
     counted: list[tuple[str, float, float, float]] = []
@@ -44,4 +46,4 @@ def alternate(costs: RankCosts, sparse: bool, vector_s: float) -> tuple[float, f
             held += 2 * 2 * cut * experts.active * h
     if costs.stack.attention.value == "fused":
         return again, held + tokens * heads * (2 * v + 4)
-    return again + costs.core()[0], held
+    return again + costs.core(kind)[0], held

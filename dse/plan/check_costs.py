@@ -65,9 +65,8 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
     ``rank``: what its ranks cost, where that is not seconds.
     """
     costs, model, stack = rank or RankCosts(problem, plan), problem.model, problem.stack
-    dense = layer_of(costs, sparse=False) if model.dense_layers else None
-    sparse = layer_of(costs, sparse=True) if model.dense_layers < model.layers else None
-    kinds = [layer for layer in (dense, sparse) if layer is not None]
+    by_kind = {kind: layer_of(costs, kind) for kind in dict.fromkeys(model.kinds_of_layers)}
+    kinds = [*by_kind.values()]
     p, v, rounds = plan.pipeline, plan.interleave, costs.microbatches
     stream = 2 * costs.tokens * model.hidden
     transfer = costs.neighbour_s(stream / costs.t) if p > 1 else 0.0
@@ -80,8 +79,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
     stages[-1] += [model.layers - 1] * model.prediction_layers  # which are like the last layer
     loads, times, memories, data, owned, passes, apart = [], [], [], [], [], [], []
     for number, numbers in enumerate(stages):
-        layers = [dense if layer < model.dense_layers else sparse for layer in numbers]
-        used = [layer for layer in layers if layer is not None]
+        used = [by_kind[model.kinds_of_layers[layer]] for layer in numbers]
         ends = [embedding] * (number == 0) + [head] * (number == p - 1)
         forward = sum(layer.forward.total for layer in used) + sum(end[0] for end in ends)
         again = sum(layer.again for layer in used[::every])
@@ -293,7 +291,7 @@ def _memory(
     chunks = p - stage if v == 1 else 2 * (p - stage - 1) + (v - 1) * p + 1
     chunks = rounds * v if plan.schedule == "gpipe" else min(chunks, rounds * v)
     again = _every(plan)
-    working = max(layer.remade for layer in layers)
+    working = max(layer.remade + layer.states for layer in layers)
     if plan.zero == 3:
         working += _gathered(costs, kinds, weights - sum(layer.weights for layer in layers), stage)
     if stage == p - 1:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 
 from dse.plan.check_costs import plan_costs
-from dse.plan.check_kernels import Rates, seen_keys
+from dse.plan.check_kernels import Rates, Scan
 from dse.plan.check_layers import RankCosts
 from dse.plan.check_mesh import Axes, members
 from dse.plan.problem import PlanProblem
@@ -81,7 +81,17 @@ class _JouleRates(Rates):
         byte_pj = self.energy.hbm_pj_per_byte + 2 * buffer_pj + 2 * core_pj
         return 1e-12 * byte_pj * size_bytes + self._lanes_j(elements, kinds)
 
-    def attention_s(self, samples: float, queries: float, heads: float, keys: float) -> tuple[float, float]:
+    def scan_s(self, scan: Scan) -> float:
+        """Joules of a forward pass over a recurrence, whose scores stay on chip."""
+        buffer_pj = float(self.energy.sram_pj_per_byte(self._machine.global_buffer_bytes)[0])
+        products = (tuple(map(math.ceil, sides)) for sides in scan.products)
+        joules = sum(self._product_j(Gemm(*sides), with_hbm=False) for sides in products)
+        moved_j = 1e-12 * (self.energy.hbm_pj_per_byte + buffer_pj) * scan.moved_bytes
+        return joules + self._lanes_j(scan.on_lanes, ("multiply",)) + moved_j
+
+    def attention_s(
+        self, samples: float, queries: float, heads: float, keys: float, seen: float
+    ) -> tuple[float, float]:
         """Joules of attention's core by pass; fused, on what a mask leaves of its scores."""
         model, tokens = self.problem.model, self.problem.sequence
         rows, batch = math.ceil(heads / keys * queries), int(samples * keys)
@@ -102,12 +112,12 @@ class _JouleRates(Rates):
         buffer_pj = float(self.energy.sram_pj_per_byte(self._machine.global_buffer_bytes)[0])
         moved = self._machine.element_bytes * samples * (queries * heads + tokens * keys) * (k + v)
         moved_j = 1e-12 * (self.energy.hbm_pj_per_byte + buffer_pj) * moved
-        seen = seen_keys(self.problem) / tokens
+        share = seen / tokens
         forward = sum(self._product_j(gemm, with_hbm=False) for gemm in (scores, contexts))
         backward = sum(self._product_j(gemm, with_hbm=False) for gemm in (scores, *gradients))
         return (
-            seen * (forward + self._lanes_j(pairs, there)) + moved_j,
-            seen * (backward + self._lanes_j(pairs, (*there, *back))) + 2 * moved_j,
+            share * (forward + self._lanes_j(pairs, there)) + moved_j,
+            share * (backward + self._lanes_j(pairs, (*there, *back))) + 2 * moved_j,
         )
 
 

@@ -5,11 +5,13 @@ says, which is part of the problem's definition; how kernels make up a layer is 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from dse.plan.model_parts import LayerKind
 from dse.plan.problem import PlanProblem
 from hardware.estimator import estimate
 from hardware.gemm import TensorWork, tensor_times
@@ -26,6 +28,15 @@ class VectorPass(NamedTuple):
     backward_bytes: float
     forward: tuple[VectorKind, ...]
     backward: tuple[VectorKind, ...]
+
+
+class Scan(NamedTuple):
+    """A scan by chunks: (m, n, k, how many) of its products, bytes through memory, multiply-adds on lanes, states."""
+
+    products: Sequence[tuple[float, float, float, float]]
+    moved_bytes: float
+    on_lanes: float
+    states_bytes: float
 
 
 @dataclass(frozen=True)
@@ -100,15 +111,34 @@ class Rates:
         lanes_s = float(estimate(work, machine, None).all_cores_s.sum())
         return max(moving_s, lanes_s / self.problem.stack.memory.value)
 
-    def attention_s(self, samples: float, queries: float, heads: float, keys: float) -> tuple[float, float]:
-        """Seconds of attention's core by pass, of so many heads of queries and of keys."""
+    def scan_s(self, scan: Scan) -> float:
+        """Seconds of a forward pass over a recurrence: its products, its lanes or its traffic, whichever is longest."""
+        share, machine = self.problem.stack.attention_rate.value, self.problem.machine
+        if machine is None:
+            chip = self.problem.system.chip
+            flops = sum(2.0 * m * n * k * count for m, n, k, count in scan.products)
+            lanes_s = scan.on_lanes / (chip.peak_flops["fp32"] * share) if "fp32" in chip.peak_flops else 0.0
+            return max(flops / (chip.peak_flops[self.half] * share), lanes_s, scan.moved_bytes / self.memory_rate)
+        endless = replace(machine, hbm_bytes_per_s=1e24)
+        busy_s = sum(
+            _mapped_s(endless, Gemm(math.ceil(m), math.ceil(n), math.ceil(k), math.ceil(count)))
+            for m, n, k, count in scan.products
+        )
+        work: list[Vector] = [Vector("multiply", math.ceil(scan.on_lanes), 0, 0, 1)]
+        lanes_s = float(estimate(work, machine, None).all_cores_s.sum())
+        return max(busy_s, lanes_s, scan.moved_bytes / machine.hbm_bytes_per_s) / share
+
+    def attention_s(
+        self, samples: float, queries: float, heads: float, keys: float, seen: float
+    ) -> tuple[float, float]:
+        """Seconds of attention's core by pass, of so many heads of queries and of keys, of which a token sees some."""
         model, stack, sequence = self.problem.model, self.problem.stack, self.problem.sequence
         k, v, tokens = model.key_width, model.context_width, samples * queries
         peak = self.problem.system.chip.peak_flops[self.half]
         if stack.attention.value == "fused" and self.problem.machine is not None:
-            return self._mapped_fused_s(math.ceil(heads / keys * queries), samples, queries, heads, keys)
+            return self._mapped_fused_s(math.ceil(heads / keys * queries), samples, queries, heads, keys, seen)
         if stack.attention.value == "fused":
-            pairs = tokens * seen_keys(self.problem) * heads
+            pairs = tokens * seen * heads
             rate = peak * stack.attention_rate.value
             return (2 * k + 2 * v) * pairs / rate, (6 * k + 4 * v) * pairs / rate
         if self.problem.machine is not None:
@@ -121,7 +151,7 @@ class Rates:
         return forward, backward
 
     def _mapped_fused_s(
-        self, rows: int, samples: float, queries: float, heads: float, keys: float
+        self, rows: int, samples: float, queries: float, heads: float, keys: float, seen_keys: float
     ) -> tuple[float, float]:
         """Of fused attention on a machine: scores stay on chip, and are recomputed in the backward pass."""
         model, sequence, machine = self.problem.model, self.problem.sequence, self.problem.machine
@@ -141,7 +171,7 @@ class Rates:
             there.append("dropout")
             back.append("dropout_backward")
         moved = machine.element_bytes * samples * (queries * heads + sequence * keys) * (k + v)
-        seen, seconds = seen_keys(self.problem) / sequence, []
+        seen, seconds = seen_keys / sequence, []
         for gemms, kinds, size in (
             ([scores, contexts], there, moved),
             ([scores, *gradients], [*there, *back], 2 * moved),
@@ -178,14 +208,16 @@ class Rates:
         )
 
 
-def seen_keys(problem: PlanProblem) -> float:
-    """Keys that a token attends to on average."""
+def seen_keys(problem: PlanProblem, kind: LayerKind) -> float:
+    """Keys that a token attends to on average, in a kind of layers where the model says which have a window."""
     model, sequence = problem.model, problem.sequence
     if model.head == "masked_lm":
         return float(sequence)
     seen = (sequence + 1) / 2
     if model.window is not None and model.window.tokens < sequence:
         w, share = model.window.tokens, model.window.share
+        if model.layer_kinds:
+            share = 1.0 if kind.is_windowed else 0.0
         seen = (1 - share) * seen + share * sum((w, -w * (w - 1) / (2 * sequence)))
     return seen
 

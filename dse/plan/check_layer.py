@@ -4,65 +4,83 @@ from dse.plan.check_alternate import alternate
 from dse.plan.check_kernels import VectorPass
 from dse.plan.check_layers import Layer, RankCosts, hides
 from dse.plan.check_modules import modules_again
+from dse.plan.model_parts import LayerKind
 
 
-def layer_of(costs: RankCosts, sparse: bool) -> Layer:
-    """A layer with or without experts."""
-    plan, result = costs.plan, Layer()
+def layer_of(costs: RankCosts, kind: LayerKind) -> Layer:
+    """A layer of this kind."""
+    model, sparse, result = costs.model, kind.network == "experts", Layer()
     beside = [0.0, 0.0]
     casts: list[VectorPass] = []
-    for group, m, n, k, count, low in costs.products(sparse):
-        forward, backward, size = costs.product_s(m, n, k, low, group.startswith("expert"))
+    for group, m, n, k, count, low in costs.products(kind):
+        forward, backward, size = costs.product_s(m, n, k, low, "expert" in group)
         result.forward.linear += count * forward
         result.backward.linear += count * backward
-        if group.startswith("attention") or not sparse:
-            beside = [beside[0] + forward, beside[1] + backward]
+        if group.startswith(("attention", "mixer")) or not sparse:
+            beside = [beside[0] + count * forward, beside[1] + count * backward]
         if size < 2.0:
             casts.append(VectorPass(count * m * k, 1, 4, 0, ("copy",), ()))
             casts.append(VectorPass(count * m * n, 1, 0, 4, (), ("copy",)))
         if group.startswith("expert"):
             result.experts += count * n * k
         else:
-            result.weights += n * k
-    result.weights += (2 + costs.model.post_norms) * costs.model.hidden
-    result.weight_gradients = costs.weight_gradients_s(sparse)
-    forward, backward, scores = costs.core()
-    result.forward.attention, result.backward.attention = forward, backward
-    result.forward.vector, result.backward.vector = costs.passes_s([*costs.vector_passes(sparse), *casts])
-    blocks = 1 if sparse and costs.model.experts is not None and not costs.model.experts.shared else 2
-    stream = 2 * costs.tokens * costs.model.hidden
-    if plan.sequence_parallel:
-        scatter, gather = costs.on_tensor("reduce_scatter", stream), costs.gathered_s
-        raw = blocks * (gather + scatter), blocks * ((1 + costs.gathers_again) * gather + scatter)
-    else:
-        raw = (blocks * costs.on_tensor("all_reduce", stream),) * 2
-    tensor = raw
+            result.weights += count * n * k
+    parts = (kind.attends or kind.recurs) + (kind.network != "")
+    result.weights += (model.parallel_norms or parts + min(model.post_norms, parts)) * model.hidden
+    result.weight_gradients = costs.weight_gradients_s(kind)
+    forward, backward, scores = costs.core(kind)
+    scan, result.states = costs.scan_s(kind)
+    # A backward pass over a scan makes its states again, and two gradients of each product.
+    result.forward.attention, result.backward.attention = forward + scan, backward + 3 * scan
+    result.forward.vector, result.backward.vector = costs.passes_s([*costs.vector_passes(kind), *casts])
+    raw = _on_tensor(costs, kind)
     result.sent["tensor"] = raw
     result.forward.tensor, result.backward.tensor = map(costs.exposed_tensor, raw, beside)
-    width = costs.key_heads * (costs.model.key_width + costs.model.context_width)
-    ring = 2 * width * plan.microbatch * costs.problem.sequence
-    gather, scatter = (
-        costs.collective(kind, ring, [(plan.context, costs.mesh.stride("context"))])
-        for kind in ("all_gather", "reduce_scatter")
-    )
-    result.sent["context"] = gather, gather + scatter
-    beside_ring = (forward, backward) if hides(plan.overlap_context, costs.stack.overlaps_context.value) else (0, 0)
-    result.forward.context = max(0.0, gather - beside_ring[0])
-    result.backward.context = max(0.0, gather + scatter - beside_ring[1])
-    if sparse and costs.model.experts is not None:
+    rings = _rings(costs) if kind.attends else (0.0, 0.0)
+    result.sent["context"] = rings
+    hidden = hides(costs.plan.overlap_context, costs.stack.overlaps_context.value)
+    result.forward.context = max(0.0, rings[0] - (forward if hidden else 0))
+    result.backward.context = max(0.0, rings[1] - (backward if hidden else 0))
+    if sparse and model.experts is not None:
         exchanges = costs.exchanges_s
         result.sent["expert"] = exchanges, exchanges
-        others = tensor[0] + gather, tensor[1] + gather + scatter
+        others = raw[0] + rings[0], raw[1] + rings[1]
         for each, sent in zip((result.forward, result.backward), others, strict=True):
             compute = each.linear + each.attention + each.vector - (sent - each.tensor - each.context)
             each.expert = costs.exposed_exchange(exchanges, compute)
-    _make_again(costs, result, sparse, scores)
+    _make_again(costs, result, kind, scores, forward)
     return result
 
 
-def _make_again(costs: RankCosts, result: Layer, sparse: bool, scores: float) -> None:
-    """What backward passes recompute of a layer, and what is in memory until then; ``scores``: of attention."""
-    plan, activations = costs.plan, costs.saved_bytes(sparse)
+def _on_tensor(costs: RankCosts, kind: LayerKind) -> tuple[float, float]:
+    """Seconds of the tensor axis, by pass: once for each part that is cut over it, or for two side by side."""
+    model, stream = costs.model, 2 * costs.tokens * costs.model.hidden
+    is_cut = kind.network == "dense" or (
+        kind.network == "experts" and model.experts is not None and model.experts.shared > 0
+    )
+    blocks = 1 if model.parallel_norms else (kind.attends or kind.recurs) + is_cut
+    if not costs.plan.sequence_parallel:
+        return (blocks * costs.on_tensor("all_reduce", stream),) * 2
+    scatter, gather = costs.on_tensor("reduce_scatter", stream), costs.gathered_s
+    return blocks * (gather + scatter), blocks * ((1 + costs.gathers_again) * gather + scatter)
+
+
+def _rings(costs: RankCosts) -> tuple[float, float]:
+    """Seconds of keys and values over the context axis, by pass."""
+    model, plan = costs.model, costs.plan
+    width = costs.key_heads * (model.key_width + model.context_width)
+    ring = 2 * width * plan.microbatch * costs.problem.sequence
+    axes = [(plan.context, costs.mesh.stride("context"))]
+    gather, scatter = (costs.collective(each, ring, axes) for each in ("all_gather", "reduce_scatter"))
+    return gather, gather + scatter
+
+
+def _make_again(costs: RankCosts, result: Layer, kind: LayerKind, scores: float, core: float) -> None:
+    """What backward passes recompute of a layer, and what is in memory until then.
+
+    ``scores`` are the bytes of attention's core, ``core`` its seconds.
+    """
+    plan, activations = costs.plan, costs.saved_bytes(kind)
     result.whole = result.saved = activations + scores
     if plan.recompute == "none":
         return
@@ -71,19 +89,19 @@ def _make_again(costs: RankCosts, result: Layer, sparse: bool, scores: float) ->
         result.sent_again = {name: sent[0] for name, sent in result.sent.items()}
         result.remade = result.whole
     elif plan.recompute == "op":
-        result.again, result.saved = alternate(costs, sparse, result.forward.vector)
+        result.again, result.saved = alternate(costs, kind, result.forward.vector)
         result.remade = max(0.0, result.whole - result.saved)
     else:
-        _make_modules_again(costs, result, sparse, scores)
+        _make_modules_again(costs, result, kind, scores, core)
 
 
-def _make_modules_again(costs: RankCosts, result: Layer, sparse: bool, scores: float) -> None:
+def _make_modules_again(costs: RankCosts, result: Layer, kind: LayerKind, scores: float, core: float) -> None:
     names = costs.plan.recompute.replace("selective", "core_attn").split("+")
-    again = modules_again(costs, sparse, names)
+    again = modules_again(costs, kind, names)
     result.again, result.remade = again.seconds, again.dropped
     result.saved -= again.dropped
     result.sent_again = {"tensor": again.tensor, "expert": again.expert}
     if "core_attn" in names:
-        result.again += result.forward.attention + result.forward.context
+        result.again += core + result.forward.context
         result.saved -= scores
         result.sent_again["context"] = result.sent["context"][0]

@@ -4,8 +4,17 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dse.plan.check_kernels import Rates, VectorPass
+from dse.plan.check_kernels import Rates, VectorPass, seen_keys
 from dse.plan.check_mesh import Axes, Mesh, group_s
+from dse.plan.check_recurrence import (
+    RecurrenceShape,
+    gate_products,
+    recurrence_bytes,
+    recurrence_passes,
+    recurrence_products,
+    scan_of,
+)
+from dse.plan.model_parts import LayerKind
 from dse.plan.problem import PlanProblem
 from dse.plan.stack import Stack
 from dse.plan.training_plan import TrainingPlan
@@ -44,6 +53,7 @@ class Layer:
     saved: float = 0.0
     remade: float = 0.0
     whole: float = 0.0
+    states: float = 0.0
     weight_gradients: float = 0.0
     weights: float = 0.0
     experts: float = 0.0
@@ -185,7 +195,7 @@ class RankCosts:
     @property
     def slowdown(self) -> float:
         """By how much longer compute takes beside exchanges that a part of the chip is set aside for."""
-        has_exchanges = self.plan.expert > 1 and self.model.dense_layers < self.model.layers and self.hides_exchange
+        has_exchanges = self.plan.expert > 1 and self.model.has_expert_layers and self.hides_exchange
         aside = self.stack.exchange_processors.value if has_exchanges else 0.0
         return aside / (1 - aside)
 
@@ -199,13 +209,28 @@ class RankCosts:
 
     # One layer --------------------------------------------------------------------------------------------------------
 
-    def products(self, sparse: bool) -> Iterator[tuple[str, float, float, float, float, bool]]:
+    def products(self, kind: LayerKind) -> Iterator[tuple[str, float, float, float, float, bool]]:
         """(group, m, n, k, how many, whether in the plan's precision) of every linear layer."""
+        if kind.attends:
+            yield from self._attention_products()
+        if kind.recurs:
+            yield from ((*product, 1.0, True) for product in recurrence_products(self.shape))
+            yield from (("mixer experts", m, n, k, count, True) for m, n, k, count in gate_products(self.shape))
+        if kind.network:
+            yield from self._network_products(kind.network == "experts")
+
+    @property
+    def shape(self) -> RecurrenceShape:
+        """The model's recurrence on this rank."""
+        assert self.model.recurrence is not None
+        return RecurrenceShape(self.model.recurrence, self.t, self.tokens, float(self.model.hidden))
+
+    def _attention_products(self) -> Iterator[tuple[str, float, float, float, float, bool]]:
         model, h, tokens, cut = self.model, float(self.model.hidden), self.tokens, self.between
         q, v = self.heads * model.key_width, self.heads * model.context_width
         if model.latent is None:
             keys = self.key_heads * (model.key_width + model.context_width)
-            yield "attention in", tokens, q + keys, h, 1.0, True
+            yield "attention in", tokens, q + keys + (v if model.attention_gate else 0), h, 1.0, True
         else:
             r, c, d = model.latent.query_rank, model.latent.key_value_rank, model.latent.rotary_width
             if r:
@@ -215,6 +240,9 @@ class RankCosts:
             made = self.heads * (model.key_width - d + model.context_width)
             yield "attention up", tokens, made, float(c), 1.0, True
         yield "attention out", tokens, h, v, 1.0, True
+
+    def _network_products(self, sparse: bool) -> Iterator[tuple[str, float, float, float, float, bool]]:
+        model, h, tokens, cut = self.model, float(self.model.hidden), self.tokens, self.between
         into = 2.0 if model.gated else 1.0
         if not sparse:
             yield "feed_forward in", tokens, into * self.columns, h, 1.0, True
@@ -237,29 +265,46 @@ class RankCosts:
         forward, data, weight = self.rates.product_s(m, n, k, size, is_expert)
         return forward, data + weight, size
 
-    def weight_gradients_s(self, sparse: bool) -> float:
+    def weight_gradients_s(self, kind: LayerKind) -> float:
         """Seconds of the products of a layer that yield gradients of weights."""
         return sum(
-            count * self.rates.product_s(m, n, k, min(self.size, 2.0) if low else 2.0, group.startswith("expert"))[2]
-            for group, m, n, k, count, low in self.products(sparse)
+            count * self.rates.product_s(m, n, k, min(self.size, 2.0) if low else 2.0, "expert" in group)[2]
+            for group, m, n, k, count, low in self.products(kind)
         )
 
-    def vector_passes(self, sparse: bool) -> Iterator[VectorPass]:
+    def vector_passes(self, kind: LayerKind) -> Iterator[VectorPass]:
         """Everything between the products, as passes over memory."""
-        model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
-        both = self.heads + self.key_heads
-        yield self.norm(2 * cut * h)
+        model, cut, h = self.model, self.between, self.model.hidden
+        parts = [kind.attends or kind.recurs, kind.network != ""]
+        ahead = model.parallel_norms or sum(parts)
+        yield self.norm(ahead * cut * h)
         if model.post_norms:
-            yield self.norm(model.post_norms * cut * h)
+            yield self.norm(min(model.post_norms, sum(parts)) * cut * h)
+        added = kind.attends + kind.recurs + parts[1]
         if model.dropout:
-            yield VectorPass(2 * cut * h, 1, 7, 7, ("add", "dropout"), ("add", "dropout_backward"))
+            yield VectorPass(added * cut * h, 1, 7, 7, ("add", "dropout"), ("add", "dropout_backward"))
         else:
-            yield VectorPass(2 * cut * h, 1, 6, 6, ("add",), ("add",))
-        if model.positions == "rotary":
+            yield VectorPass(added * cut * h, 1, 6, 6, ("add",), ("add",))
+        if kind.attends:
+            yield from self._attention_passes(kind)
+        if kind.recurs:
+            yield from recurrence_passes(self.shape)
+        if kind.network:
+            yield from self._network_passes(kind.network == "experts")
+
+    def _attention_passes(self, kind: LayerKind) -> Iterator[VectorPass]:
+        model, tokens, both = self.model, self.tokens, self.heads + self.key_heads
+        if model.positions == "rotary" and kind.turns:
             width = model.key_width if model.latent is None else model.latent.rotary_width
             yield VectorPass(tokens * both * width, 1, 4, 4, ("rotary",), ("rotary_backward",))
         if model.query_key_norm:
             yield self.norm(tokens * both * model.key_width)._replace(row=model.key_width)
+        if model.attention_gate:
+            gated = tokens * self.heads * model.context_width
+            yield VectorPass(gated, 1, 6, 10, ("sigmoid", "multiply"), ("sigmoid_backward", "multiply"))
+
+    def _network_passes(self, sparse: bool) -> Iterator[VectorPass]:
+        model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
         inner = []
         if not sparse:
             inner.append(tokens * self.columns)
@@ -293,31 +338,53 @@ class RankCosts:
             backward += self.rates.pass_s(each.backward_bytes * each.elements, each.elements, each.row, each.backward)
         return forward, backward
 
-    def core(self) -> tuple[float, float, float]:
+    def core(self, kind: LayerKind) -> tuple[float, float, float]:
         """Seconds of attention's core by pass, and bytes of what it keeps in addition to queries, keys and values."""
+        if not kind.attends:
+            return 0.0, 0.0, 0.0
         model, sequence = self.model, self.problem.sequence
         samples, queries = self.plan.microbatch, sequence / self.plan.context
-        forward, backward = self.rates.attention_s(samples, queries, self.heads, self.key_heads)
+        seen = seen_keys(self.problem, kind)
+        forward, backward = self.rates.attention_s(samples, queries, self.heads, self.key_heads, seen)
         if self.stack.attention.value == "fused":
             return forward, backward, 4 * self.tokens * self.heads
         return forward, backward, (5 if model.dropout else 2) * self.tokens * sequence * self.heads
 
-    def saved_bytes(self, sparse: bool) -> float:
+    def scan_s(self, kind: LayerKind) -> tuple[float, float]:
+        """Seconds of a forward pass over a recurrence, and bytes of its states."""
+        if not kind.recurs:
+            return 0.0, 0.0
+        scan = scan_of(
+            self.shape, self.problem.sequence, self.plan.microbatch, self.problem.sequence / self.plan.context
+        )
+        return self.rates.scan_s(scan), scan.states_bytes
+
+    def saved_bytes(self, kind: LayerKind) -> float:
         """Bytes that a layer keeps for its backward pass, but for attention's core."""
         model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
         inputs = min(self.size, 2.0)
-        size_bytes = 2 * (2 + model.post_norms) * cut * h + (2 * cut * h if model.dropout else 0)
         whole = cut if self.gathers_again else tokens
-        size_bytes += inputs * whole * h + inputs * tokens * self.heads * model.context_width
-        size_bytes += self.queries_keys_values_bytes
-        if model.latent is not None:
+        parts = (kind.attends or kind.recurs) + (kind.network != "")
+        added = kind.attends + kind.recurs + (kind.network != "")
+        streams = 1 if model.parallel_norms else parts
+        size_bytes = 2 * (streams + min(model.post_norms, parts)) * cut * h + (added * cut * h if model.dropout else 0)
+        if kind.attends or kind.recurs:
+            size_bytes += inputs * whole * h
+        if kind.attends:
+            size_bytes += inputs * tokens * self.heads * model.context_width + self.queries_keys_values_bytes
+            size_bytes += 4 * tokens * self.heads * model.context_width if model.attention_gate else 0
+        if kind.attends and model.latent is not None:
             latent = model.latent
             size_bytes += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
+        if kind.recurs:
+            size_bytes += recurrence_bytes(self.shape, inputs)
         each = (2 if model.gated else 1) * self.stack.activation_input_bytes.value + inputs
-        if not sparse:
-            return size_bytes + inputs * whole * h + each * tokens * self.columns
+        if kind.network == "dense":
+            own = 0 if model.parallel_norms == 1 else inputs * whole * h
+            return size_bytes + own + each * tokens * self.columns
         experts = model.experts
-        assert experts is not None
+        if not kind.network or experts is None:
+            return size_bytes
         size_bytes += 2 * cut * h + cut * experts.active * (inputs * h + each * experts.width * self.padding)
         size_bytes += inputs * (whole - cut) * h if experts.shared else 0
         return size_bytes + each * tokens * self.shared_columns

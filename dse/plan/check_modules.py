@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from dse.plan.check_kernels import VectorPass
 from dse.plan.check_layers import RankCosts
+from dse.plan.model_parts import LayerKind
 
 _REPEATED_BY = {
     "attention up": ("mla_up_proj",),
@@ -19,7 +20,7 @@ _REPEATED_BY = {
 }
 """Products by the modules that have them."""
 
-_READ_NORMS = ("attention in", "attention up from norm", "feed_forward in", "shared in")
+_READ_NORMS = ("attention in", "mixer in", "attention up from norm", "feed_forward in", "shared in")
 
 
 class Again(NamedTuple):
@@ -31,28 +32,28 @@ class Again(NamedTuple):
     dropped: float
 
 
-def modules_again(costs: RankCosts, sparse: bool, names: Collection[str]) -> Again:
+def modules_again(costs: RankCosts, kind: LayerKind, names: Collection[str]) -> Again:
     """What the modules repeat and drop in a layer with or without experts."""
-    products, network, moe = _products(costs, sparse, names)
-    vector = costs.passes_s(_vector_passes(costs, sparse, names))[0]
-    tensor = _tensor(costs, sparse, names)
+    products, network, moe = _products(costs, kind, names)
+    vector = costs.passes_s(_vector_passes(costs, kind, names))[0]
+    tensor = _tensor(costs, kind, names)
     seconds = products + vector + tensor.gathers
     seconds += tensor.networks * costs.exposed_tensor(tensor.network_s, network)
     expert = 0.0
-    if sparse and "moe" in names:
+    if kind.network == "experts" and "moe" in names:
         expert = costs.exchanges_s
-        idle = moe + costs.passes_s(_vector_passes(costs, sparse, ["moe"]))[0]
+        idle = moe + costs.passes_s(_vector_passes(costs, kind, ["moe"]))[0]
         if costs.shared_columns:
             idle -= tensor.network_s - costs.exposed_tensor(tensor.network_s, network)
         seconds += costs.exposed_exchange(expert, idle)
-    return Again(seconds, tensor.networks * tensor.network_s + tensor.gathers, expert, _dropped(costs, sparse, names))
+    return Again(seconds, tensor.networks * tensor.network_s + tensor.gathers, expert, _dropped(costs, kind, names))
 
 
-def _products(costs: RankCosts, sparse: bool, names: Collection[str]) -> tuple[float, float, float]:
+def _products(costs: RankCosts, kind: LayerKind, names: Collection[str]) -> tuple[float, float, float]:
     """Seconds of products and casts: of what ``names`` repeat; of one pass of a cut network's products, of ``moe``."""
     total, network, moe = 0.0, 0.0, 0.0
-    for group, m, n, k, count, low in costs.products(sparse):
-        forward, _, size = costs.product_s(m, n, k, low, group.startswith("expert"))
+    for group, m, n, k, count, low in costs.products(kind):
+        forward, _, size = costs.product_s(m, n, k, low, "expert" in group)
         forward *= count
         cast = costs.rates.pass_s(4 * count * m * k, count * m * k, 1, ("copy",)) if size < 2.0 else 0.0
         repeats = sum(name in names for name in _REPEATED_BY.get(group, ()))
@@ -65,18 +66,18 @@ def _products(costs: RankCosts, sparse: bool, names: Collection[str]) -> tuple[f
     return total, network, moe
 
 
-def _vector_passes(costs: RankCosts, sparse: bool, names: Collection[str]) -> list[VectorPass]:
+def _vector_passes(costs: RankCosts, kind: LayerKind, names: Collection[str]) -> list[VectorPass]:
     model, tokens, cut, h = costs.model, costs.tokens, costs.between, costs.model.hidden
     both, passes = costs.heads + costs.key_heads, []
     if "layernorm" in names:
-        passes.append(costs.norm(2 * cut * h))
-    if "mla_up_proj" in names and model.latent is not None:
-        if model.positions == "rotary":
+        passes.append(costs.norm((kind.mixes + (kind.network != "")) * cut * h))
+    if "mla_up_proj" in names and model.latent is not None and kind.attends:
+        if model.positions == "rotary" and kind.turns:
             passes.append(VectorPass(tokens * both * model.latent.rotary_width, 1, 4, 0, ("rotary",), ()))
         if model.query_key_norm:
             passes.append(costs.norm(tokens * both * model.key_width)._replace(row=model.key_width))
-    if not sparse:
-        return passes + [costs.activation(tokens * costs.columns)] * ("mlp" in names)
+    if kind.network != "experts":
+        return passes + [costs.activation(tokens * costs.columns)] * (kind.network != "" and "mlp" in names)
     experts = model.experts
     assert experts is not None
     routed = cut * experts.active
@@ -99,34 +100,38 @@ class _Tensor(NamedTuple):
     gathers: float
 
 
-def _tensor(costs: RankCosts, sparse: bool, names: Collection[str]) -> _Tensor:
+def _tensor(costs: RankCosts, kind: LayerKind, names: Collection[str]) -> _Tensor:
     model, is_cut = costs.model, costs.plan.sequence_parallel
     stream = 2 * costs.tokens * model.hidden
     network_s = costs.on_tensor("all_reduce", stream)
     if is_cut:
         network_s = costs.gathered_s + costs.on_tensor("reduce_scatter", stream)
-    has_network = not sparse or costs.shared_columns > 0
+    sparse = kind.network == "experts"
+    has_network = costs.shared_columns > 0 if sparse else kind.network != ""
     networks = sum(name in names for name in (("moe", "shared_experts") if sparse else ("mlp",))) if has_network else 0
     gathers = 0.0
-    if is_cut and "mla_up_proj" in names and model.latent is not None:
+    if is_cut and "mla_up_proj" in names and model.latent is not None and kind.attends:
         width = (model.latent.query_rank or model.hidden) + model.latent.key_value_rank
         gathers += costs.on_tensor("all_gather", costs.gathered_bytes * costs.tokens * width)
     if is_cut and "layernorm" in names and not costs.gathers_again:
-        gathers += costs.gathered_s * (1 + (has_network and not networks))
+        gathers += costs.gathered_s * (kind.mixes + (has_network and not networks))
     return _Tensor(network_s, networks, gathers)
 
 
-def _dropped(costs: RankCosts, sparse: bool, names: Collection[str]) -> float:
+def _dropped(costs: RankCosts, kind: LayerKind, names: Collection[str]) -> float:
     model, tokens, cut, h = costs.model, costs.tokens, costs.between, costs.model.hidden
     inputs = min(costs.size, 2.0)
     whole = cut if costs.gathers_again else tokens
     wide, drops = (2 if model.gated else 1) * costs.stack.activation_input_bytes.value, {*names}
     dropped = 0.0
     if "layernorm" in drops:
-        dropped += inputs * whole * h + (2 if sparse else inputs) * cut * h
-    if "mla_up_proj" in drops and model.latent is not None:
+        of_network = {"experts": 2.0, "dense": inputs, "": 0.0}[kind.network]
+        dropped += kind.mixes * inputs * whole * h + of_network * cut * h
+    if "mla_up_proj" in drops and model.latent is not None and kind.attends:
         dropped += costs.queries_keys_values_bytes
-    if not sparse:
+    if not kind.network:
+        return dropped
+    if kind.network == "dense":
         dropped += inputs * (whole - cut) * h if drops & {"layernorm", "mlp"} else 0.0
         return dropped + ((wide + inputs) * tokens * costs.columns if "mlp" in drops else 0.0)
     experts = model.experts

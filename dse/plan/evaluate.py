@@ -78,11 +78,8 @@ class StageLoads:
 def stage_loads(problem: PlanProblem, plans: PlanArrays) -> StageLoads:
     """What stages are made of."""
     work = Step(problem, plans, kernels_of(problem, plans.precision))
-    dense, sparse = work.kinds
-    light, again = dense.forward + dense.backward, dense.recompute
-    if sparse is not None:
-        light = np.minimum(light, sparse.forward + sparse.backward)
-        again = np.minimum(again, sparse.recompute)
+    light = np.minimum.reduce([kind.forward + kind.backward for kind in work.kinds])
+    again = np.minimum.reduce([kind.recompute for kind in work.kinds])
     # A stage recomputes at least its layers / K, regardless of their number.
     shared = np.where(plans.recompute > 0, again / recompute_period(plans.recompute), 0.0)
     embedding, head = (there + back for there, back in (work.work.embedding, work.work.head))

@@ -3,6 +3,8 @@
 All arrays have shape [P], one entry for each plan; of kernels that price A machines, [P · A], machines running fastest.
 """
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -28,12 +30,34 @@ class Lanes(NamedTuple):
 
 
 class AttentionShape(NamedTuple):
-    """Attention of one layer on one rank: ``queries`` tokens of each of ``samples``, heads of queries and of keys."""
+    """Attention of one layer on one rank: ``queries`` tokens of each of ``samples``, heads of queries and of keys.
+
+    ``seen`` are the keys that a token attends to on average.
+    """
 
     samples: Floats
     queries: Floats
     heads: Floats
     keys: Floats
+    seen: float
+
+
+class ScanShape(NamedTuple):
+    """A scan of one layer on one rank: (m, n, k, how many) of its products, of ``times`` chunks of all samples.
+
+    ``moved_bytes`` pass through memory; ``on_lanes`` are multiplications and additions that no products are. All are
+    of a forward pass.
+    """
+
+    products: Sequence[tuple[float, float, float, Floats | float]]
+    times: Floats
+    moved_bytes: Floats
+    on_lanes: Floats
+
+
+SCANS_BACKWARD = 3.0
+"""Forward passes that a backward pass over a scan takes: two gradients of each product, and states recomputed
+(state-spaces/mamba, ssd_combined.py, and fla-org/flash-linear-attention, chunk.py of each rule: backward functions)."""
 
 
 class Kernels(Protocol):
@@ -60,6 +84,10 @@ class Kernels(Protocol):
         """Scores, softmax and contexts, by pass."""
         ...
 
+    def scan_s(self, shape: ScanShape) -> Floats:
+        """A forward pass over a scan by chunks."""
+        ...
+
     def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
         """A pass over so many bytes of memory."""
         ...
@@ -80,6 +108,7 @@ class ChipKernels:
         half_flops = chip.peak_flops[halved(precision)]
         self._half_flops = half_flops * stack.matrix.value
         self._attention_flops = half_flops * stack.attention_rate.value
+        self._lane_flops = chip.peak_flops.get("fp32", math.inf) * stack.attention_rate.value
         self._bytes_per_s = chip.hbm_bytes_per_s * stack.memory.value
 
     def product_s(
@@ -102,7 +131,7 @@ class ChipKernels:
         wide, deep = float(model.key_width), float(model.context_width)
         tokens = shape.samples * shape.queries
         if self._stack.attention.value == "fused":
-            pairs = tokens * model.attended(sequence) * shape.heads
+            pairs = tokens * shape.seen * shape.heads
             forward, backward = 2.0 * (wide + deep) * pairs, 2.0 * (3.0 * wide + 2.0 * deep) * pairs
             return forward / self._attention_flops, backward / self._attention_flops
         pairs = tokens * sequence * shape.heads
@@ -112,6 +141,13 @@ class ChipKernels:
             np.maximum(flops / self._half_flops, 4.0 * pairs / rate) + softmax[0] * pairs / rate,
             np.maximum(2.0 * flops / self._half_flops, 8.0 * pairs / rate) + softmax[1] * pairs / rate,
         )
+
+    def scan_s(self, shape: ScanShape) -> Floats:
+        """See :class:`Kernels`: the longest of products, work on lanes and traffic."""
+        flops = shape.times * sum(2.0 * m * n * k * count for m, n, k, count in shape.products)
+        busy = np.maximum(flops / self._attention_flops, shape.on_lanes / self._lane_flops)
+        seconds: Floats = np.maximum(busy, shape.moved_bytes / self._bytes_per_s)
+        return seconds
 
     def vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
         """See :class:`Kernels`."""

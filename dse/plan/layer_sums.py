@@ -19,8 +19,8 @@ class LayerWork:
     those that exist temporarily during recomputation, ``whole_bytes`` those of a layer that is not. ``sent`` are
     the seconds of the collectives of each axis, hidden or not, by pass, and ``sent_again`` those of making the layer
     again. ``weight_gradients`` are the seconds of a backward pass that no other stage waits for: products that yield
-    gradients of weights. ``parameters`` are those of a rank that data-parallel replicas share, ``expert_parameters``
-    those of its experts.
+    gradients of weights. ``state_bytes`` are those of states that a scan has in memory while it works. ``parameters``
+    are those of a rank that data-parallel replicas share, ``expert_parameters`` those of its experts.
     """
 
     linear: tuple[Floats, Floats]
@@ -36,6 +36,7 @@ class LayerWork:
     sent: Mapping[str, tuple[Floats, Floats]]
     sent_again: Mapping[str, Floats]
     weight_gradients: Floats
+    state_bytes: Floats
     parameters: Floats
     expert_parameters: Floats
 

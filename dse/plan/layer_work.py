@@ -10,6 +10,7 @@ import numpy as np
 
 from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
 from dse.plan.layer_sums import NO_PARTS, Parts, WorkSum
+from dse.plan.model_parts import LayerKind
 from dse.plan.plan_arrays import Floats, PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.rank_links import RankLinks
@@ -157,10 +158,9 @@ class RankWork(RankLinks):
         model, tokens, cut = self.model, self.tokens, self.cut_tokens
         h, heads, keys = float(model.hidden), self.heads, self.keys
         query, value = heads * model.key_width, heads * model.context_width
-        work.keep(self.saved_input * self.input_tokens * h, LAYERNORM)
         latent, normed, up = model.latent, Parts(otherwise=LAYERNORM), Parts(MLA_UP_PROJ)
         if latent is None:
-            both = keys * (model.key_width + model.context_width)
+            both = keys * (model.key_width + model.context_width) + (value if model.attention_gate else 0.0)
             self.product(work, tokens, query + both, h, low=True, parts=normed)
             weights = h * (query + both)
         else:
@@ -177,6 +177,9 @@ class RankWork(RankLinks):
             self.product(work, tokens, made, float(latent.key_value_rank), low=True, parts=up)
             weights = weights + h * shared + latent.key_value_rank * made
             work.keep(HALF_BYTES * cut * (rank + shared))
+        if model.attention_gate:
+            self.passes(work, ("sigmoid", "multiply"), tokens * value, (6.0, 10.0))
+            work.keep(2.0 * HALF_BYTES * tokens * value)
         self.product(work, tokens, h, value, low=True)
         work.keep(self.saved_input * tokens * value)
         total: Floats = weights + value * h
@@ -213,20 +216,24 @@ class RankWork(RankLinks):
         weights: Floats = (gate + 1.0) * h * inner
         return weights
 
-    def _around(self, work: WorkSum) -> None:
+    def _around(self, work: WorkSum, kind: LayerKind) -> None:
         """Norms, residual additions, dropout, and what turns and normalises queries and keys."""
-        model, cut = self.model, self.cut_tokens
-        mask, twice = _DROPOUT_BYTES if model.dropout else 0.0, 2.0 * cut * model.hidden
-        self.passes(work, (model.normalisation,), twice, (4.0, 6.0), row=model.hidden, parts=Parts(LAYERNORM))
+        model, stream = self.model, self.cut_tokens * self.model.hidden
+        mask, added_to = _DROPOUT_BYTES if model.dropout else 0.0, model.branches(kind) * stream
+        streams = 1 if model.parallel_norms else kind.mixes + bool(kind.network)
+        ahead = (model.parallel_norms or streams) * stream
+        self.passes(work, (model.normalisation,), ahead, (4.0, 6.0), row=model.hidden, parts=Parts(LAYERNORM))
+        behind = model.norms(kind) * stream - ahead
         if model.post_norms:
-            behind = float(model.post_norms) * cut * model.hidden
             self.passes(work, (model.normalisation,), behind, (4.0, 6.0), row=model.hidden)
             work.keep(HALF_BYTES * behind)
         added: tuple[VectorKind, ...] = ("add", "dropout") if model.dropout else ("add",)
-        self.passes(work, added, twice, (6.0 + mask, 6.0 + mask))
-        work.keep((2.0 * HALF_BYTES + 2.0 * mask) * cut * model.hidden)
+        self.passes(work, added, added_to, (6.0 + mask, 6.0 + mask))
+        work.keep(HALF_BYTES * streams * stream + mask * added_to)
+        if not kind.attends:
+            return
         made = Parts(MLA_UP_PROJ if model.latent is not None else 0)
-        if model.positions == "rotary":
+        if model.positions == "rotary" and kind.turns:
             width = model.latent.rotary_width if model.latent is not None else model.key_width
             self.passes(work, ("rotary",), self.tokens * (self.heads + self.keys) * width, (4.0, 4.0), parts=made)
         if model.query_key_norm:
@@ -235,12 +242,11 @@ class RankWork(RankLinks):
 
     # Attention --------------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def attention_core(self) -> tuple[Floats, Floats]:
+    def attention_core(self, kind: LayerKind) -> tuple[Floats, Floats]:
         """Seconds of scores, softmax and contexts, by pass."""
         samples = self.plans.microbatch.astype(float)
-        queries = self.problem.sequence / self.plans.context
-        return self.kernels.attention_s(AttentionShape(samples, queries, self.heads, self.keys))
+        queries, seen = self.problem.sequence / self.plans.context, self.model.attended(self.problem.sequence, kind)
+        return self.kernels.attention_s(AttentionShape(samples, queries, self.heads, self.keys, seen))
 
     @cached_property
     def saved_by_attention(self) -> tuple[Floats, Floats]:

@@ -1,6 +1,5 @@
 """Whole layers of plans on one rank, with what backward passes recompute of them; arrays of shape [P]."""
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -8,78 +7,98 @@ import numpy as np
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.layer_sums import LayerWork, Parts, WorkSum, total_of
 from dse.plan.layer_work import RankWork
+from dse.plan.model_parts import LayerKind
 from dse.plan.plan_arrays import Floats
 from dse.plan.recomputation import LAYERNORM, MLA_UP_PROJ, MLP, MOE, MOE_ACT, SHARED_EXPERTS
 from dse.plan.recomputed import ForwardPass, recomputed
+from dse.plan.recurrence_work import Scanned, recurrence
 
 
 class LayerPrices(RankWork):
     """The layers of plans on one rank, each kind priced on demand."""
 
     @cached_property
-    def dense(self) -> LayerWork:
-        """A layer with a plain feed-forward network."""
+    def layers(self) -> tuple[LayerWork, ...]:
+        """A layer of each kind of the model (:attr:`dse.plan.model.Transformer.kinds`)."""
+        return tuple(map(self._layer, self.model.kinds))
 
-        def network(work: WorkSum) -> tuple[Floats, Floats]:
-            each = self.saved_input * self.model.hidden
-            work.saved.append(self.saved_input * self.input_tokens * self.model.hidden)
+    def _plain_network(self, work: WorkSum) -> Floats:
+        """A feed-forward network over the tensor axis, whose input attention has too if it has the same norm."""
+        each = self.saved_input * self.model.hidden
+        if self.model.parallel_norms != 1:
+            work.saved.append(each * self.input_tokens)
             work.drop(self.cut_tokens, LAYERNORM, each)
             if not self.problem.stack.gathers_again.value:
                 work.drop(self.tokens - self.cut_tokens, LAYERNORM | MLP, each)
-            first, last = Parts(MLP, otherwise=LAYERNORM), Parts(MLP)
-            weights = self._feed_forward(work, float(self.model.feed_forward), self.tokens, self.tensor, first, last)
-            return weights, np.zeros_like(weights)
+        first, last = Parts(MLP, otherwise=LAYERNORM), Parts(MLP)
+        return self._feed_forward(work, float(self.model.feed_forward), self.tokens, self.tensor, first, last)
 
-        return self._layer(network, blocks=2.0)
-
-    @cached_property
-    def sparse(self) -> LayerWork:
-        """A layer with experts."""
+    def _networks_of_experts(self, work: WorkSum) -> tuple[Floats, Floats]:
+        """Router, routed and shared experts; parameters of a rank without and of routed experts."""
         experts = self.model.experts
         assert experts is not None, "only models with experts have such layers"
+        h, cut, width = float(self.model.hidden), self.cut_tokens, float(experts.width)
+        inside = Parts(MOE)
+        self.product(work, cut, float(experts.routed), h, low=False, parts=inside)
+        work.keep(HALF_BYTES * cut * h, LAYERNORM)
+        routed = cut * experts.active
+        local = np.ceil(experts.routed / self.plans.expert)
+        each = routed * self.plans.expert / experts.routed
+        last = Parts(MOE, input_of=MOE_ACT)
+        one = self._feed_forward(work, width, each, np.ones_like(cut), inside, last, count=local)
+        copies = np.where(self.problem.stack.sorts_tokens.value & (local > 1), 2.0, 1.0)
+        self.passes(work, ("copy",), copies * h * routed, (8.0, 8.0), parts=inside)
+        work.keep(self.saved_input * routed * h, MOE)
+        shared = np.zeros_like(cut)
+        if experts.shared:
+            both = MOE | SHARED_EXPERTS
+            work.keep(self.saved_input * (self.input_tokens - cut) * h, both | LAYERNORM)
+            width = float(experts.shared * experts.width)
+            first, last = Parts(both, otherwise=LAYERNORM), Parts(both)
+            shared = self._feed_forward(work, width, self.tokens, self.tensor, first, last)
+        return shared + h * experts.routed, local * one
 
-        def network(work: WorkSum) -> tuple[Floats, Floats]:
-            h, cut, width = float(self.model.hidden), self.cut_tokens, float(experts.width)
-            inside = Parts(MOE)
-            self.product(work, cut, float(experts.routed), h, low=False, parts=inside)
-            work.keep(HALF_BYTES * cut * h, LAYERNORM)
-            routed = cut * experts.active
-            local = np.ceil(experts.routed / self.plans.expert)
-            each = routed * self.plans.expert / experts.routed
-            last = Parts(MOE, input_of=MOE_ACT)
-            one = self._feed_forward(work, width, each, np.ones_like(cut), inside, last, count=local)
-            copies = np.where(self.problem.stack.sorts_tokens.value & (local > 1), 2.0, 1.0)
-            self.passes(work, ("copy",), copies * h * routed, (8.0, 8.0), parts=inside)
-            work.keep(self.saved_input * routed * h, MOE)
-            shared = np.zeros_like(cut)
-            if experts.shared:
-                both = MOE | SHARED_EXPERTS
-                work.keep(self.saved_input * (self.input_tokens - cut) * h, both | LAYERNORM)
-                width = float(experts.shared * experts.width)
-                first, last = Parts(both, otherwise=LAYERNORM), Parts(both)
-                shared = self._feed_forward(work, width, self.tokens, self.tensor, first, last)
-            return shared + h * experts.routed, local * one
+    def _mixers(self, work: WorkSum, kind: LayerKind) -> tuple[Scanned, Floats]:
+        """What mixes tokens, in front of its scores: the scan, and the weights of a rank."""
+        none = np.zeros_like(self.tokens)
+        scanned, weights = Scanned((none, none), none, none), none
+        if kind.mixes:
+            work.keep(self.saved_input * self.input_tokens * float(self.model.hidden), LAYERNORM)
+        if kind.attends:
+            weights = weights + self._attention_projections(work)
+        if kind.recurs:
+            scanned = recurrence(self, work)
+        return scanned, weights + scanned.weights
 
-        return self._layer(network, blocks=2.0 if experts.shared else 1.0, has_experts=True)
+    def _blocks(self, kind: LayerKind) -> float:
+        """How many parts of a layer gather, and add up, over the tensor axis; those side by side do so together."""
+        if self.model.parallel_norms:
+            return 1.0
+        shares = self.model.experts is not None and self.model.experts.shared > 0
+        return float(kind.mixes) + float(kind.network == "dense" or (kind.network == "experts" and shares))
 
-    def _layer(
-        self, network: Callable[[WorkSum], tuple[Floats, Floats]], blocks: float, has_experts: bool = False
-    ) -> LayerWork:
-        work = WorkSum()
-        weights = self._attention_projections(work)
-        attention_linear = total_of(work.linear), total_of(work.linear_back)
-        shared, expert = network(work)
-        self._around(work)
+    def _layer(self, kind: LayerKind) -> LayerWork:
+        work, nothing = WorkSum(), np.zeros(self.plans.count)
+        has_experts, blocks = kind.network == "experts", self._blocks(kind)
+        scanned, weights = self._mixers(work, kind)
+        mixing = total_of([nothing, *work.linear]), total_of([nothing, *work.linear_back])
+        shared, expert = nothing, nothing
+        if has_experts:
+            shared, expert = self._networks_of_experts(work)
+        elif kind.network:
+            shared = self._plain_network(work)
+        self._around(work, kind)
         linear = total_of(work.linear), total_of(work.linear_back)
-        beside = attention_linear if has_experts else linear
+        beside = mixing if has_experts else linear
         raw = self.block_collectives
         tensor = tuple(self.exposed_tensor(blocks * raw[side], beside[side]) for side in (0, 1))
         vector = total_of(work.vector), total_of(work.vector_back)
-        core, (own, scores) = self.attention_core, self.saved_by_attention
-        rings = self._context()
+        core, own, scores, rings = (nothing, nothing), nothing, nothing, (nothing, nothing)
+        if kind.attends:
+            core, (own, scores), rings = self.attention_core(kind), self.saved_by_attention, self._context()
         context = self._exposed_context(rings[0], core[0]), self._exposed_context(rings[1], core[1])
-        compute = linear[0] + core[0] + vector[0], linear[1] + core[1] + vector[1]
-        nothing = np.zeros(self.plans.count)
+        attention = core[0] + scanned.seconds[0], core[1] + scanned.seconds[1]
+        compute = linear[0] + attention[0] + vector[0], linear[1] + attention[1] + vector[1]
         exchange, exchanged = (nothing, nothing), nothing
         if has_experts:
             exchanged = self.exchange
@@ -94,14 +113,14 @@ class LayerPrices(RankWork):
             "context": rings,
             "expert": (exchanged, exchanged),
         }
-        if self.model.latent is not None:
+        if self.model.latent is not None and kind.attends:
             work.drop(own, MLA_UP_PROJ)
         saved = total_of(work.saved) + own
-        first = ForwardPass(forward, vector[0], core[0] + context[0], sent, saved, scores, blocks, has_experts)
-        again, norms = recomputed(self, work, first), (2.0 + self.model.post_norms) * self.model.hidden
+        first = ForwardPass(forward, vector[0], core[0] + context[0], sent, saved, scores, blocks, kind)
+        again = recomputed(self, work, first)
         return LayerWork(
             linear=linear,
-            attention=core,
+            attention=attention,
             vector=vector,
             tensor=(tensor[0], tensor[1]),
             context=context,
@@ -113,6 +132,7 @@ class LayerPrices(RankWork):
             sent=sent,
             sent_again=again.sent,
             weight_gradients=total_of(work.weight_gradients),
-            parameters=weights + shared + norms,
+            state_bytes=scanned.state_bytes,
+            parameters=weights + shared + float(self.model.norms(kind) * self.model.hidden),
             expert_parameters=expert,
         )

@@ -1,120 +1,17 @@
 """A transformer as a training plan sees it: sizes of attention, feed-forward and experts; parameters; FLOPs."""
 
-import math
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from hardware.spec_fields import Count, Positive, StrictModel
+from dse.plan.model_parts import Experts, Flag, LatentAttention, LayerKind, Number, Numerics, Recurrence, Size, Window
+from hardware.spec_fields import Count, StrictModel
 
 SCHEMA = "dse.transformer/1"
 
-MAX_SIZE = 2**24
-"""Of any width or number."""
-
-Size = Annotated[int, Field(strict=True, gt=0, le=MAX_SIZE)]
-Number = Annotated[int, Field(strict=True, ge=0, le=MAX_SIZE)]
-Flag = Annotated[bool, Field(strict=True)]
-
-
-class LatentAttention(StrictModel):
-    """Multi-head latent attention (DeepSeek-V2, 2024, section 2.1).
-
-    Attributes:
-        query_rank: width of the compressed queries; 0 where they are not compressed.
-        key_value_rank: width of what keys and values are made from.
-        rotary_width: of the part of queries and keys that carries positions; keys share one over all heads.
-    """
-
-    query_rank: Number = 0
-    key_value_rank: Size
-    rotary_width: Size
-
-
-class Experts(StrictModel):
-    """Feed-forward networks of which each token takes a few.
-
-    Attributes:
-        routed: how many there are.
-        active: how many each token takes.
-        width: inner width of one.
-        shared: experts of the same width that every token takes too.
-        dense_layers: layers at the beginning with a plain feed-forward network instead.
-        biases: whether the router and the experts' linear layers have biases.
-        groups, active_groups: groups of consecutive experts, and how many of them a token's experts may lie in
-            (DeepSeek-V3, 2024, section 2.1.2: node-limited routing); 0 where they may lie in any.
-    """
-
-    routed: Size
-    active: Size
-    width: Size
-    shared: Number = 0
-    dense_layers: Number = 0
-    biases: Flag = False
-    groups: Number = 0
-    active_groups: Number = 0
-
-    @model_validator(mode="after")
-    def _groups_hold_experts(self) -> "Experts":
-        if bool(self.groups) != bool(self.active_groups):
-            raise ValueError("groups and active_groups must be given together")
-        if self.groups and self.routed % self.groups:
-            raise ValueError(f"groups must divide routed ({self.routed}), but got {self.groups}")
-        if self.active_groups > self.groups:
-            raise ValueError(f"active_groups must be at most groups ({self.groups}), but got {self.active_groups}")
-        if self.groups and self.active > self.active_groups * (self.routed // self.groups):
-            raise ValueError(f"active_groups must have at least active ({self.active}) experts together")
-        return self
-
-    def reached(self, parts: int) -> float:
-        """Of so many equal parts of the experts, consecutive ones in each, those that a token's experts lie in; mean.
-
-        A token chooses evenly among groups, and among the experts of these. A part that has experts of g of the
-        ``groups`` is missed if all choices fall on others: hypergeometric in the groups, and in the experts of those
-        chosen. Without groups the experts are one group.
-        """
-        groups, chosen = (self.groups, self.active_groups) if self.groups else (1, 1)
-        each, part = self.routed / groups, self.routed / parts
-        of_part = max(1, round(groups / parts))
-        missed = 0.0
-        for hit in range(min(of_part, chosen) + 1):
-            ways = math.comb(of_part, hit) * math.comb(max(0, groups - of_part), chosen - hit)
-            others = chosen * each - hit * min(each, part)
-            none = math.prod(max(0.0, others - taken) / (chosen * each - taken) for taken in range(self.active))
-            missed += ways / math.comb(groups, chosen) * none
-        return parts * (1.0 - missed)
-
-
-class Window(StrictModel):
-    """Attention to the last tokens alone.
-
-    Attributes:
-        tokens: how many.
-        share: of the layers that have it.
-    """
-
-    tokens: Size
-    share: Annotated[float, Field(gt=0, le=1)]
-
-
-class Numerics(StrictModel):
-    """What decides the results of a model and none of its costs here; None where it is not known.
-
-    Attributes:
-        rotary_base: θ of rotary embeddings.
-        rotary_fraction: of a head's width (of latent attention: of ``rotary_width``), the part that they rotate.
-        rotary_scaling: how these are scaled to longer sequences: ``none``, ``llama3``, ``yarn``, …
-        norm_epsilon: what norms add to a variance.
-        activation: of feed-forward networks: ``silu``, ``gelu``, …
-        norms: where those of a layer are: in front of attention and network, behind them, or on both sides.
-    """
-
-    rotary_base: Positive | None = None
-    rotary_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    rotary_scaling: str | None = None
-    norm_epsilon: Positive | None = None
-    activation: str | None = None
-    norms: Literal["front", "behind", "both"] = "front"
+Amount = TypeVar("Amount", int, float)
 
 
 class Transformer(StrictModel):
@@ -136,10 +33,14 @@ class Transformer(StrictModel):
         position_rows: of that table; given with ``learned`` positions only.
         normalisation: by which gain, or gain and offset.
         post_norms: norms of a layer behind attention and feed-forward network, in addition to two in front (Gemma 2).
+        parallel_norms: norms in front of attention and feed-forward network that work side by side, of the same stream
+            (Wang & Komatsuzaki, GPT-J, 2021: one; GPT-NeoX and Falcon 40B: two); 0 where the network follows.
         query_key_norm: whether queries and keys are normalised over a head's width.
         attention_biases, feed_forward_biases: whether the linear layers have them.
         query_key_value_biases: whether the products of queries, keys and values alone have them (Qwen2).
         attention_sinks: whether each head has a learned logit in addition to its scores (GPT-OSS).
+        attention_gate: whether the results of heads are multiplied by gates of their width, which the product of
+            queries makes too (Qwen3-Next).
         tied_embeddings: whether the output matrix is the token embedding.
         head: ``causal_lm``, or ``masked_lm``: tokens see all others, and a dense layer with activation and norm comes
             before the output matrix, which has a bias (BERT; Devlin et al. 2019).
@@ -151,6 +52,10 @@ class Transformer(StrictModel):
         latent: latent attention.
         experts: mixture of experts.
         window: windowed attention.
+        recurrence: what some layers have in place of attention, or beside it.
+        layer_kinds: of each layer, what it has, such as ``recurrence+dense`` (:class:`dse.plan.model_parts.LayerKind`);
+            where left out, attention in each, with experts in all but their ``dense_layers``, and a window in a share
+            of all.
         prediction_layers: multi-token-prediction layers (DeepSeek-V3, 2024, section 2.2): the normed stream and the
             normed embedding of the next token, both projected to one stream, a layer like the last one, a norm, and a
             pass through the shared head.
@@ -175,11 +80,13 @@ class Transformer(StrictModel):
     position_rows: Number = 0
     normalisation: Literal["rms_norm", "layer_norm"] = "rms_norm"
     post_norms: Annotated[int, Field(strict=True, ge=0, le=2)] = 0
+    parallel_norms: Annotated[int, Field(strict=True, ge=0, le=2)] = 0
     query_key_norm: Flag = False
     attention_biases: Flag = False
     feed_forward_biases: Flag = False
     query_key_value_biases: Flag = False
     attention_sinks: Flag = False
+    attention_gate: Flag = False
     tied_embeddings: Flag = False
     head: Literal["causal_lm", "masked_lm"] = "causal_lm"
     pooler: Flag = False
@@ -189,6 +96,8 @@ class Transformer(StrictModel):
     latent: LatentAttention | None = None
     experts: Experts | None = None
     window: Window | None = None
+    recurrence: Recurrence | None = None
+    layer_kinds: tuple[str, ...] = ()
     prediction_layers: Annotated[int, Field(strict=True, ge=0, le=16)] = 0
     numerics: Numerics = Numerics()
     assumed: dict[str, str] = Field(default_factory=dict)
@@ -219,15 +128,40 @@ class Transformer(StrictModel):
             raise ValueError(
                 f"latent.rotary_width must be less than head_width ({self.head_width}), of which it is a part"
             )
+        self._kinds_fit()
         return self
+
+    def _kinds_fit(self) -> None:
+        """Whether what layers are made of has sizes, and what has sizes is in some layer."""
+        kinds = self.kinds
+        if self.layer_kinds and len(self.layer_kinds) != self.layers:
+            rule = f"must have an entry for each of the {self.layers} layers, but has {len(self.layer_kinds)}"
+            raise ValueError(f"layer_kinds {rule}")
+        recurs = any(kind.recurs for kind in kinds)
+        if recurs != (self.recurrence is not None):
+            raise ValueError("recurrence must be given if and only if layers of layer_kinds have it")
+        if self.layer_kinds and self.has_expert_layers != (self.experts is not None):
+            raise ValueError("experts must be given if and only if layers of layer_kinds have them")
+        if self.layer_kinds and self.experts is not None and self.experts.dense_layers:
+            raise ValueError("experts.dense_layers must be 0 with layer_kinds, which say it")
+        windowed = [kind.is_windowed for kind in self.kinds_of_layers]
+        share = 0.0 if self.window is None else self.window.share
+        if self.layer_kinds and round(share * self.layers) != sum(windowed):
+            raise ValueError(f"window.share must be {sum(windowed) / self.layers:g}, as layer_kinds have it")
+        plain = all(kind.mixes and kind.network == "dense" for kind in kinds)
+        if self.parallel_norms and (self.post_norms or not plain):
+            raise ValueError("parallel_norms must be 0 with post_norms, experts, or layers of one part")
+        if self.head == "masked_lm" and recurs:
+            raise ValueError("recurrence must not be given with masked_lm, whose tokens see later ones")
 
     def document(self) -> dict[str, Any]:
         """In JSON types; a key that came later is there only where it says something, so that digests last."""
         document = self.model_dump(mode="json", exclude={"numerics", "assumed"})
         if not self.query_key_value_biases:
             del document["query_key_value_biases"]
-        if not self.post_norms:
-            del document["post_norms"]
+        for key in ("post_norms", "parallel_norms", "attention_gate", "recurrence", "layer_kinds"):
+            if not document[key]:
+                del document[key]
         if self.experts is not None and not self.experts.groups:
             del document["experts"]["groups"], document["experts"]["active_groups"]
         return document
@@ -247,26 +181,60 @@ class Transformer(StrictModel):
         """Of a head's values."""
         return self.value_width or self.key_width
 
+    # Layers -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def kinds_of_layers(self) -> tuple[LayerKind, ...]:
+        """Of each layer."""
+        before = self.layers if self.experts is None else min(self.layers, self.experts.dense_layers)
+        return _kinds_of(self.layer_kinds, self.layers, before)
+
+    @property
+    def kinds(self) -> tuple[LayerKind, ...]:
+        """Those that differ, in the order of their first layers."""
+        return tuple(dict.fromkeys(self.kinds_of_layers))
+
+    def branches(self, kind: LayerKind) -> int:
+        """Of a layer: what adds to the residual stream."""
+        return kind.attends + kind.recurs + bool(kind.network)
+
+    def norms(self, kind: LayerKind) -> int:
+        """Of a layer: norms in front of what it has, and behind."""
+        if self.parallel_norms:
+            return self.parallel_norms
+        parts = kind.mixes + bool(kind.network)
+        return parts + min(self.post_norms, parts)
+
     @property
     def dense_layers(self) -> int:
-        """Layers with a plain feed-forward network; they come first."""
-        return self.layers if self.experts is None else min(self.layers, self.experts.dense_layers)
+        """Layers with a plain feed-forward network."""
+        return sum(kind.network == "dense" for kind in self.kinds_of_layers)
 
     @property
     def has_expert_layers(self) -> bool:
-        """Whether any layer has experts: then the last one does, and those that predict later tokens."""
-        return self.dense_layers < self.layers
+        """Whether any layer has experts."""
+        return any(kind.network == "experts" for kind in self.kinds)
 
-    def attended(self, sequence: int) -> float:
-        """Keys that a token sees on average: under a causal mask, if there is one, in the windows of some layers."""
+    def attended(self, sequence: int, kind: LayerKind | None = None) -> float:
+        """Keys that a token sees on average: under a causal mask, if there is one, in the windows of some layers.
+
+        Of a ``kind`` of layers; of all that attend where none is given, or where no layer says whether it has a window.
+        """
         if self.head == "masked_lm":
             return float(sequence)
+        share = self._windowed(kind)
         causal = (sequence + 1) / 2
         if self.window is None or self.window.tokens >= sequence:
             return causal
         width = self.window.tokens
         near = width - width * (width - 1) / (2 * sequence)
-        return (1 - self.window.share) * causal + self.window.share * near
+        return (1 - share) * causal + share * near
+
+    def _windowed(self, kind: LayerKind | None) -> float:
+        """The share of layers with a window."""
+        if kind is not None and self.layer_kinds:
+            return float(kind.is_windowed)
+        return 0.0 if self.window is None else self.window.share
 
     # Parameters -------------------------------------------------------------------------------------------------------
 
@@ -274,7 +242,7 @@ class Transformer(StrictModel):
     def attention_weights(self) -> int:
         """Elements of the matrices of one attention."""
         query, value = self.heads * self.key_width, self.heads * self.context_width
-        output = value * self.hidden
+        output = value * self.hidden * (2 if self.attention_gate else 1)
         if self.latent is None:
             return self.hidden * (query + self.key_heads * (self.key_width + self.context_width)) + output
         latent = self.latent
@@ -287,26 +255,32 @@ class Transformer(StrictModel):
     @property
     def parameters(self) -> int:
         """Of the whole model without multi-token-prediction layers; a tied output matrix counts once."""
-        dense, sparse = self.dense_layers, self.layers - self.dense_layers
         ends = self.vocabulary * self.hidden * (1 if self.tied_embeddings else 2)
         ends += self.embedding_parameters + self.head_parameters
-        return self.layers * self._beside_network + dense * self._dense + sparse * self._sparse + ends
+        return sum(self._counted(self._parameters_of)) + ends
+
+    def _counted(self, of_kind: Callable[[LayerKind], Amount]) -> Iterator[Amount]:
+        """What each kind of layer has, times its layers."""
+        return (self.kinds_of_layers.count(kind) * of_kind(kind) for kind in self.kinds)
+
+    def _parameters_of(self, kind: LayerKind) -> int:
+        """Of a layer."""
+        total = self.norms(kind) * self.norm_parameters
+        if kind.attends:
+            total += self.attention_weights + self._small_of_attention
+        if kind.recurs and self.recurrence is not None:
+            total += self.recurrence.parameters(self.hidden)
+        return total + {"dense": self._dense, "experts": self._sparse, "": 0}[kind.network]
 
     @property
     def prediction_parameters(self) -> int:
         """Of all multi-token-prediction layers, which share embedding and output matrix with the model."""
-        network = self._sparse if self.has_expert_layers else self._dense
-        return self.prediction_layers * (self._beside_network + network + self.projection_parameters)
+        return self.prediction_layers * (self._parameters_of(self.kinds_of_layers[-1]) + self.projection_parameters)
 
     @property
     def projection_parameters(self) -> int:
         """Of what such a layer has in addition to a usual one: a projection of two streams to one, and three norms."""
         return 2 * self.hidden * self.hidden + 3 * self.norm_parameters
-
-    @property
-    def _beside_network(self) -> int:
-        """Of a layer, all but its feed-forward network."""
-        return self.attention_weights + self._small_of_attention + (2 + self.post_norms) * self.norm_parameters
 
     @property
     def norm_parameters(self) -> int:
@@ -365,30 +339,44 @@ class Transformer(StrictModel):
         What MFU is measured by (Chowdhery et al., PaLM, appendix B; Narayanan et al., SC 2021, appendix). Of experts,
         those that a token takes. A window counts as it is. Multi-token-prediction layers count.
         """
-        layers = self.layers + self.prediction_layers
-        return 3.0 * 2.0 * sequence * (self.active_weights + layers * self._attention_width(sequence))
+        return 3.0 * 2.0 * sequence * (self.active_weights + self._mixed_products(sequence))
 
     @property
     def active_weights(self) -> int:
         """Elements of all matrices that a token is multiplied by; of the output matrix, at each pass through it."""
         later, h = self.prediction_layers, self.hidden
-        matrices = 3 if self.gated else 2
-        dense, sparse = self.dense_layers, self.layers - self.dense_layers
-        if self.has_expert_layers:
-            sparse += later
-        else:
-            dense += later
-        networks = dense * matrices * h * self.feed_forward
-        if self.experts is not None:
-            taken = self.experts.active + self.experts.shared
-            networks += sparse * (taken * matrices * h * self.experts.width + self.experts.routed * h)
         head = self.vocabulary + (h if self.head == "masked_lm" else 0)
-        attention = (self.layers + later) * self.attention_weights
-        return attention + networks + (1 + later) * head * h + later * 2 * h * h
+        layers = sum(self._counted(self._active_of)) + later * self._active_of(self.kinds_of_layers[-1])
+        return int(layers) + (1 + later) * head * h + later * 2 * h * h
 
-    def _attention_width(self, sequence: int) -> float:
-        """Products of one layer's scores and contexts, for each token."""
-        seen = float(sequence)
-        if self.window is not None and self.window.tokens < sequence:
-            seen = (1 - self.window.share) * sequence + self.window.share * self.window.tokens
-        return self.heads * (self.key_width + self.context_width) * seen
+    def _active_of(self, kind: LayerKind) -> int:
+        """Of a layer."""
+        matrix = (3 if self.gated else 2) * self.hidden
+        total = self.attention_weights if kind.attends else 0
+        if kind.recurs and self.recurrence is not None:
+            total += self.recurrence.weights(self.hidden)
+        if kind.network == "dense":
+            total += matrix * self.feed_forward
+        if kind.network == "experts" and self.experts is not None:
+            taken = self.experts.active + self.experts.shared
+            total += taken * matrix * self.experts.width + self.experts.routed * self.hidden
+        return total
+
+    def _mixed_products(self, sequence: int) -> float:
+        """Products of the scores, contexts and states of all layers, for each token."""
+
+        def of_kind(kind: LayerKind) -> float:
+            seen, share = float(sequence), self._windowed(kind)
+            if self.window is not None and self.window.tokens < sequence:
+                seen = (1 - share) * sequence + share * self.window.tokens
+            width = self.heads * (self.key_width + self.context_width) * seen if kind.attends else 0.0
+            return width + (self.recurrence.products_of_token() if kind.recurs and self.recurrence else 0.0)
+
+        return sum(self._counted(of_kind)) + self.prediction_layers * of_kind(self.kinds_of_layers[-1])
+
+
+@lru_cache(maxsize=1024)
+def _kinds_of(words: tuple[str, ...], layers: int, dense: int) -> tuple[LayerKind, ...]:
+    """Of ``words``, or of attention everywhere with experts behind so many ``dense`` layers."""
+    words = words or ("attention+dense",) * dense + ("attention+experts",) * (layers - dense)
+    return tuple(map(LayerKind.of, words))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
-from dse.plan.model import Numerics
+from dse.plan.model_parts import Numerics
 from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults, no_mode_rule, recomputations

@@ -23,15 +23,6 @@ def recompute_period(codes: Integers) -> Integers:
     return period
 
 
-def layers_recomputed(codes: Integers, layers: Integers) -> Integers:
-    """How many of so many consecutive ``layers`` are recomputed, whole or in part: the first of every K.
-
-    ``codes`` stand for the modes of recomputation; the shape is that to which both broadcast.
-    """
-    again: Integers = np.where(codes > 0, -(-layers // recompute_period(codes)), 0)
-    return again
-
-
 _TO_NUMBER: Mapping[str, Callable[[Any], int]] = {
     "recompute": recompute_code,
     "schedule": SCHEDULES.index,

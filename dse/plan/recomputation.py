@@ -141,13 +141,19 @@ def nearest_modules(word: str, model: "Transformer") -> str:
 
 
 def modules_in(model: "Transformer") -> tuple[str, ...]:
-    """The modules that some layer of a model has."""
+    """The modules that some layer of a model has.
+
+    Of attention and networks side by side, which share a norm and a sum, the core of attention alone.
+    """
+    attends = any(kind.attends for kind in model.kinds)
+    if model.parallel_norms:
+        return MODULES[:1]
     experts = model.experts if model.has_expert_layers else None
     has = {
-        "core_attn": True,
+        "core_attn": attends,
         "moe_act": experts is not None,
         "layernorm": True,
-        "mla_up_proj": model.latent is not None,
+        "mla_up_proj": model.latent is not None and attends,
         "mlp": model.dense_layers > 0,
         "moe": experts is not None,
         "shared_experts": experts is not None and experts.shared > 0,

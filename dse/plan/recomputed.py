@@ -9,6 +9,7 @@ from dse.plan.alternate import remade
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.layer_sums import WorkSum
 from dse.plan.layer_work import RankWork
+from dse.plan.model_parts import LayerKind
 from dse.plan.plan_arrays import Floats, Integers
 from dse.plan.recomputation import (
     ALTERNATE,
@@ -38,7 +39,7 @@ class ForwardPass(NamedTuple):
     saved: Floats
     scores: Floats
     blocks: float
-    has_experts: bool
+    kind: LayerKind
 
 
 class Recomputed(NamedTuple):
@@ -71,7 +72,7 @@ def recomputed(work: RankWork, sums: WorkSum, first: ForwardPass) -> Recomputed:
         sent = {name: np.where(is_set, modules.sent[name], seconds) for name, seconds in sent.items()}
     alternates = codes == ALTERNATE
     if alternates.any():
-        other = remade(work, first.has_experts, first.vector, first.blocks)
+        other = remade(work, first.kind, first.vector, first.blocks)
         again, saved = np.where(alternates, other.again_s, again), np.where(alternates, other.bytes_left, saved)
         sent = {name: np.where(alternates, 0.0, seconds) for name, seconds in sent.items()}
         remade_bytes = np.where(alternates, np.maximum(whole_bytes - other.bytes_left, 0.0), remade_bytes)
@@ -94,17 +95,17 @@ def _modules(work: RankWork, sums: WorkSum, first: ForwardPass, sets: Integers) 
         seconds = seconds + times * each.seconds
     for tensor in sums.dropped:
         remade_bytes = remade_bytes + np.where((sets & tensor.modules) > 0, tensor.factor * tensor.elements, 0.0)
-    network, raw = _network(work, first.has_experts), work.block_collectives[0]
+    network, raw = _network(work, first.kind), work.block_collectives[0]
     ours = (each.seconds for each in sums.repeated if each.is_product and each.modules == network)
     exposed = work.exposed_tensor(raw, sum(ours, start=nothing))
-    times, gathers = _times(sets, network), sum(_gathers(work, network, sets), start=nothing)
+    times, gathers = _times(sets, network), sum(_gathers(work, first.kind, network, sets), start=nothing)
     sent = {
         "tensor": times * raw + gathers,
         "context": np.where(core, first.sent["context"][0], 0.0),
         "expert": np.where((sets & MOE) > 0, first.sent["expert"][0], 0.0),
     }
     seconds = seconds + times * exposed + gathers
-    if first.has_experts and ((sets & MOE) > 0).any():
+    if first.kind.network == "experts" and ((sets & MOE) > 0).any():
         # Compute that hides one collective hides no other.
         compute = sum((each.seconds for each in sums.repeated if each.modules & MOE), start=nothing)
         idle = compute - (raw - exposed) if network else compute
@@ -113,14 +114,14 @@ def _modules(work: RankWork, sums: WorkSum, first: ForwardPass, sets: Integers) 
     return Recomputed(seconds, sent, saved, remade_bytes)
 
 
-def _network(work: RankWork, has_experts: bool) -> int:
+def _network(work: RankWork, kind: LayerKind) -> int:
     """The modules that a layer's feed-forward network over the tensor axis is in; 0 where it has none."""
-    if not has_experts:
-        return MLP
+    if kind.network != "experts":
+        return MLP if kind.network else 0
     return MOE | SHARED_EXPERTS if work.model.experts is not None and work.model.experts.shared else 0
 
 
-def _gathers(work: RankWork, network: int, sets: Integers) -> Iterator[Floats]:
+def _gathers(work: RankWork, kind: LayerKind, network: int, sets: Integers) -> Iterator[Floats]:
     """Seconds of gathering the inputs of cut products once more, where ranks have parts of these and keep them whole.
 
     A network that is recomputed gathers its own. The latent tensors of attention are gathered by its up-projections.
@@ -129,13 +130,14 @@ def _gathers(work: RankWork, network: int, sets: Integers) -> Iterator[Floats]:
     if not cut.any():
         return
     latent = work.model.latent
-    if latent is not None:
+    if latent is not None and kind.attends:
         width = float((latent.query_rank or work.model.hidden) + latent.key_value_rank)
         yield np.where(cut & ((sets & MLA_UP_PROJ) > 0), work.gather_s(width), 0.0)
     if work.problem.stack.gathers_again.value:
         return
     norms = cut & ((sets & LAYERNORM) > 0)
-    yield np.where(norms, work.operand_gather, 0.0)
+    if kind.mixes:
+        yield np.where(norms, work.operand_gather, 0.0)
     if network:
         yield np.where(norms & ((sets & network) == 0), work.operand_gather, 0.0)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dse.plan.constraints import ALL_DEVICES, DIVIDING_WIDTHS
+from dse.plan.model import Transformer
 from dse.plan.problem import PlanProblem, divisors
 from dse.plan.recomputation import ALL_SETS, module_sets, modules_in, modules_of, nearest_modules, set_word
 from dse.plan.training_plan import AXES, ROUNDS, USUAL_ORDER
@@ -24,30 +25,37 @@ def tensor_widths(problem: PlanProblem) -> list[int]:
 
     Without the constraint that they divide, heads and columns are padded, and there is a head for each rank.
     """
-    model, every = problem.model, device_divisors(problem)
+    model, every, heads = problem.model, device_divisors(problem), _heads(problem.model)
     if problem.relaxed == DIVIDING_WIDTHS:
-        widths = [width for width in every if width <= model.heads]
-        return [
-            width
-            for width in widths
-            if model.key_heads == model.heads or model.key_heads % width == 0 or width % model.key_heads == 0
-        ]
-    cut = [model.heads]
+        padded = [pair for pair in heads if pair[0] != pair[1]]
+        return [width for width in every if width <= min(each for each, _ in heads) and _copied(padded, width)]
+    cut = [each for each, _ in heads]
     if model.dense_layers:
         cut.append(model.feed_forward)
     if model.experts is not None and model.experts.shared:
         cut.append(model.experts.shared * model.experts.width)
-    return [
-        width
-        for width in divisors(math.gcd(*cut))
-        if width in every
-        if model.key_heads % width == 0 or width % model.key_heads == 0
-    ]
+    return [width for width in divisors(math.gcd(*cut)) if width in every and _copied(heads, width)]
+
+
+def _heads(model: Transformer) -> list[tuple[int, int]]:
+    """(heads, heads of keys) of what mixes tokens. Mamba's steps need all channels: it is whole on each rank."""
+    heads = [(model.heads, model.key_heads)] if any(kind.attends for kind in model.kinds) else []
+    if model.recurrence is not None:
+        every = 1 if model.recurrence.kind == "mamba" else model.recurrence.heads
+        heads.append((every, model.recurrence.key_heads or every))
+    return heads
+
+
+def _copied(heads: list[tuple[int, int]], width: int) -> bool:
+    """Whether ranks have as many heads of keys each, or copies of one."""
+    return all(keys % width == 0 or width % keys == 0 for _, keys in heads)
 
 
 def context_widths(problem: PlanProblem) -> list[int]:
-    """Widths that divide devices and tokens."""
+    """Widths that divide devices and tokens; a recurrence has all tokens of a sample on a rank."""
     every = device_divisors(problem)
+    if problem.model.recurrence is not None:
+        return [1]
     return [width for width in divisors(problem.sequence) if width in every]
 
 
@@ -79,7 +87,14 @@ def recomputations(problem: PlanProblem) -> list[str]:
         sets = module_sets(problem.model, problem.stack.attention.value == "fused")
         modes = [*map(set_word, sets), *modes]
     fitting = (mode for mode in dict.fromkeys(modes) if mode != ALL_SETS and _every(mode) <= problem.model.layers)
-    return [mode for mode in fitting if has.issuperset(modules_of(mode))]
+    return [mode for mode in fitting if has.issuperset(modules_of(mode)) and (mode != "op" or has_operators(problem))]
+
+
+def has_operators(problem: PlanProblem) -> bool:
+    """Whether ``op`` is defined: of layers with plain attention and a feed-forward network behind it."""
+    model = problem.model
+    plain = all(kind.attends and kind.network and not kind.recurs for kind in model.kinds)
+    return plain and not (model.parallel_norms or model.attention_gate)
 
 
 def no_mode_rule(problem: PlanProblem) -> str:
@@ -88,6 +103,8 @@ def no_mode_rule(problem: PlanProblem) -> str:
     modes = problem.stack.recomputations.value
     lacking = dict.fromkeys(name for mode in modes for name in modules_of(mode) if name not in has)
     reasons = [f"{model.name} has no {' and no '.join(lacking)} (its modules: {', '.join(has)})"] if lacking else []
+    if "op" in modes and not has_operators(problem):
+        reasons.append(f"op is defined for layers of attention and a feed-forward network alone, not for {model.name}")
     if any(_every(mode) > model.layers for mode in modes):
         reasons.append(f"no mode fits {model.name}: K of full/K must be at most its number of layers ({model.layers})")
     return "; ".join(reasons)
@@ -125,7 +142,7 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
     of_devices = f"must divide the number of devices ({devices:,})"
     words = {
         "tensor": (tensor_widths(problem), f"{of_devices}, {_cut(problem)}"),
-        "context": (context_widths(problem), f"{of_devices} and the sequence length ({problem.sequence:,})"),
+        "context": (context_widths(problem), _context_rule(problem)),
         "pipeline": (pipeline_depths(problem), f"{of_devices} and be at most the number of layers ({model.layers})"),
         "data": (data_widths(problem), f"{of_devices} and the batch size ({problem.global_batch:,})"),
         "expert": (divisors(experts), f"must divide the number of experts ({experts})"),
@@ -167,13 +184,23 @@ def _modules(problem: PlanProblem, recompute: str, where: str) -> Iterator[Fault
     if lacking:
         rule = f"{problem.model.name} has no {' and no '.join(lacking)}; its modules: {', '.join(has)}"
         yield Fault(where, "recompute", recompute, rule, nearest_modules(recompute, problem.model))
+    if recompute == "op" and not has_operators(problem):
+        rule = f"must not be op for {problem.model.name}, whose layers are not attention and a network behind it alone"
+        yield Fault(where, "recompute", recompute, rule, "full")
+
+
+def _context_rule(problem: PlanProblem) -> str:
+    if problem.model.recurrence is not None:
+        return f"must be 1: {problem.model.name} has layers with states, which pass from token to token"
+    return f"must divide the number of devices ({problem.devices:,}) and the sequence length ({problem.sequence:,})"
 
 
 def _cut(problem: PlanProblem) -> str:
     model = problem.model
+    heads = _heads(model)
     parts = [
-        f"the number of heads ({model.heads})",
-        f"be a divisor or multiple of the number of key heads ({model.key_heads})",
+        f"the number of heads ({' and '.join(str(each) for each, _ in heads)})",
+        f"be a divisor or multiple of the number of key heads ({' and '.join(str(keys) for _, keys in heads)})",
     ]
     if model.dense_layers:
         parts.insert(1, f"the feed-forward width ({model.feed_forward:,})")

@@ -1,9 +1,7 @@
 """Which layers each pipeline stage has, and the few kinds of stages that differ."""
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
-
-from dse.plan.model import Transformer
 
 
 class StageKind(NamedTuple):
@@ -12,18 +10,33 @@ class StageKind(NamedTuple):
     Attributes:
         first: the first stage of this kind, which keeps the most microbatches.
         number: how many there are.
-        dense, sparse: layers without and with experts; of the last stage also those that predict later tokens.
         has_embedding, has_head: whether the ends lie here.
         partner: the kind of the stage on the same device; itself where each has its own.
+        layers: of each kind of the model; of the last stage also those that predict later tokens.
+        recomputed: of these, the first of every K.
     """
 
     first: int
     number: int
-    dense: int
-    sparse: int
     has_embedding: bool
     has_head: bool
     partner: int
+    layers: tuple[int, ...]
+    recomputed: tuple[int, ...]
+
+
+class Cut(NamedTuple):
+    """How a model is cut into stages: of how many chunks each, with what ends (0: as the others).
+
+    ``is_paired``: a device has stages i and p − 1 − i. ``every``: the first of so many layers of a stage is recomputed.
+    """
+
+    pipeline: int
+    interleave: int = 1
+    first: int = 0
+    last: int = 0
+    is_paired: bool = False
+    every: int = 1
 
 
 @cache
@@ -47,41 +60,49 @@ def chunk_layers(counts: tuple[int, ...], interleave: int) -> tuple[tuple[int, .
     )
 
 
-@cache
-def _dense_layers(counts: tuple[int, ...], dense: int, interleave: int) -> tuple[int, ...]:
-    """Layers without experts of each stage: they come first, and chunks go round the stages."""
-    totals, left = [0] * len(counts), dense
-    for sizes in chunk_layers(counts, interleave):
-        for stage, size in enumerate(sizes):
-            taken = min(left, size)
-            totals[stage] += taken
-            left -= taken
-    return tuple(totals)
+class _Stage(NamedTuple):
+    layers: tuple[int, ...]
+    recomputed: tuple[int, ...]
+    is_first: bool
+    is_last: bool
 
 
-def stage_kinds(
-    model: Transformer, pipeline: int, interleave: int, first: int = 0, last: int = 0, paired: bool = False
-) -> tuple[StageKind, ...]:
-    """The distinct stages, in the order of their first one.
+@lru_cache(maxsize=4096)
+def stage_kinds(kinds: tuple[int, ...], later: int, cut: Cut) -> tuple[StageKind, ...]:
+    """The distinct stages, in the order of their first one; where they are paired, by their partners too.
 
-    Where they are ``paired``, a device has stages i and p − 1 − i, and stages whose partners differ are distinct too.
+    Args:
+        kinds: of each layer, its number among the model's kinds.
+        later: layers like the last one that follow it.
+        cut: into stages.
     """
-    counts = stage_layers(model.layers, pipeline, first, last)
-    dense = _dense_layers(counts, model.dense_layers, interleave)
-    stages: list[tuple[int, int, bool, bool]] = []
-    for stage, (count, plain) in enumerate(zip(counts, dense, strict=True)):
-        is_last, with_experts = stage == pipeline - 1, count - plain
-        if is_last and model.has_expert_layers:
-            with_experts += model.prediction_layers
-        elif is_last:
-            plain += model.prediction_layers
-        stages.append((plain, with_experts, stage == 0, is_last))
-    partners = stages[::-1] if paired else stages
-    kinds: dict[tuple[tuple[int, int, bool, bool], tuple[int, int, bool, bool]], list[int]] = {}
+    counts = stage_layers(len(kinds), cut.pipeline, cut.first, cut.last)
+    those: list[list[int]] = [[] for _ in counts]
+    done = 0
+    for sizes in chunk_layers(counts, cut.interleave):
+        for stage, size in enumerate(sizes):
+            those[stage] += kinds[done : done + size]
+            done += size
+    those[-1] += [kinds[-1]] * later
+    number, last = max(kinds) + 1, cut.pipeline - 1
+    stages = [
+        _Stage(_counts(each, number), _counts(each[:: cut.every], number), stage == 0, stage == last)
+        for stage, each in enumerate(those)
+    ]
+    partners = stages[::-1] if cut.is_paired else stages
+    places: dict[tuple[_Stage, _Stage], list[int]] = {}
     for stage, pair in enumerate(zip(stages, partners, strict=True)):
-        kinds.setdefault(pair, []).append(stage)
-    places = {pair: place for place, pair in enumerate(kinds)}
+        places.setdefault(pair, []).append(stage)
+    order = {pair: place for place, pair in enumerate(places)}
     return tuple(
-        StageKind(those[0], len(those), *own, places[other, own] if paired else places[own, other])
-        for (own, other), those in kinds.items()
-    )
+        StageKind(
+            those_of[0], len(those_of), own.is_first, own.is_last,
+            order[other, own] if cut.is_paired else order[own, other], own.layers, own.recomputed,
+        )
+        for (own, other), those_of in places.items()
+    )  # fmt: skip
+
+
+def _counts(layers: list[int], kinds: int) -> tuple[int, ...]:
+    """How many of the layers are of each kind."""
+    return tuple(map(layers.count, range(kinds)))

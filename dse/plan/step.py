@@ -14,6 +14,7 @@ W_i fill bubbles (Qi et al., ICLR 2024): the second term is Σ(L_i − 2 W_i) ov
 docs/method/plan.md.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -22,9 +23,9 @@ import numpy as np
 from dse.plan.end_work import EndWork
 from dse.plan.kernels import HALF_BYTES, Kernels, Lanes
 from dse.plan.layer_sums import LayerWork
-from dse.plan.plan_arrays import SCHEDULES, Flags, Floats, Integers, PlanArrays, layers_recomputed
+from dse.plan.plan_arrays import SCHEDULES, Flags, Floats, Integers, PlanArrays, recompute_period
 from dse.plan.problem import PlanProblem
-from dse.plan.stages import stage_kinds
+from dse.plan.stages import Cut, stage_kinds
 from hardware.operations import CollectiveKind
 
 OPTIMIZER_STEP_BYTES = 14.0
@@ -48,8 +49,8 @@ TIME_PARTS = (
 _ROUNDING = 1e-12
 """Of loads that are equal: the first of such stages is the busiest one."""
 
-_LAYER_BITS = 12
-"""Of numbers up to the layers of a model."""
+_LAYER_BITS = 10
+"""Of numbers up to the layers of a model, of which there are at most 1,000."""
 
 
 class Sharing(NamedTuple):
@@ -60,33 +61,48 @@ class Sharing(NamedTuple):
 
 
 class Stages:
-    """The kinds of stages of each plan: arrays [P, K], padded by kinds that no stage has (``number`` 0)."""
+    """The kinds of stages of each plan: arrays [P, K], padded by kinds that no stage has (``number`` 0).
+
+    ``by_kind`` and ``recomputed`` are [kinds of layers, P, K].
+    """
 
     def __init__(self, problem: PlanProblem, plans: PlanArrays) -> None:
         code = np.zeros(plans.count, dtype=np.int64)
-        paired = plans.schedule == SCHEDULES.index("dualpipe")
-        for column in (plans.pipeline, plans.interleave, plans.first_layers, plans.last_layers, paired):
+        columns = (
+            *(plans.pipeline, plans.interleave, plans.first_layers, plans.last_layers),
+            *(plans.schedule == SCHEDULES.index("dualpipe"), recompute_period(plans.recompute)),
+        )
+        for column in columns:
             code = code << _LAYER_BITS | column
         _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-        distinct = plans.part(first)
-        cuts = zip(distinct.pipeline, distinct.interleave, distinct.first_layers, distinct.last_layers, strict=True)
-        kinds = [
-            stage_kinds(problem.model, int(depth), int(chunks), int(begin), int(end), bool(pairs))
-            for (depth, chunks, begin, end), pairs in zip(cuts, paired[first], strict=True)
-        ]
+        numbers = {kind: number for number, kind in enumerate(problem.model.kinds)}
+        of_layers, later = (
+            tuple(numbers[kind] for kind in problem.model.kinds_of_layers),
+            problem.model.prediction_layers,
+        )
+        cuts = zip(*(column[first].tolist() for column in columns), strict=True)
+        kinds = [stage_kinds(of_layers, later, Cut(*cut)) for cut in cuts]
         most = max(map(len, kinds), default=1)
-        table = np.zeros((len(kinds), most, 7), dtype=np.int64)
+        table = np.zeros((len(kinds), most, 5 + 2 * len(numbers)), dtype=np.int64)
         for row, each in enumerate(kinds):
-            table[row, : len(each)] = [tuple(kind) for kind in each]
+            table[row, : len(each)] = [(*kind[:5], *kind.layers, *kind.recomputed) for kind in each]
         of_kinds = np.moveaxis(table[inverse], -1, 0)
-        self.first, self.number, self.dense, self.sparse, self.embedding, self.head, self.partner = of_kinds
-        self._distinct, self._inverse, self._kinds = distinct, inverse, kinds
+        self.first, self.number, self.embedding, self.head, self.partner = of_kinds[:5]
+        self.by_kind, self.recomputed = np.split(of_kinds[5:], 2)
 
     @cached_property
     def layers(self) -> Integers:
         """Layers of each stage."""
-        layers: Integers = self.dense + self.sparse
+        layers: Integers = self.by_kind.sum(axis=0)
         return layers
+
+
+def _summed(layers: Integers, each: Sequence[Floats]) -> Floats:
+    """What layers of each kind, [kinds, P, K], have together, of [P] each."""
+    total: Floats = layers[0] * each[0][:, None]
+    for count, one in zip(layers[1:], each[1:], strict=True):
+        total = total + count * one[:, None]
+    return total
 
 
 class Step:
@@ -98,47 +114,34 @@ class Step:
         self.stages = Stages(problem, plans)
         self.microbatches: Integers = -(-problem.global_batch // (plans.data * plans.microbatch))
 
-    def over_stages(self, dense: Floats, sparse: Floats | None) -> Floats:
-        """What each layer has, [P], summed over the layers of each stage."""
-        total: Floats = self.stages.dense * dense[:, None]
-        if sparse is not None:
-            total = total + self.stages.sparse * sparse[:, None]
-        return total
+    def over_stages(self, each: Sequence[Floats]) -> Floats:
+        """What a layer of each kind has, [P], summed over the layers of each stage."""
+        return _summed(self.stages.by_kind, each)
 
     @cached_property
-    def kinds(self) -> tuple[LayerWork, LayerWork | None]:
-        """Work of a dense layer and of one with experts; where all are of one kind, it is the first."""
-        sparse = self.work.sparse if self.problem.model.has_expert_layers else None
-        dense = self.work.dense if self.problem.model.dense_layers else sparse
-        assert dense is not None
-        return dense, sparse
+    def kinds(self) -> tuple[LayerWork, ...]:
+        """Work of a layer of each kind."""
+        return self.work.layers
 
     def layered(self, name: str, side: int) -> Floats:
         """A cause of a pass, by stage."""
-        dense, sparse = self.kinds
-        return self.over_stages(getattr(dense, name)[side], None if sparse is None else getattr(sparse, name)[side])
+        return self.over_stages([getattr(kind, name)[side] for kind in self.kinds])
 
     def of_layers(self, name: str) -> Floats:
         """Another array of layers, by stage."""
-        dense, sparse = self.kinds
-        return self.over_stages(getattr(dense, name), None if sparse is None else getattr(sparse, name))
+        return self.over_stages([getattr(kind, name) for kind in self.kinds])
 
     # Recomputation ----------------------------------------------------------------------------------------------------
 
     @cached_property
-    def recomputed(self) -> tuple[Integers, Integers]:
-        """Layers of each stage that backward passes recompute, without and with experts; the former come first."""
-        codes = self.plans.recompute[:, None]
-        dense = layers_recomputed(codes, self.stages.dense)
-        return dense, layers_recomputed(codes, self.stages.layers) - dense
+    def recomputed(self) -> Integers:
+        """Layers of each stage that backward passes recompute, by kind."""
+        recomputed: Integers = np.where(self.plans.recompute[:, None] > 0, self.stages.recomputed, 0)
+        return recomputed
 
     def of_recomputed(self, name: str) -> Floats:
         """Another array of layers, summed over those that are recomputed."""
-        (dense, sparse), (dense_layers, sparse_layers) = self.kinds, self.recomputed
-        total: Floats = dense_layers * getattr(dense, name)[:, None]
-        if sparse is not None:
-            total = total + sparse_layers * getattr(sparse, name)[:, None]
-        return total
+        return _summed(self.recomputed, [getattr(kind, name) for kind in self.kinds])
 
     @cached_property
     def recompute_s(self) -> Floats:
@@ -236,14 +239,9 @@ class Step:
     @cached_property
     def busy(self) -> tuple[Floats, Floats]:
         """Seconds of a pass in which layers use the links of the level that joins replicas, hidden or not; [P, K]."""
-        dense, sparse = (None if kind is None else self._sent_beside_replicas(kind) for kind in self.kinds)
-        assert dense is not None, "a model has layers"
-        forward, backward = (self.over_stages(dense[side], None if sparse is None else sparse[side]) for side in (0, 1))
-        again, sparse_again = self.recomputed
-        backward = backward + again * dense[2][:, None]
-        if sparse is not None:
-            backward = backward + sparse_again * sparse[2][:, None]
-        return forward, backward
+        sent = [self._sent_beside_replicas(kind) for kind in self.kinds]
+        forward, backward = (self.over_stages([each[side] for each in sent]) for side in (0, 1))
+        return forward, backward + _summed(self.recomputed, [each[2] for each in sent])
 
     def _sent_beside_replicas(self, layer: LayerWork) -> tuple[Floats, Floats, Floats]:
         """Seconds of a layer's collectives over their level: forward, backward, and when it is recomputed; [P]."""
@@ -305,10 +303,9 @@ class Step:
     @cached_property
     def passes(self) -> tuple[Floats, Floats]:
         """Seconds of a stage's forward and backward pass over a microbatch; [P, K]."""
-        dense, sparse = self.kinds
         ends = self.work.embedding, self.work.head
         forward, backward = (
-            self.over_stages(getattr(dense, name), None if sparse is None else getattr(sparse, name))
+            self.of_layers(name)
             + self.stages.embedding * ends[0][side][:, None]
             + self.stages.head * ends[1][side][:, None]
             for side, name in enumerate(("forward", "backward"))

@@ -37,12 +37,13 @@ class StepWithMemory(Step):
         return paired
 
     def recomputed_bytes(self) -> Floats:
-        """Activations of the one layer that a backward pass has recomputed, in addition to the stored ones; [P, K]."""
-        (dense, sparse), stages = self.kinds, self.stages
-        if sparse is None or sparse is dense:
-            return dense.remade_bytes[:, None]
-        ours = (stages.dense > 0, dense.remade_bytes), (stages.sparse > 0, sparse.remade_bytes)
-        most: Floats = np.maximum(*(np.where(has, size[:, None], 0.0) for has, size in ours))
+        """Activations of the one layer that a backward pass has recomputed, in addition to the stored ones; [P, K].
+
+        And states of the scan that works.
+        """
+        most = np.zeros(1)
+        for count, kind in zip(self.stages.by_kind, self.kinds, strict=True):
+            most = np.maximum(most, np.where(count > 0, (kind.remade_bytes + kind.state_bytes)[:, None], 0.0))
         return most
 
     def gathered_bytes(self, among: Sharing) -> Floats:
@@ -54,9 +55,8 @@ class StepWithMemory(Step):
         all_but, experts = (replicas > 1 for replicas in among)
         largest = np.zeros(1)
         for kind in self.kinds:
-            if kind is not None:
-                each = all_but * kind.parameters[:, None] + experts * kind.expert_parameters[:, None]
-                largest = np.maximum(largest, each)
+            each = all_but * kind.parameters[:, None] + experts * kind.expert_parameters[:, None]
+            largest = np.maximum(largest, each)
         layer = self.problem.software.weight_transfer_bytes * largest
         end_bytes = all_but * self.gathered_end_bytes
         if self.problem.stack.keeps_ends_gathered.value:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.plan.kernels import AttentionShape, Lanes, softmax_bytes
+from dse.plan.kernels import AttentionShape, Lanes, ScanShape, softmax_bytes
 from dse.plan.plan_arrays import Floats, Integers
 from dse.plan.problem import PlanProblem
 from hardware.cost_model import vector_cycles
@@ -170,8 +170,19 @@ class MachineKernels(ABC):
         lanes = self._vector_s(none, *(Lanes(kind, pairs, keys) for kind in kinds))
         heads = shape.queries * shape.heads + keys * shape.keys
         moved = (2.0 if is_backward else 1.0) * self._element_bytes * shape.samples * heads * (wide + deep)
-        seen = model.attended(self._sequence) / self._sequence
+        seen = shape.seen / self._sequence
         return self._together(seen * self._together(products, lanes), self._memory_s(moved)) / self._attention_share
+
+    def scan_s(self, shape: ScanShape) -> Floats:
+        """See :class:`~dse.plan.kernels.Kernels`; scores stay on chip, as in fused attention."""
+        none = np.zeros(shape.times.shape)
+        busy = none
+        for *sides, count in shape.products:
+            m, n, k = (np.broadcast_to(np.ceil(side), none.shape) for side in sides)
+            busy = busy + self._on_chip_s(Products(m, n, k, shape.times * count, none))
+        lanes = self._vector_s(none, Lanes("multiply", shape.on_lanes))
+        working = self._together(self._together(busy, lanes), self._memory_s(shape.moved_bytes))
+        return working / self._attention_share
 
 
 def softmax_kinds(dropout: bool) -> tuple[tuple[VectorKind, ...], tuple[VectorKind, ...]]:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dse.plan.model import MAX_SIZE, Transformer
+from dse.plan.model import Transformer
+from dse.plan.model_parts import MAX_SIZE
 from hardware.inputs import InputError, fail, nearest, validate
 
 Value = TypeVar("Value", int, bool, list[Any])

@@ -148,7 +148,8 @@ class LayerOracle:
         self._keep("keys and values", tokens * keys * (k + v), 2, *made)
         queries = np.array([float(self.posed.sequence // plan.context)])
         shape = AttentionShape(
-            np.array([float(plan.microbatch)]), queries, np.array([float(heads)]), np.array([float(keys)])
+            *(np.array([float(plan.microbatch)]), queries, np.array([float(heads)]), np.array([float(keys)])),
+            model.attended(self.posed.sequence),
         )
         core = float(self.kernels.attention_s(shape)[0][0])
         self._do("core", core, ["core_attn"])

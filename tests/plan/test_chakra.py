@@ -168,7 +168,7 @@ def test_compute_and_exchanged_bytes_are_those_of_the_priced_plan(exported):
         assert compute_s == pytest.approx(expected_s, rel=0.02)  # collectives of the ends are among them
     else:
         assert expected_s < compute_s <= expected_s + costs.time_s["recompute"]
-    layer = layer_of(rank, sparse=posed.model.experts is not None)
+    layer = layer_of(rank, posed.model.kinds[-1])
     sizes = {"all_reduce": 1, "reduce_scatter": 1, "all_gather": own.tensor, "all_to_all": own.expert}
     for axis, members, stride in (("tensor", own.tensor, "tensor"), ("expert", own.expert, "")):
         if members == 1:

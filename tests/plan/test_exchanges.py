@@ -9,7 +9,7 @@ import pytest
 
 from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate
-from dse.plan.model import Experts
+from dse.plan.model_parts import Experts
 from dse.plan.model_sources import transformer
 from dse.plan.plan_arrays import PlanArrays
 from tests.plan.problems import GENERIC, plan, problem, with_facts

@@ -10,7 +10,7 @@ import yaml
 from dse.plan.check import illegal
 from dse.plan.export import REFUSALS_FILE, exports
 from dse.plan.export.requirements import FRAMEWORKS
-from dse.plan.model import Window
+from dse.plan.model_parts import Window
 from dse.plan.model_sources import transformer
 from dse.plan.stack import stack
 from dse.plan.training_plan import SETTINGS

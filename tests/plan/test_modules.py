@@ -94,10 +94,8 @@ def test_every_set_of_modules_costs_what_the_lists_of_a_layer_say(model, mesh, f
     posed, sets = posed_for(model, mesh, FACTS[facts], precision), subsets(model)
     plans = [plan(**mesh, recompute=word(each), precision=precision, microbatch=2) for each in sets]
     work = LayerPrices(posed, PlanArrays.of(plans), kernels_of(posed, precision))
-    kinds = [(False, work.dense)] if model.dense_layers else []
-    kinds += [(True, work.sparse)] if model.has_expert_layers else []
-    for sparse, layer in kinds:
-        oracle = LayerOracle(posed, plans[0], sparse)
+    for kind, layer in zip(model.kinds, work.layers, strict=True):
+        oracle = LayerOracle(posed, plans[0], kind.network == "experts")
         assert layer.whole_bytes == pytest.approx(oracle.kept(set()))
         assert layer.saved_bytes == pytest.approx([oracle.kept(each) for each in sets])
         assert layer.remade_bytes == pytest.approx([oracle.remade(each) for each in sets])

@@ -46,7 +46,7 @@ def of_equal_stages(schedule):
     )
     posed = problem(model, "gb200", DEVICES, 256, 4096, "fp8")
     each = replace(PLAIN, schedule=schedule, expert=1, zero=0)
-    return plan_costs(posed, each), layer_of(RankCosts(posed, each), sparse=False)
+    return plan_costs(posed, each), layer_of(RankCosts(posed, each), posed.model.kinds[0])
 
 
 def test_bubbles_have_their_published_forms():

@@ -29,6 +29,10 @@ MODELS = {
     ),
     "gated, grouped": Transformer(**SMALL, feed_forward=258, kv_heads=2, query_key_norm=True),
     "experts": Transformer(**SMALL, experts={"routed": 4, "active": 2, "width": 96, "shared": 2}),
+    "states": Transformer(
+        **SMALL, feed_forward=96, layer_kinds=("recurrence", "attention+recurrence+dense", "dense"),
+        recurrence={"kind": "mamba2", "heads": 6, "head_width": 8, "key_heads": 2, "state_width": 12, "chunk": 20},
+    ),
     "later token": Transformer(**SMALL, experts={"routed": 4, "active": 2, "width": 96}, prediction_layers=1),
 }  # fmt: skip
 

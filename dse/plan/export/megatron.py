@@ -1,9 +1,11 @@
 """Arguments of Megatron-LM's ``pretrain_gpt.py`` (Megatron Core 0.12 and later)."""
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from dse.plan.export.expressible import has_equal_stages, is_ordered_as, refuse, refuse_settings
-from dse.plan.model import Experts, Transformer, Window
+from dse.plan.model import Transformer
+from dse.plan.model_parts import Experts, Window
 from dse.plan.problem import PlanProblem
 from dse.plan.recomputation import modules_of
 from dse.plan.stages import chunk_layers, stage_layers
@@ -92,6 +94,10 @@ def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
 def _refuse_model(model: Transformer, plan: TrainingPlan) -> None:
     attention, networks = model.attention_biases, _biased_networks(model)
     refuse(
+        (model.recurrence is not None, "layers with states"),
+        (model.parallel_norms > 0, "attention and feed-forward networks side by side"),
+        (model.attention_gate, "gates behind attention"),
+        (any(len(model.layer_kinds) and not (k.attends and k.network) for k in model.kinds), "layers of one part"),
         (model.numerics.norms != "front", "norms behind attention and feed-forward networks"),
         (attention and True not in networks, "biases in attention (including its output) only"),
         (True in networks and (not attention or len(networks) > 1), "biases in only some linear layers"),
@@ -274,11 +280,16 @@ def _experts(model: Transformer, experts: Experts) -> Iterator[str]:
     yield f"--moe-ffn-hidden-size {experts.width}"
     if experts.shared:
         yield f"--moe-shared-expert-intermediate-size {experts.shared * experts.width}"
-    if experts.dense_layers:
-        sparse = model.layers - experts.dense_layers
-        yield f"--moe-layer-freq ([0]*{experts.dense_layers}+[1]*{sparse})"
+    if model.dense_layers:
+        yield f"--moe-layer-freq ({_layers_with_experts(model)})"
     yield "--moe-grouped-gemm"
     yield "--moe-token-dispatcher-type alltoall"
+
+
+def _layers_with_experts(model: Transformer) -> str:
+    """A list of 1 for each layer with experts, and 0, as Python adds up lists of equal ones."""
+    runs = groupby(kind.network == "experts" for kind in model.kinds_of_layers)
+    return "+".join(f"[{has:d}]*{len([*run])}" for has, run in runs)
 
 
 def _job(problem: PlanProblem) -> Iterator[str]:

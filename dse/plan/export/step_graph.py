@@ -14,6 +14,7 @@ from dse.plan.check_ends import embedding_s, head_s
 from dse.plan.check_layer import layer_of
 from dse.plan.check_layers import Layer, Pass, RankCosts, hides
 from dse.plan.check_mesh import Axes, members
+from dse.plan.model_parts import LayerKind
 from dse.plan.problem import PlanProblem
 from dse.plan.timeline import Pass as PipelinePass
 from dse.plan.timeline import order
@@ -101,18 +102,14 @@ class _Builder:
         self.plan, self.stage, self.costs = plan, stage, RankCosts(problem, plan)
         self.pace = 1.0 + self.costs.slowdown
         model = problem.model
-        self.kinds = {
-            is_sparse: layer_of(self.costs, sparse=is_sparse)
-            for is_sparse in (False, True)
-            if (model.dense_layers < model.layers if is_sparse else model.dense_layers)
-        }
+        self.kinds = {kind: layer_of(self.costs, kind) for kind in model.kinds}
         numbers = stages_of(problem, plan)[stage]
         if stage == plan.pipeline - 1:
             numbers = [*numbers, *[model.layers - 1] * model.prediction_layers]
-        self.layers = [layer >= model.dense_layers for layer in numbers]
+        self.layers = [model.kinds_of_layers[layer] for layer in numbers]
         self.groups = axes_of(self.costs)
         self.update_s = plan_costs(problem, plan).time_s["optimizer"]
-        layers = [self.kinds[sparse] for sparse in self.layers]
+        layers = [self.kinds[kind] for kind in self.layers]
         pieces = max(1, len(layers))
         ends = _end_parameters(self.costs, stage == 0, stage == plan.pipeline - 1)
         self.weights = (sum(layer.weights for layer in layers) + ends) / pieces
@@ -129,8 +126,8 @@ class _Builder:
         self.graph.add(Compute("optimizer", self.update_s), [*last, *self.reduced])
         return self.graph
 
-    def _chunk(self, chunk: int) -> list[bool]:
-        """Whether each layer of a chunk has experts."""
+    def _chunk(self, chunk: int) -> list[LayerKind]:
+        """The kind of each layer of a chunk."""
         count, chunks = len(self.layers), self.plan.interleave
         size, more = divmod(count, chunks)
         start = chunk * size + min(chunk, more)
@@ -153,8 +150,8 @@ class _Builder:
                 ready = [self.graph.add(Compute(f"{word} head", self.pace * head_s(self.costs)[1]), ready)]
         elif place == 0:
             ready = [self.graph.add(Compute(f"{word} embedding", self.pace * embedding_s(self.costs)[0]), ready)]
-        for number, sparse in todo:
-            ready = self._layer(each, f"{word} layer {start}.{number}", number, self.kinds[sparse], sparse, ready)
+        for number, kind in todo:
+            ready = self._layer(each, f"{word} layer {start}.{number}", number, self.kinds[kind], kind, ready)
         if each.is_backward and place == 0:
             ready = [self.graph.add(Compute(f"{word} embedding", self.pace * embedding_s(self.costs)[1]), ready)]
         if not each.is_backward and place == end:
@@ -183,31 +180,31 @@ class _Builder:
     # Layers -----------------------------------------------------------------------------------------------------------
 
     def _layer(
-        self, each: PipelinePass, name: str, number: int, layer: Layer, sparse: bool, ready: list[int]
+        self, each: PipelinePass, name: str, number: int, layer: Layer, kind: LayerKind, ready: list[int]
     ) -> list[int]:
         ready = self._weights(each, name, ready)
         if each.is_backward and number % _every(self.plan) == 0 and layer.again:
-            ready = self._again(f"{name} again", layer, sparse, ready)
+            ready = self._again(f"{name} again", layer, kind, ready)
         side = 1 if each.is_backward else 0
         part = layer.backward if each.is_backward else layer.forward
-        ready = self._halves(name, part, side, sparse, ready, 1.0)
+        ready = self._halves(name, part, side, kind, ready, 1.0)
         if each.is_backward:
             self._gradients(each, name, ready)
         return ready
 
-    def _again(self, name: str, layer: Layer, sparse: bool, ready: list[int]) -> list[int]:
+    def _again(self, name: str, layer: Layer, kind: LayerKind, ready: list[int]) -> list[int]:
         """What the backward pass recomputes, with its share of the collectives of a forward pass."""
         shares = {axis: layer.sent_again.get(axis, 0.0) / sent[0] for axis, sent in layer.sent.items() if sent[0]}
         exposed = sum(share * getattr(layer.forward, axis) for axis, share in shares.items())
         compute = Pass(linear=max(0.0, layer.again - exposed / self.pace))
-        return self._halves(name, compute, 0, sparse, ready, shares)
+        return self._halves(name, compute, 0, kind, ready, shares)
 
     def _halves(
-        self, name: str, part: Pass, side: int, sparse: bool, ready: list[int], shares: dict[str, float] | float
+        self, name: str, part: Pass, side: int, kind: LayerKind, ready: list[int], shares: dict[str, float] | float
     ) -> list[int]:
         """Attention, then the feed-forward network; in a backward pass the other way round."""
         half_s = self.pace * (part.linear + part.attention + part.vector) / 2
-        halves = [("attention", self._around_attention(side)), ("feed-forward", self._around_network(side, sparse))]
+        halves = [("attention", self._around_mixer(side, kind)), ("feed-forward", self._around_network(side, kind))]
         for half, around in halves if side == 0 else reversed(halves):
             kept = [
                 (where, Collective(f"{name} {half}", kind, axis, size * share))
@@ -245,19 +242,23 @@ class _Builder:
             yield "before", "tensor", "all_gather", costs.gathered_bytes * costs.tokens * costs.model.hidden
         yield "after", "tensor", "reduce_scatter", stream
 
-    def _around_attention(self, side: int) -> Iterator[tuple[str, Axis, CollectiveKind, float]]:
+    def _around_mixer(self, side: int, kind: LayerKind) -> Iterator[tuple[str, Axis, CollectiveKind, float]]:
         costs, model = self.costs, self.costs.model
-        yield from self._on_tensor(side)
+        if kind.mixes:
+            yield from self._on_tensor(side)
+        if not kind.attends:
+            return
         width = costs.key_heads * (model.key_width + model.context_width)
         ring = 2.0 * width * self.plan.microbatch * costs.problem.sequence
         yield "before", "context", "all_gather", ring
         if side:
             yield "after", "context", "reduce_scatter", ring
 
-    def _around_network(self, side: int, sparse: bool) -> Iterator[tuple[str, Axis, CollectiveKind, float]]:
+    def _around_network(self, side: int, kind: LayerKind) -> Iterator[tuple[str, Axis, CollectiveKind, float]]:
         costs, experts = self.costs, self.costs.model.experts
-        if not sparse or experts is None:
-            yield from self._on_tensor(side)
+        if kind.network != "experts" or experts is None:
+            if kind.network and not costs.model.parallel_norms:
+                yield from self._on_tensor(side)
             return
         if experts.shared:
             yield from self._on_tensor(side)
