@@ -199,6 +199,8 @@ def _faults(problem: _Problem, rows: Rows | None, file: str) -> Iterator[Fault]:
             yield Fault(file, f"problem.edges.costs.{edge}", "", rule)
     for edge, costs in enumerate(edges.costs):
         yield from _cost_faults(costs, f"problem.edges.costs.{edge}", file)
+    for edge, position, cost in () if rows is None else rows.faulty():
+        yield _cost_fault(cost, f"problem.edges.costs.{edge}.{position}", file)
 
 
 def _cost_faults(costs: list[Any], key: str, file: str) -> Iterator[Fault]:
@@ -207,7 +209,11 @@ def _cost_faults(costs: list[Any], key: str, file: str) -> Iterator[Fault]:
         if type(cost) is int and cost >= 0:
             continue
         if not (type(cost) is float and cost >= 0 and cost.is_integer()):
-            yield Fault(file, f"{key}.{position}", shown(cost), "must be a whole number of at least 0")
+            yield _cost_fault(cost, f"{key}.{position}", file)
+
+
+def _cost_fault(cost: Any, key: str, file: str) -> Fault:
+    return Fault(file, key, shown(cost), "must be a whole number of at least 0")
 
 
 def _whole(costs: list[int | float]) -> list[int]:

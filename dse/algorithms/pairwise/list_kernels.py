@@ -1,4 +1,4 @@
-"""Lists of lists of whole numbers in JSON text, as arrays: what makes files of choice problems large.
+"""Lists of lists of numbers in JSON text, as arrays: what makes files of choice problems large.
 
 Cost grows with the bytes of the text: about 300 MB/s, and eight bytes of memory a number.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from hardware.compiled import compiled, kernel
 
-_QUOTE, _BACKSLASH, _COMMA, _OPEN, _CLOSE, _ZERO, _NINE = 34, 92, 44, 91, 93, 48, 57
+_QUOTE, _BACKSLASH, _COMMA, _OPEN, _CLOSE, _ZERO, _NINE, _POINT = 34, 92, 44, 91, 93, 48, 57, 46
 
 _ROW, _ROW_END, _ANOTHER_ROW, _NUMBER, _NUMBER_END, _ANOTHER_NUMBER = range(6)
 """What may come next: a row or the end; a comma or the end; a row; and the same of numbers in a row."""
@@ -23,8 +23,14 @@ def _is_space(byte):
 
 
 @kernel
+def _is_of_number(byte):
+    """Digits, ``+ - .``, ``E`` and ``e``."""
+    return _ZERO <= byte <= _NINE or byte in (43, 45, _POINT, 69, 101)
+
+
+@kernel
 def _end_of_list(text, start):
-    """The end of a list of lists of whole numbers that begins at ``start``; 0 where it is anything else."""
+    """The end of a list of lists of numbers that begins at ``start``; 0 where it is anything else."""
     depth, deepest = 0, 0
     for place in range(start, len(text)):
         byte = text[place]
@@ -37,14 +43,14 @@ def _end_of_list(text, start):
             depth -= 1
             if depth == 0:
                 return place + 1 if deepest == 2 else 0
-        elif not (_ZERO <= byte <= _NINE or byte == _COMMA or _is_space(byte)):
+        elif not (_is_of_number(byte) or byte == _COMMA or _is_space(byte)):
             return 0
     return 0
 
 
 @compiled
 def lists_in(text, least_bytes):
-    """Where lists of lists of whole numbers stand outside strings, the smaller ones left out.
+    """Where lists of lists of numbers stand outside strings, the smaller ones left out.
 
     Args:
         text: bytes of JSON, [B] uint8.
@@ -85,14 +91,32 @@ def counts_in(text):
     return commas, opened
 
 
+@kernel
+def _number(text, start, cap):
+    """The number that begins at ``start``, as :func:`read_rows` has it, and where it ends."""
+    value, place = np.int64(0), start
+    while place < len(text) and _ZERO <= text[place] <= _NINE:
+        value = min(value * 10 + (text[place] - _ZERO), cap)
+        place += 1
+    is_plain = place > start and (text[start] != _ZERO or place == start + 1)  # JSON has no leading zeros
+    if is_plain and place + 1 < len(text) and text[place] == _POINT and text[place + 1] == _ZERO:
+        value = np.int64(np.float64(value))
+        place += 2
+    while place < len(text) and _is_of_number(text[place]):
+        is_plain = False
+        place += 1
+    return value if is_plain else np.int64(-1 - start), place
+
+
 @compiled
 def read_rows(text, cap, values, ends):
-    """Read a list of lists of whole numbers.
+    """Read a list of lists of numbers.
 
     Args:
         text: of the list, [B] uint8.
-        cap: stands for larger numbers; below 10^17.
-        values: for all numbers, in turn.
+        cap: stands for larger numbers; at most 10^17.
+        values: for all numbers, in turn. Digits and ``.0`` are read, with the rounding of a float; of a number that is
+            written in any other way, or of text that is none, it gets −1 − where that begins.
         ends: for where each row ends among them.
 
     Returns:
@@ -110,13 +134,8 @@ def read_rows(text, cap, values, ends):
             return (numbers, rows) if place == len(text) else (-1, -1)
         elif state == _ROW_END and byte == _COMMA:
             state = _ANOTHER_ROW
-        elif state in (_NUMBER, _ANOTHER_NUMBER) and _ZERO <= byte <= _NINE:
-            value, first = np.int64(byte - _ZERO), place
-            while place < len(text) and _ZERO <= text[place] <= _NINE:
-                value = min(value * 10 + (text[place] - _ZERO), cap)
-                place += 1
-            if byte == _ZERO and place > first:
-                return -1, -1  # JSON has no leading zeros
+        elif state in (_NUMBER, _ANOTHER_NUMBER) and _is_of_number(byte):
+            value, place = _number(text, place - 1, cap)
             values[numbers] = value
             numbers += 1
             state = _NUMBER_END

@@ -11,6 +11,7 @@ from dse.algorithms.pairwise import number_lists
 from dse.algorithms.pairwise.iopddl import document_of, identity_of, problem_of, read_problem, write_problem
 from dse.algorithms.pairwise.number_lists import parsed_with_rows, rows_of
 from dse.algorithms.pairwise.problem import FORBIDDEN
+from hardware import documents
 from hardware.inputs import InputError
 from tests.algorithms.pairwise.random_problems import random_problem
 
@@ -33,10 +34,20 @@ def test_rows_are_those_of_json(given_rows, data):
     for character in json.dumps(given_rows, separators=(",", ":")):
         spaced += [character] if character.isdigit() else [data.draw(SPACE), character, data.draw(SPACE)]
     text = "".join(spaced).strip()
-    assert lists(rows_of(text.encode(), FORBIDDEN)) == [[min(each, FORBIDDEN) for each in row] for row in given_rows]
+    assert lists(rows_of(text.encode(), FORBIDDEN, "p.json")) == [
+        [min(each, FORBIDDEN) for each in row] for row in given_rows
+    ]
 
 
-@given(st.text("[],0123 ", max_size=12))
+def rows_in(text):
+    """The rows, None where the text has none."""
+    try:
+        return rows_of(text.encode(), FORBIDDEN, "p.json")
+    except InputError:
+        return None
+
+
+@given(st.text("[],0123 .e+-", max_size=12))
 @settings(max_examples=500, deadline=None)
 def test_text_is_rows_where_json_says_so(text):
     try:
@@ -44,13 +55,39 @@ def test_text_is_rows_where_json_says_so(text):
     except ValueError:
         document = None
     is_rows = document is not None and all(
-        isinstance(row, list) and all(isinstance(each, int) for each in row) for row in document
+        isinstance(row, list) and all(isinstance(each, int | float) and abs(each) < np.inf for each in row)
+        for row in document
     )
-    assert (rows_of(f"[{text}]".encode(), FORBIDDEN) is not None) == is_rows
+    assert (rows_in(f"[{text}]") is not None) == is_rows
+
+
+WRITTEN = ["7", "7.0", "7.00", "70e-1", "0.7E1", "0", "0.0", "-0", "-0.0", "0e5", "9007199254740993"]
+WRITTEN += ["9007199254740993.0", "90071992547409930e-1", "99999999999999999.0", "1e17", "1e18", "123456789.5e1"]
+WRITTEN += ["1.00000000000000000000001", "1e22", "100000000000000000000000.0", "7.5", "-7", "-7.0", "1e-3", "-1e18"]
+
+
+@given(st.lists(st.lists(st.sampled_from(WRITTEN), max_size=4), max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_numbers_are_read_however_they_are_written(tokens):
+    text = ",".join(f"[{','.join(row)}]" for row in tokens)
+    rows = rows_of(f"[{text}]".encode(), FORBIDDEN, "p.json")
+    faulty, whole = [], []
+    for number, row in enumerate(tokens):
+        values = [json.loads(each) for each in row]
+        is_whole = [each >= 0 and each == int(each) for each in values]
+        faulty += [(number, place, value) for place, value in enumerate(values) if not is_whole[place]]
+        whole.append([int(min(each, FORBIDDEN)) if good else 0 for each, good in zip(values, is_whole, strict=True)])
+    assert (lists(rows), list(rows.faulty())) == (whole, faulty)
+
+
+@pytest.mark.parametrize("token", ["1.", ".5", "+1", "1e", "01", "00.0", "1.0.0", "1-", "--1", "e", "1e400"])
+def test_text_that_is_no_number_is_refused(token):
+    with pytest.raises(InputError):
+        rows_of(f"[[1],[2,{token}]]".encode(), FORBIDDEN, "p.json")
 
 
 def test_rows_are_a_sequence():
-    rows = rows_of(b"[[1,2],[],[3]]", FORBIDDEN)
+    rows = rows_of(b"[[1,2],[],[3]]", FORBIDDEN, "p.json")
     assert (len(rows), lists(rows[1:]), rows[-1].tolist()) == (3, [[], [3]], [3])
     with pytest.raises(IndexError):
         rows[3]
@@ -106,14 +143,18 @@ def test_a_large_file_is_refused_as_a_small_one(tmp_path, monkeypatch, alter):
     assert said[0] == said[1]
 
 
-@pytest.mark.usefixtures("every_list_is_large")
-def test_whole_numbers_written_as_floats_are_read():
+@pytest.mark.parametrize("written", [float, int])
+def test_a_file_beyond_the_limit_of_numbers_may_have_costs_written_as_floats(tmp_path, monkeypatch, written):
     document = document_of(random_problem(1))
-    document["problem"]["edges"]["costs"][0][0] = 1e18
-    content = json.dumps(document).encode()
-    parsed, rows = parsed_with_rows(content, ("problem", "edges", "costs"), FORBIDDEN, "p.json")
-    assert rows is None
-    assert int(problem_of(parsed, "p.json").edge_costs[0].max()) == FORBIDDEN
+    costs = document["problem"]["edges"]["costs"]
+    costs[0][0], costs[1] = 1e18, [written(each) for each in costs[1]]
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(document))
+    expected = read_problem(path)
+    assert int(expected.edge_costs[0].max()) == FORBIDDEN
+    monkeypatch.setattr(number_lists, "LEAST_BYTES", 1)
+    monkeypatch.setattr(documents, "MAX_VALUES", 5 + sum(map(len, document["problem"]["nodes"]["costs"])) * 4)
+    assert read_problem(path) == expected
 
 
 def test_problems_that_differ_in_one_number_have_different_identities():
