@@ -14,13 +14,14 @@ from pydantic import Field, model_validator
 
 from hardware.cost_model import CoreBandwidth, NamedChoice
 from hardware.documents import read_document
-from hardware.energy_model import MAX_PROCESS_NM, MIN_PROCESS_NM
+from hardware.energy_model import MAX_PROCESS_NM, MIN_PROCESS_NM, TEMPLATE_PROCESS_NM
 from hardware.inputs import validate
 from hardware.machines import OTHER_KINDS
 from hardware.operations import VectorKind
 from hardware.packed_words import RATE_TOLERANCE, WORD_BYTES
 from hardware.precisions import ELEMENT_BYTES
 from hardware.product_rates import ProductRates
+from hardware.silicon.spec import DieSpec, NodeNm, PackageMemory
 from hardware.spec_fields import (
     Count,
     NonNegative,
@@ -47,6 +48,9 @@ KERNEL_KINDS = (OTHER_KINDS, "gemm", "convolution", *get_args(VectorKind))
 """Keys of ``kernels`` in an accelerator file."""
 
 
+PHAZE = "phaze"
+"""Style of the template whose areas are those of the paper's tool (:mod:`hardware.area`)."""
+
 _UNITS = {
     "hbm_bytes_per_s": (1e6, 1e16, "bytes per second"),
     "hbm_gib": (1e-6, 1e6, "GiB"),
@@ -63,17 +67,22 @@ class Template(StrictModel):
     """A chip of the searched template; its area follows from its sizes.
 
     Attributes:
-        node: the process of its area tables, in nm.
-        style: whose area tables these are.
+        node: of its process, in nm.
+        style: ``phaze`` has the area tables of that paper's tool, in 22 nm alone; ``systolic``, ``simt`` and ``tile``
+            are priced in every node (``dse chip``).
         source: of the sizes.
         tensor_cores, vector_cores: how many.
         core_width, core_depth: of the array of a tensor core.
         global_buffer_mib: of the chip.
         tensor_l2_bytes, vector_l2_bytes: of one core; they follow from the core where left out.
+        vector_lanes: of a vector core; as many as the tensor core is wide where left out, and in style phaze.
+        dies: equal ones of a package, which share the cores and the global buffer.
+        spare_cores: further tensor cores of each die, of which this many may be broken.
+        d2d_bytes_per_s: between dies, in one direction.
     """
 
-    node: Literal[22] = 22
-    style: Literal["phaze"] = "phaze"
+    node: NodeNm = 22
+    style: Literal["phaze", "systolic", "simt", "tile"] = "phaze"
     source: Source
     tensor_cores: PositiveInteger
     core_width: PositiveInteger
@@ -82,6 +91,27 @@ class Template(StrictModel):
     global_buffer_mib: PositiveInteger
     tensor_l2_bytes: PositiveInteger | None = None
     vector_l2_bytes: PositiveInteger | None = None
+    vector_lanes: PositiveInteger | None = None
+    dies: PositiveInteger = 1
+    spare_cores: NonNegativeInteger = 0
+    d2d_bytes_per_s: NonNegative = 0.0
+
+    @model_validator(mode="after")
+    def _is_of_its_style(self) -> Self:
+        if self.style == PHAZE:
+            if self.node != TEMPLATE_PROCESS_NM:
+                raise ValueError(
+                    f"node must be 22 in style phaze, but is {self.node}; systolic, simt and tile are priced in it"
+                )
+            if self.vector_lanes is not None or self.dies > 1 or self.spare_cores or self.d2d_bytes_per_s:
+                raise ValueError("vector_lanes, dies, spare_cores and d2d_bytes_per_s must be left out in style phaze")
+        for key in ("tensor_cores", "global_buffer_mib"):
+            if getattr(self, key) % self.dies:
+                nearest = max(round(getattr(self, key) / self.dies), 1) * self.dies
+                raise ValueError(
+                    f"{key} must be a multiple of dies, {self.dies}, but is {getattr(self, key)} (nearest: {nearest})"
+                )
+        return self
 
 
 class BlockTiles(StrictModel):
@@ -180,6 +210,8 @@ class ChipSpec(StrictModel):
         clock_hz: of cores and buffers; needed with ``cores`` or ``template``.
         process_nm: of a chip with ``cores``, by which its energies are scaled; 22 nm where left out.
         tdp_w: power limit of chip and memory; modelled power above it is noted.
+        dies: of a real package, for its area, power and cost (``dse chip``).
+        memory: of the package; needed with ``dies`` and with a template of another style than phaze.
         processors: independent ones that share the peaks (streaming multiprocessors of a GPU), for kernel times by
             shape; the tensor cores of ``cores`` or ``template`` where left out.
         kernel_times: fitted kernel times by shape (``specs/kernel_times``) that hold for its kernels.
@@ -203,6 +235,8 @@ class ChipSpec(StrictModel):
     clock_hz: Quantity | None = None
     process_nm: Process | None = None
     tdp_w: Quantity | None = None
+    dies: tuple[DieSpec, ...] = ()
+    memory: PackageMemory | None = None
     processors: Count | None = None
     kernel_times: NamedChoice | None = None
     kernels: dict[str, Kernel] = Field(default_factory=dict)
@@ -226,14 +260,25 @@ class ChipSpec(StrictModel):
         if is_mapped and self.clock_hz is None:
             raise ValueError("clock_hz must be given with cores or a template")
         if self.template is not None and self.process_nm is not None:
-            raise ValueError("process_nm must not be given with a template, whose areas and energies are in 22 nm")
+            raise ValueError("process_nm must not be given with a template, which has a node")
         self._require_rates_of_words()
+        self._require_memory()
         unknown = sorted(set(self.kernels) - set(KERNEL_KINDS))
         if unknown:
             raise ValueError(f"kernels: {unknown[0]}: unknown kind of work; known: {', '.join(KERNEL_KINDS)}")
         if self.kernels and not is_mapped:
             raise ValueError("kernels needs cores or a template, whose ideal times its constants correct")
         return self
+
+    def _require_memory(self) -> None:
+        """ValueError at dies, or a template of other styles than phaze, without memory or a clock, or at both."""
+        has_silicon = bool(self.dies) or (self.template is not None and self.template.style != PHAZE)
+        if self.template is not None and self.dies:
+            raise ValueError("only one of template and dies may be given")
+        if has_silicon and (self.memory is None or self.clock_hz is None):
+            raise ValueError("memory and clock_hz must be given with dies, or a template of another style than phaze")
+        if self.memory is not None and not has_silicon:
+            raise ValueError("memory needs dies, or a template of another style than phaze")
 
     def _require_rates_of_words(self) -> None:
         """ValueError at rates of a template without those of its words, or for operands that these do not have."""

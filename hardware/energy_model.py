@@ -50,7 +50,7 @@ _FOLDER = "energy"
 TEMPLATE_PROCESS_NM = 22.0
 """Process of the searched template, and of real chips that do not say."""
 
-MIN_PROCESS_NM, MAX_PROCESS_NM = 3.0, 45.0
+MIN_PROCESS_NM, MAX_PROCESS_NM = 2.0, 45.0
 """Processes for which energies are scaled, between and a little below those of the published figures (45 and 7 nm)."""
 
 _TEMPLATE_MODEL = "horowitz-22nm"

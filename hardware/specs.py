@@ -8,12 +8,14 @@ from types import MappingProxyType
 import numpy as np
 
 from hardware.area import area_model
-from hardware.chip_spec import KERNEL_KINDS, ChipSpec, Template, chip_names, read_chip_spec
+from hardware.chip_spec import KERNEL_KINDS, PHAZE, ChipSpec, Template, chip_names, read_chip_spec
 from hardware.cost_model import CostModel, cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import fail
 from hardware.machines import OTHER_KINDS, KernelConstants, Machines
 from hardware.product_rates import ProductRates
+from hardware.silicon.area import die_area
+from hardware.silicon.chips import silicon
 from hardware.space import template_machines
 from hardware.spec_fields import (
     beside,
@@ -96,6 +98,8 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
     own_network = beside(name_or_path, (spec.link or spec.network).name)
     if spec.template is None:
         machines = _from_machine(spec, chosen, str(name_or_path))
+    elif spec.template.style != PHAZE:
+        machines = _of_silicon(spec, spec.template, chosen, str(name_or_path))
     else:
         machines = _from_template(spec.template, chosen, str(name_or_path))
         if chosen.hardware.templates_keep_own_rates.value:
@@ -193,6 +197,41 @@ def _from_template(template: Template, model: CostModel, file: str) -> Machines:
         model=model,
         area=area,
         **l2_bytes,
+    )
+
+
+def _of_silicon(spec: ChipSpec, template: Template, model: CostModel, file: str) -> Machines:
+    """The machine of a template that is priced by its node; its area is that of all dies, interfaces included."""
+    package = silicon(file)
+    assert package is not None
+    assert spec.clock_hz is not None
+    area = area_model()
+    width, depth = np.array([template.core_width]), np.array([template.core_depth])
+    stated = template.tensor_l2_bytes, template.vector_l2_bytes
+    followed = area.l2_bytes(width * depth), area.l2_bytes(width)
+    tensor_l2, vector_l2 = (
+        by_size if size is None else np.array([size]) for size, by_size in zip(stated, followed, strict=True)
+    )
+    sizes = {"tensor_l2_bytes": int(tensor_l2[0]), "global_buffer_mib": template.global_buffer_mib * MIB}
+    sides = template.core_width, template.core_depth
+    _require_buffers("template", sides, sizes, area.element_bytes.value, model, file)
+    rules = model.hardware
+    return Machines(
+        tensor_cores=np.array([template.tensor_cores]),
+        core_width=width,
+        core_depth=depth,
+        vector_cores=np.array([template.vector_cores]),
+        vector_lanes=np.array([template.vector_lanes or template.core_width]),
+        tensor_l2_bytes=tensor_l2,
+        vector_l2_bytes=vector_l2,
+        global_buffer_bytes=np.array([template.global_buffer_mib * MIB]),
+        area_mm2=np.array([sum(count * float(die_area(die).value) for die, count in package.dies)]),
+        clock_hz=spec.clock_hz.value,
+        hbm_bytes_per_s=spec.hbm_bytes_per_s.value,
+        global_buffer_words_per_cycle=rules.global_buffer_words_per_cycle.value,
+        element_bytes=rules.element_bytes.value,
+        rules=rules,
+        process_nm=float(template.node),
     )
 
 

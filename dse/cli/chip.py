@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dse.cli.help import GroupedCommand
-from dse.cli.terminal import print_table, print_text
+from dse.cli.terminal import print_table, print_text, print_view_table
 from dse.report.chip_kernels import (
     KERNEL_HEADERS,
     TEMPLATE_HEADERS,
@@ -16,18 +16,21 @@ from dse.report.chip_kernels import (
     beside_template,
     representative_kernels,
 )
+from dse.report.chip_silicon import PricedChip, priced_chip, silicon_document, silicon_notes, silicon_tables
 from hardware.chips import Chip, chip
 from hardware.inputs import fail
 from hardware.kernel_model import kernel_model
 from hardware.machines import Machines
 from hardware.network import Network
 from hardware.network_specs import network
+from hardware.silicon.chips import silicon
 from hardware.specs import accelerator, has_cores
 from hardware.units import GIGA, MIB, TERA, gib_from_bytes
 
 _EXAMPLES = (
     "dse chip h100-sxm",
     "dse chip docs/examples/accelerator.yaml",
+    "dse chip docs/examples/chip-2026.yaml --out chip.html",
     "dse chip a100-sxm --as-template",
 )
 
@@ -40,7 +43,12 @@ Row = tuple[str, str]
     "--as-template", is_flag=True, help="Show a real chip with known cores next to the template with the same cores."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only the values, as JSON, on stdout.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE.svg", help="Write a roofline chart to FILE.svg.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a roofline chart to FILE.svg, or a page with floorplan, cost and sources to FILE.html.",
+)
 @click.option(
     "--accelforge",
     type=click.Path(path_type=Path),
@@ -51,17 +59,23 @@ Row = tuple[str, str]
 def command(name: str, as_template: bool, as_json: bool, out: Path | None, accelforge: Path | None) -> None:
     """Show a chip: its peak rates by format, ridge points, times of typical kernels, memory, links, power and cores.
 
-    Each time is marked as measured, fitted, derated or ideal. NAME is a chip from `dse specs`, and FILE is your own
-    YAML file. `dse specs NAME` shows the source of each value.
+    Where the spec says what its dies are made of, also its area by block, power under its limit, yield, bill of
+    materials, dollars an hour and carbon, each with an interval. Each time is marked as measured, fitted, derated or
+    ideal. NAME is a chip from `dse specs`, and FILE is your own YAML file. `dse specs NAME` shows the source of each
+    value.
     """
     shown = chip(name)
+    package = silicon(name)
+    priced = None if package is None else priced_chip(shown.title, package)
     machines = accelerator(name).machines if has_cores(name) else None
     kernels = representative_kernels(kernel_model(name))
     taken = _as_template(name, shown) if as_template else None
     if accelforge is not None:
         _write_accelforge(accelforge, name, shown, machines)
     if as_json:
-        click.echo(json.dumps(_document(shown, machines, kernels, taken), indent=2, ensure_ascii=False))
+        document = _document(shown, machines, kernels, taken)
+        document |= {} if priced is None else {"silicon": silicon_document(priced)}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         rates = dict(shown.rates)
         usual = next((each for each in ("bf16", "fp16") if each in rates), max(rates, key=rates.__getitem__))
@@ -75,9 +89,13 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None, accel
         else:
             print_table(TEMPLATE_HEADERS, beside_template(kernels, *taken))
         print_table(("", ""), list(_parts(shown, machines)))
-        for note in shown.notes:
+        for table in [] if priced is None else silicon_tables(priced):
+            print_view_table(table)
+        for note in (*shown.notes, *([] if priced is None else silicon_notes(priced))):
             print_text(note)
-    if out is not None:
+    if out is not None and out.suffix == ".html":
+        _write_page(out, name, shown, priced)
+    elif out is not None:
         from dse.report.chart_svg import picture_svg
         from dse.report.roofline import roofline_chart
         from dse.run.directory import write_text
@@ -86,6 +104,21 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None, accel
         write_text(out, picture_svg(roofline_chart(title, dict(shown.rates), shown.hbm_bytes_per_s)))
         if not as_json:
             print_text(f"roofline: {out}")
+
+
+def _write_page(path: Path, name: str, shown: Chip, priced: PricedChip | None) -> None:
+    """InputError unless the spec says what its dies are made of."""
+    from dse.report.chip_silicon import silicon_view
+    from dse.report.render import page
+    from dse.report.roofline import roofline_chart
+    from dse.run.directory import write_text
+
+    if priced is None:
+        rule = "must be FILE.svg: the spec has no dies and no template of style systolic, simt or tile"
+        raise fail("", "--out", str(path), rule)
+    title = f"{shown.title}: products are bound by memory left of the ridge points"
+    roofline = roofline_chart(title, dict(shown.rates), shown.hbm_bytes_per_s)
+    write_text(path, page(silicon_view(priced, [roofline]), f"dse chip {name}"))
 
 
 def _write_accelforge(path: Path, name: str, shown: Chip, machines: Machines | None) -> None:

@@ -274,6 +274,7 @@ _KINDS: Mapping[str, _Kind] = MappingProxyType(
                 ("vector cycles", "vector_cycles"),
                 ("energy models", "energy"),
                 ("area models", "area"),
+                ("silicon", "silicon"),
             )
         },
     }

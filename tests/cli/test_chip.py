@@ -114,3 +114,43 @@ def test_a_title_of_two_lines_is_one_comment_for_accelforge(dse, tmp_path):
     written = (tmp_path / "arch.yaml").read_text()
     assert written.startswith("# Mine, our: draft 3 for AccelForge")
     assert [*yaml.load(written, _Loader)] == ["arch"]
+
+
+def test_a_chip_of_a_node_has_area_power_cost_and_carbon_with_intervals(dse):
+    shown = json.loads(dse("chip", "docs/examples/chip-2026.yaml", "--json").out)["silicon"]
+    (die,) = shown["dies"]
+    assert sum(each[0] for each in die["blocks_mm2"].values()) == pytest.approx(die["area_mm2"][0])
+    assert shown["bill_usd"]["total"][0] == pytest.approx(
+        sum(line[0] for name, line in shown["bill_usd"].items() if name != "total")
+    )
+    figures = [die["area_mm2"], die["sold_share"], shown["power_w"]["demand"], shown["all_in_kw"]]
+    figures += [*shown["bill_usd"].values(), *shown["usd_per_hour"].values(), *shown["embodied_kg"].values()]
+    assert all(low <= value <= high for value, low, high in figures)
+    assert shown["usd_per_hour"]["at_price"][0] > shown["usd_per_hour"]["at_cost"][0]
+    assert shown["capped_clock_hz"] <= shown["clock_hz"]
+    assert all(shown["sources"].values())
+    text = " ".join(dse("chip", "docs/examples/chip-2026.yaml").out.split())
+    for words in ("network on chip", "under 1000 W", "bill of materials", "$/hour", "kg CO₂e", "estimate"):
+        assert words in text
+
+
+def test_a_chip_that_draws_more_than_its_limit_says_so(dse):
+    text = " ".join(dse("chip", "mi300x").out.split())
+    assert "above its limit of 750 W: its clock falls" in text
+
+
+def test_a_page_has_the_floorplan_the_tables_and_the_sources(dse, tmp_path):
+    assert dse("chip", "b200", "--out", tmp_path / "b200.html").code == 0
+    page = (tmp_path / "b200.html").read_text(encoding="utf-8")
+    for words in ("mm² of silicon by block", "bill of materials", "wafer", "Chiplet Actuary", "<svg"):
+        assert words in page
+    refused = dse("chip", "tpuv4-phaze", "--out", tmp_path / "no.html")
+    assert refused.code == 2
+    assert "must be FILE.svg" in refused.error_lines[0]
+    assert not (tmp_path / "no.html").exists()
+
+
+def test_a_template_of_phaze_shows_what_it_did(dse):
+    shown = json.loads(dse("chip", "tpuv4-phaze", "--json").out)
+    assert "silicon" not in shown
+    assert "278.8 mm²" in shown["cores"]

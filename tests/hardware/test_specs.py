@@ -267,7 +267,7 @@ BROKEN = [
     ("tpuv4-phaze", "hbm_bytes_per_s", DELETE, "hbm_bytes_per_s", "the key is missing"),
     ("tpuv4-phaze", "network.name", "", "network.name", "must not be empty"),
     ("tpuv4-phaze", "process_nm", {"value": 7, "source": "test"}, "", "process_nm must not be given with a template"),
-    ("v100", "process_nm.value", 0.5, "process_nm.value", "at least 3"),
+    ("v100", "process_nm.value", 0.5, "process_nm.value", "at least 2"),
     ("v100", "process_nm.value", 90, "process_nm.value", "at most 45"),
     ("v100", "tdp_w.value", 0, "tdp_w.value", "greater than 0"),
     ("v100", "tdp_w.source", DELETE, "tdp_w.source", "the key is missing"),

@@ -1,0 +1,289 @@
+"""What a chip's package takes of area, power, money and carbon: tables, a floorplan, and a document."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dse.report.chart import Tile, TreeMap
+from dse.report.palette import BLUE, BROWN, GREEN, GREY, PALE, PURPLE, RED, YELLOW
+from dse.report.view import Heading, Paragraph, Part, Table, View
+from hardware.silicon.area import area_of, block_areas
+from hardware.silicon.carbon import embodied_kg, use_kg_per_year
+from hardware.silicon.design import Die, Package
+from hardware.silicon.edges import max_sites, needed_edge_mm, perimeter_mm
+from hardware.silicon.interval import Interval, total
+from hardware.silicon.money import all_in_kw, bill, die_price, dies_per_wafer, hourly_usd
+from hardware.silicon.power import Power, idle_clock_hz, power
+from hardware.silicon.tables import blocks, fitted, money, nodes
+from hardware.spec_fields import StrictModel
+from hardware.units import GIGA
+
+_COLOURS = {
+    "arrays": BLUE,
+    "lanes": GREEN,
+    "local SRAM": YELLOW,
+    "shared SRAM": BROWN,
+    "network on chip": PURPLE,
+    "memory PHY": RED,
+    "memory control": RED,
+    "links": GREY,
+    "die to die": GREY,
+    "host": PALE,
+}
+
+_ESTIMATE = "assumption"
+
+_BASIS = {
+    "arrays": ("mac_um2",),
+    "lanes": ("simt_lane_um2", "simd_lane_um2", "fp64_lane_um2"),
+    "local SRAM": ("scratchpad_mm2_per_mib", "tile_sram_mm2_per_mib"),
+    "shared SRAM": ("cache_mm2_per_mib", "scratchpad_mm2_per_mib", "tile_sram_mm2_per_mib"),
+    "network on chip": ("network_mm2_per_core",),
+    "links": ("link_phy_mm2", "link_112g_phy_mm2", "link_control_mtr"),
+    "die to die": ("d2d_gbit_s_per_mm2",),
+    "host": ("host_mm2",),
+}
+"""Rows of the table of blocks behind each block of a die."""
+
+
+@dataclass(frozen=True)
+class PricedChip:
+    """A package with all that is told of it.
+
+    Attributes:
+        title: of the chip.
+        package: its sizes.
+        drawn: its power.
+        clock_hz: the highest that its power limit allows.
+        lines: the bill of materials.
+        kg: of CO2e to make it.
+    """
+
+    title: str
+    package: Package
+    drawn: Power
+    clock_hz: float
+    lines: Mapping[str, Interval]
+    kg: Mapping[str, Interval]
+
+    @property
+    def sustained_w(self) -> Interval:
+        """Demand at the clock that the power limit allows."""
+        return self.drawn.demand(self.clock_hz)
+
+
+def priced_chip(title: str, package: Package) -> PricedChip:
+    """All figures of a package."""
+    drawn, highest = power(package), float(package.clock_hz)
+    clock = highest if package.cap_w is None else float(drawn.capped_clock_hz(highest, package.cap_w))
+    return PricedChip(title, package, drawn, clock, bill(package), embodied_kg(package))
+
+
+def figure_text(figure: Interval, digits: int = 0) -> str:
+    """``831 (610 to 1,100)``; one number where nothing is uncertain."""
+    value, low, high = (f"{float(each):,.{digits}f}" for each in (figure.value, figure.low, figure.high))
+    return value if low == high else f"{value} ({low} to {high})"
+
+
+def die_name(die: Die, number: int, count: int) -> str:
+    """What a die is called in tables."""
+    times = f"{count} × " if count > 1 else ""
+    return f"{times}die {number}, {die.node} nm {die.style}"
+
+
+def silicon_tables(chip: PricedChip) -> list[Table]:
+    """Tables of area, yield, power, the bill of materials and service."""
+    return [*_area_tables(chip.package), _power_table(chip), _bill_table(chip), _service_table(chip)]
+
+
+def _area_tables(package: Package) -> Iterator[Table]:
+    for number, (die, count) in enumerate(package.dies, 1):
+        areas = block_areas(die)
+        whole = area_of(areas)
+        rows = [
+            (name, figure_text(area, 1), f"{float(area.value / whole.value):.0%}", _basis(name, die))
+            for name, area in areas.items()
+            if float(area.value) > 0
+        ]
+        rows.append(("die", figure_text(whole, 1), "100%", f"{fitted().name}: factor of {die.style}, interval"))
+        yield Table(("block", "mm²", "share", "basis"), rows, title=f"Area: {die_name(die, number, count)}")
+
+
+def _basis(block: str, die: Die) -> str:
+    """Whether a block is published or estimated."""
+    if block.startswith("memory"):
+        kind = die.memory_kind
+        return "" if kind is None else _said(kind.source)
+    table = blocks()
+    sources = [getattr(table, key).source for key in _BASIS[block] if _is_used(key, block, die)]
+    return ", ".join(dict.fromkeys(map(_said, sources)))
+
+
+def _is_used(key: str, block: str, die: Die) -> bool:
+    if block == "lanes":
+        return not key.startswith("simd" if die.style == "simt" else "simt")
+    if block in ("local SRAM", "shared SRAM"):
+        is_cache = block == "shared SRAM" and die.style == "simt"
+        return key.startswith("cache" if is_cache else "tile" if die.style == "tile" else "scratchpad")
+    return True
+
+
+def _said(source: str) -> str:
+    return "estimate" if _ESTIMATE in source else "published figures"
+
+
+def _power_table(chip: PricedChip) -> Table:
+    package, drawn = chip.package, chip.drawn
+    rows = [
+        ("demand at full clock", f"{float(package.clock_ghz):.3g} GHz", figure_text(drawn.demand(package.clock_hz))),
+        ("static, memory at rest", "", figure_text(drawn.static)),
+        ("clock tree", "", figure_text(drawn.tree_per_ghz * package.clock_ghz)),
+        ("arrays and lanes", "", figure_text(drawn.switching_per_ghz * package.clock_ghz)),
+        ("memory and links", "", figure_text(drawn.traffic)),
+    ]
+    if package.cap_w is not None:
+        share = chip.clock_hz / float(package.clock_hz)
+        rows.append(
+            (f"under {float(package.cap_w):g} W", f"{chip.clock_hz / GIGA:.3g} GHz, {share:.0%}", "limit of the spec")
+        )
+    idle = drawn.idle(idle_clock_hz(package.dies[0][0], package.clock_hz))
+    rows.append(("idle", "", figure_text(idle)))
+    return Table(("power", "clock", "W"), rows, title="Power, estimated: every unit, memory and link at work")
+
+
+def _bill_table(chip: PricedChip) -> Table:
+    rows = []
+    for number, (die, count) in enumerate(chip.package.dies, 1):
+        price, node = die_price(die), nodes()[die.node]
+        whole = f"{float(dies_per_wafer(price.area.value)):.0f} on a wafer of ${node.wafer:,.0f}"
+        rows.append(
+            (
+                die_name(die, number, count),
+                f"{whole}, {float(price.sold.value):.0%} sold",
+                figure_text(price.usd * count),
+            )
+        )
+    kind = chip.package.memory_kind
+    stacks = "" if kind is None else f"{float(chip.package.memory_gb):g} GB of {chip.package.memory}"
+    notes = {"memory": stacks, "package": "interposer or substrate, losses in assembly", "test": "test and the rest"}
+    rows += [(name, notes[name], figure_text(chip.lines[name])) for name in notes]
+    rows.append(("bill of materials", "", figure_text(total(chip.lines.values()))))
+    return Table(("item", "how", "US dollars"), rows, title="Cost, estimated")
+
+
+def _service_table(chip: PricedChip) -> Table:
+    all_in = all_in_kw(chip.sustained_w.value)
+    hourly = hourly_usd(total(chip.lines.values()), all_in)
+    price = f"chip at {money().price_over_cost.value:g} times its cost"
+    rows = [
+        ("with server, network and building", "kW", figure_text(all_in, 2)),
+        ("at cost", "$/hour", figure_text(hourly.at_cost, 2)),
+        (f"at price ({price})", "$/hour", figure_text(hourly.at_price, 2)),
+        ("to make dies and memory", "kg CO₂e", figure_text(total(chip.kg.values()))),
+        ("a year at full power", "kg CO₂e", figure_text(use_kg_per_year(all_in))),
+    ]
+    return Table(("in service, estimated", "unit", "figure"), rows)
+
+
+def silicon_notes(chip: PricedChip) -> list[str]:
+    """Sentences on what the figures are."""
+    notes = ["Area, power, cost and carbon are estimates; intervals are what their sources allow (dse specs silicon)."]
+    full = float(chip.drawn.demand(chip.package.clock_hz).value)
+    cap = chip.package.cap_w
+    if cap is not None and chip.clock_hz < float(chip.package.clock_hz):
+        notes.append(
+            f"With all units at work it would draw {full:.0f} W, above its limit of {float(cap):g} W: its clock falls."
+        )
+    return notes
+
+
+def floorplan(chip: PricedChip) -> TreeMap:
+    """Blocks of every die as boxes by area; where they lie is not modelled."""
+    tiles, whole = [], 0.0
+    for number, (die, count) in enumerate(chip.package.dies, 1):
+        for name, area in block_areas(die).items():
+            if float(area.value) > 0:
+                size = count * float(area.value)
+                whole += size
+                path = (die_name(die, number, count), name)
+                tiles.append(Tile(path, size, _COLOURS[name], f"{name}: {figure_text(area * count, 1)} mm²"))
+    title = f"{chip.title}: {whole:,.0f} mm² of silicon by block (sizes, not places)"
+    return TreeMap(title, tiles, {each.path[-1]: each.colour for each in tiles})
+
+
+def silicon_view(chip: PricedChip, others: Sequence[Part] = ()) -> View:
+    """The page of a chip: floorplan, tables, and the source of every constant behind them."""
+    costs = float(total(chip.lines.values()).value)
+    verdict = (
+        f"{chip.title}: {sum(count * float(die_price(die).area.value) for die, count in chip.package.dies):,.0f} mm², "
+        f"{float(chip.sustained_w.value):,.0f} W at {chip.clock_hz / GIGA:.3g} GHz, ${costs:,.0f} to make (estimates)"
+    )
+    parts: list[Part] = [floorplan(chip), *silicon_tables(chip), *others, Heading("Sources")]
+    parts.append(Paragraph("Constants behind the figures, each with its interval and source."))
+    parts.append(Table(("constant", "value", "source"), list(_sources(chip.package))))
+    return View(title=chip.title, verdict=verdict, notes=silicon_notes(chip), page=lambda: parts)
+
+
+def _sources(package: Package) -> Iterator[tuple[str, str, str]]:
+    for node in dict.fromkeys(die.node for die, _ in package.dies):
+        yield f"{node} nm", "", nodes()[node].source
+    kind = package.memory_kind
+    if kind is not None:
+        yield package.memory, "", kind.source
+    for table in (blocks(), fitted(), money()):
+        yield from _ranges(table)
+
+
+def _ranges(table: StrictModel) -> Iterator[tuple[str, str, str]]:
+    for key in type(table).model_fields:
+        each = getattr(table, key)
+        if hasattr(each, "source"):
+            interval = "" if each.low == each.high else f" ({each.low:g} to {each.high:g})"
+            yield key, f"{each.value:g}{interval}", each.source
+
+
+def silicon_document(chip: PricedChip) -> dict[str, Any]:
+    """All figures as [value, low, high]."""
+    package, all_in = chip.package, all_in_kw(chip.sustained_w.value)
+    hourly = hourly_usd(total(chip.lines.values()), all_in)
+    return {
+        "dies": [_die_document(die, count) for die, count in package.dies],
+        "peak_flops_16bit": float(package.peak_flops),
+        "power_w": {
+            "demand": _triple(chip.drawn.demand(package.clock_hz)),
+            "static": _triple(chip.drawn.static),
+            "traffic": _triple(chip.drawn.traffic),
+            "at_capped_clock": _triple(chip.sustained_w),
+            "idle": _triple(chip.drawn.idle(idle_clock_hz(package.dies[0][0], package.clock_hz))),
+        },
+        "clock_hz": float(package.clock_hz),
+        "capped_clock_hz": chip.clock_hz,
+        "bill_usd": {name: _triple(line) for name, line in chip.lines.items()}
+        | {"total": _triple(total(chip.lines.values()))},
+        "all_in_kw": _triple(all_in),
+        "usd_per_hour": {"at_cost": _triple(hourly.at_cost), "at_price": _triple(hourly.at_price)},
+        "embodied_kg": {name: _triple(each) for name, each in chip.kg.items()},
+        "use_kg_per_year": _triple(use_kg_per_year(all_in)),
+        "sources": {key: source for key, _, source in _sources(package)},
+        "notes": silicon_notes(chip),
+    }
+
+
+def _die_document(die: Die, count: int) -> dict[str, Any]:
+    price, areas = die_price(die), block_areas(die)
+    area = float(price.area.value)
+    return {
+        "count": count,
+        "node": die.node,
+        "style": die.style,
+        "area_mm2": _triple(price.area),
+        "blocks_mm2": {name: _triple(each) for name, each in areas.items()},
+        "sold_share": _triple(price.sold),
+        "usd": _triple(price.usd),
+        "edge_mm": {"needed": float(needed_edge_mm(die)), "perimeter": float(perimeter_mm(area))},
+        "max_stacks": None if die.memory_kind is None else int(max_sites(die, area)),
+    }
+
+
+def _triple(figure: Interval) -> list[float]:
+    return [float(figure.value), float(figure.low), float(figure.high)]

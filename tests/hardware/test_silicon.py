@@ -1,0 +1,273 @@
+"""Silicon by node: monotone in every size, yields and clocks within limits, arrays as single designs, and specs."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardware.chip_spec import chip_names
+from hardware.chips import chip
+from hardware.inputs import InputError
+from hardware.silicon.area import area_of, block_areas, die_area
+from hardware.silicon.carbon import embodied_kg
+from hardware.silicon.chips import silicon
+from hardware.silicon.design import Die, Package
+from hardware.silicon.edges import max_sites, sides_mm
+from hardware.silicon.money import bill, die_price, dies_per_wafer, sold_share
+from hardware.silicon.power import power
+from hardware.silicon.tables import STYLES, blocks, fitted, memories, money, nodes
+from hardware.specs import accelerator
+
+EXAMPLE = Path("docs/examples/chip-2026.yaml")
+REAL = [name for name in chip_names() if silicon(name) is not None]
+
+SIZES = {
+    "cores": st.integers(1, 200),
+    "macs_per_core": st.integers(0, 65536),
+    "lanes_per_core": st.integers(0, 4096),
+    "fp64_lanes_per_core": st.integers(0, 64),
+    "local_mib_per_core": st.floats(0, 16),
+    "shared_mib": st.floats(0, 256),
+    "memory_sites": st.integers(0, 8),
+    "link_bytes_per_s": st.floats(0, 2e12),
+    "d2d_bytes_per_s": st.floats(0, 1e13),
+    "host": st.integers(0, 2),
+}
+
+dies = st.builds(
+    Die,
+    node=st.sampled_from(sorted(nodes())),
+    style=st.sampled_from(STYLES),
+    memory=st.sampled_from(sorted(memories())),
+    has_8bit=st.booleans(),
+    has_4bit=st.booleans(),
+    **SIZES,
+)
+
+
+def package_of(die, clock_hz=1e9, cap_w=None):
+    return Package(((die, 2),), clock_hz, die.memory, die.memory_sites, 24.0 * die.memory_sites, cap_w=cap_w)
+
+
+@settings(max_examples=60, deadline=None)
+@given(die=dies, key=st.sampled_from(sorted(SIZES)), factor=st.floats(1.01, 3))
+def test_area_power_cost_and_carbon_never_fall_with_a_size(die, key, factor):
+    larger = replace(die, **{key: getattr(die, key) * factor + 1})
+    for before, after in zip(*(block_areas(each).values() for each in (die, larger)), strict=True):
+        assert after.value >= before.value
+    assert die_area(larger).value >= die_area(die).value
+    small, large = package_of(die), package_of(larger)
+    assert power(large).demand(1e9).value >= power(small).demand(1e9).value
+    assert sum(kg.value for kg in embodied_kg(large).values()) >= sum(kg.value for kg in embodied_kg(small).values())
+    if die_area(larger).value < 858:
+        assert bill(large)["dies"].value >= bill(small)["dies"].value * (1 - 1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(die=dies)
+def test_a_finer_node_is_never_larger_and_never_switches_more(die):
+    by_node = [replace(die, node=node) for node in nodes()]
+    areas = [float(die_area(each).value) for each in by_node]
+    assert areas == sorted(areas, reverse=True)
+    demands = [float(power(package_of(each)).demand(1e9).value) for each in by_node]
+    assert demands == sorted(demands, reverse=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(die=dies)
+def test_every_figure_lies_in_its_interval(die):
+    package = package_of(die)
+    figures = [die_area(die), power(package).demand(1e9), *bill(package).values(), *embodied_kg(package).values()]
+    for figure in figures:
+        assert figure.low <= figure.value * (1 + 1e-12)
+        assert figure.value <= figure.high * (1 + 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    fixed=st.floats(0, 858),
+    cores=st.floats(0, 858),
+    spare=st.integers(0, 20),
+    defects=st.floats(0, 1),
+    more=st.floats(0, 100),
+)
+def test_the_share_that_is_sold_is_a_probability_that_spare_cores_raise_and_area_lowers(
+    fixed, cores, spare, defects, more
+):
+    share = sold_share(fixed, cores, spare, defects, 10.0)
+    assert 0 < share <= 1
+    assert sold_share(fixed, cores, spare + 1, defects, 10.0) >= share
+    assert sold_share(fixed + more, cores, spare, defects, 10.0) <= share * (1 + 1e-12)
+    assert sold_share(fixed, cores + more, spare, defects, 10.0) <= share * (1 + 1e-12)
+
+
+def test_without_spare_cores_it_is_the_negative_binomial_yield_and_with_all_of_them_only_the_rest_counts():
+    assert sold_share(300.0, 500.0, 0, 0.1, 10.0) == pytest.approx((1 + 0.8 / 10) ** -10)
+    assert sold_share(300.0, 500.0, 500, 0.1, 10.0) == pytest.approx((1 + 0.3 / 10) ** -10)
+
+
+def test_the_share_that_is_sold_is_what_drawn_defects_leave():
+    draws, alpha, spare = np.random.default_rng(1), 10.0, 2
+    density = draws.gamma(alpha, 0.2 / alpha, 200_000)
+    outside, inside = draws.poisson(density * 3.0), draws.poisson(density * 5.0)
+    drawn = ((outside == 0) & (inside <= spare)).mean()
+    assert float(sold_share(300.0, 500.0, spare, 0.2, alpha)) == pytest.approx(drawn, abs=5e-3)
+
+
+def test_dies_of_814_mm2_on_a_wafer():
+    assert int(dies_per_wafer(814.0)) == 63
+
+
+@settings(max_examples=40, deadline=None)
+@given(die=dies, clock=st.floats(5e8, 2.5e9), cap=st.floats(1, 5000), more=st.floats(0, 1000))
+def test_the_clock_under_a_cap_is_within_it_and_monotone(die, clock, cap, more):
+    drawn = power(package_of(die))
+    capped = float(drawn.capped_clock_hz(clock, cap))
+    assert 0 <= capped <= clock
+    assert drawn.capped_clock_hz(clock, cap + more) >= capped
+    demand = float(drawn.demand(capped).value)
+    if capped > 0:
+        assert demand <= cap * (1 + 1e-9)
+    if 0 < capped < clock:
+        assert demand == pytest.approx(cap)
+    assert drawn.demand(clock).value >= demand * (1 - 1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(die=dies, count=st.integers(2, 5), data=st.data())
+def test_arrays_are_priced_as_single_designs(die, count, data):
+    drawn = {key: data.draw(st.lists(size, min_size=count, max_size=count)) for key, size in SIZES.items()}
+    many = replace(die, **{key: np.array(values) for key, values in drawn.items()}, spare_cores=np.zeros(count))
+    whole, price, package = die_area(many), die_price(many), package_of(many)
+    lines, watts = bill(package), power(package)
+    for place in range(count):
+        one = replace(die, **{key: values[place] for key, values in drawn.items()})
+        alone = package_of(one)
+        assert whole.value[place] == pytest.approx(float(die_area(one).value), rel=1e-12)
+        assert whole.high[place] == pytest.approx(float(die_area(one).high), rel=1e-12)
+        assert price.sold.value[place] == pytest.approx(float(die_price(one).sold.value), rel=1e-12)
+        assert watts.demand(1e9).value[place] == pytest.approx(float(power(alone).demand(1e9).value), rel=1e-12)
+        for name, line in bill(alone).items():
+            assert np.broadcast_to(lines[name].value, count)[place] == pytest.approx(float(line.value), rel=1e-12)
+
+
+def test_blocks_add_up_and_those_of_nothing_take_nothing():
+    die = Die(node=7, style="simt", host=0)
+    assert float(die_area(die).value) == 0
+    whole = replace(die, cores=10, macs_per_core=512, shared_mib=8, host=1)
+    areas = block_areas(whole)
+    assert float(area_of(areas).value) == pytest.approx(sum(float(each.value) for each in areas.values()))
+    assert float(areas["shared SRAM"].value) == pytest.approx(8 * blocks().cache_mm2_per_mib.value)
+    expected = 10 * 512 * blocks().mac_um2.value / 1e6 * fitted().simt_factor.value
+    assert float(areas["arrays"].value) == pytest.approx(expected)
+
+
+def test_six_stacks_fit_along_the_longest_die_and_none_along_a_small_one():
+    die = Die(node=5, style="simt", memory="hbm3")
+    assert int(max_sites(die, 858.0)) == 6
+    assert int(max_sites(die, 50.0)) == 0
+    long, short = sides_mm(858.0)
+    assert (float(long), float(short)) == (33.0, 26.0)
+
+
+@pytest.mark.parametrize("table", [blocks(), money(), fitted()])
+def test_every_constant_has_a_source_and_an_interval(table):
+    for key in type(table).model_fields:
+        if key != "name":
+            assert getattr(table, key).source
+    assert all(each.source for each in (*nodes().values(), *memories().values()))
+
+
+def test_at_most_six_constants_are_fitted():
+    sources = [getattr(fitted(), key).source for key in type(fitted()).model_fields if key != "name"]
+    assert sum(source.startswith("fitted to") for source in sources) == 6
+
+
+def test_real_packages_have_the_peak_that_their_makers_publish():
+    for name in REAL:
+        rates = dict(chip(name).rates)
+        published = rates.get("fp16", rates.get("bf16"))
+        assert float(silicon(name).peak_flops) == pytest.approx(published, rel=5e-3), name
+
+
+def test_a_mi300x_is_throttled_by_its_limit():
+    package = silicon("mi300x")
+    drawn = power(package)
+    assert drawn.demand(package.clock_hz).value > package.cap_w
+    assert drawn.capped_clock_hz(package.clock_hz, package.cap_w) < package.clock_hz
+
+
+def test_a_template_of_a_node_is_a_machine_with_the_area_of_all_its_dies():
+    machines = accelerator(EXAMPLE).machines
+    (die, count), = silicon(EXAMPLE).dies  # fmt: skip
+    assert machines.area_mm2[0] == pytest.approx(count * float(die_area(die).value))
+    assert machines.process_nm == 3.0
+    assert float(silicon(EXAMPLE).peak_flops) == pytest.approx(machines.peak_flops[0])
+
+
+def changed(folder, **changes):
+    document = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    for path, value in changes.items():
+        part, *keys = path.split("__")
+        inner = document
+        for key in (part, *keys)[:-1]:
+            inner = inner[key]
+        inner[(part, *keys)[-1]] = value
+    file = folder / "chip.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return file
+
+
+BAD = [
+    ({"template__node": 8}, "template.node: 8: no such node; known: 28, 22, 16", "nearest: 7"),
+    ({"template__node": 1}, "template.node: 1: no such node", "nearest: 2"),
+    ({"template__style": "simd"}, "template.style: simd: must be", "did you mean simt"),
+    ({"template__style": "phaze"}, "node must be 22 in style phaze, but is 3", ""),
+    ({"memory__kind": "hbm5"}, "memory.kind: hbm5: no such memory; known: hbm2,", "nearest: hbm4"),
+    ({"memory__stacks": 14}, "memory.stacks: 14: the long edges of a die of", "did you mean 12?"),
+    ({"memory__stacks": -1}, "memory.stacks: -1: must be at least 0", ""),
+    ({"template__tensor_cores": 64}, "template.tensor_cores: 64: a die must be at most 858 mm²", "tensor cores fit"),
+    ({"clock_hz__value": 3.5e9}, "clock_hz: 3.5e+09: the clock of 3 nm must be at most 2.8e+09 Hz", "2.8e+09?"),
+    ({"tdp_w__value": 40.0}, "tdp_w: 40: the power limit must be above the", "did you mean"),
+    ({"hbm_bytes_per_s__value": 1.2e13}, "hbm_bytes_per_s: 1.2e+13: 8 stacks of hbm3e have at most", "9.44e+12?"),
+    ({"hbm_gib__value": 400.0}, "hbm_gib: 400: 8 stacks of hbm3e have at most 36 GB each", "288?"),
+    ({"template__tensor_cores": 17}, "tensor_cores must be a multiple of dies, 2, but is 17", "nearest: 16"),
+]
+
+
+@pytest.mark.parametrize(("changes", "rule", "remedy"), BAD, ids=[str(case[0]) for case in BAD])
+def test_bad_input_is_one_line_with_the_rule_and_the_nearest_value(tmp_path, changes, rule, remedy):
+    with pytest.raises(InputError) as caught:
+        silicon(changed(tmp_path, **changes))
+    (fault,) = str(caught.value).splitlines()
+    assert rule in fault
+    assert remedy in fault
+
+
+def test_the_nearest_value_of_a_refusal_is_accepted(tmp_path):
+    for changes, key in (
+        ({"memory__stacks": 14}, "memory__stacks"),
+        ({"template__tensor_cores": 64}, "template__tensor_cores"),
+        ({"clock_hz__value": 3.5e9}, "clock_hz__value"),
+        ({"tdp_w__value": 40.0}, "tdp_w__value"),
+    ):
+        with pytest.raises(InputError) as caught:
+            silicon(changed(tmp_path, **changes))
+        suggestion = caught.value.faults[0].suggestion
+        value = float(suggestion) if key.endswith("value") else int(suggestion)
+        assert silicon(changed(tmp_path, **{key: value})) is not None
+
+
+def test_templates_of_phaze_and_data_sheets_have_no_silicon():
+    assert silicon("tpuv4-phaze") is None
+    assert silicon("gaudi3") is None
+    assert {"h100-sxm", "b200", "mi300x", "tpuv4"} <= {*REAL}
+
+
+def test_sizes_of_a_die_are_those_that_are_drawn():
+    drawn = {*SIZES, "node", "style", "memory", "has_8bit", "has_4bit", "spare_cores", "is_stacked"}
+    assert {each.name for each in fields(Die)} == drawn
