@@ -11,6 +11,7 @@ SCRIPTS = (
     "schedule",
     "measured",
     "energy",
+    "silicon",
     "importer",
     "codesign",
     "space",
