@@ -4,11 +4,11 @@ An SRAM access costs more in a larger memory. Published figures are given for a 
 law is a line on log-log paper (the two nearest figures), so that energy grows as a power of the size. Large memories
 lie beyond the largest figure: for the 128 MiB global buffer the law reaches over a factor of 128.
 
-The template of style phaze is priced at 22 nm (``horowitz-22nm``). A real die is priced at its own process: logic and SRAM on
-the line on log-log paper through the two built-in models, which is the line between the published figures at 45 nm
-(Horowitz, ISSCC 2014) and 7 nm (Jouppi et al., ISCA 2021). Below 7 nm the line is continued for logic, and SRAM stays
-as it is (its cells hardly shrink any more). Registers, HBM and links are those of the models; idle power by mm² is that
-measured on dies in 7 nm, since no other figure is published for a whole die. Picojoules, SRAM for 64 bits:
+The template of style phaze is priced at 22 nm (``horowitz-22nm``). A real die is priced at its own process: logic and
+SRAM on the line on log-log paper through the two built-in models, which is the line between the published figures at 45
+nm (Horowitz, ISSCC 2014) and 7 nm (Jouppi et al., ISCA 2021). Below 7 nm the line is continued for logic, and SRAM
+stays as it is (its cells hardly shrink any more). Registers, HBM and links are those of the models; idle power by mm²
+is that measured on dies in 7 nm, since no other figure is published for a whole die. Picojoules, SRAM for 64 bits:
 
 ======= ======== ======== ======= ======== =======
 process multiply 32-bit + 8 KiB   32 KiB   1 MiB
