@@ -97,7 +97,7 @@ class Row:
 
 def predicted(run: Run, **rates: float) -> tuple[Priced, bool]:
     """The best plan that has what the row fixes, and whether any fits; the least one where none does."""
-    enumerated = enumerate_plans(with_rates(run.problem, **rates))
+    enumerated = enumerate_plans(with_rates(run.problem, **rates) if rates else run.problem)
     assert enumerated.least is not None, run.name
     return (enumerated.best, True) if enumerated.best is not None else (enumerated.least, False)
 

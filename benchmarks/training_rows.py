@@ -127,6 +127,8 @@ BATCHES = {
     "selene-memory-turing-530B": 280,
     "selene-memory-megatron-1T": 512,
     "maxtext-v5p-32B": 448,
+    "maxtext-v5p-64B": 192,
+    "maxtext-v5p-512B": 1024,
 }
 """Samples where the table has none, by the beginning of a row's name; else 8 a replica."""
 
@@ -142,11 +144,18 @@ RECIPES = {
     "mbridge-26.02-Qwen3-30B-A3B-GB200": "none",
     "mbridge-26.02-LLAMA3-70B-H100": "none",
     "deepseek-v3-report": "layernorm+mla_up_proj+moe_act",
+    "maxtext-v5p-512B": "full",
 }
 """What runs of Megatron-Bridge recomputed, by the beginning of a row's name: its performance recipes of that time
 (scripts/performance/configs: ``recompute_modules`` of the workload with the row's batch, and ``recompute_granularity``
 None where ``set_qwen3_common_configs`` says so or nothing is set). Left open are Llama 3 70B with FSDP, whose recipes
-move activations of 40 and 20 layers to the host, and 8B, whose recipe of 5 layers has no FSDP, as the row has."""
+move activations of 40 and 20 layers to the host, and 8B, whose recipe of 5 layers has no FSDP, as the row has.
+
+``remat_policy`` of AI-Hypercomputer/maxtext, MaxText/configs/v5p/512b.sh (at 0777510); that of 64b.sh (at 3d048f7) is
+``minimal``."""
+
+MAXTEXT_TENSOR = {"maxtext-v5p-64B": "4", "maxtext-v5p-512B": "8"}
+"""``ici_tensor_parallelism`` of these files; their ``per_device_batch_size`` is 3 and 2."""
 
 _PRECISIONS = {"bf16/fp16": "bf16", "fp8-cs": "fp8", "nvfp4": "fp4", "unknown": "bf16"}
 
@@ -337,7 +346,8 @@ def _scaled_maxtext(scale: int) -> Transformer:
 def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     name, features = row["id"], row["overlap_or_features"]
     depths = re.search(r"model-parallel size (\d+)", features)
-    tensor = row["tp"] or ("8" if "tpu" in row["accelerator"].lower() and "v5p" in name else "")
+    of_file = next((size for start, size in MAXTEXT_TENSOR.items() if name.startswith(start)), "8")
+    tensor = row["tp"] or (of_file if "tpu" in row["accelerator"].lower() and "v5p" in name else "")
     depth = row["pp"] or (str(int(depths[1]) // int(row["tp"])) if depths and row["tp"] else "")
     if "TPU" in row["accelerator"]:
         depth = depth or "1"
@@ -468,6 +478,10 @@ def command(run: Run, models: Path) -> str:
 
 
 def with_rates(problem: PlanProblem, **rates: float) -> PlanProblem:
-    """The problem with other sustained rates of its stack."""
-    changed = {name: getattr(problem.stack, name).model_copy(update={"value": rate}) for name, rate in rates.items()}
-    return replace(problem, stack=problem.stack.model_copy(update=changed))
+    """The problem with other sustained rates of its stack, as its spec would have them."""
+    own = stack(problem.stack.name)
+    changed = {name: getattr(own, name).model_copy(update={"value": rate}) for name, rate in rates.items()}
+    there = own.model_copy(update=changed).on_chip(
+        problem.system.chip, problem.model.key_width, problem.sequence, problem.precision
+    )
+    return replace(problem, stack=there)

@@ -190,6 +190,13 @@ class Process(StrictModel):
     source: Source
 
 
+class Ratio(StrictModel):
+    """A ratio of two shares, and where it comes from."""
+
+    value: Annotated[float, Field(ge=0.1, le=10, allow_inf_nan=False)]
+    source: Source
+
+
 class ChipSpec(StrictModel):
     """A chip (``specs/chips``), for every command that takes one.
 
@@ -219,6 +226,8 @@ class ChipSpec(StrictModel):
             ``default``; kinds without any run at their peak.
         sustained: shares of its rates that were timed on it, for training plans.
         sustained_as: a chip whose timed shares are used instead.
+        product_ratios: share of their peak that large products sustain on it over that on an H100, by format of their
+            operands; 1 where left out.
     """
 
     version: Annotated[Literal["dse.chip/1"], Field(alias="schema")]
@@ -242,6 +251,7 @@ class ChipSpec(StrictModel):
     kernels: dict[str, Kernel] = Field(default_factory=dict)
     sustained: SustainedShares | None = None
     sustained_as: NamedChoice | None = None
+    product_ratios: dict[RateFormat, Ratio] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _parts_belong_together(self) -> Self:

@@ -40,6 +40,7 @@ class Chip:
         processors: independent ones that share the peaks; None where it is not known.
         kernel_times: the fitted kernel times by shape that hold for it, by name or path; empty where none do.
         is_template: whether its cores are those of the searched template.
+        product_ratios: share of their peak that large products sustain over that on an H100, where it is known.
         notes: on its file.
     """
 
@@ -59,7 +60,12 @@ class Chip:
     processors: int | None = None
     kernel_times: str = ""
     is_template: bool = False
+    product_ratios: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()
+
+    def product_ratio(self, precision: str) -> float:
+        """Share of their peak that large products in it sustain, over that on an H100; 1 where it is not known."""
+        return dict(self.product_ratios).get(precision, 1.0)
 
     @property
     def products(self) -> ProductRates:
@@ -115,6 +121,7 @@ def chip(name_or_path: str | Path) -> Chip:
         processors=_processors(spec),
         kernel_times="" if spec.kernel_times is None else beside(name_or_path, spec.kernel_times.name),
         is_template=spec.template is not None,
+        product_ratios=tuple((each, ratio.value) for each, ratio in spec.product_ratios.items()),
         notes=(*([] if note is None else [note]), *_notes(spec)),
     )
 

@@ -19,6 +19,9 @@ SustainedRate = Literal["matrix", "attention_rate", "memory", "link"]
 SUSTAINED_RATES: tuple[SustainedRate, ...] = get_args(SustainedRate)
 
 
+AttentionKernelName = Literal["cudnn", "flash-attention-2", "flash-attention-3"]
+"""Kernels of fused attention: cuDNN's, and those of Dao 2023 and of Shah et al. 2024."""
+
 SustainedShare = Annotated[float, Field(ge=1e-3, le=1, allow_inf_nan=False)]
 """No kernel worth timing is slower; a smaller share is a rate in another unit."""
 
@@ -68,11 +71,13 @@ class AttentionShares(StrictModel):
         precision: that was timed.
         shapes: each once.
         source: of the measurements.
+        kernel: that was timed; None where it is not known.
     """
 
     precision: Precision
     shapes: Annotated[tuple[AttentionShape, ...], Field(min_length=1)]
     source: Source
+    kernel: AttentionKernelName | None = None
 
     @model_validator(mode="after")
     def _has_each_shape_once(self) -> Self:
@@ -101,25 +106,43 @@ class SustainedShares(StrictModel):
 
     Attributes:
         matrix: of matrix products.
-        attention_rate: of fused attention.
+        attention_rate: of fused attention, in software that names no kernel.
+        attention_kernels: of fused attention in others, each kernel once.
         memory: of vector kernels.
         link: of collectives.
     """
 
     matrix: ProductShare | None = None
     attention_rate: AttentionShares | None = None
+    attention_kernels: tuple[AttentionShares, ...] = ()
     memory: MeasuredShare | None = None
     link: MeasuredShare | None = None
 
-    def on(self, width: int, tokens: int, precision: str) -> Iterator[Sustained]:
+    @model_validator(mode="after")
+    def _names_each_kernel_once(self) -> Self:
+        names = [each.kernel for each in self.attention_kernels]
+        if None in names or len(set(names)) < len(names):
+            raise ValueError("attention_kernels must name a kernel each, and each once")
+        return self
+
+    def attention(self, kernel: AttentionKernelName | None) -> AttentionShares | None:
+        """Shares of this kernel of fused attention, or of software that names none; None where they are not known."""
+        if kernel is None:
+            return self.attention_rate
+        tables = (*self.attention_kernels, *([self.attention_rate] if self.attention_rate else []))
+        return next((table for table in tables if table.kernel == kernel), None)
+
+    def on(
+        self, width: int, tokens: int, precision: str, kernel: AttentionKernelName | None = None
+    ) -> Iterator[Sustained]:
         """What is known for a model whose heads are so wide, on samples of so many tokens.
 
         ``precision``: of the operands of linear layers; attention has 16 bits even if these have 8 or 4. Shares that
-        were timed in another precision are not known.
+        were timed in another precision are not known. ``kernel``: as :meth:`attention` has it.
         """
         if self.matrix is not None and self.matrix.precision == precision:
             yield Sustained("matrix", self.matrix.value, self.matrix.source)
-        attention = self.attention_rate
+        attention = self.attention(kernel)
         if attention is not None and attention.precision == halved(precision):
             yield Sustained("attention_rate", attention.value(width, tokens), attention.source)
         if self.memory is not None:

@@ -161,7 +161,7 @@ def _parts(shown: Chip, machines: Machines | None) -> Iterator[Row]:
         yield "cores", machines.describe(0)
         yield "clock", f"{machines.clock_hz / GIGA:g} GHz"
         yield "L2 of a core", f"{machines.tensor_l2_bytes[0] / MIB:g} MiB"
-    timed = [key for key in type(shown.sustained).model_fields if getattr(shown.sustained, key) is not None]
+    timed = [key for key in type(shown.sustained).model_fields if getattr(shown.sustained, key)]
     yield "timed shares", f"{', '.join(timed)} (on {shown.timed_on})" if timed else "none"
 
 
@@ -191,7 +191,7 @@ def _document(
         "network": shown.network,
         "tdp_w": shown.tdp_w,
         "cores": None if machines is None else machines.describe(0),
-        "timed_on": shown.timed_on if shown.sustained.model_dump(exclude_none=True) else None,
+        "timed_on": shown.timed_on if shown.sustained.model_dump(exclude_defaults=True) else None,
         "kernels": [each.document() for each in kernels],
         **{key: [each.document() for each in of_template] for key, of_template in beside.items()},
         "notes": list(shown.notes),

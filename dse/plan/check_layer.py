@@ -19,8 +19,8 @@ def layer_of(costs: RankCosts, kind: LayerKind) -> Layer:
         if group.startswith(("attention", "mixer")) or not sparse:
             beside = [beside[0] + count * forward, beside[1] + count * backward]
         if size < 2.0:
-            casts.append(VectorPass(count * m * k, 1, 4, 0, ("copy",), ()))
-            casts.append(VectorPass(count * m * n, 1, 0, 4, (), ("copy",)))
+            casts.append(VectorPass(count * m * k, 1, costs.cast_bytes, 0, ("copy",), ()))
+            casts.append(VectorPass(count * m * n, 1, 0, costs.cast_bytes, (), ("copy",)))
         if group.startswith("expert"):
             result.experts += count * n * k
         else:

@@ -148,6 +148,11 @@ class RankCosts:
         return self.collective(kind, size, [(self.t, self.mesh.stride("tensor"))])
 
     @property
+    def cast_bytes(self) -> float:
+        """Moved for an element that is cast for a product."""
+        return self.stack.cast_bytes.value if self.plan.precision == "fp8" else 4.0
+
+    @property
     def gathers_again(self) -> bool:
         """Whether a backward pass gathers again what it needs whole over the tensor axis."""
         return self.stack.gathers_again.value

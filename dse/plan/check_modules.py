@@ -55,7 +55,8 @@ def _products(costs: RankCosts, kind: LayerKind, names: Collection[str]) -> tupl
     for group, m, n, k, count, low in costs.products(kind):
         forward, _, size = costs.product_s(m, n, k, low, "expert" in group)
         forward *= count
-        cast = costs.rates.pass_s(4 * count * m * k, count * m * k, 1, ("copy",)) if size < 2.0 else 0.0
+        moved = costs.cast_bytes * count * m * k
+        cast = costs.rates.pass_s(moved, count * m * k, 1, ("copy",)) if size < 2.0 else 0.0
         repeats = sum(name in names for name in _REPEATED_BY.get(group, ()))
         casts = repeats + (group == "expert out" and "moe_act" in names)
         if not casts and "layernorm" in names and group in _READ_NORMS:

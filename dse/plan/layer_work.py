@@ -20,6 +20,9 @@ from hardware.precisions import ELEMENT_BYTES
 
 _DROPOUT_BYTES = 1.0
 
+PLAIN_CAST_BYTES = 4.0
+"""Of memory traffic for each element that is cast by known scales: it is read once, and written by rows and columns."""
+
 Size = Floats | float
 
 _WITH_GRADIENTS = frozenset(each.removesuffix("_backward") for each in get_args(VectorKind) if "_backward" in each)
@@ -117,8 +120,13 @@ class RankWork(RankLinks):
         work.weight_gradients.append(count * weight)
         work.repeat(parts.within, work.linear[-1], is_product=True)
         if low:
-            self.passes(work, ("copy",), count * m * k, (4.0, 0.0), parts=parts.of_cast)
-            self.passes(work, ("copy",), count * m * n, (0.0, 4.0))
+            self.passes(work, ("copy",), count * m * k, (self.cast_bytes, 0.0), parts=parts.of_cast)
+            self.passes(work, ("copy",), count * m * n, (0.0, self.cast_bytes))
+
+    @property
+    def cast_bytes(self) -> float:
+        """Of memory traffic for each element that is cast."""
+        return self.problem.stack.cast_bytes.value if self.plans.precision == "fp8" else PLAIN_CAST_BYTES
 
     def passes(
         self,

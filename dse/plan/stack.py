@@ -6,6 +6,7 @@ shares of a machine's peak rates, and what an allocator reserves beyond what ten
 the kernel that the stack has is a fact.
 """
 
+import math
 from collections.abc import Mapping
 from importlib import resources
 from typing import Annotated, Any, Literal, Self
@@ -13,14 +14,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from dse.plan.recomputation import ALL_SETS, RECOMPUTE_RULE, recompute_word
-from hardware.chips import Chip
+from hardware.chips import Chip, list_chips
+from hardware.chips import chip as read_chip
 from hardware.derating import KernelClass, derating
 from hardware.documents import read_document
 from hardware.input_files import noting, read_once
 from hardware.inputs import choose, validate
 from hardware.network import Network
 from hardware.spec_fields import Choice, Share, Source, StrictModel, is_path
-from hardware.sustained import SUSTAINED_RATES
+from hardware.sustained import SUSTAINED_RATES, AttentionKernelName
 
 
 class SharedRate(StrictModel):
@@ -101,10 +103,22 @@ class Recomputations(StrictModel):
 
 
 class AttentionKernel(StrictModel):
-    """Whether attention keeps its scores."""
+    """Whether attention keeps its scores, and which kernel does not; None where that is not known."""
 
     value: Literal["fused", "unfused"]
     source: Source
+    kernel: AttentionKernelName | None = None
+
+    @model_validator(mode="after")
+    def _has_a_kernel_only_if_fused(self) -> Self:
+        if self.kernel is not None and self.value != "fused":
+            raise ValueError(f"kernel must be left out of attention that is {self.value}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_known(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As :class:`Stack` does."""
+        return {key: value for key, value in handler(self).items() if value is not None}
 
 
 class LossKernel(StrictModel):
@@ -144,6 +158,7 @@ class Stack(StrictModel):
         recomputations: modes of recomputation that the framework has.
         settings_file: the file of settings, of those that a plan is exported as, that the framework reads.
         activation_input_bytes: kept of an element that an activation function reads.
+        cast_bytes: of memory traffic for an element that is cast to 8 bits with one scale a tensor.
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
         moment_bytes: of optimizer_bytes, those of both moments.
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter in a reduction of gradients and in a
@@ -199,6 +214,11 @@ class Stack(StrictModel):
     )
     settings_file: Literal["megatron.args", "torchtitan.toml", "maxtext.yml", "deepspeed.json"] | None = None
     activation_input_bytes: Bytes = Bytes(value=2, source="activations are kept in 16 bits")
+    cast_bytes: Bytes = Bytes(
+        value=4,
+        source="Transformer Engine, DelayedScaling: scales of earlier steps; a tensor is read once and written by rows "
+        "and columns",
+    )
     weight_bytes: Bytes
     gradient_bytes: Bytes
     optimizer_bytes: Bytes
@@ -229,7 +249,13 @@ class Stack(StrictModel):
         for key in ("reserved", "grouped"):
             if document.get(key) is None:
                 document.pop(key, None)
-        for key in ("deduplicates_tokens", "dispatch_bytes", "exchange_processors", "activation_input_bytes"):
+        for key in (
+            "deduplicates_tokens",
+            "dispatch_bytes",
+            "exchange_processors",
+            "activation_input_bytes",
+            "cast_bytes",
+        ):
             if getattr(self, key) == type(self).model_fields[key].default:
                 document.pop(key, None)
         return document
@@ -247,15 +273,25 @@ class Stack(StrictModel):
     def on_chip(self, chip: Chip, width: int, tokens: int, precision: str) -> "Stack":
         """The stack on an accelerator: shares of kernels that were timed there replace assumed ones.
 
-        ``width`` is that of a head's queries and keys, ``tokens`` those of a sample, ``precision`` that of the operands
-        of linear layers.
+        Those of a kernel that the stack names also replace one that was timed on a single shape.
+        A fitted share of products is taken in proportion to what timed products sustain there, and on the accelerators
+        that it was fitted on. ``width`` is that of a head's queries and keys, ``tokens`` those of a sample,
+        ``precision`` that of the operands of linear layers.
         """
-        known = chip.sustained.on(width, tokens, precision)
+        known = chip.sustained.on(width, tokens, precision, self.attention.kernel)
+        names_kernel = self.attention.kernel is not None
         timed: dict[str, SharedRate] = {
             rate: SharedRate(value=value, source=source, timed_on=chip.timed_on)
             for rate, value, source in known
-            if self.rates[rate].assumed
+            if self.rates[rate].assumed or (rate == "attention_rate" and names_kernel and self.rates[rate].timed_on)
         }
+        if self.matrix.fitted:
+            there = chip.product_ratio(precision)
+            known_chips = [name for name in self.matrix.fitted_on or self.fitted_on if name in list_chips()]
+            fitted_at = [read_chip(name).product_ratio(precision) for name in known_chips]
+            if fitted_at:
+                value = min(1.0, self.matrix.value * there / math.prod(fitted_at) ** (1 / len(fitted_at)))
+                timed["matrix"] = self.matrix.model_copy(update={"value": value})
         return self.model_copy(update=timed)
 
     def measured_elsewhere(self, chip: str) -> dict[str, tuple[str, ...]]:

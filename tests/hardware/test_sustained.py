@@ -95,6 +95,36 @@ def test_shares_of_attention_are_work_over_time_of_all_shapes_of_the_table(width
     assert len(shapes) == len(B200_ATTENTION)
 
 
+# Tflop/s by tokens, of heads of 128 on an H100: forward with a causal mask, backward without one (Shah et al. 2024,
+# figures 5 and 6).
+H100_ATTENTION = {
+    "flash-attention-2": [
+        (512, 191, 214), (1024, 260, 260), (2048, 298, 291), (4096, 319, 310), (8192, 333, 318), (16384, 335, 322)
+    ],
+    "cudnn": [
+        (512, 315, 305), (1024, 410, 408), (2048, 484, 465), (4096, 518, 499), (8192, 529, 518), (16384, 539, 516)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", H100_ATTENTION)
+def test_shares_of_kernels_are_work_over_time_of_both_passes(kernel):
+    h100 = chip("h100-sxm")
+    for tokens, forward, backward in H100_ATTENTION[kernel]:
+        expected = 3.5 / (1 / forward + 2.5 / backward) * 1e12 / h100.peak_flops["bf16"]
+        assert h100.sustained.attention(kernel).value(128, tokens) == pytest.approx(expected, abs=6e-4)
+    assert len(h100.sustained.attention(kernel).shapes) == len(H100_ATTENTION[kernel])
+    assert all(chip(name).sustained == h100.sustained for name in ("h200-sxm", "h800-sxm", "h100-96gb"))
+
+
+def test_a_kernel_that_was_not_timed_is_not_known():
+    shares = SustainedShares(attention_rate=SHARES, attention_kernels=[{**SHARES.model_dump(), "kernel": "cudnn"}])
+    assert shares.attention(None) == SHARES
+    assert shares.attention("cudnn").kernel == "cudnn"
+    assert shares.attention("flash-attention-3") is None
+    assert list(shares.on(128, 8192, "bf16", "flash-attention-3")) == []
+
+
 def test_the_share_of_products_is_what_its_source_states():
     assert chip("b200").sustained.matrix.value == pytest.approx(0.48781, abs=5e-4)
 
@@ -108,7 +138,13 @@ def test_the_share_of_products_is_what_its_source_states():
         ("sustained: {vector: {value: 0.2, source: ours}}", "sustained.vector"),
         ("sustained: {matrix: {value: 0.5, source: ours}}", "sustained.matrix.precision"),
         ("sustained: {attention_rate: {precision: bf16, shapes: [], source: ours}}", "sustained.attention_rate.shapes"),
-        ("sustained_as: {name: h100-sxm, source: ours}", "sustained_as.name"),
+        ("sustained_as: {name: a100-sxm, source: ours}", "sustained_as.name"),
+        (
+            "sustained: {attention_kernels: [{precision: bf16, source: ours, shapes: ["
+            "{width: 64, tokens: 8, value: 0.2}]}]}",
+            "must name a kernel each, and each once",
+        ),
+        ("product_ratios: {bf16: {value: 0, source: ours}}", "product_ratios.bf16.value"),
         ("sustained_as: {name: b20, source: ours}", "b200"),
         (
             "sustained: {memory: {value: 0.5, source: ours}}\nsustained_as: {name: b200, source: ours}",

@@ -81,5 +81,6 @@ def test_stacks_are_those_with_a_rate_of_the_chip_and_each_prices_the_plan():
     posed, each = problem("llama3-8b", devices=8, batch=64), plan(data=8, zero=1)
     steps = dict(steps_by_stack(posed, each))
     assert [*steps] == stacks_measured_on("h100-sxm")
-    own = problem("llama3-8b", devices=8, batch=64, software=stack("mlperf-4.1"))
+    there = stack("mlperf-4.1").on_chip(posed.system.chip, posed.model.key_width, posed.sequence, each.precision)
+    own = problem("llama3-8b", devices=8, batch=64, software=there)
     assert steps["mlperf-4.1"] == pytest.approx(plan_costs(own, each).step_s)

@@ -44,6 +44,24 @@ def test_torchtitan_keeps_the_buffers_of_gathered_ends():
     assert kept - less == pytest.approx(2 * 2 * 128256 * 4096, rel=1e-4)
 
 
+@pytest.mark.parametrize(("precision", "more"), [("fp8", 1.5), ("mxfp8", 1.0), ("bf16", 1.0)])
+def test_scales_of_present_tensors_are_read_for_8_bits_with_one_scale_a_tensor(precision, more):
+    """Of vector work, casts alone take longer; the checker agrees."""
+    own = stack("megatron-bridge")
+    posed = problem("llama3-8b", "b200", devices=1, batch=1, precision=precision, software=own)
+    known = replace(posed, stack=own.model_copy(update={"cast_bytes": Stack.model_fields["cast_bytes"].default}))
+    free = replace(posed, stack=own.model_copy(update={"cast_bytes": own.cast_bytes.model_copy(update={"value": 0})}))
+    single = plan(precision=precision)
+    seconds = [plan_costs(each, single).time_s["vector"] for each in (posed, known, free)]
+    arrays = [evaluate(each, PlanArrays.of([single])).time_s["vector"][0] for each in (posed, known, free)]
+    assert arrays == pytest.approx(seconds, rel=1e-12)
+    assert seconds[0] >= seconds[1]
+    if more > 1:
+        assert seconds[0] - seconds[2] == pytest.approx(more * (seconds[1] - seconds[2]))
+    else:
+        assert seconds[0] == seconds[1] == seconds[2]
+
+
 def test_megatron_2025_sorts_tokens_and_hides_nothing_of_replicas():
     own = stack("megatron-2025")
     posed = problem("mixtral-8x7b", devices=8, batch=8, software=own)

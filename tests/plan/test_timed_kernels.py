@@ -24,7 +24,37 @@ def test_only_assumed_shares_are_replaced(name, replaced):
     assert {key for key, rate in there.rates.items() if rate.timed_on == "b200"} == replaced
     assert all(there.rates[key] == rate for key, rate in own.rates.items() if key not in replaced)
     assert there.attention_rate.value == pytest.approx(0.376)
-    assert own.on_chip(chip("h100-sxm"), 128, 4096, "bf16") == own
+    assert not any(rate.timed_on for rate in own.on_chip(chip("a100-sxm"), 128, 4096, "bf16").rates.values())
+
+
+def test_stacks_have_the_shares_of_the_kernel_that_they_name():
+    h100 = chip("h100-sxm")
+    of_kernels = {
+        name: stack(name).on_chip(h100, 128, 16384, "fp8").attention_rate.value
+        for name in ("nemo-24.07", "torchtitan-2024", "megatron-bridge", "mlperf-5", "generic")
+    }
+    assert of_kernels == {
+        "nemo-24.07": 0.329, "torchtitan-2024": 0.329, "megatron-bridge": 0.528, "mlperf-5": 0.528, "generic": 0.55
+    }  # fmt: skip
+    there = stack("torchtitan-2024").on_chip(B200, 128, 16384, "fp8").attention_rate
+    assert (there.value, there.timed_on) == (0.35, "h100-sxm"), "the timed kernel of a B200 is another one"
+
+
+def test_fitted_products_are_in_proportion_to_timed_ones():
+    def share(name, where, precision):
+        return stack(name).on_chip(chip(where), 128, 4096, precision).matrix.value
+
+    own = stack("megatron-bridge").matrix.value
+    assert share("megatron-bridge", "h100-sxm", "fp8") == share("megatron-bridge", "a100-sxm", "fp8") == own
+    for where in ("b200", "gb200"):
+        assert share("megatron-bridge", where, "fp8") == pytest.approx(0.835 * own)
+        assert share("megatron-bridge", where, "bf16") == pytest.approx(0.857 * own)
+    assert share("megatron-2025", "b200", "bf16") == pytest.approx(stack("megatron-2025").matrix.value)
+    assert share("megatron-2025", "h100-sxm", "bf16") == pytest.approx(stack("megatron-2025").matrix.value / 0.857)
+    h100, b200 = (share("mlperf-5", each, "fp8") for each in ("h100-sxm", "b200"))
+    assert (h100 * b200) ** 0.5 == pytest.approx(stack("mlperf-5").matrix.value)
+    assert b200 == pytest.approx(0.835 * h100)
+    assert share("generic", "gb300", "fp8") == stack("generic").matrix.value, "an assumed share has no chip"
 
 
 def test_attention_takes_as_long_as_the_timed_share_says_and_the_checker_agrees():
@@ -57,6 +87,8 @@ def told(dse, *asked):
         (["b200", "--precision", "fp16"], "", "attention_rate, link, matrix, memory"),
         (["b200", "--stack", "megatron-2025"], "attention_rate on b200", "link"),
         (["a100-sxm", "--stack", "torchtitan-2024"], "attention_rate on h100-sxm", "link"),
+        (["h200-sxm", "--stack", "torchtitan-2024"], "attention_rate on h100-sxm", "link"),
+        (["h100-sxm", "--stack", "nemo-24.07"], "attention_rate on h100-sxm", "link"),
         (["h100-sxm"], "", "attention_rate, link, matrix, memory"),
         (["mi355x"], "", "attention_rate, link, matrix, memory"),
     ],
