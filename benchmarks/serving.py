@@ -8,7 +8,7 @@ TPOT and TTFT are means over requests, by events (:mod:`dse.serve.events`). TTFT
 benchmark, whose arrivals are known; rows whose weights fill more than nine tenths of memory are apart.
 """
 
-import argparse
+import csv
 import json
 import math
 import statistics
@@ -16,12 +16,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
 
+from benchmarks.recording import Record, Results, parser_of
 from benchmarks.serving_rows import ServingRow, serving_rows
 from dse.plan.model import Transformer
 from dse.plan.model_sources import transformer
@@ -32,6 +34,24 @@ from dse.serve.step_tables import StepTables, step_tables
 from dse.serve.step_work import StepWork
 from hardware.inputs import InputError
 from hardware.kernel_model import KernelModel, kernel_model
+from tests.shared_data import case_of_others
+
+COLUMNS = ("n", "full", "tpot_mean", "tpot_median", "tpot_bias", "ttft_mean", "ttft_median")
+
+RECORD = Record(
+    "serving",
+    ("tpot_mean", "tpot_median", "ttft_median", "rows", "not_priced", "order", "apart"),
+    {
+        "classes": (
+            "rows of", "rows", "with full memory, apart", "TPOT: mean, %", "median, %", "bias, %", "TTFT: mean, %",
+            "median, %",
+        ),
+        "aiconfigurator": ("", "rows", "TPOT: mean", "median", "TTFT: mean", "median"),
+    },
+)  # fmt: skip
+
+APART = 0.15
+"""Two runs of which the order counts differ by more."""
 
 FULL = 0.9
 """Rows whose weights fill more of memory are reported apart."""
@@ -184,27 +204,84 @@ def document(rows: Sequence[Compared], left_out: Sequence[ServingRow]) -> dict[s
     }
 
 
+def show(results: Results, judged: Sequence[Compared], left_out: Sequence[ServingRow]) -> None:
+    """The tables of errors, and AIConfigurator's on the rows that both have."""
+    classes = document(judged, left_out)["classes"]
+    for name, each in classes.items():
+        results.row("classes", name, *(each[key] for key in COLUMNS))
+    theirs = published()
+    shared = [each for each in judged if each.row.key in theirs]
+    for name, tpot, ttft in (
+        ("ours", [each.tpot for each in shared], [each.ttft for each in shared]),
+        (
+            "AIConfigurator 0.12.0",
+            [theirs[each.row.key][1] / each.row.tpot_s - 1 for each in shared],
+            [theirs[each.row.key][0] / each.row.ttft_s - 1 for each in shared],
+        ),
+    ):
+        sizes = [[100 * abs(error) for error in errors] for errors in (tpot, ttft)]
+        cells = (f"{measure(errors):.1f} %" for errors in sizes for measure in (statistics.fmean, statistics.median))
+        results.row("aiconfigurator", name, len(shared), *cells)
+    whole = classes["all"]
+    results.figure("tpot_mean", f"{whole['tpot_mean']:.1f} %")
+    results.figure("tpot_median", f"{whole['tpot_median']:.1f} %")
+    results.figure("ttft_median", f"{whole['ttft_median']:.1f} %")
+    results.figure("rows", whole["n"])
+    results.figure("not_priced", ", ".join(sorted({row.model for row in left_out})) or "none")
+    right, pairs = ordered(judged)
+    results.figure("order", f"{right} of {pairs}")
+    results.figure("apart", f"{APART:.0%}".replace("%", " %"))
+
+
+def ordered(judged: Sequence[Compared]) -> tuple[int, int]:
+    """Pairs of runs of one model, chip and load whose measured TPOT differs by over :data:`APART`; how many of them
+    are predicted in that order."""
+    groups: dict[object, list[Compared]] = defaultdict(list)
+    for each in judged:
+        row = each.row
+        groups[row.model, row.chip, row.origin, row.load].append(each)
+    right = total = 0
+    for group in groups.values():
+        for first, second in combinations(group, 2):
+            measured = first.row.tpot_s / second.row.tpot_s
+            if first.row.configuration == second.row.configuration or max(measured, 1 / measured) <= 1 + APART:
+                continue
+            predicted = measured * (1 + first.tpot) / (1 + second.tpot)
+            total += 1
+            right += (predicted > 1) == (measured > 1)
+    return right, total
+
+
+def published() -> dict[str, tuple[float, float]]:
+    """(TTFT, TPOT) in s that AIConfigurator predicts, by the key of the row."""
+    with case_of_others("serving", "aiconfigurator.csv").open(newline="", encoding="utf-8") as file:
+        return {row["id"]: (1e-3 * float(row["ttft_ms"]), 1e-3 * float(row["tpot_ms"])) for row in csv.DictReader(file)}
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=Path, metavar="FILE")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--fit", action="store_true")
+    parser = parser_of(__doc__)
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="another table of this form")
+    parser.add_argument("--json", action="store_true", help="print a document")
+    parser.add_argument("--fit", action="store_true", help="fit the constants of the engines again")
     arguments = parser.parse_args()
-    everything = serving_rows(arguments.rows)
+    try:
+        everything = serving_rows(arguments.rows)
+    except (OSError, KeyError, ValueError) as error:
+        parser.exit(2, f"error: --rows: {arguments.rows}: {error}\n")
     rows = [row for row in everything if can_be_posed(row)]
     if arguments.fit:
         for stack in sorted({stack_of(row) for row in rows}):
             marked = [row for row in rows if row.is_fitted and stack_of(row) == stack]
             print(stack, len(marked), fitted_constants(marked, engine(stack)), flush=True)
         parser.exit()
-    judged = compared(
-        (row for row in rows if not row.is_fitted),
-        {each: engine(each) for each in sorted({stack_of(row) for row in rows})},
+    stacks = {each: engine(each) for each in sorted({stack_of(row) for row in rows})}
+    judged, left_out = (
+        compared((row for row in rows if not row.is_fitted), stacks),
+        [row for row in everything if row not in rows],
     )
-    found = document(judged, [row for row in everything if row not in rows])
     if arguments.json:
-        print(json.dumps(found, indent=1))
-    else:
-        for name, each in found["classes"].items():
-            print(name.ljust(24), *(f"{key} {value}" for key, value in each.items()))
-        print("not priced:", *found["not_priced"], sep="\n  ")
+        print(json.dumps(document(judged, left_out), indent=1))
+        parser.exit()
+    results = Results(RECORD)
+    show(results, judged, left_out)
+    results.save(arguments.record)

@@ -14,6 +14,7 @@ import numpy as np
 from dse.plan.model import Transformer
 from dse.serve.memory import key_heads
 from dse.serve.shape import WEIGHT_BYTES, Formats, Shape, WeightFormat
+from hardware.inputs import fail
 from hardware.kernel_model import KernelModel, Kind
 from hardware.kernel_times.experts import HEIGHTS
 from hardware.kernel_times.form import Floats
@@ -76,6 +77,17 @@ class StepWork:
     kernels: KernelModel
     engine: str
     _variants: dict[tuple[Kind, tuple[str, ...]], tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Whether its layers are those that can be served.
+
+        Raises:
+            InputError: layers that do not attend, whose states serving does not know yet.
+        """
+        for kind in self.model.kinds:
+            if kind.recurs or not kind.attends or not kind.network:
+                rule = "must have attention and a feed-forward network in every layer to be served"
+                raise fail(self.model.name, "layers", self.model.layer_kinds[0], rule)
 
     def linear_s(self, tokens: Floats) -> Floats:
         """Seconds of all layers but attention and collectives, for new tokens of a rank, [N]."""
