@@ -45,8 +45,7 @@ STACKS = {
     "mbridge-26.02-GPT-OSS-120B-H100": "megatron-bridge-alltoall",
     "torchtitan-8b-8-fsdp": "torchtitan-2024",
     "torchtitan": "torchtitan-2024",
-    "maxtext": "generic",
-    "maxtext-v5p": "maxtext-v5p",
+    "maxtext": "maxtext-v5p",
     "simumax": "megatron-2025",
     "deepseek-v3": "deepseek-2024",
 }
@@ -471,6 +470,7 @@ def command(run: Run, models: Path) -> str:
         "sequence": problem.sequence,
         "precision": problem.precision,
         "stack": run.software,
+        "headroom": 0,
         "plan": ",".join(f"{key}={value}" for key, value in words.items()),
     }
     parts = [part for key, value in options.items() for part in (f"--{key}", str(value))]

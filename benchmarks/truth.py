@@ -77,9 +77,6 @@ RECORD = Record(
         "quality_a.mean",
         "quality_a.worst",
         "quality_a.rows",
-        "generic.mean",
-        "generic.worst",
-        "generic.rows",
         "without_simumax",
         "deepseek_v3",
         "long_sequence",
@@ -200,11 +197,7 @@ def show(results: Results, rows: Sequence[Row]) -> None:
     add("summary", "quality A without 175B and 1T", without(*LATER))
     for each in sorted({row.run.software for row in free}):
         group = [row for row in free if row.run.software == each]
-        mean, worst = add("groups", each, group)
-        if each == "generic":
-            results.figure("generic.mean", mean)
-            results.figure("generic.worst", worst)
-            results.figure("generic.rows", len(group))
+        add("groups", each, group)
     for each in sorted({row.run.chip for row in free}):
         add("groups", each, [row for row in free if row.run.chip == each])
     for each in "ABC":

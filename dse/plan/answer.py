@@ -283,13 +283,14 @@ def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
     need = needed_memory_text(costs.memory_bytes)
     have = f"{memory_text(limit)} of {problem.system.chip.name}"
     have += " that --headroom leaves" if problem.headroom_bytes else ""
+    need += " with headroom" if problem.headroom is not None else ""
     sentence = (
         f"the plan needs {need} on its fullest rank, more than the {have}; "
         f"its step would take {time_text(costs.step_s)}"
         if is_whole
         else f"{none_of(problem.fixed)} fits: the smallest, {least.plan.text()}, needs {need}, more than the {have}"
     )
-    levers = [f"accelerators with at least {need} of memory each"]
+    levers = [f"accelerators with at least {needed_memory_text(costs.memory_bytes)} of memory each"]
     if answer.other is not None:
         levers.insert(0, f"--plan {answer.other.plan.text()}")
     else:

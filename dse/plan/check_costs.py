@@ -3,6 +3,7 @@
 It shares no code with :mod:`dse.plan.evaluate`: it lists the operators of every layer of every stage, and adds them up.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -167,11 +168,25 @@ def _pairs(stages: list[Each]) -> list[tuple[Each, Each]]:
 
 def _of_both(costs: RankCosts, one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
     """Bytes of a device with two stages, one of which works at a time, in the same groups of ranks."""
-    memory = {name: one[name] + other[name] for name in one}
-    memory["working"], memory["communication"] = max(one["working"], other["working"]), one["communication"]
+    kept = ("weights", "gradients", "optimizer", "activations")
+    return _held(costs, {name: one[name] + other[name] for name in kept}, max(one["working"], other["working"]))
+
+
+def _held(costs: RankCosts, kept: dict[str, float], working: float) -> dict[str, float]:
+    """Bytes by cause: tensors that are kept and that passes need for a while, and what else takes memory."""
+    memory, known = kept | {"working": working}, costs.problem.headroom
+    moving = kept["activations"] + working
     if costs.stack.reserved is not None:
-        memory["reserved"] = (costs.stack.reserved.value - 1) * (memory["activations"] + memory["working"])
-    return memory
+        memory["reserved"] = (costs.stack.reserved.value - 1) * moving
+    memory["communication"] = costs.stack.communicator_bytes.value * _groups(costs)
+    if known is None:
+        return memory
+    ranks = costs.plan.expert
+    buffers = known.communicator_bytes * _groups(costs)
+    buffers += known.peer_bytes * min(ranks - 1, known.node_ranks - 1, known.max_peers)
+    if ranks > known.node_ranks:
+        buffers += known.node_bytes * math.ceil(ranks / known.node_ranks)
+    return memory | {"context": known.context_bytes, "buffers": buffers, "allocator": known.allocator * moving}
 
 
 def _busy(costs: RankCosts, layers: list[Layer], again: list[Layer]) -> tuple[float, float]:
@@ -301,17 +316,13 @@ def _memory(
         working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
     dropped = sum(layer.whole - layer.saved for layer in layers[::again])
     in_flight = min((p + 1) / 2, rounds) if plan.schedule == "dualpipe" else chunks / v
-    activations = in_flight * (sum(layer.whole for layer in layers) - dropped)
-    memory = {
+    kept = {
         "weights": state.weights * share(3),
         "gradients": state.gradients * share(2),
         "optimizer": state.optimizer * share(1),
-        "activations": activations,
-        "working": working,
+        "activations": in_flight * (sum(layer.whole for layer in layers) - dropped),
     }
-    if costs.stack.reserved is not None:
-        memory["reserved"] = (costs.stack.reserved.value - 1) * (activations + working)
-    return memory | {"communication": costs.stack.communicator_bytes.value * _groups(costs)}
+    return _held(costs, kept, working)
 
 
 def _groups(costs: RankCosts) -> int:

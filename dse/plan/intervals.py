@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from dse.plan.headroom import PARTS as HEADROOM
 from dse.plan.problem import PlanProblem
 from hardware.documents import read_document
 from hardware.input_files import noting
@@ -42,8 +43,8 @@ WAYS: dict[Way, str] = {
     "length": "longer samples than its stack was fitted to",
 }
 
-OF_STEP = ("step_s", "tokens_per_s", "tokens_per_s_per_accelerator", "model_flops_per_accelerator", "mfu")
-"""Metrics that are a step time, or so much in its time."""
+OF_RATE = ("tokens_per_s", "tokens_per_s_per_accelerator", "model_flops_per_accelerator", "mfu")
+"""Metrics that are so much in the time of a step."""
 
 _LENGTHS = 2.0
 """Times as long as the longest that a stack was fitted to, beyond which samples count as longer."""
@@ -118,9 +119,15 @@ class Interval(NamedTuple):
     rows: int
     reason: str = ""
 
-    def document(self, value: float) -> dict[str, object]:
-        """Around a predicted ``value``, in JSON types."""
-        low, high = (None, None) if self.factor is None else (value / self.factor, value * self.factor)
+    def around(self, value: float, max_low: float = math.inf, max_high: float = math.inf) -> tuple[float, float] | None:
+        """Both ends, no farther from ``value`` than these factors; None where there is no interval."""
+        if self.factor is None:
+            return None
+        return value / min(self.factor, max_low), value * min(self.factor, max_high)
+
+    def document(self, value: float, max_low: float = math.inf, max_high: float = math.inf) -> dict[str, object]:
+        """The same in JSON types."""
+        low, high = self.around(value, max_low, max_high) or (None, None)
         document: dict[str, object] = {
             "level": LEVEL,
             "low": low,
@@ -206,6 +213,14 @@ def faster_probability(one_s: float, other_s: float, known: Intervals | None = N
     return 0.5 * (1.0 + math.erf(math.log(other_s / one_s) / (data.pair_rms * math.sqrt(2.0))))
 
 
+def max_speedup(mfu: float) -> float:
+    """How many times as fast as a prediction a run can be: up to an MFU of 1.
+
+    MFU counts attention as if it had no mask, so that a prediction may be above 1: then no faster than predicted.
+    """
+    return max(1.0, 1.0 / mfu)
+
+
 def told_apart() -> float:
     """Over the step of the faster plan, that of the fastest one that is slower with probability 0.9."""
     return math.exp(_NORMAL_QUANTILE * intervals().pair_rms)
@@ -218,10 +233,14 @@ _NORMAL_QUANTILE = 1.2815515655446004
 def documents(problem: PlanProblem, metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The interval of each metric that published runs state, by its key.
 
-    Parts of time and of memory have none: no run states them.
+    Parts of time and of memory have none: no run states them. That of memory is of tensors and what holds them: runs
+    state no headroom either.
     """
-    own, memory = interval(problem), memory_interval(problem)
+    own, memory, limit = interval(problem), memory_interval(problem), max_speedup(metrics["mfu"])
     return {
-        **{key: own.document(metrics[key]) for key in OF_STEP},
-        "memory_bytes": memory.document(sum(metrics["memory_bytes"].values())),
+        "step_s": own.document(metrics["step_s"], max_low=limit),
+        **{key: own.document(metrics[key], max_high=limit) for key in OF_RATE},
+        "memory_bytes": memory.document(
+            sum(size for part, size in metrics["memory_bytes"].items() if part not in HEADROOM)
+        ),
     }

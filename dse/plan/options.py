@@ -68,15 +68,15 @@ class TrainingOptions(Options):
         ),
     ] = None
     headroom: Annotated[
-        float,
+        float | None,
         Option(
-            "GB (2³⁰ bytes) of each accelerator's memory kept free for what is not counted: driver context, "
-            "all-to-all buffers, allocator.",
+            "GB (2³⁰ bytes) of each accelerator's memory kept free beside the tensors of a plan (default: what sources "
+            "say of driver and context, buffers of collectives and the allocator, by accelerator and plan).",
             min=0,
             max=2**20,
             group="Memory",
         ),
-    ] = 0.0
+    ] = None
     plan: Annotated[str, Option("Parts of the plan to fix; the rest is optimised.", metavar="FILE|KEY=VALUE,…")] = ""
 
 
@@ -159,7 +159,7 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         stack=_stack_on(machine, options, model.key_width, sequence, fixed["precision"]),
         fixed=tuple(sorted(fixed.items())),
         machine=cores,
-        headroom_bytes=round(options.headroom * GIB),
+        headroom_bytes=None if options.headroom is None else round(options.headroom * GIB),
     )
     if problem.usable_bytes <= 0:
         rule = f"must be less than the memory of {machine.chip.name} ({machine.chip.hbm_bytes / GIB:g} GB)"

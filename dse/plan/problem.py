@@ -1,9 +1,10 @@
 """The immutable problem: a model, a machine, a batch, a software stack, and what of the plan is fixed."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from dse.plan.headroom import Headroom, headroom
 from dse.plan.model import Transformer
 from dse.plan.software import Software
 from dse.plan.stack import Stack
@@ -29,8 +30,8 @@ class PlanProblem:
         stack: the software.
         fixed: (key, value) of what is given of the plan.
         machine: an accelerator of the template, whose cores then price kernels instead of the data sheet of the chip.
-        headroom_bytes: of a device's memory, kept free for what is not counted: the context of the driver, buffers of
-            collectives beyond those counted, the allocator.
+        headroom_bytes: of a device's memory, kept free for what is not counted; None where what sources say of it is
+            counted instead (:mod:`dse.plan.headroom`).
         relaxed: the constraint that plans need not keep (:data:`dse.plan.constraints.CONSTRAINTS`); none by default.
     """
 
@@ -43,12 +44,20 @@ class PlanProblem:
     fixed: tuple[tuple[str, Any], ...]
     machine: Machines | None = None
     relaxed: str = ""
-    headroom_bytes: int = 0
+    headroom_bytes: int | None = 0
 
     @property
     def usable_bytes(self) -> int:
         """What a plan may take of a device's memory."""
-        return self.system.chip.hbm_bytes - self.headroom_bytes
+        return self.system.chip.hbm_bytes - (self.headroom_bytes or 0)
+
+    @cached_property
+    def headroom(self) -> Headroom | None:
+        """What is counted beside tensors; None where a given amount is kept free instead, and on templates."""
+        if self.headroom_bytes is not None or self.machine is not None:
+            return None
+        node_ranks = self.system.network.node_accelerators or self.devices
+        return headroom(self.system.chip, self.stack, self.model.hidden, node_ranks)
 
     @property
     def name(self) -> str:
@@ -99,6 +108,8 @@ class PlanProblem:
         }
         if self.headroom_bytes:
             document["headroom_bytes"] = self.headroom_bytes
+        if self.headroom is not None:
+            document["headroom"] = asdict(self.headroom)
         if self.machine is not None:
             document["machine"] = machine_document(self.machine)
         return document | {"relaxed": self.relaxed} if self.relaxed else document

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dse.plan.answer import CHANGES
+from dse.plan.check_costs import plan_costs
 from dse.plan.constraints import CONSTRAINTS
 from dse.plan.export import exports, inexpressible
+from dse.plan.headroom import PARTS, is_known
 from dse.plan.idle_settings import idle_settings
 from dse.plan.intervals import LEVEL, told_apart
 from dse.plan.model import Transformer
@@ -22,11 +25,11 @@ from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import TrainingPlan, whole_plan, yaml_text
 from dse.report.chart_svg import picture_svg
 from dse.report.charts import breakdowns_chart
-from dse.report.units import memory_text, share_text, time_text
+from dse.report.units import memory_text, needed_memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Decisive, Part, Plan, Row, Share, StageBox, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result
 from hardware.network import Network
-from hardware.units import GIB, GIGA, TERA
+from hardware.units import GIGA, TERA
 
 _TIME_NAMES = {
     "linear": ("linear layers", "forward"),
@@ -50,10 +53,10 @@ _MEMORY_NAMES = {
     "working": ("working memory", "stash"),
     "reserved": ("allocator overhead", "several"),
     "communication": ("collective buffers", "between"),
+    "context": ("driver and context", "bubble"),
+    "buffers": ("other buffers of collectives", "transfer"),
+    "allocator": ("gaps of the allocator", "several"),
 }
-UNCOUNTED_BYTES = 2 * GIB
-"""Assumed of what plans do not count; NCCL's all-to-all alone takes 3.3 GB on eight H100 (NVIDIA/nccl issue 1685)."""
-
 _MAX_STAGES = 64
 """Of a pipeline that is drawn."""
 
@@ -85,8 +88,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             *_sets_note(problem, result),
             *_prediction_layers_note(problem),
             *_notes(problem),
-            *_exchange_buffers(problem, result),
-            *_to_spare(problem, result),
+            *_headroom_notes(problem, result),
             *_other_software(problem, result),
             *_interval_notes(result),
         ],
@@ -126,9 +128,17 @@ def _verdict(problem: PlanProblem, result: Result) -> str:
     return (
         f"{time_text(metrics['step_s'])} per step ({proof}), {metrics['tokens_per_s']:,.0f} tokens/s, "
         f"MFU {share_text(metrics['mfu'])}; the fullest rank uses {memory_text(used)} "
-        f"of {memory_text(problem.system.chip.hbm_bytes)}"
-        + (f", {memory_text(problem.headroom_bytes)} of which are kept free" if problem.headroom_bytes else "")
+        f"of {memory_text(problem.system.chip.hbm_bytes)}{_room_text(problem, metrics['memory_bytes'])}"
     )
+
+
+def _room_text(problem: PlanProblem, memory_bytes: Mapping[str, float]) -> str:
+    """What of the memory is headroom, and what is left."""
+    if problem.headroom is not None:
+        kept = sum(memory_bytes[part] for part in PARTS)
+        left = problem.usable_bytes - sum(memory_bytes.values())
+        return f", {memory_text(kept)} of it headroom; {memory_text(left)} to spare"
+    return f", {memory_text(problem.headroom_bytes)} of which are kept free" if problem.headroom_bytes else ""
 
 
 def _best_note(result: Result) -> list[str]:
@@ -175,7 +185,7 @@ def _interval_table(result: Result) -> Table | None:
         "step_s": ("step", time_text),
         "tokens_per_s": ("tokens/s", lambda rate: f"{rate:,.0f}"),
         "mfu": ("MFU", share_text),
-        "memory_bytes": ("memory of the fullest rank", memory_text),
+        "memory_bytes": ("tensors of the fullest rank", memory_text),
     }
     every = result.metrics["intervals"]
     rows = [
@@ -270,7 +280,7 @@ def _memory_note(stack: Stack) -> str:
     """Which of two memories a plan's is: that of tensors, or what a caching allocator holds for them."""
     known = stack.reserved
     if known is None:
-        return "memory is the peak of allocated tensors; the allocator's overhead is unknown"
+        return "memory of tensors is the peak of what is allocated; gaps of the allocator are headroom"
     runs = f" (fitted to {', '.join(known.fitted)})" if known.fitted else ""
     return (
         f"memory is what the allocator reserves: {known.value:g} times activations and working memory{runs}; "
@@ -292,26 +302,22 @@ def _timed_collectives(problem: PlanProblem) -> list[str]:
     return notes
 
 
-def _exchange_buffers(problem: PlanProblem, result: Result) -> list[str]:
-    """What memory lacks of a plan that sends tokens to experts, where buffers of collectives are counted."""
-    counted = problem.stack.communicator_bytes.value
-    if result.solution["plan"]["expert"] == 1 or not counted:
-        return []
-    return [
-        f"memory includes {memory_text(counted)} for expert exchanges, as for a ring; NCCL's all-to-all connects "
-        "every pair of ranks and needs more (3.3 GB on eight H100), which is not included"
-    ]
-
-
-def _to_spare(problem: PlanProblem, result: Result) -> list[str]:
-    """How much memory is left, where that may be too little for what is not counted."""
-    left = problem.usable_bytes - sum(result.metrics["memory_bytes"].values())
-    if problem.headroom_bytes or left >= UNCOUNTED_BYTES:
+def _headroom_notes(problem: PlanProblem, result: Result) -> list[str]:
+    """What headroom rests on: where a given amount replaces it, whether that is enough."""
+    chip, plan = problem.system.chip, whole_plan(result.solution["plan"], "result")
+    if problem.machine is not None:
+        return [f"no headroom: nothing is known of the software beneath a plan on {chip.name}, a template"]
+    if problem.headroom is not None:
+        return [] if is_known(chip) else [Decisive(f"headroom is assumed: nothing is known of {chip.name}")]
+    memory = plan_costs(replace(problem, headroom_bytes=None), plan).memory
+    needed = sum(memory[part] for part in PARTS)
+    left = chip.hbm_bytes - sum(result.metrics["memory_bytes"].values())
+    if left >= needed:
         return []
     return [
         Decisive(
-            f"only {memory_text(left)} is to spare, and the driver's context, buffers of all-to-all exchanges and the "
-            f"allocator are not counted; --headroom {UNCOUNTED_BYTES / GIB:.2g} keeps room for them"
+            f"{memory_text(left)} are left beside the tensors, but driver, context, buffers of collectives and "
+            f"allocator need {needed_memory_text(needed)}: without --headroom this plan does not fit"
         )
     ]
 

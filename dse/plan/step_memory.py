@@ -101,10 +101,18 @@ class StepWithMemory(Step):
             both = {name: np.maximum if name == "working" else np.add for name in parts}
             devices = {name: both[name](part, self.of_partners(part)) for name, part in parts.items()}
             parts = {name: np.where(self.paired[:, None], devices[name], part) for name, part in parts.items()}
+        moving, known = parts["activations"] + parts["working"], self.problem.headroom
         if self.problem.stack.reserved is not None:
-            moving = parts["activations"] + parts["working"]
             parts["reserved"] = (self.problem.stack.reserved.value - 1.0) * moving
-        return parts | {"communication": np.broadcast_to(buffers[:, None], stages.layers.shape)}
+        parts["communication"] = np.broadcast_to(buffers[:, None], stages.layers.shape)
+        if known is None:
+            return parts
+        uncounted = known.buffers(self.communicators, self.plans.expert)
+        return parts | {
+            "context": np.full(stages.layers.shape, known.context_bytes),
+            "buffers": np.broadcast_to(uncounted[:, None], stages.layers.shape),
+            "allocator": known.allocator * moving,
+        }
 
     def memory(self) -> tuple[Floats, dict[str, Floats]]:
         """The fullest rank and its parts."""

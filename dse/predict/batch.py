@@ -52,6 +52,13 @@ class PricedRow:
         """Of all accelerators."""
         return self.problem.global_batch * self.problem.sequence / self.step_s
 
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs per second over the peak in the plan's precision."""
+        problem = self.problem
+        flops = problem.model.flops_per_sample(problem.sequence) * problem.global_batch
+        return flops / (self.step_s * problem.devices * problem.system.chip.peak_flops[self.plan.precision])
+
 
 @dataclass(frozen=True)
 class Batch:

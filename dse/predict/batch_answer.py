@@ -13,7 +13,7 @@ from pydantic import Field
 from dse.plan.check import cost_faults, illegal
 from dse.plan.check_costs import plan_costs
 from dse.plan.formats import Amount, PlanDocument
-from dse.plan.intervals import interval, told_apart
+from dse.plan.intervals import interval, max_speedup, told_apart
 from dse.plan.options import PredictOptions
 from dse.predict.batch import Batch, PricedRow, priced
 from dse.predict.batch_rows import PlanRow, Refused, read_rows
@@ -278,13 +278,13 @@ def _near(batch: Batch) -> int:
 
 def _columns(batch: Batch) -> dict[str, list[Any]]:
     problems = {id(row.problem): row.problem for row in batch.priced}
-    factors = {key: interval(problem).factor for key, problem in problems.items()}
-    every = [(row.step_s, factors[id(row.problem)]) for row in batch.priced]
+    intervals = {key: interval(problem) for key, problem in problems.items()}
+    steps = [intervals[id(row.problem)].around(row.step_s, max_low=max_speedup(row.mfu)) for row in batch.priced]
     return {
         "line": [row.line for row in batch.priced],
         "step_s": [row.step_s for row in batch.priced],
-        "low_s": [None if factor is None else step_s / factor for step_s, factor in every],
-        "high_s": [None if factor is None else step_s * factor for step_s, factor in every],
+        "low_s": [None if ends is None else ends[0] for ends in steps],
+        "high_s": [None if ends is None else ends[1] for ends in steps],
         "tokens_per_s": [row.tokens_per_s for row in batch.priced],
         "memory_bytes": [row.memory_bytes for row in batch.priced],
         "fits": [row.fits for row in batch.priced],

@@ -35,6 +35,18 @@ def test_nine_runs_have_the_largest_error_as_their_half_width():
     assert (document["level"], document["rows"]) == (0.9, 9)
 
 
+def test_no_interval_reaches_beyond_an_mfu_of_1():
+    known = interval_at(data(*NINE), {}, "A")
+    assert known.around(2.0, max_low=1.05) == pytest.approx((2 / 1.05, 2 * math.exp(0.12)))
+    assert known.around(0.95, max_high=intervals.max_speedup(0.95)) == pytest.approx((0.95 / math.exp(0.12), 1.0))
+    assert intervals.max_speedup(1.2) == 1.0
+    posed = problem("llama3-8b")
+    metrics = {**dict.fromkeys(("step_s", *intervals.OF_RATE), 1.0), "mfu": 0.9, "memory_bytes": {"weights": 1.0}}
+    told = intervals.documents(posed, metrics)
+    assert told["mfu"]["high"] <= 1.0
+    assert told["tokens_per_s"]["high"] == pytest.approx(1 / told["step_s"]["low"])
+
+
 def test_nineteen_runs_leave_the_largest_error_out():
     found = interval_at(data(*NINE, *NINE, 0.5), {}, "A")
     assert found.factor == pytest.approx(math.exp(0.12))

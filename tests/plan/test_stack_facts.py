@@ -128,7 +128,7 @@ def test_a_plan_whose_tensors_fit_and_what_is_reserved_does_not_is_refused():
 def test_an_answer_says_which_memory_it_gives(dse):
     asked = ("predict", "llama3-8b", "--on", "h100-sxm", "--global-batch", 16, "--plan", "data=8,microbatch=1,zero=3")
     for name, said in (("torchtitan-2024", "memory is what the allocator reserves: 1.095 times"),
-                       ("generic", "memory is the peak of allocated tensors")):  # fmt: skip
+                       ("generic", "memory of tensors is the peak of what is allocated")):  # fmt: skip
         answered = dse(*asked, "--notes", "--stack", name)
         assert answered.code == 0, answered.err
         assert said in " ".join(answered.out.split())

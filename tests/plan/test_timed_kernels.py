@@ -155,18 +155,6 @@ def test_a_fault_in_a_rate_names_the_rate(tmp_path, dse, more, rule):
     assert len(answered.err.splitlines()) == 1
 
 
-def test_an_answer_says_that_buffers_of_an_exchange_are_not_counted(dse):
-    lacking = (
-        "NCCL's all-to-all connects every pair of ranks and needs more (3.3 GB on eight H100), which is not included"
-    )
-    asked = ("mixtral-8x7b", "--on", "b200", "--accelerators", 8, "--global-batch", 8, "--stack")
-    for stack_name, expert, said in (("megatron-2025", 8, True), ("megatron-2025", 1, False), ("generic", 8, False)):
-        fixed = f"tensor=1,data=8,pipeline=1,expert={expert},recompute=full,microbatch=1,zero=3"
-        answered = dse("predict", *asked, stack_name, "--plan", fixed, "--notes")
-        assert answered.code == 0, answered.err
-        assert (lacking in " ".join(answered.out.split())) is said
-
-
 def test_accelerators_of_one_generation_are_as_fast_as_their_peaks_say():
     steps = []
     for name in ("b200", "gb200", "gb300"):

@@ -127,6 +127,7 @@ def test_every_row_is_posed_by_one_command(tmp_path):
         }
         for key in ("accelerators", "global_batch", "sequence"):
             given[key] = int(given[key])
+        given["headroom"] = float(given["headroom"])
         posed = posed_problem(PredictOptions(model=words[2], **given))
         assert words[:2] == ["dse", "predict"]
         assert posed.problem == run.problem, run.name

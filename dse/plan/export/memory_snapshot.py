@@ -18,7 +18,7 @@ from dse.plan.training_plan import TrainingPlan
 MAX_PASSES = 20_000
 """Passes of a stage that are drawn; memory repeats itself long before."""
 
-_STATE = ("weights", "gradients", "optimizer", "communication")
+_STATE = ("weights", "gradients", "optimizer", "communication", "context", "buffers")
 _START = 0x7F0000000000
 _PROTOCOL = 4
 """The latest that the viewer reads."""
@@ -43,9 +43,10 @@ def events(problem: PlanProblem, plan: TrainingPlan) -> Iterator[Event]:
         most += -1 if each.is_backward else 1
         max_in_flight = max(max_in_flight, most)
     kept = round(memory["activations"] / max_in_flight)
-    working = round(memory["working"] + memory.get("reserved", 0.0))
+    working = round(memory["working"] + memory.get("reserved", 0.0) + memory.get("allocator", 0.0))
     for name in _STATE:
-        yield Event(name, round(memory[name]))
+        if name in memory:
+            yield Event(name, round(memory[name]))
     for each in passes[:MAX_PASSES]:
         chunk = f", chunk {each.chunk + 1}" if plan.interleave > 1 else ""
         name = f"activations of microbatch {each.microbatch + 1}{chunk}"
