@@ -1,0 +1,122 @@
+"""Inference engines: how they compose steps, how much memory they give to keys and values, and what their host costs.
+
+An engine is a spec (``engines/*.yaml``) of facts, which its documentation states, and of at most eight constants that
+are fitted to marked runs (``python -m benchmarks.serving --fit``).
+"""
+
+from importlib import resources
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hardware.documents import read_document
+from hardware.input_files import noting
+from hardware.inputs import choose, validate
+from hardware.spec_fields import NonNegative, Positive, PositiveInteger, Share, Source, StrictModel
+
+Composition = Literal["mixed", "prefill first", "whole prompts"]
+"""``mixed``: decodes, and parts of prompts. ``prefill first``: prompts, while decodes wait. ``whole prompts``: decodes,
+and prompts that fit whole."""
+
+
+class Fact(StrictModel):
+    """A number and where it comes from."""
+
+    value: NonNegative
+    source: Source
+
+
+class ComposedSteps(StrictModel):
+    """How steps are composed."""
+
+    value: Composition
+    source: Source
+
+
+class Flag(StrictModel):
+    """Whether something holds, and where that comes from."""
+
+    value: Annotated[bool, Field(strict=True)]
+    source: Source
+
+
+class StepTokens(StrictModel):
+    """The default limit on new tokens of a step."""
+
+    value: PositiveInteger
+    source: Source
+
+
+class MemoryRule(StrictModel):
+    """The part of memory that weights, keys and values take together; with ``of_rest``, keys and values alone of what
+    weights leave.
+    """
+
+    value: Share
+    of_rest: Annotated[bool, Field(strict=True)] = False
+    source: Source
+
+
+class Constants(StrictModel):
+    """What is fitted.
+
+    Attributes:
+        kernels: factor on kernel times without their fixed part.
+        starts: factor on the fixed part, some of which graphs hide.
+        collectives: factor on times of collectives.
+        host_s: any step.
+        layer_s: a layer of a step: kernels that no table has.
+        launch_s: a layer of a step with parts of prompts takes at least as long, for want of a graph.
+        request_s: a request, before its first step.
+        source: of these constants.
+    """
+
+    kernels: Positive = 1.0
+    starts: Positive = 1.0
+    collectives: Positive = 1.0
+    host_s: NonNegative = 0.0
+    layer_s: NonNegative = 0.0
+    launch_s: NonNegative = 0.0
+    request_s: NonNegative = 0.0
+    source: Source
+
+
+class Engine(StrictModel):
+    """An engine.
+
+    Attributes:
+        name: vllm, sglang, trtllm.
+        description: of which versions.
+        steps: how they are composed.
+        step_tokens: the default limit on new tokens of a step.
+        memory: the rule for keys and values.
+        reserves_output: whether a request is admitted only where prompt and output fit; otherwise it grows, and the
+            last request is preempted where memory runs out.
+        constants: fitted.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    description: str
+    steps: ComposedSteps
+    step_tokens: StepTokens
+    memory: MemoryRule
+    reserves_output: Flag
+    constants: Constants
+
+
+def list_engines() -> list[str]:
+    """Names of the engines that come with the package."""
+    folder = resources.files("dse.serve") / "engines"
+    return sorted(each.name.removesuffix(".yaml") for each in folder.iterdir() if each.name.endswith(".yaml"))
+
+
+def engine(name: str) -> Engine:
+    """The engine of this name.
+
+    Raises:
+        InputError: there is none (the nearest one is offered).
+    """
+    choose("", "engine", name, list_engines(), "engine")
+    path = str(resources.files("dse.serve") / "engines" / f"{name}.yaml")
+    with noting():
+        return validate(Engine, read_document(path), path)

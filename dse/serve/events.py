@@ -1,0 +1,254 @@
+"""The event level: every request, one step after another, as an engine's scheduler composes them.
+
+A rank keeps a queue of requests that have arrived and a batch of those that run. A step, by the engine's rule:
+
+- ``mixed``: each decoding request gets a token; prompts fill the rest of ``step_tokens``, in parts;
+- ``prefill first``: while a request of the batch has parts of its prompt left, prompts alone, up to ``step_tokens``;
+- ``whole prompts``: decodes, and prompts in order as long as the next one fits whole.
+
+Requests are admitted in order of arrival, up to a number and as keys and values fit: prompt and output where the engine
+reserves both, else the prompt and one token. Where a batch outgrows its memory, the request that was admitted last
+gives its memory back and waits at the head of the queue, to compute its prompt and what it has written again.
+
+Of several ranks with requests of their own one is simulated, with its share of the requests; their steps are alike.
+Cost: linear in the output tokens of all requests, since a batch is walked once a step.
+"""
+
+# Kernels carry no annotations: numba infers the types of every call.
+# ruff: noqa: ANN001, ANN201, ANN202
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from hardware.compiled import compiled, kernel
+from hardware.kernel_times.form import Floats
+
+COMPOSITIONS = MappingProxyType({"mixed": 0, "prefill first": 1, "whole prompts": 2})
+"""Their numbers in kernels."""
+
+
+class Tables(NamedTuple):
+    """Of :class:`dse.serve.step_tables.StepTables`, with the points that they are given at."""
+
+    tokens: Floats
+    linear_s: Floats
+    exchange_s: Floats
+    head_s: Floats
+    batches: Floats
+    contexts: Floats
+    decode_s: Floats
+    prompts: Floats
+    prefill_s: Floats
+
+
+class Costs(NamedTuple):
+    """What an engine makes of the tables.
+
+    Attributes:
+        kernels, collectives: factors.
+        step_s: added to every step.
+        decode_start_s, prefill_start_s: added to a step with decoding requests, with parts of prompts.
+        launched_s: a step with parts of prompts takes at least as long.
+        request_s: between a request's sending and its arrival at the scheduler.
+    """
+
+    kernels: float
+    collectives: float
+    step_s: float
+    decode_start_s: float
+    prefill_start_s: float
+    launched_s: float
+    request_s: float
+
+
+class Rules(NamedTuple):
+    """Of an engine and a rank.
+
+    Attributes:
+        composition: of :data:`COMPOSITIONS`.
+        step_tokens: new tokens of a step.
+        requests: that run at once.
+        cache_tokens: that memory holds.
+        reserves_output: whether a request is admitted only where its output fits too.
+    """
+
+    composition: int
+    step_tokens: int
+    requests: int
+    cache_tokens: float
+    reserves_output: bool
+
+
+@kernel
+def _at(points, values, x):
+    """Linear between points; beyond the last one along its last piece."""
+    place = min(max(np.searchsorted(points, x), 1), len(points) - 1)
+    low, high = points[place - 1], points[place]
+    return values[place - 1] + (values[place] - values[place - 1]) * (max(x, points[0]) - low) / (high - low)
+
+
+@kernel
+def _decode_s(tables, samples, context):
+    points = tables.batches
+    place = min(max(np.searchsorted(points, samples), 1), len(points) - 1)
+    first = _at(tables.contexts, tables.decode_s[place - 1], context)
+    second = _at(tables.contexts, tables.decode_s[place], context)
+    low, high = points[place - 1], points[place]
+    return first + (second - first) * (max(samples, points[0]) - low) / (high - low)
+
+
+@kernel
+def _reserved(request, prompts, outputs, target, written, rules):
+    """Tokens of memory that a request of the batch holds, or that its admission needs."""
+    if rules.reserves_output:
+        return prompts[request] + outputs[request]
+    return prompts[request] + 1 + max(written[request], target[request] - prompts[request])
+
+
+@kernel
+def _prompt_parts(running, size, room, done, target, new, tables, rules, others):
+    """Parts of prompts for a step, into ``new``: (tokens, attention in s, prompts that end)."""
+    started, attention_s, ended = 0, 0.0, 0
+    whole = rules.composition == 2
+    for place in range(size):
+        request = running[place]
+        left = target[request] - done[request]
+        if left <= 0:
+            continue
+        if room <= 0 or (whole and left > room and started + others > 0):
+            break
+        part = left if whole else min(left, room)
+        new[place] = part
+        room -= part
+        started += part
+        before = float(done[request])
+        attention_s += _at(tables.prompts, tables.prefill_s, before + part)
+        attention_s -= _at(tables.prompts, tables.prefill_s, before)
+        ended += part == left
+    return started, attention_s, ended
+
+
+@kernel
+def _step_s(decoding, context, started, attention_s, out, tables, costs):
+    """Seconds of a step."""
+    tokens = float(decoding + started)
+    seconds = _at(tables.tokens, tables.linear_s, tokens) + attention_s
+    if out:
+        seconds += _at(tables.tokens, tables.head_s, float(out))
+    if decoding:
+        seconds += _decode_s(tables, float(decoding), context / decoding)
+    seconds = costs.kernels * seconds + costs.collectives * _at(tables.tokens, tables.exchange_s, tokens)
+    seconds += costs.step_s
+    if decoding:
+        seconds += costs.decode_start_s
+    if started:
+        seconds = max(seconds + costs.prefill_start_s, costs.launched_s)
+    return seconds
+
+
+@kernel
+def _composed_s(running, size, prompts, done, target, written, new, tables, costs, rules):
+    """The seconds of the next step of a batch, whose new tokens by request go into ``new``."""
+    waits = False
+    for place in range(size):
+        new[place] = 0
+        waits = waits or done[running[place]] < target[running[place]]
+    decoding, context = 0, 0.0
+    if not (waits and rules.composition == 1):
+        for place in range(size):
+            request = running[place]
+            if done[request] >= target[request]:
+                new[place] = 1
+                decoding += 1
+                context += prompts[request] + written[request]
+    room = rules.step_tokens - decoding
+    started, attention_s, ended = _prompt_parts(running, size, room, done, target, new, tables, rules, decoding)
+    return _step_s(decoding, context, started, attention_s, decoding + ended, tables, costs)
+
+
+@kernel
+def _advanced(running, size, now, done, target, written, outputs, first, last, new):
+    """The requests of the batch that have not ended, after a step that ends ``now``; how many stay."""
+    stay = 0
+    for place in range(size):
+        request = running[place]
+        if new[place]:
+            is_prompt = done[request] < target[request]
+            if is_prompt:
+                done[request] += new[place]
+            if not is_prompt or done[request] >= target[request]:
+                written[request] += 1
+                if written[request] == 1:
+                    first[request] = now
+        if written[request] >= outputs[request]:
+            last[request] = now
+        else:
+            running[stay] = request
+            stay += 1
+    return stay
+
+
+@compiled
+def simulate(arrivals, clients, prompts, outputs, tables, costs, rules):
+    """Times of every request of a rank.
+
+    Args:
+        arrivals: [N] s, rising; not read with ``clients`` > 0.
+        clients: of a closed loop: so many requests are sent at once, and one for each that ends; 0 for an open one.
+        prompts: [N] tokens, at least 1.
+        outputs: [N] tokens, at least 1.
+        tables: a :class:`Tables`.
+        costs: a :class:`Costs`.
+        rules: a :class:`Rules`.
+
+    Returns:
+        (sent [N] s, first token [N] s, last token [N] s, steps, preemptions); NaN for requests that memory never holds.
+    """
+    count = len(prompts)
+    sent, first, last = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.nan)
+    done, target, written = np.zeros(count, np.int64), prompts.copy(), np.zeros(count, np.int64)
+    running, new = np.empty(rules.requests, np.int64), np.empty(rules.requests, np.int64)
+    again, waiting_again = np.empty(count, np.int64), 0
+    size, head, steps, preemptions, held, now = 0, 0, 0, 0, 0, 0.0
+    tail = min(clients, count) if clients > 0 else count
+    for request in range(tail):
+        sent[request] = 0.0 if clients > 0 else arrivals[request]
+    while True:
+        while size < rules.requests and (waiting_again or (head < tail and sent[head] + costs.request_s <= now)):
+            request = again[waiting_again - 1] if waiting_again else head
+            needed = _reserved(request, prompts, outputs, target, written, rules)
+            if held + needed > rules.cache_tokens and size > 0:
+                break
+            if held + needed <= rules.cache_tokens:
+                held += needed
+                running[size] = request
+                size += 1
+            waiting_again, head = (waiting_again - 1, head) if waiting_again else (0, head + 1)
+        if size == 0:
+            if head >= tail and not waiting_again:
+                break
+            if not waiting_again:
+                now = max(now, sent[head] + costs.request_s)
+            continue
+        now += _composed_s(running, size, prompts, done, target, written, new, tables, costs, rules)
+        steps += 1
+        stay = _advanced(running, size, now, done, target, written, outputs, first, last, new)
+        while clients > 0 and size > stay and tail < count:
+            sent[tail] = now
+            tail += 1
+            size -= 1
+        size, held = stay, 0
+        for place in range(size):
+            held += _reserved(running[place], prompts, outputs, target, written, rules)
+        while not rules.reserves_output and held > rules.cache_tokens and size > 1:
+            size -= 1
+            request = running[size]
+            held -= _reserved(request, prompts, outputs, target, written, rules)
+            target[request], done[request] = prompts[request] + written[request], 0
+            again[waiting_again] = request
+            waiting_again += 1
+            preemptions += 1
+    return sent, first, last, steps, preemptions

@@ -1,0 +1,47 @@
+"""What clients ask for: lengths, and how requests arrive."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of a prompt or an output: drawn evenly from ``low`` to ``high``, both included."""
+
+    low: int
+    high: int
+
+    @property
+    def mean(self) -> float:
+        """Expected tokens."""
+        return (self.low + self.high) / 2
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests to one replica.
+
+    Attributes:
+        prompt, output: their lengths.
+        concurrency: of a closed loop: so many requests are in flight, and each that ends is followed by one; 0 for
+            an open one.
+        rate_per_s: of an open loop with Poisson arrivals; 0 for a closed one.
+    """
+
+    prompt: Lengths
+    output: Lengths
+    concurrency: int = 0
+    rate_per_s: float = 0.0
+
+    def drawn(self, requests: int, seed: int) -> tuple[Integers, Integers, NDArray[np.float64]]:
+        """(prompts, outputs, arrivals in s) of so many requests, each of shape [requests]."""
+        random = np.random.default_rng(seed)
+        prompts = random.integers(self.prompt.low, self.prompt.high + 1, requests)
+        outputs = random.integers(self.output.low, self.output.high + 1, requests)
+        gaps = random.exponential(1.0, requests)
+        arrivals = np.cumsum(gaps) / self.rate_per_s if self.rate_per_s else np.zeros(requests)
+        return prompts, outputs, arrivals

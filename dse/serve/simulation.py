@@ -1,0 +1,110 @@
+"""One replica under a load, by events: what its clients measure."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.serve.engine import Engine
+from dse.serve.events import COMPOSITIONS, Costs, Rules, Tables, simulate
+from dse.serve.load import Load
+from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, StepTables
+from hardware.kernel_times.form import Floats
+
+REQUESTS_PER_CLIENT = 10
+"""Of a closed loop, as the public benchmark of the measured rows sends them."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one rank.
+
+    Attributes:
+        step_tokens: new tokens of a step.
+        requests: that run at once.
+        cache_tokens: that memory holds.
+    """
+
+    step_tokens: int
+    requests: int
+    cache_tokens: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of the requests that were answered.
+
+    Attributes:
+        ttft_s, tpot_s, latency_s: of each, [N]; TPOT of one token is NaN.
+        refused: requests that memory cannot hold.
+        seconds: from the first sending to the last token.
+        output_tokens: of all.
+        steps, preemptions: counts.
+    """
+
+    ttft_s: Floats
+    tpot_s: Floats
+    latency_s: Floats
+    refused: int
+    seconds: float
+    output_tokens: int
+    steps: int
+    preemptions: int
+
+    @property
+    def mean_ttft_s(self) -> float:
+        """Mean over requests; NaN where none was answered."""
+        return float(self.ttft_s.mean()) if len(self.ttft_s) else math.nan
+
+    @property
+    def mean_tpot_s(self) -> float:
+        """Mean over requests of more than one token; NaN where there are none."""
+        known = self.tpot_s[np.isfinite(self.tpot_s)]
+        return float(known.mean()) if len(known) else math.nan
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        """Of the rank."""
+        return self.output_tokens / self.seconds if self.seconds else math.nan
+
+
+def simulated(tables: StepTables, engine: Engine, limits: Limits, load: Load, requests: int, seed: int = 0) -> Outcome:
+    """A rank under its own load.
+
+    Args:
+        tables: of its shape.
+        engine: composes its steps.
+        limits: of the rank.
+        load: of the rank, its part of the whole.
+        requests: how many are sent.
+        seed: of lengths and arrivals.
+    """
+    prompts, outputs, arrivals = load.drawn(requests, seed)
+    constants, layers = engine.constants, tables.layers
+    held = Tables(
+        TOKENS, tables.linear_s, tables.exchange_s, tables.head_s,
+        BATCHES, CONTEXTS, tables.decode_s, PROMPTS, tables.prefill_s,
+    )  # fmt: skip
+    starts = tables.starts
+    costs = Costs(
+        kernels=constants.kernels,
+        collectives=constants.collectives,
+        step_s=constants.host_s + layers * constants.layer_s + constants.starts * starts.linear_s,
+        decode_start_s=constants.starts * starts.decode_s,
+        prefill_start_s=constants.starts * starts.prefill_s,
+        launched_s=layers * constants.launch_s,
+        request_s=constants.request_s,
+    )
+    rules = Rules(
+        COMPOSITIONS[engine.steps.value], limits.step_tokens, limits.requests, float(limits.cache_tokens),
+        engine.reserves_output.value,
+    )  # fmt: skip
+    sent, first, last, steps, preemptions = simulate(arrivals, load.concurrency, prompts, outputs, held, costs, rules)
+    answered = np.isfinite(last)
+    ttft, latency = (first - sent)[answered], (last - sent)[answered]
+    more = outputs[answered] - 1.0
+    tpot = np.divide(latency - ttft, more, out=np.full(len(more), np.nan), where=more > 0)
+    return Outcome(
+        ttft, tpot, latency, int((~answered).sum()), float(last[answered].max(initial=0.0) - sent[0]),
+        int(outputs[answered].sum()), int(steps), int(preemptions),
+    )  # fmt: skip

@@ -1,0 +1,296 @@
+"""Seconds of the kernels of a step, on one chip: linear layers, experts, collectives, attention.
+
+Experts are chosen at random and evenly: of T tokens of all ranks, an expert of E gets Binomial(T, k / E) ones, is read
+if it gets any, and the rows of the busiest of ``expert`` groups lie above the mean by the largest of as many normal
+deviations (√(2 ln groups) of them).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dse.plan.model import Transformer
+from dse.serve.memory import key_heads
+from dse.serve.shape import WEIGHT_BYTES, Formats, Shape, WeightFormat
+from hardware.inputs import fail
+from hardware.kernel_model import KernelModel, Kind
+from hardware.kernel_times.experts import HEIGHTS
+from hardware.kernel_times.form import Floats
+
+_PRODUCT_FORMAT: Mapping[WeightFormat, str] = {
+    "bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16"
+}  # fmt: skip
+
+_WORDS: Mapping[WeightFormat, tuple[str, ...]] = {
+    "bf16": ("bfloat16",),
+    "fp8": ("fp8",),
+    "fp8_block": ("fp8_block",),
+    "nvfp4": ("nvfp4",),
+    "mxfp4": ("w4a8_mxfp4_mxfp8", "w4a16_mxfp4", "bfloat16"),
+}
+"""What timed kernels call a format; several where engines have kernels with other activations. Experts in four bits are
+also priced as kernels of 16 bits that read fewer bytes: some that were timed take longer than these would."""
+
+_LARGEST_ERROR = 0.4
+"""Above it a fit says nothing: the kernels of another engine stand for it."""
+
+_ACTIVATION_BYTES = 2.0
+_NORM_PASSES = 10.0
+"""Reads and writes of the residual stream by the norms, additions, rotations and activations of a layer."""
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Fixed times of the kernels of a step.
+
+    Attributes:
+        linear_s: of linear layers and experts.
+        decode_s: of the attention of new tokens.
+        prefill_s: of the attention of parts of prompts.
+    """
+
+    linear_s: float
+    decode_s: float
+    prefill_s: float
+
+
+def _attention_words(kind: str, word: str) -> tuple[str, ...]:
+    """Kernels by the formats of products and cache; for prompts, products of 8 bits too."""
+    return (f"fp8 {word}", f"bfloat16 {word}") if kind == "prefill" else (f"bfloat16 {word}",)
+
+
+@dataclass(frozen=True)
+class StepWork:
+    """Prices parts of steps of one model, in one shape, with one engine, on one kind of chip.
+
+    Attributes:
+        model, shape, formats: what is served.
+        kernels: of the chip.
+        engine: whose kernels count where they were timed.
+    """
+
+    model: Transformer
+    shape: Shape
+    formats: Formats
+    kernels: KernelModel
+    engine: str
+    _variants: dict[tuple[Kind, tuple[str, ...]], tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Whether its layers are those that can be served.
+
+        Raises:
+            InputError: layers that do not attend, whose states serving does not know yet.
+        """
+        for kind in self.model.kinds:
+            if kind.recurs or not kind.attends or not kind.network:
+                rule = "must have attention and a feed-forward network in every layer to be served"
+                raise fail(self.model.name, "layers", self.model.layer_kinds[0], rule)
+
+    def linear_s(self, tokens: Floats) -> Floats:
+        """Seconds of all layers but attention and collectives, for new tokens of a rank, [N]."""
+        model = self.model
+        dense, sparse = model.dense_layers, model.layers - model.dense_layers
+        seconds = model.layers * (self._projections_s(tokens) + self._norms_s(tokens))
+        if dense:
+            seconds = seconds + dense * self._network_s(tokens, model.feed_forward)
+        if sparse:
+            seconds = seconds + sparse * self._experts_s(tokens)
+        return np.asarray(seconds / self.shape.pipeline)
+
+    @property
+    def starts_s(self) -> Starts:
+        """Fixed times of the kernels of all layers.
+
+        Products of fewer bits start as those of 16: what they take longer when they are timed alone is the cast of
+        their input, which engines do in the kernel before.
+        """
+        model, formats = self.model, self.formats
+        sparse = model.layers - model.dense_layers
+
+        def start(kind: Kind, words: tuple[str, ...]) -> float:
+            return min(self._start_s(kind, variant) for variant in self._known(kind, words))
+
+        product, products = start("dense", _WORDS["bf16"]), 4 if model.latent is not None else 2
+        linear = model.layers * products * product + 2 * product * model.dense_layers
+        if model.experts is not None:
+            shared = 2 if model.experts.shared else 0
+            linear += sparse * (start("experts", _WORDS[formats.weights]) + (1 + shared) * product)
+        latent = model.latent is not None
+        word = "fp8" if formats.cache_bytes == 1.0 else "bfloat16"
+        kinds: tuple[Kind, Kind] = ("latent prefill", "latent decode") if latent else ("prefill", "decode")
+        prefill, decode = (start(kind, _attention_words(kind, word)) for kind in kinds)
+        by_layer = model.layers / self.shape.pipeline
+        return Starts(linear / self.shape.pipeline, by_layer * decode, by_layer * prefill)
+
+    def head_s(self, tokens: Floats) -> Floats:
+        """Seconds of the output matrix for tokens that get a successor, [N]."""
+        rows = self.model.vocabulary / self.shape.tensor
+        return self._product_s(tokens, rows, self.model.hidden, "bf16")
+
+    def exchange_s(self, tokens: Floats) -> Floats:
+        """Seconds of the collectives of all layers, for new tokens of a rank, [N]."""
+        model, shape = self.model, self.shape
+        stream = model.hidden * _ACTIVATION_BYTES
+        seconds = np.zeros(len(tokens))
+        of_network = model.layers
+        if model.has_expert_layers and shape.attention_data > 1:
+            sparse = model.layers - model.dense_layers
+            chips, size = float(shape.tensor * shape.attention_data), tokens * shape.attention_data * stream
+            seconds += sparse * (self._nccl_s("all_gather", chips, size) + self._nccl_s("reduce_scatter", chips, size))
+            of_network = model.dense_layers
+        if shape.tensor > 1:
+            both = model.layers + of_network
+            seconds += both * self._fastest("all-reduce", ("_graph", "TRTLLM"), "bf16", chips=shape.tensor,
+                                            bytes=tokens * stream, eager=0.0)  # fmt: skip
+        return seconds / shape.pipeline
+
+    def decode_s(self, samples: Floats, context: Floats) -> Floats:
+        """Seconds of the attention of one new token for each of ``samples`` requests, [N]."""
+        model, shape, cache = self.model, self.shape, self.formats.cache_bytes
+        heads = model.heads / shape.tensor
+        if model.latent is not None:
+            seconds = self._attention_s("latent decode", samples=samples, context=context, heads=heads,
+                                        cache_bytes=cache)  # fmt: skip
+            return np.asarray(seconds * model.layers / shape.pipeline)
+        sizes = {"heads": heads, "key_heads": float(key_heads(model, shape)), "width": float(model.key_width)}
+        seconds = np.zeros(np.broadcast(samples, context).shape)
+        for layers, window in self._layers_by_window():
+            seconds = seconds + layers * self._attention_s(
+                "decode", samples=samples, context=context, window=window, cache_bytes=cache, **sizes
+            )
+        return np.asarray(seconds / shape.pipeline)
+
+    def prefill_s(self, tokens: Floats) -> Floats:
+        """Seconds of the attention of one whole prompt of ``tokens``, [N]."""
+        model, shape = self.model, self.shape
+        heads = model.heads / shape.tensor
+        if model.latent is not None:
+            seconds = self._attention_s("latent prefill", samples=1.0, tokens=tokens, heads=heads)
+            return np.asarray(seconds * model.layers / shape.pipeline)
+        sizes = {"heads": heads, "key_heads": float(key_heads(model, shape)), "width": float(model.key_width)}
+        seconds = np.zeros(len(tokens))
+        for layers, window in self._layers_by_window():
+            seconds = seconds + layers * self._attention_s(
+                "prefill", samples=1.0, tokens=tokens, window=window, cache_bytes=self.formats.cache_bytes, **sizes
+            )
+        return np.asarray(seconds / shape.pipeline)
+
+    def _layers_by_window(self) -> list[tuple[float, float]]:
+        """(layers, tokens of their window; 0 for none)."""
+        window, layers = self.model.window, float(self.model.layers)
+        if window is None:
+            return [(layers, 0.0)]
+        near = layers * window.share
+        return [each for each in ((layers - near, 0.0), (near, float(window.tokens))) if each[0]]
+
+    def _projections_s(self, tokens: Floats) -> Floats:
+        model, parts, dense = self.model, self.shape.tensor, self.formats.attention
+        query, value = model.heads * model.key_width / parts, model.heads * model.context_width / parts
+        output = self._product_s(tokens, model.hidden, value, dense)
+        if model.latent is None:
+            keys = key_heads(model, self.shape) * (model.key_width + model.context_width)
+            return self._product_s(tokens, query + keys, model.hidden, dense) + output
+        latent = model.latent
+        compressed = latent.query_rank + latent.key_value_rank + latent.rotary_width
+        made = model.heads / parts * (model.key_width - latent.rotary_width + model.context_width)
+        queries = self._product_s(tokens, query, latent.query_rank or model.hidden, dense)
+        return (
+            self._product_s(tokens, compressed, model.hidden, dense)
+            + queries
+            + self._product_s(tokens, made, latent.key_value_rank, "bf16")
+            + output
+        )
+
+    def _network_s(self, tokens: Floats, width: float) -> Floats:
+        model, dense = self.model, self.formats.dense
+        own = width / self.shape.tensor
+        entered = (2 if model.gated else 1) * own
+        down = self._product_s(tokens, model.hidden, own, dense)
+        return self._product_s(tokens, entered, model.hidden, dense) + down
+
+    def _norms_s(self, tokens: Floats) -> Floats:
+        elements = np.maximum(tokens * self.model.hidden * _NORM_PASSES / 2.0, 1.0)
+        return self.kernels.seconds("vector", "bf16", {"elements": elements}).seconds
+
+    def _experts_s(self, tokens: Floats) -> Floats:
+        """Router, routed experts of the busiest group, and shared experts."""
+        model, shape, experts = self.model, self.shape, self.model.experts
+        assert experts is not None, "a model with layers of experts"
+        together = tokens * shape.attention_data
+        likely = experts.active / experts.routed
+        own = experts.routed / shape.expert
+        mean = together * likely
+        hit = own * -np.expm1(together * math.log1p(-likely))
+        rows = own * mean
+        if shape.expert > 1:
+            spread = np.sqrt(2.0 * math.log(shape.expert) * rows * (1.0 - likely))
+            rows = np.minimum(rows + spread, np.minimum(experts.active, own) * together)
+        of_hit = rows / hit
+        padded = {
+            f"padded_{height}": hit * (of_hit + (height - 1.0) / 2.0 * np.minimum(1.0, of_hit)) for height in HEIGHTS
+        }
+        padded = {name: np.maximum(values, hit * int(name[7:])) for name, values in padded.items()}
+        weights = self.formats.weights
+        seconds = self._fastest(
+            "experts", _WORDS[weights], _PRODUCT_FORMAT[weights], tokens=together, hidden=float(model.hidden),
+            width=experts.width / shape.expert_tensor, chosen=float(experts.active), experts=float(experts.routed),
+            element_bytes=WEIGHT_BYTES[weights], hit=hit, rows=rows, **padded,
+        )  # fmt: skip
+        seconds = seconds + self._product_s(tokens, experts.routed, model.hidden, "bf16")
+        if experts.shared:
+            seconds = seconds + self._network_s(tokens, float(experts.shared * experts.width))
+        return seconds
+
+    def _product_s(self, m: Floats, n: float, k: float, weights: WeightFormat) -> Floats:
+        shapes: dict[str, Floats | float] = {
+            "m": np.maximum(m, 1.0),
+            "n": max(n, 1.0),
+            "k": max(k, 1.0),
+            "element_bytes": WEIGHT_BYTES[weights],
+        }
+        return self._fastest("dense", _WORDS[weights], _PRODUCT_FORMAT[weights], **shapes)
+
+    def _attention_s(self, kind: Kind, **shapes: Floats | float) -> Floats:
+        """By the engine's kernel for the format of the cache; its products have 16 bits."""
+        word = "fp8" if self.formats.cache_bytes == 1.0 else "bfloat16"
+        return self._fastest(kind, _attention_words(kind, word), "bf16", **shapes)
+
+    def _nccl_s(self, operation: str, chips: float, size: Floats) -> Floats:
+        return self._fastest("nccl", (f" {operation}",), "bf16", chips=chips, bytes=size, rounds=1.0)
+
+    def _fastest(self, kind: Kind, words: tuple[str, ...], product_format: str, **shapes: Floats | float) -> Floats:
+        """Seconds by the fastest of the kernels that were timed under these words, without their fixed time, [N]."""
+        seconds = [
+            self.kernels.seconds(kind, product_format, shapes, variant).seconds - self._start_s(kind, variant)
+            for variant in self._known(kind, words)
+        ]
+        return np.asarray(np.minimum.reduce(seconds))
+
+    def _known(self, kind: Kind, words: tuple[str, ...]) -> tuple[str, ...]:
+        key = kind, words
+        if key not in self._variants:
+            self._variants[key] = self._timed(kind, words)
+        return self._variants[key]
+
+    def _start_s(self, kind: Kind, variant: str) -> float:
+        """The fixed time of a kernel; none of kernels that were not timed."""
+        if self.kernels.times is None or not variant or kind == "vector":
+            return 0.0
+        return self.kernels.times.kernel(kind, variant).constants.get("floor_s", 0.0)
+
+    def _timed(self, kind: Kind, words: tuple[str, ...]) -> tuple[str, ...]:
+        """Kernels of the engine under one of these words; those of others where it has none; else any of the chip."""
+        if self.kernels.times is None or kind == "vector":
+            return ("",)
+        known = [
+            each
+            for each in self.kernels.times.kernels(kind)
+            if (each.error or 1.0) < _LARGEST_ERROR
+            and (each.variant.endswith(words) if kind in ("all-reduce", "nccl") else
+                 each.variant.endswith(tuple(f" {word}" for word in words)))
+        ]  # fmt: skip
+        own = tuple(each.variant for each in known if each.variant.startswith(self.engine))
+        return own or tuple(each.variant for each in known) or ("",)

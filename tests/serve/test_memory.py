@@ -1,0 +1,50 @@
+"""Memory of serving, counted by hand."""
+
+import pytest
+
+from dse.plan.model_sources import transformer
+from dse.serve.memory import cache_bytes, weight_bytes
+from dse.serve.shape import Formats, Shape
+
+BF16, FP8 = Formats("bf16", 2.0), Formats("fp8", 1.0)
+
+
+def test_a_token_of_llama_has_two_vectors_for_each_head_of_keys_in_each_layer() -> None:
+    llama = transformer("llama3-70b")
+    assert cache_bytes(llama, Shape(), BF16, 1) == 2 * 80 * 8 * 128 * 2
+    assert cache_bytes(llama, Shape(tensor=8), FP8, 1000) == 1000 * 2 * 80 * 128
+
+
+def test_heads_of_keys_are_copied_where_there_are_more_chips() -> None:
+    qwen = transformer("qwen3-235b-a22b")
+    assert cache_bytes(qwen, Shape(tensor=8), FP8, 1) == cache_bytes(qwen, Shape(tensor=4), FP8, 1) == 2 * 94 * 128
+
+
+def test_every_chip_that_shares_latent_attention_keeps_all_of_it() -> None:
+    deepseek = transformer("deepseek-v3")
+    assert cache_bytes(deepseek, Shape(tensor=8), FP8, 1) == cache_bytes(deepseek, Shape(), FP8, 1) == 61 * (512 + 64)
+
+
+def test_layers_with_a_window_keep_no_more_than_it() -> None:
+    oss = transformer("gpt-oss-120b")
+    a_token = 2 * 8 * 64 * 1
+    assert cache_bytes(oss, Shape(), Formats("mxfp4", 1.0), 1000) == 18 * a_token * 1000 + 18 * a_token * 128
+
+
+@pytest.mark.parametrize(("name", "formats"), [("llama3-70b", BF16), ("qwen3-235b-a22b", BF16), ("deepseek-v3", BF16)])
+def test_weights_in_16_bits_take_two_bytes_a_parameter(name: str, formats: Formats) -> None:
+    model = transformer(name)
+    assert weight_bytes(model, Shape(), formats) == pytest.approx(2 * model.parameters, rel=2e-3)
+
+
+def test_weights_of_four_bits_are_those_of_the_checkpoint() -> None:
+    # gpt-oss-120b: 60.8 GiB of checkpoint (model card, table 1), its experts in 4.25 bits
+    own = weight_bytes(transformer("gpt-oss-120b"), Shape(), Formats("mxfp4", 1.0))
+    assert own == pytest.approx(60.8 * 2**30, rel=0.02)
+
+
+def test_chips_share_weights() -> None:
+    deepseek, one = transformer("deepseek-v3"), Formats("fp8_block", 1.0)
+    whole = weight_bytes(deepseek, Shape(), one)
+    cut = weight_bytes(deepseek, Shape(tensor=8, expert=2, expert_tensor=4), one)
+    assert cut == pytest.approx(whole / 8, rel=1e-9)

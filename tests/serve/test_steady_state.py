@@ -1,0 +1,56 @@
+"""The closed form beside the event level."""
+
+import numpy as np
+import pytest
+
+from dse.serve.engine import engine
+from dse.serve.load import Lengths, Load
+from dse.serve.simulation import Limits, simulated
+from dse.serve.steady_state import steady_state
+from dse.serve.step_tables import StepTables, step_tables
+from tests.serve.test_step_work import work
+
+ENGINES = ("vllm", "sglang", "trtllm")
+
+
+@pytest.fixture(scope="module")
+def tables() -> StepTables:
+    """Of Llama 3 70B on four H100."""
+    return step_tables(work())
+
+
+def both(tables: StepTables, name: str, clients: int, requests: int, prompt: int, output: int) -> tuple[float, ...]:
+    """(TPOT, TTFT, tokens/s) by the closed form, then by events."""
+    shortest = 0.8 if clients > 1 else 1.0  # equal requests stay in step: their prompts come together
+    load = Load(Lengths(round(shortest * prompt), prompt), Lengths(round(shortest * output), output), clients)
+    ones = np.ones(1)
+    closed = steady_state(tables, engine(name), load, clients * ones, requests * ones, 8192 * ones)
+    events = simulated(tables, engine(name), Limits(8192, requests, 1e9), load, 10 * clients)
+    return (
+        float(closed.tpot_s[0]), float(closed.ttft_s[0]), float(closed.tokens_per_s[0]),
+        events.mean_tpot_s, events.mean_ttft_s, events.output_tokens_per_s,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("prompt", [200, 1000, 20000])
+def test_one_request_at_a_time_takes_the_same_in_both(tables: StepTables, name: str, prompt: int) -> None:
+    tpot, _, tokens_per_s, events_tpot, _, events_tokens = both(tables, name, 1, 8, prompt, 300)
+    assert tpot == pytest.approx(events_tpot, rel=1e-2)
+    assert tokens_per_s == pytest.approx(events_tokens, rel=2e-2)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(("clients", "prompt", "output"), [(16, 1000, 1000), (64, 1000, 500), (32, 8000, 1000)])
+def test_a_full_batch_has_about_the_same_pace_in_both(
+    tables: StepTables, name: str, clients: int, prompt: int, output: int
+) -> None:
+    tpot, _, tokens_per_s, events_tpot, _, events_tokens = both(tables, name, clients, 256, prompt, output)
+    assert tpot == pytest.approx(events_tpot, rel=0.15)
+    assert tokens_per_s == pytest.approx(events_tokens, rel=0.2)
+
+
+def test_requests_that_find_no_room_wait(tables: StepTables) -> None:
+    _, ttft, tokens_per_s, _, events_ttft, events_tokens = both(tables, "vllm", 64, 16, 1000, 500)
+    assert ttft == pytest.approx(events_ttft, rel=0.25)
+    assert tokens_per_s == pytest.approx(events_tokens, rel=0.2)

@@ -1,0 +1,89 @@
+"""Parts of a step against kernels that are listed one by one."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from dse.plan.model_sources import transformer
+from dse.serve.shape import Formats, Shape
+from dse.serve.step_tables import CONTEXTS, PROMPTS, TOKENS, step_tables
+from dse.serve.step_work import StepWork
+from hardware.kernel_model import KernelModel, kernel_model
+
+VARIANT = {"dense": "vllm 0.19.0 fp8", "head": "vllm 0.19.0 bfloat16", "decode": "vllm 0.24.0 bfloat16 fp8"}
+
+
+def work(
+    model: str = "llama3-70b", chip: str = "h100-sxm", shape: Shape | None = None, weights: str = "fp8"
+) -> StepWork:
+    """Of a model with vLLM's kernels."""
+    formats = Formats(weights, 1.0)  # type: ignore[arg-type]
+    return StepWork(transformer(model), shape or Shape(tensor=4), formats, kernel_model(chip), "vllm")
+
+
+def kernel_s(kernels: KernelModel, kind: str, product_format: str, variant: str, shapes: Mapping[str, float]) -> float:
+    """A kernel without its fixed time."""
+    start = kernels.times.kernel(kind, variant).constants.get("floor_s", 0.0)  # type: ignore[union-attr, arg-type]
+    return float(kernels.seconds(kind, product_format, shapes, variant).seconds[0]) - start  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tokens", [1, 64, 3000])
+def test_linear_layers_of_llama_are_four_products_and_norms(tokens: int) -> None:
+    own = work()
+    products = [(8192 // 4 + 2 * 2 * 128, 8192), (8192, 8192 // 4), (2 * 28672 // 4, 8192), (8192, 28672 // 4)]
+    expected = 0.0
+    for n, k in products:
+        shapes = {"m": tokens, "n": n, "k": k, "element_bytes": 1.0}
+        expected += 80 * kernel_s(own.kernels, "dense", "fp8", VARIANT["dense"], shapes)
+    norms = own.kernels.seconds("vector", "bf16", {"elements": 5.0 * tokens * 8192}).seconds[0]
+    assert own.linear_s(np.array([float(tokens)]))[0] == pytest.approx(expected + 80 * norms, rel=1e-9)
+
+
+def test_fixed_times_of_llama_are_those_of_four_products_of_16_bits() -> None:
+    own = work()
+    start = own.kernels.times.kernel("dense", VARIANT["head"]).constants["floor_s"]  # type: ignore[union-attr]
+    attention = own.kernels.times.kernel("decode", VARIANT["decode"]).constants["floor_s"]  # type: ignore[union-attr]
+    assert own.starts_s.linear_s == pytest.approx(80 * 4 * start)
+    assert own.starts_s.decode_s == pytest.approx(80 * attention)
+
+
+def test_half_of_gpt_oss_layers_read_their_window_alone() -> None:
+    own = work("gpt-oss-120b", weights="mxfp4")
+    sizes = {"samples": 8.0, "heads": 16.0, "key_heads": 2.0, "width": 64.0, "context": 9000.0, "cache_bytes": 1.0}
+    expected = sum(
+        18 * kernel_s(own.kernels, "decode", "bf16", VARIANT["decode"], sizes | {"window": window})
+        for window in (0.0, 128.0)
+    )
+    assert own.decode_s(np.array([8.0]), np.array([9000.0]))[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_two_reductions_a_layer_where_attention_is_shared_and_none_where_it_is_not() -> None:
+    own, tokens = work(), np.array([16.0])
+    one = own.kernels.seconds(
+        "all-reduce", "bf16", {"chips": 4, "bytes": 16 * 8192 * 2.0, "eager": 0.0}, "vllm 0.24.0 vLLM_custom_graph"
+    ).seconds[0]
+    assert own.exchange_s(tokens)[0] == pytest.approx(2 * 80 * one, rel=1e-9)
+    assert work(shape=Shape()).exchange_s(tokens)[0] == 0
+
+
+def test_experts_are_read_once_any_token_chose_them() -> None:
+    shape = Shape(tensor=1, attention_data=8, expert=8)
+    own = work("deepseek-v3", "b200", shape, "nvfp4")
+    few, many = own.linear_s(np.array([1.0, 512.0]))
+    assert many < 8 * few  # of 512 · 8 tokens, all experts; of 8, a fifth
+
+
+@pytest.mark.parametrize("model", ["llama3-70b", "deepseek-v3", "gpt-oss-120b", "qwen3-235b-a22b"])
+@pytest.mark.parametrize("chip", ["h100-sxm", "b200", "mi300x"])
+def test_tables_rise_with_what_they_count(model: str, chip: str) -> None:
+    tables = step_tables(work(model, chip, weights="fp8_block"))
+    assert (np.diff(tables.prefill_s) >= 0).all()
+    assert (np.diff(tables.decode_s, axis=0) > -1e-12).all()
+    assert (np.diff(tables.decode_s, axis=1) > -1e-12).all()
+    assert tables.linear_s.shape == TOKENS.shape
+    assert (tables.linear_s > 0).all()
+    # Within a twentieth: a larger tile may be a little faster than what is below it.
+    assert (np.maximum.accumulate(tables.linear_s) <= 1.05 * tables.linear_s).all()
+    assert len(tables.prefill_s) == len(PROMPTS)
+    assert tables.decode_s.shape[1] == len(CONTEXTS)
