@@ -218,7 +218,11 @@ def seen_keys(problem: PlanProblem, kind: LayerKind) -> float:
         w, share = model.window.tokens, model.window.share
         if model.layer_kinds:
             share = 1.0 if kind.is_windowed else 0.0
-        seen = (1 - share) * seen + share * sum((w, -w * (w - 1) / (2 * sequence)))
+        near = sum((w, -w * (w - 1) / (2 * sequence)))
+        if model.window.chunked:
+            whole = sequence // w
+            near = (whole * w * (w + 1) / 2 + (sequence % w) * (sequence % w + 1) / 2) / sequence
+        seen = (1 - share) * seen + share * near
     return seen
 
 

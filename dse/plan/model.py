@@ -162,6 +162,8 @@ class Transformer(StrictModel):
         for key in ("post_norms", "parallel_norms", "attention_gate", "recurrence", "layer_kinds"):
             if not document[key]:
                 del document[key]
+        if self.window is not None and not self.window.chunked:
+            del document["window"]["chunked"]
         if self.experts is not None and not self.experts.groups:
             del document["experts"]["groups"], document["experts"]["active_groups"]
         return document
@@ -226,9 +228,7 @@ class Transformer(StrictModel):
         causal = (sequence + 1) / 2
         if self.window is None or self.window.tokens >= sequence:
             return causal
-        width = self.window.tokens
-        near = width - width * (width - 1) / (2 * sequence)
-        return (1 - share) * causal + share * near
+        return (1 - share) * causal + share * self.window.seen(sequence)
 
     def _windowed(self, kind: LayerKind | None) -> float:
         """The share of layers with a window."""

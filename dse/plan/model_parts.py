@@ -89,10 +89,20 @@ class Window(StrictModel):
     Attributes:
         tokens: how many.
         share: of the layers that have it.
+        chunked: whether tokens see those of their own chunk of so many tokens alone (Llama 4).
     """
 
     tokens: Size
     share: Annotated[float, Field(gt=0, le=1)]
+    chunked: Flag = False
+
+    def seen(self, sequence: int) -> float:
+        """Tokens that a token sees on average, of a longer sequence."""
+        width = self.tokens
+        if self.chunked:
+            chunks, rest = divmod(sequence, width)
+            return (chunks * width * (width + 1) + rest * (rest + 1)) / (2 * sequence)
+        return width - width * (width - 1) / (2 * sequence)
 
 
 class Numerics(StrictModel):

@@ -34,7 +34,7 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
         (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
         (not has_equal_stages(plan), "first_layers and last_layers"),
         (
-            plan.pipeline > 1 and problem.model.experts is not None and problem.model.experts.dense_layers > 0,
+            plan.pipeline > 1 and problem.model.experts is not None and problem.model.dense_layers > 0,
             f"pipeline={plan.pipeline} with layers without experts, which it keeps outside the pipeline",
         ),
         (plan.schedule != "1f1b", f"schedule={plan.schedule}"),

@@ -96,6 +96,7 @@ def _refuse_model(model: Transformer, plan: TrainingPlan) -> None:
     refuse(
         (model.recurrence is not None, "layers with states"),
         (model.parallel_norms > 0, "attention and feed-forward networks side by side"),
+        (model.window is not None and model.window.chunked, "attention by chunks"),
         (model.attention_gate, "gates behind attention"),
         (any(len(model.layer_kinds) and not (k.attends and k.network) for k in model.kinds), "layers of one part"),
         (model.numerics.norms != "front", "norms behind attention and feed-forward networks"),
