@@ -300,6 +300,8 @@ def refined(context: SearchContext, candidates: Sequence[Candidate]) -> list[Can
     In each round as many changes of it as there are chains are simulated briefly, and the best one stays if it is
     faster (:mod:`dse.fabric.refining`), until it is as fast as the bound. Rounds of the journal are not repeated.
     """
+    if not context.rounds:
+        return list(candidates)
     changing = Changing(nearby_of(context), context.stop)
     min_slots, slots = bound(context.pipeline, context.fabric).slots, candidates[0].interval_slots
     if candidates[0].chain < 0 or context.stop() is not None or (slots is not None and slots <= min_slots):
@@ -343,8 +345,10 @@ def _annealed_under(context: SearchContext, setting: Setting) -> list[Candidate]
 
 def judged(context: SearchContext, candidates: Sequence[Candidate]) -> list[Candidate]:
     """The candidates after simulation, the fastest first, ties in their order; some are not simulated if it is
-    stopped.
+    stopped, nor is one that has no rival and is not refined.
     """
+    if len(candidates) == 1 and not context.rounds:
+        return list(candidates)
     simulator = Simulator(context.pipeline, context.fabric, context.stop)
     judged = list(candidates)
     for number, each in enumerate(candidates):

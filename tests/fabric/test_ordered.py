@@ -209,6 +209,12 @@ def test_nothing_is_simulated_after_a_stop(large, monkeypatch):
     assert placement_faults(large, first.placement, PLASTICINE) == []
 
 
+def test_a_placement_without_rival_and_rounds_is_not_simulated_to_be_chosen(large, monkeypatch):
+    monkeypatch.setattr(simulator, "run", lambda *_: pytest.fail("simulated"))
+    (only,) = by_simulator(replace(context_of(large, PLASTICINE, 500), chains=1))
+    assert not only.is_simulated
+
+
 def test_rounds_in_the_journal_are_not_repeated(large, tmp_path):
     with Journal(tmp_path / "journal.jsonl") as journal:
         context = replace(context_of(large, PLASTICINE, 300, journal=journal), rounds=2)

@@ -12,11 +12,13 @@ from dse.fabric.bound import own_bound
 from dse.fabric.model import placement_faults
 from dse.fabric.rules import MIXTURE, RULES, RuleWeights, isolated_slots, route_depth, rule_cost, rule_terms
 from dse.fabric.search.anneal import Annealing, AnnealSettings, Chain, case_of, state_of
+from dse.fabric.search.anneal_kernels import Best, anneal, wander
 from dse.fabric.search.describe import Describer
 from dse.fabric.search.move_kernels import begin
 from dse.fabric.search.routing import routed
 from dse.fabric.search.sites import random_sites
-from dse.fabric.search.student import CONSTANTS, FEATURES, MAX_WEIGHTS, Student, blank
+from dse.fabric.search.student import CONSTANTS, FEATURES, MAX_WEIGHTS, Student, blank, room_for, without_student
+from dse.fabric.search.student_kernels import FORGET, remember_fall
 from tests.fabric.cases import PLASTICINE, SMALL, layered_pipeline, one_move, placement_of, random_pipeline
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
@@ -143,6 +145,30 @@ def test_a_chain_that_follows_a_student_finds_what_it_likes_and_can_be_sent_to_a
     there = pickle.loads(pickle.dumps(followed))(Chain(0))
     assert placement_faults(pipeline, there.placement, PLASTICINE) == []
     assert there.cost == followed(Chain(0)).cost
+
+
+def test_a_fall_of_the_prediction_is_remembered_and_slowly_forgotten():
+    room = room_for(without_student())
+    for predicted, fall in ((0.7, 0.3), (1.4, 0.3 * FORGET), (0.2, 0.8)):
+        room.predicted[0] = predicted
+        remember_fall(room, 1.0)
+        assert room.fall[0] == pytest.approx(fall)
+
+
+def test_after_a_chain_moves_are_given_up_only_where_no_prediction_allows_them():
+    random = np.random.default_rng(2)
+    pipeline = layered_pipeline(random, copies=1, layers=2, width=3)
+    student = replace(random_student(random), last_bias=np.array([9.0]))  # above any bound
+    case = case_of(pipeline, PLASTICINE, MIXTURE, "congestion", student)
+    state = state_of(pipeline, PLASTICINE, random_sites(pipeline, PLASTICINE, random), case)
+    begin(case, state, False)
+    seed, alike = random.integers(2**63, size=1, dtype=np.uint64), np.arange(1.0, len(state.site) + 1)
+    wander(case, state, seed, 0, 50, np.inf, 1.0, alike)
+    assert state.room.fall[0] > 0
+    best = Best(state.site.copy(), np.empty_like(state.route[:, 0]), np.zeros(len(state.used), np.int32))
+    ends, flag = np.array([1.0, 0.1]), np.zeros(1, np.bool_)
+    anneal(case, state, best, np.inf, seed, 500, ends, ends, 0.5, flag)
+    assert state.room.floor[0] == -np.inf
 
 
 def test_a_student_of_weight_nothing_changes_nothing():

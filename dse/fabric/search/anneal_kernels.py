@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dse.algorithms.draws import draw
 from dse.fabric.search.move_kernels import cost_of, try_move, undo
 from dse.fabric.search.move_state import NETS
+from dse.fabric.search.student_kernels import remember_fall
 from dse.fabric.search.sum_kernels import find_sums
 from hardware.compiled import compiled, kernel
 
@@ -105,6 +106,7 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
     shrinking = (reaches[1] / reaches[0]) ** (1.0 / moves)
     lowest_cost = min(cost, lowest_cost)
     made, is_again = 0, False
+    predicted = state.room.predicted[0]
     # One call of ``try_move`` and of ``undo``: both are long, and compiled wherever they are called.
     while made < moves and not flag[0]:
         if not is_again:
@@ -114,7 +116,10 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
                 unit, target = propose(case, state, seed, reach)
             limit = cost - temperature * np.log(max(draw(seed), 1e-300))
             left = state.site[unit]
+        state.room.floor[0] = predicted - state.room.fall[0]
         new_cost = try_move(case, state, unit, target, limit)
+        if new_cost < np.inf:
+            remember_fall(state.room, predicted)
         is_accepted = new_cost <= limit
         is_again = is_accepted and not is_saved and new_cost >= lowest_cost
         if is_again or not is_accepted:
@@ -125,13 +130,14 @@ def anneal(case, state, best, lowest_cost, seed, moves, temperatures, reaches, a
             is_saved = True
             continue
         if is_accepted:
-            cost = new_cost
+            cost, predicted = new_cost, state.room.predicted[0]
             accepted += state.extent[NETS] > 0
             if cost < lowest_cost:
                 lowest_cost, is_saved = cost, False
         made += 1
         temperature *= cooling
         reach *= shrinking
+    state.room.floor[0] = -np.inf
     if not is_saved:
         _save(state, best)
     return lowest_cost, made, accepted
@@ -146,17 +152,20 @@ def wander(case, state, seed, moves, tries, max_cost, reach, upto):
     :func:`propose_among`. The rise of a move that is given up is infinite.
     """
     cost, accepted, tried, total, count = cost_of(case, state), 0, 0, 0.0, 0
+    predicted = state.room.predicted[0]
     while (accepted < moves or moves == 0) and tried < tries:
         tried += 1
         unit, target = propose_among(case, state, seed, reach, upto)
         left = state.site[unit]
         new_cost = try_move(case, state, unit, target, max_cost)
+        if new_cost < np.inf:
+            remember_fall(state.room, predicted)
         if new_cost > cost:
             total += new_cost - cost
             count += 1
         if new_cost > max_cost or moves == 0:
             undo(case, state, unit, left)
         else:
-            cost = new_cost
+            cost, predicted = new_cost, state.room.predicted[0]
             accepted += state.extent[NETS] > 0
     return cost, tried, total / count if count else 0.0

@@ -178,7 +178,7 @@ def _min_cost(case, state):
     """The least that the cost can be with terms that are no less."""
     cost = _rules(case, state)
     if case.student.weight > 0.0:
-        cost += case.student.weight * least(case.student, state.term)
+        cost += case.student.weight * max(least(case.student, state.term), state.room.floor[0])
     return cost
 
 

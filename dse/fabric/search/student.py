@@ -237,4 +237,7 @@ def room_for(case: StudentCase) -> StudentRoom:
         features=np.zeros(len(FEATURES)),
         hidden=np.zeros(len(case.first_bias)),
         second=np.zeros(len(case.second_bias)),
+        predicted=np.zeros(1),
+        fall=np.zeros(1),
+        floor=np.full(1, -np.inf),
     )

@@ -43,6 +43,9 @@ MAX_LOAD, OFF_CHIP = 2, 6
 MAX_RELATIVE = 4.0
 """Loads in slots of the slowest unit, and rates in flits per slot, count as this much where they are more."""
 
+FORGET = 0.999
+"""Share of :attr:`StudentRoom.fall` that is left after another move."""
+
 LEAST = 1e-3
 """What is less counts as this much before its logarithm is taken."""
 
@@ -87,6 +90,9 @@ class StudentRoom(NamedTuple):
     Attributes:
         sums: up to date, [S]; ``saved``: before the last move.
         features: room, [F]; ``hidden``: for the first layer, [H]; ``second``: for the second one, [J].
+        predicted: of the state that was described last, [1].
+        fall: by how much a move of late has lowered the prediction at most, [1].
+        floor: what the prediction is taken to be at least, before a move is complete, [1].
     """
 
     sums: npt.NDArray[np.float64]
@@ -94,6 +100,9 @@ class StudentRoom(NamedTuple):
     features: npt.NDArray[np.float64]
     hidden: npt.NDArray[np.float64]
     second: npt.NDArray[np.float64]
+    predicted: npt.NDArray[np.float64]
+    fall: npt.NDArray[np.float64]
+    floor: npt.NDArray[np.float64]
 
 
 @kernel
@@ -188,4 +197,11 @@ def least(student, terms):
 def correction(student, room, terms):
     """What the student adds to the cost of a state with these terms."""
     describe(student, room, terms)
-    return student.weight * max(predict(student, room), least(student, terms))
+    room.predicted[0] = max(predict(student, room), least(student, terms))
+    return student.weight * room.predicted[0]
+
+
+@kernel
+def remember_fall(room, before):
+    """Note by how much the move that was described last has lowered the prediction, and forget older ones slowly."""
+    room.fall[0] = max(before - room.predicted[0], FORGET * room.fall[0])

@@ -27,12 +27,29 @@ def _count_net(case, state, net, which, sign):
 
 
 @kernel
+def _is_as_saved(state, link, place):
+    """Whether a link that a move has touched is again what it was, as those are that a new route shares with the old
+    one.
+    """
+    known, saved = state.link[link], state.saved_link[place]
+    return (
+        state.load[link] == state.saved_load[place]
+        and known[SHARING] == saved[SHARING]
+        and known[RATE] == saved[RATE]
+        and known[BURSTS] == saved[BURSTS]
+        and known[CRITICAL] == saved[CRITICAL]
+    )
+
+
+@kernel
 def update_sums(case, state):
     """Bring the student's sums up to date with a move whose nets are routed and have not switched yet."""
     if case.student.weight == 0.0:
         return
     for place in range(state.extent[LINKS]):
         link = state.touched[place]
+        if _is_as_saved(state, link, place):
+            continue
         _count_link(case, state, state.saved_load[place], state.saved_link[place], -1.0)
         _count_link(case, state, state.load[link], state.link[link], 1.0)
     for place in range(state.extent[NETS]):
