@@ -1,41 +1,41 @@
 """Learned pipelines next to the exact ones: how far from the optimum, after how many plans and CPU seconds.
 
     python -m benchmarks.parallel_dqn [--steps bert-48,t5-6] [--configurations ABC] [--seeds 5] [--microbatches 4|16]
-        [--inference] [--checkpoint DIR]
+        [--inference] [--checkpoint DIR] [--record]
 
 Every row of the paper's Table 7 (batches of 64 in microbatches of 16, or in 16 microbatches; ``near`` device cuts,
 V100s as DAPPLE measured them). ``dqn`` is what ``dse parallel --method dqn`` does: ``dqn alone`` and the plan of equal
 computing. ``dqn, not improved`` is the training of both, whose plans and seconds count in each; ``dqn, paper`` is a
-training in the paper's form. Because ``dqn`` is two trainings, random plans and annealing are two searches.
-``policy`` is the best of 50 plans of the pretrained policy (the one that comes along, or
-that of ``--checkpoint``), ``greedy`` the plan of equal computing, and ``inference``, what ``dse parallel --method
-inference`` does, the better of both. Random plans and annealing begin with as many plans as ``dqn, not improved``, or
-as ``policy, not improved``; those ``and greedy`` have the plan of equal computing, too, where annealing begins. The
-shortest plans of each but ``dqn, paper`` and those that are ``not improved`` are improved cut by cut, as is the plan of
-equal computing wherever it is among them. That prices many more plans, not equally many for all methods: ``plans`` and
-``CPU s`` have everything that a method prices and takes. ``every coarse plan``, where they are at most a
-million, is the best that learning on the 128 points can find, without improvement.
+training in the paper's form. Because ``dqn`` is two trainings, random plans and annealing are two searches. ``policy``
+is the best of 50 plans of the pretrained policy (the one that comes along, or that of ``--checkpoint``), ``greedy`` the
+plan of equal computing, and ``inference``, what ``dse parallel --method inference`` does, the best of both and of 50
+random plans. Random plans and annealing begin with as many plans as ``dqn, not improved``, or as ``policy, not
+improved``; those ``and greedy`` have the plan of equal computing, too, where annealing begins. The shortest plans of
+each but ``dqn, paper`` and those that are ``not improved`` are improved cut by cut, as is the plan of equal computing
+wherever it is among them. That prices many more plans, not equally many for all methods: ``plans`` and ``CPU s`` have
+everything that a method prices and takes. ``every coarse plan``, where they are at most a million, is the best that
+learning on the 128 points can find, without improvement.
 
-``--inference`` leaves out what trains on the step itself. At the end all rows of a method are taken together. The
-policy saw generated pipelines alone, so every step is one that it never saw; the targets are 2 % and 1 s.
+``--inference`` leaves out what trains on the step itself; ``--record`` writes what is left then. At the end all rows of
+a method are taken together. The policy saw generated pipelines alone, so every step is one that it never saw; the
+targets are 2 % and 1 s.
 """
 
-import argparse
 import itertools
 import math
 import statistics
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.recording import Record, Results, parser_of
 from dse.parallel.pipeline.length import faults, length
 from dse.parallel.pipeline.methods import PipelineContext, exact
-from dse.parallel.pipeline.problem import PipelineProblem
+from dse.parallel.pipeline.problem import DeviceCutting, PipelineProblem
 from dse.reproduce.automap.models import PIPELINED
 from dse.reproduce.automap.pipelines import PipelineTrial, problem_of
 from policies.learning.checkpoint import chosen_folder
@@ -48,7 +48,7 @@ from policies.parallel.pipeline.online import SHORTEST, STARTS, Best
 from policies.parallel.pipeline.policy import INTERACTIONS, PIPELINE_POLICY, Policy
 from policies.parallel.pipeline.search import trained_as_published, trainings
 
-CUTTING = "near"
+CUTTING: DeviceCutting = "near"
 
 TARGET = 0.02
 """Of inference, over the optimum."""
@@ -56,6 +56,22 @@ TARGET = 0.02
 OBJECTIVES = {4: "length", 16: "length 16"}
 """By the microbatches of a batch of 64."""
 
+
+COLUMNS = {
+    "policy as it is": "policy, not improved",
+    "random as they are": "random, not improved, as policy",
+    "annealing as it is": "annealing, not improved, as policy",
+    "policy alone": "policy",
+    "random": "random, as policy",
+    "annealing": "annealing, as policy",
+    "greedy": "greedy",
+    "**inference**": "inference",
+    "random and greedy": "random and greedy",
+    "annealing and greedy": "annealing and greedy",
+}
+"""Of the recorded table, with the method of each."""
+
+RECORD = Record("parallel_inference", ("within", "as_it_is", "cpu_s"), {"main": ("step", *COLUMNS)})
 
 _Search = Callable[[Coarse, int, tuple[int, ...]], Best]
 """So many plans of a problem, with a seed."""
@@ -195,34 +211,74 @@ def _improved(seen: Coarse, *searches: Best) -> Best:
     return improved(seen, [each.with_other(Best()) for each in searches])
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Print a table for each step and configuration."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser, results = parser_of(__doc__), Results(RECORD)
     parser.add_argument("--steps", default=",".join(PIPELINED))
     parser.add_argument("--configurations", default="ABC")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--microbatches", type=int, choices=OBJECTIVES, default=4)
     parser.add_argument("--inference", action="store_true")
     parser.add_argument("--checkpoint", type=Path, default=SHIPPED)
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     ask_for_extra("benchmarks.parallel_dqn", "--steps", given.steps)
     policy = Policy(PIPELINE_POLICY.load(chosen_folder(given.checkpoint)))
     print(f"{'step':8} {'':1} {'method':34} {'median':>8} {'worst':>8} {'plans':>7} {'CPU s':>7}")
-    excess, plans, seconds = (defaultdict[str, list[float]](list) for _ in range(3))
-    for step in given.steps.split(","):
-        for configuration in given.configurations:
-            objective = OBJECTIVES[given.microbatches]
-            problem = problem_of(PipelineTrial(step, configuration, objective, CUTTING, "v100", "dapple"))
-            for row in rows(problem, policy, given.seeds, not given.inference):
-                _print(step, configuration, row.method, row.excess, row.evaluations, row.seconds)
-                excess[row.method] += row.excess
-                plans[row.method].append(row.evaluations)
-                seconds[row.method].append(row.seconds)
-    for method, every in excess.items():
-        _print("all", "", method, every, statistics.mean(plans[method]), statistics.mean(seconds[method]))
-        mean = statistics.geometric_mean(1 + each for each in every) - 1
-        near = sum(each <= TARGET for each in every)
-        print(f"{'':10} {'':34} mean {mean:.2%}; {near} of {len(every)} within {TARGET:.0%}", flush=True)
+    made: dict[tuple[str, str], dict[str, Row]] = {}
+    for step, configuration in itertools.product(given.steps.split(","), given.configurations):
+        objective = OBJECTIVES[given.microbatches]
+        problem = problem_of(PipelineTrial(step, configuration, objective, CUTTING, "v100", "dapple"))
+        of = made[step, configuration] = {}
+        for row in rows(problem, policy, given.seeds, not given.inference):
+            of[row.method] = row
+            _print(step, configuration, row.method, row.excess, row.evaluations, row.seconds)
+    for method in dict.fromkeys(method for of in made.values() for method in of):
+        every = [of[method] for of in made.values() if method in of]
+        excess = [each for row in every for each in row.excess]
+        _print("all", "", method, excess, *_means(every))
+        mean = statistics.geometric_mean(1 + each for each in excess) - 1
+        print(f"{'':10} {'':34} mean {mean:.2%}; {_near(excess)} within {TARGET:.0%}", flush=True)
+    if given.record:
+        _record(results, made)
+    results.save(given.record)
+
+
+def _record(results: Results, made: Mapping[tuple[str, str], Mapping[str, Row]]) -> None:
+    """The table of what does not train on the step."""
+    titles = {"t5-base": "T5-base", "t5-6": "T5 6+6"}
+    for (step, configuration), of in made.items():
+        cells = (_cell(of[method].excess) for method in COLUMNS.values())
+        results.row("main", f"{titles.get(step, PIPELINED[step])}, {configuration}", *cells)
+    columns = {method: [of[method] for of in made.values()] for method in COLUMNS.values()}
+    excess = {method: [each for row in every for each in row.excess] for method, every in columns.items()}
+    means = {method: _means(every) for method, every in columns.items()}
+    results.row("main", "mean of all", *(_percent(statistics.mean(each)) for each in excess.values()))
+    results.row("main", f"within {TARGET:.0%}".replace("%", " %"), *map(_near, excess.values()))
+    results.row("main", "plans, mean", *(f"{plans:,.0f}" for plans, _ in means.values()))
+    results.row("main", "CPU s, mean", *(f"{seconds:.2f}" for _, seconds in means.values()))
+    results.figure("within", _near(excess["inference"]))
+    results.figure("as_it_is", _near(excess["policy, not improved"]))
+    seconds = [row.seconds for row in columns["inference"]]
+    results.figure("cpu_s", f"{min(seconds):.2f} to {max(seconds):.2f} CPU seconds")
+
+
+def _means(every: Sequence[Row]) -> tuple[float, float]:
+    """Plans and CPU seconds."""
+    return statistics.mean(row.evaluations for row in every), statistics.mean(row.seconds for row in every)
+
+
+def _near(excess: Sequence[float]) -> str:
+    return f"{sum(each <= TARGET for each in excess)} of {len(excess)}"
+
+
+def _cell(excess: Sequence[float]) -> str:
+    """Median and worst, where they differ."""
+    middle, worst = (_percent(each) for each in (statistics.median(excess), max(excess)))
+    return middle if middle == worst else f"{middle} / {worst}"
+
+
+def _percent(excess: float) -> str:
+    return f"{max(0.0, 100 * excess):.3g}" if excess >= 5e-4 else "0"
 
 
 def _print(step: str, configuration: str, method: str, excess: Sequence[float], plans: float, seconds: float) -> None:

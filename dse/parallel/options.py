@@ -107,7 +107,8 @@ class ParallelOptions(Options):
         Option(
             "exact: proven optimum with resharding; linkage: optimum without resharding, as in the paper; dqn: deep "
             "Q-learning on the step, as in the paper; inference: for pipelines, the best of a pretrained policy's "
-            "plans and equal stages, improved by local search; auto: linkage for --objective count, otherwise exact."
+            "plans, random ones and equal stages, improved by local search; auto: linkage for --objective count, "
+            "otherwise exact."
         ),
     ] = "auto"
     checkpoint: Annotated[

@@ -34,8 +34,8 @@ the optimum in 43 of 48 cases, improving eight in 35.
 STARTS = 8
 """The shortest of them, which every other search improves.
 
-On 36 generated pipelines (50 plans of the shipped policy, and that of equal computing) improving the shortest plan
-brings 32 within 2 % of the optimum, improving the shortest eight brings all.
+On 48 generated pipelines of three families, improving the shortest eight of 50 plans of the packaged policy, and that
+of equal computing, brings all within 1 % of the optimum; of as many random plans, 46 within 2 %, the worst 4.6 % off.
 """
 
 

@@ -28,10 +28,10 @@ CriterionName = Literal["explored", "greedy", "both"]
 FamilyName = Literal["random", "blocks", "tapering"]
 """Of :data:`policies.parallel.pipeline.generated.Family`, which needs the extra."""
 
-_SAMPLES, _TRIAL_SAMPLES = 40_000, 5_000
-_CHECKPOINTS, _TRIAL_CHECKPOINTS = 20, 2
+_SAMPLES, _TRIAL_SAMPLES = 200_000, 5_000
+_CHECKPOINTS, _TRIAL_CHECKPOINTS = 10, 2
 
-_RUN_S = 240.0
+_RUN_S = 480.0
 """Of the default run on one core, about."""
 
 

@@ -10,12 +10,12 @@ import torch
 from dse.parallel.pipeline.problem import DeviceCutting, PipelineProblem
 from policies.learning.checkpoint import Checkpoint, CheckpointFormat, TensorType
 from policies.parallel.networks import PlaceNetwork, q_values
-from policies.parallel.pipeline.contenders import even
+from policies.parallel.pipeline.contenders import drawn_plans, even
 from policies.parallel.pipeline.generated import FAMILIES, OF_PAPER, Family
-from policies.parallel.pipeline.improvement import improve
+from policies.parallel.pipeline.improvement import improved
 from policies.parallel.pipeline.inference import FEATURES, LAYOUT, Coarse, InferenceEpisodes, coarse
 from policies.parallel.pipeline.machines import CONFIGS, Machine
-from policies.parallel.pipeline.online import MAX_STAGES, Best
+from policies.parallel.pipeline.online import MAX_STAGES, STARTS, Best
 from policies.parallel.settings import Layout, QSettings
 
 INTERACTIONS = 50
@@ -103,13 +103,13 @@ class Policy:
         return next((each for each in self.settings.machines if each.runs(problem)), None)
 
     def answer(self, problem: PipelineProblem, cutting: DeviceCutting, seed: int) -> Best:
-        """The better of the best of 50 plans of the policy and the plan of equal computing, each improved.
+        """The best of 50 plans of the policy, as many random ones and the plan of equal computing, all improved.
 
-        Both are improved, not only the shorter one, so that the answer is never longer than that of :func:`even`.
+        The shortest plans of each are improved, not the shortest of all: those of the policy are alike and often lead
+        to the same plan. So the answer is never longer than that of :func:`even`.
         """
         seen, best = self.plans(problem, cutting, seed)
-        improve(seen, best)
-        return best.with_other(even(seen))
+        return improved(seen, [best, drawn_plans(seen, INTERACTIONS, seed)], STARTS).with_other(even(seen))
 
     def plans(
         self,
