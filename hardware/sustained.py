@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal, NamedTuple, Self, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from hardware.precisions import Precision, halved
@@ -85,12 +86,16 @@ class AttentionShares(StrictModel):
             raise ValueError("shapes must not repeat a pair of width and number of tokens")
         return self
 
-    def value(self, width: int, tokens: int) -> float:
+    def value(self, width: int, tokens: float) -> float:
         """Of the nearest width, between its numbers of tokens linear in their logarithm; the outermost beyond them."""
+        return float(self.values(width, np.array(float(tokens))))
+
+    def values(self, width: int, tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same for each number of tokens."""
         near = min((shape.width for shape in self.shapes), key=lambda each: (abs(math.log(each / width)), each))
         points = sorted((math.log(shape.tokens), shape.value) for shape in self.shapes if shape.width == near)
         lengths, values = zip(*points, strict=True)
-        return float(np.interp(math.log(tokens), lengths, values))
+        return np.asarray(np.interp(np.log(tokens), lengths, values))
 
 
 class Sustained(NamedTuple):

@@ -140,6 +140,10 @@ class Rates:
         if stack.attention.value == "fused":
             pairs = tokens * seen * heads
             rate = peak * stack.attention_rate.value
+            chip = self.problem.system.chip
+            timed = chip.sustained.attention(stack.attention.kernel)
+            if timed is not None and stack.attention_rate.timed_on == chip.timed_on:
+                rate *= timed.value(k, queries) / timed.value(k, sequence)
             return (2 * k + 2 * v) * pairs / rate, (6 * k + 4 * v) * pairs / rate
         if self.problem.machine is not None:
             return self._mapped_attention_s(math.ceil(heads / keys * queries), int(samples * keys))

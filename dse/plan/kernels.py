@@ -108,6 +108,8 @@ class ChipKernels:
         half_flops = chip.peak_flops[halved(precision)]
         self._half_flops = half_flops * stack.matrix.value
         self._attention_flops = half_flops * stack.attention_rate.value
+        is_of_chip = stack.attention_rate.timed_on and stack.attention_rate.timed_on == chip.timed_on
+        self._timed_attention = chip.sustained.attention(stack.attention.kernel) if is_of_chip else None
         self._lane_flops = chip.peak_flops.get("fp32", math.inf) * stack.attention_rate.value
         self._bytes_per_s = chip.hbm_bytes_per_s * stack.memory.value
 
@@ -126,14 +128,21 @@ class ChipKernels:
         )
 
     def attention_s(self, shape: AttentionShape) -> tuple[Floats, Floats]:
-        """See :class:`Kernels`; fused attention passes no scores through memory and skips what a causal mask hides."""
+        """See :class:`Kernels`; fused attention passes no scores through memory and skips what a causal mask hides.
+
+        Where its share was timed by length, that of the tokens of a rank counts, whose keys are attended to at a time.
+        """
         model, sequence = self._model, self._sequence
         wide, deep = float(model.key_width), float(model.context_width)
         tokens = shape.samples * shape.queries
         if self._stack.attention.value == "fused":
             pairs = tokens * shape.seen * shape.heads
             forward, backward = 2.0 * (wide + deep) * pairs, 2.0 * (3.0 * wide + 2.0 * deep) * pairs
-            return forward / self._attention_flops, backward / self._attention_flops
+            reached: Floats | float = self._attention_flops
+            if self._timed_attention is not None:
+                whole = self._timed_attention.value(model.key_width, sequence)
+                reached = reached * self._timed_attention.values(model.key_width, shape.queries) / whole
+            return forward / reached, backward / reached
         pairs = tokens * sequence * shape.heads
         rate, flops = self._bytes_per_s, 2.0 * (wide + deep) * pairs
         softmax = softmax_bytes(model.dropout)

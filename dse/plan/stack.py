@@ -290,7 +290,7 @@ class Stack(StrictModel):
             known_chips = [name for name in self.matrix.fitted_on or self.fitted_on if name in list_chips()]
             fitted_at = [read_chip(name).product_ratio(precision) for name in known_chips]
             if fitted_at:
-                value = min(1.0, self.matrix.value * there / math.prod(fitted_at) ** (1 / len(fitted_at)))
+                value = min(1.0, self.matrix.value * (there / math.prod(fitted_at) ** (1 / len(fitted_at))))
                 timed["matrix"] = self.matrix.model_copy(update={"value": value})
         return self.model_copy(update=timed)
 

@@ -27,6 +27,21 @@ def test_only_assumed_shares_are_replaced(name, replaced):
     assert not any(rate.timed_on for rate in own.on_chip(chip("a100-sxm"), 128, 4096, "bf16").rates.values())
 
 
+@pytest.mark.parametrize(
+    ("name", "where"), [("megatron-2025", "b200"), ("nemo-24.07", "h100-sxm"), ("generic", "mi300x")]
+)
+def test_the_length_that_counts_is_that_of_the_keys_that_are_attended_to_at_a_time(name, where):
+    own = stack(name).on_chip(chip(where), 128, 8192, "bf16")
+    posed = problem("llama3-8b", where, devices=4, batch=4, sequence=8192, software=own)
+    alone, ring = plan(data=4), plan(context=4)
+    before, after = (plan_costs(posed, each) for each in (alone, ring))
+    shares = chip(where).sustained.attention(own.attention.kernel)
+    faster = 1.0 if shares is None else shares.value(128, 8192) / shares.value(128, 2048)
+    assert after.time_s["attention"] == pytest.approx(before.time_s["attention"] * faster)
+    arrays = evaluate(posed, PlanArrays.of([alone, ring]))
+    assert arrays.step_s == pytest.approx([before.step_s, after.step_s], rel=1e-12)
+
+
 def test_stacks_have_the_shares_of_the_kernel_that_they_name():
     h100 = chip("h100-sxm")
     of_kernels = {
