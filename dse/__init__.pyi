@@ -162,6 +162,7 @@ def plan(
     export: _Words | None = ...,
     headroom: float | None = ...,
     plan: _Words = ...,
+    batch: _Words | None = ...,
     sensitivity: bool = ...,
     constraints: bool = ...,
     **run: Unpack[_Run],

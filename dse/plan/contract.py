@@ -5,7 +5,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dse.plan import chip_table
+from pydantic import BaseModel
+
+from dse.plan import batch_answer, chip_table
 from dse.plan.answer import (
     PlanAnswer,
     after_changes,
@@ -36,6 +38,7 @@ from dse.run.run import Run
 from dse.run.tables import Tables
 from dse.sources.describe import ModelSummary
 from dse.sources.kinds import ProblemInput
+from hardware.inputs import fail
 
 METHOD = "enumeration"
 
@@ -61,6 +64,7 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         "dse plan llama3-8b --accelerators 64 --global-batch 256 --out runs/plan",
         "dse plan mixtral-8x7b --on h100-sxm,h200-sxm,mi300x --accelerators 16",
         "dse plan llama3-8b --plan zero=3 --constraints --sensitivity",
+        "dse plan llama3-8b --batch docs/examples/plans.csv",
     )
     side_by_side = "on"
     side_by_side_headers = chip_table.HEADERS
@@ -220,4 +224,57 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         return with_exports(shown, posed.problem, result, export_names(posed.options))
 
 
-PROBLEM = PlanType()
+class TableType(PlanType):
+    """The same of every row of a table, where one is given: another question with another form of result."""
+
+    forms: ClassVar[tuple[tuple[type[BaseModel], type[BaseModel]], ...]] = (
+        (batch_answer.BatchSolution, batch_answer.BatchMetrics),
+    )
+
+    def pose(self, options: TrainingOptions) -> Any:
+        """The model, the machine and the fixed part of the plan, or those of every row."""
+        if options.batch is None:
+            return super().pose(options)
+        if options.export is not None:
+            rule = "must not be given with --batch: give the keys of one row to --plan"
+            raise fail(f"dse {self.name}", "--export", options.export, rule)
+        for name in self.additions:
+            if getattr(options, name, False):
+                raise fail(f"dse {self.name}", f"--{name}", "", "must not be given with --batch")
+        return batch_answer.posed(options)
+
+    def answer(self, posed: Any, run: Run) -> Result:
+        """As of a plan, or of every row."""
+        is_table = posed.options.batch is not None
+        return batch_answer.answer(self.name, posed, run) if is_table else super().answer(posed, run)
+
+    def faults(self, result: Result, posed: Any) -> list[str]:
+        """As of a plan, or of every row."""
+        return super().faults(result, posed) if posed.options.batch is None else batch_answer.faults(result, posed)
+
+    def view(self, result: Result, posed: Any, tables: Tables) -> View:
+        """As of a plan, or the rows."""
+        if posed.options.batch is not None:
+            return batch_answer.view(result, posed)
+        return super().view(result, posed, tables)
+
+    def side_by_side_row(self, result: Result, posed: Any) -> tuple[str, ...]:
+        """As of a plan, or the fastest row."""
+        if posed.options.batch is not None:
+            return batch_answer.side_by_side_row(result)
+        return super().side_by_side_row(result, posed)
+
+    def side_by_side_notes(self, posed: Sequence[Any]) -> list[str]:
+        """As of a plan; none of tables."""
+        return [] if posed[0].options.batch is not None else super().side_by_side_notes(posed)
+
+    def documents(self, options: TrainingOptions) -> tuple[type[BaseModel] | None, type[BaseModel] | None]:
+        """Those of a plan, or of a table."""
+        return self.forms[0] if options.batch is not None else super().documents(options)
+
+    def answered_by(self, options: TrainingOptions) -> tuple[str, ...]:
+        """The one method of a plan, or of a table."""
+        return (batch_answer.METHOD,) if options.batch is not None else super().answered_by(options)
+
+
+PROBLEM = TableType()

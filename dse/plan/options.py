@@ -78,6 +78,15 @@ class TrainingOptions(Options):
         ),
     ] = None
     plan: Annotated[str, Option("Parts of the plan to fix; the rest is optimised.", metavar="FILE|KEY=VALUE,…")] = ""
+    batch: Annotated[
+        str | None,
+        Option(
+            "A table of plans to price in one go, one a row; columns are keys of a plan and options of this command. "
+            "What a row leaves open is optimised.",
+            metavar="PLANS.csv",
+            group="Many plans",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -109,14 +118,6 @@ class PredictOptions(TrainingOptions):
 
     COMMAND: ClassVar[str] = "predict"
 
-    batch: Annotated[
-        str | None,
-        Option(
-            "A table of plans to price in one go, one a row; columns are keys of a plan and options of this command.",
-            metavar="PLANS.csv",
-            group="Many plans",
-        ),
-    ] = None
     measured: Annotated[
         tuple[str, ...],
         Option(

@@ -1189,13 +1189,15 @@ class FabricMetrics(TypedDict):
 
 
 class PlanSolution(TypedDict):
-    """``solution``.
+    """``solution``. ``solution`` of ``--batch``.
 
     Attributes:
         plan: the chosen plan.
+        line: its row in the table, the header being line 1.
     """
 
     plan: Plan
+    line: NotRequired[int]
 
 
 class PlanPriced(TypedDict):
@@ -1212,53 +1214,7 @@ class PlanPriced(TypedDict):
     plan: Plan
 
 
-class PlanMetrics(TypedDict):
-    """``metrics`` of ``dse plan``.
-
-    Attributes:
-        step_s: as of ``dse predict``.
-        tokens_per_s: as of ``dse predict``.
-        tokens_per_s_per_accelerator: as of ``dse predict``.
-        model_flops_per_accelerator: as of ``dse predict``.
-        mfu: as of ``dse predict``.
-        time_s: as of ``dse predict``.
-        memory_bytes: as of ``dse predict``.
-        intervals: as of ``dse predict``.
-        pareto: the fastest plan for each amount of memory; after an early end the plan alone.
-        without: the best step without each part of the vocabulary that the plan uses; null where nothing fits then.
-        sensitivity: with this option, the best plan after each change; null where nothing fits then.
-        constraints: with this option, the best plan without each rule of ``CONSTRAINTS``.
-        stopped: why the run ended early.
-    """
-
-    step_s: float
-    tokens_per_s: float
-    tokens_per_s_per_accelerator: float
-    model_flops_per_accelerator: float
-    mfu: float
-    time_s: dict[str, float]
-    memory_bytes: dict[str, float]
-    intervals: dict[str, dict[str, Any]]
-    pareto: list[PlanPriced]
-    without: dict[str, float | None]
-    sensitivity: NotRequired[dict[str, PlanPriced | None] | None]
-    constraints: NotRequired[dict[str, PlanPriced] | None]
-    stopped: NotRequired[str | None]
-
-
-class PredictSolution(TypedDict):
-    """``solution``. ``solution`` of ``dse predict --batch``.
-
-    Attributes:
-        plan: the chosen plan.
-        line: its row in the table, the header being line 1.
-    """
-
-    plan: Plan
-    line: NotRequired[int]
-
-
-class PredictPricedRows(TypedDict):
+class PlanPricedRows(TypedDict):
     """Priced rows, an entry of each list for each row.
 
     Attributes:
@@ -1282,7 +1238,7 @@ class PredictPricedRows(TypedDict):
     plan: list[str]
 
 
-class PredictRefusedRow(TypedDict):
+class PlanRefusedRow(TypedDict):
     """A row that is not priced.
 
     Attributes:
@@ -1292,6 +1248,60 @@ class PredictRefusedRow(TypedDict):
 
     line: int
     rule: str
+
+
+class PlanMetrics(TypedDict):
+    """``metrics`` of ``dse plan``. ``metrics`` of ``--batch``.
+
+    Attributes:
+        step_s: as of ``dse predict``.
+        tokens_per_s: as of ``dse predict``.
+        tokens_per_s_per_accelerator: as of ``dse predict``.
+        model_flops_per_accelerator: as of ``dse predict``.
+        mfu: as of ``dse predict``.
+        time_s: as of ``dse predict``.
+        memory_bytes: as of ``dse predict``.
+        intervals: as of ``dse predict``.
+        pareto: the fastest plan for each amount of memory; after an early end the plan alone.
+        without: the best step without each part of the vocabulary that the plan uses; null where nothing fits then.
+        sensitivity: with this option, the best plan after each change; null where nothing fits then.
+        constraints: with this option, the best plan without each rule of ``CONSTRAINTS``.
+        stopped: why the run ended early.
+        plans: the priced rows.
+        refused: those that are not.
+        near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9.
+        unpriced: lines of rows that a run which was stopped has left.
+    """
+
+    step_s: NotRequired[float]
+    tokens_per_s: NotRequired[float]
+    tokens_per_s_per_accelerator: NotRequired[float]
+    model_flops_per_accelerator: NotRequired[float]
+    mfu: NotRequired[float]
+    time_s: NotRequired[dict[str, float]]
+    memory_bytes: NotRequired[dict[str, float]]
+    intervals: NotRequired[dict[str, dict[str, Any]]]
+    pareto: NotRequired[list[PlanPriced]]
+    without: NotRequired[dict[str, float | None]]
+    sensitivity: NotRequired[dict[str, PlanPriced | None] | None]
+    constraints: NotRequired[dict[str, PlanPriced] | None]
+    stopped: NotRequired[str | None]
+    plans: NotRequired[PlanPricedRows]
+    refused: NotRequired[list[PlanRefusedRow]]
+    near_fastest: NotRequired[int]
+    unpriced: NotRequired[list[int]]
+
+
+class PredictSolution(TypedDict):
+    """``solution``. ``solution`` of ``--batch``.
+
+    Attributes:
+        plan: the chosen plan.
+        line: its row in the table, the header being line 1.
+    """
+
+    plan: Plan
+    line: NotRequired[int]
 
 
 class PredictComparedPart(TypedDict):
@@ -1307,8 +1317,7 @@ class PredictComparedPart(TypedDict):
 
 
 class PredictMetrics(TypedDict):
-    """``metrics`` of ``dse predict``. ``metrics`` of ``dse predict --batch``. ``metrics`` of ``dse predict
-    --measured``.
+    """``metrics`` of ``dse predict``. ``metrics`` of ``--batch``. ``metrics`` of ``dse predict --measured``.
 
     Attributes:
         step_s: time of a step.
@@ -1342,8 +1351,8 @@ class PredictMetrics(TypedDict):
     best: NotRequired[PlanPriced | None]
     best_is_faster: NotRequired[float | None]
     stopped: NotRequired[str | None]
-    plans: NotRequired[PredictPricedRows]
-    refused: NotRequired[list[PredictRefusedRow]]
+    plans: NotRequired[PlanPricedRows]
+    refused: NotRequired[list[PlanRefusedRow]]
     near_fastest: NotRequired[int]
     unpriced: NotRequired[list[int]]
     measured: NotRequired[dict[str, PredictComparedPart] | None]

@@ -7,10 +7,10 @@ import re
 import pyarrow.parquet as pq
 import pytest
 
+from dse.plan.batch import priced
+from dse.plan.batch_rows import Refused, read_rows
 from dse.plan.options import PredictOptions
 from dse.plan.training_plan import read_plan
-from dse.predict.batch import priced
-from dse.predict.batch_rows import Refused, read_rows
 from dse.predict.contract import PROBLEM
 from dse.problem import pose
 from dse.run.run import Run
@@ -152,3 +152,24 @@ def test_exports_of_many_plans_are_refused(table, dse):
     refused = dse("predict", "llama3-8b", "--batch", table("tensor\n8\n"), "--export", "chakra")
     assert refused.code == 2
     assert "--export: chakra: must not be given with --batch" in refused.err
+
+
+def test_the_best_plan_of_every_row_is_the_one_that_is_planned_alone(table, dse):
+    path = table("model,accelerators,on\nllama3-8b,8,h100-sxm\nllama2-7b,16,a100-sxm\n")
+    answered = dse("plan", "llama3-8b", "--global-batch", 16, "--batch", path, "--json")
+    assert answered.code == 0, answered.err
+    plans = json.loads(answered.out)["metrics"]["plans"]
+    for row, asked in enumerate((("llama3-8b", 8, "h100-sxm"), ("llama2-7b", 16, "a100-sxm"))):
+        model, *machine = asked
+        given = ("--accelerators", machine[0], "--on", machine[1], "--global-batch", 16, "--json")
+        alone = json.loads(dse("plan", model, *given).out)
+        assert plans["step_s"][row] == pytest.approx(alone["objective"]["value"])
+        assert plans["memory_bytes"][row] == pytest.approx(sum(alone["metrics"]["memory_bytes"].values()))
+
+
+@pytest.mark.parametrize("more", [("--sensitivity",), ("--constraints",), ("--export", "chakra")])
+def test_further_analyses_and_exports_are_of_one_plan(table, dse, more):
+    refused = dse("plan", "llama3-8b", "--batch", table("tensor\n8\n"), *more)
+    assert refused.code == 2
+    assert f"{more[0]}: " in refused.err
+    assert "must not be given with --batch" in refused.err

@@ -1,4 +1,4 @@
-"""Thousands of plans in one process: the rows of ``dse predict --batch PLANS.csv``.
+"""Thousands of plans in one process: the rows of ``--batch PLANS.csv``.
 
 Rows that leave nothing open but the order of the axes and the number of copies of what ZeRO shares out are priced
 together, in arrays, each with every choice of these two. A row that leaves more open is answered as ``dse predict``
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.plan.answer import nothing_legal
+from dse.plan.batch_rows import PlanRow, Refused, words
 from dse.plan.check import illegal
 from dse.plan.evaluate import evaluate
 from dse.plan.plan_arrays import PlanArrays
@@ -22,7 +23,6 @@ from dse.plan.rules import faults
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.search.vocabulary import plans_of, sharing_counts, with_sharing
 from dse.plan.training_plan import AXES, CHOSEN_KEYS, ORDERS, PIPELINE_INSIDE, USUAL_ORDER, TrainingPlan
-from dse.predict.batch_rows import PlanRow, Refused, words
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 from hardware.inputs import InputError
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dse.plan.options import PredictOptions, posed_problem
+from dse.plan.options import TrainingOptions, posed_problem
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import ALIASES, KEYS, SETTINGS, read_plan
 from hardware.documents import text_of
@@ -46,7 +46,7 @@ class Refused:
     rule: str
 
 
-def read_rows(options: PredictOptions) -> Iterator[PlanRow | Refused]:
+def read_rows(options: TrainingOptions) -> Iterator[PlanRow | Refused]:
     """The rows of ``options.batch``, in their order.
 
     Raises:
@@ -142,7 +142,7 @@ def _value(column: str, text: str) -> Any:
         return _Fault(words(error))
 
 
-def _problem(options: PredictOptions, own: dict[str, Any], settings: dict[str, Any]) -> PlanProblem | str:
+def _problem(options: TrainingOptions, own: dict[str, Any], settings: dict[str, Any]) -> PlanProblem | str:
     """The problem of rows with these options and settings, or what is wrong with them."""
     precision = settings.pop("precision", options.precision)
     try:

@@ -1,4 +1,4 @@
-"""The answer of ``dse predict --batch``: what a result holds, its check, and how people see it."""
+"""The answer of ``--batch``: what a result holds, its check, and how people see it."""
 
 import csv
 import io
@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import Field
 
+from dse.plan.batch import Batch, PricedRow, priced
+from dse.plan.batch_rows import PlanRow, Refused, read_rows
 from dse.plan.check import cost_faults, illegal
 from dse.plan.check_costs import plan_costs
 from dse.plan.formats import Amount, PlanDocument
 from dse.plan.intervals import interval, max_speedup, told_apart
-from dse.plan.options import PredictOptions
-from dse.predict.batch import Batch, PricedRow, priced
-from dse.predict.batch_rows import PlanRow, Refused, read_rows
+from dse.plan.options import TrainingOptions
 from dse.problem import Posed, result_of
 from dse.report.units import counted, memory_text, needed_memory_text, share_text, time_text
 from dse.report.view import Decisive, Heading, Table, View
@@ -37,11 +37,11 @@ _SHOWN = 20
 
 Line = Annotated[int, Field(ge=2)]
 
-BatchPosed = Posed[PredictOptions, "tuple[PlanRow | Refused, ...]"]
+BatchPosed = Posed[TrainingOptions, "tuple[PlanRow | Refused, ...]"]
 
 
 class BatchSolution(Document):
-    """``solution`` of ``dse predict --batch``.
+    """``solution`` of ``--batch``.
 
     Attributes:
         plan: the fastest plan that fits.
@@ -88,7 +88,7 @@ class PricedRows(Document):
 
 
 class BatchMetrics(Document):
-    """``metrics`` of ``dse predict --batch``.
+    """``metrics`` of ``--batch``.
 
     Attributes:
         plans: the priced rows.
@@ -105,11 +105,11 @@ class BatchMetrics(Document):
     stopped: str | None = None
 
 
-def posed(options: PredictOptions) -> BatchPosed:
+def posed(options: TrainingOptions) -> BatchPosed:
     """The rows of the table.
 
     Raises:
-        InputError: as :func:`~dse.predict.batch_rows.read_rows`, or every row is refused.
+        InputError: as :func:`~dse.plan.batch_rows.read_rows`, or every row is refused.
     """
     rows = tuple(read_rows(options))
     problems = {id(row.problem): row.problem for row in rows if isinstance(row, PlanRow)}
