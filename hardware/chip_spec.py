@@ -21,7 +21,7 @@ from hardware.operations import VectorKind
 from hardware.packed_words import RATE_TOLERANCE, WORD_BYTES
 from hardware.precisions import ELEMENT_BYTES
 from hardware.product_rates import ProductRates
-from hardware.silicon.spec import DieSpec, NodeNm, PackageMemory
+from hardware.silicon.spec import DieSpec, NodeNm, PackageMemory, SpareCores
 from hardware.spec_fields import (
     Count,
     NonNegative,
@@ -93,7 +93,7 @@ class Template(StrictModel):
     vector_l2_bytes: PositiveInteger | None = None
     vector_lanes: PositiveInteger | None = None
     dies: PositiveInteger = 1
-    spare_cores: NonNegativeInteger = 0
+    spare_cores: SpareCores = 0
     d2d_bytes_per_s: NonNegative = 0.0
 
     @model_validator(mode="after")

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dse.report.chart import Tile, TreeMap
 from dse.report.palette import BLUE, BROWN, GREEN, GREY, PALE, PURPLE, RED, YELLOW
 from dse.report.view import Heading, Paragraph, Part, Table, View
@@ -11,6 +13,7 @@ from hardware.silicon.area import area_of, block_areas
 from hardware.silicon.carbon import embodied_kg, use_kg_per_year
 from hardware.silicon.design import Die, Package
 from hardware.silicon.edges import max_sites, needed_edge_mm, perimeter_mm
+from hardware.silicon.energy import multiply_accumulate_pj
 from hardware.silicon.interval import Interval, total
 from hardware.silicon.money import all_in_kw, bill, die_price, dies_per_wafer, hourly_usd
 from hardware.silicon.power import Power, idle_clock_hz, power
@@ -141,6 +144,8 @@ def _power_table(chip: PricedChip) -> Table:
         ("arrays and lanes", "", figure_text(drawn.switching_per_ghz * package.clock_ghz)),
         ("memory and links", "", figure_text(drawn.traffic)),
     ]
+    nodes_used = dict.fromkeys(die.node for die, _ in package.dies if float(np.max(die.macs_per_core)) > 0)
+    energies = [(node, multiply_accumulate_pj(node)) for node in nodes_used]
     if package.cap_w is not None:
         share = chip.clock_hz / float(package.clock_hz)
         rows.append(
@@ -148,6 +153,7 @@ def _power_table(chip: PricedChip) -> Table:
         )
     idle = drawn.idle(idle_clock_hz(package.dies[0][0], package.clock_hz))
     rows.append(("idle", "", figure_text(idle)))
+    rows += [(f"a 16-bit multiply-accumulate, {node} nm", "", f"{figure_text(pj, 2)} pJ") for node, pj in energies]
     return Table(("power", "clock", "W"), rows, title="Power, estimated: every unit, memory and link at work")
 
 
@@ -254,6 +260,11 @@ def silicon_document(chip: PricedChip) -> dict[str, Any]:
             "static": _triple(chip.drawn.static),
             "traffic": _triple(chip.drawn.traffic),
             "at_capped_clock": _triple(chip.sustained_w),
+            "multiply_accumulate_pj": {
+                str(die.node): _triple(multiply_accumulate_pj(die.node))
+                for die, _ in package.dies
+                if float(np.max(die.macs_per_core)) > 0
+            },
             "idle": _triple(chip.drawn.idle(idle_clock_hz(package.dies[0][0], package.clock_hz))),
         },
         "clock_hz": float(package.clock_hz),

@@ -1,9 +1,9 @@
 """Keys of ``dse.chip/1`` that say what a package is made of: its dies and its memory."""
 
 from difflib import SequenceMatcher
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from hardware.silicon.tables import NO_MEMORY, Style, memories, nodes
 from hardware.spec_fields import NonNegative, NonNegativeInteger, PositiveInteger, Source, StrictModel
@@ -28,6 +28,8 @@ def _known_memory(kind: str) -> str:
 
 NodeNm = Annotated[int, Field(gt=0, le=1000), AfterValidator(_known_node)]
 MemoryName = Annotated[str, AfterValidator(_known_memory)]
+SpareCores = Annotated[int, Field(ge=0, le=4096)]
+"""The yield is a sum over them."""
 Format = Literal["8-bit", "4-bit"]
 
 
@@ -61,7 +63,7 @@ class DieSpec(StrictModel):
     style: Style
     source: Source
     cores: NonNegativeInteger = 0
-    spare_cores: NonNegativeInteger = 0
+    spare_cores: SpareCores = 0
     macs_per_core: NonNegativeInteger = 0
     narrow: tuple[Format, ...] = ()
     lanes_per_core: NonNegativeInteger = 0
@@ -73,6 +75,12 @@ class DieSpec(StrictModel):
     d2d_bytes_per_s: NonNegative = 0.0
     host: NonNegative = 1.0
     stacked: bool = False
+
+    @model_validator(mode="after")
+    def _has_its_spare_cores(self) -> Self:
+        if self.spare_cores > self.cores:
+            raise ValueError(f"spare_cores must be at most cores, {self.cores}, but is {self.spare_cores}")
+        return self
 
 
 class PackageMemory(StrictModel):

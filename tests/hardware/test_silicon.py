@@ -17,6 +17,7 @@ from hardware.silicon.carbon import embodied_kg
 from hardware.silicon.chips import silicon
 from hardware.silicon.design import Die, Package
 from hardware.silicon.edges import max_sites, sides_mm
+from hardware.silicon.energy import lane_cycle_pj, memory_pj_per_byte, multiply_accumulate_pj
 from hardware.silicon.money import bill, die_price, dies_per_wafer, sold_share
 from hardware.silicon.power import power
 from hardware.silicon.tables import STYLES, blocks, fitted, memories, money, nodes
@@ -116,6 +117,19 @@ def test_the_share_that_is_sold_is_what_drawn_defects_leave():
     outside, inside = draws.poisson(density * 3.0), draws.poisson(density * 5.0)
     drawn = ((outside == 0) & (inside <= spare)).mean()
     assert float(sold_share(300.0, 500.0, spare, 0.2, alpha)) == pytest.approx(drawn, abs=5e-3)
+
+
+def test_energies_of_single_operations_add_up_to_what_switches_each_cycle():
+    for node in nodes():
+        die = Die(node=node, style="simt", cores=4, macs_per_core=512, lanes_per_core=64, memory="hbm3", memory_sites=1)
+        per_cycle_pj = 2 * 4 * (512 * multiply_accumulate_pj(node).value + 64 * lane_cycle_pj(node, "simt").value)
+        drawn = power(package_of(die))
+        assert float(drawn.switching_per_ghz.value) == pytest.approx(float(per_cycle_pj) * 1e-3)
+        assert multiply_accumulate_pj(node, 8).value == pytest.approx(multiply_accumulate_pj(node).value / 2)
+    traffic_w = 1e-12 * memory_pj_per_byte("hbm3").value * package_of(die).memory_rate
+    assert float(drawn.traffic.value) == pytest.approx(float(traffic_w))
+    with pytest.raises(ValueError, match="must be 4, 8 or 16"):
+        multiply_accumulate_pj(7, 32)
 
 
 def test_dies_of_814_mm2_on_a_wafer():
@@ -235,6 +249,7 @@ BAD = [
     ({"tdp_w__value": 40.0}, "tdp_w: 40: the power limit must be above the", "did you mean"),
     ({"hbm_bytes_per_s__value": 1.2e13}, "hbm_bytes_per_s: 1.2e+13: 8 stacks of hbm3e have at most", "9.44e+12?"),
     ({"hbm_gib__value": 400.0}, "hbm_gib: 400: 8 stacks of hbm3e have at most 36 GB each", "288?"),
+    ({"template__spare_cores": 10**9}, "template.spare_cores: 1000000000: must be at most 4096", ""),
     ({"template__tensor_cores": 17}, "tensor_cores must be a multiple of dies, 2, but is 17", "nearest: 16"),
 ]
 
