@@ -6,6 +6,7 @@ linear layers; norms, activations and whatever else computes for vector work. Re
 where a plan recomputes, linear layers, attention and vector work are compared together with it.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,11 +16,13 @@ from dse.importer.profile.read import read_profile
 from dse.plan.formats import MetricsDocument
 from dse.plan.problem import PlanProblem
 from dse.problem import Posed
-from dse.report.units import counted, time_scale, time_text
+from dse.report.units import counted, share_text, time_scale, time_text
 from dse.report.view import Decisive, Table, View
 from dse.results.result import Result
 from dse.trace.answer import CUTS, solution_of
+from dse.trace.gemms import gemms_of
 from dse.trace.problem import RecordedRun, recorded_run
+from hardware.chips import list_chips
 from hardware.inputs import Document, fail
 
 _EXPOSED = ("tensor", "context", "expert", "sharding", "transfer", "data")
@@ -36,6 +39,9 @@ _NAMES = {
     "idle": "pipeline bubble, idle",
     "step": "step",
 }
+_OWN_SHARE = 0.5
+"""Of the time of products, with the width of the model: less is the mark of another model."""
+
 _LARGEST = 3
 """Differences that the answer names."""
 
@@ -71,10 +77,12 @@ class MeasuredPosed(Posed[Any, PlanProblem]):
     Attributes:
         measured_s: by class of work and state of the device, of the rank that computes longest.
         ranks: in the profile.
+        doubts: why the profile may not be of this model or accelerator, a sentence each.
     """
 
     measured_s: Mapping[str, float] = field(default_factory=dict)
     ranks: int = 1
+    doubts: tuple[str, ...] = ()
 
 
 def with_measured(posed: Posed[Any, PlanProblem], paths: Sequence[str]) -> MeasuredPosed:
@@ -96,7 +104,35 @@ def with_measured(posed: Posed[Any, PlanProblem], paths: Sequence[str]) -> Measu
         posed.inputs,
         _mean_step(steps),
         run.profiles[0].ranks or len(run.places),
+        (*_other_accelerator(run, posed.problem), *_other_model(run, posed.problem)),
     )
+
+
+def _other_accelerator(run: RecordedRun, problem: PlanProblem) -> Iterator[str]:
+    """That the devices of a profile are none of the plan's, by the names that both have."""
+    chip = problem.system.chip
+    mark = chip.name.partition("-")[0]
+    names = sorted({name for profile in run.profiles for name in profile.device_names.values() if name})
+    if problem.machine is None and chip.name in list_chips() and names:
+        others = [name for name in names if not re.search(rf"\b{mark}\b", name, re.IGNORECASE)]
+        if others:
+            given = f"the profile is of {', '.join(others)}, the plan of {chip.name}"
+            yield f"{given}: give --on of the accelerator that was profiled"
+
+
+def _other_model(run: RecordedRun, problem: PlanProblem) -> Iterator[str]:
+    """That products of a profile lack the width of the model, which most of its linear layers read or write whole."""
+    hidden, products = problem.model.hidden, [each for each in gemms_of(run.places) if each.size.batch == 1]
+    total_ns = sum(each.time_ns for each in products)
+    if not total_ns:
+        yield "the profile has no sizes of products: whether it is of this model is not known (record_shapes=True)"
+        return
+    own_ns = sum(each.time_ns for each in products if hidden in (each.size.m, each.size.n, each.size.k))
+    if own_ns < _OWN_SHARE * total_ns:
+        yield (
+            f"{share_text(1 - own_ns / total_ns)} of the time of the profile's products is in sizes without "
+            f"{hidden:,}, the width of {problem.model.name}: it may be a profile of another model"
+        )
 
 
 def _steps(run: RecordedRun, paths: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -206,6 +242,7 @@ def _notes(parts: Mapping[str, Mapping[str, float]], posed: MeasuredPosed) -> It
     yield Decisive(
         f"{both} ({100 * (step['predicted_s'] / step['measured_s'] - 1):+,.1f} %); largest differences: {listed}"
     )
+    yield from map(Decisive, posed.doubts)
     if posed.ranks != posed.problem.devices:
         accelerators = counted(posed.problem.devices, "accelerator")
         given = f"the profile is of {counted(posed.ranks, 'rank')}, the plan of {accelerators}"

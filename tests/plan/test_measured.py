@@ -89,3 +89,25 @@ def test_another_profile_is_another_problem(model, tmp_path):
         for rank in range(2)
     )
     assert first.digest != second.digest
+
+
+def test_a_profile_of_another_model_or_accelerator_is_said_to_be_one(model, tmp_path):
+    content = training_step(rank=0)
+    content["deviceProperties"] = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
+    path = write(tmp_path / "rank0.json", content)
+    notes = " ".join(answered(model, [path])[2].first_notes)
+    assert "the profile is of NVIDIA A100-SXM4-80GB, the plan of h100-sxm" in notes
+    assert "may be a profile of another model" not in notes
+    assert "A100" not in " ".join(answered(model, [path], on="a100-sxm")[2].first_notes)
+    wider = tmp_path / "wider.yaml"
+    wider.write_text(json.dumps(MODEL | {"hidden": 768}))
+    other = " ".join(answered(str(wider), [path], on="a100-sxm")[2].first_notes)
+    assert "may be a profile of another model" in other
+
+
+def test_a_profile_without_sizes_of_products_is_said_to_have_none(model, tmp_path):
+    content = training_step(rank=0)
+    for event in content["traceEvents"]:
+        event.get("args", {}).pop("Input Dims", None)
+    notes = " ".join(answered(model, [write(tmp_path / "rank0.json", content)])[2].first_notes)
+    assert "the profile has no sizes of products" in notes
