@@ -312,8 +312,7 @@ def _memory(
     if stage == p - 1:
         # Of a later token: embedding, the projection's two inputs, its result's norm and that norm's result.
         inputs = (4 if model.head == "masked_lm" else 2) + 5 * model.prediction_layers
-        held = (4 if costs.fuses_loss else 12 if costs.t == 1 else 16) + 4 * model.prediction_layers
-        working += held * costs.tokens * model.vocabulary / costs.t + 2 * inputs * costs.between * model.hidden
+        working += _loss_bytes(costs) + 2 * inputs * costs.between * model.hidden
     dropped = sum(layer.whole - layer.saved for layer in layers[::again])
     in_flight = min((p + 1) / 2, rounds) if plan.schedule == "dualpipe" else chunks / v
     kept = {
@@ -323,6 +322,16 @@ def _memory(
         "activations": in_flight * (sum(layer.whole for layer in layers) - dropped),
     }
     return _held(costs, kept, working)
+
+
+def _loss_bytes(costs: RankCosts) -> float:
+    """What the losses hold of logits, and of gradients where they make these at once."""
+    model, words = costs.model, costs.model.vocabulary / costs.t
+    if costs.loss == "chunked":
+        streams = (1 + model.prediction_layers) * costs.tokens * model.hidden
+        return 2 * (costs.tokens / costs.loss_chunks * words + streams + words * model.hidden)
+    held = 4 if costs.loss == "fused" else 12 if costs.t == 1 else 16
+    return (held + 4 * model.prediction_layers) * costs.tokens * words
 
 
 def _groups(costs: RankCosts) -> int:

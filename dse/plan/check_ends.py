@@ -43,8 +43,8 @@ def _joined_s(rank: RankCosts) -> tuple[float, float]:
 def _output_s(rank: RankCosts) -> tuple[float, float]:
     """The last norm, the output matrix and the loss."""
     words, h = rank.model.vocabulary / rank.t, rank.model.hidden
-    products = [rank.product_s(rank.tokens, words, float(h), False)]
-    there, back = (10, 6) if rank.fuses_loss else (14, 22)
+    products = [rank.product_s(rank.tokens / rank.loss_chunks, words, float(h), False)] * rank.loss_chunks
+    there, back = {"fused": (10, 6), "unfused": (14, 22), "chunked": (6, 0)}[rank.loss]
     loss = VectorPass(rank.tokens * words, words, there, back, ("cross_entropy",), ("cross_entropy_backward",))
     passes = [loss, rank.norm(rank.between * h)]
     if rank.model.head == "masked_lm":

@@ -129,10 +129,15 @@ class RankCosts:
         self.microbatches = math.ceil(problem.global_batch / (plan.data * plan.microbatch))
 
     @property
-    def fuses_loss(self) -> bool:
-        """Whether the cross entropy is one kernel."""
+    def loss(self) -> str:
+        """Whether the cross entropy is one kernel, several operators, or by chunks."""
         word = self.plan.cross_entropy
-        return (self.stack.cross_entropy.value if word == "stack" else word) == "fused"
+        return self.stack.cross_entropy.value if word == "stack" else word
+
+    @property
+    def loss_chunks(self) -> int:
+        """Chunks of tokens of the loss."""
+        return math.ceil(self.model.vocabulary / self.t / self.model.hidden) if self.loss == "chunked" else 1
 
     def collective(self, kind: CollectiveKind, size: float, axes: Axes) -> float:
         """Seconds over a group of ranks, at the sustained share of the links."""

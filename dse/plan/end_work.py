@@ -13,11 +13,12 @@ from dse.plan.layer_work import Size
 from dse.plan.layers import LayerPrices
 from dse.plan.plan_arrays import Floats
 
-_CROSS_ENTROPY_BYTES = {True: (10.0, 6.0), False: (14.0, 22.0)}
-"""Of memory traffic for each logit, by pass, of a fused cross entropy or of PyTorch's operators.
+_CROSS_ENTROPY_BYTES = {"fused": (10.0, 6.0), "unfused": (14.0, 22.0), "chunked": (6.0, 0.0)}
+"""Of memory traffic for each logit, by pass, of a fused cross entropy, of PyTorch's operators or of a loss by chunks.
 
-These are, in a forward pass, a cast to 32 bits and log-softmax, and in the backward pass a gradient of zeros, that of
-log-softmax, which reads two tensors, and a cast to 16 bits."""
+A kernel over a chunk reads 16-bit logits twice and writes gradients in their place (linkedin/Liger-Kernel,
+ops/cross_entropy.py). PyTorch's operators are, in a forward pass, a cast to 32 bits and log-softmax, and in the
+backward pass a gradient of zeros, that of log-softmax, which reads two tensors, and a cast to 16 bits."""
 
 
 class EndWork(LayerPrices):
@@ -64,8 +65,11 @@ class EndWork(LayerPrices):
             self.product(work, self.cut_tokens, h, h, low=False)
             self.passes(work, ("gelu",), self.cut_tokens * h, (4.0, 6.0))
         words = model.vocabulary / self.tensor
-        self.product(work, self.tokens, words, float(model.hidden), low=False)
-        moved = _CROSS_ENTROPY_BYTES[self.problem.software.fuses_cross_entropy]
+        chunks = self._chunks
+        products = self.kernels.product_s(self.tokens / chunks, words, float(model.hidden), False)
+        work.linear.append(chunks * products[0])
+        work.linear_back.append(chunks * (products[1] + products[2]))
+        moved = _CROSS_ENTROPY_BYTES[self.problem.software.cross_entropy]
         self.passes(work, ("cross_entropy",), self.tokens * words, moved, row=words)
         self.passes(work, (model.normalisation,), self.cut_tokens * model.hidden, (4.0, 6.0), row=model.hidden)
         gather, scatter, reduce = self.tensor_halves
@@ -76,6 +80,13 @@ class EndWork(LayerPrices):
         )
 
     @cached_property
+    def _chunks(self) -> Floats:
+        """Chunks of tokens, of which each has about as many logits as the stream has numbers (Liger Kernel)."""
+        chunked = self.problem.software.cross_entropy == "chunked"
+        chunks: Floats = np.ceil(self.model.vocabulary / self.tensor / self.model.hidden) ** float(chunked)
+        return chunks
+
+    @cached_property
     def head_bytes(self) -> Floats:
         """Bytes that the head keeps: the inputs of norm and output matrix, and what the loss holds of logits.
 
@@ -83,14 +94,20 @@ class EndWork(LayerPrices):
         tensors of 32 bits at its peak (the logarithms of probabilities, and gradients before and after log-softmax),
         over a tensor axis four (``loss_parallel`` adds a one-hot tensor to probabilities, and scales the sum).
 
-        While one loss is at its peak, the others, of later tokens, hold one tensor. On the way to each of these the
-        inputs of a norm and of the projection are kept, in addition to those of its own norm and output matrix.
+        While one loss is at its peak, the others, of later tokens, hold one tensor. A loss by chunks holds 16-bit
+        logits of one chunk, and gradients of the stream and of the output matrix, which it has at once. On the way to
+        each of the others the inputs of a norm and of the projection are kept, in addition to those of its own norm and
+        output matrix.
         """
         later = self.model.prediction_layers
         held: Size = 4.0
-        if not self.problem.software.fuses_cross_entropy:
+        if self.problem.software.cross_entropy == "unfused":
             held = np.where(self.plans.tensor > 1, 16.0, 12.0)
-        logits = (held + 4.0 * later) * self.tokens * self.model.vocabulary / self.tensor
+        words = self.model.vocabulary / self.tensor
+        logits = (held + 4.0 * later) * self.tokens * words
+        if self.problem.software.cross_entropy == "chunked":
+            made = (1.0 + later) * self.tokens + words
+            logits = HALF_BYTES * (self.tokens / self._chunks * words + made * self.model.hidden)
         inputs = (4.0 if self.model.head == "masked_lm" else 2.0) + 5.0 * later
         size: Floats = logits + inputs * HALF_BYTES * self.cut_tokens * self.model.hidden
         return size

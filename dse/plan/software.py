@@ -22,7 +22,7 @@ class Software:
         weight_bytes, gradient_bytes, optimizer_bytes: kept for each parameter.
         moment_bytes: of optimizer_bytes, those of both moments.
         gradient_transfer_bytes, weight_transfer_bytes: sent for each parameter.
-        fuses_cross_entropy: whether the loss is one kernel over the logits.
+        cross_entropy: ``fused``, ``unfused`` or ``chunked``.
         overlaps_tensor, overlaps_context, overlaps_expert, overlaps_gradients, overlaps_weights, overlaps_pipeline:
             whether this communication overlaps with compute.
     """
@@ -33,7 +33,7 @@ class Software:
     moment_bytes: float
     gradient_transfer_bytes: float
     weight_transfer_bytes: float
-    fuses_cross_entropy: bool
+    cross_entropy: str
     overlaps_tensor: bool
     overlaps_context: bool
     overlaps_expert: bool
@@ -62,7 +62,7 @@ class Software:
             moment_bytes=moments,
             gradient_transfer_bytes=stored("gradient_transfer", stack.gradient_transfer_bytes.value),
             weight_transfer_bytes=stored("weight_transfer", stack.weight_transfer_bytes.value),
-            fuses_cross_entropy=(stack.cross_entropy.value if word == AS_STACK else word) == "fused",
+            cross_entropy=stack.cross_entropy.value if word == AS_STACK else word,
             overlaps_tensor=overlaps("overlap_tensor", stack.overlaps_tensor.value),
             overlaps_context=overlaps("overlap_context", stack.overlaps_context.value),
             overlaps_expert=overlaps("overlap_expert", stack.overlaps_expert.value),

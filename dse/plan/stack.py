@@ -122,9 +122,9 @@ class AttentionKernel(StrictModel):
 
 
 class LossKernel(StrictModel):
-    """Whether the cross entropy is one kernel over the logits, or PyTorch's operators in sequence."""
+    """Whether the cross entropy is one kernel over the logits, PyTorch's operators, or by chunks of tokens."""
 
-    value: Literal["fused", "unfused"]
+    value: Literal["fused", "unfused", "chunked"]
     source: Source
 
 
@@ -134,7 +134,8 @@ class Stack(StrictModel):
     Attributes:
         name, description: for people.
         attention: ``fused`` keeps no scores (Dao et al., FlashAttention, 2022) and skips what a causal mask hides.
-        cross_entropy: ``fused`` holds 4 bytes a logit, ``unfused`` what PyTorch's operators hold at their peak.
+        cross_entropy: ``fused`` holds 4 bytes a logit, ``unfused`` what PyTorch's operators hold at their peak,
+            ``chunked`` logits of a chunk of tokens.
         overlaps_tensor: whether collectives of the tensor axis overlap with the linear layers that they belong to.
         gathers_again: whether a backward pass gathers the inputs of cut matrices again over the tensor axis, instead of
             keeping them whole.

@@ -39,8 +39,9 @@ USUAL_ORDER, PIPELINE_INSIDE = ORDERS[0], "tensor-context-pipeline-data"
 StoredPrecision = Literal["stack", "fp32", "bf16", "fp16", "fp8"]
 """Of state and of transfers; ``stack``: as the software stack has it."""
 
-CrossEntropy = Literal["stack", "fused", "unfused"]
-"""Whether the loss is one kernel that keeps no tensors of the size of the logits between its steps."""
+CrossEntropy = Literal["stack", "fused", "unfused", "chunked"]
+"""Whether the loss is one kernel that keeps no tensors of the size of the logits between its steps, PyTorch's
+operators, or computed with the output matrix by chunks of tokens, so that logits of one chunk exist at a time."""
 
 Overlap = Literal["stack", "yes", "no"]
 """Whether communication is hidden; ``stack``: as the software stack does."""
@@ -89,7 +90,8 @@ class TrainingPlan:
         overlap_gradients: whether the reduction of gradients overlaps with compute.
         overlap_weights: whether the gathering of weights overlaps with compute.
         overlap_pipeline: whether transfers between stages overlap with compute.
-        cross_entropy: whether the loss is one kernel over the logits, or PyTorch's operators in sequence.
+        cross_entropy: whether the loss is one kernel over the logits, PyTorch's operators in sequence, or the output
+            matrix and the loss by chunks of tokens (Liger Kernel; Hsu et al. 2024, section 3.2).
     """
 
     tensor: int

@@ -515,6 +515,23 @@ def test_a_loss_of_operators_moves_logits_more_often():
     assert unfused - fused == pytest.approx(moved / (posed.system.chip.hbm_bytes_per_s * 0.8))
 
 
+@pytest.mark.parametrize("tensor", [1, 4])
+@pytest.mark.parametrize("model", ["llama3-8b", "deepseek-v3"])
+def test_a_loss_by_chunks_holds_the_logits_of_one(model, tensor):
+    """Liger Kernel: V / h chunks; gradients of stream and output matrix in 16 bits, and weights' gradients n times."""
+    posed = problem(model, devices=8, batch=8, cross_entropy="chunked")
+    mesh = plan(tensor=tensor, sequence_parallel=tensor > 1, data=8 // tensor, cross_entropy="chunked")
+    costs, arrays = plan_costs(posed, mesh), evaluate(posed, PlanArrays.of([mesh]))
+    assert arrays.step_s[0] == pytest.approx(costs.step_s, rel=1e-11)
+    assert arrays.memory_bytes[0] == pytest.approx(costs.memory_bytes, rel=1e-11)
+    fused = plan_costs(posed, replace(mesh, cross_entropy="fused"))
+    words, hidden, losses = posed.model.vocabulary // tensor, posed.model.hidden, 1 + posed.model.prediction_layers
+    chunks = -(-words // hidden)
+    held = 2 * (2048 * words / chunks + losses * 2048 * hidden + words * hidden)
+    assert fused.memory["working"] - costs.memory["working"] == pytest.approx(4 * losses * 2048 * words - held)
+    assert costs.step_s > fused.step_s - losses * 10 * 2048 * words / (posed.system.chip.hbm_bytes_per_s * 0.8)
+
+
 @pytest.mark.parametrize(("zero", "bytes_each"), [(0, 16), (1, 4 + 12 / 64), (2, 2 + 14 / 64), (3, 16 / 64)])
 def test_state_is_shared_out_as_zero_does(zero, bytes_each):
     """Rajbhandari et al. 2020, figure 1, with 2 bytes a gradient."""

@@ -72,7 +72,7 @@ BAD = {
     ),
     "role": ("gradients=int8", "gradients: int8: must be one of stack, fp32, bf16, fp16, fp8"),
     "overlap": ("overlap_tensor=maybe", "overlap_tensor: maybe: must be one of stack, yes, no"),
-    "loss": ("cross_entropy=fast", "cross_entropy: fast: must be one of stack, fused, unfused"),
+    "loss": ("cross_entropy=fast", "cross_entropy: fast: must be one of stack, fused, unfused, chunked"),
     "number": ("tensor=two", "tensor: two: must be a whole number of at least 1\n"),
     "negative": ("tensor=-1", "tensor: -1: must be a whole number of at least 1 (did you mean 1?)"),
     "nothing": ("first_layers=-3", "first_layers: -3: must be a whole number of at least 0 (did you mean 0?)"),

@@ -59,7 +59,10 @@ def _refuse_settings(problem: PlanProblem, plan: TrainingPlan) -> None:
     refuse_settings(
         plan, (*state, "cross_entropy", *(f"overlap_{key}" for key in ("tensor", "gradients", "weights", "expert")))
     )
-    refuse((plan.cross_entropy == "unfused", "cross_entropy=unfused with PyTorch's operators"))
+    refuse(
+        (plan.cross_entropy == "unfused", "cross_entropy=unfused with PyTorch's operators"),
+        (plan.cross_entropy == "chunked", "cross_entropy=chunked"),
+    )
     halves, eight = (AS_STACK, "bf16"), (plan.weights, plan.weight_transfer)
     sharded, software = plan.zero > 0, problem.software
     exchanges = software.overlaps_expert and plan.expert > 1

@@ -89,7 +89,7 @@ def _compiled(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
     """What is compiled: the model for asynchronous tensor parallelism, which asks for it, and the loss to fuse it."""
     if plan.cross_entropy == AS_STACK and not _hides(problem, plan):
         return []
-    fuses = problem.software.fuses_cross_entropy
+    fuses = problem.software.cross_entropy == "fused"
     return ["", "[compile]", "enable = true", f"components = {json.dumps(['model', 'loss'] if fuses else ['model'])}"]
 
 
@@ -104,6 +104,7 @@ def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan) -> None:
     refuse_settings(plan, (*_STATE, "gradient_transfer", "weight_transfer", "overlap_tensor", "cross_entropy"))
     refuse(
         (problem.model.prediction_layers > 0, "multi-token-prediction layers"),
+        (plan.cross_entropy == "chunked", "cross_entropy=chunked"),
         (plan.zero == 1, "zero=1"),
         (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over only the context axis"),
         (
