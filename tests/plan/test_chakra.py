@@ -16,6 +16,7 @@ from dse.plan.check_layers import RankCosts
 from dse.plan.export.chakra import ChakraTraces
 from dse.plan.export.memory_snapshot import memory_snapshot
 from dse.plan.export.step_graph import Collective, Compute, step_graph
+from dse.plan.model_sources import transformer
 from tests.plan.problems import plan, problem, with_facts
 from tests.shared_data import case_of_others
 
@@ -270,6 +271,20 @@ def test_compute_is_slower_by_the_processors_that_are_set_aside():
 def test_a_dispatch_has_the_bytes_of_its_format():
     sizes = {each.size_bytes for each in work_of(Collective, dispatch_bytes=1) if each.kind == "all_to_all"}
     assert max(sizes) == 2 * min(sizes)
+
+
+@pytest.mark.parametrize(("devices", "parts"), [(8, 8), (16, 2)])
+def test_tokens_that_are_sent_once_have_the_bytes_that_cross_the_links(devices, parts):
+    """In one node once to each rank with experts of a token, of two nodes once to each of these."""
+    model, sent = transformer("qwen3-30b-a3b"), []
+    for is_once in (True, False):
+        software = with_facts(deduplicates_tokens=is_once)
+        posed = problem(model, devices=devices, batch=devices, sequence=1024, software=software)
+        nodes = step_graph(posed, plan(expert=devices, data=devices, zero=1), 0).nodes
+        sent.append(max(each.what.size_bytes for each in nodes if getattr(each.what, "kind", "") == "all_to_all"))
+    assert sent[1] == 2 * devices * 1024 * model.hidden * model.experts.active
+    assert sent[0] / sent[1] == pytest.approx(model.experts.reached(parts) / model.experts.active)
+    assert sent[0] < sent[1]
 
 
 @pytest.mark.parametrize(("schedule", "name"), [("zb1p", "chakra"), ("dualpipe", "memory")])

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.importer.profile.nesting import Nested
+from dse.importer.profile.nesting import Nested, depths, first_around
 from dse.importer.profile.profile import (
     COPY,
     EVENT_COLUMNS,
@@ -305,7 +305,7 @@ def layer_names(texts: Texts, names: Integers, above: Integers) -> Integers:
     layers = np.full(len(names), NONE, np.int64)
     is_repeated = np.zeros(len(names), bool)
     # Callers first: a call begins no later than what it calls.
-    for row in _callers_first(above):
+    for row in np.argsort(depths(above), kind="stable").tolist():
         caller = above[row]
         if caller >= 0 and is_repeated[caller]:
             layers[row], is_repeated[row] = layers[caller], True
@@ -314,30 +314,14 @@ def layer_names(texts: Texts, names: Integers, above: Integers) -> Integers:
     return layers
 
 
-def _callers_first(above: Integers) -> list[int]:
-    depth = np.zeros(len(above), np.int64)
-    rows = above.copy()
-    while (inside := rows >= 0).any():
-        depth[inside] += 1
-        rows[inside] = above[rows[inside]]
-    order: list[int] = np.argsort(depth, kind="stable").tolist()
-    return order
-
-
 def _forward(operators: Mapping[str, Integers], calls: Nested, operator: Integers) -> Integers:
     """The forward operator of the backward one that launched an event, by autograd's sequence number."""
-    rows = operator.copy()
     is_backward = (operators["forward"] == 1) & (operators["sequence"] >= 0)
-    while (open_rows := (rows >= 0) & ~_taken_mask(is_backward, rows)).any():
-        rows[open_rows] = calls.parents[rows[open_rows]]
+    rows = taken(first_around(calls.parents, is_backward), operator)
     is_forward = np.flatnonzero((operators["forward"] == 0) & (operators["sequence"] >= 0))
     sequence = np.where(rows >= 0, taken(operators["sequence"], rows), NONE)
     place = joined_rows(operators["sequence"][is_forward], sequence)
     return taken(is_forward, place)
-
-
-def _taken_mask(mask: np.ndarray[Any, np.dtype[np.bool_]], rows: Integers) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    return mask[rows] & (rows >= 0) if len(mask) else np.zeros(len(rows), bool)
 
 
 def _collectives(
@@ -351,10 +335,8 @@ def _collectives(
     else:
         recorded, rows, nest = kept.annotated.arrays(), around.copy(), annotation
         owner = recorded.pop("annotation")
-    row = joined_rows(owner, rows)
-    while (open_rows := (row < 0) & (rows >= 0)).any():
-        rows[open_rows] = nest.parents[rows[open_rows]]
-        row = np.where(open_rows, joined_rows(owner, rows), row)
+    own = joined_rows(owner, np.arange(len(nest.parents)))
+    row = taken(own, taken(first_around(nest.parents, own >= 0), rows))
     return Collectives(**{name: recorded[name] for name in names}), row
 
 

@@ -4,8 +4,12 @@ The ranges of one thread nest as calls do: of two that overlap one holds the oth
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.importer.profile.profile import NONE, Integers
+
+_USUAL_DEPTH = 64
+"""Of ranges that nest in one another; profiles that nest deeper are searched in another way."""
 
 
 def parents(start_ns: Integers, end_ns: Integers) -> Integers:
@@ -36,11 +40,39 @@ def around(start_ns: Integers, end_ns: Integers, above: Integers, moments_ns: In
         moments_ns: in any order.
     """
     rows = np.searchsorted(start_ns, moments_ns, side="right") - 1
-    while True:
+    for _ in range(_USUAL_DEPTH):
         outside = (rows >= 0) & (end_ns[rows] < moments_ns)
         if not outside.any():
             return rows
         rows[outside] = above[rows[outside]]
+    # Ends grow outwards, so that jumps of 2ᵏ ranges find the first that has not ended, whatever the depth.
+    jumps = [np.where(above >= 0, above, np.arange(len(above)))]
+    while not np.array_equal(further := jumps[-1][jumps[-1]], jumps[-1]):
+        jumps.append(further)
+    for jump in reversed(jumps):
+        open_rows = rows >= 0
+        farther = np.where(open_rows, jump[rows], NONE)
+        rows = np.where(open_rows & (end_ns[farther] < moments_ns), farther, rows)
+    outside = (rows >= 0) & (end_ns[rows] < moments_ns)
+    rows[outside] = above[rows[outside]]
+    return rows
+
+
+def first_around(above: Integers, is_one: NDArray[np.bool_]) -> Integers:
+    """Of each range the innermost one around it, or itself, that ``is_one``; :data:`NONE` where none is."""
+    jump = np.where(is_one | (above < 0), np.arange(len(above)), above)
+    while not np.array_equal(further := jump[jump], jump):
+        jump = further
+    return np.where(is_one[jump], jump, NONE)
+
+
+def depths(above: Integers) -> Integers:
+    """Ranges around each range."""
+    jump = np.where(above < 0, np.arange(len(above)), above)
+    depth = (above >= 0).astype(np.int64)
+    while not np.array_equal(further := jump[jump], jump):
+        depth, jump = depth + depth[jump], further
+    return depth
 
 
 class Nested:

@@ -5,6 +5,7 @@ pass of each microbatch computes in two halves with its collectives around them.
 beside the compute that hides them; the others stand between.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -262,7 +263,12 @@ class _Builder:
             return
         if experts.shared:
             yield from self._on_tensor(side)
-        numbers = self.plan.expert * costs.between * experts.active * costs.model.hidden
+        copies: float = experts.active
+        if costs.stack.deduplicates_tokens.value:
+            # Of a token, to the nodes that hold its experts; inside of one node, to their ranks.
+            inside = costs.network.spanning(self.plan.expert).inner_accelerators or 1
+            copies = experts.reached(math.ceil(self.plan.expert / min(inside, self.plan.expert)))
+        numbers = self.plan.expert * costs.between * copies * costs.model.hidden
         yield "before", "expert", "all_to_all", costs.stack.dispatch_bytes.value * numbers
         yield "after", "expert", "all_to_all", 2.0 * numbers
 
