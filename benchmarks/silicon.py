@@ -74,9 +74,9 @@ def without(name: str, is_fitted: bool) -> Fitted:
     return known.model_copy(update=changes)
 
 
-def percent(share: float) -> str:
-    """A signed error."""
-    return f"{share:+.1%}".replace("%", " %").replace("-", "−")
+def percent(share: float, form: str = "+.1%") -> str:
+    """An error as text."""
+    return f"{share:{form}}".replace("%", " %").replace("-", "−")
 
 
 def areas(results: Results) -> None:
@@ -98,9 +98,9 @@ def areas(results: Results) -> None:
         within, marked = "yes" if covered[-1] else "no", "yes" if is_fitted else "no"
         results.row("area", row["name"], *cells, within, marked)
     results.figure("area.covered", f"{sum(covered)} of {len(covered)}")
-    results.figure("area.targets", f"{max(on_target):.0%}")
-    results.figure("area.median", f"{statistics.median(errors):.0%}")
-    results.figure("area.worst", f"{max(errors):.0%}")
+    results.figure("area.targets", percent(max(on_target), ".0%"))
+    results.figure("area.median", percent(statistics.median(errors), ".0%"))
+    results.figure("area.worst", percent(max(errors), ".0%"))
 
 
 def peaks(results: Results, listed: list[RealChip]) -> None:
@@ -115,7 +115,7 @@ def peaks(results: Results, listed: list[RealChip]) -> None:
             worst = max(worst, abs(error))
         clock = "published" if chip.is_clock_published else "from the peak"
         results.row("peak", chip.name, f"{chip.peak_tflops:g}", f"{modelled:.1f}", percent(error), clock)
-    results.figure("peak.worst", f"{worst:.1%}")
+    results.figure("peak.worst", percent(worst, ".1%"))
 
 
 def powers(results: Results, listed: list[RealChip]) -> None:
@@ -140,8 +140,8 @@ def powers(results: Results, listed: list[RealChip]) -> None:
             idle, whole = (float(power(chip.package, each).idle(at).value) for each in constants)
             shown = percent(idle / chip.idle_w - 1), percent(whole / chip.idle_w - 1)
             results.row("idle", chip.name, f"{chip.idle_w:g}", f"{idle:.0f}", *shown)
-    results.figure("power.median", f"{statistics.median(errors):.0%}")
-    results.figure("power.worst", f"{max(errors):.0%}")
+    results.figure("power.median", percent(statistics.median(errors), ".0%"))
+    results.figure("power.worst", percent(max(errors), ".0%"))
 
 
 def bills(results: Results) -> None:
@@ -161,8 +161,8 @@ def bills(results: Results) -> None:
         whole, usd = sum(float(each.value) for each in modelled.values()), sum(published.values())
         totals.append(abs(whole / usd - 1))
         results.row("bills", name, "total", f"{usd:,.0f}", f"{whole:,.0f}", "", percent(whole / usd - 1))
-    results.figure("bills.totals", f"{max(totals):.0%}")
-    results.figure("bills.lines", f"{max(lines):.0%}")
+    results.figure("bills.totals", percent(max(totals), ".0%"))
+    results.figure("bills.lines", percent(max(lines), ".0%"))
 
 
 def servers(results: Results) -> None:
@@ -174,7 +174,7 @@ def servers(results: Results) -> None:
         error = kw / number(row, "all_in_kw") - 1
         worst = max(worst, abs(error))
         results.row("servers", row["name"], row["all_in_kw"], f"{kw:.2f}", percent(error))
-    results.figure("servers.worst", f"{worst:.1%}")
+    results.figure("servers.worst", percent(worst, ".1%"))
 
 
 def constants() -> Iterator[str]:
