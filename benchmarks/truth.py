@@ -54,11 +54,8 @@ QUALITIES = {
 FAR, FARTHER, LONG = 0.10, 0.25, 128 * 1024
 """Errors that the page explains, errors that the README counts; tokens of a long sequence."""
 
-DENSE = "a stack fitted to dense models"
 REASONS = {
-    "mbridge-26.02-GPT-OSS": (f"{DENSE}; no CUDA graphs, with experts of 1,024 tokens"),
     "torchtitan-8b-8-fsdp": "no `torch.compile`, which the stack has",
-    "simumax-b200-deepseekv2": f"{DENSE}; SimuMax is 6.7 % too fast",
     "simumax-b200-llama3_70b_l12-tp8": (
         "nothing; SimuMax, which measured it, is 9.0 % too fast with rates for each size of product"
     ),

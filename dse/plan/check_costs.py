@@ -95,7 +95,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         )
         parts: dict[str, float] = {
             name: sum(getattr(layer.forward, name) + getattr(layer.backward, name) for layer in used)
-            for name in ("linear", "attention", "vector", "tensor", "context", "expert")
+            for name in ("linear", "attention", "vector", "tensor", "context", "expert", "launch")
         }
         parts["linear"] += sum(head) if number == p - 1 else 0.0
         parts["vector"] += sum(embedding) if number == 0 else 0.0

@@ -79,7 +79,8 @@ class Rates:
             size * (m * n + k * n) + 2.0 * m * k,
             size * (m * k + m * n) + state * k * n,
         )
-        first, second, third = (max(busy, each / self.memory_rate) for each in traffic)
+        moving = [each / self.memory_rate for each in traffic]
+        first, second, third = (2e-6 + busy + each if is_expert else max(busy, each) for each in moving)
         return first, second, third
 
     def _narrow_product_s(

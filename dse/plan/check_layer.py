@@ -48,8 +48,24 @@ def layer_of(costs: RankCosts, kind: LayerKind) -> Layer:
         for each, sent in zip((result.forward, result.backward), others, strict=True):
             compute = each.linear + each.attention + each.vector - (sent - each.tensor - each.context)
             each.expert = costs.exposed_exchange(exchanges, compute)
+    for each, kernels in zip((result.forward, result.backward), _kernels(costs, kind), strict=True):
+        each.launch = max(0.0, costs.stack.launch_s.value * kernels - each.total)
     _make_again(costs, result, kind, scores, forward)
     return result
+
+
+def _kernels(costs: RankCosts, kind: LayerKind) -> tuple[float, float]:
+    """How many kernels each pass has; those that cast to 8 bits are three."""
+    passes, cores = [*costs.vector_passes(kind)], kind.attends + kind.recurs
+    forward = 1.0 * cores + sum(each.forward_bytes > 0 for each in passes)
+    backward = 3.0 * cores + sum(each.backward_bytes > 0 for each in passes)
+    for _, _, _, _, count, low in costs.products(kind):
+        casts = 3 if low and costs.size < 2 else 0
+        forward, backward = forward + (1 + casts) * count, backward + (2 + casts) * count
+    if kind.network == "experts":
+        choosing = 10 + (2 if costs.plan.expert > 1 else 0)
+        forward, backward = forward + choosing, backward + choosing
+    return forward, backward
 
 
 def _on_tensor(costs: RankCosts, kind: LayerKind) -> tuple[float, float]:

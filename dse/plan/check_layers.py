@@ -31,6 +31,7 @@ class Pass:
     tensor: float = 0.0
     context: float = 0.0
     expert: float = 0.0
+    launch: float = 0.0
 
     @property
     def compute(self) -> float:
@@ -40,7 +41,7 @@ class Pass:
     @property
     def total(self) -> float:
         """All causes."""
-        return self.compute + self.tensor + self.context + self.expert
+        return self.compute + self.tensor + self.context + self.expert + self.launch
 
 
 @dataclass
@@ -323,6 +324,8 @@ class RankCosts:
             yield VectorPass(routed * h, 1, 8, 8, ("copy",), ("copy",))
             if self.stack.sorts_tokens.value and -(-model.experts.routed // self.plan.expert) > 1:
                 yield VectorPass(routed * h, 1, 8, 8, ("copy",), ("copy",))
+            if model.experts.biases and not self.stack.fuses_expert_biases.value:
+                yield VectorPass(routed * h, 1, 12, 16, ("add",), ("add",))
             inner.append(routed * model.experts.width * self.padding)
             if model.experts.shared:
                 inner.append(tokens * self.shared_columns)

@@ -90,6 +90,8 @@ def _vector_passes(costs: RankCosts, kind: LayerKind, names: Collection[str]) ->
     if "moe" in names:
         sorts = costs.stack.sorts_tokens.value and -(-experts.routed // costs.plan.expert) > 1
         passes.append(VectorPass((2 if sorts else 1) * routed * h, 1, 8, 0, ("copy",), ()))
+        if experts.biases and not costs.stack.fuses_expert_biases.value:
+            passes.append(VectorPass(routed * h, 1, 12, 0, ("add",), ()))
     return passes
 
 

@@ -14,7 +14,8 @@ from dse.plan.plan_arrays import Floats
 class LayerWork:
     """Seconds of one layer by cause and pass (``forward``, ``backward``), what it keeps, its parameters.
 
-    ``tensor`` and ``context`` are what of these collectives is not hidden. ``recompute`` are the seconds of making the
+    ``tensor`` and ``context`` are what of these collectives is not hidden, ``launch`` what the host takes to launch a
+    pass beyond all else. ``recompute`` are the seconds of making the
     layer again where that is done, ``saved_bytes`` the activations of a microbatch that it then keeps, ``remade_bytes``
     those that exist temporarily during recomputation, ``whole_bytes`` those of a layer that is not. ``sent`` are
     the seconds of the collectives of each axis, hidden or not, by pass, and ``sent_again`` those of making the layer
@@ -29,6 +30,7 @@ class LayerWork:
     tensor: tuple[Floats, Floats]
     context: tuple[Floats, Floats]
     expert: tuple[Floats, Floats]
+    launch: tuple[Floats, Floats]
     recompute: Floats
     saved_bytes: Floats
     remade_bytes: Floats
@@ -52,7 +54,7 @@ class LayerWork:
 
     @property
     def _parts(self) -> tuple[tuple[Floats, Floats], ...]:
-        return self.linear, self.attention, self.vector, self.tensor, self.context, self.expert
+        return self.linear, self.attention, self.vector, self.tensor, self.context, self.expert, self.launch
 
 
 class Parts(NamedTuple):
@@ -96,13 +98,15 @@ class Dropped(NamedTuple):
 
 @dataclass
 class WorkSum:
-    """Work that adds up: seconds of products and of vector work, by pass; kept bytes; what modules of it do again."""
+    """Work that adds up: seconds of products and of vector work, and kernels, by pass; kept bytes; what is repeated."""
 
     linear: list[Floats] = field(default_factory=list)
     linear_back: list[Floats] = field(default_factory=list)
     weight_gradients: list[Floats] = field(default_factory=list)
     vector: list[Floats] = field(default_factory=list)
     vector_back: list[Floats] = field(default_factory=list)
+    launches: Floats | float = 0.0
+    launches_back: Floats | float = 0.0
     saved: list[Floats] = field(default_factory=list)
     repeated: list[Repeated] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)

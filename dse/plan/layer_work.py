@@ -23,6 +23,24 @@ _DROPOUT_BYTES = 1.0
 PLAIN_CAST_BYTES = 4.0
 """Of memory traffic for each element that is cast by known scales: it is read once, and written by rows and columns."""
 
+BIAS_BYTES = 12.0, 16.0
+"""Of an element of the last result of experts whose bias is not fused, by pass: it is scaled by the router's weight,
+added and joined (megatron/core/transformer/moe/experts.py, TEGroupedMLP._apply_bias, in 16 bits)."""
+
+CAST_LAUNCHES = 3.0
+"""Kernels that cast an operand to 8 bits: its maximum, its scale, the cast (Transformer Engine, current scaling), or
+the cast and the order of the scales of both operands (MXFP8)."""
+
+ATTENTION_LAUNCHES = 1.0, 3.0
+"""Kernels of fused attention, by pass (Dao et al., FlashAttention-2, 2023); taken for the scan of a recurrence too."""
+
+ROUTER_LAUNCHES = 10.0
+"""Kernels that choose experts and order tokens, in either pass: scores, choice, weights, loads, auxiliary loss, order
+of the tokens (megatron/core/transformer/moe/router.py, moe_utils.py)."""
+
+EXCHANGE_LAUNCHES = 2.0
+"""A dispatch and a combination."""
+
 Size = Floats | float
 
 _WITH_GRADIENTS = frozenset(each.removesuffix("_backward") for each in get_args(VectorKind) if "_backward" in each)
@@ -119,9 +137,11 @@ class RankWork(RankLinks):
         work.linear_back.append(count * (data + weight))
         work.weight_gradients.append(count * weight)
         work.repeat(parts.within, work.linear[-1], is_product=True)
+        work.launches, work.launches_back = work.launches + count, work.launches_back + 2.0 * count
         if low:
-            self.passes(work, ("copy",), count * m * k, (self.cast_bytes, 0.0), parts=parts.of_cast)
-            self.passes(work, ("copy",), count * m * n, (0.0, self.cast_bytes))
+            casts, size = CAST_LAUNCHES * count, self.cast_bytes
+            self.passes(work, ("copy",), count * m * k, (size, 0.0), parts=parts.of_cast, launches=casts)
+            self.passes(work, ("copy",), count * m * n, (0.0, size), launches=casts)
 
     @property
     def cast_bytes(self) -> float:
@@ -136,20 +156,23 @@ class RankWork(RankLinks):
         element_bytes: tuple[float, float],
         row: Size = 1.0,
         parts: Parts = NO_PARTS,
+        launches: Size = 1.0,
     ) -> None:
         """One pass over memory that does ``kinds`` of vector work, with so many bytes per element, forward and
         backward.
 
-        There is none where it has no bytes. ``parts`` are the modules that it is in.
+        There is none where it has no bytes. ``parts`` are the modules that it is in, ``launches`` its kernels.
         """
         forward, backward = element_bytes
         if forward:
             lanes = [Lanes(kind, elements, row) for kind in kinds]
             work.vector.append(self.kernels.vector_s(forward * elements, *lanes))
             work.repeat(parts.within, work.vector[-1], otherwise=parts.otherwise)
+            work.launches = work.launches + launches
         if backward:
             lanes = [Lanes(backward_kind(kind), elements, row) for kind in kinds]
             work.vector_back.append(self.kernels.vector_s(backward * elements, *lanes))
+            work.launches_back = work.launches_back + launches
 
     @property
     def saved_input(self) -> float:
@@ -282,6 +305,23 @@ class RankWork(RankLinks):
     def _exposed_context(self, raw: Floats, core: Floats) -> Floats:
         """What attention does not hide of it."""
         return np.maximum(0.0, raw - core) if self.problem.software.overlaps_context else raw
+
+    def launched(self, work: WorkSum, kind: LayerKind, *device: Floats) -> tuple[Floats, Floats]:
+        """What the host takes to launch a layer longer than the device takes for it, by pass.
+
+        ``device`` are the seconds of that. Collectives of the tensor and context axes are not counted.
+        """
+        each = self.problem.stack.launch_s.value
+        if not each:
+            return np.zeros(self.plans.count), np.zeros(self.plans.count)
+        more: Size = 0.0
+        if kind.network == "experts":
+            more = ROUTER_LAUNCHES + np.where(self.plans.expert > 1, EXCHANGE_LAUNCHES, 0.0)
+        there, back = (float(kind.attends + kind.recurs) * kernels + more for kernels in ATTENTION_LAUNCHES)
+        return (
+            np.maximum(0.0, each * (work.launches + there) - device[0]),
+            np.maximum(0.0, each * (work.launches_back + back) - device[1]),
+        )
 
     # Experts ----------------------------------------------------------------------------------------------------------
 

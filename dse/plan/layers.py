@@ -6,7 +6,7 @@ import numpy as np
 
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.layer_sums import LayerWork, Parts, WorkSum, total_of
-from dse.plan.layer_work import RankWork
+from dse.plan.layer_work import BIAS_BYTES, RankWork
 from dse.plan.model_parts import LayerKind
 from dse.plan.plan_arrays import Floats
 from dse.plan.recomputation import LAYERNORM, MLA_UP_PROJ, MLP, MOE, MOE_ACT, SHARED_EXPERTS
@@ -47,7 +47,9 @@ class LayerPrices(RankWork):
         last = Parts(MOE, input_of=MOE_ACT)
         one = self._feed_forward(work, width, each, np.ones_like(cut), inside, last, count=local)
         copies = np.where(self.problem.stack.sorts_tokens.value & (local > 1), 2.0, 1.0)
-        self.passes(work, ("copy",), copies * h * routed, (8.0, 8.0), parts=inside)
+        self.passes(work, ("copy",), copies * h * routed, (8.0, 8.0), parts=inside, launches=copies)
+        if experts.biases and not self.problem.stack.fuses_expert_biases.value:
+            self.passes(work, ("add",), h * routed, BIAS_BYTES, parts=inside)
         work.keep(self.saved_input * routed * h, MOE)
         shared = np.zeros_like(cut)
         if experts.shared:
@@ -107,7 +109,8 @@ class LayerPrices(RankWork):
                 compute[side] - (blocks * raw[side] - tensor[side]) - (rings[side] - context[side]) for side in (0, 1)
             ]
             exchange = self.exposed_exchange(*idle)
-        forward = compute[0] + tensor[0] + context[0] + exchange[0]
+        device = [compute[side] + tensor[side] + context[side] + exchange[side] for side in (0, 1)]
+        launch = self.launched(work, kind, *device)
         sent = {
             "tensor": (blocks * raw[0], blocks * raw[1]),
             "context": rings,
@@ -116,7 +119,7 @@ class LayerPrices(RankWork):
         if self.model.latent is not None and kind.attends:
             work.drop(own, MLA_UP_PROJ)
         saved = total_of(work.saved) + own
-        first = ForwardPass(forward, vector[0], core[0] + context[0], sent, saved, scores, blocks, kind)
+        first = ForwardPass(device[0] + launch[0], vector[0], core[0] + context[0], sent, saved, scores, blocks, kind)
         again = recomputed(self, work, first)
         return LayerWork(
             linear=linear,
@@ -125,6 +128,7 @@ class LayerPrices(RankWork):
             tensor=(tensor[0], tensor[1]),
             context=context,
             expert=exchange,
+            launch=launch,
             recompute=again.seconds,
             saved_bytes=again.saved_bytes,
             remade_bytes=again.remade_bytes,

@@ -39,6 +39,7 @@ _TIME_NAMES = {
     "tensor": ("tensor-parallel collectives, exposed", "transfer"),
     "context": ("context-parallel collectives, exposed", "several"),
     "expert": ("expert dispatch and combine", "distance"),
+    "launch": ("waiting for launches by the host", "waiting"),
     "sharding": ("sharded weights and gradients, exposed", "synchronisation"),
     "transfer": ("transfers between stages, exposed", "between"),
     "bubble": ("pipeline bubble", "bubble"),

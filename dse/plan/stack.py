@@ -63,6 +63,13 @@ class PartOfChip(StrictModel):
     source: Source
 
 
+class LaunchSeconds(StrictModel):
+    """Seconds of the host for each kernel."""
+
+    value: Annotated[float, Field(ge=0, le=1e-3)]
+    source: Source
+
+
 class BufferBytes(StrictModel):
     """Bytes of a rank's buffers in one communicator."""
 
@@ -156,6 +163,10 @@ class Stack(StrictModel):
             overlap with compute.
         sorts_tokens: whether tokens for several experts of a rank are copied once more after their dispatch, sorted by
             expert, and back before they are combined.
+        launch_s: until the host has launched a kernel, and can launch the next one; 0 where graphs or compilers save
+            it.
+        fuses_expert_biases: whether biases of the experts' last products are added as these are made; otherwise
+            expert by expert, and the results joined.
         recomputations: modes of recomputation that the framework has.
         settings_file: the file of settings, of those that a plan is exported as, that the framework reads.
         activation_input_bytes: kept of an element that an activation function reads.
@@ -209,6 +220,8 @@ class Stack(StrictModel):
     sorts_tokens: Choice = Choice(
         value=False, source="DeepEP and HybridEP deliver tokens by expert; one copy before and one after"
     )
+    launch_s: LaunchSeconds = LaunchSeconds(value=0, source="not known: kernels are launched in time")
+    fuses_expert_biases: Choice = Choice(value=True, source="a bias is added where its product is made")
     recomputations: Recomputations = Recomputations(
         value=("none", "selective", "full", "full/2", "full/4", "full/8"),
         source="Megatron-LM: --recompute-granularity selective and full, --recompute-method block",
@@ -250,13 +263,7 @@ class Stack(StrictModel):
         for key in ("reserved", "grouped"):
             if document.get(key) is None:
                 document.pop(key, None)
-        for key in (
-            "deduplicates_tokens",
-            "dispatch_bytes",
-            "exchange_processors",
-            "activation_input_bytes",
-            "cast_bytes",
-        ):
+        for key in _LATER_FACTS:
             if getattr(self, key) == type(self).model_fields[key].default:
                 document.pop(key, None)
         return document
@@ -301,6 +308,12 @@ class Stack(StrictModel):
         chips |= {key: (rate.timed_on,) for key, rate in self.rates.items() if rate.timed_on}
         return {key: names for key, names in chips.items() if chip not in names}
 
+
+_LATER_FACTS = (
+    *("deduplicates_tokens", "dispatch_bytes", "exchange_processors", "activation_input_bytes"),
+    *("cast_bytes", "launch_s", "fuses_expert_biases"),
+)
+"""That stacks of earlier versions did not have."""
 
 _TEMPLATE = "template"
 

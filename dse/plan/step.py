@@ -40,6 +40,7 @@ TIME_PARTS = (
     "tensor",
     "context",
     "expert",
+    "launch",
     "sharding",
     "transfer",
     "bubble",
@@ -360,7 +361,7 @@ class Step:
         update_bytes = OPTIMIZER_STEP_BYTES + 2.0 * self.problem.software.moment_bytes
         update_s = self.work.kernels.vector_s(update_bytes * updated, Lanes("adam", updated))
         parts: dict[str, Floats] = {}
-        for name in ("linear", "attention", "vector", "tensor", "context", "expert"):
+        for name in ("linear", "attention", "vector", "tensor", "context", "expert", "launch"):
             parts[name] = self.layered(name, 0) + self.layered(name, 1)
         parts["expert"] = parts["expert"] + sum(self.set_aside)
         parts["recompute"], parts["sharding"] = self.recompute_s, each

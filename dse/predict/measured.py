@@ -36,7 +36,7 @@ _NAMES = {
     "optimizer": "optimizer step",
     "communication": "communication, exposed",
     "copies": "copies, exposed",
-    "idle": "pipeline bubble, idle",
+    "idle": "pipeline bubble, launches, idle",
     "step": "step",
 }
 _OWN_SHARE = 0.5
@@ -183,7 +183,7 @@ def comparison(posed: MeasuredPosed, time_s: Mapping[str, float]) -> dict[str, d
         "optimizer": (time_s.get("optimizer", 0.0), measured.get("optimizer", 0.0)),
         "communication": (sum(time_s.get(part, 0.0) for part in _EXPOSED), measured["exposed_communication_s"]),
         "copies": (0.0, measured["exposed_copy_s"]),
-        "idle": (time_s.get("bubble", 0.0), measured["idle_s"]),
+        "idle": (time_s.get("bubble", 0.0) + time_s.get("launch", 0.0), measured["idle_s"]),
         "step": (sum(time_s.values()), measured["window_s"]),
     }
     return {part: {"predicted_s": own[0], "measured_s": own[1]} for part, own in parts.items()}

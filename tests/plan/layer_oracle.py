@@ -91,7 +91,8 @@ class LayerOracle:
 
     def _product(self, name, m, n, k, repeated_by=(), otherwise=(), cast_by=(), count=1, low=True):
         is_low = low and self.low == 1
-        seconds = count * float(self.kernels.product_s(np.array([float(m)]), float(n), float(k), is_low)[0][0])
+        sides = np.array([float(m)]), float(n), float(k)
+        seconds = count * float(self.kernels.product_s(*sides, is_low, grouped=name.startswith("experts"))[0][0])
         self._do(name, seconds, repeated_by)
         if is_low:
             self._do(f"cast for {name}", self._vector_s(4 * count * m * k), (*repeated_by, *cast_by), otherwise)

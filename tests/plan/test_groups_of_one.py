@@ -28,7 +28,7 @@ ABOUT_COLLECTIVES = {
 NO_PART_OF_COLLECTIVES = {
     "name", "description", "recomputations", "settings_file", "fitted_on", "reserved", "attention", "cross_entropy",
     "grouped", "sorts_tokens", "activation_input_bytes", "cast_bytes", "weight_bytes", "gradient_bytes",
-    "optimizer_bytes", "moment_bytes", "matrix", "attention_rate", "memory",
+    "optimizer_bytes", "moment_bytes", "launch_s", "fuses_expert_biases", "matrix", "attention_rate", "memory",
 }  # fmt: skip
 UNFUSED = with_facts(attention="unfused")
 

@@ -2,15 +2,16 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import yaml
 
 from dse.plan.check_costs import plan_costs
-from dse.plan.evaluate import evaluate
+from dse.plan.evaluate import evaluate, kernels_of
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.stack import stack
 from hardware.chips import chip
-from tests.plan.problems import plan, problem
+from tests.plan.problems import plan, problem, with_facts
 
 B200 = chip("b200")
 
@@ -81,6 +82,39 @@ def test_attention_takes_as_long_as_the_timed_share_says_and_the_checker_agrees(
     assert ratio == pytest.approx(posed.stack.attention_rate.value / 0.376)
     assert after.time_s["linear"] == before.time_s["linear"]
     assert plan_costs(timed, one).step_s == pytest.approx(after.step_s[0], rel=1e-9)
+
+
+EXPERTS_OF_B200 = [
+    (154, 3072, 5120, 0.1997, 0.1947, 0.0937), (154, 5120, 1536, 0.1158, 0.1228, 0.0828),
+    (128, 4096, 7168, 0.2081, 0.2264, 0.0775), (128, 7168, 2048, 0.1782, 0.1513, 0.0801),
+    (308, 3072, 5120, 0.3868, 0.3044, 0.1616), (308, 5120, 1536, 0.2350, 0.2495, 0.1780),
+    (256, 4096, 7168, 0.2714, 0.3325, 0.1473), (256, 7168, 2048, 0.3035, 0.2329, 0.1409),
+    (616, 3072, 5120, 0.4618, 0.3213, 0.2579), (616, 5120, 1536, 0.3258, 0.2807, 0.2723),
+    (512, 4096, 7168, 0.3670, 0.4046, 0.2192), (512, 7168, 2048, 0.4274, 0.2942, 0.2145),
+    (1232, 3072, 5120, 0.5134, 0.4215, 0.3276), (1232, 5120, 1536, 0.3974, 0.3891, 0.3198),
+    (1024, 4096, 7168, 0.4571, 0.4355, 0.2888), (1024, 7168, 2048, 0.3842, 0.4301, 0.2744),
+]  # fmt: skip
+"""Tokens, width and depth of products of experts in 16 bits, and shares of the peak that they reached on a B200:
+forward, gradient of the input, gradient of the weights (added up in 32 bits). MooreThreads/SimuMax at e691807,
+configs/system/b200_bf16_ceperm.json, group_matmul."""
+
+MEMORY_OF_B200 = 0.88
+"""``memory_share`` of products in 16 bits (hardware/specs/kernel_times/b200.yaml)."""
+
+
+def test_products_of_experts_take_what_was_timed_on_a_b200_without_any_fit():
+    dense = B200.sustained.matrix.value
+    software = with_facts(stack("megatron-2025"), matrix=dense, memory=MEMORY_OF_B200)
+    kernels = kernels_of(problem("llama3-8b", "b200", software=software), "bf16")
+    alone, together = [], []
+    for tokens, width, depth, *shares in EXPERTS_OF_B200:
+        timed_s = 2 * tokens * width * depth / (B200.peak_flops["bf16"] * np.array(shares))
+        sides = np.array([float(tokens)]), float(width), float(depth)
+        for errors, grouped in ((alone, True), (together, False)):
+            errors.append(np.ravel(kernels.product_s(*sides, False, grouped=grouped)) / timed_s - 1)
+    assert np.abs(alone).mean() < 0.15
+    assert np.abs(np.mean(alone, axis=0)).max() < 0.15  # of each pass
+    assert np.abs(together).mean() > 0.3  # as products that hide their traffic
 
 
 ASKED = ("llama3-8b", "--global-batch", 8, "--plan", "recompute=none,microbatch=1", "--on")

@@ -204,7 +204,7 @@ class _Builder:
         self, name: str, part: Pass, side: int, kind: LayerKind, ready: list[int], shares: dict[str, float] | float
     ) -> list[int]:
         """Attention, then the feed-forward network; in a backward pass the other way round."""
-        half_s = self.pace * (part.linear + part.attention + part.vector) / 2
+        half_s = (self.pace * (part.linear + part.attention + part.vector) + part.launch) / 2
         halves = [("attention", self._around_mixer(side, kind)), ("feed-forward", self._around_network(side, kind))]
         for half, around in halves if side == 0 else reversed(halves):
             kept = [

@@ -1,0 +1,84 @@
+"""Kernels that the host launches one by one."""
+
+import pytest
+
+from dse.plan.check_costs import plan_costs
+from dse.plan.evaluate import evaluate
+from dse.plan.model import Transformer
+from dse.plan.plan_arrays import PlanArrays
+from dse.plan.stack import list_stacks, stack
+from tests.plan.problems import plan, problem, with_facts
+
+SMALL = {"name": "small", "layers": 2, "hidden": 256, "heads": 4, "vocabulary": 1024, "sequence": 256}
+EXPERTS = {"routed": 8, "active": 2, "width": 128}
+MODELS = {
+    "gated": Transformer(**SMALL, feed_forward=512),
+    "gelu": Transformer(**SMALL, feed_forward=512, gated=False, positions="learned", position_rows=256),
+    "experts": Transformer(**SMALL, experts=EXPERTS),
+    "biases": Transformer(**SMALL, experts=EXPERTS | {"biases": True}),
+    "shared": Transformer(**SMALL, experts=EXPERTS | {"shared": 1, "dense_layers": 1}, feed_forward=512),
+    "latent": Transformer(
+        **SMALL, feed_forward=512, head_width=96, latent={"query_rank": 64, "key_value_rank": 64, "rotary_width": 32}
+    ),
+}
+LAUNCH_S = 1e-3
+"""Far beyond what the device takes."""
+
+
+def costs(model, launch_s=LAUNCH_S, precision="bf16", software=None, microbatch=1, **mesh):
+    """By the checker; the arrays must agree."""
+    software = with_facts(**({} if software is None else {"base": software}), launch_s=launch_s)
+    devices = mesh.get("data", 1)
+    posed = problem(model, devices=devices, batch=devices * microbatch, software=software, sequence=256)
+    each = plan(precision=precision, microbatch=microbatch, **mesh)
+    checked, arrays = plan_costs(posed, each), evaluate(posed, PlanArrays.of([each]))
+    assert arrays.step_s[0] == pytest.approx(checked.step_s, rel=1e-11)
+    assert {name: part[0] for name, part in arrays.time_s.items()} == pytest.approx(checked.time_s, rel=1e-9)
+    return checked
+
+
+def kernels(model, **more):
+    """Of all layers in both passes, by what the host takes longer."""
+    return costs(model, **more).time_s["launch"] / LAUNCH_S
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("fused", [True, False])
+def test_the_checker_counts_the_same_kernels(name, precision, fused):
+    software = with_facts(stack("megatron-2025"), fuses_expert_biases=fused)
+    costs(MODELS[name], precision=precision, software=software)
+    if MODELS[name].experts is not None:
+        costs(MODELS[name], precision=precision, software=software, data=4, expert=4, recompute="full")
+        costs(MODELS[name], precision=precision, software=software, data=4, expert=4, recompute="moe")
+
+
+def test_a_layer_has_the_kernels_of_its_operators():
+    # Four products, two norms, two additions, rotary embedding, activation, which go together by kind; attention.
+    assert kernels(MODELS["gated"]) == pytest.approx(2 * ((4 + 4 + 1) + (8 + 4 + 3)), rel=0.01)
+    # Three more for each product and pass in 8 bits.
+    assert kernels(MODELS["gated"], precision="fp8") == pytest.approx(2 * (24 + 2 * 3 * 4), rel=0.01)
+
+
+def test_each_expert_of_a_rank_has_kernels_of_its_own():
+    whole, cut = kernels(MODELS["experts"], data=4), kernels(MODELS["experts"], data=4, expert=4)
+    # Six experts fewer, of two products with three passes each; a dispatch and a combination in both passes.
+    assert whole - cut == pytest.approx(2 * (6 * 2 * 3 - 2 * 2), rel=0.02)
+
+
+def test_work_that_takes_longer_than_its_launches_hides_them():
+    longest = max(
+        range(1, 2000, 100), key=lambda samples: -costs(MODELS["gated"], 1e-5, microbatch=samples).time_s["launch"]
+    )
+    assert costs(MODELS["gated"], 1e-5, microbatch=longest).time_s["launch"] == 0
+    alone, launched = (costs(MODELS["gated"], each, microbatch=longest).step_s for each in (0, 1e-5))
+    assert launched == pytest.approx(alone, rel=1e-12)
+    small = costs(MODELS["gated"], 1e-5)
+    # All of both passes is the host's.
+    assert sum(small.passes_s[0]) > 2 * 24 * 1e-5
+
+
+def test_stacks_that_launch_kernel_by_kernel_say_so():
+    eager = {name for name in list_stacks() if stack(name).launch_s.value}
+    assert {"megatron-bridge", "megatron-bridge-alltoall", "megatron-2025", "nemo-24.07"} <= eager
+    assert not {"maxtext-v5p", "torchtitan-2024", "mlperf-5", "generic"} & eager
