@@ -224,6 +224,23 @@ def test_effort_and_windows_end_the_search():
     assert len(told) == 1
 
 
+def test_windows_are_drawn_by_preference():
+    problem = PartitionProblem(random_graph(1, 40, 0.06), 6, LINK_BYTES_PER_S)
+    context = context_of(problem, starts=(METHODS["greedy"](context_of(problem)).chip,))
+    drawn = []
+
+    def latest(windows, chip):
+        assert len(chip) == len(problem.graph)
+        drawn.append(max(windows, key=lambda window: window.first))
+        return np.array([float(window == drawn[-1]) for window in windows])
+
+    found = neighbourhood_search(context, effort=0.1, preference=latest)
+    assert violations(problem, found.chip) == []
+    assert len(drawn) > 1
+    alike = neighbourhood_search(context, effort=0.1, preference=lambda windows, _: np.ones(len(windows)))
+    assert (found.chip, found.cost_s) != (alike.chip, alike.cost_s)
+
+
 def test_without_a_start_that_fits_memory_there_is_no_partition():
     problem = PartitionProblem(random_graph(1, 12, 0.2), 4, LINK_BYTES_PER_S)
     problem = replace(problem, memory_bytes=float(problem.graph.weight_bytes.max()) - 1)

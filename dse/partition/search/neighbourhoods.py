@@ -10,10 +10,13 @@ So where several stages are equally slow, one of them less is progress, as is a 
 room for the slowest one; and no partition comes twice. A window where nothing was found is not drawn again before
 something in it or next to it has changed; the search ends early when no window is left.
 
+Which of the windows is drawn is left to chance, unless the caller has a preference, such as a learned one.
+
 Windows, seeds and limits do not depend on the clock. The method works on throughput under the reference evaluator; with
 another objective or evaluator an accepted partition is priced by the context's evaluator.
 """
 
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import get_args
 
@@ -21,10 +24,14 @@ import numpy as np
 
 from dse.partition.check import Stages, stages, violations
 from dse.partition.evaluators.analytical import AnalyticalEvaluator
+from dse.partition.problem import Floats
 from dse.partition.search.context import SearchContext, SearchResult, on_one_chip, throughput_of
 from dse.partition.search.order_search import order_search
 from dse.partition.search.sampling import greedy
 from dse.partition.search.window_model import SAME, Chip, Form, Window, improve_window
+
+Preference = Callable[[Sequence[Window], Chip], Floats]
+"""How much windows [W] of a partition [N] are preferred: weights of at least 0, one of them above, [W]."""
 
 WINDOWS = 200
 """Windows of a search by itself."""
@@ -45,7 +52,9 @@ _MAX_BOOLEANS = 2_500
 """Freed operators × chips of a window that is worth its time."""
 
 
-def neighbourhood_search(context: SearchContext, windows: int = WINDOWS, effort: float = EFFORT) -> SearchResult:
+def neighbourhood_search(
+    context: SearchContext, windows: int = WINDOWS, effort: float = EFFORT, preference: Preference | None = None
+) -> SearchResult:
     """The best partition that windows lead to from the best of the context's ``starts``, or else of simple methods.
 
     Those are everything on one chip, greedy, and one round of walks over orders. Where none of these fits memory, there
@@ -55,11 +64,12 @@ def neighbourhood_search(context: SearchContext, windows: int = WINDOWS, effort:
         context: what is worked on.
         windows: how many are tried at most.
         effort: what they may take together, in CP-SAT's deterministic seconds.
+        preference: windows are drawn in proportion to it; None: all are as likely.
     """
     best, start = _first_result(context)
     if start is None:
         return best
-    search = _Windows(context, start)
+    search = _Windows(context, start, preference)
     for number in range(windows):
         if effort <= 0 or context.stop() is not None or not search.can_go_on:
             break
@@ -94,10 +104,11 @@ class _Windows:
     Args:
         context: what is worked on.
         chip: a valid partition, [N].
+        preference: which windows are drawn.
     """
 
-    def __init__(self, context: SearchContext, chip: Chip) -> None:
-        self._context = context
+    def __init__(self, context: SearchContext, chip: Chip, preference: Preference | None) -> None:
+        self._context, self._preference = context, preference
         self._problem = throughput_of(context.problem)
         self._draw = np.random.default_rng(context.seed)
         self._chip, self._now = chip, stages(self._problem, chip.tolist())
@@ -149,7 +160,10 @@ class _Windows:
         slowest = self._slowest_chips()
         around = [each for each in self._left if each.first <= slowest[0] and slowest[-1] <= each.last]
         among = around if around and self._draw.random() >= _ELSEWHERE else self._left
-        return among[int(self._draw.integers(len(among)))]
+        if self._preference is None:
+            return among[int(self._draw.integers(len(among)))]
+        weights = self._preference(among, self._chip)
+        return among[int(self._draw.choice(len(among), p=weights / weights.sum()))]
 
     def _slowest_chips(self) -> tuple[int, ...]:
         """The chip that is slowest, or those at the ends of the slowest link; of equals a random one."""

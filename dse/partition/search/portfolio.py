@@ -39,7 +39,7 @@ _SHORT_RUN_DIVISOR = 8
 _LINEAR_TIME = 1.0
 """CP-SAT's deterministic seconds for the best linear partition on each number of chips: walks are mostly better."""
 
-_WINDOWS_EFFORT = 1.0
+WINDOWS_EFFORT = 1.0
 """CP-SAT's deterministic seconds for windows at the end, two or three real ones: recurrent graphs gain most by them."""
 
 _SMALL = 128
@@ -171,7 +171,7 @@ def _by_windows(context: SearchContext, best: SearchResult) -> SearchResult:
     """``best`` after windows of its chips were reassigned, where there is time and room for that."""
     if best.chip is None or _is_closed(best) or context.stop() is not None:
         return best
-    return _better(best, neighbourhood_search(replace(context, starts=(best.chip,)), effort=_WINDOWS_EFFORT))
+    return _better(best, neighbourhood_search(replace(context, starts=(best.chip,)), effort=WINDOWS_EFFORT))
 
 
 def _better(first: SearchResult, second: SearchResult) -> SearchResult:
