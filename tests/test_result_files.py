@@ -18,7 +18,6 @@ FILES = sorted(recording.FOLDER.glob("*.json"))
 UNWRITTEN = {
     "automap_contest": "dse reproduce automap contest: an hour",
     "fabric_accuracy": "dse fabric train, dse fabric evaluate: an hour",
-    "fabric_budgets": "benchmarks.fabric_placement --families: half an hour",
     "fabric_placement": "benchmarks.fabric_placement: hours",
     "fabric_rounds": "benchmarks.fabric_placement: hours",
     "learning_ablation": "dse reproduce mcm ablation: hours",

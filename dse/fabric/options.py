@@ -27,9 +27,8 @@ in five seconds on graphs of families that nothing was trained on.
 SPREAD_MOVES = 200_000
 """Moves of a search from which several chains and rounds of simulated changes are better than one chain of all moves.
 
-On graphs of families that nothing was trained on, at equal CPU time, one chain was ahead at 0.3 s (36,000 moves with
-the student), as good as four without rounds at 1 s (126,000) and behind at 3 s
-(``benchmarks.fabric_placement --families``).
+On graphs of families that nothing was trained on, at equal CPU time, one chain was ahead with 36,000 moves, as good as
+four without rounds with 126,000 and behind with three times as many (``benchmarks.fabric_placement --families``).
 """
 
 _COSTS = (*COSTS, LEARNED, LEARNED_SIMULATED)
