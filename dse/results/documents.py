@@ -149,7 +149,7 @@ class Plan(TypedDict):
     overlap_gradients: Literal["stack", "yes", "no"]
     overlap_weights: Literal["stack", "yes", "no"]
     overlap_pipeline: Literal["stack", "yes", "no"]
-    cross_entropy: Literal["stack", "fused", "unfused"]
+    cross_entropy: Literal["stack", "fused", "unfused", "chunked"]
 
 
 class CodesignTrainedModel(TypedDict):
