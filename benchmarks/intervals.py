@@ -5,7 +5,9 @@ stated. The first row is that of sources left out: scale and quantile come from 
 which every row helps to judge itself, is the baseline.
 
 Each row counts with its own stack, where that is fitted to other rows, and once more with the stack ``generic``, which
-is fitted to none: what a stack that nobody has calibrated is off by. ``--record`` writes both files.
+is fitted to none: what a stack that nobody has calibrated is off by. ``--rows FILE`` adds the rows of another table of
+that form with names of their own: nobody looked at them while a term was chosen, and without them intervals are too
+narrow. ``--record`` writes both files.
 """
 
 import csv
@@ -15,11 +17,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 from typing import cast
 
 from benchmarks.recording import Record, Results, parser_of
 from benchmarks.training_predictions import predicted, table
-from benchmarks.training_rows import RUNS, Run, fitting_runs, runs
+from benchmarks.training_rows import RUNS, Run, fitting_runs, rows_of, runs
 from dse.plan import intervals
 from dse.plan.intervals import ErrorRow, FittedStack, Intervals, Quality, Way, distance, interval_at
 from dse.plan.stack import stack
@@ -42,9 +45,9 @@ _ROUNDS = 50
 """Of the fit of medians; it stands still long before."""
 
 
-def sources() -> dict[str, str]:
-    """By row, the paper or repository that it was published in."""
-    with RUNS.open(newline="", encoding="utf-8") as file:
+def sources(path: Path = RUNS) -> dict[str, str]:
+    """By row of a table, the paper or repository that it was published in."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
         found = {row["id"]: re.search(r"arXiv \d+\.\d+|[\w.-]+/[\w.-]+", row["source"]) for row in csv.DictReader(file)}
     return {name: "other" if match is None else match[0] for name, match in found.items()}
 
@@ -61,11 +64,18 @@ def fitted_stacks() -> dict[str, FittedStack]:
     }
 
 
-def error_rows(stacks: dict[str, FittedStack]) -> list[ErrorRow]:
-    """The errors of all rows with a time that nothing was fitted to, and of all with the stack ``generic``."""
-    fitted = {run.name for rows in fitting_runs(runs()).values() for run in rows}
-    of, rows = sources(), []
-    for run in runs():
+def error_rows(stacks: dict[str, FittedStack], more: Path | None = None) -> list[ErrorRow]:
+    """The errors of all rows with a time that nothing was fitted to, and of all with the stack ``generic``.
+
+    ``more``: a table with further rows.
+    """
+    every = {run.name: run for run in runs()}
+    fitted = {run.name for rows in fitting_runs(list(every.values())).values() for run in rows}
+    of, rows = sources(), list[ErrorRow]()
+    if more is not None:
+        of = sources(more) | of
+        every = {run.name: run for run in rows_of(more) if isinstance(run, Run)} | every
+    for run in every.values():
         if run.step_s is None:
             continue
         own = [] if run.name in fitted else [run]
@@ -162,9 +172,11 @@ def judged(pairs: Sequence[tuple[ErrorRow, Intervals]]) -> tuple[int, int, int, 
 
 
 if __name__ == "__main__":
-    arguments = parser_of(__doc__).parse_args()
+    parser = parser_of(__doc__)
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="another table of measured runs")
+    arguments = parser.parse_args()
     results, stacks = Results(RECORD), fitted_stacks()
-    rows, rms, memory = error_rows(stacks), pair_rms(stacks), memory_sizes()
+    rows, rms, memory = error_rows(stacks, arguments.rows), pair_rms(stacks), memory_sizes()
     whole = fit(rows, stacks, rms, memory)
     without = {
         source: fit([row for row in rows if row.source != source], stacks, rms, memory)
@@ -194,7 +206,8 @@ if __name__ == "__main__":
     results.figure("generic", "none" if of_generic.factor is None else f"±{100 * (of_generic.factor - 1):.0f} %")
     results.figure("near", intervals.MIN_ROWS)
     if arguments.record:
-        head = "# Errors of published runs that nothing was fitted to (python -m benchmarks.intervals --record).\n"
+        command = "python -m benchmarks.intervals --rows FILE --record"
+        head = f"# Errors of published runs that nothing was fitted to ({command}).\n"
         text = yaml_of(whole.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=1000)
         PATH.write_text(head + text, encoding="utf-8")
     results.save(arguments.record)
