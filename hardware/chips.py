@@ -166,23 +166,24 @@ def _timed(spec: ChipSpec, name_or_path: str | Path) -> ChipSpec:
     return other
 
 
-def system(name_or_path: str, network_name: str | None = None) -> System:
+def system(name_or_path: str, network_name: str | None = None, option: str = "--on") -> System:
     """The system that a chip comes in by the chip's name, or by that of its network (``dgx-h100``).
 
     Args:
         name_or_path: a chip, a user's own file of one, or the network of exactly one chip.
         network_name: another network, or a user's own file of one.
+        option: whose value the name is.
 
     Raises:
         InputError: neither a chip nor a system has this name (the nearest one is offered), or a fault in a file.
     """
-    own = chip(name_or_path if is_path(name_or_path) else _chip_name(name_or_path))
+    own = chip(name_or_path if is_path(name_or_path) else _chip_name(name_or_path, option))
     return System(own, network(network_name or own.network))
 
 
-def _chip_name(name: str) -> str:
+def _chip_name(name: str, option: str) -> str:
     known = known_as()
     if name in known:
         return known[name]
     systems = {chip(each).network: each for each in list_chips()}
-    return systems[choose("", "--on", name, {*chip_names(), *systems}, "accelerator or system")]
+    return systems[choose("", option, name, {*chip_names(), *systems}, "accelerator or system")]

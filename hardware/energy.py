@@ -41,7 +41,7 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _J_PER_PJ = 1e-12
-_TENSOR_FIELDS = ("tensor_cores", "core_width", "core_depth", "tensor_l2_bytes", "global_buffer_bytes")
+TENSOR_FIELDS = ("tensor_cores", "core_width", "core_depth", "tensor_l2_bytes", "global_buffer_bytes")
 _VECTOR_FIELDS = ("vector_cores", "vector_l2_bytes", "global_buffer_bytes")
 
 
@@ -86,7 +86,7 @@ def tensor_energy(work: Sequence[TensorWork], machines: Machines, model: EnergyM
 
     ``with_hbm``: whether what passes between HBM and the global buffer counts.
     """
-    few, kind_of = machines.distinct(*_TENSOR_FIELDS)
+    few, kind_of = machines.distinct(*TENSOR_FIELDS)
     levels = _tensor_levels(work, few, model)
     if not with_hbm:
         moved = levels[_HBM] / model.hbm_pj_per_byte
@@ -227,9 +227,9 @@ def _sent(elements: Sequence[float], machines: Machines, model: EnergyModel) -> 
 _Price = Callable[..., Floats]
 
 _PRICES: tuple[tuple[type | tuple[type, ...], tuple[str, ...], _Price], ...] = (
-    ((Gemm, Convolution), _TENSOR_FIELDS, _tensor),
+    ((Gemm, Convolution), TENSOR_FIELDS, _tensor),
     (Vector, _VECTOR_FIELDS, _vector),
-    (Fused, (*_TENSOR_FIELDS, "vector_l2_bytes"), _fused),
+    (Fused, (*TENSOR_FIELDS, "vector_l2_bytes"), _fused),
     (Collective, _VECTOR_FIELDS, _collective),
     (Transfer, ("tensor_cores",), _transfer),
 )

@@ -53,4 +53,4 @@ def packed_words(product_format: str, rates: Mapping[str, float]) -> PackedWords
 
 def word_rate(rates: Mapping[str, float], product_format: str = "bf16") -> float:
     """The rate of products of words."""
-    return rates[half] if (half := halved(product_format)) in rates else rates["fp16"]
+    return rates[halved(product_format, rates)]

@@ -1,6 +1,6 @@
 """Precisions of the operands of matrix products."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import Literal, get_args
 
@@ -15,6 +15,10 @@ ELEMENT_BYTES: Mapping[str, float] = MappingProxyType(
 """Bytes of an operand's element."""
 
 
-def halved(precision: str) -> str:
-    """The 16-bit precision of what is not a linear layer, where linear layers compute in ``precision``."""
-    return "fp16" if precision == "fp16" else "bf16"
+def halved(precision: str, known: Container[str] = PRECISIONS) -> str:
+    """The 16-bit precision of what is not a linear layer, where linear layers compute in ``precision``.
+
+    That is fp16 on chips of whose ``known`` formats it is the only one.
+    """
+    is_fp16 = precision == "fp16" or ("bf16" not in known and "fp16" in known)
+    return "fp16" if is_fp16 else "bf16"

@@ -89,8 +89,8 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
     spec, note = read_chip_spec(name_or_path)
     if not _has_cores(spec):
         rule = (
-            "must be given for products to be mapped to them; without cores, dse plan, predict, parallel and calibrate "
-            f"--stack take a chip; chips that have cores: {', '.join(list_specs())}"
+            "must be given for products to be mapped to them; without cores, dse plan, predict, place, parallel and "
+            f"calibrate --stack take a chip; chips that have cores: {', '.join(list_specs())}"
         )
         raise fail(str(name_or_path), "cores", "", rule)
     assert spec.clock_hz is not None

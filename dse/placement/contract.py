@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from dse.placement.breakdown import memory_breakdown, plan, span, time_breakdown
@@ -35,6 +35,7 @@ from dse.run.run import Run
 from dse.run.tables import Tables
 from dse.sources.describe import ModelPart, ModelSummary, merged
 from dse.sources.kinds import ProblemFormat, ProblemInput
+from hardware.chips import system
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
@@ -55,6 +56,27 @@ class PlaceOptions(Options):
     layers: Annotated[
         str, Option("A layer graph (JSON, dse.placement/1).", metavar="LAYERS", positional=True, is_source=True)
     ]
+    chip: Annotated[
+        str | None,
+        Option("Chip or system whose memory and links replace those of LAYERS; times stay.", metavar="CHIP"),
+    ] = None
+
+
+def _on_chip(problem: PlacementProblem, name: str) -> PlacementProblem:
+    """The same layers on a chip with its memory, in the network of its system.
+
+    Raises:
+        InputError: as :func:`hardware.chips.system`.
+    """
+    machine = system(name, option="--chip")
+    joined = machine.network
+    return replace(
+        problem,
+        hbm_bytes=float(machine.chip.hbm_bytes),
+        network_bytes_per_s=joined.accelerator_bytes_per_s,
+        node_accelerators=joined.node_accelerators,
+        node_bytes_per_s=joined.node_bytes_per_s,
+    )
 
 
 class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
@@ -68,7 +90,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     examples = (
         "dse place tests/data/placement/01_bertlarge_24L_mb8_hbm32.json",
         "dse place tests/data/placement/09_llama2_32L_mb1_hbm80.json --out runs/a",
-        "dse place tests/data/placement/11_jitter_24L_mb4_hbm64_W8.json --json",
+        "dse place tests/data/placement/11_jitter_24L_mb4_hbm64_W8.json --chip h100-sxm",
     )
     Options = PlaceOptions
     models = (LAYERS,)
@@ -79,6 +101,8 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
     def pose(self, options: PlaceOptions) -> PlacePosed:
         """The layer graph in the file that the options name."""
         problem = read_problem(options.layers)
+        if options.chip is not None:
+            problem = _on_chip(problem, options.chip)
         return posed_of(options, problem, problem.name, "batch_s", "s")
 
     def described(self, source: ProblemInput, sequence: int | None) -> ModelSummary:

@@ -1,6 +1,7 @@
 """A lower bound on the step time of every plan, without looking at any."""
 
 from dse.plan.problem import PlanProblem
+from hardware.precisions import halved
 
 
 def min_step_s(problem: PlanProblem) -> float:
@@ -11,8 +12,7 @@ def min_step_s(problem: PlanProblem) -> float:
     the sustained share. Microbatches pass the busiest stage in sequence, which takes as long as the average
     stage at least; attention, vector work, collectives, bubble and optimizer only add to it.
     """
-    precision = problem.precision
-    half = "fp16" if precision == "fp16" else "bf16"
-    peak = max(problem.system.chip.peak_flops[each] for each in {precision, half})
+    precision, rates = problem.precision, problem.system.chip.peak_flops
+    peak = max(rates[each] for each in {precision, halved(precision, rates)})
     flops = 6.0 * problem.model.active_weights * problem.sequence * problem.global_batch
     return flops / (problem.devices * peak * problem.stack.matrix.value)

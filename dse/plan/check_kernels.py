@@ -50,7 +50,7 @@ class Rates:
     @property
     def half(self) -> str:
         """The precision of what is not a linear layer."""
-        return "fp16" if self.precision == "fp16" else "bf16"
+        return "bf16" if self.precision != "fp16" and "bf16" in self.problem.system.chip.peak_flops else "fp16"
 
     @property
     def memory_rate(self) -> float:

@@ -1,4 +1,4 @@
-"""Joules of training steps on accelerators of the template, exact and from below.
+"""Joules of training steps on accelerators of the template.
 
 A step costs what its kernels and collectives do on every rank, and static power all the time::
 
@@ -12,8 +12,8 @@ what :mod:`hardware.energy` says of its best mapping, its lanes and its bytes, r
 collective costs the bytes that a ring sends, on any link, and its additions, as vector work. Fused attention spends on
 what a mask leaves of its scores. Products of narrow operands are those of packed words.
 
-**From below** (:class:`LeastJouleKernels`): no mapping moves less than every operand and result once at each level, nor
-through smaller memories than the smallest of the space; multiplications cost the same on all.
+Joules of products and of everything else are also there alone: products of a microbatch depend on few axes of a plan
+(:data:`PRODUCT_KEYS`), everything else on few sizes of an accelerator.
 """
 
 from dataclasses import replace
@@ -38,8 +38,8 @@ from hardware.spec_fields import Choice
 
 _J_PER_PJ = 1e-12
 
-_ROUNDING = 1e-9
-"""Relative weakening of lower bounds, far above the rounding of sums."""
+PRODUCT_KEYS = ("tensor", "sequence_parallel", "context", "expert", "microbatch")
+"""Keys of a plan on which the products of a step depend; recomputation adds to them."""
 
 _OVERLAPS = ("overlaps_tensor", "overlaps_data", "overlaps_pipeline", "overlaps_context", "overlaps_expert")
 
@@ -62,12 +62,34 @@ def dynamic_joules(
     return _joules(unhidden, plans, JouleKernels(unhidden, machines, model))
 
 
-def min_dynamic_joules(
+def product_joules(
     problem: PlanProblem, plans: PlanArrays, machines: Machines, model: EnergyModel
 ) -> NDArray[np.float64]:
-    """Lower bounds on the joules of a step without static power, of P plans on every machine of a space, [P]."""
+    """What products spend of :func:`dynamic_joules`, [P, A]."""
     unhidden = _unhidden(problem)
-    return _joules(unhidden, plans, LeastJouleKernels(unhidden, machines, model))[:, 0]
+    every = _CountedProducts(unhidden, machines, model, 1)
+    _joules(unhidden, plans.part([0]), every)
+    products = _CountedProducts(unhidden, machines, model, len(every.priced))
+    counts = _joules(unhidden, plans, products)
+    joules = np.zeros((plans.count, len(machines)))
+    for with_hbm in (True, False):
+        kinds = [kind for kind, (_, each) in enumerate(products.priced) if each == with_hbm]
+        if not kinds:
+            continue
+        shapes = np.concatenate([products.priced[kind][0] for kind in kinds])
+        distinct, place = distinct_rows([*shapes.T])
+        each_j = tensor_energy([product_work(*row) for row in distinct.tolist()], machines, model, with_hbm)
+        for kind, places in zip(kinds, place.reshape(len(kinds), -1), strict=True):
+            joules += counts[:, [kind]] * each_j[places]
+    return joules
+
+
+def other_joules(
+    problem: PlanProblem, plans: PlanArrays, machines: Machines, model: EnergyModel
+) -> NDArray[np.float64]:
+    """What everything but products spends of :func:`dynamic_joules`, [P, A]."""
+    unhidden = _unhidden(problem)
+    return _joules(unhidden, plans, _OtherJoules(unhidden, machines, model))
 
 
 def _joules(unhidden: PlanProblem, plans: PlanArrays, kernels: "JouleKernels") -> NDArray[np.float64]:
@@ -137,28 +159,36 @@ class JouleKernels(MachineKernels):
         return np.tile(joules, len(of) // self.machines) * of
 
 
-class LeastJouleKernels(JouleKernels):
-    """Lower bounds on :class:`JouleKernels` for every machine of a space, as if of one machine."""
+class _CountedProducts(JouleKernels):
+    """How often each product is done, in place of joules: the j-th "machine" counts those that are priced j-th.
 
-    def __init__(self, problem: PlanProblem, machines: Machines, model: EnergyModel) -> None:
-        super().__init__(problem, machines.one(0), model)
-        rest = 1 - _ROUNDING
-        self._byte_j = memory_energy(machines, model).min(keepdims=True) * rest
-        self._passed_byte_j = pass_energy(machines, model).min(keepdims=True) * rest
-        core_pj = model.sram_pj_per_byte(machines.tensor_l2_bytes).min()
-        buffer_pj = model.sram_pj_per_byte(machines.global_buffer_bytes).min()
-        self._word_j = _J_PER_PJ * rest * machines.element_bytes * (core_pj + buffer_pj)
-        self._multiply_j = _J_PER_PJ * rest * model.multiply_accumulate_pj
-        self._element_bytes = machines.element_bytes
+    Attributes:
+        priced: the products so far, and whether what passes between HBM and the global buffer counts.
+    """
+
+    def __init__(self, problem: PlanProblem, machines: Machines, model: EnergyModel, kinds: int) -> None:
+        super().__init__(problem, machines, model)
+        self.machines, self.sent_byte_j = kinds, 0.0
+        self.priced: list[tuple[Floats, bool]] = []
 
     def _mapped_j(self, products: Products, with_hbm: bool) -> Floats:
-        m, n, k, batch, accumulated = products
-        words = batch * (m * k + k * n + m * n)
-        joules: Floats = batch * m * n * k * self._multiply_j + words * self._word_j
-        if with_hbm:
-            moved = words + np.where(accumulated > 0, 2.0 * accumulated - batch * m * n, 0.0)
-            joules = joules + self._memory_s(moved * self._element_bytes)
-        return joules
+        counts = np.zeros((len(products.m) // self.machines, self.machines))
+        counts[:, len(self.priced) % self.machines] = 1.0
+        self.priced.append((np.stack([each[:: self.machines] for each in products], axis=1), with_hbm))
+        return counts.ravel()
+
+    def _memory_s(self, size_bytes: Floats) -> Floats:
+        return np.zeros(len(size_bytes))
+
+    def _vector_s(self, size_bytes: Floats, *lanes: Lanes) -> Floats:
+        return np.zeros(len(size_bytes))
+
+
+class _OtherJoules(JouleKernels):
+    """Joules of everything but products."""
+
+    def _mapped_j(self, products: Products, with_hbm: bool) -> Floats:
+        return np.zeros(len(products.m))
 
 
 class _JouleWork(EndWork):

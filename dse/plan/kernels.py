@@ -109,7 +109,7 @@ class ChipKernels:
         self._gradient_bytes = problem.software.gradient_bytes
         self._element_bytes = ELEMENT_BYTES[precision]
         self._low_flops = chip.peak_flops[precision] * stack.matrix.value
-        half_flops = chip.peak_flops[halved(precision)]
+        half_flops = chip.peak_flops[halved(precision, chip.peak_flops)]
         self._half_flops = half_flops * stack.matrix.value
         self._attention_flops = half_flops * stack.attention_rate.value
         is_of_chip = stack.attention_rate.timed_on and stack.attention_rate.timed_on == chip.timed_on

@@ -10,7 +10,7 @@ from dse.plan.problem import PlanProblem, divisors
 from dse.plan.recomputation import ALL_SETS, module_sets, modules_in, modules_of, nearest_modules, set_word
 from dse.plan.training_plan import AXES, ROUNDS, USUAL_ORDER
 from hardware.inputs import Fault, shown
-from hardware.precisions import ELEMENT_BYTES
+from hardware.precisions import ELEMENT_BYTES, halved
 
 
 def device_divisors(problem: PlanProblem) -> Sequence[int]:
@@ -164,7 +164,7 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
         )
     yield from _modules(problem, fixed.get("recompute", "none"), where)
     precision = fixed["precision"]
-    half = "fp16" if precision == "fp16" else "bf16"
+    half = halved(precision, chip.peak_flops)
     for needed in dict.fromkeys((precision, half)):
         if needed not in chip.peak_flops:
             known = ", ".join(chip.peak_flops)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from dse.problem import Posed, ProblemType, posed_of, result_of
@@ -27,6 +27,7 @@ from dse.schedule.problem import ScheduleProblem
 from dse.schedule.solve import ANSWERED_BY, solve
 from dse.sources.describe import ModelPart, ModelSummary, merged
 from dse.sources.kinds import ProblemFormat, ProblemInput
+from hardware.specs import accelerator
 
 Method = Literal["auto", "cp-sat", "scip"]
 SchedulePosed = Posed["ScheduleOptions", ScheduleProblem]
@@ -45,6 +46,9 @@ class ScheduleOptions(Options):
     method: Annotated[
         Method, Option("auto: exact search; cp-sat: CP-SAT with interval variables; scip: the paper's ILP.")
     ] = "auto"
+    chip: Annotated[
+        str | None, Option("Chip whose numbers of cores replace those of LAYER; latencies stay.", metavar="CHIP")
+    ] = None
 
 
 class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
@@ -58,6 +62,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     examples = (
         "dse schedule tests/data/schedule/bert17.json",
         "dse schedule tests/data/schedule/bert17.json --method cp-sat",
+        "dse schedule tests/data/schedule/bert17.json --chip tpuv4-phaze",
         "dse schedule tests/data/schedule/heads4.json --out runs/heads",
     )
     Options = ScheduleOptions
@@ -70,6 +75,10 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     def pose(self, options: ScheduleOptions) -> SchedulePosed:
         """The layer in the file that the options name."""
         problem = read_problem(options.layer)
+        if options.chip is not None:
+            cores = accelerator(options.chip).machines
+            tensor_cores, vector_cores = int(cores.tensor_cores[0]), int(cores.vector_cores[0])
+            problem = replace(problem, tensor_cores=tensor_cores, vector_cores=vector_cores)
         return posed_of(options, problem, problem.name, "makespan_s", "s")
 
     def described(self, source: ProblemInput, sequence: int | None) -> ModelSummary:

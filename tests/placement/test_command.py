@@ -14,6 +14,7 @@ from dse.report.units import time_text
 from dse.results.check import faults_of
 from dse.results.result import seal_of
 from dse.run.run import Run
+from hardware.chips import system
 from tests.placement.test_downset_dp import towers
 from tests.placement.test_formats import document
 from tests.report.test_trace_events import assert_valid
@@ -110,3 +111,26 @@ def test_a_graph_that_branches_is_placed_until_it_is_stopped_and_what_is_left_is
     assert faults_of(result, posed) == faults_of(unknown, posed) == []
     forged = unknown.model_copy(update={"bound": 2 * result.objective.value})
     assert any(fault.startswith("bound must be given and at most") for fault in faults_of(forged, posed))
+
+
+@pytest.mark.parametrize(
+    "name", ["h100-sxm", "dgx-h100", "tpuv4-phaze", "docs/examples/chip.yaml", "docs/examples/accelerator.yaml"]
+)
+def test_memory_and_links_are_those_of_the_chip(dse, tmp_path, name):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(document() | {"hbm_bytes": 90}))
+    machine = system(name)
+    joined = machine.network
+    posed = document() | {"hbm_bytes": machine.chip.hbm_bytes, "network_bytes_per_s": joined.accelerator_bytes_per_s}
+    posed |= {"node_accelerators": joined.node_accelerators, "node_bytes_per_s": joined.node_bytes_per_s}
+    answer = dse("place", path, "--chip", name, "--json", "--out", tmp_path / "run")
+    assert json.loads(answer.out)["objective"]["value"] == solve(problem_from_document(posed, path)).placement.batch_s
+    assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
+
+
+def test_an_unknown_chip_is_refused_with_the_nearest(dse, tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(document()))
+    refused = dse("place", path, "--chip", "h1000")
+    assert refused.code == 2
+    assert refused.err.startswith("error: --chip: h1000: no accelerator or system of this name")

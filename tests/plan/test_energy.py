@@ -1,4 +1,4 @@
-"""Joules of steps: arrays against the checker, bounds against exact figures."""
+"""Joules of steps: arrays against the checker, and their parts."""
 
 import random
 from dataclasses import replace
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dse.plan.check_energy import plan_joules
-from dse.plan.energy import dynamic_joules, min_dynamic_joules, step_joules
+from dse.plan.energy import PRODUCT_KEYS, dynamic_joules, other_joules, product_joules, step_joules
 from dse.plan.evaluate import evaluate
 from dse.plan.search.vocabulary import all_plans
 from hardware.energy import static_w
@@ -39,20 +39,33 @@ def test_arrays_spend_what_the_checker_finds_for_each_plan(model, fused, precisi
 
 
 @pytest.mark.parametrize(("model", "fused", "precision"), CASES)
-def test_no_machine_spends_less_than_the_bound(model, fused, precision):
-    chosen = np.array(sorted(random.Random(3).sample(range(len(SPACE)), 24)))
+def test_products_and_everything_else_are_the_whole(model, fused, precision):
+    chosen = np.array(sorted(random.Random(3).sample(range(len(SPACE)), 12)))
     machines = SPACE.take(chosen)
     posed = on_template(MODELS[model], 0, fused=fused, precision=precision)
     every = all_plans(posed)
     plans = every.part(np.arange(0, every.count, 61))
-    exact = dynamic_joules(posed, plans, machines, ENERGY)
-    bound = min_dynamic_joules(posed, plans, machines, ENERGY)
-    assert np.all(bound[:, None] <= exact)
-    assert np.all(bound >= 0.2 * exact.min(axis=1))
-    for column in (0, 23):
-        alone = on_template(MODELS[model], int(chosen[column]), fused=fused, precision=precision)
-        assert exact[:, column] == pytest.approx(dynamic_joules(alone, plans, alone.machine, ENERGY)[:, 0], rel=1e-12)
-    assert np.all(min_dynamic_joules(posed, plans, SPACE, ENERGY) <= bound * (1 + 1e-12))
+    whole = dynamic_joules(posed, plans, machines, ENERGY)
+    parts = [each(posed, plans, machines, ENERGY) for each in (product_joules, other_joules)]
+    assert sum(parts) == pytest.approx(whole, rel=1e-12)
+    alone = on_template(MODELS[model], int(chosen[3]), fused=fused, precision=precision)
+    assert whole[:, 3] == pytest.approx(dynamic_joules(alone, plans, alone.machine, ENERGY)[:, 0], rel=1e-12)
+
+
+@pytest.mark.parametrize(("model", "fused", "precision"), CASES)
+def test_plans_with_the_same_keys_have_the_same_products_and_recomputation_adds_some(model, fused, precision):
+    machines = SPACE.take(np.array([500, 4_000]))
+    posed = on_template(MODELS[model], 0, fused=fused, precision=precision)
+    plans = all_plans(posed)
+    keys = np.stack([getattr(plans, key) for key in PRODUCT_KEYS], axis=1)
+    _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    plain = plans.part(first)
+    least = product_joules(posed, replace(plain, recompute=np.zeros_like(plain.recompute)), machines, ENERGY)
+    spent = product_joules(posed, plans, machines, ENERGY)
+    again = plans.recompute > 0
+    assert spent[~again] == pytest.approx(least[of.ravel()[~again]], rel=1e-12)
+    assert np.all(spent[again] >= least[of.ravel()[again]] * (1 - 1e-12))
+    assert np.any(spent[again] > least[of.ravel()[again]] * 1.1)
 
 
 def test_recomputation_costs_joules_and_hiding_saves_none():

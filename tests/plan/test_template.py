@@ -11,6 +11,7 @@ from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate, step_seconds
 from dse.plan.model import Transformer
 from dse.plan.plan_arrays import PlanArrays
+from dse.plan.rules import faults
 from dse.plan.search.vocabulary import all_plans
 from dse.plan.stack import template_stack
 from dse.plan.template_kernels import RooflineKernels, TemplateKernels, distinct_rows
@@ -179,3 +180,23 @@ def test_distinct_rows_are_those_of_the_table():
 def test_a_plan_of_arrays_is_repeated_for_each_machine():
     plans = PlanArrays.of([all_plans(on_template(MODELS["experts"], 0)).plan(place) for place in (0, 5)])
     assert [plans.repeated(3).plan(row) for row in range(6)] == [plans.plan(row) for row in (0, 0, 0, 1, 1, 1)]
+
+
+def test_what_is_no_linear_layer_has_16_bits_of_the_kind_that_the_chip_has():
+    either = on_template(MODELS["experts"], 4_000, precision="fp4")
+    rates = {each: rate for each, rate in either.system.chip.peak_flops.items() if each not in ("bf16", "fp16")}
+    half = either.system.chip.peak_flops["bf16"]
+    only = [
+        replace(
+            either, system=replace(either.system, chip=replace(either.system.chip, peak_flops=rates | {each: half}))
+        )
+        for each in ("bf16", "fp16")
+    ]
+    plans = all_plans(either).part(np.arange(0, 200, 7))
+    steps = [evaluate(posed, plans).step_s for posed in (either, *only)]
+    assert np.array_equal(steps[0], steps[1])
+    assert np.array_equal(steps[0], steps[2])
+    for posed in only:
+        assert not illegal(posed, plans.plan(3))
+        assert plan_costs(posed, plans.plan(3)).step_s == pytest.approx(steps[0][3], rel=1e-9)
+        assert not list(faults(posed))

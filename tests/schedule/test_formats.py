@@ -11,6 +11,7 @@ from dse.schedule.formats import problem_from_document, read_problem, schedule_d
 from dse.schedule.problem import ScheduleOperator
 from dse.schedule.solve import solve
 from hardware.inputs import InputError
+from hardware.specs import accelerator
 
 GOOD = {
     "schema": "dse.schedule/1",
@@ -173,3 +174,24 @@ def test_a_schedule_with_metrics_is_refused(dse, tmp_path):
     refused = dse("check", run / "result.json")
     assert refused.code == 2
     assert "luck" in refused.err
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "tpuv4-phaze", "docs/examples/accelerator.yaml"])
+def test_cores_are_those_of_the_chip(dse, tmp_path, name):
+    path = tmp_path / "layer.json"
+    path.write_text(json.dumps(GOOD))
+    cores = accelerator(name).machines
+    own = {"tensor_cores": int(cores.tensor_cores[0]), "vector_cores": int(cores.vector_cores[0])}
+    answer = dse("schedule", path, "--chip", name, "--json", "--out", tmp_path / "run")
+    expected = solve(problem_from_document(GOOD | own, "layer.json")).schedule.makespan_s
+    assert json.loads(answer.out)["objective"]["value"] == expected
+    assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
+
+
+def test_a_chip_without_cores_is_refused(dse, tmp_path):
+    path = tmp_path / "layer.json"
+    path.write_text(json.dumps(GOOD))
+    refused = dse("schedule", path, "--chip", "docs/examples/chip.yaml")
+    assert refused.code == 2
+    assert refused.err.startswith("error: docs/examples/chip.yaml: cores: must be given")
+    assert "dse plan, predict, place" in refused.err

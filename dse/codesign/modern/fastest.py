@@ -7,7 +7,8 @@ For a class, kept plans are bounded with its own lanes. On one of its architectu
 of their bounds, until the next bound is above the fastest: no other plan is as fast there. Where bounds of plans that
 were not kept come first, all plans are bounded for that class, and more of them kept.
 
-Joules without static power are bounded by the plan and the global buffer (:mod:`dse.plan.energy`).
+Joules without static power are those of products, the same for plans that cut them alike, on each architecture, and the
+least that such a plan spends on everything else, which depends on the global buffer (:mod:`dse.plan.energy`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,14 +24,14 @@ from dse.codesign.modern.plan_rows import PlanRows
 from dse.codesign.modern.problem import ModernProblem
 from dse.codesign.search.choice import TIE
 from dse.plan.bound import min_step_s
-from dse.plan.energy import dynamic_joules, min_dynamic_joules
-from dse.plan.evaluate import step_seconds, steps_and_memory
+from dse.plan.energy import PRODUCT_KEYS, dynamic_joules, other_joules, product_joules
+from dse.plan.evaluate import memory_needed, step_seconds
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.template_kernels import RooflineKernels, TemplateKernels
 from dse.plan.training_plan import CHOSEN_KEYS, TrainingPlan
 from dse.run.progress import StopSignal, ask, never_stop
-from hardware.energy import static_w
+from hardware.energy import TENSOR_FIELDS, memory_energy, static_w
 from hardware.energy_model import EnergyModel
 from hardware.machines import Machines
 
@@ -44,7 +45,7 @@ _KEPT = 16_384
 """Plans with the lowest bounds that are kept at first."""
 
 _PRICED = 32
-"""Plans that are priced together on the architectures of a class."""
+"""Plans that are priced together on the architectures of a class at first, and then as many as were priced before."""
 
 Bounded = Callable[[PlanArrays], Floats]
 """A figure of each plan, [P]."""
@@ -57,6 +58,16 @@ class FastestPlan:
     plan: TrainingPlan
     step_s: float
     joules: float
+
+
+class _Known(NamedTuple):
+    """The fastest plan on one architecture with so much HBM: its joules without static power, and its fullest rank."""
+
+    plan: TrainingPlan
+    step_s: float
+    dynamic_j: float
+    memory_bytes: float
+    hbm_bytes: int
 
 
 class _Lowest(NamedTuple):
@@ -93,6 +104,7 @@ class FastestPlans:
         self._plans = PlanRows(self._posed)
         self._groups: dict[int, dict[int, _Lowest]] = {}
         self._of_class: dict[tuple[int, int], tuple[int, _Lowest]] = {}
+        self._known: dict[int, _Known] = {}
 
     @property
     def count(self) -> int:
@@ -102,9 +114,7 @@ class FastestPlans:
     @cached_property
     def memory_bytes(self) -> Floats:
         """Of the fullest rank of every plan, [P]."""
-        classes = self._classes
-        most = RooflineKernels(self._posed, self._machines, classes.elements[-1:], classes.lanes[-1:])
-        return np.concatenate([steps_and_memory(self._posed, piece, most)[1] for piece in self._pieces()])
+        return np.concatenate([memory_needed(self._posed, piece) for piece in self._pieces()])
 
     def plan_of_least_memory(self) -> TrainingPlan:
         """The first of them."""
@@ -131,21 +141,60 @@ class FastestPlans:
 
     def min_joules(self, hbm_bytes: int) -> Floats:
         """Lower bounds on the joules of a step without static power, under every plan that fits, [A]."""
-        by_buffer, buffers = {}, self._machines.global_buffer_bytes
-        lowest = self._least_joules[hbm_bytes]
-        for buffer_bytes in np.unique(buffers).tolist():
-            alike = self._machines.take(buffers == buffer_bytes)
-            joules = min_dynamic_joules(self._posed, lowest.plans, alike, self._energy)
-            by_buffer[buffer_bytes] = min(float(joules.min(initial=np.inf)), lowest.floor)
-        return np.array([by_buffer[each] for each in buffers.tolist()])
+        sharing, products_j = self._products
+        few, kind_of = self._machines.distinct(*TENSOR_FIELDS)
+        byte_j = memory_energy(few, self._energy)
+        cheap, dear = self._other_joules
+        fits = self.memory_bytes <= hbm_bytes
+        least = np.full(len(few), np.inf)
+        for each in np.unique(byte_j).tolist():
+            share = (each - byte_j.min()) / max(np.ptp(byte_j), np.finfo(float).tiny)
+            other_j = np.full(len(products_j), np.inf)
+            np.minimum.at(other_j, sharing[fits], cheap[fits] + share * (dear[fits] - cheap[fits]))
+            alike = byte_j == each
+            least[alike] = (products_j[:, alike] + other_j[:, None]).min(axis=0)
+        return least[kind_of] * (1 - TIE)
 
     @cached_property
-    def _least_joules(self) -> dict[int, _Lowest]:
-        machines, energy = self._machines, self._energy
-        return self._lowest(lambda plans: min_dynamic_joules(self._posed, plans, machines, energy), _KEPT)
+    def _products(self) -> tuple[Indices, Floats]:
+        """Which plans have the same products, recomputed ones left out, [P], and their joules, [K, tensor cores]."""
+        keys = [np.stack([getattr(piece, key) for key in PRODUCT_KEYS], axis=1) for piece in self._pieces()]
+        _, first, sharing = np.unique(np.concatenate(keys), axis=0, return_index=True, return_inverse=True)
+        plans = self._plans.part(first)
+        few, _ = self._machines.distinct(*TENSOR_FIELDS)
+        plain = replace(plans, recompute=np.zeros(plans.count, dtype=np.int64))
+        return sharing.ravel(), product_joules(self._posed, plain, few, self._energy)
+
+    @cached_property
+    def _other_joules(self) -> tuple[Floats, Floats]:
+        """Of everything but products, on the machines with the cheapest and the dearest global buffer, [P] each."""
+        machines = self._machines
+        ends = [int(place(machines.global_buffer_bytes)) for place in (np.argmin, np.argmax)]
+        smallest = np.full(len(ends), machines.vector_l2_bytes.min())
+        few = replace(machines.take(np.array(ends)), vector_l2_bytes=smallest)
+        joules = [other_joules(self._posed, piece, few, self._energy) for piece in self._pieces()]
+        return np.concatenate([each[:, 0] for each in joules]), np.concatenate([each[:, 1] for each in joules])
 
     def fastest(self, hbm_bytes: int, number: int, members: Indices) -> list[FastestPlan]:
-        """The fastest plan that fits on each of ``members`` of one class; of equal ones that of the least memory."""
+        """The fastest plan that fits on each of ``members`` of one class; of equal ones that of the least memory.
+
+        One that was the fastest in more memory, and fits, is the fastest.
+        """
+        new = np.array([each for each in members.tolist() if not self._is_known(each, hbm_bytes)], dtype=np.int64)
+        if len(new):
+            self._known |= dict(zip(new.tolist(), self._fastest(hbm_bytes, number, new), strict=True))
+        static = self._posed.devices * static_w(self._machines.take(members), hbm_bytes, self._energy)
+        known = [self._known[each] for each in members.tolist()]
+        return [
+            FastestPlan(each.plan, each.step_s, each.dynamic_j + watts * each.step_s)
+            for each, watts in zip(known, static.tolist(), strict=True)
+        ]
+
+    def _is_known(self, index: int, hbm_bytes: int) -> bool:
+        known = self._known.get(index)
+        return known is not None and known.memory_bytes <= hbm_bytes <= known.hbm_bytes
+
+    def _fastest(self, hbm_bytes: int, number: int, members: Indices) -> list["_Known"]:
         machines = self._machines.take(members)
         kernels = TemplateKernels(self._posed, machines)
         kept, leading = self._leading(hbm_bytes, number)
@@ -159,21 +208,21 @@ class FastestPlans:
             if not np.any(best * (1 + TIE) >= next_s) or next_s == np.inf:
                 break
             ask(self._stop)
-            plans = leading.plans.part(slice(done, done + _PRICED))
+            plans = leading.plans.part(slice(done, done + max(_PRICED, done)))
             priced.append(step_seconds(self._posed, plans, kernels))
             best = np.minimum(best, priced[-1].min(axis=0))
             done += plans.count
         steps = np.concatenate(priced)
         rows = np.array([self._chosen(leading, column) for column in steps.T])
-        static = self._posed.devices * static_w(machines, hbm_bytes, self._energy) * steps.min(axis=0)
         joules = np.empty(len(members))
         for row in np.unique(rows).tolist():
             own = np.flatnonzero(rows == row)
             one = leading.plans.part([row])
             joules[own] = dynamic_joules(self._posed, one, machines.take(own), self._energy)[0]
+        memory = self.memory_bytes[leading.positions]
         return [
-            FastestPlan(leading.plans.plan(row), float(step), float(spent))
-            for row, step, spent in zip(rows.tolist(), steps.min(axis=0), joules + static, strict=True)
+            _Known(leading.plans.plan(row), float(step), float(spent), float(memory[row]), hbm_bytes)
+            for row, step, spent in zip(rows.tolist(), steps.min(axis=0), joules, strict=True)
         ]
 
     def _chosen(self, leading: _Lowest, steps: Floats) -> int:

@@ -1,13 +1,18 @@
 """The independent check of a co-search with ``--plans modern`` for several models, another objective, or with a front.
 
 Area and sizes come from the formula, the costs and joules of every plan from the checker of :mod:`dse.plan`, the score
-from these. That nothing is better, and the front, are proven by searching again.
+from these; so do the points of the front. That nothing is better, and that no point of the front is missing, are proven
+by searching again, unless the search was stopped: what it had ruled out by then takes as long as the search.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from dse.algorithms.dominance import non_dominated
 from dse.codesign.check import architecture_faults, fixed_faults
 from dse.codesign.modern.answer import lack, model_figures
 from dse.codesign.modern.check import machine_of
@@ -42,9 +47,13 @@ _PLANS: Remembered[int] = Remembered(4)
 """How many there are, by the digests of the last posed problems."""
 
 
-def is_affordable(posed: SharedPosed) -> bool:
-    """Whether every check repeats the search."""
-    return _plans(posed) <= _AFFORDABLE_PLANS
+def is_repeated(result: Result, posed: SharedPosed) -> bool:
+    """Whether every check repeats the search: it is short, and was not stopped."""
+    return not _was_stopped(result) and _plans(posed) <= _AFFORDABLE_PLANS
+
+
+def _was_stopped(result: Result) -> bool:
+    return bool(result.solution) and bool(result.metrics["stopped"] or result.metrics["unfinished"])
 
 
 def _plans(posed: SharedPosed) -> int:
@@ -60,9 +69,11 @@ def _plans(posed: SharedPosed) -> int:
 
 def open_claims(result: Result, posed: SharedPosed) -> dict[str, str]:
     """What only a search can say of a result, where not every check repeats it."""
-    if is_affordable(posed) or not result.solution:
+    if is_repeated(result, posed) or not result.solution:
         return {}
     reason = f"bounding {_plans(posed):,} plans takes as long as the search (--prove)"
+    if _was_stopped(result):
+        reason = "the run was stopped, and what it had ruled out takes as long as the search (--prove)"
     return dict.fromkeys(["bound", *(f"metrics.{key}" for key in _OF_THE_SEARCH if key in result.metrics)], reason)
 
 
@@ -77,26 +88,71 @@ def faults(result: Result, posed: SharedPosed, prove: bool) -> list[str]:
     broken = _solution_faults(space, result.solution)
     if broken:
         return broken
-    machine = machine_of(space.first, result.solution["architecture"])
-    figures = []
-    for problem in space.problems:
-        trained, stated = result.solution["models"][problem.name], result.metrics["models"][problem.name]
-        asked = problem.plan_problem(machine, bytes_from_gib(trained["hbm_gb"]))
-        plan = whole_plan(trained["plan"], "result")
-        broken = illegal(asked, plan)
-        if broken:
-            return broken
-        costs = plan_costs(asked, plan)
-        broken = cost_faults(asked, costs, stated["step_s"])
-        if broken:
-            return broken
-        figures.append(model_figures(problem, asked, plan, costs))
+    models = result.solution["models"].values()
+    plans, hbm_gb = [each["plan"] for each in models], next(iter(models))["hbm_gb"]
+    steps = [result.metrics["models"][problem.name]["step_s"] for problem in space.problems]
+    figures, broken = _figures(space, result.solution["architecture"], hbm_gb, plans, steps)
+    if broken:
+        return broken
     score = score_of(space, figures, result.solution["architecture"]["area_mm2"])
     value = result.objective.value or math.nan
     expected = answer_metrics(space, result.solution, figures, _plans(posed), result.metrics["stopped"])
     own = {key: each for key, each in result.metrics.items() if key not in _OF_THE_SEARCH}
     broken = [*differences("objective.value", value, score), *differences("metrics", own, expected)]
+    if "pareto" in result.metrics and not prove:
+        broken += _front_faults(space, result.metrics["pareto"])
     return broken if broken or not prove else _proof_faults(result, posed, value)
+
+
+def _figures(
+    space: SharedSpace,
+    architecture: dict[str, Any],
+    hbm_gb: float,
+    plans: Sequence[dict[str, Any]],
+    steps: Sequence[float] | None = None,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The figures of each model's plan on an architecture, and what is wrong with the plans and their ``steps``."""
+    machine, figures = machine_of(space.first, architecture), []
+    for number, (problem, document) in enumerate(zip(space.problems, plans, strict=True)):
+        asked, plan = problem.plan_problem(machine, bytes_from_gib(hbm_gb)), whole_plan(document, "result")
+        broken = illegal(asked, plan)
+        if broken:
+            return [], broken
+        costs = plan_costs(asked, plan)
+        broken = cost_faults(asked, costs, costs.step_s if steps is None else steps[number])
+        if broken:
+            return [], broken
+        figures.append(model_figures(problem, asked, plan, costs))
+    return figures, []
+
+
+def _front_faults(space: SharedSpace, front: dict[str, Any]) -> list[str]:
+    """What is wrong with the points of a front: sizes, plans, figures, order, and points that others dominate."""
+    largest = gib_from_bytes(max(space.first.hbm_bytes))
+    broken = differences("metrics.pareto.hbm_gb", front["hbm_gb"], largest)
+    throughput = replace(space.objective, per="throughput")
+    for number, point in enumerate(front["points"]):
+        place, plans = f"metrics.pareto.points[{number}]", point["models"]
+        if list(plans) != [each.name for each in space.problems]:
+            return [*broken, f"{place}: models must be {[each.name for each in space.problems]}"]
+        faults_ = architecture_faults(space.first, point["architecture"]) if space.first.fixed is None else []
+        figures, of_plans = _figures(space, point["architecture"], largest, list(plans.values()))
+        if faults_ or of_plans:
+            return [*broken, *(f"{place}: {each}" for each in (*faults_, *of_plans))]
+        rates, joules = ([each[key] for each in figures] for key in ("throughput_per_s", "joules_per_sample"))
+        expected = {
+            "score": float(throughput.score(np.array(rates)[:, None])[0]),
+            "area_mm2": point["architecture"]["area_mm2"],
+            "joules_per_sample": float(np.average(joules, weights=space.objective.weights)),
+        }
+        broken += differences(place, {key: point[key] for key in expected}, expected)
+    columns = [[each[key] for each in front["points"]] for key in ("score", "area_mm2", "joules_per_sample")]
+    scores, *costs = (np.array(each, dtype=np.float64) for each in columns)
+    if len(scores) and not non_dominated(-scores, *costs).all():
+        broken.append("metrics.pareto.points must not dominate each other")
+    if (np.diff(scores) > 0).any():
+        broken.append("metrics.pareto.points must be in the order of falling scores")
+    return broken
 
 
 def _solution_faults(space: SharedSpace, solution: dict[str, Any]) -> list[str]:
@@ -150,7 +206,7 @@ def _unanswered_faults(result: Result, posed: SharedPosed) -> list[str]:
     names = [each.name for each in space.problems]
     if stated is None or stated.where.get("model") not in names:
         return [*broken, f"infeasibility must name one of {names}"]
-    again = search(posed, Run()).lack if is_affordable(posed) else None
+    again = search(posed, Run()).lack if is_repeated(result, posed) else None
     if again is None:
         single = of_model(posed, names.index(stated.where["model"]))
         asked = single.problem.problem.plan_problem(space.machines.one(0), max(space.first.hbm_bytes))

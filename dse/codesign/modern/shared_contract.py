@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dse.codesign.modern.answer import METHOD
 from dse.codesign.modern.shared_answer import SharedPosed, SharedSpace, solve
-from dse.codesign.modern.shared_check import faults, is_affordable, open_claims
+from dse.codesign.modern.shared_check import faults, is_repeated, open_claims
 from dse.codesign.modern.shared_report import view
 from dse.codesign.options import CodesignOptions
 from dse.problem import Posed, ProblemType
@@ -36,8 +36,8 @@ class SharedType(ProblemType[CodesignOptions, SharedSpace]):
         return solve(posed, run)
 
     def faults(self, result: Result, posed: SharedPosed) -> list[str]:
-        """Area, rules, memory, steps, joules and score, recomputed, and the proof again where that is affordable."""
-        return faults(result, posed, is_affordable(posed))
+        """Area, rules, memory, steps, joules and score, recomputed, and the proof again where that is short."""
+        return faults(result, posed, is_repeated(result, posed))
 
     def open_claims(self, result: Result, posed: SharedPosed) -> Mapping[str, str]:
         """That nothing is better, and what the search saw, of many plans."""
