@@ -174,7 +174,8 @@ def _from_template(template: Template, model: CostModel, file: str) -> Machines:
         if not smallest <= size <= largest:
             rule = f"the area tables cover memories of {smallest:,} to {largest:,} bytes, but this has {size:,}"
             if (stated := getattr(template, key)) is not None:
-                raise fail(file, f"template.{key}", stated, rule, str(min(max(stated, smallest), largest)))
+                nearest = min(max(size, smallest), largest) * stated // size
+                raise fail(file, f"template.{key}", stated, rule, str(max(nearest, 1)))
             # The L2 follows from the core, as it is not stated.
             rule = f"the L2 of a core must have {smallest:,} to {largest:,} bytes, but here it has {size:,}"
             raise fail(

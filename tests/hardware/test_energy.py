@@ -90,7 +90,7 @@ def test_a_newer_process_never_needs_more_energy(first_nm, second_nm):
     assert (newer.sram_pj_per_byte(sizes[1:4]) <= older.sram_pj_per_byte(sizes[1:4]) * ROUNDING).all()
 
 
-@pytest.mark.parametrize("process_nm", [2.9, 46, math.nan])
+@pytest.mark.parametrize("process_nm", [1.9, 46, math.nan])
 def test_no_energies_are_made_up_for_other_processes(process_nm):
     with pytest.raises(ValueError, match="process_nm"):
         energy_model_of(process_nm)

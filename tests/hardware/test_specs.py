@@ -254,6 +254,7 @@ BROKEN = [
     ("tpuv4-phaze", "template.core_depth", -128, "template.core_depth", "greater than 0"),
     ("tpuv4-phaze", "template.vector_cores", "two", "template.vector_cores", "a whole number"),
     ("tpuv4-phaze", "template.global_buffer_mib", 129, "template.global_buffer_mib", "area tables cover"),
+    ("tpuv4-phaze", "template.global_buffer_mib", 3_200, "template.global_buffer_mib", "(did you mean 128?)"),
     ("tpuv4-phaze", "template.lanes", 128, "template.lanes", "unknown key"),
     ("tpuv4-phaze", "template.source", DELETE, "template.source", "the key is missing"),
     ("tpuv4-phaze", "clock_hz", 1.05e9, "clock_hz", "mapping of keys"),
