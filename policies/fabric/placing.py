@@ -18,10 +18,11 @@ from policies.fabric.study.intervals import MIN_GRAPHS, Interval, mean_interval
 _PROGRESS = "held-out graphs placed"
 
 MAX_GRAPHS = 40
-"""So that a comparison takes less than a minute."""
+"""So that a comparison takes about a minute on a small fabric."""
 
-STUDENT_MOVES, RULE_MOVES = 20_000, 30_000
-"""Of a chain. A move with the student takes about 1.4 times as long as one under tuned rules
+STUDENT_MOVES, RULE_MOVES = 220, 330
+"""Of a chain for each unit: with as many moves for all graphs, those of many units would be compared long before their
+chains are cold. A move with the student takes about 1.4 times as long as one under tuned rules
 (`benchmarks.fabric_moves`)."""
 
 
@@ -104,7 +105,7 @@ def _gain(trained: TrainedStudent, pipeline: Pipeline, fabric: Fabric, seed: int
 
     def interval_slots(moves: int, guided: bool) -> float | None:
         student = trained.student if guided else None
-        schedule = rules.schedule(AnnealSettings(moves))
+        schedule = rules.schedule(AnnealSettings(moves * len(pipeline.units)))
         annealing = Annealing(pipeline, fabric, rules.weights, schedule, stop, student)
         return throughput(simulator, annealing(Chain(seed)).placement).interval_slots
 

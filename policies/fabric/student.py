@@ -4,7 +4,7 @@ Placements are described by :class:`dse.fabric.search.describe.Describer`; what 
 :class:`dse.fabric.search.student.Student` takes down to the kernels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,7 +36,8 @@ class StudentExamples:
     """What students learn from.
 
     Attributes:
-        features: of placements (:data:`dse.fabric.search.student.FEATURES`), [S, F].
+        features: of placements (:data:`dse.fabric.search.student.FEATURES`), [S, F], where they are of several fabrics
+            with constants of each, [S, F + C].
         target: log slots between two samples, in slots of the slowest unit in isolation, [S].
         graph: number of the graph of each, [S].
     """
@@ -63,14 +64,14 @@ def student_examples(samples: Samples, fabric: Fabric) -> StudentExamples:
 class _Network(nn.Module):
     """The network of :meth:`dse.fabric.search.student.Student.predict`."""
 
-    def __init__(self, settings: StudentSettings) -> None:
+    def __init__(self, settings: StudentSettings, inputs: int) -> None:
         super().__init__()
-        self.first = nn.Linear(len(FEATURES), settings.width)
+        self.first = nn.Linear(inputs, settings.width)
         self.second = nn.Linear(settings.width, settings.second)
         self.last = nn.Linear(settings.second, 1)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Log slots of standardised features, [S, F] to [S]."""
+        """Log slots of standardised features, [S, F + C] to [S]."""
         hidden = nn.functional.softsign(self.first(values))
         predicted: Tensor = self.last(nn.functional.softsign(self.second(hidden)))[:, 0]
         return predicted
@@ -98,18 +99,26 @@ class StudentLearner:
         Raises:
             StoppedError: ``stop`` gave a reason.
         """
+        return self.networks(examples).student(weight)
+
+    def networks(self, examples: StudentExamples) -> "Networks":
+        """What the examples teach.
+
+        Raises:
+            StoppedError: ``stop`` gave a reason.
+        """
         examples = examples.at(_gaps(examples) <= self.settings.max_gap)
         mean, scale = examples.features.mean(axis=0), examples.features.std(axis=0)
         scale = np.where(scale > 1e-6, scale, 1.0)
         values = torch.from_numpy(np.clip((examples.features - mean) / scale, -MAX_RELATIVE, MAX_RELATIVE))
         with one_thread(), torch.random.fork_rng(devices=[]):
             members = [self._member(self.seed + number, values, examples) for number in range(self.settings.members)]
-        return _side_by_side(members, mean, scale, weight)
+        return Networks(tuple(members), mean, scale)
 
     def _member(self, seed: int, values: Tensor, examples: StudentExamples) -> Mapping[str, Floats]:
         """The weights of one network."""
         torch.manual_seed(seed)
-        network = _Network(self.settings).double()
+        network = _Network(self.settings, examples.features.shape[1]).double()
         with torch.no_grad():
             network.last.bias.fill_(float(examples.target.mean()))
         self._descend(network, values, examples)
@@ -135,24 +144,44 @@ class StudentLearner:
                 ask(self.stop)
 
 
-def _side_by_side(members: Sequence[Mapping[str, Floats]], mean: Floats, scale: Floats, weight: float) -> Student:
-    """The student that predicts the mean of these networks: layers next to each other, joined at the output."""
-    width, second = (len(members[0][f"{layer}.bias"]) for layer in ("first", "second"))
-    joined = np.zeros((len(members) * width, len(members) * second))
-    for number, member in enumerate(members):
-        rows, columns = (slice(number * size, (number + 1) * size) for size in (width, second))
-        joined[rows, columns] = member["second.weight"].T
-    return Student(
-        weight=weight,
-        mean=mean,
-        scale=scale,
-        first=np.concatenate([member["first.weight"].T for member in members], axis=1),
-        first_bias=np.concatenate([member["first.bias"] for member in members]),
-        second=joined,
-        second_bias=np.concatenate([member["second.bias"] for member in members]),
-        last=np.concatenate([member["last.weight"][0] for member in members]) / len(members),
-        last_bias=np.mean([member["last.bias"] for member in members], axis=0),
-    )
+@dataclass(frozen=True, eq=False)
+class Networks:
+    """Networks that have learned.
+
+    Attributes:
+        members: weights of each, by name.
+        mean, scale: by which what they see is standardised, [F + C].
+    """
+
+    members: tuple[Mapping[str, Floats], ...]
+    mean: Floats
+    scale: Floats
+
+    def student(self, weight: float, constants: Floats | None = None) -> Student:
+        """The student that predicts their mean on a fabric with these constants, [C]: layers next to each other, joined
+        at the output. What never changes on a fabric is a part of the first bias.
+        """
+        members, many = self.members, len(FEATURES)
+        values = (np.zeros(0) if constants is None else constants) - self.mean[many:]
+        known = np.clip(values / self.scale[many:], -MAX_RELATIVE, MAX_RELATIVE)
+        width, second = (len(members[0][f"{layer}.bias"]) for layer in ("first", "second"))
+        joined = np.zeros((len(members) * width, len(members) * second))
+        for number, member in enumerate(members):
+            rows, columns = (slice(number * size, (number + 1) * size) for size in (width, second))
+            joined[rows, columns] = member["second.weight"].T
+        return Student(
+            weight=weight,
+            mean=self.mean[:many],
+            scale=self.scale[:many],
+            first=np.concatenate([member["first.weight"].T[:many] for member in members], axis=1),
+            first_bias=np.concatenate(
+                [member["first.bias"] + known @ member["first.weight"].T[many:] for member in members]
+            ),
+            second=joined,
+            second_bias=np.concatenate([member["second.bias"] for member in members]),
+            last=np.concatenate([member["last.weight"][0] for member in members]) / len(members),
+            last_bias=np.mean([member["last.bias"] for member in members], axis=0),
+        )
 
 
 def _gaps(examples: StudentExamples) -> Floats:

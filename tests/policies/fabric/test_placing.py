@@ -30,8 +30,8 @@ def pipelines():
 
 @pytest.fixture
 def student(monkeypatch):
-    monkeypatch.setattr("policies.fabric.placing.STUDENT_MOVES", 3_000)
-    monkeypatch.setattr("policies.fabric.placing.RULE_MOVES", 3_000)
+    monkeypatch.setattr("policies.fabric.placing.STUDENT_MOVES", 30)
+    monkeypatch.setattr("policies.fabric.placing.RULE_MOVES", 30)
     return load_student(SHIPPED, provenance_of(FABRIC, SLOTS))
 
 
@@ -45,8 +45,8 @@ def slots_of(monkeypatch):
     given = {False: [], True: []}
 
     class Annealed:
-        def __init__(self, _pipeline, _fabric, _weights, settings, _stop, student):
-            self.placement = (student is not None, settings.moves)
+        def __init__(self, pipeline, _fabric, _weights, settings, _stop, student):
+            self.placement = (student is not None, settings.moves / len(pipeline.units))
 
         def __call__(self, _chain):
             return self

@@ -70,6 +70,18 @@ def checkpoint(samples, trained, tmp_path_factory):
     return folder
 
 
+def test_constants_of_a_fabric_are_a_part_of_the_student_for_it():
+    """Of placements on two fabrics, of which one is always slower by a fifth."""
+    plain = synthetic(400, 0)
+    constant = np.arange(400) % 2.0
+    examples = replace(
+        plain, features=np.column_stack([plain.features, constant]), target=plain.target + 0.2 * constant
+    )
+    networks = StudentLearner(replace(QUICK, steps=200, learning_rate=0.02)).networks(examples)
+    faster, slower = (networks.student(1.0, np.array([each])).predict(plain.features) for each in (0.0, 1.0))
+    assert (slower - faster).mean() == pytest.approx(0.2, abs=0.05)
+
+
 def synthetic(count, seed):
     """Placements of a few graphs whose log slots are a smooth function of two features."""
     random = np.random.default_rng(seed)
