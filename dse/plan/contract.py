@@ -64,7 +64,6 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
         "dse plan llama3-8b --accelerators 64 --global-batch 256 --out runs/plan",
         "dse plan mixtral-8x7b --on h100-sxm,h200-sxm,mi300x --accelerators 16",
         "dse plan llama3-8b --plan zero=3 --constraints --sensitivity",
-        "dse plan llama3-8b --batch docs/examples/plans.csv",
     )
     side_by_side = "on"
     side_by_side_headers = chip_table.HEADERS
