@@ -60,12 +60,14 @@ def codesign(
 def place(
     *sources: object,
     layers: object = ...,
+    chip: _Words | None = ...,
     **run: Unpack[_Run],
 ) -> Answer[documents.PlaceSolution, documents.PlaceMetrics]: ...
 def schedule(
     *sources: object,
     layer: object = ...,
     method: Literal["auto", "cp-sat", "scip"] = ...,
+    chip: _Words | None = ...,
     **run: Unpack[_Run],
 ) -> Answer[documents.ScheduleSolution, documents.ScheduleMetrics]: ...
 def partition(
