@@ -120,8 +120,7 @@ class CodesignPlan(TypedDict):
 
 
 class Plan(TypedDict):
-    """A training plan. Keys as of ``TrainingPlan``.
-    """
+    """A training plan. Keys as of ``TrainingPlan``."""
 
     tensor: int
     sequence_parallel: bool
@@ -539,9 +538,7 @@ class ScheduleSolution(TypedDict):
 
 
 class ScheduleMetrics(TypedDict):
-    """``metrics`` of a result: a schedule has none.
-    """
-
+    """``metrics`` of a result: a schedule has none."""
 
 
 class PartitionSolution(TypedDict):
