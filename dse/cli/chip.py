@@ -29,7 +29,6 @@ from hardware.units import GIGA, MIB, TERA, gib_from_bytes
 
 _EXAMPLES = (
     "dse chip h100-sxm",
-    "dse chip docs/examples/accelerator.yaml",
     "dse chip docs/examples/chip-2026.yaml --out chip.html",
     "dse chip a100-sxm --as-template",
 )

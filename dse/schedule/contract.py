@@ -60,7 +60,6 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
     LAYER is a file (JSON, dse.schedule/1; docs/reference/formats.md).
     """
     examples = (
-        "dse schedule tests/data/schedule/bert17.json",
         "dse schedule tests/data/schedule/bert17.json --method cp-sat",
         "dse schedule tests/data/schedule/bert17.json --chip tpuv4-phaze",
         "dse schedule tests/data/schedule/heads4.json --out runs/heads",
