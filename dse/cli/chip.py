@@ -33,6 +33,8 @@ _EXAMPLES = (
     "dse chip a100-sxm --as-template",
 )
 
+_PAGES = (".svg", ".html")
+
 Row = tuple[str, str]
 
 
@@ -63,6 +65,8 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None, accel
     ideal. NAME is a chip from `dse specs`, and FILE is your own YAML file. `dse specs NAME` shows the source of each
     value.
     """
+    if out is not None and out.suffix not in _PAGES:
+        raise fail("", "--out", str(out), "must be FILE.svg or FILE.html")
     shown = chip(name)
     package = silicon(name)
     priced = None if package is None else priced_chip(shown.title, package)

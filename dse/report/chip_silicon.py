@@ -71,8 +71,9 @@ class PricedChip:
 
     @property
     def sustained_w(self) -> Interval:
-        """Demand at the clock that the power limit allows."""
-        return self.drawn.demand(self.clock_hz)
+        """Demand at the clock that the power limit allows, which no chip exceeds."""
+        demand, cap = self.drawn.demand(self.clock_hz), self.package.cap_w
+        return demand if cap is None else demand.at_most(cap)
 
 
 def priced_chip(title: str, package: Package) -> PricedChip:
@@ -102,7 +103,7 @@ def silicon_tables(chip: PricedChip) -> list[Table]:
 def _area_tables(package: Package) -> Iterator[Table]:
     for number, (die, count) in enumerate(package.dies, 1):
         areas = block_areas(die)
-        whole = area_of(areas)
+        whole = area_of(areas, die.style)
         rows = [
             (name, figure_text(area, 1), f"{float(area.value / whole.value):.0%}", _basis(name, die))
             for name, area in areas.items()
@@ -178,7 +179,7 @@ def _bill_table(chip: PricedChip) -> Table:
 
 
 def _service_table(chip: PricedChip) -> Table:
-    all_in = all_in_kw(chip.sustained_w.value)
+    all_in = all_in_kw(chip.sustained_w)
     hourly = hourly_usd(total(chip.lines.values()), all_in)
     price = f"chip at {money().price_over_cost.value:g} times its cost"
     rows = [
@@ -250,7 +251,7 @@ def _ranges(table: StrictModel) -> Iterator[tuple[str, str, str]]:
 
 def silicon_document(chip: PricedChip) -> dict[str, Any]:
     """All figures as [value, low, high]."""
-    package, all_in = chip.package, all_in_kw(chip.sustained_w.value)
+    package, all_in = chip.package, all_in_kw(chip.sustained_w)
     hourly = hourly_usd(total(chip.lines.values()), all_in)
     return {
         "dies": [_die_document(die, count) for die, count in package.dies],

@@ -6,7 +6,7 @@ import numpy as np
 
 from hardware.silicon.design import Die
 from hardware.silicon.interval import Interval, total
-from hardware.silicon.tables import Fitted, blocks, fitted, logic_scale, nodes, scaled, sram_scale
+from hardware.silicon.tables import Fitted, Style, blocks, fitted, logic_scale, nodes, scaled, sram_scale
 from hardware.units import GIGA, UM2_PER_MM2
 
 LINK_RATE_BYTES_PER_S = 25.0e9
@@ -16,6 +16,8 @@ _112G_NODE = 5
 """Coarsest node whose links are those of 112 Gb/s."""
 
 CORE_BLOCKS = ("arrays", "lanes", "local SRAM")
+
+_SHARED = "shared SRAM"
 
 
 def block_areas(die: Die, constants: Fitted | None = None) -> dict[str, Interval]:
@@ -43,9 +45,9 @@ def block_areas(die: Die, constants: Fitted | None = None) -> dict[str, Interval
         "local SRAM": factor * scaled(local, cores * die.local_mib_per_core, sram),
     }
     if die.style == "simt":
-        areas["shared SRAM"] = scaled(table.cache_mm2_per_mib, die.shared_mib, sram)
+        areas[_SHARED] = scaled(table.cache_mm2_per_mib, die.shared_mib, sram)
     else:
-        areas["shared SRAM"] = factor * scaled(local, die.shared_mib, sram)
+        areas[_SHARED] = factor * scaled(local, die.shared_mib, sram)
     # That of tiles is in the figure of their SRAM.
     ports = np.zeros_like(cores) if die.style == "tile" else cores
     areas["network on chip"] = scaled(table.network_mm2_per_core, ports, logic)
@@ -74,21 +76,23 @@ def _interfaces(die: Die) -> dict[str, Interval]:
 
 def die_area(die: Die, constants: Fitted | None = None) -> Interval:
     """Area of the die, mm²."""
-    return area_of(block_areas(die, constants))
+    return area_of(block_areas(die, constants), die.style)
 
 
-def area_of(areas: Mapping[str, Interval]) -> Interval:
+def area_of(areas: Mapping[str, Interval], style: Style) -> Interval:
     """Area of a die from those of its blocks: deviations that come from one figure add up, others in quadrature.
 
-    Blocks of cores share the factor of their style, so their deviations are added as they are.
+    Blocks that share the factor of the style have their deviations added as they are: those of cores, and shared SRAM
+    where it is a scratchpad rather than a cache.
     """
-    cores = [areas[key] for key in CORE_BLOCKS if key in areas]
+    alike = CORE_BLOCKS if style == "simt" else (*CORE_BLOCKS, _SHARED)
+    cores = [areas[key] for key in alike if key in areas]
     together = Interval(
         np.asarray(sum(each.value for each in cores), dtype=np.float64),
         np.asarray(sum(each.low for each in cores), dtype=np.float64),
         np.asarray(sum(each.high for each in cores), dtype=np.float64),
     )
-    return total([together, *(area for key, area in areas.items() if key not in CORE_BLOCKS)])
+    return total([together, *(area for key, area in areas.items() if key not in alike)])
 
 
 def logic_at_work_um2(die: Die) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

@@ -18,7 +18,7 @@ def embodied_kg(package: Package, constants: Fitted | None = None) -> dict[str, 
         node = nodes()[die.node]
         other = table.material_kg_per_cm2.interval + Interval.exact(node.gases)
         per_cm2 = table.grid_kg_per_kwh.interval * node.fab + other
-        dies.append(die_area(die, constants) * (count / _MM2_PER_CM2 / table.fab_yield.value) * per_cm2)
+        dies.append(die_area(die, constants) * (count / _MM2_PER_CM2) * table.fab_yield.interval.inverse() * per_cm2)
     gb = np.asarray(package.memory_gb, dtype=np.float64)
     return {"dies": total(dies), "memory": table.memory_kg_per_gb.times(gb)}
 

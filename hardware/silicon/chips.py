@@ -9,6 +9,7 @@ from hardware.area import area_model
 from hardware.chip_spec import ChipSpec, Template, read_chip_spec
 from hardware.inputs import fail
 from hardware.network_specs import link_peak_bytes_per_s
+from hardware.packed_words import RATE_TOLERANCE
 from hardware.silicon.area import die_area
 from hardware.silicon.design import Die, Package
 from hardware.silicon.edges import max_sites, needed_edge_mm, perimeter_mm
@@ -28,7 +29,7 @@ def silicon(name_or_path: str | Path) -> Package | None:
     Raises:
         InputError: as :func:`hardware.chips.chip`; a clock above the range of the node, more stacks than the edge
             holds, memory that its stacks cannot have, or a power limit that nothing can run under; of a template, a
-            die above the exposure field.
+            die above the exposure field, or rates above the peak of its arrays.
     """
     spec, _ = read_chip_spec(name_or_path)
     package = package_of(spec, str(name_or_path))
@@ -112,15 +113,20 @@ def _die_of(spec: DieSpec, kind: str) -> Die:
 
 def _judge(spec: ChipSpec, package: Package, file: str) -> None:
     """InputError at what no such chip can have; sizes of real dies are facts, and only their power is judged."""
+    assert spec.memory is not None
     if spec.template is not None:
         die, _ = package.dies[0]
         _judge_clock(die, float(package.clock_hz), file)
+        _judge_rates(spec, package, file)
+        _judge_edge(die, file, spec.memory.stacks, spec.template.dies)
         _judge_field(spec, spec.template, die, file)
-        _judge_edge(die, file, spec.template.dies)
-    _judge_memory(spec, file)
-    least_w = float(power(package).static.value)
+    _judge_memory(spec, package, file)
+    least_w = float(power(package).demand(0.0).value)
     if package.cap_w is not None and float(package.cap_w) <= least_w:
-        rule = f"the power limit must be above the {least_w:.0f} W that the package draws at no clock"
+        rule = (
+            f"the power limit must be above the {least_w:.0f} W that the package draws at no clock, with memory and "
+            "links at their full rates"
+        )
         raise fail(file, "tdp_w", f"{float(package.cap_w):g}", rule, f"{np.ceil(least_w + 1):.0f}")
 
 
@@ -129,6 +135,16 @@ def _judge_clock(die: Die, clock_hz: float, file: str) -> None:
     if clock_hz > highest * (1 + _ROUNDING):
         rule = f"the clock of {die.node} nm must be at most {highest:g} Hz"
         raise fail(file, "clock_hz", f"{clock_hz:g}", rule, f"{highest:g}")
+
+
+def _judge_rates(spec: ChipSpec, package: Package, file: str) -> None:
+    """InputError at products of 16 bits faster than all arrays at the clock; narrower ones are judged by these."""
+    peak = float(package.peak_flops)
+    for key in ("bf16", "fp16"):
+        rate = spec.rates.get(key)
+        if rate is not None and rate.value > peak * (1 + RATE_TOLERANCE):
+            rule = f"the arrays have at most {peak:.4e} FLOPs per second at clock_hz"
+            raise fail(file, f"rates.{key}", f"{rate.value:g}", rule, f"{peak:.4e}")
 
 
 def _judge_field(spec: ChipSpec, template: Template, die: Die, file: str) -> None:
@@ -148,30 +164,50 @@ def _judge_field(spec: ChipSpec, template: Template, die: Die, file: str) -> Non
     raise fail(file, "template.tensor_cores", template.tensor_cores, rule, str(cores) if cores else None)
 
 
-def _judge_edge(die: Die, file: str, dies: int) -> None:
-    area = float(die_area(die).value)
+def _judge_edge(die: Die, file: str, stacks: int, dies: int) -> None:
+    """InputError at interfaces that need more edge than the largest die of this area has."""
+    area = min(float(die_area(die).value), blocks().reticle_mm2.value)
     most = int(max_sites(die, area)) if die.memory_kind is not None else 0
     sites = int(die.memory_sites)
     if sites > most and die.memory_kind is not None:
         rule = f"the long edges of a die of {area:.0f} mm² hold {most} stacks of {die.memory_kind.edge:g} mm"
-        raise fail(file, "memory.stacks", sites * dies, rule, str(most * dies))
+        raise fail(file, "memory.stacks", stacks, rule, str(most * dies))
     needed, there = float(needed_edge_mm(die)), float(perimeter_mm(area))
     if needed > there:
-        rule = f"memory, links, die-to-die and host need {needed:.0f} mm of edge, but a die of {area:.0f} mm² has"
-        raise fail(file, "template", f"{sites} stacks", f"{rule} {there:.0f}")
+        rule = f"memory, links, die to die and host must fit into the {there:.0f} mm that a die of {area:.0f} mm² has"
+        raise fail(file, "template", f"{needed:.0f} mm of edge", rule)
 
 
-def _judge_memory(spec: ChipSpec, file: str) -> None:
-    """InputError at a rate or size that the stacks cannot have."""
+def _judge_memory(spec: ChipSpec, package: Package, file: str) -> None:
+    """InputError at stacks without a place, or a rate or size that they cannot have."""
     assert spec.memory is not None
     if spec.memory.kind == NO_MEMORY:
+        _judge_sram(spec, package, file)
         return
+    sites = int(sum(count * int(die.memory_sites) for die, count in package.dies))
+    if spec.memory.stacks > sites:
+        rule = f"must be at most {sites}, as the dies have so many sites for {spec.memory.kind}"
+        raise fail(file, "memory.stacks", spec.memory.stacks, rule, str(sites))
     kind, stacks = memories()[spec.memory.kind], spec.memory.stacks
     highest = kind.bytes_per_s * stacks
     if spec.template is not None and spec.hbm_bytes_per_s.value > highest * (1 + _ROUNDING):
         rule = f"{stacks} stacks of {spec.memory.kind} have at most {highest:g} bytes per second"
         raise fail(file, "hbm_bytes_per_s", f"{spec.hbm_bytes_per_s.value:g}", rule, f"{highest:g}")
-    largest = max(kind.gb) * stacks * GIGA / GIB
-    if spec.template is not None and spec.hbm_gib.value > max(kind.gb) * stacks:
-        rule = f"{stacks} stacks of {spec.memory.kind} have at most {max(kind.gb)} GB each, {largest:.1f} GiB"
-        raise fail(file, "hbm_gib", f"{spec.hbm_gib.value:g}", rule, f"{max(kind.gb) * stacks}")
+    largest = max(kind.gb) * stacks
+    if spec.template is not None and spec.hbm_gib.value > largest:
+        rule = f"{stacks} stacks of {spec.memory.kind} have at most {max(kind.gb)} GB each, {largest} together"
+        raise fail(file, "hbm_gib", f"{spec.hbm_gib.value:g}", rule, f"{largest}")
+
+
+def _judge_sram(spec: ChipSpec, package: Package, file: str) -> None:
+    """InputError at stacks of no memory, or more data than the SRAM of the dies holds."""
+    assert spec.memory is not None
+    if spec.memory.stacks:
+        raise fail(file, "memory.stacks", spec.memory.stacks, f"must be 0 where kind is {NO_MEMORY}", "0")
+    sram_mib = sum(
+        count * float(np.asarray(die.cores) * die.local_mib_per_core + die.shared_mib) for die, count in package.dies
+    )
+    sram_gib = sram_mib * MIB / GIB
+    if spec.hbm_gib.value > sram_gib * (1 + _ROUNDING):
+        rule = f"must be at most {sram_gib:.4g}, the SRAM of the dies, where memory.kind is {NO_MEMORY}"
+        raise fail(file, "hbm_gib", f"{spec.hbm_gib.value:g}", rule, f"{sram_gib:.4g}")

@@ -14,7 +14,7 @@ def sides_mm(area_mm2: Numbers) -> tuple[Floats, Floats]:
     """The long and the short side of the longest die of an area: within the field, at most twice as long as wide."""
     table, area = blocks(), np.asarray(area_mm2, dtype=np.float64)
     long = np.minimum(table.reticle_mm.value, np.sqrt(table.aspect.value * area))
-    return long, area / long
+    return long, np.divide(area, long, out=np.zeros_like(long), where=long > 0)
 
 
 def max_sites(die: Die, area_mm2: Numbers) -> Floats:

@@ -40,6 +40,14 @@ class Interval:
     def __add__(self, other: "Interval") -> "Interval":
         return total([self, other])
 
+    def inverse(self) -> "Interval":
+        """Of a figure that is above 0, one over it."""
+        return Interval(1 / self.value, 1 / self.high, 1 / self.low)
+
+    def at_most(self, limit: Numbers) -> "Interval":
+        """The figure where nothing exceeds ``limit``."""
+        return Interval(*(np.minimum(each, limit) for each in (self.value, self.low, self.high)))
+
     def contains(self, value: float) -> bool:
         """Whether ``value`` lies within; of a scalar."""
         return bool(self.low <= value <= self.high)

@@ -62,7 +62,7 @@ class DiePrice:
 def die_price(die: Die, constants: Fitted | None = None) -> DiePrice:
     """Area, yield and price of a die. Shared SRAM is repaired by spare rows, so that a defect there costs nothing."""
     areas = block_areas(die, constants)
-    area, node, alpha = area_of(areas), nodes()[die.node], money().yield_alpha.value
+    area, node, alpha = area_of(areas, die.style), nodes()[die.node], money().yield_alpha.value
     cores = np.asarray(sum(areas[key].value for key in CORE_BLOCKS), dtype=np.float64)
     fixed = area.value - cores - areas["shared SRAM"].value
 
@@ -105,9 +105,9 @@ def bill(package: Package, constants: Fitted | None = None) -> dict[str, Interva
     sites = sum(count * np.asarray(die.memory_sites, dtype=np.float64) for die, count in package.dies)
     if kind is not None and kind.area > 0:
         covered = silicon + Interval.exact(kind.area * np.asarray(sites, dtype=np.float64))
-        body = table.package_usd_per_mm2.interval * (covered * table.package_area_share.value)
+        body = table.package_usd_per_mm2.interval * (covered * table.package_area_share.interval)
     elif sum(count for _, count in package.dies) > 1:
-        body = table.package_usd_per_mm2.interval * (silicon * table.package_area_share.value)
+        body = table.package_usd_per_mm2.interval * (silicon * table.package_area_share.interval)
     else:
         body = table.board_package_usd.times(np.ones_like(dies.value))
     yielded, on_package = table.package_yield, memory if kind is not None and kind.area > 0 else Interval.exact(0.0)
@@ -121,10 +121,11 @@ def bill(package: Package, constants: Fitted | None = None) -> dict[str, Interva
     return dict(zip(BILL_LINES, (dies, memory, total([body, lost]), test), strict=True))
 
 
-def all_in_kw(demand_w: Numbers, constants: Fitted | None = None) -> Interval:
+def all_in_kw(demand_w: Interval | Numbers, constants: Fitted | None = None) -> Interval:
     """Kilowatts of a chip with its share of the server, the network and the building."""
+    drawn = demand_w if isinstance(demand_w, Interval) else Interval.exact(demand_w)
     host = money().host_w.interval
-    server_w = Interval.exact(demand_w) + host
+    server_w = drawn + host
     return (constants or fitted()).all_in.interval * (server_w * 1e-3)
 
 
@@ -139,12 +140,12 @@ class Hourly:
 def hourly_usd(cost_usd: Interval, all_in: Interval) -> Hourly:
     """Depreciation of chip and server, space by the kW, and electricity."""
     table = money()
-    hours = _HOURS * table.years.value
+    an_hour = table.years.interval.inverse() * (1 / _HOURS)
     space = table.colocation_usd_per_kw_month.interval * all_in * (1 / _MONTH_HOURS)
     electricity = table.power_usd_per_kwh.interval * all_in
-    server = table.server_usd.interval * (1 / hours)
+    server = table.server_usd.interval
     price = table.price_over_cost.interval * cost_usd
     return Hourly(
-        total([cost_usd * (1 / hours), server, space, electricity]),
-        total([price * (1 / hours), server, space, electricity]),
+        total([(cost_usd + server) * an_hour, space, electricity]),
+        total([(price + server) * an_hour, space, electricity]),
     )

@@ -139,6 +139,20 @@ def test_a_chip_that_draws_more_than_its_limit_says_so(dse):
     assert "above its limit of 750 W: its clock falls" in text
 
 
+def test_no_chip_draws_more_than_its_limit(dse):
+    shown = json.loads(dse("chip", "mi300x", "--json").out)["silicon"]
+    value, low, high = shown["power_w"]["at_capped_clock"]
+    assert value == pytest.approx(750)
+    assert low < value <= high <= 750
+
+
+def test_other_files_than_pictures_and_pages_are_refused_before_anything_is_shown(dse, tmp_path):
+    refused = dse("chip", "h100-sxm", "--out", tmp_path / "chip.png")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.error_lines[0].endswith("must be FILE.svg or FILE.html")
+    assert not (tmp_path / "chip.png").exists()
+
+
 def test_a_page_has_the_floorplan_the_tables_and_the_sources(dse, tmp_path):
     assert dse("chip", "b200", "--out", tmp_path / "b200.html").code == 0
     page = (tmp_path / "b200.html").read_text(encoding="utf-8")

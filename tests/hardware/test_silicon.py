@@ -18,7 +18,8 @@ from hardware.silicon.chips import silicon
 from hardware.silicon.design import Die, Package
 from hardware.silicon.edges import max_sites, sides_mm
 from hardware.silicon.energy import lane_cycle_pj, memory_pj_per_byte, multiply_accumulate_pj
-from hardware.silicon.money import bill, die_price, dies_per_wafer, sold_share
+from hardware.silicon.interval import Interval
+from hardware.silicon.money import all_in_kw, bill, die_price, dies_per_wafer, hourly_usd, sold_share
 from hardware.silicon.power import power
 from hardware.silicon.tables import STYLES, blocks, fitted, memories, money, nodes
 from hardware.specs import accelerator
@@ -132,6 +133,26 @@ def test_energies_of_single_operations_add_up_to_what_switches_each_cycle():
         multiply_accumulate_pj(7, 32)
 
 
+def test_intervals_hold_those_of_all_that_a_figure_rests_on():
+    die = Die(node=7, style="systolic", cores=2, macs_per_core=65536, local_mib_per_core=16, shared_mib=128)
+    table, known, areas = blocks(), fitted(), block_areas(die)
+    scratchpads = known.systolic_factor.interval * table.scratchpad_mm2_per_mib.times(160)
+    both = replace(die, macs_per_core=0, host=0)
+    without_network = {key: area for key, area in block_areas(both).items() if key != "network on chip"}
+    whole = area_of(without_network, "systolic")
+    assert (whole.low, whole.high) == pytest.approx((scratchpads.low, scratchpads.high))
+    apart = [areas[key] for key in ("arrays", "local SRAM", "shared SRAM")]
+    assert die_area(die).high >= sum(float(each.high) for each in apart)
+    demand = power(package_of(die)).demand(1e9)
+    kw = all_in_kw(demand)
+    assert kw.high - kw.value > all_in_kw(demand.value).high - kw.value
+    hourly, years = hourly_usd(Interval.exact(50_000), Interval.exact(0.0)), money().years
+    assert hourly.at_cost.high > (50_000 + money().server_usd.value) / (8766 * years.low) * (1 - 1e-9)
+    assert hourly.at_cost.low < (50_000 + money().server_usd.value) / (8766 * years.high) * (1 + 1e-9)
+    kg = embodied_kg(package_of(replace(die, host=0)))["dies"]
+    assert kg.high > kg.value * money().fab_yield.value / money().fab_yield.low
+
+
 def test_dies_of_814_mm2_on_a_wafer():
     assert int(dies_per_wafer(814.0)) == 63
 
@@ -174,7 +195,7 @@ def test_blocks_add_up_and_those_of_nothing_take_nothing():
     assert float(die_area(die).value) == 0
     whole = replace(die, cores=10, macs_per_core=512, shared_mib=8, host=1)
     areas = block_areas(whole)
-    assert float(area_of(areas).value) == pytest.approx(sum(float(each.value) for each in areas.values()))
+    assert float(area_of(areas, "simt").value) == pytest.approx(sum(float(each.value) for each in areas.values()))
     assert float(areas["shared SRAM"].value) == pytest.approx(8 * blocks().cache_mm2_per_mib.value)
     expected = 10 * 512 * blocks().mac_um2.value / 1e6 * fitted().simt_factor.value
     assert float(areas["arrays"].value) == pytest.approx(expected)
@@ -249,6 +270,24 @@ BAD = [
     ({"tdp_w__value": 40.0}, "tdp_w: 40: the power limit must be above the", "did you mean"),
     ({"hbm_bytes_per_s__value": 1.2e13}, "hbm_bytes_per_s: 1.2e+13: 8 stacks of hbm3e have at most", "9.44e+12?"),
     ({"hbm_gib__value": 400.0}, "hbm_gib: 400: 8 stacks of hbm3e have at most 36 GB each", "288?"),
+    ({"tdp_w__value": 300.0}, "tdp_w: 300: the power limit must be above the 385 W that", "did you mean 386?"),
+    (
+        {"rates__bf16__value": 4.0e15},
+        "rates.bf16: 4e+15: the arrays have at most 3.1457e+15",
+        "did you mean 3.1457e+15?",
+    ),
+    ({"memory__stacks": 40}, "memory.stacks: 40: the long edges of a die of 858 mm²", "did you mean 12?"),
+    ({"memory__kind": "none"}, "memory.stacks: 8: must be 0 where kind is none", "did you mean 0?"),
+    (
+        {"memory__kind": "none", "memory__stacks": 0},
+        "hbm_gib: 288: must be at most 0.25, the SRAM of the dies",
+        "did you mean 0.25?",
+    ),
+    (
+        {"template__d2d_bytes_per_s": 3e13},
+        "template: 165 mm of edge: memory, links, die to die and host must fit",
+        "118 mm",
+    ),
     ({"template__spare_cores": 10**9}, "template.spare_cores: 1000000000: must be at most 4096", ""),
     ({"template__tensor_cores": 17}, "tensor_cores must be a multiple of dies, 2, but is 17", "nearest: 16"),
 ]
@@ -263,12 +302,25 @@ def test_bad_input_is_one_line_with_the_rule_and_the_nearest_value(tmp_path, cha
     assert remedy in fault
 
 
+@pytest.mark.parametrize(("sites", "stacks"), [(0, 5), (6, 7)])
+def test_stacks_need_sites_on_the_dies(tmp_path, sites, stacks):
+    document = yaml.safe_load(Path("hardware/specs/chips/h100-sxm.yaml").read_text(encoding="utf-8"))
+    document["dies"][0]["memory_sites"] = sites
+    document["memory"]["stacks"] = stacks
+    file = tmp_path / "chip.yaml"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    with pytest.raises(InputError, match=f"memory.stacks: {stacks}: must be at most {sites}, as the dies have so many"):
+        silicon(file)
+
+
 def test_the_nearest_value_of_a_refusal_is_accepted(tmp_path):
     for changes, key in (
         ({"memory__stacks": 14}, "memory__stacks"),
         ({"template__tensor_cores": 64}, "template__tensor_cores"),
         ({"clock_hz__value": 3.5e9}, "clock_hz__value"),
         ({"tdp_w__value": 40.0}, "tdp_w__value"),
+        ({"tdp_w__value": 300.0}, "tdp_w__value"),
+        ({"rates__bf16__value": 3.2e15}, "rates__bf16__value"),
     ):
         with pytest.raises(InputError) as caught:
             silicon(changed(tmp_path, **changes))
