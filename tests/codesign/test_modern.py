@@ -9,14 +9,18 @@ from dse.codesign.contract import PROBLEM
 from dse.codesign.modern import answer
 from dse.codesign.modern.search import ModernSearch
 from dse.codesign.modern.sensitivity import CHANGES, _regret, after_changes
+from dse.plan.check_energy import plan_joules
 from dse.plan.search.enumeration import enumerate_plans
+from dse.plan.training_plan import whole_plan
 from dse.problem import pose
 from dse.results.check import faults_of
 from dse.results.result import FailedCheckError
 from dse.run.progress import never_stop
 from dse.run.remembered import Remembered
 from dse.run.run import Run
+from hardware.energy_model import energy_model_of
 from hardware.inputs import InputError
+from hardware.units import bytes_from_gib
 from tests.codesign.tiny import tiny_options
 
 MODERN = {"plans": "modern", "microbatch": "1,2,4,8", "tensor_parallel": "1,2,4,8", "accelerators": 8}
@@ -367,6 +371,29 @@ def test_a_stop_in_the_baselines_leaves_the_proof(sensitive):
         "sensitivity: incomplete, because the run was stopped.",
     ]
     assert faults_of(result, posed) == []
+
+
+@pytest.mark.parametrize("objective", ["throughput", "per-watt", "per-mm2"])
+def test_a_template_of_a_node_has_energies_of_its_node_and_its_interfaces_once(tmp_path, objective):
+    changes = {"area_budget": None, "hbm_gb": None, "global_batch": 16, "objective": objective}
+    posed = pose(PROBLEM, modern_options(tmp_path, fixed="docs/examples/chip-2026.yaml", **changes))
+    result = PROBLEM.answer(posed, Run())
+    assert faults_of(result, posed) == []
+    assert result.metrics["interface_mm2"] == 0
+    (problem,) = [posed.problem.problem] if objective == "throughput" else posed.problem.problems
+    (figures,), (trained,) = result.metrics["models"].values(), result.solution["models"].values()
+    machine = problem.fixed.machines
+    asked = problem.plan_problem(machine, bytes_from_gib(trained["hbm_gb"]))
+    plan = whole_plan(trained["plan"], "result")
+    joules = {nm: plan_joules(asked, plan, figures["step_s"], energy_model_of(nm)) for nm in (3.0, None)}
+    assert figures["joules_per_sample"] * problem.global_batch == pytest.approx(joules[3.0])
+    assert joules[3.0] < 0.7 * joules[None]
+    scores = {
+        "throughput": figures["throughput_per_s"],
+        "per-watt": 1 / figures["joules_per_sample"],
+        "per-mm2": figures["throughput_per_s"] / machine.area_mm2[0],
+    }
+    assert result.objective.value == pytest.approx(scores[objective], rel=1e-9)
 
 
 def test_a_fixed_accelerator_has_its_own_best_plan(tmp_path):

@@ -95,7 +95,12 @@ class ModernProblem:
         return architecture_space(self.area_budget_mm2, self.cost_model, space=self.space)
 
     def interface_mm2(self, machines: Machines) -> float:
-        """Area of the interfaces to HBM and network, which ``area_mm2`` of ``machines`` is without."""
+        """Area of the interfaces to HBM and network, which ``area_mm2`` of ``machines`` is without.
+
+        0 for a template of a node, whose area is that of whole dies.
+        """
+        if machines.process_nm is not None:
+            return 0.0
         return area_model().interface_mm2(machines.hbm_bytes_per_s, self.network.all_bytes_per_s)
 
     def plan_problem(self, machine: Machines, hbm_bytes: int) -> PlanProblem:
