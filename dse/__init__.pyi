@@ -75,6 +75,7 @@ def partition(
     source: object = ...,
     package: _Words | None = ...,
     chips: int | None = ...,
+    chip: _Words | None = ...,
     link_bytes_per_s: float | None = ...,
     method: _Words = ...,
     checkpoint: _Words | None = ...,

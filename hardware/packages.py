@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from hardware.chips import Chip
 from hardware.documents import read_document
 from hardware.inputs import fail
 from hardware.product_rates import ProductFormat, ProductRates
@@ -256,6 +257,42 @@ class ResizedPackageSpec(StrictModel):
     like: Annotated[str, Field(min_length=1)]
 
 
+def package_of_chips(name: str, chip: Chip, chips: int, link_bytes_per_s: float) -> Package:
+    """Equal chips on a ring, by their rates alone: their memory holds the weights, and nothing is added for launches.
+
+    Args:
+        name: of the package.
+        chip: each of them, at what timed kernels sustain of its rates, where any were timed.
+        chips: how many.
+        link_bytes_per_s: from each to the next one.
+
+    Raises:
+        InputError: a chip without a rate for 16 bits.
+    """
+    rates = dict(chip.rates)
+    wide = [rates[each] for each in ("bf16", "fp16") if each in rates]
+    if not wide:
+        raise fail(chip.name, "rates", ", ".join(rates), "must have bf16 or fp16 for operators of no stated format")
+    of_memory = chip.memory_share * chip.hbm_bytes_per_s
+    return Package(
+        name=name,
+        chips=chips,
+        link_bytes_per_s=link_bytes_per_s,
+        hop_s=0.0,
+        peak_flops=chip.product_share * wide[0],
+        memory_bytes_per_s=of_memory,
+        launch_s=0.0,
+        sram_bytes=float(chip.hbm_bytes),
+        weights="resident",
+        weight_bytes_per_s=of_memory,
+        stage_s=0.0,
+        transfer_launch_s=0.0,
+        fused_flops_per_byte=0.0,
+        effect_sigma=0.0,
+        product_flops=tuple((each, chip.product_share * rate) for each, rate in chip.rates),
+    )
+
+
 def list_packages() -> list[str]:
     """Names of the packages that come with the program, sorted."""
     return spec_names(_FOLDER)
@@ -282,6 +319,6 @@ def package_spec(name_or_path: str | Path) -> PackageSpec | ResizedPackageSpec:
     """The spec behind :func:`package`, with the source of each constant; raises as that does."""
     document = read_document(name_or_path) if is_path(name_or_path) else {}
     if isinstance(document, dict) and str(document.get("schema", "")).startswith("dse.chip/"):
-        rule = "is the form of a chip, but a package has chips and links (start from specs/packages/mcm-36.yaml)"
+        rule = "is the form of a chip, but a package has chips and links (give --chips N --chip FILE, or start from mcm-36.yaml)"
         raise fail(name_or_path, "schema", document["schema"], rule)
     return read_spec_with("like", _FOLDER, name_or_path, ResizedPackageSpec, PackageSpec, "package")

@@ -18,16 +18,23 @@ def spec_rows(document: Mapping[str, Any]) -> list[SpecRow]:
 def _rows(key: str, value: Any) -> Iterator[SpecRow]:
     if isinstance(value, dict) and "source" in value:
         for name, part in value.items():
-            if name != "source":
-                yield key if name in _VALUES else f"{key}.{name}", _text(part), str(value["source"])
+            at = key if name in _VALUES else f"{key}.{name}"
+            if _is_table(part):
+                yield from ((f"{at}[{place}]", _text(each), str(value["source"])) for place, each in enumerate(part))
+            elif name != "source":
+                yield at, _text(part), str(value["source"])
     elif isinstance(value, dict):
         for name, part in value.items():
             yield from _rows(f"{key}.{name}", part)
-    elif isinstance(value, list) and any(isinstance(part, dict | list) for part in value):
+    elif _is_table(value):
         for place, part in enumerate(value):
             yield from _rows(f"{key}[{place}]", part)
     else:
         yield key, _text(value), ""
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(part, dict | list) for part in value)
 
 
 def _text(value: Any) -> str:

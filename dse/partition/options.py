@@ -15,8 +15,10 @@ from dse.partition.problem import ObjectiveName, PartitionGraph, PartitionProble
 from dse.partition.samples import PriceRecorder, RecordedEvaluator
 from dse.partition.search.context import Evaluator
 from dse.run.options import Option, Options
+from hardware.chips import system
 from hardware.inputs import fail
-from hardware.packages import ELEMENT_BYTES, MAX_CHIPS, Package, package
+from hardware.network_specs import network
+from hardware.packages import ELEMENT_BYTES, MAX_CHIPS, Package, package, package_of_chips
 from hardware.product_rates import MissingRateError
 
 EvaluatorName = Literal["analytical", "simulator"]
@@ -41,15 +43,23 @@ class PartitionOptions(Options):
     chips: Annotated[
         int | None,
         Option(
-            "Number of chips without a package spec, for graphs that state latencies.",
+            "Number of chips without a package spec, for graphs that state latencies, or with --chip.",
             metavar="N",
+            group="Packages without a spec",
+        ),
+    ] = None
+    chip: Annotated[
+        str | None,
+        Option(
+            "With --chips: what they are, a chip or system by name or file; its rates, memory and links.",
+            metavar="CHIP",
             group="Packages without a spec",
         ),
     ] = None
     link_bytes_per_s: Annotated[
         float | None,
         Option(
-            "Link bandwidth without a package spec (default: 20e9).",
+            "Link bandwidth without a package spec (default: that of --chip, else 20e9).",
             metavar="X",
             group="Packages without a spec",
         ),
@@ -146,13 +156,16 @@ def question_of(options: PartitionOptions) -> Question:
     # Streamed weights take no room for good, and what else a chip holds only the simulator knows.
     resident = chosen.sram_bytes if chosen.weights == "resident" else None
     problem = PartitionProblem(graph, chosen.chips, chosen.link_bytes_per_s, resident, options.objective)
-    return Question(problem, chosen)
+    # Of chips that no spec joins, what compiler and run-time system add is not known to the simulator.
+    return Question(problem, chosen if options.chip is None else None)
 
 
 def _package(options: PartitionOptions) -> Package | None:
     if options.chips is None:
         if options.link_bytes_per_s is not None:
             raise fail("dse partition", "--link-bytes-per-s", options.link_bytes_per_s, "applies only to --chips")
+        if options.chip is not None:
+            raise fail("dse partition", "--chip", options.chip, "requires --chips N, how many there are")
         return package(options.package or DEFAULT_PACKAGE)
     if options.package is not None:
         raise fail("dse partition", "--chips", options.chips, "must not be given together with --package")
@@ -160,7 +173,11 @@ def _package(options: PartitionOptions) -> Package | None:
         raise fail("dse partition", "--chips", options.chips, f"must be from 1 to {MAX_CHIPS}")
     if options.link_bytes_per_s is not None and not 1e-30 <= options.link_bytes_per_s <= 1e30:
         raise fail("dse partition", "--link-bytes-per-s", options.link_bytes_per_s, "must be from 1e-30 to 1e30")
-    return None
+    if options.chip is None:
+        return None
+    machine = system(options.chip, option="--chip")
+    link = options.link_bytes_per_s or network(machine.chip.link).bytes_per_s
+    return package_of_chips(f"{options.chips} {machine.chip.name}", machine.chip, options.chips, link)
 
 
 def _priced(graph: PartitionGraph, chosen: Package | None, source: str) -> PartitionGraph:
@@ -168,7 +185,7 @@ def _priced(graph: PartitionGraph, chosen: Package | None, source: str) -> Parti
         return graph
     if chosen is None:
         name = graph.names[int(np.argmax(np.isnan(graph.latency_s)))]
-        raise fail(source, f"nodes.{name}.latency_s", "", "must be given, or --package SPEC to compute it")
+        raise fail(source, f"nodes.{name}.latency_s", "", "must be given, or --package SPEC or --chip to compute it")
     for name, product_format in zip(graph.names, graph.formats, strict=False):
         try:
             chosen.rates([product_format])

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from hardware.chips import chip as specs_chip
+from hardware.network_specs import network
+
 GRAPH = {
     "schema": "dse.graph/1",
     "name": "chain",
@@ -37,6 +40,27 @@ def test_an_answer_is_proven_shown_saved_and_checked(dse, graph_file, tmp_path):
     assert dse("check", out / "result.json").out == "ok\n"
     again = dse("partition", path, "--chips", 3, "--workers", 0, "--out", out, "--resume", "--json")
     assert json.loads(again.out) == document
+
+
+def test_chips_by_name_or_file_have_their_own_rates_memory_and_links(dse, graph_file, tmp_path):
+    def ask_for_work(graph):
+        for node in graph["nodes"]:
+            del node["latency_s"]
+            node |= {"flops": 1e12, "bytes": 1e6, "weight_bytes": 30 * 2**30}
+
+    path = graph_file(ask_for_work)
+    asked = ("partition", path, "--chips", 3, "--chip", "h100-sxm", "--workers", 0, "--out", tmp_path / "run")
+    answer = json.loads(dse(*asked, "--json").out)
+    shared = specs_chip("h100-sxm")
+    link = network(shared.link).bytes_per_s
+    node_s = 1e12 / (dict(shared.rates)["bf16"] * shared.product_share)
+    assert answer["objective"]["value"] == pytest.approx(1 / (2 * node_s + 2 * 1000 / link), rel=1e-6)
+    assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
+    small = dse("partition", path, "--chips", 2, "--chip", "h100-sxm", "--workers", 0)  # 90 GiB on one
+    assert small.code == 1
+    assert "weight" in small.out
+    template = dse("partition", path, "--chips", 3, "--chip", "docs/examples/chip.yaml", "--workers", 0, "--json")
+    assert json.loads(template.out)["status"] in ("optimal", "infeasible")
 
 
 def test_a_changed_answer_is_refused_by_the_checker(dse, graph_file, tmp_path):
@@ -90,6 +114,9 @@ def test_a_broken_graph_is_one_line(dse, graph_file, fault):
         (("--chips", 65), "must be from 1 to 64"),
         (("--chips", 3, "--package", "mcm-8"), "must not be given together with --package"),
         (("--link-bytes-per-s", 1e9), "applies only to --chips"),
+        (("--chip", "h100-sxm"), "requires --chips N"),
+        (("--chips", 3, "--chip", "h100"), "did you mean h100-sxm"),
+        (("--chips", 3, "--chip", "h100-sxm", "--evaluator", "simulator"), "must be analytical without --package"),
         (("--chips", 3, "--link-bytes-per-s", -1), "must be from 1e-30 to 1e30"),
         (("--package", "mcm-9"), "mcm-8"),
         (("--chips", 3, "--evaluator", "simulator"), "must be analytical without --package"),

@@ -193,8 +193,8 @@ def test_modules_of_a_stack_that_the_model_lacks_are_not_tried():
 
 
 def test_modules_are_made_again_where_memory_is_short():
-    """Mixtral 8x7B on 64 H100: its experts' activations and norms, instead of whole layers."""
-    posed = problem("mixtral-8x7b", "h100-sxm", 64, 64, 8192)
+    """Mixtral 8x7B on 32 H100: its experts' activations and norms, instead of whole layers."""
+    posed = problem("mixtral-8x7b", "h100-sxm", 32, 32, 8192)
     best, without = (
         enumerate_plans(replace(posed, stack=software)).best
         for software in (GENERIC, with_recomputations("none", "selective", "full", "full/2"))
