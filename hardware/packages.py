@@ -319,6 +319,6 @@ def package_spec(name_or_path: str | Path) -> PackageSpec | ResizedPackageSpec:
     """The spec behind :func:`package`, with the source of each constant; raises as that does."""
     document = read_document(name_or_path) if is_path(name_or_path) else {}
     if isinstance(document, dict) and str(document.get("schema", "")).startswith("dse.chip/"):
-        rule = "is the form of a chip, but a package has chips and links (give --chips N --chip FILE, or start from mcm-36.yaml)"
+        rule = "is the form of a chip, but a package has chips and links (give --chips N --chip FILE, or see mcm-36)"
         raise fail(name_or_path, "schema", document["schema"], rule)
     return read_spec_with("like", _FOLDER, name_or_path, ResizedPackageSpec, PackageSpec, "package")
