@@ -40,7 +40,9 @@ def print_side_by_side(problem: ProblemType[Any, Any], answers: dict[str, Answer
     if best.value is None:
         print_text(f"{best.result.problem.name}: nothing fits on any of {', '.join(order)}")
     else:
-        print_text(f"{best.result.problem.name} is best: {best.view.verdict}")
+        names = {answer.result.problem.name for answer in answers.values()}
+        subject = f"{order[0]} is best for {names.pop()}" if len(names) == 1 else f"{best.result.problem.name} is best"
+        print_text(f"{subject}: {best.view.verdict}")
     rows = [(value, *problem.side_by_side_row(answers[value].result, answers[value].posed)) for value in order]
     print_table(problem.side_by_side_headers, rows)
     for note in problem.side_by_side_notes([answer.posed for answer in answers.values()]):

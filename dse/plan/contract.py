@@ -264,8 +264,10 @@ class TableType(PlanType):
         return super().side_by_side_row(result, posed)
 
     def side_by_side_notes(self, posed: Sequence[Any]) -> list[str]:
-        """As of a plan; none of tables."""
-        return [] if posed[0].options.batch is not None else super().side_by_side_notes(posed)
+        """As of a plan; of tables, whether any row is answered for the chips of ``--on`` at all."""
+        if posed[0].options.batch is None:
+            return super().side_by_side_notes(posed)
+        return ["every row names its own chip, so --on changes nothing"] if len({e.digest for e in posed}) == 1 else []
 
     def documents(self, options: TrainingOptions) -> tuple[type[BaseModel] | None, type[BaseModel] | None]:
         """Those of a plan, or of a table."""

@@ -127,8 +127,14 @@ def _nemotron_h(sizes: Config) -> dict[str, Any]:
         listed = [_NEMOTRON_LETTERS[letter] for letter in pattern]
     else:
         listed = sizes.get("layers_block_type", [])
-        if not listed or any(each not in _WORDS for each in listed):
+        if not listed:
             raise fail(sizes.where, key, "", f"must be given, or layers_block_type with {', '.join(_WORDS)}")
+        key = "layers_block_type"
+        for layer, each in enumerate(listed):
+            if each not in [*_WORDS]:
+                raise fail(sizes.where, f"{key}[{layer}]", each, f"must be one of {', '.join(_WORDS)}")
+    if (layers := sizes.get("num_hidden_layers", len(listed))) != len(listed):
+        raise fail(sizes.where, key, f"{len(listed)} layers", f"must have num_hidden_layers of them ({layers})")
     words = _without_rotation([_WORDS[each] for each in listed])
     fields: dict[str, Any] = {
         "layers": len(words),
@@ -259,7 +265,10 @@ def _minimax(sizes: Config) -> dict[str, Any]:
     """Lightning attention; MiniMax's own files list 0 for it and 1 for attention."""
     layers, own = sizes["num_hidden_layers"], sizes.get("attn_type_list", [])
     usual = ["linear_attention" if layer % 2 else "full_attention" for layer in range(layers)]
-    if len(own) == layers:
+    if own:
+        if len(own) != layers or any(each not in (0, 1) for each in own):
+            rule = f"must have 0 or 1 for each layer (num_hidden_layers is {layers})"
+            raise fail(sizes.where, "attn_type_list", f"{len(own)} entries", rule)
         usual = ["full_attention" if each == 1 else "linear_attention" for each in own]
     heads = sizes["num_attention_heads"]
     width = sizes.get("head_dim", 0) or sizes["hidden_size"] // heads
@@ -317,7 +326,8 @@ def _lfm2_moe(sizes: Config) -> dict[str, Any]:
 
 def _recurrent_gemma(sizes: Config) -> dict[str, Any]:
     """Griffin: the blocks repeat; attention has a window."""
-    layers, blocks = sizes["num_hidden_layers"], sizes.get("block_types", ["recurrent", "recurrent", "attention"])
+    layers = sizes["num_hidden_layers"]
+    blocks = sizes.get("block_types", []) or ["recurrent", "recurrent", "attention"]
     for place, block in enumerate(blocks):
         if block not in ("recurrent", "attention"):
             raise fail(sizes.where, f"block_types[{place}]", block, "must be recurrent or attention")

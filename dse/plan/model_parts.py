@@ -1,6 +1,7 @@
 """Parts of a transformer's description: latent attention, experts, windows, recurrences, and kinds of layers."""
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -127,6 +128,15 @@ class Numerics(StrictModel):
 
 Recurrences = Literal["mamba2", "lightning", "gated_delta", "kda", "mamba", "rg_lru", "gated_convolution"]
 
+_SIZES_OF: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("mamba2", "lightning", "gated_delta"), ("key_heads", "state_width")),
+    "kda": ("key_heads", "state_width", "rank"),
+    "mamba": ("state_width", "rank"),
+    "rg_lru": (),
+    "gated_convolution": ("kernel",),
+}
+"""Sizes that a kind cannot be without, of those that may be left out."""
+
 
 class Recurrence(StrictModel):
     """What mixes tokens by a state of fixed size, or a short convolution, in place of attention.
@@ -156,6 +166,17 @@ class Recurrence(StrictModel):
     has_norm: Flag = True
     convolution_biases: Flag = False
     biases: Flag = False
+
+    @model_validator(mode="after")
+    def _has_its_sizes(self) -> "Recurrence":
+        for field in _SIZES_OF[self.kind]:
+            if not getattr(self, field):
+                raise ValueError(f"{field} must be given with kind: {self.kind}")
+        if self.kind == "mamba" and self.head_width != 1:
+            raise ValueError(
+                f"head_width must be 1 with kind: mamba, but got {self.head_width}: channels are its heads"
+            )
+        return self
 
     @property
     def width(self) -> int:
@@ -277,10 +298,11 @@ class LayerKind(NamedTuple):
         """
         parts = word.split("+")
         unknown = [part for part in parts if part not in WORDS]
-        if unknown or len({*parts}) < len(parts) or len({*parts} - {"nope"}) == 0 or {*NETWORKS} <= {*parts}:
+        twice = len({*parts}) < len(parts) or {*NETWORKS} <= {*parts} or {"attention", "window"} <= {*parts}
+        if unknown or twice or {*parts} == {"nope"}:
             raise ValueError(
                 f"layer_kinds must have words of {', '.join(WORDS)}, joined by +, with at most one of dense and "
-                f"experts, but got {word}"
+                f"experts, and of attention and window, but got {word}"
             )
         windowed = "window" in parts
         network = next((part for part in NETWORKS if part in parts), "")

@@ -49,8 +49,9 @@ def recurrence(work: RankWork, sums: WorkSum) -> Scanned:
         work.passes(sums, ("rms_norm",), 2.0 * tokens * keys, (4.0, 6.0), row=sizes.state_width)
     if sizes.kind == "lightning":
         work.passes(sums, ("silu",), tokens * (values + 2.0 * keys), (4.0, 6.0))
-    gates = {"mamba": 0.0, "gated_convolution": 2.0}.get(sizes.kind, 1.0)
-    work.passes(sums, ("silu", "multiply"), gates * tokens * values, (6.0, 10.0))
+    if sizes.kind != "mamba":  # whose scan has its gates
+        gates = 2.0 if sizes.kind == "gated_convolution" else 1.0
+        work.passes(sums, ("silu", "multiply"), gates * tokens * values, (6.0, 10.0))
     work.product(sums, tokens, hidden, values, low=True)
     sums.keep((HALF_BYTES + work.saved_input) * tokens * values)
     forward, state_bytes = _scan(work, sizes, heads, groups)

@@ -145,7 +145,13 @@ def test_chips_side_by_side_have_the_fastest_plan_of_the_table_each(dse, table):
         "predict", "llama3-8b", "--global-batch", 16, "--on", "h100-sxm,h200-sxm", "--batch", table("tensor\n8\n4\n")
     )
     assert answered.code == 0, answered.err
-    assert "h200-sxm" in answered.out
+    assert answered.out.startswith("h200-sxm is best for 2 plans of ")
+
+
+def test_chips_beside_a_table_whose_rows_name_their_own_change_nothing_and_it_is_said(dse, table):
+    path = table("on,tensor\nh100-sxm,8\n")
+    answered = dse("predict", "llama3-8b", "--global-batch", 16, "--on", "a100-sxm,h200-sxm", "--batch", path)
+    assert "every row names its own chip, so --on changes nothing" in answered.out
 
 
 def test_exports_of_many_plans_are_refused(table, dse):

@@ -177,6 +177,12 @@ def test_sizes_are_the_published_ones_and_plans_cost_what_the_checker_finds(name
     checked(posed, plans)
 
 
+def test_blocks_that_are_an_empty_list_are_the_usual_ones():
+    sizes = BASE | {"model_type": "recurrent_gemma", "num_key_value_heads": 1}
+    usual = of_config(sizes, "a", "config.json")
+    assert of_config(sizes | {"block_types": []}, "a", "config.json") == usual
+
+
 def test_a_layer_that_predicts_later_tokens_is_like_the_last_one():
     """MiMo's and GLM's files say how many there are."""
     for name, layers in (("MiMo 7B", 1), ("Nemotron-H 8B", 0)):

@@ -82,6 +82,7 @@ MESHES = {
 STACKS = {
     "generic": GENERIC,
     "keeping": with_facts(gathers_again=False, overlaps_tensor=True, overlaps_expert=True, attention="unfused"),
+    "launching": with_facts(launch_s=1e-3),
 }
 
 
@@ -186,12 +187,17 @@ def test_a_traced_step_has_the_work_of_each_layer(name):
         ({"layer_kinds": ["attention+mlp"] * 8}, "layer_kinds must have words of attention, window, recurrence"),
         ({"layer_kinds": ["nope"] * 8}, "layer_kinds must have words of"),
         ({"layer_kinds": ["dense+experts"] * 8}, "with at most one of dense and experts"),
+        ({"layer_kinds": ["attention+window"] * 8}, "and of attention and window, but got attention.window"),
+        ({"layer_kinds": ["recurrence"] * 8, "recurrence": {"kind": "mamba2", "heads": 8, "head_width": 32}},
+         "key_heads must be given with kind: mamba2"),
+        ({"layer_kinds": ["recurrence"] * 8, "recurrence": {"kind": "mamba", "heads": 8, "head_width": 32,
+          "state_width": 16, "rank": 4}}, "head_width must be 1 with kind: mamba, but got 32"),
         ({"layer_kinds": ["recurrence"] * 8}, "recurrence must be given if and only if"),
         ({"layer_kinds": ["attention+experts"] * 8}, "experts must be given if and only if"),
         ({"layer_kinds": ["window+dense"] * 8, "window": {"tokens": 64, "share": 0.5}}, "window.share must be 1"),
         ({"parallel_norms": 1, "post_norms": 1}, "parallel_norms must be 0 with post_norms"),
     ],
-)
+)  # fmt: skip
 def test_layers_that_do_not_fit_their_model_are_refused(changed, rule):
     with pytest.raises(ValueError, match=rule):
         Transformer.model_validate(SIZES | changed)
