@@ -99,7 +99,7 @@ def filled(row: ServingRow) -> float:
 
 
 def limits_of(row: ServingRow, own: Engine) -> Limits:
-    """As recipes set them: every request of the row runs, and the longest prompt fits a step."""
+    """As recipes set them: every request of the row runs; the longest fits memory, and its prompt a step."""
     requests = math.ceil(row.load.concurrency / row.shape.attention_data)
     tokens = row.load.prompt.mean + row.load.output.mean
     each = cache_bytes(_model(row.model), row.shape, row.formats, tokens)
@@ -107,7 +107,8 @@ def limits_of(row: ServingRow, own: Engine) -> Limits:
     weights = weight_bytes(_model(row.model), row.shape, row.formats)
     rule = own.memory
     free = rule.value * (memory - weights) if rule.of_rest else rule.value * memory - weights
-    room = max(free, 0.02 * memory) / each * tokens
+    longest = row.load.prompt.high + row.load.output.high
+    room = max(max(free, 0.02 * memory) / each * tokens, longest)
     step_tokens = int(own.step_tokens.value)
     if own.steps.value == "whole prompts":
         step_tokens = max(step_tokens, row.load.prompt.high + requests)

@@ -7,7 +7,8 @@ A rank keeps a queue of requests that have arrived and a batch of those that run
 - ``whole prompts``: decodes, and prompts in order as long as the next one fits whole.
 
 Requests are admitted in order of arrival, up to a number and as keys and values fit: prompt and output where the engine
-reserves both, else the prompt and one token. Where a batch outgrows its memory, the request that was admitted last
+reserves both, else the prompt and one token; a request that memory could not hold to its end is refused at once, and a
+closed loop sends the next one. Where a batch outgrows its memory, the request that was admitted last
 gives its memory back and waits at the head of the queue, to compute its prompt and what it has written again.
 
 Of several ranks with requests of their own one is simulated, with its share of the requests; their steps are alike.
@@ -219,13 +220,18 @@ def simulate(arrivals, clients, prompts, outputs, tables, costs, rules):
     while True:
         while size < rules.requests and (waiting_again or (head < tail and sent[head] + costs.request_s <= now)):
             request = again[waiting_again - 1] if waiting_again else head
+            if prompts[request] + outputs[request] > rules.cache_tokens:
+                head += 1
+                if clients > 0 and tail < count:
+                    sent[tail] = now
+                    tail += 1
+                continue
             needed = _reserved(request, prompts, outputs, target, written, rules)
-            if held + needed > rules.cache_tokens and size > 0:
+            if held + needed > rules.cache_tokens:
                 break
-            if held + needed <= rules.cache_tokens:
-                held += needed
-                running[size] = request
-                size += 1
+            held += needed
+            running[size] = request
+            size += 1
             waiting_again, head = (waiting_again - 1, head) if waiting_again else (0, head + 1)
         if size == 0:
             if head >= tail and not waiting_again:

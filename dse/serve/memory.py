@@ -1,6 +1,6 @@
 """Bytes of a chip that serves: weights, and keys and values of the tokens that it keeps.
 
-Grouped-query attention keeps 2 · layers · max(1, key heads / tensor) · width elements a token (heads are copied where
+Grouped-query attention keeps 2 · layers · ⌈key heads / tensor⌉ · width elements a token (heads are copied where
 there are more chips than heads); latent attention layers · (rank + rotary width) on every chip of ``tensor``. Layers
 with a window keep its tokens alone.
 """
@@ -10,8 +10,8 @@ from dse.serve.shape import WEIGHT_BYTES, Formats, Shape
 
 
 def key_heads(model: Transformer, shape: Shape) -> int:
-    """Of keys and values on one chip."""
-    return max(1, model.key_heads // shape.tensor)
+    """Of keys and values on the chip with the most."""
+    return -(-model.key_heads // shape.tensor)
 
 
 def cache_bytes_per_token(model: Transformer, shape: Shape, formats: Formats) -> float:

@@ -28,7 +28,7 @@ class Request:
         """Tokens of memory."""
         if reserves_output:
             return self.prompt + self.output
-        return self.prompt + self.again + 1 + self.written - self.again
+        return self.prompt + 1 + self.written
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,15 @@ def served(
             if not preempted and not (waiting and waiting[0].ready <= now):
                 break
             candidate = preempted[-1] if preempted else waiting[0]
+            if candidate.prompt + candidate.output > rules.cache_tokens:
+                waiting.popleft()
+                if clients and rest:
+                    send(now)
+                continue
             held = sum(each.reserved(rules.reserves_output) for each in batch)
-            if (
-                held
-                + candidate.reserved(rules.reserves_output)
-                - (0 if rules.reserves_output else candidate.written - candidate.again)
-                > rules.cache_tokens
-            ):
-                if batch:
-                    break
-            else:
-                batch.append(candidate)
+            if held + candidate.reserved(rules.reserves_output) > rules.cache_tokens:
+                break
+            batch.append(candidate)
             if preempted:
                 preempted.pop()
             else:

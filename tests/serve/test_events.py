@@ -156,5 +156,13 @@ def test_requests_that_memory_never_holds_are_counted_and_the_others_answered() 
     assert len(outcome.latency_s) == 2
 
 
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_request_that_outgrows_memory_is_refused_and_its_client_sends_the_next(name: str) -> None:
+    lengths = [(600, 600), (10, 5), (600, 600), (10, 5), (10, 5)]
+    outcome = simulated(tables(), engine(name), Limits(8192, 4, 1000), fixed(lengths, 1, [0.0] * 5), 5)
+    assert outcome.refused == 2
+    assert len(outcome.latency_s) == 3
+
+
 def test_compositions_are_those_that_engines_name() -> None:
     assert {engine(name).steps.value for name in ENGINES} == set(COMPOSITIONS)

@@ -20,6 +20,11 @@ def test_heads_of_keys_are_copied_where_there_are_more_chips() -> None:
     assert cache_bytes(qwen, Shape(tensor=8), FP8, 1) == cache_bytes(qwen, Shape(tensor=4), FP8, 1) == 2 * 94 * 128
 
 
+def test_a_chip_has_the_heads_of_keys_that_are_left_over() -> None:
+    llama = transformer("llama3-70b")
+    assert cache_bytes(llama, Shape(tensor=3), BF16, 1) == 2 * 80 * 3 * 128 * 2
+
+
 def test_every_chip_that_shares_latent_attention_keeps_all_of_it() -> None:
     deepseek = transformer("deepseek-v3")
     assert cache_bytes(deepseek, Shape(tensor=8), FP8, 1) == cache_bytes(deepseek, Shape(), FP8, 1) == 61 * (512 + 64)
