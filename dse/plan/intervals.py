@@ -166,12 +166,21 @@ def distance(problem: PlanProblem, stacks: dict[str, FittedStack]) -> dict[Way, 
 
 def interval(problem: PlanProblem, known: Intervals | None = None, quality: Quality = "A") -> Interval:
     """Of a step time, and of what it is inversely proportional to."""
-    if problem.machine is not None:
-        return Interval(
-            None, "a template", 0, f"{problem.system.chip.name} is a template, on which nothing was measured"
-        )
+    if (none := _without_runs(problem)) is not None:
+        return none
     data = intervals() if known is None else known
     return interval_at(data, distance(problem, data.stacks), quality)
+
+
+def _without_runs(problem: PlanProblem) -> Interval | None:
+    """None for what published runs are of: transformers on real chips."""
+    if problem.machine is not None:
+        name = problem.system.chip.name
+        return Interval(None, "a template", 0, f"{name} is a template, on which nothing was measured")
+    if any(kind.recurs for kind in problem.model.kinds):
+        name = problem.model.name
+        return Interval(None, "a hybrid model", 0, f"{name} has recurrences, as no published run here has")
+    return None
 
 
 def interval_at(data: Intervals, away: dict[Way, float], quality: Quality) -> Interval:
@@ -190,8 +199,8 @@ def interval_at(data: Intervals, away: dict[Way, float], quality: Quality) -> In
 
 def memory_interval(problem: PlanProblem) -> Interval:
     """Of the memory of the fullest rank."""
-    if problem.machine is not None:
-        return interval(problem)
+    if (none := _without_runs(problem)) is not None:
+        return none
     sizes = intervals().memory
     quantile, words = _quantile(sizes), "memory of published runs"
     if quantile is None:

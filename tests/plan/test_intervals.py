@@ -8,7 +8,9 @@ import pytest
 from benchmarks import intervals as fitting
 from dse.plan import intervals
 from dse.plan.intervals import ErrorRow, FittedStack, Intervals, interval_at
+from dse.plan.stack import stack
 from tests.plan.problems import problem
+from tests.plan.test_layer_kinds import MODELS
 
 
 def data(*errors, away=None, **changed):
@@ -78,6 +80,14 @@ def test_distance_is_counted_from_the_runs_that_a_stack_was_fitted_to():
     assert intervals.distance(problem("mixtral-8x7b", sequence=4096), stacks) == {"experts": 1.0}
     assert intervals.distance(problem("llama3-8b", sequence=8192), stacks) == {"length": 2.0}
     assert intervals.distance(problem("llama3-8b"), {}) == {"stack": 1.0}
+
+
+def test_models_with_recurrences_have_no_interval_because_no_run_is_of_one():
+    hybrid = problem(MODELS["both in a layer (Falcon-H1)"], software=stack("megatron-2025"))
+    assert intervals.interval(problem("llama3-8b", software=stack("megatron-2025"))).factor is not None
+    for each in (intervals.interval(hybrid), intervals.memory_interval(hybrid)):
+        assert each.factor is None
+        assert each.reason.endswith("has recurrences, as no published run here has")
 
 
 def test_whole_sources_left_out_are_covered_by_the_recorded_errors():
