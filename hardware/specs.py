@@ -16,6 +16,7 @@ from hardware.machines import OTHER_KINDS, KernelConstants, Machines
 from hardware.product_rates import ProductRates
 from hardware.silicon.area import die_area
 from hardware.silicon.chips import silicon
+from hardware.silicon.interval import total
 from hardware.space import template_machines
 from hardware.spec_fields import (
     beside,
@@ -28,8 +29,8 @@ class Accelerator:
     """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect.
 
     ``tdp_w`` is the power that it may draw, where the spec states it. ``notes`` say what the spec leaves open and what
-    is assumed in its place, one sentence each, for whoever shows a figure that rests on it. ``is_template``: its sizes
-    are those of the searched template, and not of a real chip.
+    is assumed in its place, and ``estimates`` which of its sizes are no facts, one sentence each, for whoever shows a
+    figure that rests on it. ``is_template``: its sizes are those of a template, and not of a real chip.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Accelerator:
     network: str
     tdp_w: float | None = None
     notes: tuple[str, ...] = ()
+    estimates: tuple[str, ...] = ()
     is_template: bool = False
     product_flops: tuple[tuple[str, float], ...] = ()
 
@@ -118,6 +120,7 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
         network=own_network,
         tdp_w=None if spec.tdp_w is None else spec.tdp_w.value,
         notes=(*_notes(spec, chosen), *([] if note is None else [note])),
+        estimates=tuple(_estimates(spec, str(name_or_path))),
         is_template=spec.template is not None,
         product_flops=tuple((each, peak.value) for each, peak in spec.rates.items()),
     )
@@ -131,6 +134,20 @@ def as_template(known: Accelerator) -> Accelerator:
 
 def _has_cores(spec: ChipSpec) -> bool:
     return spec.cores is not None or spec.template is not None
+
+
+def _estimates(spec: ChipSpec, file: str) -> Iterator[str]:
+    """What of a template of a node is no fact."""
+    if spec.template is None or spec.template.style == PHAZE:
+        return
+    package = silicon(file)
+    assert package is not None
+    area = total([die_area(die) * count for die, count in package.dies])
+    value, low, high = (f"{float(each):,.0f}" for each in (area.value, area.low, area.high))
+    yield (
+        f"its {value} mm² in {spec.template.node} nm, interfaces included, are an estimate, {low} to {high} mm² (dse "
+        "chip), and its joules are scaled to that node"
+    )
 
 
 def _notes(spec: ChipSpec, model: CostModel) -> Iterator[str]:

@@ -24,7 +24,9 @@ def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]], figu
     """
     sentences = [*network_notes(problem.network, problem.accelerators), *_area_notes(problem)]
     if problem.fixed is not None:
-        sentences += [Decisive(f"{problem.fixed.name}: {note}.") for note in problem.fixed.notes]
+        sentences += [
+            Decisive(f"{problem.fixed.name}: {note}.") for note in (*problem.fixed.notes, *problem.fixed.estimates)
+        ]
         sentences += _power_notes(problem.fixed, figures)
     sentences += _utilisation_notes(problem.cost_model, figures)
     for job in problem.jobs:

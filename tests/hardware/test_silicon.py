@@ -241,6 +241,9 @@ def test_a_template_of_a_node_is_a_machine_with_the_area_of_all_its_dies():
     (die, count), = silicon(EXAMPLE).dies  # fmt: skip
     assert machines.area_mm2[0] == pytest.approx(count * float(die_area(die).value))
     assert machines.process_nm == 3.0
+    area, (estimate,) = die_area(die), accelerator(EXAMPLE).estimates
+    assert f"an estimate, {count * float(area.low):,.0f} to {count * float(area.high):,.0f} mm²" in estimate
+    assert accelerator("tpuv4-phaze").estimates == accelerator("h100-sxm").estimates == ()
     assert float(silicon(EXAMPLE).peak_flops) == pytest.approx(machines.peak_flops[0])
 
 

@@ -26,6 +26,7 @@ from dse.plan.recomputation import recompute_code
 from dse.plan.training_plan import ORDERS, USUAL_ORDER, TrainingPlan
 from dse.problem import Posed, result_of
 from dse.report.units import memory_text, needed_memory_text
+from dse.report.view import Decisive
 from dse.results.infeasibility import Infeasibility
 from dse.results.result import FailedCheckError, Result
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
@@ -205,9 +206,12 @@ def _checked_costs(asked: PlanProblem, best: ModernOptimum) -> PlanCosts:
 
 def notes(problem: ModernProblem) -> list[str]:
     """Notes on every answer: what its network leaves out, and what its times can be compared with."""
+    fixed = problem.fixed
+    estimates = [] if fixed is None else [Decisive(f"{fixed.name}: {each}.") for each in fixed.estimates]
     is_ideal, is_narrow = problem.stack.grouped is None, ELEMENT_BYTES[problem.precision] != WORD_BYTES
     return [
         *network_notes(problem.network, problem.accelerators),
+        *estimates,
         _ABOUT_STEPS,
         *([] if is_ideal else [_ABOUT_DERATING]),
         *([_ABOUT_FORMATS.format(precision=problem.precision)] if is_narrow else []),
