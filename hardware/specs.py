@@ -29,7 +29,7 @@ class Accelerator:
     """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect.
 
     ``tdp_w`` is the power that it may draw, where the spec states it. ``notes`` say what the spec leaves open and what
-    is assumed in its place, and ``estimates`` which of its sizes are no facts, one sentence each, for whoever shows a
+    is assumed in its place, and ``estimates`` which of its sizes are estimated, one sentence each, for whoever shows a
     figure that rests on it. ``is_template``: its sizes are those of a template, and not of a real chip.
     """
 
@@ -137,7 +137,7 @@ def _has_cores(spec: ChipSpec) -> bool:
 
 
 def _estimates(spec: ChipSpec, file: str) -> Iterator[str]:
-    """What of a template of a node is no fact."""
+    """What of a template of a node is estimated."""
     if spec.template is None or spec.template.style == PHAZE:
         return
     package = silicon(file)
