@@ -290,7 +290,8 @@ def infeasibility(problem: PlanProblem, answer: PlanAnswer) -> Infeasibility:
         if is_whole
         else f"{none_of(problem.fixed)} fits: the smallest, {least.plan.text()}, needs {need}, more than the {have}"
     )
-    levers = [f"accelerators with at least {needed_memory_text(costs.memory_bytes)} of memory each"]
+    whole = needed_memory_text(costs.memory_bytes + (problem.headroom_bytes or 0))
+    levers = [f"accelerators with at least {whole} of memory each"]
     if answer.other is not None:
         levers.insert(0, f"--plan {answer.other.plan.text()}")
     else:

@@ -307,12 +307,13 @@ def _infeasibility(batch: Batch) -> Infeasibility:
     least = min(batch.priced, key=lambda row: row.memory_bytes / row.problem.usable_bytes)
     limit = least.problem.usable_bytes
     need = needed_memory_text(least.memory_bytes)
+    whole = needed_memory_text(least.memory_bytes + (least.problem.headroom_bytes or 0))
     return Infeasibility(
         resource="hbm_bytes",
         demand=least.memory_bytes,
         limit=float(limit),
         unit="bytes",
-        levers=[f"accelerators with at least {need} of memory each", "plans that share out more state"],
+        levers=[f"accelerators with at least {whole} of memory each", "plans that share out more state"],
         explanation=f"the plan of line {least.line} needs the least, {need} of {memory_text(limit)}",
         where={"line": least.line, "plan": least.plan.document()},
     )

@@ -1,5 +1,7 @@
 """Memory that is kept free, and what an answer says of memory to spare and of other software."""
 
+import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -127,6 +129,25 @@ def test_published_memory_with_headroom_is_below_what_the_accelerator_has():
 def test_a_headroom_of_all_memory_is_refused_in_one_line():
     with pytest.raises(InputError, match=r"^--headroom: 80.0: must be less than the memory of h100-sxm \(80 GB\)"):
         posed_problem(PlanOptions(**ASKED, headroom=80.0))
+
+
+@pytest.mark.parametrize("more", [(), ("--batch", "PLANS")])
+def test_memory_that_would_be_enough_includes_what_is_kept_free(dse, tmp_path, more):
+    (path := tmp_path / "plans.csv").write_text("zero\n3\n", encoding="utf-8")
+    asked = (
+        "llama3-8b",
+        "--accelerators",
+        8,
+        "--global-batch",
+        64,
+        *(path if each == "PLANS" else each for each in more),
+    )
+    refused = dse("predict", *asked, "--headroom", 79.5, "--json")
+    assert refused.code == 1
+    lever = next(each for each in json.loads(refused.out)["infeasibility"]["levers"] if each.startswith("accelerators"))
+    size = float(re.search(r"at least ([\d.]+) GB", lever)[1])
+    demand = json.loads(refused.out)["infeasibility"]["demand"]
+    assert size == pytest.approx(79.5 + demand / GIB, rel=0.01)
 
 
 def test_an_answer_says_what_is_kept_free_and_where_little_is_left(dse):
