@@ -192,6 +192,22 @@ def _advanced(running, size, now, done, target, written, outputs, first, last, n
     return stay
 
 
+@kernel
+def _kept(running, size, prompts, outputs, done, target, written, again, waiting_again, rules):
+    """How many requests of a batch keep their memory, and how many tokens that is; the others go into ``again``."""
+    held = 0
+    for place in range(size):
+        held += _reserved(running[place], prompts, outputs, target, written, rules)
+    while not rules.reserves_output and held > rules.cache_tokens and size > 1:
+        size -= 1
+        request = running[size]
+        held -= _reserved(request, prompts, outputs, target, written, rules)
+        target[request], done[request] = prompts[request] + written[request], 0
+        again[waiting_again] = request
+        waiting_again += 1
+    return size, held
+
+
 @compiled
 def simulate(arrivals, clients, prompts, outputs, tables, costs, rules):
     """Times of every request of a rank.
@@ -246,15 +262,6 @@ def simulate(arrivals, clients, prompts, outputs, tables, costs, rules):
             sent[tail] = now
             tail += 1
             size -= 1
-        size, held = stay, 0
-        for place in range(size):
-            held += _reserved(running[place], prompts, outputs, target, written, rules)
-        while not rules.reserves_output and held > rules.cache_tokens and size > 1:
-            size -= 1
-            request = running[size]
-            held -= _reserved(request, prompts, outputs, target, written, rules)
-            target[request], done[request] = prompts[request] + written[request], 0
-            again[waiting_again] = request
-            waiting_again += 1
-            preemptions += 1
+        size, held = _kept(running, stay, prompts, outputs, done, target, written, again, waiting_again, rules)
+        waiting_again, preemptions = waiting_again + stay - size, preemptions + stay - size
     return sent, first, last, steps, preemptions
