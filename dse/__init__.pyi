@@ -166,6 +166,7 @@ def plan(
     headroom: float | None = ...,
     plan: _Words = ...,
     batch: _Words | None = ...,
+    measured: _Words = ...,
     sensitivity: bool = ...,
     constraints: bool = ...,
     **run: Unpack[_Run],

@@ -22,6 +22,14 @@ from dse.plan.bound import min_step_s
 from dse.plan.check import violations
 from dse.plan.export.requested import with_exports
 from dse.plan.formats import PlanMetricsDocument, SolutionDocument, priced_document
+from dse.plan.measured import (
+    MeasuredPlanMetrics,
+    MeasuredPosed,
+    compared_result,
+    with_comparison,
+    with_measured,
+    without_comparison,
+)
 from dse.plan.model_sources import TRANSFORMER, transformer
 from dse.plan.options import PlanOptions, TrainingOptions, export_names, posed_problem
 from dse.plan.problem import PlanProblem
@@ -224,16 +232,20 @@ class PlanType(ProblemType[TrainingOptions, PlanProblem]):
 
 
 class TableType(PlanType):
-    """The same of every row of a table, where one is given: another question with another form of result."""
+    """The same of every row of a table, or beside a profile, where one is given: other forms of result."""
 
     forms: ClassVar[tuple[tuple[type[BaseModel], type[BaseModel]], ...]] = (
         (batch_answer.BatchSolution, batch_answer.BatchMetrics),
+        (SolutionDocument, MeasuredPlanMetrics),
     )
 
     def pose(self, options: TrainingOptions) -> Any:
         """The model, the machine and the fixed part of the plan, or those of every row."""
         if options.batch is None:
-            return super().pose(options)
+            posed = super().pose(options)
+            return with_measured(posed, options.measured) if options.measured else posed
+        if options.measured:
+            raise fail(f"dse {self.name}", "--measured", options.measured[0], "must not be given with --batch")
         if options.export is not None:
             rule = "must not be given with --batch: give the keys of one row to --plan"
             raise fail(f"dse {self.name}", "--export", options.export, rule)
@@ -244,18 +256,30 @@ class TableType(PlanType):
 
     def answer(self, posed: Any, run: Run) -> Result:
         """As of a plan, or of every row."""
-        is_table = posed.options.batch is not None
-        return batch_answer.answer(self.name, posed, run) if is_table else super().answer(posed, run)
+        if posed.options.batch is not None:
+            return batch_answer.answer(self.name, posed, run)
+        result = super().answer(posed, run)
+        return compared_result(result, posed) if isinstance(posed, MeasuredPosed) else result
 
     def faults(self, result: Result, posed: Any) -> list[str]:
         """As of a plan, or of every row."""
-        return super().faults(result, posed) if posed.options.batch is None else batch_answer.faults(result, posed)
+        if posed.options.batch is not None:
+            return batch_answer.faults(result, posed)
+        if not isinstance(posed, MeasuredPosed):
+            return super().faults(result, posed)
+        plain = without_comparison(result)
+        expected = compared_result(plain, posed).metrics.get("measured")
+        return [
+            *super().faults(plain, posed),
+            *differences("metrics.measured", result.metrics.get("measured"), expected),
+        ]
 
     def view(self, result: Result, posed: Any, tables: Tables) -> View:
         """As of a plan, or the rows."""
         if posed.options.batch is not None:
             return batch_answer.view(result, posed)
-        return super().view(result, posed, tables)
+        shown = super().view(result, posed, tables)
+        return with_comparison(shown, result, posed) if isinstance(posed, MeasuredPosed) else shown
 
     def side_by_side_row(self, result: Result, posed: Any) -> tuple[str, ...]:
         """As of a plan, or the fastest row."""
@@ -270,8 +294,10 @@ class TableType(PlanType):
         return ["every row names its own chip, so --on changes nothing"] if len({e.digest for e in posed}) == 1 else []
 
     def documents(self, options: TrainingOptions) -> tuple[type[BaseModel] | None, type[BaseModel] | None]:
-        """Those of a plan, or of a table."""
-        return self.forms[0] if options.batch is not None else super().documents(options)
+        """Those of a plan, of a table, or beside a profile."""
+        if options.batch is not None:
+            return self.forms[0]
+        return self.forms[1] if options.measured else super().documents(options)
 
     def answered_by(self, options: TrainingOptions) -> tuple[str, ...]:
         """The one method of a plan, or of a table."""

@@ -87,6 +87,14 @@ class TrainingOptions(Options):
             group="Many plans",
         ),
     ] = None
+    measured: Annotated[
+        tuple[str, ...],
+        Option(
+            "Compare each part of the step with a profile of the run (`dse trace`); one file per rank.",
+            metavar="FILE",
+            group="Comparison",
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -117,15 +125,6 @@ class PredictOptions(TrainingOptions):
     """The options of ``dse predict``."""
 
     COMMAND: ClassVar[str] = "predict"
-
-    measured: Annotated[
-        tuple[str, ...],
-        Option(
-            "Compare each part of the step with a profile of the run (`dse trace`); one file per rank.",
-            metavar="FILE",
-            group="Comparison",
-        ),
-    ] = ()
 
 
 def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:

@@ -1250,8 +1250,20 @@ class PlanRefusedRow(TypedDict):
     rule: str
 
 
+class PlanComparedPart(TypedDict):
+    """A part of a step.
+
+    Attributes:
+        predicted_s: of the busiest stage.
+        measured_s: of the rank that computes longest.
+    """
+
+    predicted_s: float
+    measured_s: float
+
+
 class PlanMetrics(TypedDict):
-    """``metrics`` of ``dse plan``. ``metrics`` of ``--batch``.
+    """``metrics`` of ``dse plan``. ``metrics`` of ``--batch``. ``metrics`` of ``dse plan --measured``.
 
     Attributes:
         step_s: as of ``dse predict``.
@@ -1271,6 +1283,7 @@ class PlanMetrics(TypedDict):
         refused: those that are not.
         near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9.
         unpriced: lines of rows that a run which was stopped has left.
+        measured: by part, and of the whole ``step``. Classes of kernels that overlap count more than once.
     """
 
     step_s: NotRequired[float]
@@ -1290,6 +1303,7 @@ class PlanMetrics(TypedDict):
     refused: NotRequired[list[PlanRefusedRow]]
     near_fastest: NotRequired[int]
     unpriced: NotRequired[list[int]]
+    measured: NotRequired[dict[str, PlanComparedPart] | None]
 
 
 class PredictSolution(TypedDict):
@@ -1302,18 +1316,6 @@ class PredictSolution(TypedDict):
 
     plan: Plan
     line: NotRequired[int]
-
-
-class PredictComparedPart(TypedDict):
-    """A part of a step.
-
-    Attributes:
-        predicted_s: of the busiest stage.
-        measured_s: of the rank that computes longest.
-    """
-
-    predicted_s: float
-    measured_s: float
 
 
 class PredictMetrics(TypedDict):
@@ -1355,7 +1357,7 @@ class PredictMetrics(TypedDict):
     refused: NotRequired[list[PlanRefusedRow]]
     near_fastest: NotRequired[int]
     unpriced: NotRequired[list[int]]
-    measured: NotRequired[dict[str, PredictComparedPart] | None]
+    measured: NotRequired[dict[str, PlanComparedPart] | None]
 
 
 class TraceStep(TypedDict):

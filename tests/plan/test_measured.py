@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dse.predict.measured import comparison
+from dse.plan.measured import comparison
 from dse.problem import pose, problem_type
 from dse.results.check import faults_of
 from dse.run.run import Run

@@ -145,6 +145,7 @@ CASES = {
     "predict": ("predict", "transformer.yaml", TRAINED | {"plan": "tensor=2,recompute=full"}),
     "predict batch": ("predict", "transformer.yaml", TRAINED | {"batch": "plans.csv"}),
     "predict measured": ("predict", "transformer.yaml", TRAINED | {"plan": "tensor=2", "measured": "profile.json"}),
+    "plan measured": ("plan", "transformer.yaml", TRAINED | {"measured": "profile.json"}),
     "parallel linkage": ("parallel", "step.hlo", {"mesh": "data=2,model=2", "method": "linkage"}),
     "parallel exact": ("parallel", "step.hlo", {"mesh": "4", "memory_gb": 0.015, "why": "params['w1']"}),
     "parallel activations": (

@@ -1,4 +1,4 @@
-"""A prediction beside a profile of the run that it predicts: each part of a step, and where they differ most.
+"""A plan beside a profile of a run: each part of a step, and where they differ most.
 
 The profile is that of one or more ranks. Taken is the rank that computes longest, as a prediction is of the busiest
 stage, and of it the mean of the steps that are cut best. Classes of kernels stand for parts of a plan: products for
@@ -13,7 +13,7 @@ from typing import Any
 
 from dse.importer.profile.opened import note_profile
 from dse.importer.profile.read import read_profile
-from dse.plan.formats import MetricsDocument
+from dse.plan.formats import MetricsDocument, PlanMetricsDocument
 from dse.plan.problem import PlanProblem
 from dse.problem import Posed
 from dse.report.units import counted, share_text, time_scale, time_text
@@ -64,6 +64,18 @@ class MeasuredMetrics(MetricsDocument):
     Attributes:
         step_s, tokens_per_s, tokens_per_s_per_accelerator, model_flops_per_accelerator, mfu: as without the option.
         time_s, memory_bytes, intervals, best, best_is_faster, stopped: as without the option.
+        measured: by part, and of the whole ``step``. Classes of kernels that overlap count more than once.
+    """
+
+    measured: dict[str, ComparedPart] | None = None
+
+
+class MeasuredPlanMetrics(PlanMetricsDocument):
+    """``metrics`` of ``dse plan --measured``.
+
+    Attributes:
+        step_s, tokens_per_s, tokens_per_s_per_accelerator, model_flops_per_accelerator, mfu: as without the option.
+        time_s, memory_bytes, intervals, pareto, without, constraints, sensitivity, stopped: as without the option.
         measured: by part, and of the whole ``step``. Classes of kernels that overlap count more than once.
     """
 
