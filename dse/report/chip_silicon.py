@@ -270,11 +270,11 @@ def silicon_document(chip: PricedChip) -> dict[str, Any]:
         },
         "clock_hz": float(package.clock_hz),
         "capped_clock_hz": chip.clock_hz,
-        "bill_usd": {name: _triple(line) for name, line in chip.lines.items()}
+        "cost_usd": {name: _triple(line) for name, line in chip.lines.items()}
         | {"total": _triple(total(chip.lines.values()))},
-        "all_in_kw": _triple(all_in),
+        "kw_all_in": _triple(all_in),
         "usd_per_hour": {"at_cost": _triple(hourly.at_cost), "at_price": _triple(hourly.at_price)},
-        "embodied_kg": {name: _triple(each) for name, each in chip.kg.items()},
+        "co2e_kg": {name: _triple(each) for name, each in chip.kg.items()},
         "use_kg_per_year": _triple(use_kg_per_year(all_in)),
         "sources": {key: source for key, _, source in _sources(package)},
         "notes": silicon_notes(chip),
@@ -290,7 +290,7 @@ def _die_document(die: Die, count: int) -> dict[str, Any]:
         "style": die.style,
         "area_mm2": _triple(price.area),
         "blocks_mm2": {name: _triple(each) for name, each in areas.items()},
-        "sold_share": _triple(price.sold),
+        "yield": _triple(price.sold),
         "usd": _triple(price.usd),
         "edge_mm": {"needed": float(needed_edge_mm(die)), "perimeter": float(perimeter_mm(area))},
         "max_stacks": None if die.memory_kind is None else int(max_sites(die, area)),

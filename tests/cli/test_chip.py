@@ -120,11 +120,11 @@ def test_a_chip_of_a_node_has_area_power_cost_and_carbon_with_intervals(dse):
     shown = json.loads(dse("chip", "docs/examples/chip-2026.yaml", "--json").out)["silicon"]
     (die,) = shown["dies"]
     assert sum(each[0] for each in die["blocks_mm2"].values()) == pytest.approx(die["area_mm2"][0])
-    assert shown["bill_usd"]["total"][0] == pytest.approx(
-        sum(line[0] for name, line in shown["bill_usd"].items() if name != "total")
+    assert shown["cost_usd"]["total"][0] == pytest.approx(
+        sum(line[0] for name, line in shown["cost_usd"].items() if name != "total")
     )
-    figures = [die["area_mm2"], die["sold_share"], shown["power_w"]["demand"], shown["all_in_kw"]]
-    figures += [*shown["bill_usd"].values(), *shown["usd_per_hour"].values(), *shown["embodied_kg"].values()]
+    figures = [die["area_mm2"], die["yield"], shown["power_w"]["demand"], shown["kw_all_in"]]
+    figures += [*shown["cost_usd"].values(), *shown["usd_per_hour"].values(), *shown["co2e_kg"].values()]
     assert all(low <= value <= high for value, low, high in figures)
     assert shown["usd_per_hour"]["at_price"][0] > shown["usd_per_hour"]["at_cost"][0]
     assert shown["capped_clock_hz"] <= shown["clock_hz"]
