@@ -27,6 +27,8 @@ from dse.schedule.problem import ScheduleProblem
 from dse.schedule.solve import ANSWERED_BY, solve
 from dse.sources.describe import ModelPart, ModelSummary, merged
 from dse.sources.kinds import ProblemFormat, ProblemInput
+from hardware.chips import system
+from hardware.spec_fields import is_path
 from hardware.specs import accelerator
 
 Method = Literal["auto", "cp-sat", "scip"]
@@ -75,7 +77,8 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         """The layer in the file that the options name."""
         problem = read_problem(options.layer)
         if options.chip is not None:
-            cores = accelerator(options.chip).machines
+            named = options.chip if is_path(options.chip) else system(options.chip, option="--chip").chip.name
+            cores = accelerator(named).machines
             tensor_cores, vector_cores = int(cores.tensor_cores[0]), int(cores.vector_cores[0])
             problem = replace(problem, tensor_cores=tensor_cores, vector_cores=vector_cores)
         return posed_of(options, problem, problem.name, "makespan_s", "s")

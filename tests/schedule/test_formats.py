@@ -188,6 +188,15 @@ def test_cores_are_those_of_the_chip(dse, tmp_path, name):
     assert dse("check", tmp_path / "run" / "result.json").out == "ok\n"
 
 
+def test_a_chip_that_is_not_known_is_refused_by_its_option(dse, tmp_path):
+    path = tmp_path / "layer.json"
+    path.write_text(json.dumps(GOOD))
+    refused = dse("schedule", path, "--chip", "h100-sxn")
+    assert refused.code == 2
+    assert refused.err.startswith("error: --chip: h100-sxn: ")
+    assert "did you mean h100-sxm?" in refused.err
+
+
 def test_a_chip_without_cores_is_refused(dse, tmp_path):
     path = tmp_path / "layer.json"
     path.write_text(json.dumps(GOOD))
