@@ -27,8 +27,9 @@ from benchmarks.recording import Record, Results, parser_of
 from benchmarks.serving_rows import ServingRow, serving_rows
 from dse.plan.model import Transformer
 from dse.plan.model_sources import transformer
-from dse.serve.engine import Constants, Engine, engine
+from dse.serve.engine import Constants, Engine, engine, list_engines
 from dse.serve.memory import cache_bytes, weight_bytes
+from dse.serve.shape import WEIGHT_BYTES
 from dse.serve.simulation import Limits, Outcome, simulated
 from dse.serve.step_tables import StepTables, step_tables
 from dse.serve.step_work import StepWork
@@ -144,7 +145,9 @@ def compared(rows: Iterable[ServingRow], engines: Mapping[str, Engine]) -> list[
 
 
 def can_be_posed(row: ServingRow) -> bool:
-    """Whether model and chip are known."""
+    """Whether engine, format, model and chip are known."""
+    if stack_of(row) not in list_engines() or row.formats.weights not in WEIGHT_BYTES:
+        return False
     try:
         tables_of(row)
     except InputError:
@@ -267,7 +270,11 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     try:
         everything = serving_rows(arguments.rows)
-    except (OSError, KeyError, ValueError) as error:
+    except KeyError as error:
+        parser.exit(2, f"error: --rows: {arguments.rows}: {error.args[0]}: must be a column\n")
+    except OSError as error:
+        parser.exit(2, f"error: --rows: {arguments.rows}: cannot be read: {error.strerror}\n")
+    except ValueError as error:
         parser.exit(2, f"error: --rows: {arguments.rows}: {error}\n")
     rows = [row for row in everything if can_be_posed(row)]
     if arguments.fit:
