@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import yaml
 
@@ -105,8 +106,9 @@ def _lengths(nominal: str, row: Mapping[str, str]) -> Lengths:
 
 
 def _weights(row: Mapping[str, str]) -> WeightFormat:
-    precision: WeightFormat = row["precision"]  # type: ignore[assignment]
-    return "fp8_block" if precision == "fp8" and row["model"] in _BLOCK_SCALED else precision
+    if row["precision"] == "fp8" and row["model"] in _BLOCK_SCALED:
+        return "fp8_block"
+    return cast(WeightFormat, row["precision"])  # others are listed as not priced
 
 
 def _attention_weights(row: Mapping[str, str]) -> WeightFormat | None:

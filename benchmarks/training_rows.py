@@ -357,24 +357,11 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     if tensor:
         cut = "sequence parallel" in features or not name.startswith(("selene", "megatron2021"))
         yield "sequence_parallel", int(tensor) > 1 and cut
-    if name.startswith("mbridge-26.02-DeepSeek-V3") and (depth, row["vpp"]) == ("4", "4"):
-        # 16, 16, 16 and 13 layers, and then the one that predicts a later token: what Megatron-Bridge's recipe has for
-        # 4 stages of 4 chunks (recipes/deepseek/deepseek_v3.py, set_deepseek_v3_pipeline_model_parallel_layout).
-        yield "last_layers", 13
-    elif name.startswith("mbridge") and "DeepSeek-V3" in name and (tensor, depth, row["vpp"]) == ("2", "8", "4"):
-        # "Et|(tt|)*30mL": one layer in the first of 32 chunks, and none in the last (scripts/performance/configs,
-        # deepseek_v3_h100_1024gpus_fp8_config).
-        yield "first_layers", 7
-        yield "last_layers", 6
-    elif name.startswith("mbridge") and "DeepSeek-V3" in name and (depth, row["vpp"]) == ("16", ""):
-        # Four layers in each of 15 stages, and one in the last (deepseek_v3.py, layout_map).
-        yield "last_layers", 1
+    yield from _ends(name, tensor, depth, row["vpp"])
     if "DualPipe" in features:
         yield "schedule", "dualpipe"
-        yield (
-            "context",
-            1,
-        )  # DeepSeek-V3 technical report, section 3.2: pipeline, experts and replicas, and no other axis
+        # DeepSeek-V3 technical report, section 3.2: pipeline, experts and replicas, and no other axis
+        yield "context", 1
     # Chunks whose number is not stated ("> 1") are those that the software has by default.
     if row["vpp"].startswith(">") and name.startswith("torchtitan"):
         yield "interleave", 2  # torchtitan/parallelisms/pipelining_utils.py, generate_split_points: two stages per rank
@@ -388,10 +375,8 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
     elif name.startswith("torchtitan") and depth not in ("", "1"):
         stated = re.search(r"local batch (\d+)", row["note"])
         local = int(stated[1]) if stated else _whole(row, "global_batch") // _whole(row, "dp")
-        yield (
-            "microbatch",
-            max(1, local // int(depth)),
-        )  # torchtitan cuts into as many microbatches as stages by default
+        # torchtitan cuts into as many microbatches as stages by default
+        yield "microbatch", max(1, local // int(depth))
     yield "zero", _zero(name, row["fsdp"], depth)
     yield "zero_copies", 1
     yield "order", USUAL_ORDER
@@ -413,6 +398,22 @@ def _fixed(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
         yield "weight_transfer", "fp8"
     precision = "int8" if row["precision"].startswith("int8") else row["precision"].partition(" (")[0]
     yield "precision", _PRECISIONS.get(precision, precision)
+
+
+def _ends(name: str, tensor: str, depth: str, chunks: str) -> Iterator[tuple[str, int]]:
+    """Layers of the first and the last chunk, where a recipe has others than the rest."""
+    if name.startswith("mbridge-26.02-DeepSeek-V3") and (depth, chunks) == ("4", "4"):
+        # 16, 16, 16 and 13 layers, and then the one that predicts a later token: what Megatron-Bridge's recipe has for
+        # 4 stages of 4 chunks (recipes/deepseek/deepseek_v3.py, set_deepseek_v3_pipeline_model_parallel_layout).
+        yield "last_layers", 13
+    elif name.startswith("mbridge") and "DeepSeek-V3" in name and (tensor, depth, chunks) == ("2", "8", "4"):
+        # "Et|(tt|)*30mL": one layer in the first of 32 chunks, and none in the last (scripts/performance/configs,
+        # deepseek_v3_h100_1024gpus_fp8_config).
+        yield "first_layers", 7
+        yield "last_layers", 6
+    elif name.startswith("mbridge") and "DeepSeek-V3" in name and (depth, chunks) == ("16", ""):
+        # Four layers in each of 15 stages, and one in the last (deepseek_v3.py, layout_map).
+        yield "last_layers", 1
 
 
 def _zero(name: str, text: str, depth: str) -> int:

@@ -219,13 +219,24 @@ def show(results: Results, rows: Sequence[Row]) -> None:
     counted, without_layer = causal_flops(model), causal_flops(model.model_copy(update={"prediction_layers": 0}))
     published = f"where {PUBLISHED_FLOPS / 1e9:.1f} are published ({without_layer / 1e9:.1f} without it)"
     results.figure("deepseek_v3", f"{counted / 1e9:.1f} GFLOP, {published}")
+    show_targets(results, timed, selene, quality_a, f"{right} of {total}", show_memory(results, rows))
+
+
+def show_targets(
+    results: Results,
+    timed: Sequence[Row],
+    selene: tuple[str, str],
+    quality_a: tuple[str, str],
+    order: str,
+    memory: str,
+) -> None:
+    """Each target beside what was measured."""
     misfits = ", ".join(row.run.name for row in timed if not row.fits) or "none"
-    memory = show_memory(results, rows)
     rates = results_of("plans")["figures"]
     for target in (
         ("Selene, mean and worst", "3 %, 6 %", ", ".join(selene), "`benchmarks.truth`"),
         ("quality A, mean and worst", "8 %, 20 %", ", ".join(quality_a), "`benchmarks.truth`"),
-        ("order of two runs on one chip", "90 % of pairs", f"{right} of {total}", "`benchmarks.truth`"),
+        ("order of two runs on one chip", "90 % of pairs", order, "`benchmarks.truth`"),
         (
             "memory, mean; runs that ran but are predicted not to fit",
             "5 %; none",

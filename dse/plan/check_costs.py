@@ -93,16 +93,11 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         each, once = _replicas(
             costs, weights, weights - sum(layer.weights for layer in used), experts, len(used), *free
         )
-        parts: dict[str, float] = {
-            name: sum(getattr(layer.forward, name) + getattr(layer.backward, name) for layer in used)
-            for name in ("linear", "attention", "vector", "tensor", "context", "expert", "launch")
-        }
+        parts = _of_layers(used)
         parts["linear"] += sum(head) if number == p - 1 else 0.0
         parts["vector"] += sum(embedding) if number == 0 else 0.0
         parts["expert"] += sum(aside)
-        parts["recompute"] = again
-        parts["sharding"] = each
-        parts["transfer"] = 0.0 if is_hidden else 2 * v * transfer
+        parts |= {"recompute": again, "sharding": each, "transfer": 0.0 if is_hidden else 2 * v * transfer}
         loads.append(forward + backward + each + parts["transfer"])
         passes.append((forward + parts["transfer"] / 2, backward + each + parts["transfer"] / 2))
         times.append(parts)
@@ -132,6 +127,14 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         transfer,
         tuple(memories),
     )
+
+
+def _of_layers(layers: list[Layer]) -> dict[str, float]:
+    """Seconds of one microbatch's passes over layers, by part, without what is recomputed."""
+    return {
+        name: sum(getattr(layer.forward, name) + getattr(layer.backward, name) for layer in layers)
+        for name in ("linear", "attention", "vector", "tensor", "context", "expert", "launch")
+    }
 
 
 def _bubble_s(plan: TrainingPlan, loads: list[float], apart: list[tuple[float, float]], busiest: int) -> float:

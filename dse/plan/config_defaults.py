@@ -47,6 +47,15 @@ OTHER_KEYS: dict[str, dict[str, str]] = {
 }
 """Keys of a family that have another name in most, and that name."""
 
+_QWEN_GATED_DELTA = {
+    "head_dim": 256,
+    "linear_num_value_heads": 32,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_key_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+}
+
 USUAL: dict[str, dict[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
     "mixtral": {"num_key_value_heads": 8},
@@ -128,31 +137,16 @@ USUAL: dict[str, dict[str, Any]] = {
     "kimi_linear": {"n_shared_experts": 1, "first_k_dense_replace": 1},
     "qwen3_next": {
         "num_key_value_heads": 2,
-        "head_dim": 256,
-        "linear_num_value_heads": 32,
-        "linear_value_head_dim": 128,
-        "linear_num_key_heads": 16,
-        "linear_key_head_dim": 128,
-        "linear_conv_kernel_dim": 4,
+        **_QWEN_GATED_DELTA,
         "shared_expert_intermediate_size": 512,
     },
     "qwen3_5_text": {
         "num_key_value_heads": 4,
-        "head_dim": 256,
-        "linear_num_value_heads": 32,
-        "linear_value_head_dim": 128,
-        "linear_num_key_heads": 16,
-        "linear_key_head_dim": 128,
-        "linear_conv_kernel_dim": 4,
+        **_QWEN_GATED_DELTA,
     },
     "qwen3_5_moe_text": {
         "num_key_value_heads": 2,
-        "head_dim": 256,
-        "linear_num_value_heads": 32,
-        "linear_value_head_dim": 128,
-        "linear_num_key_heads": 16,
-        "linear_key_head_dim": 128,
-        "linear_conv_kernel_dim": 4,
+        **_QWEN_GATED_DELTA,
         "shared_expert_intermediate_size": 512,
     },
     "cohere": {"tie_word_embeddings": True},

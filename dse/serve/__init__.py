@@ -13,11 +13,12 @@ How data flows::
 A step computes ``T`` new tokens of a rank: the next token of ``b`` requests that decode, and parts of prompts. Its
 seconds are
 
-    kernels · (linear(T) + decode(b, x) + Σ prefill(past, new)) + collectives · exchange(T) + small · layers + host
+    kernels · (linear(T) + decode(b, x) + Σ prefill(past, new)) + starts · fixed times of these kernels
+    + collectives · exchange(T) + small · layers + host
 
 where x is the mean context of the ``b`` requests. The functions are tables made from kernel times by shape
-(:mod:`hardware.kernel_model`); the factors, host and small are the constants of an engine
-(:mod:`dse.serve.engine`), fitted to measured runs that a committed file names.
+(:mod:`hardware.kernel_model`); factors, small and host are the constants of an engine (:mod:`dse.serve.engine`),
+fitted to measured runs that a committed file names.
 
 Both levels read the same tables, so that they agree where they must: with one request at a time.
 """

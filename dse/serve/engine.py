@@ -19,13 +19,6 @@ Composition = Literal["mixed", "prefill first", "whole prompts"]
 and prompts that fit whole."""
 
 
-class Fact(StrictModel):
-    """A number and where it comes from."""
-
-    value: NonNegative
-    source: Source
-
-
 class ComposedSteps(StrictModel):
     """How steps are composed."""
 

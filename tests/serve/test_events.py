@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from dse.serve.engine import Constants, Engine, engine
 from dse.serve.events import COMPOSITIONS
-from dse.serve.load import Lengths, Load
+from dse.serve.load import Integers, Lengths, Load
 from dse.serve.simulation import Limits, Outcome, simulated
 from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, StepTables
 from dse.serve.step_work import Starts
+from hardware.kernel_times.form import Floats
 from tests.serve.scheduler_oracle import Rules, served
 
 ENGINES = ("vllm", "sglang", "trtllm")
@@ -46,7 +47,7 @@ class _Fixed(Load):
     lengths: list[tuple[int, int]]
     arrivals: list[float]
 
-    def drawn(self, requests: int, seed: int):  # type: ignore[no-untyped-def]
+    def drawn(self, requests: int, seed: int) -> tuple[Integers, Integers, Floats]:
         """As given."""
         del seed
         prompts, outputs = zip(*self.lengths[:requests], strict=True)

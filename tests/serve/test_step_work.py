@@ -6,26 +6,35 @@ import numpy as np
 import pytest
 
 from dse.plan.model_sources import transformer
-from dse.serve.shape import Formats, Shape
+from dse.serve.shape import Formats, Shape, WeightFormat
 from dse.serve.step_tables import CONTEXTS, PROMPTS, TOKENS, step_tables
 from dse.serve.step_work import StepWork
 from hardware.kernel_model import KernelModel, kernel_model
+from hardware.kernel_times.fitted import KernelKind
 
 VARIANT = {"dense": "vllm 0.19.0 fp8", "head": "vllm 0.19.0 bfloat16", "decode": "vllm 0.24.0 bfloat16 fp8"}
 
 
 def work(
-    model: str = "llama3-70b", chip: str = "h100-sxm", shape: Shape | None = None, weights: str = "fp8"
+    model: str = "llama3-70b", chip: str = "h100-sxm", shape: Shape | None = None, weights: WeightFormat = "fp8"
 ) -> StepWork:
     """Of a model with vLLM's kernels."""
-    formats = Formats(weights, 1.0)  # type: ignore[arg-type]
+    formats = Formats(weights, 1.0)
     return StepWork(transformer(model), shape or Shape(tensor=4), formats, kernel_model(chip), "vllm")
 
 
-def kernel_s(kernels: KernelModel, kind: str, product_format: str, variant: str, shapes: Mapping[str, float]) -> float:
+def start_s(kernels: KernelModel, kind: KernelKind, variant: str) -> float:
+    """The fixed time of a kernel."""
+    assert kernels.times is not None
+    return kernels.times.kernel(kind, variant).constants["floor_s"]
+
+
+def kernel_s(
+    kernels: KernelModel, kind: KernelKind, product_format: str, variant: str, shapes: Mapping[str, float]
+) -> float:
     """A kernel without its fixed time."""
-    start = kernels.times.kernel(kind, variant).constants.get("floor_s", 0.0)  # type: ignore[union-attr, arg-type]
-    return float(kernels.seconds(kind, product_format, shapes, variant).seconds[0]) - start  # type: ignore[arg-type]
+    whole = float(kernels.seconds(kind, product_format, shapes, variant).seconds[0])
+    return whole - start_s(kernels, kind, variant)
 
 
 @pytest.mark.parametrize("tokens", [1, 64, 3000])
@@ -42,8 +51,7 @@ def test_linear_layers_of_llama_are_four_products_and_norms(tokens: int) -> None
 
 def test_fixed_times_of_llama_are_those_of_four_products_of_16_bits() -> None:
     own = work()
-    start = own.kernels.times.kernel("dense", VARIANT["head"]).constants["floor_s"]  # type: ignore[union-attr]
-    attention = own.kernels.times.kernel("decode", VARIANT["decode"]).constants["floor_s"]  # type: ignore[union-attr]
+    start, attention = start_s(own.kernels, "dense", VARIANT["head"]), start_s(own.kernels, "decode", VARIANT["decode"])
     assert own.starts_s.linear_s == pytest.approx(80 * 4 * start)
     assert own.starts_s.decode_s == pytest.approx(80 * attention)
 
