@@ -1,0 +1,68 @@
+"""A configuration as it is launched: kinds of workers, how many of each, and the limits that their engine gets."""
+
+from dataclasses import dataclass
+
+from dse.serve.shape import Shape
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A kind of worker, each a replica with all of the model.
+
+    Attributes:
+        shape: of one.
+        count: of equal ones.
+        requests: that a rank runs at once.
+        step_tokens: new tokens of a step of a rank.
+    """
+
+    shape: Shape
+    count: int
+    requests: int
+    step_tokens: int
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What one engine serves of one model.
+
+    Attributes:
+        model: name of the checkpoint.
+        engine: vllm, sglang, trtllm.
+        decode: workers that write tokens; those that do everything where ``prefill`` is None.
+        prefill: workers that compute prompts alone.
+        prompt, output: tokens of the longest ones.
+        has_experts: whether the model has any.
+        cache_bytes: of an element of keys and values.
+        memory_share: by the engine's own rule (:class:`dse.serve.engine.MemoryRule`).
+        node_chips: of a server.
+        draft_tokens: that a multi-token-prediction layer proposes in each step; 0 without speculative decoding.
+    """
+
+    model: str
+    engine: str
+    decode: Worker
+    prompt: int
+    output: int
+    has_experts: bool
+    cache_bytes: float
+    memory_share: float
+    prefill: Worker | None = None
+    node_chips: int = 8
+    draft_tokens: int = 0
+
+    @property
+    def workers(self) -> dict[str, Worker]:
+        """By what they do."""
+        if self.prefill is None:
+            return {"serve": self.decode}
+        return {"prefill": self.prefill, "decode": self.decode}
+
+    @property
+    def chips(self) -> int:
+        """Of all workers."""
+        return sum(each.count * each.shape.chips for each in self.workers.values())
+
+    def nodes(self, worker: Worker) -> int:
+        """Servers that one worker takes."""
+        return -(-worker.shape.chips // self.node_chips)
