@@ -20,5 +20,8 @@ where x is the mean context of the ``b`` requests. The functions are tables made
 (:mod:`hardware.kernel_model`); factors, small and host are the constants of an engine (:mod:`dse.serve.engine`),
 fitted to measured runs that a committed file names.
 
+Prefill and decode workers apart have both levels too (:mod:`dse.serve.disaggregated`), and a configuration is launched
+by what :mod:`dse.serve.export` writes.
+
 Both levels read the same tables, so that they agree where they must: with one request at a time.
 """

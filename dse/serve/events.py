@@ -84,7 +84,7 @@ class Rules(NamedTuple):
 
 
 @kernel
-def _at(points, values, x):
+def interpolated(points, values, x):
     """Linear between points; beyond the last one along its last piece."""
     place = min(max(np.searchsorted(points, x), 1), len(points) - 1)
     low, high = points[place - 1], points[place]
@@ -95,8 +95,8 @@ def _at(points, values, x):
 def _decode_s(tables, samples, context):
     points = tables.batches
     place = min(max(np.searchsorted(points, samples), 1), len(points) - 1)
-    first = _at(tables.contexts, tables.decode_s[place - 1], context)
-    second = _at(tables.contexts, tables.decode_s[place], context)
+    first = interpolated(tables.contexts, tables.decode_s[place - 1], context)
+    second = interpolated(tables.contexts, tables.decode_s[place], context)
     low, high = points[place - 1], points[place]
     return first + (second - first) * (max(samples, points[0]) - low) / (high - low)
 
@@ -126,22 +126,22 @@ def _prompt_parts(running, size, room, done, target, new, tables, rules, others)
         room -= part
         started += part
         before = float(done[request])
-        attention_s += _at(tables.prompts, tables.prefill_s, before + part)
-        attention_s -= _at(tables.prompts, tables.prefill_s, before)
+        attention_s += interpolated(tables.prompts, tables.prefill_s, before + part)
+        attention_s -= interpolated(tables.prompts, tables.prefill_s, before)
         ended += part == left
     return started, attention_s, ended
 
 
 @kernel
-def _step_s(decoding, context, started, attention_s, out, tables, costs):
+def step_s(decoding, context, started, attention_s, out, tables, costs):
     """Seconds of a step."""
     tokens = float(decoding + started)
-    seconds = _at(tables.tokens, tables.linear_s, tokens) + attention_s
+    seconds = interpolated(tables.tokens, tables.linear_s, tokens) + attention_s
     if out:
-        seconds += _at(tables.tokens, tables.head_s, float(out))
+        seconds += interpolated(tables.tokens, tables.head_s, float(out))
     if decoding:
         seconds += _decode_s(tables, float(decoding), context / decoding)
-    seconds = costs.kernels * seconds + costs.collectives * _at(tables.tokens, tables.exchange_s, tokens)
+    seconds = costs.kernels * seconds + costs.collectives * interpolated(tables.tokens, tables.exchange_s, tokens)
     seconds += costs.step_s
     if decoding:
         seconds += costs.decode_start_s
@@ -167,7 +167,7 @@ def _composed_s(running, size, prompts, done, target, written, new, tables, cost
                 context += prompts[request] + written[request]
     room = rules.step_tokens - decoding
     started, attention_s, ended = _prompt_parts(running, size, room, done, target, new, tables, rules, decoding)
-    return _step_s(decoding, context, started, attention_s, decoding + ended, tables, costs)
+    return step_s(decoding, context, started, attention_s, decoding + ended, tables, costs)
 
 
 @kernel

@@ -7,7 +7,7 @@ import numpy as np
 
 from dse.serve.engine import Engine
 from dse.serve.events import COMPOSITIONS, Costs, Rules, Tables, simulate
-from dse.serve.load import Load
+from dse.serve.load import Integers, Load
 from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, StepTables
 from hardware.kernel_times.form import Floats
 
@@ -80,13 +80,28 @@ def simulated(tables: StepTables, engine: Engine, limits: Limits, load: Load, re
         seed: of lengths and arrivals.
     """
     prompts, outputs, arrivals = load.drawn(requests, seed)
-    constants, layers = engine.constants, tables.layers
-    held = Tables(
+    rules = Rules(
+        COMPOSITIONS[engine.steps.value], limits.step_tokens, limits.requests, float(limits.cache_tokens),
+        engine.reserves_output.value,
+    )  # fmt: skip
+    sent, first, last, steps, preemptions = simulate(
+        arrivals, load.concurrency, prompts, outputs, given(tables), costs_of(tables, engine), rules
+    )
+    return outcome_of(sent, first, last, outputs, int(steps), int(preemptions))
+
+
+def given(tables: StepTables) -> Tables:
+    """As kernels read them."""
+    return Tables(
         TOKENS, tables.linear_s, tables.exchange_s, tables.head_s,
         BATCHES, CONTEXTS, tables.decode_s, PROMPTS, tables.prefill_s,
     )  # fmt: skip
-    starts = tables.starts
-    costs = Costs(
+
+
+def costs_of(tables: StepTables, engine: Engine) -> Costs:
+    """What an engine adds to the tables of a shape."""
+    constants, layers, starts = engine.constants, tables.layers, tables.starts
+    return Costs(
         kernels=constants.kernels,
         collectives=constants.collectives,
         step_s=constants.host_s + layers * constants.layer_s + constants.starts * starts.linear_s,
@@ -95,16 +110,15 @@ def simulated(tables: StepTables, engine: Engine, limits: Limits, load: Load, re
         launched_s=layers * constants.launch_s,
         request_s=constants.request_s,
     )
-    rules = Rules(
-        COMPOSITIONS[engine.steps.value], limits.step_tokens, limits.requests, float(limits.cache_tokens),
-        engine.reserves_output.value,
-    )  # fmt: skip
-    sent, first, last, steps, preemptions = simulate(arrivals, load.concurrency, prompts, outputs, held, costs, rules)
+
+
+def outcome_of(sent: Floats, first: Floats, last: Floats, outputs: Integers, steps: int, preemptions: int) -> Outcome:
+    """Of requests with these times in s and lengths, [N] each; NaN for those that were refused."""
     answered = np.isfinite(last)
     ttft, latency = (first - sent)[answered], (last - sent)[answered]
     more = outputs[answered] - 1.0
     tpot = np.divide(latency - ttft, more, out=np.full(len(more), np.nan), where=more > 0)
     return Outcome(
         ttft, tpot, latency, int((~answered).sum()), float(last[answered].max(initial=0.0) - sent[0]),
-        int(outputs[answered].sum()), int(steps), int(preemptions),
+        int(outputs[answered].sum()), steps, preemptions,
     )  # fmt: skip

@@ -1,0 +1,59 @@
+"""Seconds of whole steps of an engine, for arrays: its constants applied to the tables of a shape."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.serve.engine import Engine
+from dse.serve.steady_state import decode_at
+from dse.serve.step_tables import PROMPTS, TOKENS, StepTables
+from hardware.kernel_times.form import Floats
+
+
+@dataclass(frozen=True)
+class StepSeconds:
+    """Of one shape with one engine.
+
+    Attributes:
+        tables: of the shape.
+        engine: whose constants count.
+    """
+
+    tables: StepTables
+    engine: Engine
+
+    @property
+    def always_s(self) -> float:
+        """Of any step."""
+        own = self.engine.constants
+        return own.host_s + self.tables.layers * own.layer_s + own.starts * self.tables.starts.linear_s
+
+    @property
+    def launched_s(self) -> float:
+        """The least of a step with parts of prompts."""
+        return self.tables.layers * self.engine.constants.launch_s
+
+    def computed_s(self, tokens: Floats, out: Floats) -> Floats:
+        """Of what a step computes for so many new tokens, ``out`` of which get a successor, but attention, [N]."""
+        own, tables = self.engine.constants, self.tables
+        linear = np.interp(tokens, TOKENS, tables.linear_s) + np.interp(out, TOKENS, tables.head_s)
+        return np.asarray(own.kernels * linear + own.collectives * np.interp(tokens, TOKENS, tables.exchange_s))
+
+    def decode_s(self, running: Floats, context: Floats) -> Floats:
+        """Of a step in which so many requests decode, at a mean context, [N]."""
+        own = self.engine.constants
+        attention = own.kernels * decode_at(self.tables, running, context) + own.starts * self.tables.starts.decode_s
+        return np.asarray(self.computed_s(running, running) + attention + self.always_s)
+
+    def attention_s(self, prompt: float, parts: Floats) -> Floats:
+        """Of the attention of one prompt in so many parts, [N]."""
+        own, tables = self.engine.constants, self.tables
+        whole = own.kernels * np.interp(prompt, PROMPTS, tables.prefill_s)
+        return np.asarray(own.starts * parts * tables.starts.prefill_s + whole)
+
+    def prompt_s(self, prompt: float, step_tokens: Floats) -> Floats:
+        """Of one prompt in steps of its own, [N]."""
+        parts = np.ceil(prompt / step_tokens)
+        each = prompt / parts
+        alone = parts * (self.computed_s(each, np.ones(len(each))) + self.always_s) + self.attention_s(prompt, parts)
+        return np.asarray(np.maximum(alone, parts * self.launched_s))
