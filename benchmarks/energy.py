@@ -31,15 +31,16 @@ PRODUCTS = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 16384, 16384), (8192
 
 def energy_models():
     """(label, accelerator, energy model): the chip at its process, the template at its own, and PHAZE's own figure."""
-    from hardware.energy_model import energy_model, energy_model_of
+    from hardware.energy_model import component_energies
+    from hardware.specs import accelerator
 
-    template = energy_model()
+    template = component_energies()
     rest_pj = PHAZE_MULTIPLY_ACCUMULATE_PJ - template.accumulate_pj.value
     phaze = template.model_copy(update={"multiply_pj": template.multiply_pj.model_copy(update={"value": rest_pj})})
     return (
-        ("tpuv4, 7 nm", "tpuv4", energy_model_of(7)),
-        ("tpuv4-phaze, 22 nm", "tpuv4-phaze", template),
-        (f"tpuv4-phaze, {PHAZE_MULTIPLY_ACCUMULATE_PJ} pJ a MAC", "tpuv4-phaze", phaze),
+        ("tpuv4, 7 nm", "tpuv4", accelerator("tpuv4").machines.energy),
+        ("tpuv4-phaze, 22 nm", "tpuv4-phaze", template.model),
+        (f"tpuv4-phaze, {PHAZE_MULTIPLY_ACCUMULATE_PJ} pJ a MAC", "tpuv4-phaze", phaze.model),
     )
 
 
@@ -81,7 +82,6 @@ def chips(results: Results) -> None:
     from dse.codesign.evaluation.energy import plan_energy
     from dse.codesign.evaluation.evaluator import Evaluator
     from dse.codesign.options import CodesignOptions
-    from hardware.energy_model import energy_model_of
 
     for chip, published in PUBLISHED.items():
         watts = []
@@ -90,23 +90,21 @@ def chips(results: Results) -> None:
             machines = problem.machines()
             evaluator = Evaluator(problem.jobs[0], machines)
             (plan,) = evaluator.evaluate(0).plans
-            watts.append(plan_energy(evaluator, 0, plan, energy_model_of(machines.process_nm)).power_w)
+            watts.append(plan_energy(evaluator, 0, plan, machines.energy).power_w)
         results.row("main", f"`{chip}`", f"{min(watts):.0f} to {max(watts):.0f} W", published)
 
 
 def products() -> None:
     """Power of an A100 on single products."""
     from hardware.energy import LEVELS, energy_by_level, static_w
-    from hardware.energy_model import energy_model
     from hardware.estimator import estimate
     from hardware.operations import Gemm
     from hardware.specs import accelerator
 
-    chip, model = accelerator("a100-sxm"), energy_model("jouppi-7nm")
+    chip = accelerator("a100-sxm")
+    model = chip.machines.energy
     idle_w = static_w(chip.machines, chip.hbm_bytes, model)[0]
-    print(
-        f"\nA100 80 GB on FP16 products, jouppi-7nm, W (published: {A100_BOARD_W} W board limit); static {idle_w:.0f} W"
-    )
+    print(f"\nA100 80 GB on FP16 products, W (published: {A100_BOARD_W} W board limit); static {idle_w:.0f} W")
     print(f"  {'m, n, k':<22} {'Tflop/s':>8} {'W':>6}  " + " ".join(f"{x.removesuffix('_j'):>8}" for x in LEVELS))
     gemms = [Gemm(*sizes) for sizes in PRODUCTS]
     seconds = estimate(gemms, chip.machines, None).all_cores_s[:, 0]
@@ -121,7 +119,6 @@ def products() -> None:
 
 def peaks() -> None:
     """Every unit busy and every memory and link at full rate."""
-    from hardware.energy_model import energy_model_of
     from hardware.network_specs import network
     from hardware.specs import accelerator, list_specs
     from tests.hardware.peak_power import peak_w
@@ -129,7 +126,7 @@ def peaks() -> None:
     print("\nPeak power, W (a bound on average power: every unit and memory busy at once), and the chip's own limit")
     for name in list_specs():
         chip = accelerator(name)
-        model = energy_model_of(chip.machines.process_nm)
+        model = chip.machines.energy
         bound_w = peak_w(chip.machines, chip.hbm_bytes, network(chip.network), model)[0]
         print(f"  {name:<12} {model.name:<14} {bound_w:>6.0f} {'-' if chip.tdp_w is None else f'{chip.tdp_w:g}':>6}")
 

@@ -5,7 +5,6 @@ template: HBM, the global buffer, the memory of each tensor core, a register for
 and a scalar unit with the rate of the vector cores.
 """
 
-from hardware.energy_model import energy_model_of
 from hardware.machines import Machines
 from hardware.units import TERA
 
@@ -14,7 +13,7 @@ _BITS = 8
 
 def accelforge_yaml(machines: Machines, hbm_bytes: int, title: str) -> str:
     """The file for the first of ``machines``, which has so much memory."""
-    energy, clock = energy_model_of(machines.process_nm), machines.clock_hz
+    energy, clock = machines.energy, machines.clock_hz
     sizes = {name: int(getattr(machines, name)[0]) for name in ("global_buffer_bytes", "tensor_l2_bytes")}
     buffer_pj, core_pj = (
         float(energy.sram_pj_per_byte(each[:1])[0]) / _BITS
@@ -35,7 +34,7 @@ def accelforge_yaml(machines: Machines, hbm_bytes: int, title: str) -> str:
         f"# {comment} for AccelForge; areas and leakage are left out ({float(machines.area_mm2[0]):.4g} mm² in all).\n"
         "arch:\n  nodes:\n"
         f"  - !Memory\n    name: MainMemory\n    size: {_BITS * hbm_bytes}\n{plain}"
-        f"{actions(energy.hbm_pj_per_bit.value, machines.hbm_bytes_per_s)}"
+        f"{actions(energy.hbm_pj_per_byte / _BITS, machines.hbm_bytes_per_s)}"
         "    tensors: {keep: ~Intermediates, may_keep: All}\n\n"
         f"  - !Memory\n    name: GlobalBuffer\n    size: {_BITS * sizes['global_buffer_bytes']}\n{plain}"
         f"{actions(buffer_pj, buffer_rate)}"

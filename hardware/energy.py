@@ -116,8 +116,8 @@ def sent_energy(model: EnergyModel) -> float:
 
 def static_w(machines: Machines, hbm_bytes: float, model: EnergyModel) -> Floats:
     """Watts that an accelerator always draws, with ``hbm_bytes`` of HBM, [A]."""
-    hbm_w = model.idle_w_per_hbm_gib.value * gib_from_bytes(hbm_bytes)
-    return np.asarray(model.idle_w_per_mm2.value * machines.area_mm2 + hbm_w, dtype=np.float64)
+    hbm_w = model.idle_w_per_hbm_gib * gib_from_bytes(hbm_bytes)
+    return np.asarray(model.idle_w_per_mm2 * machines.area_mm2 + hbm_w, dtype=np.float64)
 
 
 def sent_elements(collective: Collective) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardware.cost_model import HardwareRules, cost_model
+from hardware.energy_model import EnergyModel, energy_model
 from hardware.units import GIGA, MIB
 
 Integers = NDArray[np.int64]
@@ -57,8 +58,8 @@ class Machines:
     "convolution", or a :data:`~hardware.operations.VectorKind`) to its constants; the key "default" stands for the
     rest, and kinds without either are ideal (launch 0, efficiency 1). ``block_tiles`` are the output tiles (m, n) in
     which a GPU's library hands out matrix products (:mod:`hardware.block_waves`); without any, products are mapped by
-    search. ``process_nm`` is the process of real dies, by which their energies are scaled; None stands for the searched
-    template, whose areas and idle power are modelled (:func:`hardware.energy_model.energy_model_of`).
+    search. ``process_nm`` is the process of real dies and of templates of a node; None stands for the searched template of
+    the paper. ``energy`` is what all of them spend.
     """
 
     tensor_cores: Integers
@@ -78,6 +79,7 @@ class Machines:
     kernels: Mapping[str, KernelConstants] = field(default_factory=lambda: MappingProxyType({}))
     block_tiles: tuple[tuple[int, int], ...] = ()
     process_nm: float | None = None
+    energy: EnergyModel = field(default_factory=energy_model)
 
     def __post_init__(self) -> None:
         length = len(self.tensor_cores)

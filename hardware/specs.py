@@ -16,6 +16,7 @@ from hardware.machines import OTHER_KINDS, KernelConstants, Machines
 from hardware.product_rates import ProductRates
 from hardware.silicon.area import die_area
 from hardware.silicon.chips import silicon
+from hardware.silicon.energy import package_energy, process_energy
 from hardware.silicon.interval import total
 from hardware.space import template_machines
 from hardware.spec_fields import (
@@ -234,6 +235,7 @@ def _of_silicon(spec: ChipSpec, template: Template, model: CostModel, file: str)
     sides = template.core_width, template.core_depth
     _require_buffers("template", sides, sizes, area.element_bytes.value, model, file)
     rules = model.hardware
+    area_mm2 = sum(count * float(die_area(die).value) for die, count in package.dies)
     return Machines(
         tensor_cores=np.array([template.tensor_cores]),
         core_width=width,
@@ -243,13 +245,14 @@ def _of_silicon(spec: ChipSpec, template: Template, model: CostModel, file: str)
         tensor_l2_bytes=tensor_l2,
         vector_l2_bytes=vector_l2,
         global_buffer_bytes=np.array([template.global_buffer_mib * MIB]),
-        area_mm2=np.array([sum(count * float(die_area(die).value) for die, count in package.dies)]),
+        area_mm2=np.array([area_mm2]),
         clock_hz=spec.clock_hz.value,
         hbm_bytes_per_s=spec.hbm_bytes_per_s.value,
         global_buffer_words_per_cycle=rules.global_buffer_words_per_cycle.value,
         element_bytes=rules.element_bytes.value,
         rules=rules,
         process_nm=float(template.node),
+        energy=package_energy(package, area_mm2, spec.hbm_gib.value),
     )
 
 
@@ -265,7 +268,12 @@ def _from_machine(spec: ChipSpec, model: CostModel, file: str) -> Machines:
         model,
         file,
     )
-    rules = model.hardware
+    rules, package = model.hardware, silicon(file)
+    process_nm = TEMPLATE_PROCESS_NM if spec.process_nm is None else spec.process_nm.value
+    if package is None:
+        energy = process_energy(process_nm, spec.clock_hz.value)
+    else:
+        energy = package_energy(package, sizes.area_mm2.value, spec.hbm_gib.value)
     if sizes.core_bandwidth is not None:
         rules = rules.model_copy(update={"core_bandwidth": sizes.core_bandwidth})
     return Machines(
@@ -283,7 +291,8 @@ def _from_machine(spec: ChipSpec, model: CostModel, file: str) -> Machines:
         global_buffer_words_per_cycle=sizes.global_buffer_words_per_cycle.value,
         element_bytes=sizes.element_bytes.value,
         rules=rules,
-        process_nm=TEMPLATE_PROCESS_NM if spec.process_nm is None else spec.process_nm.value,
+        process_nm=process_nm,
+        energy=energy,
         block_tiles=tuple(sizes.block_tiles.sizes) if sizes.block_tiles is not None else (),
     )
 

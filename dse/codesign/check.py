@@ -25,7 +25,6 @@ from dse.placement.timeline import has_timeline, timeline
 from dse.schedule import check as schedule_check
 from dse.schedule.formats import schedule_from_document
 from hardware.area import AreaModel, area_model
-from hardware.energy_model import energy_model_of
 from hardware.machines import Machines
 from hardware.space import template_machines
 from hardware.units import MIB, UM2_PER_MM2, bytes_from_gib, gib_from_bytes
@@ -306,7 +305,7 @@ def _plan_metrics(
     throughput = plan["throughput_per_s"]
     hbm_bytes = int(posed.hbm_bytes)
     choices = plan["microbatch"], hbm_bytes, plan["recompute"]
-    energy = checked_energy(job, machine, placement, choices, energy_model_of(machine.process_nm))
+    energy = checked_energy(job, machine, placement, choices, machine.energy)
     die_mm2 = float(machine.area_mm2[0]) + _interface_mm2(problem, machine)
     per = {"throughput": 1.0, "per-watt": energy.power_w * job.accelerators, "per-mm2": die_mm2}
     return {

@@ -69,8 +69,8 @@ def checked_energy(
     ]
     spent_j.append(cost_j[sent])
     spent_j.append(placement.data * cost_j[reduced])
-    idle_w = model.idle_w_per_mm2.value * float(machine.area_mm2[0])
-    idle_w += model.idle_w_per_hbm_gib.value * hbm_bytes / _GIB
+    idle_w = model.idle_w_per_mm2 * float(machine.area_mm2[0])
+    idle_w += model.idle_w_per_hbm_gib * hbm_bytes / _GIB
     batch_s, accelerators = placement.batch_s, job.accelerators
     total_j = math.fsum(spent_j) + accelerators * idle_w * batch_s
     return CheckedEnergy(total_j / (accelerators * batch_s), total_j / job.global_batch)

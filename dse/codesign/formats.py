@@ -65,6 +65,7 @@ def machine_document(machines: Machines, index: int) -> dict[str, Any]:
         "rules": machines.rules.model_dump(mode="json"),
         "kernels": {kind: asdict(constants) for kind, constants in machines.kernels.items()},
         "block_tiles": [list(tile) for tile in machines.block_tiles],
+        **({} if machines.process_nm is None else {"energy": asdict(machines.energy)}),
     }
 
 

@@ -116,13 +116,14 @@ class PlanProblem:
 
 
 def machine_document(machine: Machines) -> dict[str, Any]:
-    """Everything that decides the times of kernels on an accelerator of the template, in JSON types."""
+    """Everything that decides times and joules of kernels on an accelerator of the template, in JSON types."""
     rates = {
         name: getattr(machine, name)
         for name in ("clock_hz", "hbm_bytes_per_s", "global_buffer_words_per_cycle", "element_bytes")
     }
     sizes = {name: getattr(machine, name)[0].item() for name in ARRAY_FIELDS}
-    return {**sizes, **rates, "rules": machine.rules.model_dump(mode="json")}
+    energy = {} if machine.process_nm is None else {"energy": asdict(machine.energy)}
+    return {**sizes, **rates, **energy, "rules": machine.rules.model_dump(mode="json")}
 
 
 def divisors(number: int) -> list[int]:

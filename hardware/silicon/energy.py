@@ -1,12 +1,21 @@
-"""Energy of one operation and of one byte by node, pJ, as :mod:`hardware.silicon.power` counts them at full rate."""
+"""Energy of one operation and of one byte by node, pJ, as :mod:`hardware.silicon.power` counts them at full rate.
 
+What a package draws at full rate is what its operations, bytes and idle power add up to: joules of plans and the power
+of ``dse chip`` are one model. An operation has the energy of all that delivers its operands on the chip, since measured
+power does not tell these apart; so on-chip memories have none of their own.
+"""
+
+from hardware.energy_model import EnergyModel
+from hardware.silicon.design import Package
 from hardware.silicon.interval import Interval
-from hardware.silicon.tables import Fitted, Style, blocks, fitted, memories, nodes
+from hardware.silicon.power import power
+from hardware.silicon.tables import Fitted, Style, blocks, energy_scale, fitted, memories
+from hardware.units import GIGA
 
 _WORD_BITS, _BYTE_BITS = 16, 8
 
 
-def multiply_accumulate_pj(node: int, operand_bits: int = _WORD_BITS, constants: Fitted | None = None) -> Interval:
+def multiply_accumulate_pj(node: float, operand_bits: int = _WORD_BITS, constants: Fitted | None = None) -> Interval:
     """One multiply-accumulate with all that delivers its operands on the chip.
 
     An array takes the same power in any format (FP8 and bf16 on H200), so that one of 8 bits costs half of one of 16.
@@ -20,7 +29,7 @@ def multiply_accumulate_pj(node: int, operand_bits: int = _WORD_BITS, constants:
     return _switched(node, blocks().mac_um2.value * share, constants)
 
 
-def lane_cycle_pj(node: int, style: Style, constants: Fitted | None = None) -> Interval:
+def lane_cycle_pj(node: float, style: Style, constants: Fitted | None = None) -> Interval:
     """One cycle of a vector lane."""
     table = blocks()
     lane = table.simt_lane_um2 if style == "simt" else table.simd_lane_um2
@@ -35,5 +44,41 @@ def memory_pj_per_byte(memory: str) -> Interval:
     return Interval(*(exact(each).value for each in bounds))
 
 
-def _switched(node: int, area_um2: float, constants: Fitted | None) -> Interval:
-    return (constants or fitted()).switching_pj_per_um2.times(area_um2 * nodes()[node].energy)
+def _switched(node: float, area_um2: float, constants: Fitted | None) -> Interval:
+    return (constants or fitted()).switching_pj_per_um2.times(area_um2 * energy_scale(node))
+
+
+_UNKNOWN_STYLE: Style = "simt"
+_UNKNOWN_MEMORY = "hbm2"
+
+
+def package_energy(package: Package, area_mm2: float, memory_gib: float) -> EnergyModel:
+    """What a package spends, with idle power by the area and memory that its machine states."""
+    die = max((each for each, _ in package.dies), key=lambda each: float(each.macs_per_core * each.working_cores))
+    kind = package.memory_kind
+    memory_w = 0.0 if kind is None else kind.idle_w * float(package.stacks)
+    idle_w = float(power(package).idle(package.clock_hz).value) - memory_w
+    return EnergyModel(
+        name=f"{die.node} nm {die.style}",
+        multiply_accumulate_pj=float(multiply_accumulate_pj(die.node).value),
+        lane_cycle_pj=float(lane_cycle_pj(die.node, die.style).value),
+        hbm_pj_per_byte=0.0 if kind is None else float(memory_pj_per_byte(package.memory).value),
+        network_pj_per_byte=_BYTE_BITS * blocks().link_pj_per_bit.value,
+        idle_w_per_mm2=idle_w / area_mm2,
+        idle_w_per_hbm_gib=memory_w / memory_gib,
+    )
+
+
+def process_energy(process_nm: float, clock_hz: float) -> EnergyModel:
+    """What a chip spends of which only the process is known: lanes of style ``simt``, and HBM2."""
+    known, kind = fitted(), memories()[_UNKNOWN_MEMORY]
+    ghz = clock_hz / GIGA
+    return EnergyModel(
+        name=f"{process_nm:g} nm",
+        multiply_accumulate_pj=float(multiply_accumulate_pj(process_nm).value),
+        lane_cycle_pj=float(lane_cycle_pj(process_nm, _UNKNOWN_STYLE).value),
+        hbm_pj_per_byte=float(memory_pj_per_byte(_UNKNOWN_MEMORY).value),
+        network_pj_per_byte=_BYTE_BITS * blocks().link_pj_per_bit.value,
+        idle_w_per_mm2=known.static_w_per_mm2.value + known.tree_w_per_mm2_ghz.value * ghz,
+        idle_w_per_hbm_gib=kind.idle_w / max(kind.gb),
+    )

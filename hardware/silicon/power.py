@@ -7,7 +7,7 @@ import numpy as np
 from hardware.silicon.area import die_area, logic_at_work_um2
 from hardware.silicon.design import Die, Package
 from hardware.silicon.interval import Floats, Interval, Numbers, total
-from hardware.silicon.tables import Fitted, blocks, fitted, nodes
+from hardware.silicon.tables import Fitted, blocks, energy_scale, fitted
 from hardware.units import GIGA
 
 _W_PER_GHZ_PJ = 1e-3
@@ -58,7 +58,7 @@ def power(package: Package, constants: Fitted | None = None) -> Power:
         area = die_area(die, known) * count
         static.append(known.static_w_per_mm2.interval * area)
         tree.append(known.tree_w_per_mm2_ghz.interval * area)
-        per_cycle = count * logic_at_work_um2(die) * nodes()[die.node].energy
+        per_cycle = count * logic_at_work_um2(die) * energy_scale(die.node)
         switching.append(known.switching_pj_per_um2.times(per_cycle) * _W_PER_GHZ_PJ)
         link_bits = _BITS * _J_PER_PJ * count * np.asarray(die.link_bytes_per_s, dtype=np.float64)
         d2d_bits = _BITS * _J_PER_PJ * count * np.asarray(die.d2d_bytes_per_s, dtype=np.float64)

@@ -1,5 +1,6 @@
 """Tables of silicon (``specs/silicon``): nodes, memories, blocks, money, and the constants that were fitted."""
 
+import math
 from functools import cache
 from typing import Annotated, Literal, get_args
 
@@ -212,6 +213,17 @@ def money() -> Money:
 def fitted() -> Fitted:
     """The constants that were fitted."""
     return read_spec("silicon", "fitted", Fitted, "silicon table")
+
+
+def energy_scale(process_nm: float) -> float:
+    """Energy of a logic operation over that in 7 nm, between nodes and beyond the coarsest one on log-log paper."""
+    known = list(nodes())
+    position = next((at for at, node in enumerate(known[1:], 1) if node <= process_nm), len(known) - 1)
+    coarse, fine = known[position - 1], known[position]
+    first, last = nodes()[coarse].energy, nodes()[fine].energy
+    if process_nm == fine:
+        return last
+    return first * math.pow(last / first, math.log(coarse / process_nm) / math.log(coarse / fine))
 
 
 def logic_scale(node: int) -> float:

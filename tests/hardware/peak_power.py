@@ -7,6 +7,9 @@ from hardware.energy_model import EnergyModel
 from hardware.machines import Floats, Machines
 from hardware.network import Network
 
+_WORDS_PER_LANE_CYCLE = 3
+"""Two operands are read, a result is written."""
+
 
 def peak_w(machines: Machines, hbm_bytes: float, network: Network | None, model: EnergyModel) -> Floats:
     """Watts with every unit busy in every cycle and every memory and link at its full bandwidth, [A].
@@ -25,7 +28,7 @@ def peak_w(machines: Machines, hbm_bytes: float, network: Network | None, model:
     cores = 1 if rules.core_bandwidth.rule == "chip" else machines.tensor_cores
     directions = 2  # reads and writes have a port each
     l2_words = 2 * directions * rules.core_bandwidth.words_per_cycle * edges * cores
-    lane_words = 2 * model.registers_per_lane_cycle.value * lanes
+    lane_words = 2 * _WORDS_PER_LANE_CYCLE * lanes
     hbm_bytes_per_s = machines.hbm_bytes_per_s * (1 if rules.hbm_shares_reads_and_writes.value else directions)
     buffer_bytes_per_s = directions * machines.global_buffer_words_per_cycle * word_bytes * machines.clock_hz
     cycle_pj = (

@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 
 from hardware.cost_model import cost_model
 from hardware.energy import LEVELS, energy_by_level, operation_energy, static_w
-from hardware.energy_model import EnergyModel, energy_model, energy_model_of
+from hardware.energy_model import component_energies, energy_model
 from hardware.estimator import estimate
 from hardware.gemm import TensorWork, tensor_times, tensor_traffic
 from hardware.inputs import InputError
 from hardware.network import Network
 from hardware.operations import Collective, Convolution, Fused, Gemm, Transfer, Vector
+from hardware.silicon.chips import silicon
+from hardware.silicon.energy import multiply_accumulate_pj, process_energy
+from hardware.silicon.power import power
+from hardware.silicon.tables import blocks, energy_scale, nodes
 from hardware.space import architecture_space
 from hardware.spec_fields import spec_names
 from hardware.specs import accelerator
@@ -28,7 +32,7 @@ from tests.hardware.small_machines import on_random_machines, small_machine
 from tests.hardware.test_estimator_laws import NETWORK, gemms, machines, operations, vectors
 from tests.hardware.test_specs import numbers_without_source, text_of
 
-MODEL = energy_model()
+MODEL, COMPONENTS = energy_model(), component_energies()
 ROUNDING = 1 + 1e-9
 
 COLUMNS = {  # pJ at 45 nm (Horowitz 2014) and at 7 nm (Jouppi et al. 2021)
@@ -50,50 +54,55 @@ def joules(operation, machine, model=MODEL):
 @pytest.mark.parametrize("name", spec_names("energy"))
 def test_every_constant_has_a_source(name):
     assert numbers_without_source(yaml.safe_load(text_of("energy", name))) == []
-    assert energy_model(name).name == name
+    assert component_energies(name).name == energy_model(name).name == name
 
 
 def test_22_nm_lies_between_the_published_columns():
     share = math.log(45 / 22) / math.log(45 / 7)
-    energies = {"multiply": MODEL.multiply_pj.value, "accumulate": MODEL.accumulate_pj.value, **MODEL.sram.access_pj}
-    seven = energy_model("jouppi-7nm")
-    last = {"multiply": seven.multiply_pj.value, "accumulate": seven.accumulate_pj.value, **seven.sram.access_pj}
+    known = {"multiply": COMPONENTS.multiply_pj.value, "accumulate": COMPONENTS.accumulate_pj.value}
+    energies = known | COMPONENTS.sram.access_pj
     for key, (first_pj, last_pj) in COLUMNS.items():
         assert energies[key] == pytest.approx(first_pj ** (1 - share) * last_pj**share, rel=1e-3)
-        assert last[key] == last_pj
 
 
-@pytest.mark.parametrize("process_nm", [45, 22, 7])
-def test_a_die_is_priced_by_the_published_figures_of_its_process(process_nm):
-    column = energy_model_of(process_nm)
-    by_key = {"multiply": column.multiply_pj.value, "accumulate": column.accumulate_pj.value, **column.sram.access_pj}
-    share = math.log(45 / process_nm) / math.log(45 / 7)
-    for key, (first_pj, last_pj) in COLUMNS.items():
-        assert by_key[key] == pytest.approx(first_pj ** (1 - share) * last_pj**share, rel=1e-3)
-    assert column.idle_w_per_mm2 == energy_model("jouppi-7nm").idle_w_per_mm2
-
-
-def test_the_template_is_priced_at_22_nm_whatever_dies_are():
-    assert energy_model_of(None) == MODEL
-    assert energy_model_of(22).multiply_pj.value == pytest.approx(MODEL.multiply_pj.value)
+def test_the_template_of_the_paper_is_priced_at_22_nm_and_others_by_their_package():
+    assert accelerator("tpuv4-phaze").machines.energy == MODEL
     assert accelerator("tpuv4-phaze").machines.process_nm is None
     assert accelerator("tpuv4").machines.process_nm == 7
+    assert accelerator("tpuv4").machines.energy.sram is None
 
 
-@given(st.floats(3, 45), st.floats(3, 45))
+@pytest.mark.parametrize("name", ["h100-sxm", "a100-sxm", "b200", "tpuv4", "v100", "docs/examples/chip-2026.yaml"])
+def test_operations_bytes_and_idle_power_add_up_to_what_the_package_draws(name):
+    chip, package = accelerator(name), silicon(name)
+    machines, energy, drawn = chip.machines, chip.machines.energy, power(package)
+    (die, _), *_ = package.dies
+    macs, lanes = (
+        sum(count * float(each.working_cores * getattr(each, key)) for each, count in package.dies)
+        for key in ("macs_per_core", "lanes_per_core")
+    )
+    links = sum(count * float(each.link_bytes_per_s) for each, count in package.dies)
+    joules = macs * package.clock_hz * energy.multiply_accumulate_pj + lanes * package.clock_hz * energy.lane_cycle_pj
+    joules += float(package.memory_rate) * energy.hbm_pj_per_byte + links * energy.network_pj_per_byte
+    between_dies = sum(count * float(each.d2d_bytes_per_s) for each, count in package.dies)
+    d2d_w = 8e-12 * blocks().d2d_pj_per_bit.value * between_dies
+    idle_w = static_w(machines, chip.hbm_bytes, energy)[0]
+    assert 1e-12 * joules + idle_w + d2d_w == pytest.approx(float(drawn.demand(package.clock_hz).value), rel=1e-6)
+    assert idle_w == pytest.approx(float(drawn.idle(package.clock_hz).value), rel=1e-6)
+    assert energy.multiply_accumulate_pj == float(multiply_accumulate_pj(die.node).value)
+
+
+@given(st.floats(2, 45), st.floats(2, 45))
 def test_a_newer_process_never_needs_more_energy(first_nm, second_nm):
-    newer, older = (energy_model_of(process_nm) for process_nm in sorted((first_nm, second_nm)))
-    sizes = np.array([2048, 8192, 32768, 1 << 20, 128 << 20])
+    newer, older = (process_energy(process_nm, 1e9) for process_nm in sorted((first_nm, second_nm)))
     assert newer.multiply_accumulate_pj <= older.multiply_accumulate_pj * ROUNDING
     assert newer.lane_cycle_pj <= older.lane_cycle_pj * ROUNDING
-    assert (np.diff(newer.sram_pj_per_byte(sizes)) >= 0).all()
-    assert (newer.sram_pj_per_byte(sizes[1:4]) <= older.sram_pj_per_byte(sizes[1:4]) * ROUNDING).all()
 
 
-@pytest.mark.parametrize("process_nm", [1.9, 46, math.nan])
-def test_no_energies_are_made_up_for_other_processes(process_nm):
-    with pytest.raises(ValueError, match="process_nm"):
-        energy_model_of(process_nm)
+def test_nodes_have_the_energy_of_their_row():
+    for node, row in nodes().items():
+        assert energy_scale(node) == row.energy
+    assert nodes()[22].energy < energy_scale(25) < nodes()[28].energy < energy_scale(45)
 
 
 @pytest.mark.parametrize(("name", "tdp_w"), [("a100-sxm", 400), ("h100-sxm", 700), ("v100", 300), ("tpuv4", 192)])
@@ -105,13 +114,9 @@ def test_power_above_the_chips_limit_is_noted(name, tdp_w):
     assert accelerator("tpuv4-phaze").power_note(1e6) is None
 
 
-def test_idle_power_is_that_of_the_published_chips():
+def test_idle_power_is_that_of_the_published_chip():
     machine = accelerator("tpuv4-phaze").machines
     assert static_w(machine, 32 * GIB, MODEL)[0] == pytest.approx(90, rel=1e-3)
-    seven = energy_model("jouppi-7nm")
-    for area_mm2, gib, watts in ((600, 32, 90), (400, 8, 55)):
-        chip = dataclasses.replace(machine, area_mm2=np.array([float(area_mm2)]))
-        assert static_w(chip, gib * GIB, seven)[0] == pytest.approx(watts, rel=1e-3)
 
 
 def test_sram_energy_is_a_power_of_the_size_between_and_beyond_the_figures():
@@ -227,7 +232,7 @@ def test_a_product_that_fits_moves_each_operand_once():
     level = energy_by_level([gemm], machine, MODEL)
     moved_bytes = 2 * (gemm.input_elements + gemm.output_elements)
     assert level.hbm_j[0, 0] == pytest.approx(moved_bytes * 8 * 3.92e-12)
-    unit_pj = MODEL.multiply_pj.value + MODEL.accumulate_pj.value + 4 * MODEL.register_pj.value
+    unit_pj = COMPONENTS.multiply_pj.value + COMPONENTS.accumulate_pj.value + 4 * COMPONENTS.register_pj.value
     assert level.compute_j[0, 0] == pytest.approx(gemm.flops / 2 * unit_pj * 1e-12)
     assert level.vector_j[0, 0] == level.network_j[0, 0] == 0
 
@@ -245,7 +250,7 @@ def test_a_convolution_reads_its_input_once_from_hbm():
 def test_vector_work_needs_the_energy_computed_by_hand():
     machine = small_machine(l2_bytes=8192, buffer_bytes=1 << 20)
     level = energy_by_level([Vector("gelu", 100, 100, 100)], machine, MODEL)
-    unit_pj = MODEL.multiply_pj.value + MODEL.accumulate_pj.value + 3 * MODEL.register_pj.value
+    unit_pj = COMPONENTS.multiply_pj.value + COMPONENTS.accumulate_pj.value + 3 * COMPONENTS.register_pj.value
     assert level.vector_j[0, 0] == pytest.approx(100 * 19 * unit_pj * 1e-12)
     assert level.hbm_j[0, 0] == pytest.approx(200 * 16 * 3.92e-12)
     assert level.core_j[0, 0] == pytest.approx(2 * 200 * 2 * MODEL.sram.access_pj[8192] / 8 * 1e-12)
@@ -346,9 +351,7 @@ def test_fusing_saves_energy(gemm, kind):
 @settings(max_examples=80, deadline=None)
 @given(operation=operations, machine=machines, factor=st.floats(1.01, 5))
 def test_dearer_hbm_costs_more(operation, machine, factor):
-    dearer = MODEL.model_copy(
-        update={"hbm_pj_per_bit": MODEL.hbm_pj_per_bit.model_copy(update={"value": factor * 3.92})}
-    )
+    dearer = dataclasses.replace(MODEL, hbm_pj_per_byte=factor * MODEL.hbm_pj_per_byte)
     assert isinstance(dearer, EnergyModel)
     assert joules(operation, machine, dearer) > joules(operation, machine)
 
@@ -384,11 +387,10 @@ def test_peak_power_grows_with_every_part_of_the_machine():
 
 def test_products_in_block_tiles_move_at_least_their_operands():
     machine = accelerator("a100-sxm").machines
-    seven = energy_model("jouppi-7nm")
     gemm = Gemm(4096, 4096, 4096)
-    level = energy_by_level([gemm], machine, seven)
+    level = energy_by_level([gemm], machine, MODEL)
     moved_bytes = 2 * (gemm.input_elements + gemm.output_elements)
-    assert level.hbm_j[0, 0] == pytest.approx(moved_bytes * seven.hbm_pj_per_byte * 1e-12)
-    assert level.buffer_j[0, 0] > moved_bytes * seven.sram_pj_per_byte(machine.global_buffer_bytes)[0] * 1e-12
+    assert level.hbm_j[0, 0] == pytest.approx(moved_bytes * MODEL.hbm_pj_per_byte * 1e-12)
+    assert level.buffer_j[0, 0] > moved_bytes * MODEL.sram_pj_per_byte(machine.global_buffer_bytes)[0] * 1e-12
     seconds = estimate([gemm], machine, None).all_cores_s[0, 0]
-    assert level.total_j[0, 0] / seconds < peak_w(machine, 80 * GIB, None, seven)[0]
+    assert level.total_j[0, 0] / seconds < peak_w(machine, 80 * GIB, None, MODEL)[0]

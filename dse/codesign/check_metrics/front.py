@@ -20,7 +20,6 @@ from dse.codesign.pareto.front import NODES
 from dse.codesign.problem import CodesignProblem, TrainingJob, TrainingPlan
 from dse.results.differences import differences
 from dse.results.result import PROOF_TOLERANCE
-from hardware.energy_model import energy_model
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
@@ -183,7 +182,7 @@ class _Points:
                 self._machines.one(place),
                 plan.placement,
                 (plan.microbatch, plan.hbm_bytes, plan.recompute),
-                energy_model(),
+                self._machines.energy,
             ).power_w
             for job, plan in zip(self._problem.jobs, plans, strict=True)
         ]

@@ -12,7 +12,7 @@ from dse.codesign.evaluation.evaluator import Bound, Bounds, Evaluate, Evaluator
 from dse.codesign.problem import CodesignProblem, Evaluation, TrainingPlan
 from dse.run.progress import StopSignal, never_stop
 from hardware.energy import static_w
-from hardware.energy_model import EnergyModel, energy_model_of
+from hardware.energy_model import EnergyModel
 from hardware.machines import Machines
 
 Floats = npt.NDArray[np.float64]
@@ -83,7 +83,7 @@ class JobEvaluators:
     ) -> None:
         self.problem = problem
         self.machines = machines
-        self.energy = energy_model_of(machines.process_nm) if energy is None else energy
+        self.energy = machines.energy if energy is None else energy
         priced = self.energy if problem.objective.per == "per-watt" else None
         self.evaluators = [Evaluator(job, machines, stop, priced) for job in problem.jobs]
         self._least: dict[int, Floats] = {}

@@ -32,7 +32,6 @@ from dse.results.result import FailedCheckError, Result
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
 from dse.run.remembered import Remembered
 from dse.run.run import Run
-from hardware.energy_model import energy_model_of
 from hardware.machines import Machines
 from hardware.packed_words import WORD_BYTES
 from hardware.precisions import ELEMENT_BYTES
@@ -239,8 +238,8 @@ def answer_metrics(
 def model_figures(problem: ModernProblem, asked: PlanProblem, plan: TrainingPlan, costs: PlanCosts) -> dict[str, Any]:
     """The figures of a plan, by the checker's ``costs`` of it and its own count of joules."""
     throughput, step_s = problem.global_batch / costs.step_s, costs.step_s
-    process_nm = None if asked.machine is None else asked.machine.process_nm
-    joules = plan_joules(asked, plan, step_s, energy_model_of(process_nm))
+    assert asked.machine is not None
+    joules = plan_joules(asked, plan, step_s, asked.machine.energy)
     peak = asked.devices * asked.system.chip.peak_flops[plan.precision]
     return {
         "throughput_per_s": throughput,

@@ -31,7 +31,7 @@ from dse.codesign.objective import Objective
 from dse.codesign.search.choice import TIE, best_architecture, chosen_size
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
 from hardware.energy import static_w
-from hardware.energy_model import EnergyModel, energy_model_of
+from hardware.energy_model import EnergyModel
 from hardware.machines import Machines
 from hardware.units import gib_from_bytes
 
@@ -111,7 +111,7 @@ class SharedSearch:
         energy: EnergyModel | None = None,
     ) -> None:
         self._problems, self._objective, self._machines = tuple(problems), objective, machines
-        self._progress, self._energy = progress, energy or energy_model_of(machines.process_nm)
+        self._progress, self._energy = progress, energy or machines.energy
         self._classes = ArchitectureClasses.of(machines)
         self._models = [FastestPlans(each, machines, self._classes, self._energy, stop) for each in self._problems]
         self._die_mm2 = machines.area_mm2 + self._problems[0].interface_mm2(machines)
