@@ -58,8 +58,8 @@ class Machines:
     "convolution", or a :data:`~hardware.operations.VectorKind`) to its constants; the key "default" stands for the
     rest, and kinds without either are ideal (launch 0, efficiency 1). ``block_tiles`` are the output tiles (m, n) in
     which a GPU's library hands out matrix products (:mod:`hardware.block_waves`); without any, products are mapped by
-    search. ``process_nm`` is the process of real dies and of templates of a node; None stands for the searched template of
-    the paper. ``energy`` is what all of them spend.
+    search. ``process_nm`` is the process of real dies and of templates of a node; None stands for the template of the
+    paper. ``energy`` is what all of them spend.
     """
 
     tensor_cores: Integers

@@ -30,7 +30,7 @@ def test_every_spec_of_the_package_is_listed_and_shown(dse):
     names = {file.name.removesuffix(".yaml") for folder in folders for file in folder.iterdir()}
     listed = json.loads(dse("specs", "--json").out)
     assert names <= {next(iter(row.values())) for rows in listed.values() for row in rows}
-    for name in ("streaming", "jouppi-7nm", "22nm", "phaze"):
+    for name in ("streaming", "horowitz-22nm", "22nm", "phaze"):
         shown = dse("specs", name)
         assert shown.code == 0, shown.err
         assert "Derived" in shown.out or "ISCA" in shown.out or "PHAZE" in shown.out

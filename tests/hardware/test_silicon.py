@@ -273,7 +273,7 @@ BAD = [
     ({"tdp_w__value": 40.0}, "tdp_w: 40: the power limit must be above the", "did you mean"),
     ({"hbm_bytes_per_s__value": 1.2e13}, "hbm_bytes_per_s: 1.2e+13: 8 stacks of hbm3e have at most", "9.44e+12?"),
     ({"hbm_gib__value": 400.0}, "hbm_gib: 400: 8 stacks of hbm3e have at most 36 GB each", "288?"),
-    ({"tdp_w__value": 300.0}, "tdp_w: 300: the power limit must be above the 385 W that", "did you mean 386?"),
+    ({"tdp_w__value": 300.0}, "tdp_w: 300: the power limit must be above the 388 W that", "did you mean 390?"),
     (
         {"rates__bf16__value": 4.0e15},
         "rates.bf16: 4e+15: the arrays have at most 3.1457e+15",
