@@ -66,7 +66,7 @@ def remade(work: RankWork, kind: LayerKind, vector_s: Floats, blocks: float) -> 
         again, bytes_left = again + experts.again_s, bytes_left + experts.bytes_left
     if work.problem.stack.attention.value == "fused":
         context = HALF_BYTES * work.tokens * work.heads * work.model.context_width
-        return Remade(again, bytes_left + context + work.saved_by_attention[1])
+        return Remade(again, bytes_left + context + work.saved_by_core(kind))
     return Remade(again + work.attention_core(kind)[0], bytes_left)
 
 

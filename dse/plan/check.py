@@ -126,7 +126,7 @@ def _has_modules(problem: PlanProblem, plan: TrainingPlan) -> bool:
         "mlp": any(kind.network == "dense" for kind in kinds) and not model.parallel_norms,
         "layernorm": not model.parallel_norms,
         "op": all(kind.attends and kind.network and not kind.recurs for kind in kinds)
-        and not (model.parallel_norms or model.attention_gate),
+        and not (model.parallel_norms or model.attention_gate or model.indexer),
     }
     return all(has.get(name, True) for name in plan.recompute.split("+"))
 

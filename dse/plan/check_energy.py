@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 
 from dse.plan.check_costs import plan_costs
-from dse.plan.check_kernels import Rates, Scan
+from dse.plan.check_kernels import CoreShape, Rates, Scan
 from dse.plan.check_layers import RankCosts
 from dse.plan.check_mesh import Axes, members
 from dse.plan.problem import PlanProblem
@@ -90,12 +90,12 @@ class _JouleRates(Rates):
         return joules + self._lanes_j(scan.on_lanes, ("multiply",)) + moved_j
 
     def attention_s(
-        self, samples: float, queries: float, heads: float, keys: float, seen: float
+        self, samples: float, queries: float, heads: float, shape: CoreShape, seen: float
     ) -> tuple[float, float]:
         """Joules of attention's core by pass; fused, on what a mask leaves of its scores."""
-        model, tokens = self.problem.model, self.problem.sequence
+        model, tokens, keys = self.problem.model, self.problem.sequence, shape.keys
         rows, batch = math.ceil(heads / keys * queries), int(samples * keys)
-        k, v, pairs = model.key_width, model.context_width, float(rows * batch * tokens)
+        k, v, pairs = int(shape.wide), int(shape.deep), float(rows * batch * tokens)
         scores, contexts = Gemm(rows, tokens, k, batch), Gemm(rows, v, tokens, batch)
         gradients = [Gemm(tokens, v, rows, batch), Gemm(rows, tokens, v, batch)]
         gradients += [Gemm(rows, k, tokens, batch), Gemm(tokens, k, rows, batch)]

@@ -39,6 +39,19 @@ class Scan(NamedTuple):
     states_bytes: float
 
 
+class CoreShape(NamedTuple):
+    """Widths of a head's keys and values, heads of keys, keys that a token sees; None for what its layers say.
+
+    ``is_absorbed``: all heads share what keys and values would be made from.
+    """
+
+    wide: float
+    deep: float
+    keys: float
+    seen: float | None = None
+    is_absorbed: bool = False
+
+
 @dataclass(frozen=True)
 class Rates:
     """What the kernels of a problem run at; gradients of weights are kept in so many bytes."""
@@ -130,21 +143,22 @@ class Rates:
         return max(busy_s, lanes_s, scan.moved_bytes / machine.hbm_bytes_per_s) / share
 
     def attention_s(
-        self, samples: float, queries: float, heads: float, keys: float, seen: float
+        self, samples: float, queries: float, heads: float, shape: CoreShape, seen: float
     ) -> tuple[float, float]:
         """Seconds of attention's core by pass, of so many heads of queries and of keys, of which a token sees some."""
         model, stack, sequence = self.problem.model, self.problem.stack, self.problem.sequence
-        k, v, tokens = model.key_width, model.context_width, samples * queries
+        k, v, keys, tokens = shape.wide, shape.deep, shape.keys, samples * queries
         peak = self.problem.system.chip.peak_flops[self.half]
         if stack.attention.value == "fused" and self.problem.machine is not None:
-            return self._mapped_fused_s(math.ceil(heads / keys * queries), samples, queries, heads, keys, seen)
+            return self._mapped_fused_s(samples, queries, heads, shape, seen)
         if stack.attention.value == "fused":
             pairs = tokens * seen * heads
             rate = peak * stack.attention_rate.value
             chip = self.problem.system.chip
             timed = chip.sustained.attention(stack.attention.kernel)
             if timed is not None and stack.attention_rate.timed_on == chip.timed_on:
-                rate *= timed.value(k, queries) / timed.value(k, sequence)
+                width = model.key_width
+                rate *= timed.value(width, queries) / timed.value(width, sequence)
             return (2 * k + 2 * v) * pairs / rate, (6 * k + 4 * v) * pairs / rate
         if self.problem.machine is not None:
             return self._mapped_attention_s(math.ceil(heads / keys * queries), int(samples * keys))
@@ -156,12 +170,13 @@ class Rates:
         return forward, backward
 
     def _mapped_fused_s(
-        self, rows: int, samples: float, queries: float, heads: float, keys: float, seen_keys: float
+        self, samples: float, queries: float, heads: float, shape: CoreShape, seen_keys: float
     ) -> tuple[float, float]:
         """Of fused attention on a machine: scores stay on chip, and are recomputed in the backward pass."""
         model, sequence, machine = self.problem.model, self.problem.sequence, self.problem.machine
         assert machine is not None, "only called with one"
-        k, v, batch = model.key_width, model.context_width, int(samples * keys)
+        k, v, keys = int(shape.wide), int(shape.deep), shape.keys
+        rows, batch = math.ceil(heads / keys * queries), int(samples * keys)
         endless = replace(machine, hbm_bytes_per_s=1e24)
         scores, contexts = Gemm(rows, sequence, k, batch), Gemm(rows, v, sequence, batch)
         gradients = [

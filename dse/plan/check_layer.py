@@ -13,10 +13,10 @@ def layer_of(costs: RankCosts, kind: LayerKind) -> Layer:
     beside = [0.0, 0.0]
     casts: list[VectorPass] = []
     for group, m, n, k, count, low in costs.products(kind):
-        forward, backward, size = costs.product_s(m, n, k, low, "expert" in group)
+        forward, backward, size = costs.product_s(m, n, k, low, group)
         result.forward.linear += count * forward
         result.backward.linear += count * backward
-        if group.startswith(("attention", "mixer")) or not sparse:
+        if group.startswith(("attention", "index", "mixer")) or not sparse:
             beside = [beside[0] + count * forward, beside[1] + count * backward]
         if size < 2.0:
             casts.append(VectorPass(count * m * k, 1, costs.cast_bytes, 0, ("copy",), ()))
@@ -29,14 +29,13 @@ def layer_of(costs: RankCosts, kind: LayerKind) -> Layer:
     result.weights += (model.parallel_norms or parts + min(model.post_norms, parts)) * model.hidden
     result.weight_gradients = costs.weight_gradients_s(kind)
     forward, backward, scores = costs.core(kind)
-    scan, result.states = costs.scan_s(kind)
-    # A backward pass over a scan makes its states again, and two gradients of each product.
-    result.forward.attention, result.backward.attention = forward + scan, backward + 3 * scan
+    scan, scan_back, result.states = costs.scan_s(kind)
+    result.forward.attention, result.backward.attention = forward + scan, backward + scan_back
     result.forward.vector, result.backward.vector = costs.passes_s([*costs.vector_passes(kind), *casts])
     raw = _on_tensor(costs, kind)
     result.sent["tensor"] = raw
     result.forward.tensor, result.backward.tensor = map(costs.exposed_tensor, raw, beside)
-    rings = _rings(costs) if kind.attends else (0.0, 0.0)
+    rings = _rings(costs, kind) if kind.attends else (0.0, 0.0)
     result.sent["context"] = rings
     hidden = hides(costs.plan.overlap_context, costs.stack.overlaps_context.value)
     result.forward.context = max(0.0, rings[0] - (forward if hidden else 0))
@@ -59,9 +58,11 @@ def _kernels(costs: RankCosts, kind: LayerKind) -> tuple[float, float]:
     passes, cores = [*costs.vector_passes(kind)], kind.attends + kind.recurs
     forward = 1.0 * cores + sum(each.forward_bytes > 0 for each in passes)
     backward = 3.0 * cores + sum(each.backward_bytes > 0 for each in passes)
-    for _, _, _, _, count, low in costs.products(kind):
-        casts = 3 if low and costs.size < 2 else 0
-        forward, backward = forward + (1 + casts) * count, backward + (2 + casts) * count
+    if kind.indexes and costs.indexer is not None:
+        forward, backward = forward + 3, backward + 1
+    for group, _, _, _, count, low in costs.products(kind):
+        casts, gradients = 3 if low and costs.size < 2 else 0, 1 if group.startswith("index") else 2
+        forward, backward = forward + (1 + casts) * count, backward + (gradients + casts) * count
     if kind.network == "experts":
         choosing = 10 + (2 if costs.plan.expert > 1 else 0)
         forward, backward = forward + choosing, backward + choosing
@@ -81,11 +82,10 @@ def _on_tensor(costs: RankCosts, kind: LayerKind) -> tuple[float, float]:
     return blocks * (gather + scatter), blocks * ((1 + costs.gathers_again) * gather + scatter)
 
 
-def _rings(costs: RankCosts) -> tuple[float, float]:
+def _rings(costs: RankCosts, kind: LayerKind) -> tuple[float, float]:
     """Seconds of keys and values over the context axis, by pass."""
-    model, plan = costs.model, costs.plan
-    width = costs.key_heads * (model.key_width + model.context_width)
-    ring = 2 * width * plan.microbatch * costs.problem.sequence
+    plan = costs.plan
+    ring = 2 * costs.ring_width(kind) * plan.microbatch * costs.problem.sequence
     axes = [(plan.context, costs.mesh.stride("context"))]
     gather, scatter = (costs.collective(each, ring, axes) for each in ("all_gather", "reduce_scatter"))
     return gather, gather + scatter

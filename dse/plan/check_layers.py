@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dse.plan.check_kernels import Rates, VectorPass, seen_keys
+from dse.plan.check_indexer import IndexerShape, index_passes, index_products, kept_bytes
+from dse.plan.check_kernels import CoreShape, Rates, VectorPass, seen_keys
 from dse.plan.check_mesh import Axes, Mesh, group_s
 from dse.plan.check_recurrence import (
     RecurrenceShape,
@@ -211,12 +212,37 @@ class RankCosts:
         return aside / (1 - aside)
 
     @property
+    def core_shape(self) -> CoreShape:
+        """How attention's core works where tokens see those that an indexer chooses, or as it always does."""
+        model = self.model
+        shape = CoreShape(float(model.key_width), float(model.context_width), self.key_heads)
+        if self.indexer is None or self.stack.attention.value != "fused":
+            return shape
+        return self.indexer.core(shape)
+
+    @property
+    def indexer(self) -> IndexerShape | None:
+        """The model's indexer on this rank."""
+        if self.model.indexer is None or self.model.latent is None:
+            return None
+        sizes = self.model.indexer, self.model.latent
+        return IndexerShape(*sizes, self.tokens, float(self.model.hidden), self.problem.sequence)
+
+    @property
     def queries_keys_values_bytes(self) -> float:
         """What attention's core reads."""
-        model = self.model
-        return (
-            2 * self.tokens * (self.heads * model.key_width + self.key_heads * (model.key_width + model.context_width))
-        )
+        shape, model = self.core_shape, self.model
+        if shape.is_absorbed and model.latent is not None:
+            # Queries before and behind the product that makes them as wide as the latent tensor, and that.
+            unturned = model.key_width - model.latent.rotary_width
+            return 2 * self.tokens * (self.heads * unturned + (self.heads + 1) * shape.wide)
+        return 2 * self.tokens * (self.heads * shape.wide + shape.keys * (shape.wide + shape.deep))
+
+    def ring_width(self, kind: LayerKind) -> float:
+        """Elements of a token that ranks of the context axis have from each other."""
+        shape = self.core_shape
+        width = shape.wide if shape.is_absorbed else shape.keys * (shape.wide + shape.deep)
+        return width + (self.indexer.sizes.head_width if self.indexer is not None and kind.indexes else 0)
 
     # One layer --------------------------------------------------------------------------------------------------------
 
@@ -224,6 +250,8 @@ class RankCosts:
         """(group, m, n, k, how many, whether in the plan's precision) of every linear layer."""
         if kind.attends:
             yield from self._attention_products()
+        if kind.indexes and self.indexer is not None:
+            yield from index_products(self.indexer)
         if kind.recurs:
             yield from ((*product, 1.0, True) for product in recurrence_products(self.shape))
             yield from (("mixer experts", m, n, k, count, True) for m, n, k, count in gate_products(self.shape))
@@ -270,11 +298,11 @@ class RankCosts:
             yield "shared in", tokens, into * self.shared_columns, h, 1.0, True
             yield "shared out", tokens, h, float(self.shared_columns), 1.0, True
 
-    def product_s(self, m: float, n: float, k: float, low: bool, is_expert: bool = False) -> tuple[float, float, float]:
-        """Forward and backward seconds, and the larger of element sizes."""
+    def product_s(self, m: float, n: float, k: float, low: bool, group: str = "") -> tuple[float, float, float]:
+        """Forward and backward seconds, and the larger of element sizes; nothing behind an indexer's input."""
         size = min(self.size, 2.0) if low else 2.0
-        forward, data, weight = self.rates.product_s(m, n, k, size, is_expert)
-        return forward, data + weight, size
+        forward, data, weight = self.rates.product_s(m, n, k, size, "expert" in group)
+        return forward, weight + (0.0 if group.startswith("index") else data), size
 
     def weight_gradients_s(self, kind: LayerKind) -> float:
         """Seconds of the products of a layer that yield gradients of weights."""
@@ -298,6 +326,8 @@ class RankCosts:
             yield VectorPass(added * cut * h, 1, 6, 6, ("add",), ("add",))
         if kind.attends:
             yield from self._attention_passes(kind)
+        if kind.indexes and self.indexer is not None:
+            yield from index_passes(self.indexer, model.positions == "rotary" and kind.turns)
         if kind.recurs:
             yield from recurrence_passes(self.shape)
         if kind.network:
@@ -357,20 +387,25 @@ class RankCosts:
             return 0.0, 0.0, 0.0
         model, sequence = self.model, self.problem.sequence
         samples, queries = self.plan.microbatch, sequence / self.plan.context
-        seen = seen_keys(self.problem, kind)
-        forward, backward = self.rates.attention_s(samples, queries, self.heads, self.key_heads, seen)
+        shape = self.core_shape
+        seen = seen_keys(self.problem, kind) if shape.seen is None else shape.seen
+        forward, backward = self.rates.attention_s(samples, queries, self.heads, shape, seen)
         if self.stack.attention.value == "fused":
-            return forward, backward, 4 * self.tokens * self.heads
+            results = 2 * shape.deep if shape.is_absorbed else 0
+            return forward, backward, (4 + results) * self.tokens * self.heads
         return forward, backward, (5 if model.dropout else 2) * self.tokens * sequence * self.heads
 
-    def scan_s(self, kind: LayerKind) -> tuple[float, float]:
-        """Seconds of a forward pass over a recurrence, and bytes of its states."""
+    def scan_s(self, kind: LayerKind) -> tuple[float, float, float]:
+        """Seconds of a pass over a recurrence, or of an indexer's scores, by pass, and bytes of states."""
+        samples, queries = self.plan.microbatch, self.problem.sequence / self.plan.context
+        if kind.indexes and self.indexer is not None:
+            scores, gradients = self.indexer.scans(samples * queries, self.heads, self.core_shape.wide)
+            return self.rates.scan_s(scores), self.rates.scan_s(gradients), 0.0
         if not kind.recurs:
-            return 0.0, 0.0
-        scan = scan_of(
-            self.shape, self.problem.sequence, self.plan.microbatch, self.problem.sequence / self.plan.context
-        )
-        return self.rates.scan_s(scan), scan.states_bytes
+            return 0.0, 0.0, 0.0
+        scan = scan_of(self.shape, self.problem.sequence, samples, queries)
+        # A backward pass over a scan makes its states again, and two gradients of each product.
+        return self.rates.scan_s(scan), 3 * self.rates.scan_s(scan), scan.states_bytes
 
     def saved_bytes(self, kind: LayerKind) -> float:
         """Bytes that a layer keeps for its backward pass, but for attention's core."""
@@ -389,6 +424,8 @@ class RankCosts:
         if kind.attends and model.latent is not None:
             latent = model.latent
             size_bytes += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
+        if kind.indexes and self.indexer is not None:
+            size_bytes += kept_bytes(self.indexer)
         if kind.recurs:
             size_bytes += recurrence_bytes(self.shape, inputs)
         each = (2 if model.gated else 1) * self.stack.activation_input_bytes.value + inputs

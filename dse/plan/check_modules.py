@@ -20,7 +20,7 @@ _REPEATED_BY = {
 }
 """Products by the modules that have them."""
 
-_READ_NORMS = ("attention in", "mixer in", "attention up from norm", "feed_forward in", "shared in")
+_READ_NORMS = ("attention in", "index in", "mixer in", "attention up from norm", "feed_forward in", "shared in")
 
 
 class Again(NamedTuple):
@@ -53,7 +53,7 @@ def _products(costs: RankCosts, kind: LayerKind, names: Collection[str]) -> tupl
     """Seconds of products and casts: of what ``names`` repeat; of one pass of a cut network's products, of ``moe``."""
     total, network, moe = 0.0, 0.0, 0.0
     for group, m, n, k, count, low in costs.products(kind):
-        forward, _, size = costs.product_s(m, n, k, low, "expert" in group)
+        forward, _, size = costs.product_s(m, n, k, low, group)
         forward *= count
         moved = costs.cast_bytes * count * m * k
         cast = costs.rates.pass_s(moved, count * m * k, 1, ("copy",)) if size < 2.0 else 0.0

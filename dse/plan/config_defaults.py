@@ -93,6 +93,23 @@ USUAL: dict[str, dict[str, Any]] = {
     "dots1": {"num_key_value_heads": 32, "first_k_dense_replace": 0, "n_shared_experts": 0},
     "deepseek_v2": {"n_shared_experts": 2, "q_lora_rank": 1536},
     "deepseek_v3": {"n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536},
+    "deepseek_v32": {
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 3,
+        "q_lora_rank": 1536,
+        "n_group": 8,
+        "topk_group": 4,
+        "index_n_heads": 64,
+        "index_head_dim": 128,
+    },
+    "glm_moe_dsa": {
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 3,
+        "q_lora_rank": 2048,
+        "index_n_heads": 32,
+        "index_head_dim": 128,
+        "index_topk": 2048,
+    },
     "bamba": {
         "num_key_value_heads": 8,
         "mamba_n_heads": 128,

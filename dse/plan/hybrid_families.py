@@ -38,7 +38,7 @@ def _networks(mixers: Sequence[str], sparse: Sequence[bool]) -> list[str]:
     return [f"{mixer}+{'experts' if each else 'dense'}" for mixer, each in zip(mixers, sparse, strict=True)]
 
 
-def _mixed(mixers: Sequence[str], experts: dict[str, Any]) -> dict[str, Any]:
+def mixed(mixers: Sequence[str], experts: dict[str, Any]) -> dict[str, Any]:
     """Layers of these mixers in front of what :func:`~dse.plan.config_families.with_experts` says of networks."""
     own = dict(experts["experts"])
     dense = own.pop("dense_layers", 0)
@@ -243,7 +243,7 @@ def _qwen_hybrid_moe(sizes: Config) -> dict[str, Any]:
     experts = qwen_experts(sizes)
     shared = shared_width(sizes, "shared_expert_intermediate_size", "moe_intermediate_size")
     experts["experts"] |= {"shared": shared}
-    fields = _qwen_hybrid(sizes) | _mixed(_qwen_mixers(sizes), experts)
+    fields = _qwen_hybrid(sizes) | mixed(_qwen_mixers(sizes), experts)
     return fields | ({} if any(kind.endswith("dense") for kind in fields["layer_kinds"]) else {"feed_forward": 0})
 
 
@@ -258,7 +258,7 @@ def _kimi_linear(sizes: Config) -> dict[str, Any]:
     recurrence = {"kind": "kda", "heads": heads, "head_width": width, "key_heads": heads, "state_width": width}
     mixers = _without_rotation(_listed(sizes, "layer_types", usual))
     fields = latent(sizes) | {"recurrence": recurrence | {"kernel": kernel, "rank": width}}
-    return fields | _mixed(mixers, some_dense(sizes))
+    return fields | mixed(mixers, some_dense(sizes))
 
 
 def _minimax(sizes: Config) -> dict[str, Any]:

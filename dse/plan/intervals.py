@@ -180,6 +180,9 @@ def _without_runs(problem: PlanProblem) -> Interval | None:
     if any(kind.recurs for kind in problem.model.kinds):
         name = problem.model.name
         return Interval(None, "a hybrid model", 0, f"{name} has recurrences, as no published run here has")
+    if problem.model.indexer is not None:
+        name = problem.model.name
+        return Interval(None, "indexed attention", 0, f"{name} has indexed attention, as no published run here has")
     return None
 
 

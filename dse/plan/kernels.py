@@ -36,7 +36,8 @@ class Lanes(NamedTuple):
 class AttentionShape(NamedTuple):
     """Attention of one layer on one rank: ``queries`` tokens of each of ``samples``, heads of queries and of keys.
 
-    ``seen`` are the keys that a token attends to on average.
+    ``seen`` are the keys that a token attends to on average; ``wide`` and ``deep`` the widths of a head's queries and
+    keys, and of its values.
     """
 
     samples: Floats
@@ -44,6 +45,8 @@ class AttentionShape(NamedTuple):
     heads: Floats
     keys: Floats
     seen: float
+    wide: float
+    deep: float
 
 
 class ScanShape(NamedTuple):
@@ -53,7 +56,7 @@ class ScanShape(NamedTuple):
     of a forward pass.
     """
 
-    products: Sequence[tuple[float, float, float, Floats | float]]
+    products: Sequence[tuple[Floats | float, Floats | float, Floats | float, Floats | float]]
     times: Floats
     moved_bytes: Floats
     on_lanes: Floats
@@ -140,8 +143,7 @@ class ChipKernels:
 
         Where its share was timed by length, that of the tokens of a rank counts, whose keys are attended to at a time.
         """
-        model, sequence = self._model, self._sequence
-        wide, deep = float(model.key_width), float(model.context_width)
+        model, sequence, wide, deep = self._model, self._sequence, shape.wide, shape.deep
         tokens = shape.samples * shape.queries
         if self._stack.attention.value == "fused":
             pairs = tokens * shape.seen * shape.heads

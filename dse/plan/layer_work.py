@@ -8,6 +8,7 @@ from typing import get_args
 
 import numpy as np
 
+from dse.plan.attention_forms import AttentionForm, form_of
 from dse.plan.kernels import HALF_BYTES, AttentionShape, Kernels, Lanes
 from dse.plan.layer_sums import NO_PARTS, Parts, WorkSum
 from dse.plan.model_parts import LayerKind
@@ -37,6 +38,9 @@ ATTENTION_LAUNCHES = 1.0, 3.0
 ROUTER_LAUNCHES = 10.0
 """Kernels that choose experts and order tokens, in either pass: scores, choice, weights, loads, auxiliary loss, order
 of the tokens (megatron/core/transformer/moe/router.py, moe_utils.py)."""
+
+INDEX_LAUNCHES = 3.0, 1.0
+"""Kernels of an indexer beside its products, by pass: scores, choice, attention's scores of the chosen; gradients."""
 
 EXCHANGE_LAUNCHES = 2.0
 """A dispatch and a combination."""
@@ -125,19 +129,21 @@ class RankWork(RankLinks):
         low: bool,
         count: Floats | float | None = None,
         parts: Parts = NO_PARTS,
+        detached: bool = False,
     ) -> None:
         """A linear layer [m, k] · [k, n], of each of ``count`` experts where that is given; its input is kept.
 
-        ``parts`` are the modules that it is in, and those that recompute its input.
+        ``parts`` are the modules that it is in, and those that recompute its input. Of a ``detached`` input there is no
+        gradient.
         """
         low = low and self.is_low
         forward, data, weight = self.kernels.product_s(m, n, k, low, grouped=count is not None)
         count = 1.0 if count is None else count
         work.linear.append(count * forward)
-        work.linear_back.append(count * (data + weight))
+        work.linear_back.append(count * (weight if detached else data + weight))
         work.weight_gradients.append(count * weight)
         work.repeat(parts.within, work.linear[-1], is_product=True)
-        work.launches, work.launches_back = work.launches + count, work.launches_back + 2.0 * count
+        work.launches, work.launches_back = work.launches + count, work.launches_back + (2.0 - detached) * count
         if low:
             casts, size = CAST_LAUNCHES * count, self.cast_bytes
             self.passes(work, ("copy",), count * m * k, (size, 0.0), parts=parts.of_cast, launches=casts)
@@ -273,30 +279,42 @@ class RankWork(RankLinks):
 
     # Attention --------------------------------------------------------------------------------------------------------
 
+    def form(self, kind: LayerKind) -> AttentionForm:
+        """How a layer of this kind attends."""
+        fused = self.problem.stack.attention.value == "fused"
+        return form_of(self.model, kind, self.problem.sequence, self.keys, fused)
+
     def attention_core(self, kind: LayerKind) -> tuple[Floats, Floats]:
         """Seconds of scores, softmax and contexts, by pass."""
-        samples = self.plans.microbatch.astype(float)
-        queries, seen = self.problem.sequence / self.plans.context, self.model.attended(self.problem.sequence, kind)
-        return self.kernels.attention_s(AttentionShape(samples, queries, self.heads, self.keys, seen))
+        samples, queries = self.plans.microbatch.astype(float), self.problem.sequence / self.plans.context
+        form = self.form(kind)
+        shape = AttentionShape(samples, queries, self.heads, form.keys, form.seen, form.wide, form.deep)
+        return self.kernels.attention_s(shape)
 
-    @cached_property
-    def saved_by_attention(self) -> tuple[Floats, Floats]:
-        """Bytes of queries, keys and values, and of what the core keeps in addition to them."""
-        model = self.model
-        own = (
-            HALF_BYTES
-            * self.tokens
-            * (self.heads * model.key_width + self.keys * (model.key_width + model.context_width))
-        )
+    def queries_keys_values_bytes(self, kind: LayerKind) -> Floats:
+        """Of what attention's core reads; absorbed, with the queries that a product makes wider."""
+        form = self.form(kind)
+        if not form.is_absorbed or self.model.latent is None:
+            return HALF_BYTES * self.tokens * (self.heads * form.wide + form.keys * (form.wide + form.deep))
+        narrow = self.heads * (self.model.key_width - self.model.latent.rotary_width)
+        return HALF_BYTES * self.tokens * (narrow + (self.heads + 1.0) * form.wide)
+
+    def saved_by_core(self, kind: LayerKind) -> Floats:
+        """Bytes of what the core keeps in addition to what it reads."""
         if self.problem.stack.attention.value == "fused":
-            return own, 4.0 * self.tokens * self.heads
+            form = self.form(kind)
+            results = HALF_BYTES * form.deep if form.is_absorbed else 0.0
+            return (4.0 + results) * self.tokens * self.heads
         scores = 5.0 if self.model.dropout else 2.0
-        return own, scores * self.tokens * self.problem.sequence * self.heads
+        return scores * self.tokens * self.problem.sequence * self.heads
 
-    def _context(self) -> tuple[Floats, Floats]:
-        """Seconds of keys and values that go round the context axis, by pass."""
-        width = self.model.key_width + self.model.context_width
-        size = HALF_BYTES * self.keys * width * self.plans.microbatch * self.problem.sequence
+    def _context(self, kind: LayerKind) -> tuple[Floats, Floats]:
+        """Seconds of keys and values that go round the context axis, by pass; of an indexer's keys too."""
+        form = self.form(kind)
+        width = form.keys * (form.wide if form.is_absorbed else form.wide + form.deep)
+        if kind.indexes and self.model.indexer is not None:
+            width = width + self.model.indexer.head_width
+        size = HALF_BYTES * width * self.plans.microbatch * self.problem.sequence
         stride = self.plans.stride("context")
         gather = self.collective("all_gather", size, self.plans.context, stride)
         scatter = self.collective("reduce_scatter", size, self.plans.context, stride)
@@ -317,7 +335,11 @@ class RankWork(RankLinks):
         more: Size = 0.0
         if kind.network == "experts":
             more = ROUTER_LAUNCHES + np.where(self.plans.expert > 1, EXCHANGE_LAUNCHES, 0.0)
-        there, back = (float(kind.attends + kind.recurs) * kernels + more for kernels in ATTENTION_LAUNCHES)
+        indexes = kind.indexes and self.model.indexer is not None
+        there, back = (
+            float(kind.attends + kind.recurs) * kernels + indexes * index + more
+            for kernels, index in zip(ATTENTION_LAUNCHES, INDEX_LAUNCHES, strict=True)
+        )
         return (
             np.maximum(0.0, each * (work.launches + there) - device[0]),
             np.maximum(0.0, each * (work.launches_back + back) - device[1]),

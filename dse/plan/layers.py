@@ -4,6 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dse.plan.indexed_attention import indexed
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.layer_sums import LayerWork, Parts, WorkSum, total_of
 from dse.plan.layer_work import BIAS_BYTES, RankWork
@@ -61,13 +62,16 @@ class LayerPrices(RankWork):
         return shared + h * experts.routed, local * one
 
     def _mixers(self, work: WorkSum, kind: LayerKind) -> tuple[Scanned, Floats]:
-        """What mixes tokens, in front of its scores: the scan, and the weights of a rank."""
+        """What mixes tokens, in front of its scores: the scan, or an indexer, and the weights of a rank."""
         none = np.zeros_like(self.tokens)
         scanned, weights = Scanned((none, none), none, none), none
         if kind.mixes:
             work.keep(self.saved_input * self.input_tokens * float(self.model.hidden), LAYERNORM)
         if kind.attends:
             weights = weights + self._attention_projections(work)
+        if kind.indexes and self.model.indexer is not None:
+            chosen = indexed(self, work, kind)
+            scanned, weights = scanned._replace(seconds=chosen.seconds), weights + chosen.weights
         if kind.recurs:
             scanned = recurrence(self, work)
         return scanned, weights + scanned.weights
@@ -97,7 +101,8 @@ class LayerPrices(RankWork):
         vector = total_of(work.vector), total_of(work.vector_back)
         core, own, scores, rings = (nothing, nothing), nothing, nothing, (nothing, nothing)
         if kind.attends:
-            core, (own, scores), rings = self.attention_core(kind), self.saved_by_attention, self._context()
+            core, rings = self.attention_core(kind), self._context(kind)
+            own, scores = self.queries_keys_values_bytes(kind), self.saved_by_core(kind)
         context = self._exposed_context(rings[0], core[0]), self._exposed_context(rings[1], core[1])
         attention = core[0] + scanned.seconds[0], core[1] + scanned.seconds[1]
         compute = linear[0] + attention[0] + vector[0], linear[1] + attention[1] + vector[1]

@@ -6,7 +6,18 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from dse.plan.model_parts import Experts, Flag, LatentAttention, LayerKind, Number, Numerics, Recurrence, Size, Window
+from dse.plan.model_parts import (
+    Experts,
+    Flag,
+    Indexer,
+    LatentAttention,
+    LayerKind,
+    Number,
+    Numerics,
+    Recurrence,
+    Size,
+    Window,
+)
 from hardware.spec_fields import Count, StrictModel
 
 SCHEMA = "dse.transformer/1"
@@ -50,6 +61,7 @@ class Transformer(StrictModel):
         dropout: whether attention and residual branches have it.
         sequence: usual tokens of a sample.
         latent: latent attention.
+        indexer: what chooses the tokens that latent attention sees.
         experts: mixture of experts.
         window: windowed attention.
         recurrence: what some layers have in place of attention, or beside it.
@@ -94,6 +106,7 @@ class Transformer(StrictModel):
     embedding_norm: Flag = False
     dropout: Flag = False
     latent: LatentAttention | None = None
+    indexer: Indexer | None = None
     experts: Experts | None = None
     window: Window | None = None
     recurrence: Recurrence | None = None
@@ -128,6 +141,8 @@ class Transformer(StrictModel):
             raise ValueError(
                 f"latent.rotary_width must be less than head_width ({self.head_width}), of which it is a part"
             )
+        if self.indexer is not None and (self.latent is None or not self.latent.query_rank):
+            raise ValueError("indexer must not be given without latent.query_rank: it reads compressed queries")
         self._kinds_fit()
         return self
 
@@ -148,6 +163,8 @@ class Transformer(StrictModel):
         share = 0.0 if self.window is None else self.window.share
         if self.layer_kinds and round(share * self.layers) != sum(windowed):
             raise ValueError(f"window.share must be {sum(windowed) / self.layers:g}, as layer_kinds have it")
+        if self.indexer is not None and any(windowed):
+            raise ValueError("indexer must not be given with layers that have a window")
         plain = all(kind.mixes and kind.network == "dense" for kind in kinds)
         if self.parallel_norms and (self.post_norms or not plain):
             raise ValueError("parallel_norms must be 0 with post_norms, experts, or layers of one part")
@@ -159,7 +176,7 @@ class Transformer(StrictModel):
         document = self.model_dump(mode="json", exclude={"numerics", "assumed"})
         if not self.query_key_value_biases:
             del document["query_key_value_biases"]
-        for key in ("post_norms", "parallel_norms", "attention_gate", "recurrence", "layer_kinds"):
+        for key in ("post_norms", "parallel_norms", "attention_gate", "indexer", "recurrence", "layer_kinds"):
             if not document[key]:
                 del document[key]
         if self.window is not None and not self.window.chunked:
@@ -224,6 +241,8 @@ class Transformer(StrictModel):
         """
         if self.head == "masked_lm":
             return float(sequence)
+        if self.indexer is not None:
+            return self.indexer.seen(sequence)
         share = self._windowed(kind)
         causal = (sequence + 1) / 2
         if self.window is None or self.window.tokens >= sequence:
@@ -253,6 +272,13 @@ class Transformer(StrictModel):
         return queries + keys + output
 
     @property
+    def indexer_weights(self) -> int:
+        """Elements of the matrices of one indexer; 0 in a model without."""
+        if self.indexer is None or self.latent is None:
+            return 0
+        return self.indexer.weights(self.hidden, self.latent.query_rank)
+
+    @property
     def parameters(self) -> int:
         """Of the whole model without multi-token-prediction layers; a tied output matrix counts once."""
         ends = self.vocabulary * self.hidden * (1 if self.tied_embeddings else 2)
@@ -268,6 +294,8 @@ class Transformer(StrictModel):
         total = self.norms(kind) * self.norm_parameters
         if kind.attends:
             total += self.attention_weights + self._small_of_attention
+        if kind.indexes and self.indexer is not None:
+            total += self.indexer_weights + 2 * self.indexer.head_width
         if kind.recurs and self.recurrence is not None:
             total += self.recurrence.parameters(self.hidden)
         return total + {"dense": self._dense, "experts": self._sparse, "": 0}[kind.network]
@@ -337,7 +365,8 @@ class Transformer(StrictModel):
         """Model FLOPs of a training sample: every matrix product, three passes, attention counted without its mask.
 
         What MFU is measured by (Chowdhery et al., PaLM, appendix B; Narayanan et al., SC 2021, appendix). Of experts,
-        those that a token takes. A window counts as it is. Multi-token-prediction layers count.
+        those that a token takes. A window counts as it is, and so do the tokens that an indexer chooses, with its own
+        scores of all. Multi-token-prediction layers count.
         """
         return 3.0 * 2.0 * sequence * (self.active_weights + self._mixed_products(sequence))
 
@@ -349,10 +378,17 @@ class Transformer(StrictModel):
         layers = sum(self._counted(self._active_of)) + later * self._active_of(self.kinds_of_layers[-1])
         return int(layers) + (1 + later) * head * h + later * 2 * h * h
 
+    @property
+    def detached_weights(self) -> int:
+        """Elements of all matrices whose inputs have no gradients: those of indexers."""
+        kinds = (*self.kinds_of_layers, *[self.kinds_of_layers[-1]] * self.prediction_layers)
+        return self.indexer_weights * sum(kind.indexes for kind in kinds)
+
     def _active_of(self, kind: LayerKind) -> int:
         """Of a layer."""
         matrix = (3 if self.gated else 2) * self.hidden
         total = self.attention_weights if kind.attends else 0
+        total += self.indexer_weights if kind.indexes else 0
         if kind.recurs and self.recurrence is not None:
             total += self.recurrence.weights(self.hidden)
         if kind.network == "dense":
@@ -369,7 +405,11 @@ class Transformer(StrictModel):
             seen, share = float(sequence), self._windowed(kind)
             if self.window is not None and self.window.tokens < sequence:
                 seen = (1 - share) * sequence + share * self.window.tokens
-            width = self.heads * (self.key_width + self.context_width) * seen if kind.attends else 0.0
+            indexed = 0.0
+            if self.indexer is not None:
+                seen = min(float(self.indexer.chosen), seen)
+                indexed = self.indexer.heads * self.indexer.head_width * float(sequence) if kind.indexes else 0.0
+            width = self.heads * (self.key_width + self.context_width) * seen + indexed if kind.attends else 0.0
             return width + (self.recurrence.products_of_token() if kind.recurs and self.recurrence else 0.0)
 
         return sum(self._counted(of_kind)) + self.prediction_layers * of_kind(self.kinds_of_layers[-1])

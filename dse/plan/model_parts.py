@@ -1,4 +1,4 @@
-"""Parts of a transformer's description: latent attention, experts, windows, recurrences, and kinds of layers."""
+"""Parts of a transformer's description: latent attention, indexers, experts, windows, recurrences, kinds of layers."""
 
 import math
 from collections.abc import Mapping
@@ -28,6 +28,28 @@ class LatentAttention(StrictModel):
     query_rank: Number = 0
     key_value_rank: Size
     rotary_width: Size
+
+
+class Indexer(StrictModel):
+    """What chooses the tokens that attention sees (lightning indexer: DeepSeek-V3.2, 2025, section 2.1).
+
+    Attributes:
+        heads, head_width: of its queries, which share one key.
+        chosen: tokens that a token attends to, where there are more.
+    """
+
+    heads: Size
+    head_width: Size
+    chosen: Size
+
+    def weights(self, hidden: int, query_rank: int) -> int:
+        """Elements of its matrices: of queries, of keys, and of the weights of its heads."""
+        return query_rank * self.heads * self.head_width + hidden * (self.head_width + self.heads)
+
+    def seen(self, sequence: int) -> float:
+        """Tokens that a token sees on average."""
+        chosen = min(self.chosen, sequence)
+        return chosen - chosen * (chosen - 1) / (2 * sequence)
 
 
 class Experts(StrictModel):
@@ -269,7 +291,7 @@ class Recurrence(StrictModel):
 
 NETWORKS = ("dense", "experts")
 _MIXERS = ("attention", "window", "recurrence")
-WORDS = (*_MIXERS, "nope", *NETWORKS)
+WORDS = (*_MIXERS, "nope", "reuse", *NETWORKS)
 
 
 class LayerKind(NamedTuple):
@@ -279,6 +301,8 @@ class LayerKind(NamedTuple):
         attends: whether it has attention.
         is_windowed: whether that has the model's window.
         turns: whether that has rotary embeddings, where the model has them.
+        indexes: whether it chooses tokens of its own, where the model has an indexer; else it sees those of the layer
+            before.
         recurs: whether it has the model's recurrence, beside attention where it has both.
         network: its feed-forward network: ``dense``, ``experts``, or none.
     """
@@ -286,6 +310,7 @@ class LayerKind(NamedTuple):
     attends: bool
     is_windowed: bool
     turns: bool
+    indexes: bool
     recurs: bool
     network: str
 
@@ -299,14 +324,16 @@ class LayerKind(NamedTuple):
         parts = word.split("+")
         unknown = [part for part in parts if part not in WORDS]
         twice = len({*parts}) < len(parts) or {*NETWORKS} <= {*parts} or {"attention", "window"} <= {*parts}
-        if unknown or twice or {*parts} == {"nope"}:
+        if unknown or twice or {*parts} <= {"nope", "reuse"}:
             raise ValueError(
                 f"layer_kinds must have words of {', '.join(WORDS)}, joined by +, with at most one of dense and "
                 f"experts, and of attention and window, but got {word}"
             )
         windowed = "window" in parts
         network = next((part for part in NETWORKS if part in parts), "")
-        return cls("attention" in parts or windowed, windowed, "nope" not in parts, "recurrence" in parts, network)
+        attends, recurs = "attention" in parts or windowed, "recurrence" in parts
+        indexes = "attention" in parts and "reuse" not in parts
+        return cls(attends, windowed, "nope" not in parts, indexes, recurs, network)
 
     @property
     def mixes(self) -> bool:

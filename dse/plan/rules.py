@@ -94,7 +94,7 @@ def has_operators(problem: PlanProblem) -> bool:
     """Whether ``op`` is defined: of layers with plain attention and a feed-forward network behind it."""
     model = problem.model
     plain = all(kind.attends and kind.network and not kind.recurs for kind in model.kinds)
-    return plain and not (model.parallel_norms or model.attention_gate)
+    return plain and not (model.parallel_norms or model.attention_gate or model.indexer)
 
 
 def no_mode_rule(problem: PlanProblem) -> str:

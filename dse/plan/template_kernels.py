@@ -135,7 +135,7 @@ class MachineKernels(ABC):
         model, keys = self._model, np.broadcast_to(float(self._sequence), np.shape(shape.samples))
         batch = shape.samples * shape.keys
         rows = np.ceil(shape.heads / shape.keys * shape.queries)
-        wide, deep = float(model.key_width), float(model.context_width)
+        wide, deep = shape.wide, shape.deep
         pairs = rows * keys * batch
         forward = self._product(rows, keys, wide, batch) + self._product(rows, deep, keys, batch)
         backward = (
@@ -157,10 +157,9 @@ class MachineKernels(ABC):
 
     def _fused_s(self, shape: AttentionShape, kinds: tuple[VectorKind, ...], is_backward: bool = False) -> Floats:
         """Seconds of one pass of fused attention whose lanes do ``kinds``."""
-        model = self._model
         keys = np.broadcast_to(float(self._sequence), np.shape(shape.samples))
         batch, rows = shape.samples * shape.keys, np.ceil(shape.heads / shape.keys * shape.queries)
-        wide, deep = (np.broadcast_to(float(width), keys.shape) for width in (model.key_width, model.context_width))
+        wide, deep = (np.broadcast_to(width, keys.shape) for width in (shape.wide, shape.deep))
         sides = [(rows, keys, wide), (rows, deep, keys)]
         if is_backward:
             sides = [(rows, keys, wide), (keys, deep, rows), (rows, keys, deep), (rows, wide, keys), (keys, wide, rows)]

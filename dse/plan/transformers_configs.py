@@ -9,6 +9,7 @@ from dse.plan.config_defaults import ALWAYS, NORMS, OTHER_KEYS, USUAL
 from dse.plan.config_families import FAMILIES, KINDS, by_layer, kv_heads
 from dse.plan.config_values import Config
 from dse.plan.hybrid_families import HYBRID_FAMILIES
+from dse.plan.indexed_families import INDEXED_FAMILIES
 from dse.plan.model import Transformer
 from dse.plan.parallel_families import PARALLEL_FAMILIES
 from hardware.inputs import InputError, fail, nearest, validate
@@ -34,7 +35,8 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         raise fail(where, f"{path}model_type", family, f"must be one of {', '.join(_READERS)}", similar)
     others = {known: document[key] for key, known in OTHER_KEYS.get(family, {}).items() if key in document}
     sizes = Config(USUAL.get(family, {}) | others | document, where, path)
-    if names := _unknown_layers(document, FOREIGN):
+    foreign = {kind: keys for kind, keys in FOREIGN.items() if family not in INDEXED_FAMILIES or kind != _INDEXED}
+    if names := _unknown_layers(document, foreign):
         raise fail(where, f"{path}model_type", family, names)
     own = _READERS[family](sizes)
     fields: dict[str, Any] = {
@@ -77,7 +79,12 @@ def _language_part(document: Any) -> tuple[dict[str, Any], str]:
     return document, path
 
 
-_READERS: Mapping[str, Callable[[Config], dict[str, Any]]] = {**FAMILIES, **PARALLEL_FAMILIES, **HYBRID_FAMILIES}
+_READERS: Mapping[str, Callable[[Config], dict[str, Any]]] = {
+    **FAMILIES,
+    **PARALLEL_FAMILIES,
+    **HYBRID_FAMILIES,
+    **INDEXED_FAMILIES,
+}
 
 _NEEDED = {
     "layers": "num_hidden_layers",
@@ -106,8 +113,10 @@ _LAYERS = {
 }
 """Kinds of layers, and keys of families that have them: those of a family that no reader knows."""
 
+_INDEXED = "indexed attention"
+
 FOREIGN = {
-    "indexed attention": ("index_topk",),
+    _INDEXED: ("index_topk",),
     "latent expert": ("moe_latent_size",),
     "shared key-value": ("num_kv_shared_layers",),
     "per-layer embedding": ("hidden_size_per_layer_input",),

@@ -82,12 +82,14 @@ class StepWork:
         """Whether its layers are those that can be served.
 
         Raises:
-            InputError: layers that do not attend, whose states serving does not know yet.
+            InputError: layers that do not attend, whose states serving does not know yet, or indexed attention.
         """
         for kind in self.model.kinds:
             if kind.recurs or not kind.attends or not kind.network:
                 rule = "must have attention and a feed-forward network in every layer to be served"
                 raise fail(self.model.name, "layers", self.model.layer_kinds[0], rule)
+        if self.model.indexer is not None:
+            raise fail(self.model.name, "indexer", "", "must not be given: serving prices no indexed attention yet")
 
     def linear_s(self, tokens: Floats) -> Floats:
         """Seconds of all layers but attention and collectives, for new tokens of a rank, [N]."""

@@ -150,7 +150,7 @@ class LayerOracle:
         queries = np.array([float(self.posed.sequence // plan.context)])
         shape = AttentionShape(
             *(np.array([float(plan.microbatch)]), queries, np.array([float(heads)]), np.array([float(keys)])),
-            model.attended(self.posed.sequence),
+            *(model.attended(self.posed.sequence), float(k), float(v)),
         )
         core = float(self.kernels.attention_s(shape)[0][0])
         self._do("core", core, ["core_attn"])

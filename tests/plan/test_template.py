@@ -34,6 +34,10 @@ MODELS = {
         **SMALL, feed_forward=96, layer_kinds=("recurrence", "attention+recurrence+dense", "dense"),
         recurrence={"kind": "mamba2", "heads": 6, "head_width": 8, "key_heads": 2, "state_width": 12, "chunk": 20},
     ),
+    "chosen tokens": Transformer(
+        **SMALL, feed_forward=96, head_width=24, value_width=16, indexer={"heads": 2, "head_width": 12, "chosen": 6},
+        latent={"query_rank": 24, "key_value_rank": 16, "rotary_width": 8},
+    ),
     "later token": Transformer(**SMALL, experts={"routed": 4, "active": 2, "width": 96}, prediction_layers=1),
 }  # fmt: skip
 

@@ -74,6 +74,8 @@ def _of_the_model(model: Transformer) -> Iterator[str]:
     sizes = f"{model.layers} layers, hidden size {model.hidden:,}, {model.heads} heads, vocabulary {model.vocabulary:,}"
     numerics = model.numerics
     yield f"the model: {sizes}"
+    if model.indexer is not None:
+        yield f"indexed attention to {model.indexer.chosen:,} tokens"
     if model.positions == "rotary":
         base = "unknown" if numerics.rotary_base is None else f"{numerics.rotary_base:g}"
         yield f"rotary embedding base: {base}"

@@ -101,6 +101,7 @@ def _refuse_model(model: Transformer, plan: TrainingPlan) -> None:
         (model.parallel_norms > 0, "attention and feed-forward networks side by side"),
         (model.window is not None and model.window.chunked, "attention by chunks"),
         (model.attention_gate, "gates behind attention"),
+        (model.indexer is not None, "indexed attention"),
         (any(len(model.layer_kinds) and not (k.attends and k.network) for k in model.kinds), "layers of one part"),
         (model.numerics.norms != "front", "norms behind attention and feed-forward networks"),
         (attention and True not in networks, "biases in attention (including its output) only"),

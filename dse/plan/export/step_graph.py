@@ -244,13 +244,12 @@ class _Builder:
         yield "after", "tensor", "reduce_scatter", stream
 
     def _around_mixer(self, side: int, kind: LayerKind) -> Iterator[tuple[str, Axis, CollectiveKind, float]]:
-        costs, model = self.costs, self.costs.model
+        costs = self.costs
         if kind.mixes:
             yield from self._on_tensor(side)
         if not kind.attends:
             return
-        width = costs.key_heads * (model.key_width + model.context_width)
-        ring = 2.0 * width * self.plan.microbatch * costs.problem.sequence
+        ring = 2.0 * costs.ring_width(kind) * self.plan.microbatch * costs.problem.sequence
         yield "before", "context", "all_gather", ring
         if side:
             yield "after", "context", "reduce_scatter", ring
