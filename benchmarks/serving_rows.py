@@ -81,7 +81,7 @@ def _row(row: Mapping[str, str], fitted: set[str]) -> ServingRow:
         chip=row["gpu"],
         engine=row["engine"],
         origin=row["origin"],
-        formats=Formats(_weights(row), _cache_bytes(row), _attention_weights(row)),
+        formats=formats_of(row),
         shape=Shape(
             tensor=int(row["tp"]),
             attention_data=int(row["attention_dp"]),
@@ -89,11 +89,21 @@ def _row(row: Mapping[str, str], fitted: set[str]) -> ServingRow:
             expert_tensor=int(row["moe_tp"] or row["tp"]),
             pipeline=int(row["pp"]),
         ),
-        load=Load(_lengths(row["isl"], row), _lengths(row["osl"], row), int(row["concurrency"])),
+        load=load_of(row),
         ttft_s=1e-3 * float(row["ttft_ms"]),
         tpot_s=1e-3 * float(row["tpot_ms"]),
         is_fitted=configuration in fitted,
     )
+
+
+def formats_of(row: Mapping[str, str]) -> Formats:
+    """In which a row keeps numbers."""
+    return Formats(_weights(row), _cache_bytes(row), _attention_weights(row))
+
+
+def load_of(row: Mapping[str, str]) -> Load:
+    """What a row's clients ask for, over all ranks."""
+    return Load(_lengths(row["isl"], row), _lengths(row["osl"], row), int(row["concurrency"]))
 
 
 def _configuration(row: Mapping[str, str]) -> str:

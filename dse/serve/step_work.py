@@ -36,6 +36,10 @@ also priced as kernels of 16 bits that read fewer bytes: some that were timed ta
 _LARGEST_ERROR = 0.4
 """Above it a fit says nothing: the kernels of another engine stand for it."""
 
+_SERVER = 8
+"""Chips of the usual server. Engines that spread experts over more of them send a token to the chips of its experts
+alone (SGLang documentation, expert parallelism: DeepEP; TensorRT-LLM, wide expert parallelism)."""
+
 _ACTIVATION_BYTES = 2.0
 _NORM_PASSES = 10.0
 """Reads and writes of the residual stream by the norms, additions, rotations and activations of a layer."""
@@ -141,7 +145,11 @@ class StepWork:
         if model.has_expert_layers and shape.attention_data > 1:
             sparse = model.layers - model.dense_layers
             chips, size = float(shape.tensor * shape.attention_data), tokens * shape.attention_data * stream
-            seconds += sparse * (self._nccl_s("all_gather", chips, size) + self._nccl_s("reduce_scatter", chips, size))
+            moved = self._nccl_s("all_gather", chips, size) + self._nccl_s("reduce_scatter", chips, size)
+            if model.experts is not None and min(shape.expert, chips) > _SERVER:
+                chosen = tokens / shape.tensor * model.experts.reached(shape.expert) * stream
+                moved = np.minimum(moved, 2.0 * self._nccl_s("alltoall", chips, chosen))
+            seconds += sparse * moved
             of_network = model.dense_layers
         if shape.tensor > 1:
             both = model.layers + of_network

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.serving_disaggregated import compared, split_of
+from benchmarks.serving_rows import load_of
 from dse.plan.model_sources import transformer
 from dse.serve.disaggregated import Split, disaggregated_state, transfer_s
 from dse.serve.disaggregated_simulation import simulated_apart
@@ -142,6 +144,22 @@ def test_keys_and_values_of_latent_attention_arrive_whole_at_every_chip() -> Non
     assert transfer_s(llama, eight, eight, formats, 1000, rate) == pytest.approx(1000 * 2 * 80 * 128 / rate)
     assert transfer_s(llama, one, eight, formats, 1000, rate) == pytest.approx(1000 * 2 * 80 * 8 * 128 / rate)
     assert transfer_s(deepseek, eight, eight, formats, 1000, rate) == pytest.approx(1000 * 61 * 576 / rate)
+
+
+def test_a_measured_row_is_posed_as_it_states_its_workers() -> None:
+    row = dict.fromkeys(("prefill_moe_ep", "decode_moe_ep", "prefill_attention_dp", "decode_attention_dp"), "1")
+    row |= {"prefill_tp": "4", "prefill_moe_tp": "4", "decode_tp": "8", "decode_moe_tp": "8", "prefill_workers": "3"}
+    row |= {"decode_workers": "2", "gpus": "28", "model": "deepseek-r1", "gpu": "b200", "engine": "sglang"}
+    row |= {"precision": "nvfp4", "isl": "8192", "osl": "1024", "lengths": "0.8-1", "concurrency": "4"}
+    load = load_of(row)
+    own, held = split_of(row, load, engine("sglang"))
+    assert (own.prefill_ranks, own.decode_ranks, own.step_tokens) == (3, 2, 8192)
+    assert own.cache_tokens > 300 * load.prompt.high
+    assert held == int(own.cache_tokens / (0.9 * 9216))
+    # each of four chips sends a quarter, each of eight receives all, over a port of 50 GB/s
+    assert own.token_transfer_s == pytest.approx(61 * 576 / 50e9)
+    both = compared(row | {"tpot_ms": "7", "ttft_ms": "300"})
+    assert both.tpot == pytest.approx(both.closed_tpot, abs=0.05)
 
 
 def test_requests_that_memory_never_holds_are_refused_and_the_next_one_is_sent() -> None:

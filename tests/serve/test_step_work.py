@@ -75,6 +75,14 @@ def test_two_reductions_a_layer_where_attention_is_shared_and_none_where_it_is_n
     assert work(shape=Shape()).exchange_s(tokens)[0] == 0
 
 
+def test_experts_on_many_servers_get_the_tokens_that_chose_them_alone() -> None:
+    wide, tokens = work("deepseek-v3", "gb200", Shape(1, 32, 32, 1), "nvfp4"), np.array([64.0])
+    size = 64 * wide.model.experts.reached(32) * 7168 * 2.0 if wide.model.experts else 0.0
+    one = wide.kernels.seconds("nccl", "bf16", {"chips": 32, "bytes": size, "rounds": 1.0}, "2.29.2 alltoall")
+    assert wide.exchange_s(tokens)[0] == pytest.approx(58 * 2 * one.seconds[0], rel=1e-9)
+    assert size < 64 * 8 * 7168 * 2.0  # at most a copy for each chosen expert
+
+
 def test_experts_are_read_once_any_token_chose_them() -> None:
     shape = Shape(tensor=1, attention_data=8, expert=8)
     own = work("deepseek-v3", "b200", shape, "nvfp4")
