@@ -78,7 +78,7 @@ class Template(StrictModel):
         vector_lanes: of a vector core; as many as the tensor core is wide where left out, and in style phaze.
         dies: equal ones of a package, which share the cores and the global buffer.
         spare_cores: further tensor cores of each die, of which this many may be broken.
-        d2d_bytes_per_s: between dies, in one direction.
+        d2d_bytes_per_s: of a die to the others, in one direction; needed with several.
     """
 
     node: NodeNm = 22
@@ -105,6 +105,8 @@ class Template(StrictModel):
                 )
             if self.vector_lanes is not None or self.dies > 1 or self.spare_cores or self.d2d_bytes_per_s:
                 raise ValueError("vector_lanes, dies, spare_cores and d2d_bytes_per_s must be left out in style phaze")
+        if self.dies > 1 and not self.d2d_bytes_per_s:
+            raise ValueError("d2d_bytes_per_s must be above 0 with several dies, which share operands")
         for key in ("tensor_cores", "global_buffer_mib"):
             if getattr(self, key) % self.dies:
                 nearest = max(round(getattr(self, key) / self.dies), 1) * self.dies

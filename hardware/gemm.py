@@ -25,8 +25,8 @@ Floats = NDArray[np.float64]
 class TensorTimes:
     """Ideal times of tensor work, shape [O, A].
 
-    ``on_chip_s``: the largest of computing, core traffic and global-buffer traffic. ``hbm_s``: HBM traffic over its
-    bandwidth. The two overlap.
+    ``on_chip_s``: the largest of computing, core traffic, global-buffer traffic and traffic between dies. ``hbm_s``:
+    HBM traffic over its bandwidth. The two overlap.
     """
 
     on_chip_s: Floats
@@ -79,6 +79,11 @@ def tensor_times(
     """The best mapping of each work on ``cores`` [A] cores of each machine.
 
     ``bandwidth_share`` [A] is the part of the shared bandwidths (HBM, global buffer) that these cores get.
+
+    Dies of a package split a product along the side that leaves its smallest operand, or result, to be shared: that one
+    lies in equal parts on all of them, and each die gets the parts of the others (or adds up theirs), while everything
+    else stays where it is. Products of a batch of at least as many are split by it and share nothing, as are those of
+    no more cores than one die has.
     """
     configurations = tensor_configurations(machines, cores, bandwidth_share)
     problems, problem_of = np.unique(_problems(work), axis=0, return_inverse=True)
@@ -86,7 +91,19 @@ def tensor_times(
     on_chip_cycles, bus_words, _, _ = _best_mappings(problems, configurations, machines, shared_bus, spares_hbm=False)
     hbm_cycles = bus_words / configurations.cores[:, 6]
     chosen = np.ix_(problem_of.ravel(), configurations.row_of)
-    return TensorTimes((on_chip_cycles / machines.clock_hz)[chosen], (hbm_cycles / machines.clock_hz)[chosen])
+    on_chip_s = (on_chip_cycles / machines.clock_hz)[chosen]
+    if machines.dies > 1:
+        shared_s = _between_dies_s(problems, machines)[problem_of.ravel()]
+        on_chip_s = np.maximum(on_chip_s, shared_s[:, None] * (cores * machines.dies > machines.tensor_cores))
+    return TensorTimes(on_chip_s, (hbm_cycles / machines.clock_hz)[chosen])
+
+
+def _between_dies_s(problems: Floats, machines: Machines) -> Floats:
+    """Seconds in which each die gets what all dies share from the others, [O]."""
+    others = (machines.dies - 1) / machines.dies
+    shared_bytes = np.where(problems[:, 3] >= machines.dies, 0.0, problems[:, 4:7].min(axis=1)) * machines.element_bytes
+    seconds: Floats = others * shared_bytes / machines.d2d_bytes_per_s
+    return seconds
 
 
 def tensor_traffic(work: Sequence[TensorWork], machines: Machines) -> TensorTraffic:

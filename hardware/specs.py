@@ -253,6 +253,8 @@ def _of_silicon(spec: ChipSpec, template: Template, model: CostModel, file: str)
         rules=rules,
         process_nm=float(template.node),
         energy=package_energy(package, area_mm2, spec.hbm_gib.value),
+        dies=template.dies,
+        d2d_bytes_per_s=template.d2d_bytes_per_s or np.inf,
     )
 
 
@@ -270,10 +272,14 @@ def _from_machine(spec: ChipSpec, model: CostModel, file: str) -> Machines:
     )
     rules, package = model.hardware, silicon(file)
     process_nm = TEMPLATE_PROCESS_NM if spec.process_nm is None else spec.process_nm.value
+    dies, d2d_bytes_per_s = 1, np.inf
     if package is None:
         energy = process_energy(process_nm, spec.clock_hz.value)
     else:
         energy = package_energy(package, sizes.area_mm2.value, spec.hbm_gib.value)
+        # Of those with cores, whose number says where these lie.
+        (die, dies), *_ = package.dies
+        d2d_bytes_per_s = float(die.d2d_bytes_per_s) or np.inf
     if sizes.core_bandwidth is not None:
         rules = rules.model_copy(update={"core_bandwidth": sizes.core_bandwidth})
     return Machines(
@@ -293,6 +299,8 @@ def _from_machine(spec: ChipSpec, model: CostModel, file: str) -> Machines:
         rules=rules,
         process_nm=process_nm,
         energy=energy,
+        dies=dies,
+        d2d_bytes_per_s=d2d_bytes_per_s,
         block_tiles=tuple(sizes.block_tiles.sizes) if sizes.block_tiles is not None else (),
     )
 

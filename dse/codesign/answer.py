@@ -96,7 +96,7 @@ def solve(
                 run.stop,
                 deadline_s=run.began_s + run.time_limit_s,
             )
-            outcome = search(context)
+            outcome = first if first is not None and first.proven else search(context)
             if outcome.best is None and outcome.stopped is not None and first is not None:
                 outcome = replace(first, stopped=outcome.stopped)
             judgement = judge(outcome, context, optima)

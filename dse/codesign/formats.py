@@ -66,6 +66,7 @@ def machine_document(machines: Machines, index: int) -> dict[str, Any]:
         "kernels": {kind: asdict(constants) for kind, constants in machines.kernels.items()},
         "block_tiles": [list(tile) for tile in machines.block_tiles],
         **({} if machines.process_nm is None else {"energy": asdict(machines.energy)}),
+        **({"dies": machines.dies, "d2d_bytes_per_s": machines.d2d_bytes_per_s} if machines.dies > 1 else {}),
     }
 
 

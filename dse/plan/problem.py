@@ -123,7 +123,8 @@ def machine_document(machine: Machines) -> dict[str, Any]:
     }
     sizes = {name: getattr(machine, name)[0].item() for name in ARRAY_FIELDS}
     energy = {} if machine.process_nm is None else {"energy": asdict(machine.energy)}
-    return {**sizes, **rates, **energy, "rules": machine.rules.model_dump(mode="json")}
+    between = {"dies": machine.dies, "d2d_bytes_per_s": machine.d2d_bytes_per_s} if machine.dies > 1 else {}
+    return {**sizes, **rates, **energy, **between, "rules": machine.rules.model_dump(mode="json")}
 
 
 def divisors(number: int) -> list[int]:

@@ -149,6 +149,17 @@ class EndingAtOnce(InProcessExecutor):
 
 
 @pytest.mark.parametrize("per", ["throughput", "per-watt"])
+def test_one_accelerator_is_proven_by_the_first_answer_whenever_the_search_is_stopped(model_file, per):
+    executor = EndingAtOnce()
+    options = small(model_file, fixed="docs/examples/chip-2026.yaml", area_budget=None, hbm_gb=None, objective=per)
+    result, _ = solve(options, executor, stop=executor.stop)
+    assert result.status == "optimal"
+    assert result.bound == pytest.approx(result.objective.value)
+    assert solve(options)[0].objective.value == result.objective.value
+    assert faults(result) == []
+
+
+@pytest.mark.parametrize("per", ["throughput", "per-watt"])
 def test_a_search_that_is_stopped_as_it_begins_has_an_answer_and_a_bound(model_file, per):
     executor = EndingAtOnce()
     options = small(model_file, objective=per, pareto=True)

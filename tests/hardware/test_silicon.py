@@ -292,6 +292,7 @@ BAD = [
         "118 mm",
     ),
     ({"template__spare_cores": 10**9}, "template.spare_cores: 1000000000: must be at most 4096", ""),
+    ({"template__d2d_bytes_per_s": 0.0}, "d2d_bytes_per_s must be above 0 with several dies", ""),
     ({"template__tensor_cores": 17}, "tensor_cores must be a multiple of dies, 2, but is 17", "nearest: 16"),
 ]
 
