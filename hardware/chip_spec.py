@@ -5,7 +5,7 @@ system and sustained shares (:func:`hardware.chips.chip`); what maps products to
 (:func:`hardware.specs.accelerator`). A cell that no source states stays empty, and is refused where it is needed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -17,6 +17,7 @@ from hardware.documents import read_document
 from hardware.energy_model import MAX_PROCESS_NM, MIN_PROCESS_NM, TEMPLATE_PROCESS_NM
 from hardware.inputs import validate
 from hardware.machines import OTHER_KINDS
+from hardware.network_specs import named_network
 from hardware.operations import VectorKind
 from hardware.packed_words import RATE_TOLERANCE, WORD_BYTES
 from hardware.precisions import ELEMENT_BYTES
@@ -36,6 +37,7 @@ from hardware.spec_fields import (
     spec_names,
 )
 from hardware.sustained import SustainedShares
+from hardware.units import GIB, GIGA, TERA
 
 SCHEMA: Literal["dse.chip/1"] = "dse.chip/1"
 
@@ -52,14 +54,14 @@ PHAZE = "phaze"
 """Style of the template whose areas are those of the paper's tool (:mod:`hardware.area`)."""
 
 _UNITS = {
-    "hbm_bytes_per_s": (1e6, 1e16, "bytes per second"),
-    "hbm_gib": (1e-6, 1e6, "GiB"),
-    "clock_hz": (1e6, 1e12, "Hz"),
-    "tdp_w": (1e-3, 1e6, "W"),
+    "hbm_bytes_per_s": (1e6, 1e16, "bytes per second", "GB/s", GIGA),
+    "hbm_gib": (1e-6, 1e6, "GiB", "bytes", 1 / GIB),
+    "clock_hz": (1e6, 1e12, "Hz", "GHz", GIGA),
+    "tdp_w": (1e-3, 1e6, "W", "mW", 1e-3),
 }
-"""Limits that no chip comes near, and a figure in another unit exceeds."""
+"""Limits that no chip comes near, and a figure in another unit exceeds; the likely other unit and its size."""
 
-_RATE = (1e6, 1e20, "FLOPs per second")
+_RATE = (1e6, 1e20, "FLOPs per second", "Tflop/s", TERA)
 """The same of each of ``rates``."""
 
 
@@ -213,7 +215,8 @@ class ChipSpec(StrictModel):
         hbm_gib: memory.
         hbm_bytes_per_s: its rate, reads and writes together.
         network: of the system that it comes in, with all its levels.
-        link: the network inside one server, where a mesh of few chips is meant; ``network`` where left out.
+        link: the network inside one server, for kernel times and the area of its interfaces; the innermost level of
+            ``network`` where left out.
         cores: those of a real chip, for commands that map work to cores.
         template: those of a chip of the searched template.
         clock_hz: of cores and buffers; needed with ``cores`` or ``template``.
@@ -263,9 +266,11 @@ class ChipSpec(StrictModel):
             f"rates.{key}": rate for key, rate in self.rates.items()
         }
         for key, quantity in quantities.items():
-            low, high, unit = _UNITS.get(key, _RATE)
+            low, high, unit, other, size = _UNITS.get(key, _RATE)
             if quantity is not None and not low <= quantity.value <= high:
-                raise ValueError(f"{key}: {quantity.value:g}: must be {low:g} to {high:g} {unit}")
+                meant = min(max(quantity.value * size, low), high)
+                rule = f"must be {low:g} to {high:g} {unit} (nearest, if {other} are meant: {meant:g})"
+                raise ValueError(f"{key}: {quantity.value:g}: {rule}")
         is_mapped = self.cores is not None or self.template is not None
         if not is_mapped and not self.rates:
             raise ValueError("rates must be given where there are neither cores nor a template")
@@ -344,26 +349,39 @@ def chip_names() -> list[str]:
 
 
 def read_chip_spec(name_or_path: str | Path) -> tuple[ChipSpec, str | None]:
-    """The spec of a built-in chip, by its name or an alias, or a user's own file; and a note on that file, or None.
+    """The spec of a built-in chip, by its name, an alias or its system, or a user's file; and a note on that, or None.
 
     Raises:
         InputError: no chip of this name (the nearest one is offered), or any fault in the file, one line each.
     """
     if is_path(name_or_path):
-        document = read_document(name_or_path)
+        document, note = read_document(name_or_path), None
         if isinstance(document, dict) and is_of_earlier_version(document):
             note = f"{name_or_path} has the form of an earlier version; dse convert {name_or_path} writes {SCHEMA}"
-            return validate(ChipSpec, upgraded(document), str(name_or_path)), note
-        return validate(ChipSpec, document, str(name_or_path)), None
-    name = known_as().get(str(name_or_path), str(name_or_path))
-    return read_spec("chips", name, ChipSpec, "accelerator"), None
+            document = upgraded(document)
+        spec = validate(ChipSpec, document, str(name_or_path))
+        for key, named in (("network", spec.network), ("link", spec.link)):
+            if named is not None:
+                named_network(named.name, name_or_path, f"{key}.name")
+        return spec, note
+    name = str(name_or_path)
+    return read_spec("chips", known_as().get(name) or systems().get(name, name), ChipSpec, "accelerator"), None
 
 
 @cache
 def known_as() -> Mapping[str, str]:
     """Names and aliases of built-in chips, each with the name of its spec."""
-    specs = (read_spec("chips", name, ChipSpec, "accelerator") for name in chip_names())
-    return {known: spec.name for spec in specs for known in (spec.name, *spec.aliases)}
+    return {known: spec.name for spec in _built_in_specs() for known in (spec.name, *spec.aliases)}
+
+
+@cache
+def systems() -> Mapping[str, str]:
+    """Networks of built-in real chips, each with the name of the chip that comes in it (``dgx-h100``)."""
+    return {spec.network.name: spec.name for spec in _built_in_specs() if spec.template is None}
+
+
+def _built_in_specs() -> Iterator[ChipSpec]:
+    return (read_spec("chips", name, ChipSpec, "accelerator") for name in chip_names())
 
 
 def rates_of(spec: ChipSpec) -> tuple[tuple[str, float], ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from hardware.chip_spec import ChipSpec, chip_names, known_as, rates_of, read_chip_spec
+from hardware.chip_spec import ChipSpec, chip_names, known_as, rates_of, read_chip_spec, systems
 from hardware.input_files import read_once
 from hardware.inputs import choose, fail
 from hardware.machines import OTHER_KINDS
@@ -182,8 +182,5 @@ def system(name_or_path: str, network_name: str | None = None, option: str = "--
 
 
 def _chip_name(name: str, option: str) -> str:
-    known = known_as()
-    if name in known:
-        return known[name]
-    systems = {chip(each).network: each for each in list_chips()}
-    return systems[choose("", option, name, {*chip_names(), *systems}, "accelerator or system")]
+    known = {**systems(), **known_as()}
+    return known[choose("", option, name, known, "accelerator or system")]

@@ -251,15 +251,23 @@ def link_peak_bytes_per_s(name_or_path: str | Path) -> float:
     return spec.links.value * spec.link_bytes_per_s.value
 
 
-def _flat(name: str, index: int, levelled: str | Path) -> Network:
-    """The flat network that a level names; a path is taken from the folder of the file that names it."""
+def named_network(name: str, file: str | Path, key: str) -> "NetworkSpec | LevelledNetworkSpec":
+    """The network that ``file`` names under ``key``; a path is taken from the folder of the file.
+
+    Raises:
+        InputError: as :func:`network`; the fault of an unknown name is one of ``file``.
+    """
     try:
-        spec = network_spec(beside(levelled, name))
+        return network_spec(beside(file, name))
     except InputError as error:
         # A name that is none has no file of its own: the fault lies in the file that names it.
-        key = f"levels.{index}.network"
-        faults = (fault if fault.file else replace(fault, file=str(levelled), key=key) for fault in error.faults)
+        faults = (fault if fault.file else replace(fault, file=str(file), key=key) for fault in error.faults)
         raise InputError(faults) from error
+
+
+def _flat(name: str, index: int, levelled: str | Path) -> Network:
+    """The flat network that a level names."""
+    spec = named_network(name, levelled, f"levels.{index}.network")
     if not isinstance(spec, NetworkSpec):
         raise fail(levelled, f"levels.{index}.network", name, "must be a flat network, but has levels")
     flat = spec.network()

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from hardware.area import area_model
-from hardware.chip_spec import KERNEL_KINDS, PHAZE, ChipSpec, Template, chip_names, read_chip_spec
+from hardware.chip_spec import KERNEL_KINDS, PHAZE, ChipSpec, Cores, Template, chip_names, rates_of, read_chip_spec
 from hardware.cost_model import CostModel, cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import fail
@@ -19,10 +20,8 @@ from hardware.silicon.chips import silicon
 from hardware.silicon.energy import package_energy, process_energy
 from hardware.silicon.interval import total
 from hardware.space import template_machines
-from hardware.spec_fields import (
-    beside,
-)
-from hardware.units import MIB, bytes_from_gib
+from hardware.spec_fields import beside
+from hardware.units import GIGA, MIB, TERA, bytes_from_gib
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,7 @@ class Accelerator:
     ``tdp_w`` is the power that it may draw, where the spec states it. ``notes`` say what the spec leaves open and what
     is assumed in its place, and ``estimates`` which of its sizes are estimated, one sentence each, for whoever shows a
     figure that rests on it. ``is_template``: its sizes are those of a template, and not of a real chip.
+    ``has_estimated_cores``: only its rates are known, so that its area and joules are no figures to compare by.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Accelerator:
     notes: tuple[str, ...] = ()
     estimates: tuple[str, ...] = ()
     is_template: bool = False
+    has_estimated_cores: bool = False
     product_flops: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -92,13 +93,69 @@ def accelerator(name_or_path: str | Path, model: CostModel | None = None) -> Acc
     spec, note = read_chip_spec(name_or_path)
     if not _has_cores(spec):
         rule = (
-            "must be given for products to be mapped to them; without cores, dse plan, predict, place, parallel and "
-            f"calibrate --stack take a chip; chips that have cores: {', '.join(list_specs())}"
+            "must be given for products to be mapped to them; without cores, dse codesign --fixed, plan, predict, "
+            "place, partition, parallel and calibrate --stack take a chip; chips that have cores: "
+            f"{', '.join(list_specs())}"
         )
         raise fail(str(name_or_path), "cores", "", rule)
+    return _accelerator_of(spec, note, name_or_path, model)
+
+
+def accelerator_or_estimate(name_or_path: str | Path, model: CostModel | None = None) -> Accelerator:
+    """As :func:`accelerator`; one whose cores are not known has as many of those of an H100 as its rate takes.
+
+    Raises:
+        InputError: as :func:`hardware.chips.chip`; a chip without cores that has no rate for 16 bits.
+    """
+    spec, note = read_chip_spec(name_or_path)
+    if _has_cores(spec):
+        return _accelerator_of(spec, note, name_or_path, model)
+    own = dict(rates_of(spec))
+    wide = next((each for each in ("bf16", "fp16") if each in own), None)
+    if wide is None:
+        raise fail(str(name_or_path), "rates", ", ".join(own), "must state bf16 or fp16, or cores must be given")
+    whole, _ = read_chip_spec(_LENDER)
+    assert whole.cores is not None
+    assert whole.clock_hz is not None
+    flops = 2.0 * whole.cores.core_width.value * whole.cores.core_depth.value
+    count = max(1, round(own[wide] / (flops * whole.clock_hz.value)))
+    clock_hz = own[wide] / (flops * count)
+    estimated = spec.model_copy(
+        update={
+            "cores": _as_many(whole.cores, count),
+            "clock_hz": whole.clock_hz.model_copy(update={"value": clock_hz}),
+            "process_nm": whole.process_nm,
+        }
+    )
+    sentence = (
+        f"its cores are not known: assumed are {count:,} cores of {_LENDER} with their share of its buffer, at "
+        f"{clock_hz / GIGA:.4g} GHz, which have its {own[wide] / TERA:,.4g} Tflop/s in {wide}; area and joules are "
+        "those of such cores"
+    )
+    found = _accelerator_of(estimated, note, name_or_path, model)
+    return replace(found, estimates=(*found.estimates, sentence), has_estimated_cores=True)
+
+
+_LENDER = "h100-sxm"
+"""The chip whose cores stand for those of chips of which only rates are known."""
+
+
+def _as_many(cores: Cores, count: int) -> Cores:
+    """So many of the cores of a chip, with their share of what all of them share."""
+    share = count / cores.tensor_cores.value
+    sized: dict[str, Any] = dict.fromkeys(("tensor_cores", "vector_cores"), count)
+    for key, scaled in (("global_buffer_bytes", round), ("area_mm2", float), ("global_buffer_words_per_cycle", float)):
+        sized[key] = scaled(getattr(cores, key).value * share)
+    return cores.model_copy(
+        update={key: getattr(cores, key).model_copy(update={"value": value}) for key, value in sized.items()}
+    )
+
+
+def _accelerator_of(spec: ChipSpec, note: str | None, name_or_path: str | Path, model: CostModel | None) -> Accelerator:
+    """The accelerator that a spec with cores describes."""
     assert spec.clock_hz is not None
     chosen = model or cost_model()
-    own_network = beside(name_or_path, (spec.link or spec.network).name)
+    own_network = beside(name_or_path, spec.network.name)
     if spec.template is None:
         machines = _from_machine(spec, chosen, str(name_or_path))
     elif spec.template.style != PHAZE:

@@ -8,18 +8,16 @@ from dse.calibration.calibration import Calibration
 from dse.calibration.network_spec import calibrate_network
 from dse.calibration.products_spec import calibrate_products
 from dse.calibration.profiled import MIN_SHAPES, profiled_products
-from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel, read_rows
+from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, read_rows, require_possible
 from dse.calibration.spec import calibrate_accelerator
 from dse.calibration.stack_spec import calibrate_stack
 from dse.run.directory import write_text
-from hardware.chips import Chip, chip
+from hardware.chips import chip
 from hardware.documents import yaml_of
 from hardware.inputs import InputError, fail
 from hardware.network_specs import network_spec
-from hardware.precisions import Precision
 from hardware.spec_fields import is_path
 from hardware.specs import list_specs
-from hardware.units import TERA
 
 _PRECISION = "bf16"
 
@@ -66,22 +64,11 @@ def calibrate_on_profiles(spec: str, profiles: Sequence[str], stack: str | None 
         InputError: a fault in a file, a profile with too few shapes, or products faster than the peak of the chip.
     """
     precision, rows = profiled_products(profiles)
-    _require_possible(rows, chip(spec), precision, profiles[0])
+    own = chip(spec)
+    require_possible(rows, own.peak_flops.get(precision, math.inf), f"{own.name} in {precision}", profiles[0])
     if stack is not None:
         return calibrate_stack(stack, spec, precision, rows, profiles[0], MIN_SHAPES)
     return calibrate_products(spec, precision, rows, profiles)
-
-
-def _require_possible(rows: Sequence[MeasuredKernel], own: Chip, precision: Precision, profile: str) -> None:
-    """Refuse products that the chip has no rate for: the run was on another one."""
-    peak = own.peak_flops.get(precision, math.inf)
-    for row in rows:
-        m, n, k = (getattr(row.operation, side) for side in "mnk")
-        if 2 * m * n * k > peak * row.measured_s:
-            rate = 2 * m * n * k / row.measured_s
-            most = f"the peak of {own.name} in {precision} ({peak / TERA:,.4g} TFLOP/s)"
-            rule = f"must be at most {most}: another chip ran it"
-            raise fail(profile, f"product {m}×{n}×{k}", f"{rate / TERA:,.4g} TFLOP/s", rule)
 
 
 def write_calibration(calibration: Calibration, out: Path) -> list[Path]:

@@ -3,14 +3,15 @@
 import csv
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from hardware.inputs import choose, fail, nearest
+from hardware.inputs import Fault, InputError, choose, fail, nearest
 from hardware.number_text import number_of
 from hardware.operations import Gemm, Vector, VectorKind
+from hardware.units import TERA
 
 KERNEL_NAMES: Mapping[str, VectorKind] = MappingProxyType(
     {"softmax": "softmax", "layernorm": "layer_norm", "gelu": "gelu"}
@@ -27,11 +28,12 @@ _COLUMNS = ("op", "m", "n", "k", "measured_s")
 
 @dataclass(frozen=True)
 class MeasuredKernel:
-    """One measured kernel on all cores of an accelerator, its launch included."""
+    """One measured kernel on all cores of an accelerator, its launch included; ``line`` is that of its table, or 0."""
 
     kind: str
     operation: Gemm | Vector
     measured_s: float
+    line: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,36 @@ def read_rows(path: str | Path) -> list[MeasuredKernel | MeasuredAllReduce]:
         InputError: the file or one of its numbers cannot be read, or an unknown op.
     """
     return [(_all_reduce if row["op"] == ALL_REDUCE else _kernel)(path, line, row) for line, row in _csv_rows(path)]
+
+
+def require_possible(
+    rows: Sequence[MeasuredKernel | MeasuredAllReduce], peak_flops: float, of: str, path: str | Path
+) -> None:
+    """Refuse products above the peak rate of a chip: another chip ran them, or their times are wrong.
+
+    Args:
+        rows: what was measured; only products count, since vector work may run from caches.
+        peak_flops: of the chip, in FLOPs per second.
+        of: the chip and its format, for people.
+        path: of the table or profile.
+
+    Raises:
+        InputError: one fault for each product above the peak, by its line.
+    """
+    faults = []
+    for row in rows:
+        if isinstance(row, MeasuredKernel) and isinstance(row.operation, Gemm):
+            each, flops = row.operation, row.operation.flops
+            if flops > peak_flops * row.measured_s:
+                place = f"line {row.line}.measured_s" if row.line else f"product {each.m}×{each.n}×{each.k}"
+                rule = (
+                    f"{flops / row.measured_s / TERA:,.4g} TFLOP/s must be at most the peak of {of} "
+                    f"({peak_flops / TERA:,.4g} TFLOP/s): another chip ran it"
+                )
+                nearest_s = f"{flops / peak_flops:.4g}" if row.line else None
+                faults.append(Fault(str(path), place, f"{row.measured_s:.4g}", rule, nearest_s))
+    if faults:
+        raise InputError(faults)
 
 
 def _csv_rows(path: str | Path) -> list[tuple[int, dict[Any, Any]]]:
@@ -103,10 +135,10 @@ def _kernel(path: str | Path, line: int, row: dict[str, str]) -> MeasuredKernel:
     if m * n * k > MAX_SIZE:
         raise fail(path, f"line {line}", f"{m} × {n} × {k}", f"m · n · k must be at most {MAX_SIZE:.0e}")
     if name == "gemm":
-        return MeasuredKernel("gemm", Gemm(m, n, k), measured_s)
+        return MeasuredKernel("gemm", Gemm(m, n, k), measured_s, line)
     kind = KERNEL_NAMES[name]
     length = 1 if kind == "gelu" else n
-    return MeasuredKernel(kind, Vector(kind, m * n, m * n, m * n, length), measured_s)
+    return MeasuredKernel(kind, Vector(kind, m * n, m * n, m * n, length), measured_s, line)
 
 
 def _number(path: str | Path, line: int, row: dict[str, str], column: str) -> float:

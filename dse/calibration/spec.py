@@ -7,7 +7,7 @@ from typing import Any
 
 from dse.calibration.calibration import Calibration, by_kind, kind_errors
 from dse.calibration.fit import FITTED_CONSTANTS, fit_kernels, fitting_rows, mean_absolute_error, predict_s
-from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel
+from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel, require_possible
 from hardware.chip_spec import read_chip_spec
 from hardware.input_files import absolute
 from hardware.inputs import fail
@@ -30,6 +30,7 @@ def calibrate_accelerator(
     if "template" in document:
         raise fail(spec, "cores", "", "must be given: only a real chip can be calibrated, not a template")
     machines = accelerator(spec).machines
+    require_possible(rows, float(machines.peak_flops[0]), str(document["name"]), measurements)
     kernels = [row for row in rows if isinstance(row, MeasuredKernel)]
     if len(kernels) < len(rows):
         rule = f"all-reduces calibrate a network, {link['name']} for {spec}: put them into a separate table"

@@ -7,13 +7,13 @@ count with the little time that they take. The errors are those of the total tim
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import fsum, inf
 from pathlib import Path
 from typing import Any
 
 from dse.calibration.calibration import MIN_ROWS, Calibration, Row, kind_errors, require_enough, require_variety
 from dse.calibration.fit import fitting_rows
-from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel
+from dse.calibration.rows import ALL_REDUCE, MeasuredAllReduce, MeasuredKernel, require_possible
 from dse.plan.stack import stack
 from hardware.chips import System, system
 from hardware.inputs import fail
@@ -64,6 +64,8 @@ def calibrate_stack(
     before, machine = stack(named), system(chip, None)
     # What ``dse plan`` has for a plan in this precision; only shares of attention depend on a model.
     there = before.on_chip(machine.chip, _ANY_WIDTH, _ANY_TOKENS, precision)
+    own = machine.chip
+    require_possible(rows, own.peak_flops.get(precision, inf), f"{own.name} in {precision}", measurements)
     document = before.model_dump(mode="json", exclude_unset=True)
     name = Path(measurements).name
     errors, fitted = [], set()

@@ -70,6 +70,9 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None, accel
     shown = chip(name)
     package = silicon(name)
     priced = None if package is None else priced_chip(shown.title, package)
+    if priced is None and out is not None and out.suffix == ".html":
+        rule = "must be FILE.svg: the spec has no dies and no template of style systolic, simt or tile"
+        raise fail("", "--out", str(out), rule)
     machines = accelerator(name).machines if has_cores(name) else None
     kernels = representative_kernels(kernel_model(name))
     taken = _as_template(name, shown) if as_template else None
@@ -96,9 +99,11 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None, accel
             print_view_table(table)
         for note in (*shown.notes, *([] if priced is None else silicon_notes(priced))):
             print_text(note)
-    if out is not None and out.suffix == ".html":
+    if out is None:
+        return
+    if priced is not None and out.suffix == ".html":
         _write_page(out, name, shown, priced)
-    elif out is not None:
+    else:
         from dse.report.chart_svg import picture_svg
         from dse.report.roofline import roofline_chart
         from dse.run.directory import write_text
@@ -109,16 +114,12 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None, accel
             print_text(f"roofline: {out}")
 
 
-def _write_page(path: Path, name: str, shown: Chip, priced: PricedChip | None) -> None:
-    """InputError unless the spec says what its dies are made of."""
+def _write_page(path: Path, name: str, shown: Chip, priced: PricedChip) -> None:
     from dse.report.chip_silicon import silicon_view
     from dse.report.render import page
     from dse.report.roofline import roofline_chart
     from dse.run.directory import write_text
 
-    if priced is None:
-        rule = "must be FILE.svg: the spec has no dies and no template of style systolic, simt or tile"
-        raise fail("", "--out", str(path), rule)
     title = f"{shown.title}: products are bound by memory left of the ridge points"
     roofline = roofline_chart(title, dict(shown.rates), shown.hbm_bytes_per_s)
     write_text(path, page(silicon_view(priced, [roofline]), f"dse chip {name}"))

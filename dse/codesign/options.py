@@ -31,7 +31,7 @@ from hardware.inputs import InputError, fail
 from hardware.network_specs import network
 from hardware.number_text import number_of
 from hardware.space import SpaceSpec, smallest_area_mm2, space_spec
-from hardware.specs import Accelerator, accelerator
+from hardware.specs import Accelerator, accelerator, accelerator_or_estimate
 from hardware.units import bytes_from_gib
 
 _ROUNDING = 1e-12
@@ -220,8 +220,9 @@ class CodesignOptions(Options):
         rules = self._cost_model()
         self._refuse_contradictions()
         space = space_spec(self.space or rules.hardware.space.name)
-        fixed = None if self.fixed is None else accelerator(self.fixed, rules)
+        fixed = None if self.fixed is None else accelerator_or_estimate(self.fixed, rules)
         if fixed is not None:
+            self._refuse_estimated_cores(fixed)
             rules = rules.of_element_bytes(fixed.machines.element_bytes)
         return CodesignProblem(
             jobs=tuple(self._job(chosen, rules, fixed) for chosen in self._workloads()),
@@ -230,6 +231,12 @@ class CodesignOptions(Options):
             fixed=fixed,
             own_space=None if self.space is None else space,
         )
+
+    def _refuse_estimated_cores(self, fixed: Accelerator) -> None:
+        """InputError where area or joules count of a chip whose cores are not known."""
+        if fixed.has_estimated_cores and self.objective != "throughput":
+            rule = f"must be throughput on {fixed.name}: its cores, area and joules are not known"
+            raise fail("dse codesign", "--objective", self.objective, rule)
 
     def _cost_model(self) -> CostModel:
         """That of the name, with the plans' own recomputation."""
@@ -273,7 +280,7 @@ class CodesignOptions(Options):
 
     def _modern_problem(self, model: Transformer) -> ModernProblem:
         rules = cost_model(self.cost_model)
-        fixed = None if self.fixed is None else accelerator(self.fixed, rules)
+        fixed = None if self.fixed is None else accelerator_or_estimate(self.fixed, rules)
         if fixed is not None:
             _refuse_real_chip(fixed)
         given = read_plan(self.plan)

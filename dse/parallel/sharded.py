@@ -57,7 +57,7 @@ def posed(options: ParallelOptions) -> ShardingPosed:
         )
     if options.emit_iopddl is not None:
         _require_emittable(options, options.emit_iopddl)
-    joined = network(options.network or chosen.link)
+    joined = network(options.network or chosen.network)
     device = device_of(chosen, options.f32_products)
     where, graph, rules = named_step(options, device)
     names = [argument.name for argument in graph.arguments]

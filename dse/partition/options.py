@@ -17,7 +17,6 @@ from dse.partition.search.context import Evaluator
 from dse.run.options import Option, Options
 from hardware.chips import system
 from hardware.inputs import fail
-from hardware.network_specs import network
 from hardware.packages import ELEMENT_BYTES, MAX_CHIPS, Package, package, package_of_chips
 from hardware.product_rates import MissingRateError
 
@@ -176,7 +175,7 @@ def _package(options: PartitionOptions) -> Package | None:
     if options.chip is None:
         return None
     machine = system(options.chip, option="--chip")
-    link = options.link_bytes_per_s or network(machine.chip.link).bytes_per_s
+    link = options.link_bytes_per_s or machine.network.spanning(options.chips).accelerator_bytes_per_s
     return package_of_chips(f"{options.chips} {machine.chip.name}", machine.chip, options.chips, link)
 
 

@@ -16,15 +16,21 @@ def row(problem: PlanProblem, result: Result) -> tuple[str, ...]:
     basis = rests_on(problem)
     if not result.solution:
         return "", "", "", f"nothing fits in {memory_text(problem.usable_bytes)}", basis, ""
-    metrics = result.metrics
-    used = memory_text(sum(metrics["memory_bytes"].values()))
+    metrics, used_bytes = result.metrics, sum(result.metrics["memory_bytes"].values())
+    return figures(problem, metrics["step_s"], metrics["mfu"], used_bytes, result.solution["plan"])
+
+
+def figures(
+    problem: PlanProblem, step_s: float, mfu: float, used_bytes: float, plan: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """The cells of a chip's plan, behind its name."""
     return (
-        time_text(metrics["step_s"]),
-        f"{metrics['tokens_per_s']:,.0f}",
-        share_text(metrics["mfu"]),
-        f"{used} of {memory_text(problem.system.chip.hbm_bytes)}",
-        basis,
-        shown_plan(result.solution["plan"]),
+        time_text(step_s),
+        f"{problem.global_batch * problem.sequence / step_s:,.0f}",
+        share_text(mfu),
+        f"{memory_text(used_bytes)} of {memory_text(problem.system.chip.hbm_bytes)}",
+        rests_on(problem),
+        shown_plan(plan),
     )
 
 

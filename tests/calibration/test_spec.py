@@ -152,3 +152,13 @@ def test_a_table_that_tells_nothing_is_refused_in_one_line(tmp_path, uncalibrate
         (fault,) = refused.value.faults
         assert rule in str(fault)
         assert "\n" not in str(fault)
+
+
+@pytest.mark.parametrize("stack", [None, "generic"])
+def test_rows_above_the_peak_are_refused_by_line(tmp_path, stack):
+    rows = "".join(f"gemm,4096,4096,4096,{seconds}\n" for seconds in (5e-4, 5.5e-5, 6e-4, 1e-6, 5e-4))
+    with pytest.raises(InputError) as refused:
+        calibrate("a100-sxm", table(tmp_path, HEADER + rows), stack)
+    lines = str(refused.value).splitlines()
+    assert [line.split("csv: ")[1].split(": ")[0] for line in lines] == ["line 3.measured_s", "line 5.measured_s"]
+    assert all("must be at most the peak of a100-sxm" in line and "did you mean 0.0004" in line for line in lines)

@@ -103,7 +103,12 @@ def test_the_precision_counts_only_where_there_are_products(tmp_path):
     ("chip", "text", "asked", "rule"),
     [
         ("h100-sxm", "gemm,8,8,8,1e-5\n" * 3, {}, "gemm: 3 rows: each kind needs at least 4 rows"),
-        ("h100-sxm", "gemm,8192,8192,8192,1e-6\n" * 4, {}, "but h100-sxm needs at least"),
+        (
+            "h100-sxm",
+            "gemm,8192,8192,8192,2e-3\n" * 3 + "gemm,8192,8192,8192,1e-6\n",
+            {},
+            "line 5.measured_s: 1e-06: 1.1e+06 TFLOP/s must be at most the peak of h100-sxm in bf16",
+        ),
         ("h100-sxm", "gemm,8,8,8,1e-5\n" * 4, {"precision": "fp4"}, "--precision: fp4: must be one of fp16, bf16, "),
         ("h100-smx", "gemm,8,8,8,1e-5\n" * 4, {}, "did you mean h100-sxm"),
         ("h100-sxm", "gemm,8,8,8,1e-5\n" * 4, {"stack": "genric"}, "did you mean generic"),

@@ -168,3 +168,10 @@ def test_a_template_of_phaze_shows_what_it_did(dse):
     shown = json.loads(dse("chip", "tpuv4-phaze", "--json").out)
     assert "silicon" not in shown
     assert "278.8 mm²" in shown["cores"]
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_shown(dse, tmp_path):
+    refused = dse("chip", "tpuv4-phaze", "--out", tmp_path / "chip.html")
+    assert refused.code == 2
+    assert refused.out == ""
+    assert "must be FILE.svg" in refused.err

@@ -149,6 +149,8 @@ def test_real_chips_stand_beside_the_answer_each_with_the_best_plan_of_dse_plan(
     (beside,) = (table for table in shown.tables if table.title == "Chips, each with its best plan")
     assert beside.requested
     assert [row[0] for row in beside.rows] == ["this answer", "h100-sxm", "b200"]
+    assert {"step", "tokens/s", "MFU", "memory", "plan"} < set(beside.headers)
+    assert [" of " in row[beside.headers.index("memory")] for row in beside.rows] == [True, True, True]
     rates = [row[beside.headers.index("rates")] for row in beside.rows]
     assert [each.split(":")[0] for each in rates] == ["derated", "assumed", "timed"]
     (others,) = (table for table in shown.tables if table.title == "For comparison")

@@ -130,12 +130,12 @@ def test_accelerators_that_stay_idle_are_counted(tmp_path):
 
 def test_notes_are_printed_kept_and_checked(dse, model_file, tmp_path):
     out = tmp_path / "run"
-    assert dse("codesign", model_file, *ON_A100, "--accelerators", "20", "--out", out).code == 0
+    asked = ("codesign", model_file, *ON_A100, "--network", "nvlink3", "--accelerators", "20")
+    assert dse(*asked, "--out", out).code == 0
     document = json.loads((out / "result.json").read_text())
     assert any("used as one flat level for 20 accelerators" in note for note in document["metrics"]["notes"])
     assert "used as one flat level for 20 accelerators" in (out / "report.html").read_text()
-    shown = dse("codesign", model_file, *ON_A100, "--accelerators", "20")
-    assert "The network nvlink3" in shown.out
+    assert "The network nvlink3" in dse(*asked).out
     assert dse("check", out / "result.json").out == "ok\n"
     document["metrics"]["notes"] = []
     (tmp_path / "altered.json").write_text(json.dumps(document))
@@ -267,3 +267,13 @@ def test_utilisation_above_the_peak_is_explained_once(tmp_path, cost_model):
     assert within == [each for each in above if each != note]
     assert note.startswith("tiny: 336.7 % of peak FLOPs is an artefact of")
     assert ("phaze-2024" in note) == (cost_model == "phaze-2024")
+
+
+def test_a_chip_without_known_cores_trains_and_says_what_is_assumed(dse, model_file, tmp_path):
+    asked = ("codesign", model_file, "--fixed", "mi300x", "--accelerators", 2, "--global-batch", 8, "--workers", 0)
+    shown = dse(*asked, "--microbatch", 1, "--out", tmp_path / "run")
+    assert shown.code == 0, shown.err
+    assert "its cores are not known: assumed are" in " ".join(shown.out.split())
+    assert dse("check", tmp_path / "run").out == "ok\n"
+    refused = dse(*asked, "--objective", "per-mm2")
+    assert "--objective: per-mm2: must be throughput on mi300x" in refused.err

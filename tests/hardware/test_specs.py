@@ -1,7 +1,9 @@
 """Specs: every constant has a source; a broken file gives one line a fault, with file, key and rule."""
 
 import copy
+import re
 from importlib import resources
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,7 +16,7 @@ from hardware.inputs import InputError
 from hardware.network_specs import network
 from hardware.precisions import ELEMENT_BYTES
 from hardware.spec_fields import spec_names
-from hardware.specs import accelerator, list_specs
+from hardware.specs import accelerator, accelerator_or_estimate, list_specs
 
 FOLDERS = ("area", "chips", "cost_models", "vector_cycles")
 
@@ -424,3 +426,64 @@ def test_matrix_products_of_amd_are_operations_a_clock_of_all_units(name, units,
     rates = dict(rates_of(read_chip_spec(name)[0]))
     assert rates["fp32"] == pytest.approx(units * clock_hz * single, rel=1e-3)
     assert rates["fp64"] == pytest.approx(units * clock_hz * double, rel=1e-3)
+
+
+def sheet(old, new):
+    """The example's data sheet in a built-in network, with one text replaced."""
+    return Path("docs/examples/chip.yaml").read_text().replace("cluster.yaml", "dgx-h100").replace(old, new)
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "mi300x-platform"])
+def test_a_system_is_the_chip_that_comes_in_it(name):
+    own = chip(name)
+    assert own == chip(own.name)
+    assert own.network == name
+
+
+def test_chips_of_several_servers_are_joined_by_the_network_of_their_system():
+    for name in ("a100-sxm", "h100-sxm", "b200"):
+        assert accelerator(name).network == chip(name).network
+    assert network(accelerator("h100-sxm").network).spanning(8) == network("nvlink4")
+
+
+@pytest.mark.parametrize("name", ["mi300x", "tpuv5e", "docs/examples/chip.yaml"])
+def test_cores_that_are_not_known_are_estimated_by_the_rate_and_said_to_be(name):
+    own, estimated = chip(name), accelerator_or_estimate(name)
+    assert estimated.machines.peak_flops[0] == pytest.approx(own.peak_flops["bf16"])
+    assert estimated.machines.hbm_bytes_per_s == own.hbm_bytes_per_s
+    assert estimated.has_estimated_cores
+    assert not estimated.is_template
+    (said,) = estimated.estimates
+    assert said.startswith("its cores are not known")
+    with pytest.raises(InputError, match="without cores, dse codesign --fixed"):
+        accelerator(name)
+
+
+def test_known_cores_are_not_estimated(tmp_path):
+    assert accelerator_or_estimate("b200").estimates == ()
+    path = tmp_path / "narrow.yaml"
+    path.write_text(
+        Path("docs/examples/chip.yaml").read_text().replace("bf16: {", "int8: {").replace("cluster.yaml", "dgx-h100")
+    )
+    with pytest.raises(InputError, match="must state bf16 or fp16"):
+        accelerator_or_estimate(path)
+
+
+def test_a_network_that_a_chip_names_wrongly_is_a_fault_of_its_file(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(sheet("dgx-h100", "dgx-h1000"))
+    for reader in (chip, accelerator_or_estimate):
+        with pytest.raises(InputError) as caught:
+            reader(path)
+        assert str(caught.value).startswith(f"{path}: network.name: dgx-h1000: no network spec of this name")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "meant"),
+    [("2.4e+12", "2400", "if GB/s are meant: 2.4e+12"), ("400.0e+12", "400", "if Tflop/s are meant: 4e+14")],
+)
+def test_a_figure_in_another_unit_is_refused_with_the_nearest_one_in_its_own(tmp_path, old, new, meant):
+    path = tmp_path / "mine.yaml"
+    path.write_text(sheet(old, new))
+    with pytest.raises(InputError, match=re.escape(meant)):
+        chip(path)

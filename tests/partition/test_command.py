@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dse.partition.options import PartitionOptions, question_of
 from hardware.chips import chip as specs_chip
 from hardware.network_specs import network
 
@@ -40,6 +41,12 @@ def test_an_answer_is_proven_shown_saved_and_checked(dse, graph_file, tmp_path):
     assert dse("check", out / "result.json").out == "ok\n"
     again = dse("partition", path, "--chips", 3, "--workers", 0, "--out", out, "--resume", "--json")
     assert json.loads(again.out) == document
+
+
+@pytest.mark.parametrize(("name", "link"), [("mi300x", "infinity-fabric-mi300x"), ("dgx-h100", "nvlink4")])
+def test_chips_of_one_server_are_joined_by_its_links(graph_file, name, link):
+    options = PartitionOptions(str(graph_file()), chips=2, chip=name)
+    assert question_of(options).problem.link_bytes_per_s == network(link).bytes_per_s
 
 
 def test_chips_by_name_or_file_have_their_own_rates_memory_and_links(dse, graph_file, tmp_path):

@@ -8,7 +8,9 @@ from dse.codesign.modern.answer import notes
 from dse.codesign.modern.check import machine_of
 from dse.codesign.modern.problem import ModernSpace
 from dse.codesign.report.table import architecture_text, hbm_text, number
-from dse.plan.chip_table import rests_on, shown_plan
+from dse.plan.chip_table import HEADERS, figures, rests_on
+from dse.plan.evaluate import memory_needed
+from dse.plan.plan_arrays import PlanArrays
 from dse.plan.problem import PlanProblem
 from dse.plan.report import (
     PIPELINE_TRACE_FILE,
@@ -22,10 +24,10 @@ from dse.plan.report import (
 )
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import whole_plan, yaml_text
-from dse.report.units import share_text
+from dse.report.units import memory_text
 from dse.report.view import Decisive, Row, Table, View
 from dse.results.result import PROOF_TOLERANCE, Result, percent
-from hardware.units import bytes_from_gib, gib_from_bytes
+from hardware.units import bytes_from_gib
 
 
 def view(space: ModernSpace, result: Result) -> View:
@@ -103,11 +105,12 @@ def _faster_size(space: ModernSpace, result: Result) -> str:
 
 def _answer_rows(space: ModernSpace, result: Result) -> list[Row]:
     sizes, trained = result.solution["architecture"], result.solution["models"][space.problem.name]
-    used = result.metrics["area_budget_used"]
+    share = 100 * result.metrics["area_budget_used"]
+    of_budget = "" if space.problem.fixed is not None else f" ({share:.0f} % of the budget)"
     figures = result.metrics["models"][space.problem.name]
     return [
         ("accelerator", architecture_text(sizes)),
-        ("area", f"{sizes['area_mm2']:.1f} mm² ({100 * used:.0f} % of the budget)"),
+        ("area", f"{sizes['area_mm2']:.1f} mm²{of_budget}"),
         ("HBM", hbm_text(trained["hbm_gb"])),
         *plan_rows(trained["plan"]),
         ("MFU", percent(figures["model_flops_utilisation"])),
@@ -145,20 +148,22 @@ def _chips(space: ModernSpace, result: Result, baselines: Sequence[Mapping[str, 
         return []
     problem, value = space.problem, result.objective.value or 0.0
     trained = result.solution["models"][problem.name]
-    answer: Mapping[str, Any] = {"throughput_per_s": value, "hbm_gb": trained["hbm_gb"], "plan": trained["plan"]}
+    answer: Mapping[str, Any] = {"throughput_per_s": value, "plan": trained["plan"]}
     posed = [(problem.fixed.name if problem.fixed else "this answer", _posed(space, result), answer)]
     posed += [(each.system.chip.name, each, row) for each, row in zip(problem.chips, baselines, strict=True)]
     flops = problem.model.flops_per_sample(problem.sequence)
     rows: list[Row] = []
     for name, asked, row in posed:
-        throughput, memory = row["throughput_per_s"], hbm_text(gib_from_bytes(asked.system.chip.hbm_bytes))
+        throughput = row["throughput_per_s"]
         if throughput is None:
-            rows.append((name, "nothing fits", "", "", memory, rests_on(asked), ""))
+            nothing = f"nothing fits in {memory_text(asked.usable_bytes)}"
+            rows.append((name, "", "", "", "", nothing, rests_on(asked), ""))
             continue
-        peak = asked.devices * asked.system.chip.peak_flops[asked.precision]
-        cells = number(throughput), percent(throughput / value), share_text(throughput * flops / peak), memory
-        rows.append((name, *cells, rests_on(asked), shown_plan(row["plan"])))
-    head = ("chip", "samples/s", "vs. this answer", "MFU", "HBM", "rates", "plan")
+        mfu = throughput * flops / (asked.devices * asked.system.chip.peak_flops[asked.precision])
+        used_bytes = float(memory_needed(asked, PlanArrays.of([whole_plan(row["plan"], "result")]))[0])
+        cells = figures(asked, asked.global_batch / throughput, mfu, used_bytes, row["plan"])
+        rows.append((name, percent(throughput / value), *cells))
+    head = (HEADERS[0], "vs. this answer", *HEADERS[1:])
     return [Table(head, rows, "Chips, each with its best plan", requested=True)]
 
 

@@ -68,11 +68,12 @@ def _verdict(space: SharedSpace, result: Result) -> str:
 
 
 def _answer_rows(result: Result) -> list[Row]:
-    sizes, used = result.solution["architecture"], result.metrics["area_budget_used"]
+    sizes, share = result.solution["architecture"], 100 * result.metrics["area_budget_used"]
+    of_budget = "" if result.settings["fixed"] is not None else f" ({share:.0f} % of the budget)"
     trained = next(iter(result.solution["models"].values()))
     return [
         ("accelerator", architecture_text(sizes)),
-        ("area", f"{sizes['area_mm2']:.1f} mm² ({100 * used:.0f} % of the budget)"),
+        ("area", f"{sizes['area_mm2']:.1f} mm²{of_budget}"),
         ("global buffer", f"{sizes['global_buffer_bytes'] // MIB} MB"),
         ("HBM", hbm_text(trained["hbm_gb"])),
     ]

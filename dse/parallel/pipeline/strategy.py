@@ -65,7 +65,7 @@ def posed(options: ParallelOptions, *, at_most: bool = False) -> PipelinePosed:
     if options.method == "linkage":
         raise fail(_COMMAND, "--method", "linkage", "applies only to --strategy sharding")
     memory_bytes = memory_bytes_of(options, chosen.hbm_bytes)
-    joined = network(options.network or chosen.link).spanning(devices)
+    joined = network(options.network or chosen.network).spanning(devices)
     source, profile, state_factor, step = _read(options, device_of(chosen, options.f32_products))
     stages = _stages(options, devices, joined, source)
     if at_most:
