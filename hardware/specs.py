@@ -31,7 +31,7 @@ class Accelerator:
     ``tdp_w`` is the power that it may draw, where the spec states it. ``notes`` say what the spec leaves open and what
     is assumed in its place, and ``estimates`` which of its sizes are estimated, one sentence each, for whoever shows a
     figure that rests on it. ``is_template``: its sizes are those of a template, and not of a real chip.
-    ``has_estimated_cores``: only its rates are known, so that its area and joules are no figures to compare by.
+    ``has_estimated_cores``: only its rates are known, so that its area and joules are estimates too.
     """
 
     name: str
