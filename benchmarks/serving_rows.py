@@ -32,6 +32,8 @@ _SHORTEST = 0.8
 _BLOCK_SCALED = ("deepseek-r1", "qwen3-235b-a22b", "qwen3-32b", "glm-5", "qwen3.5-397b-a17b")
 """Models whose 8-bit checkpoints have a scale for each block."""
 
+_LATENT = ("deepseek-r1", "glm-5")
+
 
 @dataclass(frozen=True)
 class ServingRow:
@@ -122,8 +124,8 @@ def _weights(row: Mapping[str, str]) -> WeightFormat:
 
 
 def _attention_weights(row: Mapping[str, str]) -> WeightFormat | None:
-    """Checkpoints of DeepSeek in four bits leave attention in 16 (README of the table)."""
-    return "bf16" if row["model"] == "deepseek-r1" and row["precision"] == "nvfp4" else None
+    """Checkpoints with latent attention in four bits leave it in 16 (README of the table)."""
+    return "bf16" if row["model"] in _LATENT and row["precision"] == "nvfp4" else None
 
 
 def _cache_bytes(row: Mapping[str, str]) -> float:

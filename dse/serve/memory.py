@@ -2,10 +2,14 @@
 
 Grouped-query attention keeps 2 · layers · ⌈key heads / tensor⌉ · width elements a token (heads are copied where
 there are more chips than heads); latent attention layers · (rank + rotary width) on every chip of ``tensor``. Layers
-with a window keep its tokens alone.
+with a window keep its tokens alone, layers with a state the same for any context, and indexers one key a token. With
+latents that an indexer chooses from, 8 bits are those of FlashMLA: its rotary part stays in 16, and 128 elements share
+a scale of 32.
 """
 
 from dse.plan.model import Transformer
+from dse.serve.layers import layer_counts
+from dse.serve.mixers import INDEX_KEY_BYTES, STATE_BYTES, convolved_elements, state_elements
 from dse.serve.shape import WEIGHT_BYTES, Formats, Shape
 
 
@@ -16,31 +20,42 @@ def key_heads(model: Transformer, shape: Shape) -> int:
 
 def cache_bytes_per_token(model: Transformer, shape: Shape, formats: Formats) -> float:
     """Bytes of one chip for a token of one layer's keys and values."""
-    if model.latent is not None:
-        return (model.latent.key_value_rank + model.latent.rotary_width) * formats.cache_bytes
-    return key_heads(model, shape) * (model.key_width + model.context_width) * formats.cache_bytes
+    latent = model.latent
+    if latent is None:
+        return key_heads(model, shape) * (model.key_width + model.context_width) * formats.cache_bytes
+    if model.indexer is not None and formats.cache_bytes == 1.0:
+        return latent.key_value_rank * (1.0 + 4.0 / 128.0) + latent.rotary_width * 2.0
+    return (latent.key_value_rank + latent.rotary_width) * formats.cache_bytes
 
 
 def cache_bytes(model: Transformer, shape: Shape, formats: Formats, tokens: float) -> float:
     """Bytes of one chip for a request with ``tokens`` in its context."""
-    layers, near = model.layers / shape.pipeline, tokens
+    counts, near = layer_counts(model), tokens
     if model.window is not None:
         near = min(tokens, model.window.tokens)
-    share = 0.0 if model.window is None else model.window.share
-    return layers * cache_bytes_per_token(model, shape, formats) * ((1 - share) * tokens + share * near)
+    held = cache_bytes_per_token(model, shape, formats) * (counts.whole * tokens + counts.near * near)
+    if model.indexer is not None:
+        held += counts.choosing * tokens * model.indexer.head_width * INDEX_KEY_BYTES
+    if model.recurrence is not None:
+        states = state_elements(model.recurrence, shape.tensor) * STATE_BYTES
+        held += counts.recurring * (states + 2.0 * convolved_elements(model.recurrence, shape.tensor))
+    return held / shape.pipeline
 
 
 def weight_bytes(model: Transformer, shape: Shape, formats: Formats) -> float:
     """Bytes of one chip for its weights; embedding and output matrix in 16 bits."""
     dense = WEIGHT_BYTES[formats.dense]
     matrices = 3 if model.gated else 2
-    attention = model.layers * model.attention_weights / shape.tensor * WEIGHT_BYTES[formats.attention]
-    networks = model.dense_layers * matrices * model.hidden * model.feed_forward / shape.tensor
+    counts = layer_counts(model)
+    mixers = counts.attending * model.attention_weights / shape.tensor + counts.choosing * model.indexer_weights
+    if model.recurrence is not None:
+        mixers += counts.recurring * model.recurrence.weights(model.hidden) / shape.tensor
+    attention = mixers * WEIGHT_BYTES[formats.attention]
+    networks = counts.dense * matrices * model.hidden * model.feed_forward / shape.tensor
     of_experts = 0.0
     if model.experts is not None:
-        sparse = model.layers - model.dense_layers
         one = matrices * model.hidden * model.experts.width
-        of_experts = sparse * model.experts.routed * one / (shape.expert * shape.expert_tensor)
-        networks += sparse * model.experts.shared * one / shape.tensor
+        of_experts = counts.sparse * model.experts.routed * one / (shape.expert * shape.expert_tensor)
+        networks += counts.sparse * model.experts.shared * one / shape.tensor
     ends = 2.0 * model.vocabulary * model.hidden * (1 if model.tied_embeddings else 2) / shape.tensor
     return (attention + networks * dense + of_experts * WEIGHT_BYTES[formats.weights]) / shape.pipeline + ends

@@ -8,11 +8,22 @@ deviations (√(2 ln groups) of them).
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from dse.plan.model import Transformer
+from dse.serve.layers import LayerCounts, layer_counts
 from dse.serve.memory import key_heads
+from dse.serve.mixers import (
+    chosen_prompt_s,
+    indexer_linear_s,
+    indexer_prompt_s,
+    indexer_step_s,
+    recurrence_linear_s,
+    recurrence_prompt_s,
+    recurrence_step_s,
+)
 from dse.serve.shape import WEIGHT_BYTES, Formats, Shape, WeightFormat
 from hardware.inputs import fail
 from hardware.kernel_model import KernelModel, Kind
@@ -86,24 +97,29 @@ class StepWork:
         """Whether its layers are those that can be served.
 
         Raises:
-            InputError: layers that do not attend, whose states serving does not know yet, or indexed attention.
+            InputError: tokens see later ones.
         """
-        for kind in self.model.kinds:
-            if kind.recurs or not kind.attends or not kind.network:
-                rule = "must have attention and a feed-forward network in every layer to be served"
-                raise fail(self.model.name, "layers", self.model.layer_kinds[0], rule)
-        if self.model.indexer is not None:
-            raise fail(self.model.name, "indexer", "", "must not be given: serving prices no indexed attention yet")
+        if self.model.head != "causal_lm":
+            raise fail(self.model.name, "head", self.model.head, "must be causal_lm: others write no tokens")
+
+    @cached_property
+    def _counts(self) -> LayerCounts:
+        return layer_counts(self.model)
 
     def linear_s(self, tokens: Floats) -> Floats:
         """Seconds of all layers but attention and collectives, for new tokens of a rank, [N]."""
-        model = self.model
-        dense, sparse = model.dense_layers, model.layers - model.dense_layers
-        seconds = model.layers * (self._projections_s(tokens) + self._norms_s(tokens))
-        if dense:
-            seconds = seconds + dense * self._network_s(tokens, model.feed_forward)
-        if sparse:
-            seconds = seconds + sparse * self._experts_s(tokens)
+        model, counts, attention = self.model, self._counts, self.formats.attention
+        seconds = model.layers * self._norms_s(tokens)
+        if counts.attending:
+            seconds = seconds + counts.attending * self._projections_s(tokens)
+        if counts.choosing:
+            seconds = seconds + counts.choosing * indexer_linear_s(self, tokens, attention)
+        if counts.recurring:
+            seconds = seconds + counts.recurring * recurrence_linear_s(self, tokens, attention)
+        if counts.dense:
+            seconds = seconds + counts.dense * self._network_s(tokens, model.feed_forward)
+        if counts.sparse:
+            seconds = seconds + counts.sparse * self._experts_s(tokens)
         return np.asarray(seconds / self.shape.pipeline)
 
     @property
@@ -113,104 +129,111 @@ class StepWork:
         Products of fewer bits start as those of 16: what they take longer when they are timed alone is the cast of
         their input, which engines do in the kernel before.
         """
-        model, formats = self.model, self.formats
-        sparse = model.layers - model.dense_layers
+        model, formats, counts = self.model, self.formats, self._counts
 
         def start(kind: Kind, words: tuple[str, ...]) -> float:
             return min(self._start_s(kind, variant) for variant in self._known(kind, words))
 
         product, products = start("dense", _WORDS["bf16"]), 4 if model.latent is not None else 2
-        linear = model.layers * products * product + 2 * product * model.dense_layers
+        linear = (counts.attending * products + 2 * (counts.choosing + counts.recurring + counts.dense)) * product
         if model.experts is not None:
             shared = 2 if model.experts.shared else 0
-            linear += sparse * (start("experts", _WORDS[formats.weights]) + (1 + shared) * product)
+            linear += counts.sparse * (start("experts", _WORDS[formats.weights]) + (1 + shared) * product)
         latent = model.latent is not None
         word = "fp8" if formats.cache_bytes == 1.0 else "bfloat16"
         kinds: tuple[Kind, Kind] = ("latent prefill", "latent decode") if latent else ("prefill", "decode")
         prefill, decode = (start(kind, _attention_words(kind, word)) for kind in kinds)
-        by_layer = model.layers / self.shape.pipeline
-        return Starts(linear / self.shape.pipeline, by_layer * decode, by_layer * prefill)
+        mixers = (counts.attending + counts.choosing + counts.recurring) / self.shape.pipeline
+        return Starts(linear / self.shape.pipeline, mixers * decode, mixers * prefill)
 
     def head_s(self, tokens: Floats) -> Floats:
         """Seconds of the output matrix for tokens that get a successor, [N]."""
         rows = self.model.vocabulary / self.shape.tensor
-        return self._product_s(tokens, rows, self.model.hidden, "bf16")
+        return self.product_s(tokens, rows, self.model.hidden, "bf16")
 
     def exchange_s(self, tokens: Floats) -> Floats:
         """Seconds of the collectives of all layers, for new tokens of a rank, [N]."""
-        model, shape = self.model, self.shape
+        model, shape, counts = self.model, self.shape, self._counts
         stream = model.hidden * _ACTIVATION_BYTES
         seconds = np.zeros(len(tokens))
-        of_network = model.layers
-        if model.has_expert_layers and shape.attention_data > 1:
-            sparse = model.layers - model.dense_layers
+        of_network = counts.dense + counts.sparse
+        if counts.sparse and shape.attention_data > 1:
             chips, size = float(shape.tensor * shape.attention_data), tokens * shape.attention_data * stream
             moved = self._nccl_s("all_gather", chips, size) + self._nccl_s("reduce_scatter", chips, size)
             if model.experts is not None and min(shape.expert, chips) > _SERVER:
                 chosen = tokens / shape.tensor * model.experts.reached(shape.expert) * stream
                 moved = np.minimum(moved, 2.0 * self._nccl_s("alltoall", chips, chosen))
-            seconds += sparse * moved
-            of_network = model.dense_layers
+            seconds += counts.sparse * moved
+            of_network = counts.dense
         if shape.tensor > 1:
-            both = model.layers + of_network
+            both = counts.mixing + of_network
             seconds += both * self._fastest("all-reduce", ("_graph", "TRTLLM"), "bf16", chips=shape.tensor,
                                             bytes=tokens * stream, eager=0.0)  # fmt: skip
         return seconds / shape.pipeline
 
     def decode_s(self, samples: Floats, context: Floats) -> Floats:
         """Seconds of the attention of one new token for each of ``samples`` requests, [N]."""
-        model, shape, cache = self.model, self.shape, self.formats.cache_bytes
-        heads = model.heads / shape.tensor
+        model, counts, cache = self.model, self._counts, self.formats.cache_bytes
+        heads, seconds = model.heads / self.shape.tensor, np.zeros(np.broadcast(samples, context).shape)
+        if counts.recurring:
+            seconds = seconds + counts.recurring * recurrence_step_s(self, samples)
+        if counts.choosing:
+            seconds = seconds + counts.choosing * indexer_step_s(self, samples, context)
         if model.latent is not None:
-            seconds = self._attention_s("latent decode", samples=samples, context=context, heads=heads,
-                                        cache_bytes=cache)  # fmt: skip
-            return np.asarray(seconds * model.layers / shape.pipeline)
-        sizes = {"heads": heads, "key_heads": float(key_heads(model, shape)), "width": float(model.key_width)}
-        seconds = np.zeros(np.broadcast(samples, context).shape)
+            seen = context if model.indexer is None else np.minimum(context, model.indexer.chosen)
+            attention = self.attention_s("latent decode", samples=samples, context=seen, heads=heads, cache_bytes=cache)
+            return np.asarray((seconds + counts.attending * attention) / self.shape.pipeline)
+        sizes = {"heads": heads, "key_heads": float(key_heads(model, self.shape)), "width": float(model.key_width)}
         for layers, window in self._layers_by_window():
-            seconds = seconds + layers * self._attention_s(
+            seconds = seconds + layers * self.attention_s(
                 "decode", samples=samples, context=context, window=window, cache_bytes=cache, **sizes
             )
-        return np.asarray(seconds / shape.pipeline)
+        return np.asarray(seconds / self.shape.pipeline)
 
     def prefill_s(self, tokens: Floats) -> Floats:
         """Seconds of the attention of one whole prompt of ``tokens``, [N]."""
-        model, shape = self.model, self.shape
-        heads = model.heads / shape.tensor
+        model, counts = self.model, self._counts
+        heads, seconds = model.heads / self.shape.tensor, np.zeros(len(tokens))
+        if counts.recurring:
+            seconds = seconds + counts.recurring * recurrence_prompt_s(self, tokens)
+        if counts.choosing:
+            seconds = seconds + counts.choosing * indexer_prompt_s(self, tokens)
         if model.latent is not None:
-            seconds = self._attention_s("latent prefill", samples=1.0, tokens=tokens, heads=heads)
-            return np.asarray(seconds * model.layers / shape.pipeline)
-        sizes = {"heads": heads, "key_heads": float(key_heads(model, shape)), "width": float(model.key_width)}
-        seconds = np.zeros(len(tokens))
+
+            def whole_s(length: Floats) -> Floats:
+                return self.attention_s("latent prefill", samples=1.0, tokens=length, heads=heads)
+
+            attention = whole_s(tokens) if model.indexer is None else chosen_prompt_s(self, tokens, whole_s)
+            return np.asarray((seconds + counts.attending * attention) / self.shape.pipeline)
+        sizes = {"heads": heads, "key_heads": float(key_heads(model, self.shape)), "width": float(model.key_width)}
         for layers, window in self._layers_by_window():
-            seconds = seconds + layers * self._attention_s(
+            seconds = seconds + layers * self.attention_s(
                 "prefill", samples=1.0, tokens=tokens, window=window, cache_bytes=self.formats.cache_bytes, **sizes
             )
-        return np.asarray(seconds / shape.pipeline)
+        return np.asarray(seconds / self.shape.pipeline)
 
     def _layers_by_window(self) -> list[tuple[float, float]]:
         """(layers, tokens of their window; 0 for none)."""
-        window, layers = self.model.window, float(self.model.layers)
-        if window is None:
-            return [(layers, 0.0)]
-        near = layers * window.share
-        return [each for each in ((layers - near, 0.0), (near, float(window.tokens))) if each[0]]
+        window, counts = self.model.window, self._counts
+        near = 0.0 if window is None else float(window.tokens)
+        return [each for each in ((counts.whole, 0.0), (counts.near, near)) if each[0]]
 
     def _projections_s(self, tokens: Floats) -> Floats:
         model, parts, dense = self.model, self.shape.tensor, self.formats.attention
         query, value = model.heads * model.key_width / parts, model.heads * model.context_width / parts
-        output = self._product_s(tokens, model.hidden, value, dense)
+        output = self.product_s(tokens, model.hidden, value, dense)
         if model.latent is None:
             keys = key_heads(model, self.shape) * (model.key_width + model.context_width)
-            return self._product_s(tokens, query + keys, model.hidden, dense) + output
+            query += value if model.attention_gate else 0.0
+            return self.product_s(tokens, query + keys, model.hidden, dense) + output
         latent = model.latent
         compressed = latent.query_rank + latent.key_value_rank + latent.rotary_width
         made = model.heads / parts * (model.key_width - latent.rotary_width + model.context_width)
-        queries = self._product_s(tokens, query, latent.query_rank or model.hidden, dense)
+        queries = self.product_s(tokens, query, latent.query_rank or model.hidden, dense)
         return (
-            self._product_s(tokens, compressed, model.hidden, dense)
+            self.product_s(tokens, compressed, model.hidden, dense)
             + queries
-            + self._product_s(tokens, made, latent.key_value_rank, "bf16")
+            + self.product_s(tokens, made, latent.key_value_rank, "bf16")
             + output
         )
 
@@ -218,12 +241,11 @@ class StepWork:
         model, dense = self.model, self.formats.dense
         own = width / self.shape.tensor
         entered = (2 if model.gated else 1) * own
-        down = self._product_s(tokens, model.hidden, own, dense)
-        return self._product_s(tokens, entered, model.hidden, dense) + down
+        down = self.product_s(tokens, model.hidden, own, dense)
+        return self.product_s(tokens, entered, model.hidden, dense) + down
 
     def _norms_s(self, tokens: Floats) -> Floats:
-        elements = np.maximum(tokens * self.model.hidden * _NORM_PASSES / 2.0, 1.0)
-        return self.kernels.seconds("vector", "bf16", {"elements": elements}).seconds
+        return self.passes_s(tokens * self.model.hidden * _NORM_PASSES / 2.0, _ACTIVATION_BYTES)
 
     def _experts_s(self, tokens: Floats) -> Floats:
         """Router, routed experts of the busiest group, and shared experts."""
@@ -249,12 +271,18 @@ class StepWork:
             width=experts.width / shape.expert_tensor, chosen=float(experts.active), experts=float(experts.routed),
             element_bytes=WEIGHT_BYTES[weights], hit=hit, rows=rows, **padded,
         )  # fmt: skip
-        seconds = seconds + self._product_s(tokens, experts.routed, model.hidden, "bf16")
+        seconds = seconds + self.product_s(tokens, experts.routed, model.hidden, "bf16")
         if experts.shared:
             seconds = seconds + self._network_s(tokens, float(experts.shared * experts.width))
         return seconds
 
-    def _product_s(self, m: Floats, n: float, k: float, weights: WeightFormat) -> Floats:
+    def passes_s(self, elements: Floats, element_bytes: float) -> Floats:
+        """Seconds of reading and writing so many elements, [N]."""
+        shapes: dict[str, Floats | float] = {"elements": np.maximum(elements, 1.0), "element_bytes": element_bytes}
+        return self.kernels.seconds("vector", "bf16", shapes).seconds
+
+    def product_s(self, m: Floats, n: float, k: float, weights: WeightFormat) -> Floats:
+        """Seconds of a product of m rows with n · k weights of this format, [N]."""
         shapes: dict[str, Floats | float] = {
             "m": np.maximum(m, 1.0),
             "n": max(n, 1.0),
@@ -263,7 +291,7 @@ class StepWork:
         }
         return self._fastest("dense", _WORDS[weights], _PRODUCT_FORMAT[weights], **shapes)
 
-    def _attention_s(self, kind: Kind, **shapes: Floats | float) -> Floats:
+    def attention_s(self, kind: Kind, **shapes: Floats | float) -> Floats:
         """By the engine's kernel for the format of the cache; its products have 16 bits."""
         word = "fp8" if self.formats.cache_bytes == 1.0 else "bfloat16"
         return self._fastest(kind, _attention_words(kind, word), "bf16", **shapes)

@@ -39,7 +39,7 @@ def test_marked_configurations_are_few_and_of_their_group() -> None:
             assert each.endswith(origin)
 
 
-def test_layers_without_attention_are_refused_by_name() -> None:
-    hybrid = transformer("llama3-8b").model_copy(update={"layer_kinds": ("dense",) + ("attention+dense",) * 31})
-    with pytest.raises(InputError, match="must have attention and a feed-forward network in every layer"):
-        StepWork(hybrid, Shape(), Formats("bf16", 2.0), kernel_model("h100-sxm"), "vllm")
+def test_models_that_write_no_tokens_are_refused() -> None:
+    encoder = transformer("llama3-8b").model_copy(update={"head": "masked_lm"})
+    with pytest.raises(InputError, match="must be causal_lm"):
+        StepWork(encoder, Shape(), Formats("bf16", 2.0), kernel_model("h100-sxm"), "vllm")

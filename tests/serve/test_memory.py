@@ -36,7 +36,22 @@ def test_layers_with_a_window_keep_no_more_than_it() -> None:
     assert cache_bytes(oss, Shape(), Formats("mxfp4", 1.0), 1000) == 18 * a_token * 1000 + 18 * a_token * 128
 
 
-@pytest.mark.parametrize(("name", "formats"), [("llama3-70b", BF16), ("qwen3-235b-a22b", BF16), ("deepseek-v3", BF16)])
+def test_states_take_the_same_for_any_context() -> None:
+    qwen = transformer("qwen3.5-397b-a17b")
+    a_token = 15 * 2 * 2 * 256
+    states = 45 * (64 * 128 * 128 * 4 + 3 * (64 + 2 * 16) * 128 * 2)
+    assert cache_bytes(qwen, Shape(), FP8, 1000) == 1000 * a_token + states
+    assert cache_bytes(qwen, Shape(tensor=4), FP8, 1000) == 1000 * a_token / 2 + states / 4
+
+
+def test_an_indexer_keeps_a_key_a_token_with_a_scale() -> None:
+    glm = transformer("glm-5")
+    assert cache_bytes(glm, Shape(tensor=8), FP8, 1000) == 1000 * 78 * (512 + 4 * 4 + 64 * 2 + 128 + 4)
+    assert cache_bytes(glm, Shape(tensor=8), BF16, 1000) == 1000 * 78 * (2 * 576 + 128 + 4)
+
+
+@pytest.mark.parametrize(("name", "formats"), [("llama3-70b", BF16), ("qwen3-235b-a22b", BF16), ("deepseek-v3", BF16),
+                                                ("glm-5", BF16), ("qwen3.5-397b-a17b", BF16)])  # fmt: skip
 def test_weights_in_16_bits_take_two_bytes_a_parameter(name: str, formats: Formats) -> None:
     model = transformer(name)
     assert weight_bytes(model, Shape(), formats) == pytest.approx(2 * model.parameters, rel=2e-3)

@@ -66,6 +66,49 @@ def test_half_of_gpt_oss_layers_read_their_window_alone() -> None:
     assert own.decode_s(np.array([8.0]), np.array([9000.0]))[0] == pytest.approx(expected, rel=1e-9)
 
 
+def test_three_of_four_layers_of_qwen_read_and_write_their_states() -> None:
+    own = work("qwen3.5-397b-a17b", "b200", Shape(tensor=4), "nvfp4")
+    samples, context = np.array([32.0]), np.array([3000.0])
+    passes = [(32 * 16 * 128 * 128, 4.0), (32 * 3 * 96 * 128 / 4, 2.0)]
+    states = sum(
+        own.kernels.seconds("vector", "bf16", {"elements": elements, "element_bytes": each}).seconds[0]
+        for elements, each in passes
+    )
+    attention = own.attention_s(
+        "decode", samples=samples, context=context, heads=8.0, key_heads=1.0, width=256.0, window=0.0, cache_bytes=1.0
+    )
+    assert own.decode_s(samples, context)[0] == pytest.approx(45 * states + 15 * attention[0], rel=1e-9)
+    longer = own.decode_s(samples, 8 * context)[0]
+    assert longer < 8 * own.decode_s(samples, context)[0] - 40 * states
+
+
+def test_indexed_attention_reads_chosen_latents_and_scores_all_keys() -> None:
+    glm = work("glm-5", "h200-sxm", Shape(tensor=8), "fp8_block")
+    plain = StepWork(
+        glm.model.model_copy(update={"indexer": None}), glm.shape, glm.formats, glm.kernels, glm.engine
+    )  # fmt: skip
+    samples, contexts = np.full(3, 16.0), np.array([1000.0, 2048.0, 16000.0])
+    seen = plain.decode_s(samples, np.minimum(contexts, 2048.0))
+    scores = glm.decode_s(samples, contexts) - seen
+    assert (np.diff(scores) > 0).all()
+    assert (scores > 0).all()
+    # of scores: 32 heads of 128 elements a key, and each score read and written once
+    assert scores[2] < 78 * (16 * 16000 * (132 + 2 * 4)) / 1e12 + 0.01
+    assert glm.decode_s(samples, contexts)[2] < plain.decode_s(samples, contexts)[2]
+
+
+def test_a_prompt_that_fits_a_choice_is_attended_to_whole() -> None:
+    glm = work("glm-5", "h200-sxm", Shape(), "fp8_block")
+    plain = StepWork(glm.model.model_copy(update={"indexer": None}), glm.shape, glm.formats, glm.kernels, glm.engine)
+    lengths = np.array([500.0, 2048.0, 60000.0])
+    own, whole = glm.prefill_s(lengths), plain.prefill_s(lengths)
+    assert own[:2] == pytest.approx(whole[:2])
+    assert own[2] > glm.prefill_s(lengths / 2)[2] * 1.9
+    assert own[2] < whole[2]
+    shared = work("glm-5", "h200-sxm", Shape(tensor=8), "fp8_block").prefill_s(lengths)
+    assert shared[2] > own[2] / 2  # its kernel has 64 heads at once, of which a chip of eight has eight
+
+
 def test_two_reductions_a_layer_where_attention_is_shared_and_none_where_it_is_not() -> None:
     own, tokens = work(), np.array([16.0])
     one = own.kernels.seconds(
@@ -90,7 +133,9 @@ def test_experts_are_read_once_any_token_chose_them() -> None:
     assert many < 8 * few  # of 512 · 8 tokens, all experts; of 8, a fifth
 
 
-@pytest.mark.parametrize("model", ["llama3-70b", "deepseek-v3", "gpt-oss-120b", "qwen3-235b-a22b"])
+@pytest.mark.parametrize("model", [
+    "llama3-70b", "deepseek-v3", "gpt-oss-120b", "qwen3-235b-a22b", "glm-5", "qwen3.5-397b-a17b"
+])  # fmt: skip
 @pytest.mark.parametrize("chip", ["h100-sxm", "b200", "mi300x"])
 def test_tables_rise_with_what_they_count(model: str, chip: str) -> None:
     tables = step_tables(work(model, chip, weights="fp8_block"))
