@@ -102,7 +102,7 @@ def _experts(work: RankWork) -> Remade:
     assert experts is not None, "only called for layers with experts"
     hidden, local = float(model.hidden), np.ceil(experts.routed / work.plans.expert)
     each = cut * experts.active * work.plans.expert / experts.routed
-    router, _, _ = work.kernels.product_s(cut, float(experts.routed), hidden, False)
+    router, _, _ = work.kernels.product_s(cut, float(experts.routed + experts.idle), hidden, False)
     first, _, _ = work.kernels.product_s(each, float(experts.width), hidden, work.is_low, grouped=True)
     again = router + (2.0 if model.gated else 1.0) * local * first
     exchanged = 2.0 * HALF_BYTES * cut * experts.active * hidden

@@ -40,7 +40,7 @@ def alternate(costs: RankCosts, kind: LayerKind, vector_s: float) -> tuple[float
         experts = model.experts
         mine = -(-experts.routed // costs.plan.expert)
         each = cut * experts.active * costs.plan.expert / experts.routed
-        again += costs.product_s(cut, float(experts.routed), float(h), False)[0]
+        again += costs.product_s(cut, float(experts.routed + experts.idle), float(h), False)[0]
         again += mine * len(first) * costs.product_s(each, float(experts.width), float(h), True, "expert in")[0]
         if costs.plan.expert > 1:
             held += 2 * 2 * cut * experts.active * h

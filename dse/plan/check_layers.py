@@ -289,7 +289,7 @@ class RankCosts:
             return
         experts = model.experts
         assert experts is not None
-        yield "router", cut, float(experts.routed), h, 1.0, False
+        yield "router", cut, float(experts.routed + experts.idle), h, 1.0, False
         mine = float(-(-experts.routed // self.plan.expert))
         each = cut * experts.active * self.plan.expert / experts.routed
         yield "expert in", each, into * experts.width, h, mine, True

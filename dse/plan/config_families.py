@@ -242,8 +242,8 @@ def _deepseek(sizes: Config) -> dict[str, Any]:
     return some_dense(sizes) | latent(sizes)
 
 
-def latent(sizes: Config) -> dict[str, Any]:
-    """Multi-head latent attention."""
+def latent(sizes: Config, value_width: int = 0) -> dict[str, Any]:
+    """Multi-head latent attention; values have this width where a file may leave it out."""
     ranks = {
         "query_rank": sizes.get("q_lora_rank", 0),
         "key_value_rank": sizes["kv_lora_rank"],
@@ -251,7 +251,7 @@ def latent(sizes: Config) -> dict[str, Any]:
     }
     widths = {
         "head_width": sizes["qk_nope_head_dim"] + sizes["qk_rope_head_dim"],
-        "value_width": sizes["v_head_dim"],
+        "value_width": sizes.get("v_head_dim", value_width) or sizes["v_head_dim"],
         "kv_heads": 0,
     }
     return {"attention_biases": biased(sizes), "latent": ranks, **widths}

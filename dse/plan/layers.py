@@ -40,7 +40,8 @@ class LayerPrices(RankWork):
         assert experts is not None, "only models with experts have such layers"
         h, cut, width = float(self.model.hidden), self.cut_tokens, float(experts.width)
         inside = Parts(MOE)
-        self.product(work, cut, float(experts.routed), h, low=False, parts=inside)
+        choices = float(experts.routed + experts.idle)
+        self.product(work, cut, choices, h, low=False, parts=inside)
         work.keep(HALF_BYTES * cut * h, LAYERNORM)
         routed = cut * experts.active
         local = np.ceil(experts.routed / self.plans.expert)
@@ -59,7 +60,7 @@ class LayerPrices(RankWork):
             width = float(experts.shared * experts.width)
             first, last = Parts(both, otherwise=LAYERNORM), Parts(both)
             shared = self._feed_forward(work, width, self.tokens, self.tensor, first, last)
-        return shared + h * experts.routed, local * one
+        return shared + h * choices, local * one
 
     def _mixers(self, work: WorkSum, kind: LayerKind) -> tuple[Scanned, Floats]:
         """What mixes tokens, in front of its scores: the scan, or an indexer, and the weights of a rank."""

@@ -181,6 +181,8 @@ class Transformer(StrictModel):
                 del document[key]
         if self.window is not None and not self.window.chunked:
             del document["window"]["chunked"]
+        if self.experts is not None and not self.experts.idle:
+            del document["experts"]["idle"]
         if self.experts is not None and not self.experts.groups:
             del document["experts"]["groups"], document["experts"]["active_groups"]
         return document
@@ -358,7 +360,7 @@ class Transformer(StrictModel):
             return 0
         one = (3 if self.gated else 2) * self.hidden * self.experts.width
         biases = (2 if self.gated else 1) * self.experts.width + self.hidden if self.experts.biases else 0
-        router = self.experts.routed * (self.hidden + (1 if self.experts.biases else 0))
+        router = (self.experts.routed + self.experts.idle) * (self.hidden + (1 if self.experts.biases else 0))
         return self.experts.routed * (one + biases) + self.experts.shared * one + router
 
     def flops_per_sample(self, sequence: int) -> float:
@@ -395,7 +397,8 @@ class Transformer(StrictModel):
             total += matrix * self.feed_forward
         if kind.network == "experts" and self.experts is not None:
             taken = self.experts.active + self.experts.shared
-            total += taken * matrix * self.experts.width + self.experts.routed * self.hidden
+            router = (self.experts.routed + self.experts.idle) * self.hidden
+            total += taken * matrix * self.experts.width + router
         return total
 
     def _mixed_products(self, sequence: int) -> float:

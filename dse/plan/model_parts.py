@@ -62,6 +62,8 @@ class Experts(StrictModel):
         shared: experts of the same width that every token takes too.
         dense_layers: layers at the beginning with a plain feed-forward network instead.
         biases: whether the router and the experts' linear layers have biases.
+        idle: others that return their input, of which a token takes some in addition to ``active`` ones
+            (LongCat-Flash, 2025, section 2.1).
         groups, active_groups: groups of consecutive experts, and how many of them a token's experts may lie in
             (DeepSeek-V3, 2024, section 2.1.2: node-limited routing); 0 where they may lie in any.
     """
@@ -72,6 +74,7 @@ class Experts(StrictModel):
     shared: Number = 0
     dense_layers: Number = 0
     biases: Flag = False
+    idle: Number = 0
     groups: Number = 0
     active_groups: Number = 0
 

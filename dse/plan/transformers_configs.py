@@ -5,14 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dse.plan.config_by_keys import by_frequent_names, family_by_keys, unknown_keys
 from dse.plan.config_defaults import ALWAYS, NORMS, OTHER_KEYS, USUAL
 from dse.plan.config_families import FAMILIES, KINDS, by_layer, kv_heads
 from dse.plan.config_values import Config
 from dse.plan.hybrid_families import HYBRID_FAMILIES
-from dse.plan.indexed_families import INDEXED_FAMILIES
+from dse.plan.latent_families import INDEXING, LATENT_FAMILIES
 from dse.plan.model import Transformer
 from dse.plan.parallel_families import PARALLEL_FAMILIES
-from hardware.inputs import InputError, fail, nearest, validate
+from dse.plan.windowed_families import WINDOWED_FAMILIES
+from hardware.inputs import InputError, fail, validate
 
 
 def of_config(document: Any, name: str, where: str) -> Transformer:
@@ -24,21 +26,13 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         where: the file, for errors.
 
     Raises:
-        InputError: a family that has other keys, a key that is missing, or layers that a transformer here cannot have.
+        InputError: a key that is missing or wrong, or layers that a transformer here cannot have.
     """
     document, path = _language_part(document)
     family = document.get("model_type")
-    if not isinstance(family, str) or family not in _READERS:
-        if names := _unknown_layers(document):
-            raise fail(where, f"{path}model_type", family, names)
-        similar = nearest(family, _READERS) if isinstance(family, str) else None
-        raise fail(where, f"{path}model_type", family, f"must be one of {', '.join(_READERS)}", similar)
-    others = {known: document[key] for key, known in OTHER_KEYS.get(family, {}).items() if key in document}
-    sizes = Config(USUAL.get(family, {}) | others | document, where, path)
-    foreign = {kind: keys for kind, keys in FOREIGN.items() if family not in INDEXED_FAMILIES or kind != _INDEXED}
-    if names := _unknown_layers(document, foreign):
-        raise fail(where, f"{path}model_type", family, names)
-    own = _READERS[family](sizes)
+    if not isinstance(family, str):
+        raise fail(where, f"{path}model_type", family, "must be the name of a family, such as llama")
+    sizes, own = _read(document, family, where, path)
     fields: dict[str, Any] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-")[:80] or family,
         "source": f"config.json of {family}",
@@ -46,7 +40,7 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         "sequence": (tokens := min(_SAMPLE_TOKENS, sizes.get("max_position_embeddings", _SAMPLE_TOKENS, lowest=1))),
         "assumed": _assumed(family, document, tokens),
         "tied_embeddings": sizes.get("tie_word_embeddings", False),
-        "prediction_layers": sizes.get("num_nextn_predict_layers", 0),
+        "prediction_layers": next((sizes.get(key, 0) for key in _PREDICTION_LAYERS if key in sizes), 0),
         "numerics": _numerics(sizes, family),
     }
     if "heads" not in own:
@@ -59,6 +53,24 @@ def of_config(document: Any, name: str, where: str) -> Transformer:
         return validate(Transformer, fields, where)
     except InputError as error:
         raise InputError(replace(fault, key=_KEYS.get(fault.key, fault.key)) for fault in error.faults) from error
+
+
+def _read(document: dict[str, Any], family: str, where: str, path: str) -> tuple[Config, dict[str, Any]]:
+    """The file with what its family takes for what it lacks, and what the reader of the family says."""
+    if family not in _READERS:
+        names = _unknown_layers(document)
+        if not names and (keys := unknown_keys(document)):
+            names = f"no known family, and has keys of layers that are not known: {', '.join(keys)}"
+        if names:
+            raise fail(where, f"{path}model_type", family, names)
+        sizes = Config(by_frequent_names(document), where, path)
+        return sizes, family_by_keys(sizes)
+    others = {known: document[key] for key, known in OTHER_KEYS.get(family, {}).items() if key in document}
+    sizes = Config(USUAL.get(family, {}) | others | document, where, path)
+    foreign = {kind: keys for kind, keys in FOREIGN.items() if family not in INDEXING or kind != _INDEXED}
+    if names := _unknown_layers(document, foreign):
+        raise fail(where, f"{path}model_type", family, names)
+    return sizes, _READERS[family](sizes)
 
 
 _NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -83,7 +95,8 @@ _READERS: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     **FAMILIES,
     **PARALLEL_FAMILIES,
     **HYBRID_FAMILIES,
-    **INDEXED_FAMILIES,
+    **LATENT_FAMILIES,
+    **WINDOWED_FAMILIES,
 }
 
 _NEEDED = {
@@ -95,6 +108,9 @@ _NEEDED = {
 }
 _SAMPLE_TOKENS = 4096
 """Of models with a ``config.json``, which has the longest sample and no usual one; or the longest, where it is less."""
+
+_PREDICTION_LAYERS = "num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"
+"""Names of the number of multi-token-prediction layers."""
 
 _KEYS = {"layers": "num_hidden_layers", "prediction_layers": "num_nextn_predict_layers"}
 """By field of a transformer that may have a fault still, the key that it is read from."""
@@ -120,6 +136,17 @@ FOREIGN = {
     "latent expert": ("moe_latent_size",),
     "shared key-value": ("num_kv_shared_layers",),
     "per-layer embedding": ("hidden_size_per_layer_input",),
+    "hyper-connected": ("hc_mult", "hc_count"),
+    "compressed attention": ("compress_rates", "compress_ratios", "index_kpool", "indexer_compress_ratio"),
+    "block-sparse attention": ("index_topk_blocks", "sparse_attention_config", "sparse_config"),
+    "unequal-head attention": (
+        *("swa_num_key_value_heads", "swa_num_attention_heads", "num_sliding_attention_heads"),
+        *("global_head_dim", "num_global_key_value_heads", "num_attention_heads_per_layer", "per_layer_config"),
+    ),
+    "looped": ("n_recurrent_loops", "total_ut_steps"),
+    "gated norm": ("gated_norm_rank",),
+    "n-gram embedding": ("ple_layer_ids", "ngram_vocab_size_ratio", "emb_neighbor_num"),
+    "unequal": ("block_configs",),
 }
 """Kinds of layers that no transformer here has, whatever its family."""
 
@@ -139,6 +166,9 @@ def _assumed(family: str, document: dict[str, Any], tokens: int) -> dict[str, st
     longest = document.get("max_position_embeddings")
     words = "no maximum" if longest is None else f"a maximum of {longest:,}"
     length = f"{tokens:,} tokens per sample: the file states {words} and no typical length"
+    if family not in _READERS:
+        read = f"{family} is not a known family: layers are read by their keys, and what these do not say as Llama's"
+        return {"sequence": length, "family": read}
     left = {key: value for key, value in USUAL.get(family, {}).items() if key not in document}
     usual = ", ".join(f"{key} {value}" for key, value in left.items())
     return {"sequence": length} | (
@@ -147,7 +177,7 @@ def _assumed(family: str, document: dict[str, Any], tokens: int) -> dict[str, st
 
 
 _PARTLY_ROTARY = {
-    **dict.fromkeys(("phi3", "ministral3", "glm4_moe_lite", "solar_open"), 1.0),
+    **dict.fromkeys(("phi3", "ministral3", "glm4_moe_lite", "sarvam_moe", "solar_open"), 1.0),
     **dict.fromkeys(("glm", "glm4", "glm4_moe", "nemotron", "phi"), 0.5),
     **dict.fromkeys(("gpt_neox", "stablelm"), 0.25),
 }

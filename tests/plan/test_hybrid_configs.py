@@ -125,6 +125,24 @@ PUBLISHED = {
     "Qwen3-Next 80B": (80, _sizes(
         "qwen3_next", 48, 2048, 5120, 151_936, **_heads(16, 2, 256), **DELTA_SIZES, num_experts=512,
         num_experts_per_tok=10, moe_intermediate_size=512, shared_expert_intermediate_size=512)),
+    "Qwen3.5 397B": (397, {"model_type": "qwen3_5_moe", "text_config": _sizes(
+        "qwen3_5_moe_text", 60, 4096, 0, 248_320, **_heads(32, 2, 256), **DELTA_SIZES | {"linear_num_value_heads": 64},
+        num_experts=512, num_experts_per_tok=10, moe_intermediate_size=1024, shared_expert_intermediate_size=1024,
+        mtp_num_hidden_layers=1)}),
+    "LongCat-Flash 560B": (560, {
+        "model_type": "longcat_flash", "num_layers": 28, "num_attention_heads": 64, "hidden_size": 6144,
+        "ffn_hidden_size": 12288, "expert_ffn_hidden_size": 2048, "n_routed_experts": 512, "zero_expert_num": 256,
+        "moe_topk": 12, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "v_head_dim": 128, "vocab_size": 131_072}),
+    "DBRX 132B": (132, {
+        "model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32_768,
+        "vocab_size": 100_352, "attn_config": {"kv_n_heads": 8, "clip_qkv": 8},
+        "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}}),
+    "Ling 1T": (1000, _sizes(
+        "bailing_moe_v2", 80, 8192, 18432, 157_184, **_heads(64, 8, 128), num_experts=256, num_experts_per_tok=8,
+        moe_intermediate_size=2048, num_shared_experts=1, moe_shared_expert_intermediate_size=2048, n_group=8,
+        topk_group=4, first_k_dense_replace=4, use_qk_norm=True, score_function="sigmoid",
+        moe_router_enable_expert_bias=True)),
     "Falcon-H1 34B": (34, _sizes(
         "falcon_h1", 72, 5120, 21504, 261_120, **_heads(20, 4, 128), **_mamba2(32, 128, 2, 256, 128),
         mamba_d_ssm=4096)),

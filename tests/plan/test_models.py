@@ -145,9 +145,12 @@ def test_no_sample_is_longer_than_the_table_of_positions(dse):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "bert"}, "model_type: bert: must be one of llama"),
+        (
+            {"model_type": "bert", "type_vocab_size": 2},
+            "model_type: bert: no known family, and has keys of layers that are not known: type_vocab_size$",
+        ),
         ({"hidden_size": None}, "hidden_size: must be given"),
-        ({"model_type": ["llama"]}, r'model_type: \["llama"\]: must be one of llama'),
+        ({"model_type": ["llama"]}, r'model_type: \["llama"\]: must be the name of a family, such as llama$'),
         ({"num_hidden_layers": "x"}, "num_hidden_layers: x: must be a whole number"),
         ({"max_position_embeddings": [None]}, r"max_position_embeddings: \[null\]: must be a whole number"),
         ({"n_routed_experts": -4}, "n_routed_experts: -4: must be at least 1"),

@@ -67,6 +67,18 @@ FAMILIES = {
     "glm4_moe_lite": {**EXPERTS, **LATENT, "q_lora_rank": 24},
     "solar_open": {**EXPERTS, "n_routed_experts": 8, "head_dim": 8},
     "exaone_moe": {**EXPERTS, "num_experts": 8, "head_dim": 8},
+    "exaone": {},
+    "granite_swa": {"layer_rope_theta": [1e4, 0, 1e4, 1e4]},
+    "granitemoe_swa": {"num_local_experts": 4, "num_experts_per_tok": 2, "shared_intermediate_size": 320},
+    "hyperclovax": {},
+    "iquestcoder": {"head_dim": 16},
+    "jais2": {},
+    "hy_v3": {**EXPERTS, "num_experts": 8, "head_dim": 16},
+    "minicpm3": {**LATENT, "q_lora_rank": 24},
+    "youtu": {**LATENT, "q_lora_rank": 24},
+    "sarvam_moe": {**EXPERTS, "n_routed_experts": 8, "head_dim": 16},
+    "sarvam_mla": {**EXPERTS, **LATENT},
+    "vaultgemma": {"head_dim": 16},
 }  # fmt: skip
 
 
@@ -97,6 +109,13 @@ NEARLY = {
                      "moe_layer_start_index": 1, "moe_layer_end_index": 3},
     "dots1": {**EXPERTS, "n_routed_experts": 8, "n_shared_experts": 1, "first_k_dense_replace": 1, "head_dim": 16},
     "apertus": {},
+    "afmoe": {**EXPERTS, "num_experts": 8, "num_shared_experts": 1, "head_dim": 16},
+    "bitnet": {},
+    "flint": {**EXPERTS, "num_experts": 8, "head_dim": 16, "shared_expert_intermediate_size": 96},
+    "kolibri1": {**EXPERTS, "num_experts": 8, "head_dim": 16, "shared_expert_intermediate_size": 48},
+    "mellum": {**EXPERTS, "num_experts": 8, "head_dim": 16},
+    "nanochat": {},
+    "olmo": {},
 }  # fmt: skip
 """Families with norms of whole rows of heads, gates of shared experts, biases of the output alone or corrections of
 scores, which are not counted: at most four numbers for each of a layer's channels, of thousands."""
@@ -131,7 +150,11 @@ def test_the_language_model_of_a_nested_configuration_is_read_and_its_faults_hav
         ({"model_type": "plamo2", "mamba_d_state": 16}, "Mamba"),
         ({"model_type": "rwkv", "rescale_every": 6, "attention_hidden_size": 64}, "recurrent and RWKV"),
         ({"model_type": "new_hybrid", "layer_types": ["linear_attention", "full_attention"] * 2}, "linear_attention"),
-        ({"model_type": "longcat_flash", "zero_expert_num": 256}, "shortcut-connected"),
+        ({"model_type": "longcat_flash_ngram", "zero_expert_num": 256}, "shortcut-connected"),
+        ({"model_type": "deepseek_v4", "hc_mult": 4, "compress_rates": {}}, "hyper-connected"),
+        ({"model_type": "qwen4_exp_text", "indexer_compress_ratio": 4}, "compressed attention"),
+        ({"model_type": "gemma4_text", "global_head_dim": 512}, "unequal-head attention"),
+        ({"model_type": "qwen3", "sparse_attention_config": {"sparse_block_size": 128}}, "block-sparse attention"),
         ({"model_type": "deepseek_v3", "index_topk": 2048}, "indexed attention"),
         ({"model_type": "nemotron_h", "moe_latent_size": 64, "hybrid_override_pattern": "ME*"}, "latent expert"),
         ({"model_type": "gemma3n", "text_config": {"model_type": "gemma3n_text", "altup_num_inputs": 4}}, "AltUp"),
@@ -222,7 +245,8 @@ def test_kimi_has_the_keys_of_deepseek():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "qwen4"}, r"model_type: qwen4: must be one of llama, .*, stablelm, .* \(did you mean"),
+        ({"model_type": "qwen4", "keep_window_size": 64, "mystery": True, "is_sparse": False},
+         "model_type: qwen4: no known family, and has keys of layers that are not known: keep_window_size, mystery$"),
         ({"num_key_value_heads": 7}, r"num_key_value_heads: 7: must divide num_attention_heads \(8\) .*mean 8\?\)$"),
         ({"num_attention_heads": 10}, r"num_attention_heads: 10: must divide hidden_size \(64\) if head_dim"),
         ({"vocab_size": 10**9}, "vocab_size: 1000000000: must be at most 16777216$"),
@@ -330,3 +354,35 @@ def test_numerics_that_are_none_are_refused_by_the_files_own_key(change, message
     sizes = BASE | EXPERTS | {"model_type": "qwen3_moe", "num_experts": 8}
     with pytest.raises(InputError, match="^config.json: " + message):
         of_config(sizes | change, "broken", "config.json")
+
+
+def test_a_family_that_no_reader_knows_is_read_by_its_keys_and_that_is_said():
+    """As the families that have these keys: names of keys differ, sizes do not."""
+    plain = of_config(BASE | {"model_type": "llama"}, "a", "config.json")
+    named = {"n_embd": 64, "n_layer": 4, "n_heads": 8, "num_kv_heads": 2, "ffn_hidden_size": 160, "vocab_size": 256}
+    for sizes in (BASE, named | {"max_position_embeddings": 512}):
+        read = of_config(sizes | {"model_type": "brand-new", "scale_emb": 12, "rope_theta": 1e4}, "a", "config.json")
+        assert read.assumed["family"].startswith("brand-new is not a known family: layers are read by their keys")
+        assert read.parameters == plain.parameters
+    experts = BASE | EXPERTS | {"head_dim": 16, "use_qk_norm": True}
+    known = of_config(experts | {"model_type": "qwen3_moe", "num_experts": 8}, "a", "config.json")
+    read = of_config(experts | {"model_type": "brand-new", "moe_num_experts": 8}, "a", "config.json")
+    assert read.parameters == known.parameters
+    attention = BASE | EXPERTS | LATENT | {"q_lora_rank": 24, "n_shared_experts": 1, "first_k_dense_replace": 1}
+    known = of_config(attention | {"model_type": "deepseek_v3"}, "a", "config.json")
+    read = of_config(attention | {"model_type": "brand-new"}, "a", "config.json")
+    assert read.parameters == known.parameters
+    near = ["sliding_attention", "full_attention"] * 2
+    read = of_config(BASE | {"model_type": "brand-new", "layer_types": near, "sliding_window": 128}, "a", "config.json")
+    assert read.layer_kinds[:2] == ("window+dense", "attention+dense")
+
+
+def test_experts_that_return_their_input_take_a_share_of_the_choices():
+    """LongCat-Flash: eight of twelve on average; the router chooses among 768."""
+    sizes = BASE | LATENT | {"model_type": "longcat_flash", "num_layers": 2, "expert_ffn_hidden_size": 48}
+    read = of_config(sizes | {"moe_topk": 12, "n_routed_experts": 512}, "a", "config.json")
+    assert (read.layers, read.experts.active, read.experts.idle) == (6, 8, 256)
+    one = 3 * 64 * 48
+    router = (512 + 256) * 64
+    without = read.model_copy(update={"experts": None, "layers": 4, "layer_kinds": ("attention+dense",) * 4})
+    assert read.parameters - without.parameters == 2 * (512 * one + router + 64)
