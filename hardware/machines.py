@@ -130,12 +130,13 @@ class Machines:
         """The constants of ``kind`` of work."""
         return self.kernels.get(kind, self.kernels.get(OTHER_KINDS, IDEAL_KERNEL))
 
-    def describe(self, index: int) -> str:
-        """One readable line on the machine at position ``index``."""
+    def describe(self, index: int, area: str | None = None) -> str:
+        """One readable line on the machine at position ``index``; ``area``: in other words."""
+        area = f"{self.area_mm2[index]:.1f} mm²" if area is None else area
         return (
             f"{self.tensor_cores[index]} tensor cores {self.core_width[index]}×{self.core_depth[index]}, "
             f"{self.vector_cores[index]} vector cores of {self.vector_lanes[index]}, "
-            f"{self.global_buffer_bytes[index] / MIB:g} MiB global buffer, {self.area_mm2[index]:.1f} mm², "
+            f"{self.global_buffer_bytes[index] / MIB:g} MiB global buffer, {area}, "
             f"{self.peak_flops[index] / (1000 * GIGA):.1f} Tflop/s, HBM {self.hbm_bytes_per_s / GIGA:g} GB/s"
         )
 

@@ -16,7 +16,14 @@ from dse.report.chip_kernels import (
     beside_template,
     representative_kernels,
 )
-from dse.report.chip_silicon import PricedChip, priced_chip, silicon_document, silicon_notes, silicon_tables
+from dse.report.chip_silicon import (
+    PricedChip,
+    figure_text,
+    priced_chip,
+    silicon_document,
+    silicon_notes,
+    silicon_tables,
+)
 from hardware.chips import Chip, chip
 from hardware.inputs import fail
 from hardware.kernel_model import kernel_model
@@ -74,12 +81,13 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None, accel
         rule = "must be FILE.svg: the spec has no dies and no template of style systolic, simt or tile"
         raise fail("", "--out", str(out), rule)
     machines = accelerator(name).machines if has_cores(name) else None
+    cores = None if machines is None else _cores(machines, priced)
     kernels = representative_kernels(kernel_model(name))
     taken = _as_template(name, shown) if as_template else None
     if accelforge is not None:
         _write_accelforge(accelforge, name, shown, machines)
     if as_json:
-        document = _document(shown, machines, kernels, taken)
+        document = _document(shown, cores, kernels, taken)
         document |= {} if priced is None else {"silicon": silicon_document(priced)}
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
@@ -94,7 +102,7 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None, accel
             print_table(KERNEL_HEADERS, [each.row() for each in kernels])
         else:
             print_table(TEMPLATE_HEADERS, beside_template(kernels, *taken))
-        print_table(("", ""), list(_parts(shown, machines)))
+        print_table(("", ""), list(_parts(shown, machines, cores)))
         for table in [] if priced is None else silicon_tables(priced):
             print_view_table(table)
         for note in (*shown.notes, *([] if priced is None else silicon_notes(priced))):
@@ -156,13 +164,19 @@ def _rates(shown: Chip) -> list[tuple[str, str, str]]:
     ]
 
 
-def _parts(shown: Chip, machines: Machines | None) -> Iterator[Row]:
+def _cores(machines: Machines, priced: PricedChip | None) -> str:
+    """The cores in one line; an area that is an estimate has its interval."""
+    is_estimate = priced is not None and machines.area_mm2[0] == priced.area.value
+    return machines.describe(0, f"{figure_text(priced.area)} mm²" if is_estimate and priced is not None else None)
+
+
+def _parts(shown: Chip, machines: Machines | None, cores: str | None) -> Iterator[Row]:
     yield "system", shown.network
     yield from _levels(network(shown.network))
     if shown.tdp_w is not None:
-        yield "power limit", f"{shown.tdp_w:g} W"
-    if machines is not None:
-        yield "cores", machines.describe(0)
+        yield "power limit", f"{shown.tdp_w:,g} W"
+    if machines is not None and cores is not None:
+        yield "cores", cores
         yield "clock", f"{machines.clock_hz / GIGA:g} GHz"
         yield "L2 of a core", f"{machines.tensor_l2_bytes[0] / MIB:g} MiB"
     timed = [key for key in type(shown.sustained).model_fields if getattr(shown.sustained, key)]
@@ -180,7 +194,7 @@ def _levels(joined: Network, group: int = 0) -> Iterator[Row]:
 
 def _document(
     shown: Chip,
-    machines: Machines | None,
+    cores: str | None,
     kernels: list[ShownKernel],
     taken: tuple[list[ShownKernel], list[ShownKernel]] | None,
 ) -> dict[str, Any]:
@@ -194,7 +208,7 @@ def _document(
         "hbm_bytes_per_s": shown.hbm_bytes_per_s,
         "network": shown.network,
         "tdp_w": shown.tdp_w,
-        "cores": None if machines is None else machines.describe(0),
+        "cores": cores,
         "timed_on": shown.timed_on if shown.sustained.model_dump(exclude_defaults=True) else None,
         "kernels": [each.document() for each in kernels],
         **{key: [each.document() for each in of_template] for key, of_template in beside.items()},

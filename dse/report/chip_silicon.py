@@ -8,13 +8,14 @@ import numpy as np
 
 from dse.report.chart import Tile, TreeMap
 from dse.report.palette import BLUE, BROWN, GREEN, GREY, PALE, PURPLE, RED, YELLOW
+from dse.report.units import share_text
 from dse.report.view import Heading, Paragraph, Part, Table, View
-from hardware.silicon.area import area_of, block_areas
+from hardware.silicon.area import area_of, block_areas, die_area
 from hardware.silicon.carbon import embodied_kg, use_kg_per_year
 from hardware.silicon.design import Die, Package
 from hardware.silicon.edges import max_sites, needed_edge_mm, perimeter_mm
 from hardware.silicon.energy import multiply_accumulate_pj
-from hardware.silicon.interval import Interval, total
+from hardware.silicon.interval import Interval, Numbers, total
 from hardware.silicon.money import all_in_kw, bill, die_price, dies_per_wafer, hourly_usd
 from hardware.silicon.power import Power, idle_clock_hz, power
 from hardware.silicon.tables import blocks, fitted, money, nodes
@@ -48,6 +49,9 @@ _BASIS = {
 }
 """Rows of the table of blocks behind each block of a die."""
 
+_PUBLISHED_PHYS = ("hbm2", "hbm2e", "hbm3", "hbm3e")
+"""Kinds of memory with the 1024 bits of which PHY and controller are published."""
+
 
 @dataclass(frozen=True)
 class PricedChip:
@@ -70,6 +74,11 @@ class PricedChip:
     kg: Mapping[str, Interval]
 
     @property
+    def area(self) -> Interval:
+        """Of all dies together, mm²."""
+        return total([die_area(die) * count for die, count in self.package.dies])
+
+    @property
     def sustained_w(self) -> Interval:
         """Demand at the clock that the power limit allows, which no chip exceeds."""
         demand, cap = self.drawn.demand(self.clock_hz), self.package.cap_w
@@ -85,8 +94,14 @@ def priced_chip(title: str, package: Package) -> PricedChip:
 
 def figure_text(figure: Interval, digits: int = 0) -> str:
     """``831 (610 to 1,100)``; one number where nothing is uncertain."""
+    value, interval = figure_cells(figure, digits)
+    return f"{value} ({interval})" if interval else value
+
+
+def figure_cells(figure: Interval, digits: int = 0) -> tuple[str, str]:
+    """``831`` and ``610 to 1,100``, which is empty where nothing is uncertain."""
     value, low, high = (f"{float(each):,.{digits}f}" for each in (figure.value, figure.low, figure.high))
-    return value if low == high else f"{value} ({low} to {high})"
+    return value, "" if low == high else f"{low} to {high}"
 
 
 def die_name(die: Die, number: int, count: int) -> str:
@@ -105,19 +120,20 @@ def _area_tables(package: Package) -> Iterator[Table]:
         areas = block_areas(die)
         whole = area_of(areas, die.style)
         rows = [
-            (name, figure_text(area, 1), f"{float(area.value / whole.value):.0%}", _basis(name, die))
+            (name, *figure_cells(area, 1), share_text(float(area.value / whole.value)), _basis(name, die))
             for name, area in areas.items()
             if float(area.value) > 0
         ]
-        rows.append(("die", figure_text(whole, 1), "100%", f"{fitted().name}: factor of {die.style}, interval"))
-        yield Table(("block", "mm²", "share", "basis"), rows, title=f"Area: {die_name(die, number, count)}")
+        rows.append(("die", *figure_cells(whole, 1), "", f"fitted factor of {die.style}"))
+        yield Table(
+            ("block", "mm²", "interval", "share", "basis"), rows, f"Area, estimated: {die_name(die, number, count)}"
+        )
 
 
 def _basis(block: str, die: Die) -> str:
     """Whether a block is published or estimated."""
     if block.startswith("memory"):
-        kind = die.memory_kind
-        return "" if kind is None else _said(kind.source)
+        return "published figures" if die.memory in _PUBLISHED_PHYS else "estimate"
     table = blocks()
     sources = [getattr(table, key).source for key in _BASIS[block] if _is_used(key, block, die)]
     return ", ".join(dict.fromkeys(map(_said, sources)))
@@ -138,44 +154,37 @@ def _said(source: str) -> str:
 
 def _power_table(chip: PricedChip) -> Table:
     package, drawn = chip.package, chip.drawn
-    rows = [
-        ("demand at full clock", f"{float(package.clock_ghz):.3g} GHz", figure_text(drawn.demand(package.clock_hz))),
-        ("static, memory at rest", "", figure_text(drawn.static)),
-        ("clock tree", "", figure_text(drawn.tree_per_ghz * package.clock_ghz)),
-        ("arrays and lanes", "", figure_text(drawn.switching_per_ghz * package.clock_ghz)),
-        ("memory and links", "", figure_text(drawn.traffic)),
+    idle_hz = float(idle_clock_hz(package.dies[0][0], package.clock_hz))
+    parts = [
+        ("static, memory at rest", "", drawn.static),
+        ("clock tree", _ghz(package.clock_hz), drawn.tree_per_ghz * package.clock_ghz),
+        ("arrays and lanes", _ghz(package.clock_hz), drawn.switching_per_ghz * package.clock_ghz),
+        ("memory and links", "", drawn.traffic),
+        ("all of these", _ghz(package.clock_hz), drawn.demand(package.clock_hz)),
     ]
-    nodes_used = dict.fromkeys(die.node for die, _ in package.dies if float(np.max(die.macs_per_core)) > 0)
-    energies = [(node, multiply_accumulate_pj(node)) for node in nodes_used]
     if package.cap_w is not None:
-        share = chip.clock_hz / float(package.clock_hz)
-        rows.append(
-            (f"under {float(package.cap_w):g} W", f"{chip.clock_hz / GIGA:.3g} GHz, {share:.0%}", "limit of the spec")
-        )
-    idle = drawn.idle(idle_clock_hz(package.dies[0][0], package.clock_hz))
-    rows.append(("idle", "", figure_text(idle)))
-    rows += [(f"a 16-bit multiply-accumulate, {node} nm", "", f"{figure_text(pj, 2)} pJ") for node, pj in energies]
-    return Table(("power", "clock", "W"), rows, title="Power, estimated: every unit, memory and link at work")
+        parts.append((f"within its {float(package.cap_w):,g} W", _ghz(chip.clock_hz), chip.sustained_w))
+    parts.append(("idle", _ghz(idle_hz), drawn.idle(idle_hz)))
+    rows = [(name, clock, *figure_cells(figure)) for name, clock, figure in parts]
+    return Table(("power", "clock", "W", "interval"), rows, "Power, estimated: every unit, memory and link at work")
+
+
+def _ghz(clock_hz: Numbers) -> str:
+    return f"{float(clock_hz) / GIGA:.3g} GHz"
 
 
 def _bill_table(chip: PricedChip) -> Table:
     rows = []
     for number, (die, count) in enumerate(chip.package.dies, 1):
-        price, node = die_price(die), nodes()[die.node]
-        whole = f"{float(dies_per_wafer(price.area.value)):.0f} on a wafer of ${node.wafer:,.0f}"
-        rows.append(
-            (
-                die_name(die, number, count),
-                f"{whole}, {float(price.sold.value):.0%} sold",
-                figure_text(price.usd * count),
-            )
-        )
+        price = die_price(die)
+        how = f"{float(dies_per_wafer(price.area.value)):.0f} a wafer, {figure_text(price.sold * 100)} % of them sold"
+        rows.append((die_name(die, number, count), how, *figure_cells(price.usd * count)))
     kind = chip.package.memory_kind
     stacks = "" if kind is None else f"{float(chip.package.memory_gb):g} GB of {chip.package.memory}"
-    notes = {"memory": stacks, "package": "interposer or substrate, losses in assembly", "test": "test and the rest"}
-    rows += [(name, notes[name], figure_text(chip.lines[name])) for name in notes]
-    rows.append(("bill of materials", "", figure_text(total(chip.lines.values()))))
-    return Table(("item", "how", "US dollars"), rows, title="Cost, estimated")
+    notes = {"memory": stacks, "package": "interposer or substrate, losses", "test": "test and the rest"}
+    rows += [(name, notes[name], *figure_cells(chip.lines[name])) for name in notes]
+    rows.append(("bill of materials", "", *figure_cells(total(chip.lines.values()))))
+    return Table(("item", "how", "US dollars", "interval"), rows, "Cost, estimated")
 
 
 def _service_table(chip: PricedChip) -> Table:
@@ -183,23 +192,28 @@ def _service_table(chip: PricedChip) -> Table:
     hourly = hourly_usd(total(chip.lines.values()), all_in)
     price = f"chip at {money().price_over_cost.value:g} times its cost"
     rows = [
-        ("with server, network and building", "kW", figure_text(all_in, 2)),
-        ("at cost", "$/hour", figure_text(hourly.at_cost, 2)),
-        (f"at price ({price})", "$/hour", figure_text(hourly.at_price, 2)),
-        ("to make dies and memory", "kg CO₂e", figure_text(total(chip.kg.values()))),
-        ("a year at full power", "kg CO₂e", figure_text(use_kg_per_year(all_in))),
+        ("with server, network and building", "kW", *figure_cells(all_in, 2)),
+        ("at cost", "$/hour", *figure_cells(hourly.at_cost, 2)),
+        (f"at price ({price})", "$/hour", *figure_cells(hourly.at_price, 2)),
+        ("to make dies and memory", "kg CO₂e", *figure_cells(total(chip.kg.values()))),
+        ("a year at full power", "kg CO₂e", *figure_cells(use_kg_per_year(all_in))),
     ]
-    return Table(("in service, estimated", "unit", "figure"), rows)
+    return Table(("in service, estimated", "unit", "figure", "interval"), rows)
 
 
 def silicon_notes(chip: PricedChip) -> list[str]:
     """Sentences on what the figures are."""
+    package = chip.package
     notes = ["Area, power, cost and carbon are estimates; intervals are what their sources allow (dse specs silicon)."]
+    for node in dict.fromkeys(die.node for die, _ in package.dies if float(np.max(die.macs_per_core)) > 0):
+        each_pj = figure_text(multiply_accumulate_pj(node), 2)
+        notes.append(f"A 16-bit multiply-accumulate takes {each_pj} pJ in {node} nm, with what delivers its operands.")
     full = float(chip.drawn.demand(chip.package.clock_hz).value)
     cap = chip.package.cap_w
     if cap is not None and chip.clock_hz < float(chip.package.clock_hz):
         notes.append(
-            f"With all units at work it would draw {full:.0f} W, above its limit of {float(cap):g} W: its clock falls."
+            f"With all units at work it would draw {full:,.0f} W, above its limit of {float(cap):,g} W: its clock "
+            f"falls to {_ghz(chip.clock_hz)}. A real chip lowers its voltage too, and keeps a higher clock."
         )
     return notes
 
@@ -220,10 +234,9 @@ def floorplan(chip: PricedChip) -> TreeMap:
 
 def silicon_view(chip: PricedChip, others: Sequence[Part] = ()) -> View:
     """The page of a chip: floorplan, tables, and the source of every constant behind them."""
-    costs = float(total(chip.lines.values()).value)
     verdict = (
-        f"{chip.title}: {sum(count * float(die_price(die).area.value) for die, count in chip.package.dies):,.0f} mm², "
-        f"{float(chip.sustained_w.value):,.0f} W at {chip.clock_hz / GIGA:.3g} GHz, ${costs:,.0f} to make (estimates)"
+        f"{chip.title}: {figure_text(chip.area)} mm², {figure_text(chip.sustained_w)} W at {_ghz(chip.clock_hz)}, "
+        f"${figure_text(total(chip.lines.values()))} to make (estimates)"
     )
     parts: list[Part] = [floorplan(chip), *silicon_tables(chip), *others, Heading("Sources")]
     parts.append(Paragraph("Constants behind the figures, each with its interval and source."))
@@ -260,6 +273,8 @@ def silicon_document(chip: PricedChip) -> dict[str, Any]:
             "demand": _triple(chip.drawn.demand(package.clock_hz)),
             "static": _triple(chip.drawn.static),
             "traffic": _triple(chip.drawn.traffic),
+            "clock_tree": _triple(chip.drawn.tree_per_ghz * package.clock_ghz),
+            "arrays_and_lanes": _triple(chip.drawn.switching_per_ghz * package.clock_ghz),
             "at_capped_clock": _triple(chip.sustained_w),
             "multiply_accumulate_pj": {
                 str(die.node): _triple(multiply_accumulate_pj(die.node))

@@ -69,16 +69,16 @@ def die_price(die: Die, constants: Fitted | None = None) -> DiePrice:
     def sold(scale: Floats) -> Floats:
         return sold_share(fixed * scale, cores * scale, die.spare_cores, node.defects, alpha)
 
+    # No die is larger than the exposure field, however large its blocks may be.
+    largest = np.minimum(area.high, np.maximum(area.value, blocks().reticle_mm2.value))
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = (np.where(area.value > 0, each / area.value, 1.0) for each in (area.low, area.high))
+        low, high = (np.where(area.value > 0, each / area.value, 1.0) for each in (area.low, largest))
     share = Interval(sold(np.ones_like(low)), sold(high), sold(low))
 
     def price(wafer: float, area_mm2: Floats, yielded: Floats) -> Floats:
         count = np.maximum(dies_per_wafer(np.maximum(area_mm2, 1.0)), 1e-3)
         return np.asarray(wafer / (count * yielded), dtype=np.float64)
 
-    # No die is larger than the exposure field, however large its blocks may be.
-    largest = np.minimum(area.high, np.maximum(area.value, blocks().reticle_mm2.value))
     usd = Interval(
         price(node.wafer, area.value, share.value),
         price(node.wafer_low, area.low, share.high),

@@ -153,6 +153,19 @@ def test_intervals_hold_those_of_all_that_a_figure_rests_on():
     assert kg.high > kg.value * money().fab_yield.value / money().fab_yield.low
 
 
+def test_no_price_is_that_of_a_die_beyond_the_exposure_field():
+    die = Die(node=3, style="systolic", cores=8, macs_per_core=65536, shared_mib=64, host=1)
+    price, limit = die_price(die), blocks().reticle_mm2.value
+    assert price.area.value < limit < price.area.high
+    areas = block_areas(die)
+    cores = sum(float(areas[key].value) for key in ("arrays", "lanes", "local SRAM"))
+    fixed = float(price.area.value) - cores - float(areas["shared SRAM"].value)
+    scale = limit / float(price.area.value)
+    worst = sold_share(fixed * scale, cores * scale, 0, nodes()[3].defects, money().yield_alpha.value)
+    assert price.sold.low == pytest.approx(float(worst))
+    assert price.usd.high == pytest.approx(nodes()[3].wafer_high / float(dies_per_wafer(limit) * worst))
+
+
 def test_dies_of_814_mm2_on_a_wafer():
     assert int(dies_per_wafer(814.0)) == 63
 
