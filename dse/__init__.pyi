@@ -194,3 +194,9 @@ def trace(
     files: object = ...,
     **run: Unpack[_Run],
 ) -> Answer[documents.TraceSolution, documents.TraceMetrics]: ...
+def campaign(
+    *sources: object,
+    file: object = ...,
+    yes: bool = ...,
+    **run: Unpack[_Run],
+) -> Answer[documents.CampaignSolution, documents.CampaignMetrics]: ...

@@ -229,9 +229,12 @@ def _in_plain_digits(construct: Callable[..., Any]) -> Callable[..., Any]:
 _NUMBER_TEXT = re.compile(r"[-+]?([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9][0-9_]*)?$")
 _NUMBER_BEGINS = "-+.0123456789"
 
+_ON_AND_OFF = "oO"
+"""How the booleans of YAML 1.1 begin that are text here, as in YAML 1.2: ``on`` is the name of an option."""
+
 
 def _restrict(loader: type[_PlainLoader]) -> None:
-    """Leave ``loader`` the constructors of JSON's values and no implicit dates; 1e9 is a number, as JSON has it."""
+    """Leave ``loader`` the constructors of JSON's values. Dates, on and off are text; 1e9 is a number, as in JSON."""
     tag = "tag:yaml.org,2002:"
     loader.yaml_constructors = {
         key: constructor
@@ -244,7 +247,11 @@ def _restrict(loader: type[_PlainLoader]) -> None:
         what = f"{number} in plain digits"
         loader.add_constructor(tag + kind, _scalar_constructor(_in_plain_digits(constructors[kind]), what))
     loader.yaml_implicit_resolvers = {
-        first: [(name, pattern) for name, pattern in resolvers if name != f"{tag}timestamp"]
+        first: [
+            (name, pattern)
+            for name, pattern in resolvers
+            if name != f"{tag}timestamp" and not (name == f"{tag}bool" and first in _ON_AND_OFF)
+        ]
         for first, resolvers in loader.yaml_implicit_resolvers.items()
     }
     # After the patterns of YAML 1.1, for which 1e9, -.5 and 08 are text.

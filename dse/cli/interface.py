@@ -15,7 +15,7 @@ from dse.cli.methods import upper_document, upper_methods, with_upper_defaults
 from dse.problem import problem_type
 from dse.results.answer import Answer
 from dse.results.session import Session, answer
-from dse.run.options import OptionField, option_fields, options_of
+from dse.run.options import OptionField, as_option, option_fields, options_of
 from dse.run.progress import ProgressCallback, StopSignal, never_stop, silent
 from hardware.input_files import InputFile, carried
 from hardware.inputs import fail, shown
@@ -66,7 +66,7 @@ def solve(
     deadline_s = math.inf if time_limit is None else began_s + time_limit
     given = _Given()
     kinds = {field.name: field.kind for field in option_fields(kind.Options)}
-    named = {name: given.named(name, _as_option(value, kinds.get(name))) for name, value in options.items()}
+    named = {name: given.named(name, as_option(value, kinds.get(name))) for name, value in options.items()}
     named |= _positional(kind.Options, tuple(given.named("input", source) for source in sources), problem)
     count = None if workers == "auto" else workers
     session = Session(
@@ -97,20 +97,6 @@ def _require_run_settings(function: str, seed: Any, workers: Any, limits_s: Mapp
         is_number = isinstance(limit_s, int | float) and not isinstance(limit_s, bool)
         if limit_s is not None and not (is_number and 0 < limit_s < math.inf):
             raise fail(function, name, limit_s, "must be a positive number of seconds")
-
-
-def _as_option(value: Any, kind: Any) -> Any:
-    """A value of an option in its type: a text becomes a list of one, numbers become text."""
-    if kind in (str, str | None):
-        return _as_text(value)
-    return [value] if get_origin(kind) is tuple and isinstance(value, str | os.PathLike | Mapping) else value
-
-
-def _as_text(value: Any) -> Any:
-    """Numbers, and lists of them, as the command line takes them."""
-    if isinstance(value, list | tuple) and all(isinstance(each, int | float | str) for each in value):
-        return ",".join(map(str, value))
-    return str(value) if type(value) in (int, float) else value
 
 
 def described(problem: str) -> str:

@@ -1517,3 +1517,93 @@ class TraceMetrics(TypedDict):
     ranks: int
     events: int
     unlinked_events: int
+
+
+class CampaignCells(TypedDict):
+    """The cells, an entry of each list for each.
+
+    Attributes:
+        axes: by name the labels.
+        baseline: the name of the baseline that a cell belongs to; empty for none.
+        problem: the name of what was posed.
+        status: ``failed`` where the problem refuses the cell, ``stopped`` at a limit, ``open`` where the campaign
+            ended before it.
+        objective: what was optimised.
+        unit: what was optimised.
+        sense: what was optimised.
+        value: as of a result.
+        bound: as of a result.
+        gap: as of a result.
+        method: that gave the answer.
+        reason: why there is no value, or no proof.
+        answer: the first digits of the digest of the cell's solution.
+    """
+
+    axes: dict[str, list[str]]
+    baseline: list[str]
+    problem: list[str]
+    status: list[Literal["optimal", "feasible", "infeasible", "unknown", "failed", "stopped", "open"]]
+    objective: list[str]
+    unit: list[str]
+    sense: list[str]
+    value: list[float | None]
+    bound: list[float | None]
+    gap: list[float | None]
+    method: list[str]
+    reason: list[str]
+    answer: list[str]
+
+
+class CampaignSolution(TypedDict):
+    """``solution``.
+
+    Attributes:
+        cells: a table.
+        figures: the numbers of the cells' metrics by name, an entry for each cell; null where it has none.
+    """
+
+    cells: CampaignCells
+    figures: dict[str, list[float | None]]
+
+
+class CampaignChoice(TypedDict):
+    """One choice over all conditions.
+
+    Attributes:
+        choice: its labels, in the order of the axes that are chosen; the name of a baseline.
+        baseline: whether it is one.
+        answered: conditions that it has a value for.
+        best: those of which no other choice has a better one.
+        mean_ratio: its value over the best one, in the direction that is worse: the geometric mean, by weights.
+            Null where it does not answer each condition that any choice answers.
+        max_ratio: the largest.
+        over: by baseline, the geometric mean of its value over that of the baseline, likewise.
+    """
+
+    choice: list[str]
+    baseline: bool
+    answered: int
+    best: int
+    mean_ratio: float | None
+    max_ratio: float | None
+    over: dict[str, float | None]
+
+
+class CampaignMetrics(TypedDict):
+    """``metrics``.
+
+    Attributes:
+        counts: cells by status.
+        choices: each choice over all conditions.
+        least_regret: the choice with the least mean ratio of those that answer all; null where there is none.
+        least_max_regret: that with the least maximum ratio.
+        seconds: that each cell took.
+        stopped: why the campaign ended early.
+    """
+
+    counts: dict[str, int]
+    choices: list[CampaignChoice]
+    least_regret: list[str] | None
+    least_max_regret: list[str] | None
+    seconds: list[float]
+    stopped: NotRequired[str | None]

@@ -100,7 +100,8 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
     arguments = {**posed.options.document(), "seed": session.seed}
     directory = opened(session.out, session.resume, session.mirror, problem.name, arguments, posed.run_digest)
     finished = None if directory is None else finished_result(directory, problem)
-    if finished is not None and directory is not None:
+    # Where a run directory outlives a change of its input, the answer there may be of another problem.
+    if finished is not None and finished.problem.digest == posed.digest and directory is not None:
         _refuse_outputs(options)
         session.notice(f"{session.out} contains this run, which is already finished; its answer is returned")
         if session.mirror is not None:

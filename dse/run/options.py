@@ -250,3 +250,17 @@ def options_of(kind: type[OptionsT], **given: Any) -> OptionsT:
     if faults:
         raise InputError(faults)
     return kind(**given)
+
+
+def as_option(value: Any, kind: Any) -> Any:
+    """A value of an option in its type: a text becomes a list of one, numbers become text."""
+    if kind in (str, str | None):
+        return _as_text(value)
+    return [value] if get_origin(kind) is tuple and isinstance(value, str | os.PathLike | Mapping) else value
+
+
+def _as_text(value: Any) -> Any:
+    """Numbers, and lists of them, as the command line takes them."""
+    if isinstance(value, list | tuple) and all(isinstance(each, int | float | str) for each in value):
+        return ",".join(map(str, value))
+    return str(value) if type(value) in (int, float) else value

@@ -112,7 +112,21 @@ def files(tmp_path_factory):
     }
     for name, text in texts.items():
         (folder / name).write_text(text)
+    (folder / "campaign.yaml").write_text(json.dumps(campaign(folder)))
     return folder
+
+
+def campaign(folder):
+    """A campaign over two problems, with a baseline."""
+    question = {
+        "schedule": {"problem": "schedule", "layer": str(folder / "layer.json")},
+        "place": {"problem": "place", "layers": str(folder / "layers.json")},
+        "too small": {"problem": "place", "layers": str(folder / "too-small.json")},
+    }
+    return {
+        "schema": "dse.campaign/1", "name": "two problems", "choose": ["chip"], "weights": {"question": {"place": 2}},
+        "axes": {"question": question, "chip": [None, "tpuv4"]}, "baselines": {"old": {"chip": "v100"}},
+    }  # fmt: skip
 
 
 TRAINING = {
@@ -173,6 +187,7 @@ CASES = {
     "fabric cut": ("fabric", "dataflow.json", {"fabric": "cut-fabric.json", "chains": 2, "moves": 300}),
     "trace": ("trace", "profile.json", {}),
     "trace without times": ("trace", "execution.json", {}),
+    "campaign": ("campaign", "campaign.yaml", {}),
     "wafer sweep": ("wafer", "case.kgraph", {"method": "rows", "sweep": ("side=2,8,20",), "moves": 0}),
 }
 EVERY = CASES | SEARCHES
