@@ -24,6 +24,7 @@ FIRST = {
     "guides": (
         "price-a-training-plan",
         "find-the-best-plan",
+        "run-a-campaign",
         "which-accelerator",
         "shard-a-step",
         "place-a-training-graph",
