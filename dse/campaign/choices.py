@@ -8,7 +8,7 @@ worse, which is at least 1::
 
 A choice is as good as its weighted geometric mean of r over the conditions; a condition that no choice answers counts
 for none, and a choice that leaves open one which another choice answers has no mean. Baselines are measured by the same
-ratio, but are no choices, so that theirs may be below 1.
+ratio, but never count as the best choice, so that theirs may be below 1.
 """
 
 import math

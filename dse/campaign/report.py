@@ -84,7 +84,7 @@ def _notes(result: Result, rows: Sequence[Row]) -> list[str]:
         notes.append(Decisive(f"{stopped} stopped by a limit or lost with a worker; --resume tries them again"))
     robust = metrics["least_max_regret"]
     if robust is not None and robust != metrics["least_regret"]:
-        notes.append(Decisive(f"the choice with the least maximum regret is another one: {', '.join(robust)}"))
+        notes.append(Decisive(f"the least maximum regret has another choice: {', '.join(robust)}"))
     gaps = [row.gap for row in rows if row.gap]
     if gaps:
         notes.append(Decisive(f"{counted(len(gaps), 'cell')} with a gap, of up to {percent(max(gaps))}"))

@@ -4,8 +4,7 @@ A cell that has been finished before, as its journal line says, is not answered 
 what the cell asks (:func:`~dse.campaign.questions.content_key`), and then that of what it read. A line counts if the
 files that it names are today as they were. So a changed campaign, or a changed chip, answers only what is new.
 
-The order of the work is that of :mod:`~dse.campaign.order`; the order of the rows is that of the cells. Which worker
-answers a cell, and after which others, changes nothing in it.
+Which worker answers a cell, and after which others, changes nothing in it; rows are in the order of the cells.
 """
 
 import hashlib
