@@ -12,6 +12,8 @@ from dse.codesign.check import answer_metrics, violations
 from dse.codesign.check_metrics.faults import metric_faults
 from dse.codesign.check_metrics.optimum import unanswered_faults
 from dse.codesign.check_metrics.proof import is_affordable, optimality_faults
+from dse.codesign.chips.contract import CHIPS
+from dse.codesign.chips.documents import ChipMetrics, ChipSolution
 from dse.codesign.documents import Metrics, Solution
 from dse.codesign.formats import JournalledEvaluations, problem_document
 from dse.codesign.modern.contract import MODERN
@@ -47,19 +49,20 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
         "dse codesign bert-large --out runs/bert-large",
         "dse codesign bert-large --fixed a100-sxm --accelerators 64",
         "dse codesign gpt2-xl --search hysteresis --workers 4",
+        "dse codesign llama3-70b --space chips-2026 --power-cap 1000 --objective per-dollar",
     )
     Options = CodesignOptions
     Solution = Solution
     Metrics = Metrics
-    forms = ((ModernSolution, ModernMetrics), (ModernSolution, SharedMetrics))
+    forms = ((ModernSolution, ModernMetrics), (ModernSolution, SharedMetrics), (ChipSolution, ChipMetrics))
     unchecked = ("failed", "unfinished")
     steering = ("search", "samples", "hysteresis", "hysteresis_rule")
     additions = ("pareto", "sensitivity")
 
     def pose(self, options: CodesignOptions) -> AnyPosed:
         """The jobs and the space of architectures."""
-        if options.plans == "modern":
-            return _modern(options).pose(options)
+        if (other := _other(options)) is not None:
+            return other.pose(options)
         problem = options.problem()
         objective = Objective(name=problem.objective.per, value=None, unit=problem.objective.unit, sense="max")
         space = Space(problem, problem.machines())
@@ -67,6 +70,8 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
 
     def documents(self, options: CodesignOptions) -> tuple[type[BaseModel], type[BaseModel]]:
         """Those of the plans that are searched."""
+        if options.is_of_chips:
+            return ChipSolution, ChipMetrics
         if options.plans != "modern":
             return Solution, Metrics
         return ModernSolution, SharedMetrics if options.is_shared else ModernMetrics
@@ -76,7 +81,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
 
         With modern plans it takes seconds, and always runs in this process.
         """
-        if posed.options.plans == "modern":
+        if _other(posed.options) is not None:
             return 0.0
         options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
         if options.search == "exhaustive":
@@ -95,8 +100,8 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
 
     def answer(self, posed: AnyPosed, run: Run) -> Result:
         """The best architecture and plans by the asked search; evaluations are in the journal."""
-        if posed.options.plans == "modern":
-            return _modern(posed.options).answer(posed, run)
+        if (other := _other(posed.options)) is not None:
+            return other.answer(posed, run)
         problem, machines = posed.problem.problem, posed.problem.machines
         store = None if run.journal is None else JournalledEvaluations(run.journal, problem, machines)
         result, outcome = solve(posed, run, _search(posed, run), store, ProvenOptima())
@@ -105,8 +110,8 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
 
     def faults(self, result: Result, posed: AnyPosed) -> list[str]:
         """Architecture, schedules, placement, throughput, energy and all figures, each recomputed."""
-        if posed.options.plans == "modern":
-            return _modern(posed.options).faults(result, posed)
+        if (other := _other(posed.options)) is not None:
+            return other.faults(result, posed)
         options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
         if not result.solution:
             return unanswered_faults(options, problem, machines, result)
@@ -126,8 +131,8 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
 
     def open_claims(self, result: Result, posed: AnyPosed) -> Mapping[str, str]:
         """That no other architecture is better."""
-        if posed.options.plans == "modern":
-            return _modern(posed.options).open_claims(result, posed)
+        if (other := _other(posed.options)) is not None:
+            return other.open_claims(result, posed)
         if result.bound is None or not result.solution:
             return {}
         problem, machines = posed.problem.problem, posed.problem.machines
@@ -137,21 +142,25 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
 
     def proof_faults(self, result: Result, posed: AnyPosed) -> list[str] | None:
         """By a search of the whole space."""
-        if posed.options.plans == "modern":
-            return _modern(posed.options).proof_faults(result, posed)
+        if (other := _other(posed.options)) is not None:
+            return other.proof_faults(result, posed)
         if not result.solution:
             return None
         return optimality_faults(posed.options, posed.problem.problem, posed.problem.machines, posed.digest, result)
 
     def view(self, result: Result, posed: AnyPosed, tables: Tables) -> View:
         """The accelerator, the plans, the baselines, the space and the schedules."""
-        if posed.options.plans == "modern":
-            return _modern(posed.options).view(result, posed, tables)
+        if (other := _other(posed.options)) is not None:
+            return other.view(result, posed, tables)
         return view(posed.problem.problem, posed.problem.machines, result, tables)
 
 
-def _modern(options: CodesignOptions) -> ProblemType[CodesignOptions, Any]:
-    """The kind of problem that options with modern plans pose."""
+def _other(options: CodesignOptions) -> ProblemType[CodesignOptions, Any] | None:
+    """The kind of problem that options with a space of chips, or with modern plans, pose; None for others."""
+    if options.is_of_chips:
+        return CHIPS
+    if options.plans != "modern":
+        return None
     return SHARED if options.is_shared else MODERN
 
 

@@ -20,11 +20,21 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-Per = Literal["throughput", "per-watt", "per-mm2"]
+Per = Literal["throughput", "per-watt", "per-mm2", "per-dollar", "per-dollar-at-price", "per-kg"]
 Mean = Literal["geometric", "arithmetic"]
 
-UNITS: dict[Per, str] = {"throughput": "samples/s", "per-watt": "samples/J", "per-mm2": "samples/s/mm2"}
+UNITS: dict[Per, str] = {
+    "throughput": "samples/s",
+    "per-watt": "samples/J",
+    "per-mm2": "samples/s/mm2",
+    "per-dollar": "samples/$",
+    "per-dollar-at-price": "samples/$",
+    "per-kg": "samples/kg",
+}
 """The unit of each value, and of the score."""
+
+OF_CHIPS: tuple[Per, ...] = ("per-dollar", "per-dollar-at-price", "per-kg")
+"""Values that only chips by their silicon have (:mod:`dse.codesign.chips.problem`)."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,232 @@
+"""The answer of a co-search over chips: the best chip with a plan of each model, checked, or why there is none."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dse.codesign.chips.emptiness import emptiness
+from dse.codesign.chips.leaf import ChosenChip, Priced
+from dse.codesign.chips.problem import ChipProblem
+from dse.codesign.chips.search import ChipOutcome, ChipSearch
+from dse.codesign.chips.silicon import package
+from dse.codesign.options import CodesignOptions
+from dse.plan.check import violations
+from dse.plan.check_costs import PlanCosts, plan_costs
+from dse.plan.problem import PlanProblem
+from dse.plan.training_plan import TrainingPlan
+from dse.problem import Posed, result_of
+from dse.report.chip_silicon import PricedChip, priced_chip, silicon_document
+from dse.results.result import FailedCheckError, Result
+from dse.run.remembered import Remembered
+from dse.run.run import Run
+from hardware.silicon.interval import total
+
+ChipPosed = Posed[CodesignOptions, ChipProblem]
+
+METHOD = "exhaustive"
+
+_SEARCHED: Remembered[ChipOutcome] = Remembered(2, lambda outcome: outcome.stopped is None)
+"""Of the last posed problems, by their digests."""
+
+_ABOUT_TIMES = (
+    "Steps, capacities and rates are those of dse plan on the chip's template; traffic between dies takes no time, and "
+    "products are mapped as if the dies of a package were one."
+)
+
+_ABOUT_SILICON = (
+    "Areas, powers and prices are estimates with the intervals shown; the answer is the best by their values. Power is "
+    "demand with all units, memory and links at work."
+)
+
+_ABOUT_FORMATS = "Plans in {formats} are taken to train as well as in 16 bits; --plan precision=bf16 leaves them out."
+
+
+def search(posed: ChipPosed, run: Run) -> ChipOutcome:
+    """The best chip; the last searches are remembered, as a check asks for them again."""
+    return _SEARCHED.get(posed.digest, lambda: ChipSearch(posed.problem, run.stop, run.progress).run())
+
+
+def solve(posed: ChipPosed, run: Run) -> Result:
+    """The checked result of a search."""
+    started, problem = time.perf_counter(), posed.problem
+    outcome = search(posed, run)
+    stopped = outcome.stopped
+    if not outcome.best:
+        proof = emptiness(problem) if stopped is None else None
+        return result_of(
+            "codesign",
+            posed,
+            infeasibility=proof,
+            status=None if proof is not None else "interrupted" if stopped == "interrupted" else "unknown",
+            bound=outcome.bound if proof is None and np.isfinite(outcome.bound) else None,
+            seconds=time.perf_counter() - started,
+            seed=run.seed,
+            method=METHOD,
+        )
+    best = outcome.best[0]
+    solution = {
+        "chip": chip_document(problem, best.chip),
+        "models": {
+            model.name: {"plan": plan.document()}
+            for (model, _), plan in zip(problem.models, best.plans, strict=True)
+        },
+    }
+    costs = [_checked_costs(problem, best, number) for number in range(len(best.plans))]
+    metrics = answer_metrics(problem, best.chip, best.plans, costs, stopped)
+    metrics |= {
+        "plans_in_vocabulary": outcome.plans,
+        "boxes": outcome.counts.boxes,
+        "plan_bounds": outcome.counts.pairs,
+        "chips_evaluated": outcome.counts.priced,
+        "equally_good": len(outcome.best),
+    }
+    return result_of(
+        "codesign",
+        posed,
+        value=metrics["score"],
+        bound=metrics["score"] if stopped is None else outcome.bound,
+        status=None if stopped is None else "interrupted" if stopped == "interrupted" else "feasible",
+        solution=solution,
+        metrics=metrics,
+        evaluations=outcome.counts.priced,
+        seconds=time.perf_counter() - started,
+        seed=run.seed,
+        method=METHOD,
+    )
+
+
+def chip_document(problem: ChipProblem, chip: ChosenChip) -> dict[str, Any]:
+    """A chip in JSON types."""
+    space = problem.space
+    return {
+        "node": chip.how.node,
+        "style": space.style.value,
+        "dies": chip.how.dies,
+        "units": chip.units,
+        "array_width": chip.width,
+        "array_depth": chip.depth,
+        "lanes": chip.lanes,
+        "local_kib": chip.local_kib,
+        "shared_mib": chip.shared_mib,
+        "formats": list(space.formats.values[: problem.formats_of(chip.precision)]),
+        "clock_hz": chip.clock_hz,
+        "memory": chip.memory.kind,
+        "stacks": chip.memory.stacks,
+        "stack_gb": chip.memory.gb,
+        "link_bytes_per_s": chip.links.bytes_per_s,
+        "domain": chip.links.domain,
+    }
+
+
+def asked_of(problem: ChipProblem, chip: ChosenChip, number: int, precision: str) -> PlanProblem:
+    """The training plan of one model on a chip."""
+    machine = problem.machines(chip.cores, chip.clock_hz, chip.memory)
+    return problem.plan_problem(number, precision, chip.links, machine, chip.memory)
+
+
+def priced(problem: ChipProblem, chip: ChosenChip) -> PricedChip:
+    """What a chip takes of area, power, money and carbon."""
+    formats = problem.formats_of(chip.precision)
+    made = package(problem.space, chip.cores, chip.how, chip.memory, chip.links.bytes_per_s, formats)
+    (die, count), scalar = made.dies[0], {}
+    for name in ("cores", "spare_cores", "macs_per_core", "lanes_per_core", "local_mib_per_core", "shared_mib"):
+        value = np.asarray(getattr(die, name))[0]
+        scalar[name] = int(value) if np.issubdtype(value.dtype, np.integer) else float(value)
+    cap_w = None if np.isinf(problem.limits.power_w) else problem.limits.power_w
+    whole = replace(made, dies=((replace(die, **scalar), count),), clock_hz=chip.clock_hz, cap_w=cap_w)
+    return priced_chip("the chip", whole)
+
+
+def _checked_costs(problem: ChipProblem, best: Priced, number: int) -> PlanCosts:
+    """The checker's own costs of a plan.
+
+    Raises:
+        FailedCheckError: they are others than the search found (a fault of this program).
+    """
+    plan = best.plans[number]
+    asked = asked_of(problem, best.chip, number, plan.precision)
+    faults = violations(asked, plan, best.steps_s[number])
+    if faults:
+        raise FailedCheckError("; ".join(faults))
+    return plan_costs(asked, plan)
+
+
+def answer_metrics(
+    problem: ChipProblem,
+    chip: ChosenChip,
+    plans: tuple[TrainingPlan, ...],
+    costs: list[PlanCosts],
+    stopped: str | None,
+) -> dict[str, Any]:
+    """What follows from the solution alone."""
+    figures = {
+        model.name: model_figures(problem, chip, number, plans[number], costs[number])
+        for number, (model, _) in enumerate(problem.models)
+    }
+    shown = priced(problem, chip)
+    return {
+        "chips_in_space": problem.space.points,
+        "score": score_of(problem, chip, [each["throughput_per_s"] for each in figures.values()]),
+        "models": figures,
+        "silicon": silicon_document(shown),
+        "limits": limits_of(problem, chip, shown),
+        "notes": notes(problem),
+        "stopped": stopped,
+    }
+
+
+def score_of(problem: ChipProblem, chip: ChosenChip, throughputs: list[float]) -> float:
+    """The objective."""
+    made = problem.silicon(chip.cores, chip.how, chip.memory, chip.links, chip.precision)
+    mean = float(problem.objective.score(np.array(throughputs)[:, None])[0])
+    return mean / float(np.asarray(problem.divisor(made, chip.clock_hz))[0])
+
+
+def limits_of(problem: ChipProblem, chip: ChosenChip, shown: PricedChip) -> dict[str, dict[str, float]]:
+    """What the chip takes of everything that is limited."""
+    made = problem.silicon(chip.cores, chip.how, chip.memory, chip.links, chip.precision)
+    taken = {"die_mm2": (float(made.die_mm2[0]), problem.space.largest_mm2)}
+    if np.isfinite(problem.limits.power_w):
+        taken["power_w"] = float(shown.drawn.demand(chip.clock_hz).value), problem.limits.power_w
+    if np.isfinite(problem.limits.usd):
+        taken["usd"] = float(total(shown.lines.values()).value), problem.limits.usd
+    return {name: {"taken": each, "limit": limit} for name, (each, limit) in taken.items()}
+
+
+def model_figures(
+    problem: ChipProblem, chip: ChosenChip, number: int, plan: TrainingPlan, costs: PlanCosts
+) -> dict[str, Any]:
+    """The figures of a plan, by the checker's costs of it."""
+    model, sequence = problem.models[number]
+    asked = asked_of(problem, chip, number, plan.precision)
+    throughput = problem.global_batch / costs.step_s
+    peak = problem.accelerators * asked.system.chip.peak_flops[plan.precision]
+    return {
+        "throughput_per_s": throughput,
+        "step_s": costs.step_s,
+        "tokens_per_s": throughput * sequence,
+        "model_flops_utilisation": throughput * model.flops_per_sample(sequence) / peak,
+        "time_s": costs.time_s,
+        "memory_bytes": costs.memory,
+    }
+
+
+def notes(problem: ChipProblem) -> list[str]:
+    """On every answer."""
+    narrow = [each for each in problem.precisions if problem.formats_of(each) > 1]
+    formats = [_ABOUT_FORMATS.format(formats=", ".join(narrow))] if narrow else []
+    return [_ABOUT_SILICON, _ABOUT_TIMES, *formats]
+
+
+def solution_text(chip: Mapping[str, Any]) -> str:
+    """A chip in one line."""
+    dies = f"{chip['dies']} dies of " if chip["dies"] > 1 else ""
+    return (
+        f"{dies}{chip['node']} nm, {chip['units']} arrays of {chip['array_width']} × {chip['array_depth']} at "
+        f"{chip['clock_hz'] / 1e9:g} GHz, {chip['lanes']} lanes each, {chip['local_kib']:,} KiB each and "
+        f"{chip['shared_mib']} MiB shared, {chip['stacks']} × {chip['stack_gb']} GB {chip['memory'].upper()}, "
+        f"{chip['link_bytes_per_s'] / 1e9:g} GB/s to {chip['domain']}"
+    )

@@ -1,0 +1,124 @@
+"""``solution`` and ``metrics`` of a co-search over chips, typed."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from dse.plan.formats import Amount, PlanDocument, Width
+from hardware.inputs import Document
+from hardware.precisions import Precision
+
+_Count = Annotated[int, Field(ge=0)]
+
+_ABSENT: Any = Field(default=None)
+"""The default of a key that may be missing, and may not be null."""
+
+
+class ChipDocument(Document):
+    """A chip of a space.
+
+    Attributes:
+        node: of its process, nm.
+        style: what surrounds its arrays.
+        dies: of a package.
+        units: arrays of a package that work; each has the lanes of one vector core.
+        array_width, array_depth: multiply-accumulate units of an array.
+        lanes: vector lanes of a unit.
+        local_kib: SRAM of a unit.
+        shared_mib: SRAM of a package that all units share.
+        formats: of operands.
+        clock_hz: of units and SRAM.
+        memory: kind of memory.
+        stacks: of a package.
+        stack_gb: of each.
+        link_bytes_per_s: peak of a package inside a domain, in one direction.
+        domain: packages of a domain.
+    """
+
+    node: Width
+    style: Literal["systolic", "simt", "tile"]
+    dies: Width
+    units: Width
+    array_width: Width
+    array_depth: Width
+    lanes: Width
+    local_kib: Width
+    shared_mib: Width
+    formats: list[Precision]
+    clock_hz: Amount
+    memory: str
+    stacks: Width
+    stack_gb: Width
+    link_bytes_per_s: Amount
+    domain: Width
+
+
+class TrainedOnChip(Document):
+    """How a model is trained.
+
+    Attributes:
+        plan: of the vocabulary of ``dse plan``.
+    """
+
+    plan: PlanDocument
+
+
+class ChipSolution(Document):
+    """``solution``.
+
+    Attributes:
+        chip: which.
+        models: by name.
+    """
+
+    chip: ChipDocument
+    models: dict[str, TrainedOnChip]
+
+
+class ChipModelFigures(Document):
+    """The figures of a plan, as in ``dse plan``.
+
+    Attributes:
+        throughput_per_s: samples per second.
+        step_s: of a global batch.
+        tokens_per_s: of all packages.
+        model_flops_utilisation: over the peak of all packages, in the plan's precision.
+        time_s, memory_bytes: by part.
+    """
+
+    throughput_per_s: Amount
+    step_s: Amount
+    tokens_per_s: Amount
+    model_flops_utilisation: Amount
+    time_s: dict[str, Amount]
+    memory_bytes: dict[str, Amount]
+
+
+class ChipMetrics(Document):
+    """``metrics``; what follows ``stopped`` belongs to searches that ended.
+
+    Attributes:
+        chips_in_space: how many, limits left out.
+        score: the objective.
+        models: figures of each, by name.
+        silicon: area by block, power, bill, dollars an hour and carbon, as ``dse chip --json`` has them.
+        limits: of what there is one, by name: what the chip takes, and the most.
+        notes: on every answer.
+        stopped: why the search ended early; null where it did not.
+        plans_in_vocabulary: of all models and precisions.
+        boxes, plan_bounds, chips_evaluated: what the search did.
+        equally_good: how many chips share the best score; the answer is the cheapest.
+    """
+
+    chips_in_space: _Count
+    score: Amount
+    models: dict[str, ChipModelFigures]
+    silicon: dict[str, Any]
+    limits: dict[str, dict[str, Amount]]
+    notes: list[str]
+    stopped: str | None
+    plans_in_vocabulary: _Count
+    boxes: _Count
+    plan_bounds: _Count
+    chips_evaluated: _Count
+    equally_good: _Count

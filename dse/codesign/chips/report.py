@@ -1,0 +1,94 @@
+"""A co-search over chips for people."""
+
+from dse.codesign.chips.answer import notes, priced, solution_text
+from dse.codesign.chips.check import chosen_chip
+from dse.codesign.chips.export import chip_files
+from dse.codesign.chips.problem import ChipProblem
+from dse.codesign.report.table import number
+from dse.plan.chip_table import shown_plan
+from dse.plan.report import assumed_notes
+from dse.report.chip_silicon import floorplan, silicon_tables
+from dse.report.units import share_text, time_text
+from dse.report.view import Decisive, Row, Table, View
+from dse.results.result import Result, percent
+
+def view(problem: ChipProblem, result: Result) -> View:
+    """The answer, or why there is none."""
+    title = f"{result.problem.name}: chip and training plans"
+    assumed = [note for model, sequence in problem.models for note in assumed_notes(model, sequence)]
+    if not result.solution:
+        proof = result.infeasibility
+        if proof is None:
+            return View(title, "Stopped before any feasible answer.")
+        levers = [Decisive(f"possible remedy: {lever}") for lever in proof.levers]
+        return View(title, f"Infeasible: {proof.explanation}", [*assumed, *levers])
+    shown = priced(problem, chosen_chip(problem, result.solution["chip"]))
+    tables = [
+        Table(("", ""), _answer_rows(result), "answer"),
+        Table(("model", "samples/s", "step", "MFU", "plan"), _model_rows(result), "Models", requested=True),
+        *silicon_tables(shown),
+    ]
+    return View(
+        title=title,
+        verdict=_verdict(problem, result),
+        notes=[*assumed, *notes(problem)],
+        tables=tables,
+        page=lambda: [floorplan(shown), *tables],
+        files=lambda: chip_files(problem, result.solution["chip"]),
+    )
+
+
+def _verdict(problem: ChipProblem, result: Result) -> str:
+    value, metrics = result.objective.value or 0.0, result.metrics
+    score = f"{number(value)} {problem.objective.unit.replace('mm2', 'mm²')}"
+    if len(problem.models) > 1:
+        score = f"{score} ({problem.objective.mean} mean of {len(problem.models)} models)"
+    if metrics["stopped"] is None:
+        return (
+            f"{score}, proven optimal: none of {metrics['chips_in_space']:,} chips does better with any of "
+            f"{metrics['plans_in_vocabulary']:,} plans ({metrics['chips_evaluated']:,} evaluated exactly, the rest ruled "
+            f"out in {metrics['boxes']:,} boxes, {result.seconds:.1f} s)."
+        )
+    return (
+        f"{score}, not proven: no chip exceeds {number(result.bound or 0.0)} (gap {percent(result.gap or 0.0)}, stopped "
+        f"after {result.seconds:.1f} s)."
+    )
+
+
+def _answer_rows(result: Result) -> list[Row]:
+    """The chip, and what it takes: power and cost with every answer."""
+    made, limits = result.metrics["silicon"], result.metrics["limits"]
+    die, cost = made["dies"][0], made["cost_usd"]["total"]
+    units = {"die_mm2": "mm² of a die", "power_w": "W", "usd": "$"}
+    return [
+        ("chip", solution_text(result.solution["chip"])),
+        ("formats", ", ".join(result.solution["chip"]["formats"])),
+        ("die", f"{_triple(die['area_mm2'])} mm², {die['yield'][0]:.0%} sold"),
+        ("power", f"{_triple(made['power_w']['demand'])} W, {made['kw_all_in'][0]:.2f} kW with its share of a server"),
+        ("cost", f"${_triple(cost)}"),
+        ("an hour", f"${made['usd_per_hour']['at_cost'][0]:.2f} at cost, ${made['usd_per_hour']['at_price'][0]:.2f} at price"),
+        ("carbon", f"{sum(each[0] for each in made['co2e_kg'].values()):,.0f} kg CO₂e to make"),
+        *(
+            (f"limit {units[name]}", f"{each['taken']:,.0f} of {each['limit']:,.0f} ({each['taken'] / each['limit']:.0%})")
+            for name, each in limits.items()
+        ),
+    ]
+
+
+def _triple(figure: list[float]) -> str:
+    """A figure with its interval."""
+    value, low, high = figure
+    return f"{value:,.0f} ({low:,.0f} to {high:,.0f})"
+
+
+def _model_rows(result: Result) -> list[Row]:
+    return [
+        (
+            name,
+            number(figures["throughput_per_s"]),
+            time_text(figures["step_s"]),
+            share_text(figures["model_flops_utilisation"]),
+            shown_plan(result.solution["models"][name]["plan"]),
+        )
+        for name, figures in result.metrics["models"].items()
+    ]

@@ -1,0 +1,160 @@
+"""What designs take of area, power, money and carbon: the one place where the co-search asks :mod:`hardware.silicon`.
+
+A *realisation* of cores is a node and a number of dies. A step of training does not see it.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.area import area_model
+from hardware.chip_space import ChipSpace, CoreDesigns, Memory
+from hardware.precisions import ELEMENT_BYTES
+from hardware.silicon.area import die_area
+from hardware.silicon.carbon import embodied_kg
+from hardware.silicon.design import Die, Package
+from hardware.silicon.edges import max_sites, needed_edge_mm, perimeter_mm
+from hardware.silicon.interval import Interval, total
+from hardware.silicon.money import all_in_kw, bill, hourly_usd
+from hardware.silicon.power import power
+from hardware.silicon.tables import money, nodes
+from hardware.units import GIGA, KIB, MIB
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+_HOURS = 24 * 365.25
+_ROUNDING = 1e-9
+
+
+class Realisation(NamedTuple):
+    """How cores are made."""
+
+    node: int
+    dies: int
+
+
+@dataclass(frozen=True)
+class Silicon:
+    """Of N designs in one realisation, arrays of shape [N].
+
+    Attributes:
+        die_mm2: of one die.
+        package_mm2: of all dies.
+        usd: of a package.
+        kg: CO2e of making a package.
+        static_w: at no clock, with memory and links at their full rates.
+        w_per_hz: of the clock.
+        fits: whether dies are within their limit, their edges hold the interfaces, and they share out units evenly.
+    """
+
+    die_mm2: Floats
+    package_mm2: Floats
+    usd: Floats
+    kg: Floats
+    static_w: Floats
+    w_per_hz: Floats
+    fits: Flags
+
+    def watts(self, clock_hz: Floats | float) -> Floats:
+        """With all units, memory and links at work."""
+        drawn: Floats = self.static_w + self.w_per_hz * clock_hz
+        return drawn
+
+    def usd_per_hour(self, clock_hz: Floats | float, at_price: bool) -> Floats:
+        """Of a package with its share of a server, of space and of electricity."""
+        hourly = hourly_usd(Interval.exact(self.usd), all_in_kw(self.watts(clock_hz)))
+        return (hourly.at_price if at_price else hourly.at_cost).value
+
+    def kg_per_hour(self, clock_hz: Floats | float) -> Floats:
+        """CO2e of making a package, over the years of its use, and of its electricity."""
+        table = money()
+        made = self.kg / (table.years.value * _HOURS)
+        each: Floats = made + table.use_kg_per_kwh.value * all_in_kw(self.watts(clock_hz)).value
+        return each
+
+
+def package(
+    space: ChipSpace, cores: CoreDesigns, how: Realisation, memory: Memory, link_bytes_per_s: float, formats: int
+) -> Package:
+    """The package of designs, with the first ``formats`` of the space."""
+    node, dies = how
+    per_die = cores.units // dies
+    spare = np.floor(per_die * space.spare_share.value + _ROUNDING).astype(np.int64)
+    narrow = {ELEMENT_BYTES[each] for each in space.formats.values[:formats]}
+    vector_kib = area_model().l2_bytes(cores.width) / KIB
+    die = Die(
+        node=node,
+        style=space.style.value,
+        cores=per_die + spare,
+        spare_cores=spare,
+        macs_per_core=cores.width * cores.depth,
+        lanes_per_core=cores.lanes,
+        local_mib_per_core=(cores.local_kib + vector_kib) * (KIB / MIB),
+        shared_mib=cores.shared_mib / dies,
+        memory=memory.kind,
+        memory_sites=-(-memory.stacks // dies),
+        link_bytes_per_s=link_bytes_per_s / dies,
+        d2d_bytes_per_s=space.d2d_bytes_per_s.value if dies > 1 else 0.0,
+        has_8bit=1.0 in narrow,
+        has_4bit=0.5 in narrow,
+    )
+    return Package(
+        dies=((die, dies),),
+        clock_hz=max(space.clock_hz.values),
+        memory=memory.kind,
+        stacks=memory.stacks,
+        memory_gb=float(memory.total_gb),
+    )
+
+
+def silicon(
+    space: ChipSpace,
+    cores: CoreDesigns,
+    how: Realisation,
+    memory: Memory,
+    link_bytes_per_s: float,
+    formats: int,
+    any_sram: bool = False,
+) -> Silicon:
+    """What designs take.
+
+    ``any_sram``: the designs stand for all with at least their SRAM, of which the largest die has the longest edge.
+    """
+    made = package(space, cores, how, memory, link_bytes_per_s, formats)
+    die, _ = made.dies[0]
+    area = np.broadcast_to(die_area(die).value, cores.units.shape)
+    drawn = power(made)
+    slope = (drawn.tree_per_ghz.value + drawn.switching_per_ghz.value) / GIGA
+    edge_of = np.full(area.shape, space.largest_mm2) if any_sram else np.minimum(area, space.largest_mm2)
+    fits = (area <= space.largest_mm2 * (1 + _ROUNDING)) & (cores.units % how.dies == 0)
+    fits &= (die.memory_sites <= max_sites(die, edge_of)) & (needed_edge_mm(die) <= perimeter_mm(edge_of))
+    if not any_sram:
+        fits &= cores.shared_mib % how.dies == 0
+    return Silicon(
+        die_mm2=area,
+        package_mm2=area * how.dies,
+        usd=np.broadcast_to(total(bill(made).values()).value, area.shape),
+        kg=np.broadcast_to(total(embodied_kg(made).values()).value, area.shape),
+        static_w=np.broadcast_to(drawn.static.value + drawn.traffic.value, area.shape),
+        w_per_hz=np.broadcast_to(slope, area.shape),
+        fits=fits,
+    )
+
+
+def least(parts: list[Silicon]) -> Silicon:
+    """No less than what each of several choices of memory takes, figure by figure; what fits one may fit."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    names = ("die_mm2", "package_mm2", "usd", "kg", "static_w", "w_per_hz")
+    figures = {name: np.minimum.reduce([getattr(each, name) for each in parts]) for name in names}
+    return Silicon(**figures, fits=np.logical_or.reduce([each.fits for each in parts]))
+
+
+def highest_clock_hz(node: int) -> float:
+    """Of a node, with a margin for rounding."""
+    return nodes()[node].clock * GIGA * (1 + _ROUNDING)
