@@ -28,7 +28,6 @@ from hardware.spec_fields import (
     Positive,
     PositiveInteger,
     Quantity,
-    Share,
     Source,
     StrictModel,
     read_spec_with,
@@ -53,35 +52,60 @@ class StyleChoice(StrictModel):
 
 
 class NodeSizes(StrictModel):
-    """Nodes to choose from, nm."""
+    """Nodes to choose from.
+
+    Attributes:
+        source: where they come from.
+        values: in nm.
+    """
 
     source: Source
     values: Annotated[list[NodeNm], Field(min_length=1)]
 
 
 class ArraySizes(StrictModel):
-    """Width and depth of an array of multiply-accumulate units."""
+    """Arrays of multiply-accumulate units.
+
+    Attributes:
+        source: where they come from.
+        values: width and depth.
+    """
 
     source: Source
     values: Annotated[list[tuple[PositiveInteger, PositiveInteger]], Field(min_length=1)]
 
 
 class Rates(StrictModel):
-    """Rates or clocks to choose from."""
+    """Rates or clocks to choose from.
+
+    Attributes:
+        source: where they come from.
+        values: in bytes per second, or Hz.
+    """
 
     source: Source
     values: Annotated[list[Positive], Field(min_length=1)]
 
 
 class FormatChoices(StrictModel):
-    """Formats of operands that a chip may have: it has the first ones, up to any of them."""
+    """Formats of operands that a chip may have: the first ones, up to any of them.
+
+    Attributes:
+        source: where they come from.
+        values: the first of 16 bits.
+    """
 
     source: Source
     values: Annotated[list[Precision], Field(min_length=1)]
 
 
 class SpareShare(StrictModel):
-    """Share of the units of a die that may be broken, in addition to those that work."""
+    """Units of a die that may be broken.
+
+    Attributes:
+        value: their number over that of the units that work, rounded down.
+        source: where it comes from.
+    """
 
     value: Annotated[float, Field(ge=0, lt=1)]
     source: Source
@@ -110,7 +134,9 @@ class MemoryChoice(StrictModel):
         for each in self.gb:
             if each not in known:
                 near = min(known, key=lambda size: abs(size - each))
-                raise ValueError(f"{self.kind} has {', '.join(map(str, known))} GB a stack, not {each} (nearest: {near})")
+                raise ValueError(
+                    f"{self.kind} has {', '.join(map(str, known))} GB a stack, not {each} (nearest: {near})"
+                )
         return self
 
 
@@ -133,7 +159,12 @@ class ScaleUp(StrictModel):
 
 
 class DieLinks(StrictModel):
-    """Rate between dies of a package in one direction, of each die; none where there is one die."""
+    """Links between dies.
+
+    Attributes:
+        value: bytes per second of each die in one direction; a single die has none.
+        source: where it comes from.
+    """
 
     value: NonNegative
     source: Source
@@ -213,7 +244,9 @@ class ChipSpace(StrictModel):
         """Refuses clocks above all nodes, dies above the exposure field, and stacks that no edge holds."""
         highest = max(nodes()[each].clock for each in self.nodes.values) * GIGA
         if (clock := max(self.clock_hz.values)) > highest * (1 + _ROUNDING):
-            raise ValueError(f"clock_hz must be at most {highest:g}, the highest clock of these nodes, but has {clock:g}")
+            raise ValueError(
+                f"clock_hz must be at most {highest:g}, the highest clock of these nodes, but has {clock:g}"
+            )
         field = blocks().reticle_mm2.value
         if self.area_mm2 is not None and self.area_mm2.value > field:
             raise ValueError(f"area_mm2 must be at most {field:g} (26 x 33 mm), but is {self.area_mm2.value:g}")
@@ -238,9 +271,7 @@ class ChipSpace(StrictModel):
     @property
     def choices(self) -> tuple[Memory, ...]:
         """All memories, by rate, then size."""
-        every = {
-            Memory(each.kind, stacks, gb) for each in self.memories for stacks in each.stacks for gb in each.gb
-        }
+        every = {Memory(each.kind, stacks, gb) for each in self.memories for stacks in each.stacks for gb in each.gb}
         return tuple(sorted(every, key=lambda memory: (memory.bytes_per_s, memory.total_gb, memory.kind)))
 
     @property
@@ -298,16 +329,18 @@ def least_designs(space: ChipSpace) -> CoreDesigns:
     arrays = np.array(sorted(space.arrays.values), dtype=np.int64)
     sizes = (np.array(sorted(each.values), dtype=np.int64) for each in (space.units, space.lanes))
     array, units, lanes = (axis.ravel() for axis in np.meshgrid(np.arange(len(arrays)), *sizes, indexing="ij"))
-    least = (np.full(len(units), min(each.values), dtype=np.int64) for each in (space.local_kib, space.shared_mib))
-    return CoreDesigns(arrays[array, 0], arrays[array, 1], units, lanes, *least)
+    local, shared = (
+        np.full(len(units), min(each.values), dtype=np.int64) for each in (space.local_kib, space.shared_mib)
+    )
+    return CoreDesigns(arrays[array, 0], arrays[array, 1], units, lanes, local, shared)
 
 
 def with_sram(space: ChipSpace, designs: CoreDesigns) -> CoreDesigns:
     """Each design once for every size of its SRAM, the largest ones running fastest."""
     sizes = (np.array(sorted(each.values), dtype=np.int64) for each in (space.local_kib, space.shared_mib))
     number, local, shared = (axis.ravel() for axis in np.meshgrid(np.arange(len(designs)), *sizes, indexing="ij"))
-    same = (getattr(designs, name)[number] for name in _CORE_FIELDS[:4])
-    return CoreDesigns(*same, local, shared)
+    same = designs.take(number)
+    return CoreDesigns(same.width, same.depth, same.units, same.lanes, local, shared)
 
 
 @read_once

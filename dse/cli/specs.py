@@ -14,6 +14,7 @@ from rich.text import Text
 from dse.cli.help import GroupedCommand
 from dse.cli.terminal import print_list, print_table, print_text
 from dse.plan.stack import list_stacks, stack
+from hardware.chip_space import ChipSpace, any_space
 from hardware.chip_spec import known_as
 from hardware.chips import chip, list_chips, list_templates
 from hardware.cost_model import cost_model
@@ -22,7 +23,7 @@ from hardware.fabric_specs import fabric, list_fabrics
 from hardware.inputs import choose
 from hardware.network_specs import list_networks, network
 from hardware.packages import list_packages, package
-from hardware.space import architecture_space, space_spec
+from hardware.space import architecture_space
 from hardware.spec_fields import is_path, spec_names
 from hardware.spec_rows import spec_rows
 from hardware.specs import accelerator, list_specs
@@ -215,7 +216,10 @@ def _spaces() -> tuple[Row, list[Row]]:
     headers: Row = ("space", "points", "within the default area", "smallest area share")
     rows: list[Row] = []
     for name in spec_names("spaces"):
-        space = space_spec(name)
+        space = any_space(name)
+        if isinstance(space, ChipSpace):
+            rows.append((name, f"{space.points:,}", "", ""))
+            continue
         share = space.min_share_of_budget
         within = len(architecture_space(space=space))
         rows.append((name, f"{space.points:,}", f"{within:,}", "" if share is None else f"{share.value:g}"))

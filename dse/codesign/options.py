@@ -256,13 +256,11 @@ class CodesignOptions(Options):
         _require_unique([each.name for each in models])
         given = read_plan(self.plan)
         scale_out = network(self.network or space.scale_out.name)
-        caps = [each for each in (self.power_cap, space.power_w and space.power_w.value) if each is not None]
-        costs = [each for each in (self.cost_limit, space.usd and space.usd.value) if each is not None]
         return ChipProblem(
             models=tuple((each, self.sequence or each.sequence) for each in models),
             objective=self.objective_of(),
             space=space,
-            limits=Limits(min(caps, default=math.inf), min(costs, default=math.inf)),
+            limits=Limits(_lowest(self.power_cap, space.power_w), _lowest(self.cost_limit, space.usd)),
             cost_model=cost_model(self.cost_model),
             scale_out=scale_out,
             accelerators=self.accelerators,
@@ -592,6 +590,12 @@ def _require_unique(names: Sequence[str]) -> None:
             raise fail("dse codesign", "MODEL", name, "model names must be unique")
 
 
+def _lowest(asked: float | None, of_space: Quantity | None) -> float:
+    """The lower of two limits; infinite without any."""
+    limits = [] if asked is None else [asked]
+    return min([*limits, *([] if of_space is None else [of_space.value])], default=math.inf)
+
+
 def _precisions(space: ChipSpace, fixed: str | None) -> tuple[str, ...]:
     """Of plans: the one that is fixed, or those in which models train, from the widest to the narrowest."""
     known = space.formats.values
@@ -599,7 +603,7 @@ def _precisions(space: ChipSpace, fixed: str | None) -> tuple[str, ...]:
         return tuple(each for each in known if each in TRAINED_IN)
     if fixed not in known:
         rule = f"must be one of {', '.join(known)}, in which chips of space {space.name} compute"
-        raise fail("--plan", "precision", fixed, rule, like_precision(fixed, {each: 1.0 for each in known}))
+        raise fail("--plan", "precision", fixed, rule, like_precision(fixed, dict.fromkeys(known, 1.0)))
     return (fixed,)
 
 

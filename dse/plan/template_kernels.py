@@ -270,7 +270,9 @@ class RooflineKernels(MachineKernels):
 
     are_bounds = True
 
-    def __init__(self, problem: PlanProblem, machines: Machines, elements: Integers, lanes: Integers) -> None:
+    def __init__(
+        self, problem: PlanProblem, machines: Machines, elements: Integers | Floats, lanes: Integers | Floats
+    ) -> None:
         super().__init__(problem, len(elements), machines.element_bytes)
         self._cycles = vector_cycles(machines.rules.vector_cycles).cycles
         self._bytes_per_s = machines.hbm_bytes_per_s * (1 + _ROUNDING)

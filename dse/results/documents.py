@@ -164,16 +164,68 @@ class CodesignTrainedModel(TypedDict):
     plan: Plan
 
 
+class CodesignChip(TypedDict):
+    """A chip of a space.
+
+    Attributes:
+        node: of its process, nm.
+        style: what surrounds its arrays.
+        dies: of a package.
+        units: arrays of a package that work; each has the lanes of one vector core.
+        array_width: multiply-accumulate units of an array.
+        array_depth: multiply-accumulate units of an array.
+        lanes: vector lanes of a unit.
+        local_kib: SRAM of a unit.
+        shared_mib: SRAM of a package that all units share.
+        formats: of operands.
+        clock_hz: of units and SRAM.
+        memory: kind of memory.
+        stacks: of a package.
+        stack_gb: of each.
+        link_bytes_per_s: peak of a package inside a domain, in one direction.
+        domain: packages of a domain.
+    """
+
+    node: int
+    style: Literal["systolic", "simt", "tile"]
+    dies: int
+    units: int
+    array_width: int
+    array_depth: int
+    lanes: int
+    local_kib: int
+    shared_mib: int
+    formats: list[Literal["fp16", "bf16", "fp8", "mxfp8", "int8", "fp4"]]
+    clock_hz: float
+    memory: str
+    stacks: int
+    stack_gb: int
+    link_bytes_per_s: float
+    domain: int
+
+
+class CodesignTrainedOnChip(TypedDict):
+    """How a model is trained.
+
+    Attributes:
+        plan: of the vocabulary of ``dse plan``.
+    """
+
+    plan: Plan
+
+
 class CodesignSolution(TypedDict):
     """``solution``.
 
     Attributes:
         architecture: of the accelerator.
         models: the plan of each, by name.
+        chip: which.
     """
 
-    architecture: CodesignArchitecture
-    models: dict[str, CodesignPlan] | dict[str, CodesignTrainedModel]
+    architecture: NotRequired[CodesignArchitecture]
+    models: dict[str, CodesignPlan] | dict[str, CodesignTrainedModel] | dict[str, CodesignTrainedOnChip]
+    chip: NotRequired[CodesignChip]
 
 
 class CodesignBest(TypedDict):
@@ -438,11 +490,32 @@ class CodesignSharedFront(TypedDict):
     points: list[CodesignSharedPoint]
 
 
+class CodesignChipModelFigures(TypedDict):
+    """The figures of a plan, as in ``dse plan``.
+
+    Attributes:
+        throughput_per_s: samples per second.
+        step_s: of a global batch.
+        tokens_per_s: of all packages.
+        model_flops_utilisation: over the peak of all packages, in the plan's precision.
+        time_s: by part.
+        memory_bytes: by part.
+    """
+
+    throughput_per_s: float
+    step_s: float
+    tokens_per_s: float
+    model_flops_utilisation: float
+    time_s: dict[str, float]
+    memory_bytes: dict[str, float]
+
+
 class CodesignMetrics(TypedDict):
     """``metrics``. What follows ``failed`` belongs to an answer, ``pareto`` and ``sensitivity`` to these options.
     ``metrics``; what follows ``unfinished`` belongs to searches that ended. Without it the bound is that of the
     fastest plan with the most processing elements and lanes of the space. ``metrics`` of several models, of another
-    objective than throughput, or with a front.
+    objective than throughput, or with a front. ``metrics``; what follows ``stopped`` belongs to searches that
+    ended.
 
     Attributes:
         architectures_in_space: counts.
@@ -464,20 +537,29 @@ class CodesignMetrics(TypedDict):
         sensitivity: points, takeovers and summary (``sensitivity_document``).
         plans_in_vocabulary: how many.
         stopped: why the search ended early; null where it did not.
+        chips_in_space: how many, limits left out.
+        silicon: area by block, power, bill, dollars an hour and carbon, as ``dse chip --json`` has them.
+        limits: by name: what the chip takes, and the most that it may.
+        boxes: what the search did.
+        plan_bounds: what the search did.
+        chips_evaluated: what the search did.
+        equally_good: how many chips share the best score; the answer is the cheapest.
     """
 
-    architectures_in_space: int
+    architectures_in_space: NotRequired[int]
     architectures_evaluated: NotRequired[int]
     architectures_pruned: NotRequired[int]
     optimum_by_hbm: NotRequired[dict[str, float] | dict[str, CodesignBestAtSize] | dict[str, CodesignSharedAtSize]]
     best_by_hbm: NotRequired[dict[str, CodesignBest]]
     notes: list[str]
-    unfinished: list[Literal["pareto", "sensitivity"]] | list[Literal["baselines", "sensitivity"]]
+    unfinished: NotRequired[list[Literal["pareto", "sensitivity"]] | list[Literal["baselines", "sensitivity"]]]
     failed: NotRequired[list[CodesignFailedEvaluation]]
     score: NotRequired[float]
     area_budget_used: NotRequired[float]
     interface_mm2: NotRequired[float]
-    models: NotRequired[dict[str, CodesignModelFigures] | dict[str, CodesignModernModelFigures]]
+    models: NotRequired[
+        dict[str, CodesignModelFigures] | dict[str, CodesignModernModelFigures] | dict[str, CodesignChipModelFigures]
+    ]
     proven_optimum: NotRequired[float | None]
     distance_from_proven: NotRequired[float | None]
     baselines: NotRequired[dict[str, list[CodesignBaseline]] | list[CodesignBaselineAnswer]]
@@ -485,6 +567,13 @@ class CodesignMetrics(TypedDict):
     sensitivity: NotRequired[dict[str, Any] | dict[str, CodesignAfterChange]]
     plans_in_vocabulary: NotRequired[int]
     stopped: NotRequired[str | None]
+    chips_in_space: NotRequired[int]
+    silicon: NotRequired[dict[str, Any]]
+    limits: NotRequired[dict[str, dict[str, float]]]
+    boxes: NotRequired[int]
+    plan_bounds: NotRequired[int]
+    chips_evaluated: NotRequired[int]
+    equally_good: NotRequired[int]
 
 
 class PlaceStage(TypedDict):

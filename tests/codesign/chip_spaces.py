@@ -52,7 +52,12 @@ def random_problem(seed, per, models=("llama3-8b",)):
         accelerators=8,
         global_batch=16,
         stack=template_stack(scale_out, False, True),
-        fixed_plan=(("context", 1), ("sequence_parallel", False), ("tensor", int(draw.choice([1, 2, 4])))),
+        fixed_plan=(
+            ("context", 1),
+            *((("recompute", "none"),) if seed % 2 else ()),
+            ("sequence_parallel", False),
+            ("tensor", int(draw.choice([1, 2, 4]))),
+        ),
         precisions=tuple(some(["bf16", "fp8"], 2)),
     )
 
@@ -71,7 +76,9 @@ def best_of_all(problem):
             for rate in space.scale_up.bytes_per_s.values:
                 for clock_hz in space.clock_hz.values:
                     links = Links(rate, domain)
-                    divisors = {each: _divisor(problem, cores, memory, links, clock_hz, each) for each in problem.precisions}
+                    divisors = {
+                        each: _divisor(problem, cores, memory, links, clock_hz, each) for each in problem.precisions
+                    }
                     machines = problem.machines(cores, clock_hz, memory)
                     means = _means(problem, machines, memory, links)
                     for precision, divisor in divisors.items():

@@ -1,6 +1,7 @@
 """The search over chips against brute force on random small spaces, for each objective."""
 
 import pytest
+
 from dse.codesign.chips.search import ChipSearch
 from tests.codesign.chip_spaces import OBJECTIVES, best_of_all, random_problem
 

@@ -70,8 +70,7 @@ def solve(posed: ChipPosed, run: Run) -> Result:
     solution = {
         "chip": chip_document(problem, best.chip),
         "models": {
-            model.name: {"plan": plan.document()}
-            for (model, _), plan in zip(problem.models, best.plans, strict=True)
+            model.name: {"plan": plan.document()} for (model, _), plan in zip(problem.models, best.plans, strict=True)
         },
     }
     costs = [_checked_costs(problem, best, number) for number in range(len(best.plans))]
@@ -131,12 +130,18 @@ def priced(problem: ChipProblem, chip: ChosenChip) -> PricedChip:
     """What a chip takes of area, power, money and carbon."""
     formats = problem.formats_of(chip.precision)
     made = package(problem.space, chip.cores, chip.how, chip.memory, chip.links.bytes_per_s, formats)
-    (die, count), scalar = made.dies[0], {}
-    for name in ("cores", "spare_cores", "macs_per_core", "lanes_per_core", "local_mib_per_core", "shared_mib"):
-        value = np.asarray(getattr(die, name))[0]
-        scalar[name] = int(value) if np.issubdtype(value.dtype, np.integer) else float(value)
+    die, count = made.dies[0]
+    one = replace(
+        die,
+        cores=int(np.asarray(die.cores)[0]),
+        spare_cores=int(np.asarray(die.spare_cores)[0]),
+        macs_per_core=chip.width * chip.depth,
+        lanes_per_core=chip.lanes,
+        local_mib_per_core=float(np.asarray(die.local_mib_per_core)[0]),
+        shared_mib=chip.shared_mib / chip.how.dies,
+    )
     cap_w = None if np.isinf(problem.limits.power_w) else problem.limits.power_w
-    whole = replace(made, dies=((replace(die, **scalar), count),), clock_hz=chip.clock_hz, cap_w=cap_w)
+    whole = replace(made, dies=((one, count),), clock_hz=chip.clock_hz, cap_w=cap_w)
     return priced_chip("the chip", whole)
 
 
@@ -171,7 +176,7 @@ def answer_metrics(
         "chips_in_space": problem.space.points,
         "score": score_of(problem, chip, [each["throughput_per_s"] for each in figures.values()]),
         "models": figures,
-        "silicon": silicon_document(shown),
+        "silicon": {key: each for key, each in silicon_document(shown).items() if key != "sources"},
         "limits": limits_of(problem, chip, shown),
         "notes": notes(problem),
         "stopped": stopped,

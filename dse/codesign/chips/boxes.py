@@ -117,7 +117,7 @@ class BoxFigures:
         )
         return whole.part(np.isfinite(divisor))
 
-    def splits(self, corner: Corner) -> tuple[Box, Box] | None:
+    def splits(self, corner: Corner) -> tuple[Box, ...] | None:
         """The two parts of a box along the axis on which its chips differ most; None where it is not to be split."""
         box = corner.box
         elements, lanes = self.cores.elements[box.cores], self.cores.all_lanes[box.cores]
@@ -134,6 +134,7 @@ class BoxFigures:
         if single and (classes <= _CLASSES or max(ratios["cores"], _ratio(lanes)) == 1.0):
             return None
         axis = max(ratios, key=lambda name: ratios[name])
+        parts: tuple[Box, ...]
         match axis:
             case "cores" | "lanes":
                 values = elements if axis == "cores" else lanes
@@ -142,10 +143,10 @@ class BoxFigures:
             case "memories":
                 half = len(box.memories) // 2
                 parts = replace(box, memories=box.memories[:half]), replace(box, memories=box.memories[half:])
+            case "clocks":
+                parts = tuple(replace(box, clocks=each) for each in _halves(*box.clocks))
             case _:
-                first, last = getattr(box, axis)
-                middle = (first + last) // 2
-                parts = replace(box, **{axis: (first, middle)}), replace(box, **{axis: (middle + 1, last)})
+                parts = tuple(replace(box, links=each) for each in _halves(*box.links))
         return parts
 
     def silicon(self, box: Box, cores: CoreDesigns, number: int) -> Silicon:
@@ -172,3 +173,9 @@ _CLASSES = 8
 
 def _ratio(values: NDArray[np.int64]) -> float:
     return float(values.max() / values.min())
+
+
+def _halves(first: int, last: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """A range of positions in two parts."""
+    middle = (first + last) // 2
+    return (first, middle), (middle + 1, last)

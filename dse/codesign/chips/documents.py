@@ -102,7 +102,7 @@ class ChipMetrics(Document):
         score: the objective.
         models: figures of each, by name.
         silicon: area by block, power, bill, dollars an hour and carbon, as ``dse chip --json`` has them.
-        limits: of what there is one, by name: what the chip takes, and the most.
+        limits: by name: what the chip takes, and the most that it may.
         notes: on every answer.
         stopped: why the search ended early; null where it did not.
         plans_in_vocabulary: of all models and precisions.

@@ -119,7 +119,7 @@ def _several(problem: ChipProblem, figures: BoxFigures) -> Infeasibility:
         limit=names[name].limit,
         unit=names[name].unit,
         levers=["higher limits", "fewer stacks or slower links, where the edge of a die is too short"],
-        explanation=f"no chip is within all limits and has the edge for its memory and links; the least alone: {listed}",
+        explanation=f"no chip is within all limits and has the edge for its memory and links; least each: {listed}",
         where={},
     )
 

@@ -52,7 +52,8 @@ def _chip(problem: ChipProblem, chip: Mapping[str, Any]) -> dict[str, Any]:
             "d2d_bytes_per_s": problem.space.d2d_bytes_per_s.value if chip["dies"] > 1 else 0.0,
         },
         "rates": {
-            each: {"value": peak * 2.0 / ELEMENT_BYTES[each], "source": "arrays at clock_hz"} for each in chip["formats"]
+            each: {"value": peak * 2.0 / ELEMENT_BYTES[each], "source": "arrays at clock_hz"}
+            for each in chip["formats"]
         },
         "clock_hz": {"value": chip["clock_hz"], "source": source},
         "memory": {"kind": memory.kind, "stacks": memory.stacks, "source": source},

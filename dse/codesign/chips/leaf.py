@@ -191,7 +191,7 @@ class Leaf:
         if not steps:
             return [(np.inf, None)] * kernels.machines
         every, memory = np.concatenate(steps), own.memory_bytes[order[:done]]
-        found = []
+        found: list[tuple[float, TrainingPlan | None]] = []
         for column in every.T:
             ties = np.flatnonzero(column <= column.min() * (1 + TIE))
             row = int(ties[np.lexsort((order[ties], memory[ties]))[0]])

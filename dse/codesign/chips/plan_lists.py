@@ -63,8 +63,7 @@ class PlanList:
 
     def part(self, chosen: Indices | NDArray[np.bool_]) -> "PlanList":
         """Those at ``chosen`` positions."""
-        arrays = (each[chosen] for each in (self.rows, self.memory_bytes, self.bounds_s))
-        return PlanList(*arrays, are_families=self.are_families)
+        return PlanList(self.rows[chosen], self.memory_bytes[chosen], self.bounds_s[chosen], self.are_families)
 
     def leading(self, most: int) -> "PlanList":
         """Those with the lowest bounds."""

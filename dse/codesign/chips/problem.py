@@ -99,9 +99,7 @@ class ChipProblem:
     def formats_of(self, precision: str) -> int:
         """How many formats of the space a chip has at least that computes in ``precision``."""
         size = ELEMENT_BYTES[precision]
-        return next(
-            number for number, each in enumerate(self.space.formats.values, 1) if ELEMENT_BYTES[each] <= size
-        )
+        return next(number for number, each in enumerate(self.space.formats.values, 1) if ELEMENT_BYTES[each] <= size)
 
     def network(self, links: Links) -> Network:
         """What joins packages."""
@@ -137,9 +135,7 @@ class ChipProblem:
             rules=rules,
         )
 
-    def plan_problem(
-        self, model: int, precision: str, links: Links, machine: Machines, memory: Memory
-    ) -> PlanProblem:
+    def plan_problem(self, model: int, precision: str, links: Links, machine: Machines, memory: Memory) -> PlanProblem:
         """The training plan of one model on a chip with these cores; ``machine`` is the first of them."""
         transformer, sequence = self.models[model]
         peak = float(machine.peak_flops[0])
@@ -167,9 +163,7 @@ class ChipProblem:
         any_sram: bool = False,
     ) -> Silicon:
         """What designs take with the fewest formats that have ``precision``."""
-        return silicon(
-            self.space, cores, how, memory, links.bytes_per_s, self.formats_of(precision), any_sram=any_sram
-        )
+        return silicon(self.space, cores, how, memory, links.bytes_per_s, self.formats_of(precision), any_sram=any_sram)
 
     def divisor(self, made: Silicon, clock_hz: Any) -> Any:
         """What throughput is divided by, [N]."""

@@ -12,6 +12,7 @@ from dse.report.units import share_text, time_text
 from dse.report.view import Decisive, Row, Table, View
 from dse.results.result import Result, percent
 
+
 def view(problem: ChipProblem, result: Result) -> View:
     """The answer, or why there is none."""
     title = f"{result.problem.name}: chip and training plans"
@@ -46,12 +47,12 @@ def _verdict(problem: ChipProblem, result: Result) -> str:
     if metrics["stopped"] is None:
         return (
             f"{score}, proven optimal: none of {metrics['chips_in_space']:,} chips does better with any of "
-            f"{metrics['plans_in_vocabulary']:,} plans ({metrics['chips_evaluated']:,} evaluated exactly, the rest ruled "
-            f"out in {metrics['boxes']:,} boxes, {result.seconds:.1f} s)."
+            f"{metrics['plans_in_vocabulary']:,} plans ({metrics['chips_evaluated']:,} evaluated exactly, the rest "
+            f"ruled out in {metrics['boxes']:,} boxes, {result.seconds:.1f} s)."
         )
     return (
-        f"{score}, not proven: no chip exceeds {number(result.bound or 0.0)} (gap {percent(result.gap or 0.0)}, stopped "
-        f"after {result.seconds:.1f} s)."
+        f"{score}, not proven: no chip exceeds {number(result.bound or 0.0)} (gap {percent(result.gap or 0.0)}, "
+        f"stopped after {result.seconds:.1f} s)."
     )
 
 
@@ -66,10 +67,16 @@ def _answer_rows(result: Result) -> list[Row]:
         ("die", f"{_triple(die['area_mm2'])} mm², {die['yield'][0]:.0%} sold"),
         ("power", f"{_triple(made['power_w']['demand'])} W, {made['kw_all_in'][0]:.2f} kW with its share of a server"),
         ("cost", f"${_triple(cost)}"),
-        ("an hour", f"${made['usd_per_hour']['at_cost'][0]:.2f} at cost, ${made['usd_per_hour']['at_price'][0]:.2f} at price"),
+        (
+            "an hour",
+            f"${made['usd_per_hour']['at_cost'][0]:.2f} at cost, ${made['usd_per_hour']['at_price'][0]:.2f} at price",
+        ),
         ("carbon", f"{sum(each[0] for each in made['co2e_kg'].values()):,.0f} kg CO₂e to make"),
         *(
-            (f"limit {units[name]}", f"{each['taken']:,.0f} of {each['limit']:,.0f} ({each['taken'] / each['limit']:.0%})")
+            (
+                f"limit {units[name]}",
+                f"{each['taken']:,.0f} of {each['limit']:,.0f} ({each['taken'] / each['limit']:.0%})",
+            )
             for name, each in limits.items()
         ),
     ]

@@ -194,14 +194,12 @@ class ChipSearch:
                 each.append((precision, replace(few, bounds_s=bounds_s(asked, few, kernels)[:, 0])))
             kept.append(each)
         least_s = [min(float(few.bounds_s.min(initial=np.inf)) for _, few in each) for each in kept]
-        mean = self._mean(np.array(least_s))
+        mean = float(self._means(np.array(least_s)[:, None])[0])
         if not mean > 0 or mean < needed:
             return None
         alive = mean / corner.divisor >= self.outcome.score * (1 - TIE)
         lists_ = tuple(
-            tuple(
-                (precision, few.part(self._with(model, least_s, few.bounds_s) >= needed)) for precision, few in each
-            )
+            tuple((precision, few.part(self._with(model, least_s, few.bounds_s) >= needed)) for precision, few in each)
             for model, each in enumerate(kept)
         )
         return Bounded(corner.part(alive), lists_, mean / float(corner.divisor.min()))
@@ -210,14 +208,12 @@ class ChipSearch:
         """The mean of throughputs where one model has each of ``bounds``, and the others their least steps."""
         steps = np.repeat(np.array(least_s)[:, None], len(bounds), axis=1)
         steps[model] = bounds
-        return self._mean(steps)
+        return self._means(steps)
 
-    def _mean(self, steps: Floats) -> Floats | float:
-        """Mean over models of throughputs, by their steps [models, …]."""
+    def _means(self, steps: Floats) -> Floats:
+        """Means over models of throughputs, by their steps [models, n]."""
         with np.errstate(divide="ignore"):
-            values = self.problem.global_batch / steps
-        mean = self.problem.objective.score(values.reshape(len(steps), -1))
-        return mean.reshape(steps.shape[1:]) if steps.ndim > 1 else float(mean[0])
+            return self.problem.objective.score(self.problem.global_batch / steps)
 
     def _at(
         self, model: int, precision: str, box: Box, elements_hz: Floats, lanes_hz: Floats

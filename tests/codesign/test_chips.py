@@ -1,0 +1,144 @@
+"""``dse codesign --space`` over chips: the command, its check, and what it refuses."""
+
+import json
+
+import pytest
+import yaml
+
+from dse.results.result import seal_of
+from hardware.chip_space import chip_space
+from hardware.inputs import InputError
+
+SMALL = {
+    "nodes": [5, 3],
+    "arrays": [[64, 64], [256, 256]],
+    "units": [8, 32],
+    "lanes": [128, 512],
+    "local_kib": [512],
+    "shared_mib": [48, 96],
+    "formats": ["bf16", "fp8"],
+    "clock_hz": [1.2e9, 1.6e9],
+    "dies": [1, 2],
+}
+
+
+def space_file(folder, **changes):
+    """A small space; ``changes`` are values of axes, or other entries as they are."""
+    document = chip_space("chips-2026").model_dump(mode="json", exclude_none=True)
+    document["name"] = "small"
+    document["memories"] = [{"kind": "hbm3e", "stacks": [4, 6], "gb": [24], "source": "a test"}]
+    document["scale_up"]["bytes_per_s"]["values"] = [450e9, 900e9]
+    document["scale_up"]["domains"]["values"] = [8]
+    for name, value in (SMALL | changes).items():
+        if isinstance(document.get(name), dict) and not isinstance(value, dict):
+            document[name]["values"] = value
+        else:
+            document[name] = value
+    path = folder / "space.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+RUN = ("--accelerators", 8, "--global-batch", 16, "--sequence", 2048)
+
+
+@pytest.fixture
+def answered(dse, tmp_path):
+    out = tmp_path / "run"
+    asked = ("llama3-8b", "--space", space_file(tmp_path), "--power-cap", 1000, "--objective", "per-dollar")
+    done = dse("codesign", *asked, *RUN, "--out", out)
+    assert done.code == 0, done.err
+    return done, out, json.loads((out / "result.json").read_text())
+
+
+def test_an_answer_shows_chip_power_cost_and_area_and_is_proven(answered):
+    done, _, result = answered
+    assert result["status"] == "optimal"
+    for word in ("proven optimal", "mm²", " W", "cost", "at price", "limit W"):
+        assert word in done.out
+    assert result["metrics"]["limits"]["power_w"]["taken"] <= 1000
+    area, low, high = result["metrics"]["silicon"]["dies"][0]["area_mm2"]
+    assert low < area < high
+    assert result["metrics"]["limits"]["die_mm2"]["taken"] == pytest.approx(area)
+
+
+def test_the_check_accepts_it_and_refuses_another_chip_or_score(answered, dse, tmp_path):
+    _, out, result = answered
+    assert dse("check", out / "result.json", "--prove").code == 0
+    for alter in (
+        lambda each: each["solution"]["chip"].update(dies=3 - each["solution"]["chip"]["dies"]),
+        lambda each: each["solution"]["chip"].update(units=9),
+        lambda each: each["metrics"]["silicon"]["cost_usd"]["dies"].__setitem__(0, 1.0),
+        lambda each: each["metrics"].update(score=2 * each["metrics"]["score"]),
+    ):
+        forged = json.loads(json.dumps(result))
+        alter(forged)
+        path = tmp_path / "forged.json"
+        path.write_text(json.dumps(forged | {"seal": seal_of(forged)}))
+        assert dse("check", path).code == 1
+
+
+def test_dse_plan_finds_the_same_plan_on_the_chip_that_is_written(answered, dse):
+    _, out, result = answered
+    plan = result["solution"]["models"]["llama3-8b"]["plan"]
+    asked = ("--on", out / "chip.yaml", "--precision", plan["precision"], *RUN, "--json")
+    again = json.loads(dse("plan", "llama3-8b", *asked).out)
+    assert again["objective"]["value"] == pytest.approx(result["metrics"]["models"]["llama3-8b"]["step_s"], rel=1e-9)
+    silicon = json.loads(dse("chip", out / "chip.yaml", "--json").out)["silicon"]
+    assert silicon["cost_usd"]["total"] == pytest.approx(result["metrics"]["silicon"]["cost_usd"]["total"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"nodes": [5, 9]}, "no such node"),
+        ({"memories": [{"kind": "hbm5", "stacks": [4], "gb": [24], "source": "a test"}]}, "no such memory"),
+        ({"memories": [{"kind": "hbm3e", "stacks": [4], "gb": [20], "source": "a test"}]}, "not 20 (nearest: 24)"),
+        ({"memories": [{"kind": "hbm3e", "stacks": [16], "gb": [24], "source": "a test"}]}, "must be at most 12"),
+        ({"memories": [{"kind": "hbm3e", "stacks": [0], "gb": [24], "source": "a test"}]}, "stacks"),
+        ({"memories": [{"kind": "none", "stacks": [1], "gb": [1], "source": "a test"}]}, "must name a memory"),
+        ({"clock_hz": [3.1e9]}, "clock_hz must be at most 2.8e+09"),
+        ({"area_mm2": {"value": 900, "source": "a test"}}, "area_mm2 must be at most 858"),
+        ({"formats": ["fp8"]}, "must begin with one of 16 bits"),
+    ],
+)
+def test_a_space_that_cannot_be_built_is_refused_in_one_line(tmp_path, changes, rule):
+    with pytest.raises(InputError) as error:
+        chip_space(space_file(tmp_path, **changes))
+    (fault,) = error.value.faults
+    assert rule in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("llama3-8b", "--power-cap", 100), "W"),
+        (("llama3-8b", "--cost-limit", 900), "$"),
+        (("llama3-8b", "--area-budget", 60), "mm²"),
+        (("llama3-70b", "--accelerators", 2), "no plan of llama3-70b fits"),
+    ],
+)
+def test_an_empty_space_says_which_limit_empties_it_and_by_how_much(dse, tmp_path, options, word):
+    model, *limits = options
+    done = dse("codesign", model, "--space", space_file(tmp_path), *RUN, *limits, "--json")
+    result = json.loads(done.out)
+    assert result["status"] == "infeasible"
+    proof = result["infeasibility"]
+    assert proof["demand"] > proof["limit"]
+    assert word in proof["explanation"]
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (("--power-cap", 1000), "requires a space of chips"),
+        (("--objective", "per-kg"), "requires a space of chips"),
+        (("--space", "chips-2026", "--hbm-gb", "80"), "a space of chips has its memories"),
+        (("--space", "chips-2026", "--area-budget", "900"), "at most 858"),
+        (("--space", "chips-2026", "--search", "bayesian"), "must be exhaustive"),
+    ],
+)
+def test_options_that_do_not_go_with_the_space_are_refused(dse, options, rule):
+    done = dse("codesign", "llama3-8b", *options)
+    assert done.code != 0
+    assert rule in done.err
