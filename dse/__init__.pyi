@@ -41,7 +41,7 @@ def codesign(
     hysteresis_rule: Literal["decreasing", "no-new-best"] = ...,
     samples: int = ...,
     network: _Words | None = ...,
-    objective: Literal["throughput", "per-watt", "per-mm2", "per-dollar", "per-dollar-at-price", "per-kg"] = ...,
+    objective: Literal["throughput", "per-watt", "per-mm2", "per-dollar", "per-price", "per-kg"] = ...,
     power_cap: float | None = ...,
     cost_limit: float | None = ...,
     mean: Literal["geometric", "arithmetic"] = ...,

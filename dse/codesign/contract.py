@@ -48,8 +48,7 @@ class CodesignType(ProblemType[CodesignOptions, Any]):
     examples = (
         "dse codesign bert-large --out runs/bert-large",
         "dse codesign bert-large --fixed a100-sxm --accelerators 64",
-        "dse codesign gpt2-xl --search hysteresis --workers 4",
-        "dse codesign llama3-70b --space chips-2026 --power-cap 1000 --objective per-dollar",
+        "dse codesign llama3-70b --space chips-2026 --power-cap 1000",
     )
     Options = CodesignOptions
     Solution = Solution

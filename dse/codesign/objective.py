@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-Per = Literal["throughput", "per-watt", "per-mm2", "per-dollar", "per-dollar-at-price", "per-kg"]
+Per = Literal["throughput", "per-watt", "per-mm2", "per-dollar", "per-price", "per-kg"]
 Mean = Literal["geometric", "arithmetic"]
 
 UNITS: dict[Per, str] = {
@@ -28,12 +28,12 @@ UNITS: dict[Per, str] = {
     "per-watt": "samples/J",
     "per-mm2": "samples/s/mm2",
     "per-dollar": "samples/$",
-    "per-dollar-at-price": "samples/$",
+    "per-price": "samples/$",
     "per-kg": "samples/kg",
 }
 """The unit of each value, and of the score."""
 
-OF_CHIPS: tuple[Per, ...] = ("per-dollar", "per-dollar-at-price", "per-kg")
+OF_CHIPS: tuple[Per, ...] = ("per-dollar", "per-price", "per-kg")
 """Values that only chips by their silicon have (:mod:`dse.codesign.chips.problem`)."""
 
 

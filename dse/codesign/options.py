@@ -136,7 +136,7 @@ class CodesignOptions(Options):
     ] = None
     objective: Annotated[
         Per,
-        Option("Throughput, or throughput per watt or per mm² of die; of chips also per dollar and per kg of CO2e."),
+        Option("Throughput, or that per watt or mm² of die; of chips also per dollar at cost or price, or kg of CO2e."),
     ] = "throughput"
     power_cap: Annotated[
         float | None,

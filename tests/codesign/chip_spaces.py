@@ -15,7 +15,7 @@ from hardware.network_specs import network
 from hardware.silicon.tables import nodes
 from hardware.units import KIB, MIB, bytes_from_gib
 
-OBJECTIVES = ("throughput", "per-watt", "per-mm2", "per-dollar", "per-dollar-at-price", "per-kg")
+OBJECTIVES = ("throughput", "per-watt", "per-mm2", "per-dollar", "per-price", "per-kg")
 
 
 def random_problem(seed, per, models=("llama3-8b",)):

@@ -11,7 +11,7 @@ with steps as ``dse plan`` prices them on the chip's template, and d by objectiv
     throughput   1
     per-watt     K · W at the clock, with all units, memory and links at work
     per-mm2      mm² of the dies of a package
-    per-dollar, per-dollar-at-price    K · dollars a second of a package in a server, at what it costs or sells for
+    per-dollar, per-price    K · dollars a second of a package in a server, at what it costs or sells for
     per-kg       K · kg CO2e a second: what a package took to make, over the years of its use, and electricity
 
 Limits: the area of a die with its interfaces, its edge, the power of a package, its cost. A cap on power allows every
@@ -173,8 +173,8 @@ class ChipProblem:
                 return self.accelerators * made.watts(clock_hz)
             case "per-mm2":
                 return made.package_mm2
-            case "per-dollar" | "per-dollar-at-price":
-                return each_s * made.usd_per_hour(clock_hz, self.objective.per == "per-dollar-at-price")
+            case "per-dollar" | "per-price":
+                return each_s * made.usd_per_hour(clock_hz, self.objective.per == "per-price")
             case "per-kg":
                 return each_s * made.kg_per_hour(clock_hz)
             case _:
