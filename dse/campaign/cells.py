@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from dse.campaign.axes import label_of, named, option_name, value_of
 from dse.campaign.document import CampaignDocument
@@ -68,6 +68,17 @@ def baselines_of(
             values.append(own or value_of(file, f"baselines.{name}.{axis.name}", axis.name, given))
         baselines.append(Baseline(name, tuple(values)))
     return tuple(baselines)
+
+
+def front_columns(file: str, document: CampaignDocument) -> tuple[tuple[str, Literal["min", "max"]], ...]:
+    """The columns of the front, with their senses.
+
+    Raises:
+        InputError: one alone, which has a best cell and no front.
+    """
+    if len(document.pareto) == 1:
+        raise fail(file, "pareto", ", ".join(document.pareto), "must have two or three columns")
+    return tuple(document.pareto.items())
 
 
 def weights_of(file: str, document: CampaignDocument, axes: Sequence[Axis]) -> dict[int, dict[str, float]]:

@@ -26,8 +26,8 @@ class CampaignDocument(Document):
         choose: the axes that the reader decides, such as the chip; the others are conditions. Without it, the first.
         baselines: further choices by name, with a value for each axis of ``choose``, that others are compared with.
         weights: how much a value of an axis counts where conditions are averaged; 1 where nothing is stated.
-        pareto: two or more columns of numbers, each ``min`` or ``max``: the page shows the cells that no other
-            cell beats in all of them.
+        pareto: two or three columns of numbers (``value``, axes, figures), each ``min`` or ``max``: the page shows,
+            under each condition, the choices that no other one beats in all of them.
         cell_time_limit_s: after which a cell is stopped; null for no limit.
         check_share: of the cells that ``dse check`` answers again; all, where they are few.
     """
@@ -44,6 +44,6 @@ class CampaignDocument(Document):
     weights: dict[str, dict[str, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]]] = Field(
         default_factory=dict
     )
-    pareto: dict[str, Literal["min", "max"]] = Field(default_factory=dict)
+    pareto: Annotated[dict[str, Literal["min", "max"]], Field(max_length=3)] = Field(default_factory=dict)
     cell_time_limit_s: Annotated[float, Field(gt=0, le=1e7)] | None = None
     check_share: Annotated[float, Field(gt=0, le=1)] = 0.05

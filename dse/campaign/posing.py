@@ -17,6 +17,7 @@ from dse.campaign.cells import (
     chosen_axes,
     count_of,
     fixed_settings,
+    front_columns,
     refuse_contradictions,
     weights_of,
 )
@@ -31,13 +32,13 @@ from hardware.documents import read_document
 from hardware.input_files import InputFile, note_files
 from hardware.inputs import Fault, InputError, fail, validate
 
-MAX_CELLS, MAX_HOURS = 10_000, 100.0
+USUAL_CELLS, USUAL_HOURS = 10_000, 100.0
 """What a campaign may have without ``--yes``."""
 
-MOST_CELLS = 5_000_000
+MAX_CELLS = 5_000_000
 """What the driver can hold."""
 
-LEAST_S = 0.2
+MIN_CELL_S = 0.2
 """What a cell takes, where its problem predicts less."""
 
 TRIES = 4
@@ -58,8 +59,8 @@ def posed_campaign(options: CampaignOptions) -> CampaignPosed:
     chosen = chosen_axes(file, document, axes)
     baselines = baselines_of(file, document, axes, chosen)
     count = count_of(axes, baselines, chosen)
-    if count > MOST_CELLS:
-        raise fail(file, "axes", f"{count:,} cells", f"must be at most {MOST_CELLS:,}: give fewer values")
+    if count > MAX_CELLS:
+        raise fail(file, "axes", f"{count:,} cells", f"must be at most {MAX_CELLS:,}: give fewer values")
     campaign = Campaign(
         file=file,
         name=document.name,
@@ -69,7 +70,7 @@ def posed_campaign(options: CampaignOptions) -> CampaignPosed:
         chosen=chosen,
         baselines=baselines,
         weights=weights_of(file, document, axes),
-        pareto=tuple(document.pareto.items()),
+        pareto=front_columns(file, document),
         cell_time_limit_s=document.cell_time_limit_s,
         check_share=document.check_share,
     )
@@ -106,9 +107,9 @@ def _content(campaign: Campaign) -> dict[str, Any]:
 
 def _refuse_large(campaign: Campaign) -> None:
     cells, hours = len(campaign.cells), campaign.predicted_s / 3600
-    if cells > MAX_CELLS or hours > MAX_HOURS:
+    if cells > USUAL_CELLS or hours > USUAL_HOURS:
         size = f"{cells:,} cells, about {hours:,.1f} hours on one core"
-        rule = f"more than {MAX_CELLS:,} cells or {MAX_HOURS:g} hours need --yes"
+        rule = f"more than {USUAL_CELLS:,} cells or {USUAL_HOURS:g} hours need --yes"
         raise fail(campaign.file, "axes", size, rule)
 
 
@@ -129,7 +130,7 @@ def _judged(campaign: Campaign) -> tuple[float, dict[str, InputFile]]:
                 kind, options = question(campaign.settings(cell))
                 if reads:
                     posed = pose(kind, options)
-                    seconds[cell] = max(LEAST_S, kind.predicted_s(posed))
+                    seconds[cell] = max(MIN_CELL_S, kind.predicted_s(posed))
                     inputs |= posed.inputs
                 break
             except InputError as error:

@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from dse.campaign.choices import Condition, Grid
+from dse.campaign.front import front
 from dse.campaign.posed import CampaignPosed
 from dse.campaign.rows import Row, rows_of
 from dse.campaign.table import CSV_FILE, csv_of, table_of
@@ -34,13 +35,14 @@ def view(result: Result, posed: CampaignPosed) -> View:
     rows = rows_of(result.solution["cells"], result.solution["figures"])
     grid = Grid(posed.problem, rows)
     pivots = pivots_of(grid)
+    fronts = fronts_of(posed, rows)
     failures = failures_of(rows)
     tables = [choices_of(grid, result.metrics), *pivots[:1], *failures]
     return View(
         title=f"Campaign {posed.name}",
         verdict=_verdict(result.metrics, len(rows)),
         notes=_notes(result, rows),
-        tables=tables,
+        tables=[*tables, *fronts],
         page=lambda: [
             Heading("Choices"),
             Paragraph(
@@ -50,6 +52,7 @@ def view(result: Result, posed: CampaignPosed) -> View:
             tables[0],
             *_regret_chart(result.metrics),
             *_under("The best choice by conditions", pivots),
+            *_under("Pareto fronts", fronts),
             *_under("Cells without a value", failures),
             Folded("Cells", [_cells_table(posed, rows)]),
         ],
@@ -171,6 +174,27 @@ def failures_of(rows: Sequence[Row]) -> list[Table]:
         return []
     shown = [(f"{count:,}", status, reason) for (status, reason), count in reasons.most_common(SHOWN)]
     return [Table(("cells", "status", "reason"), shown, "cells without a value", requested=True)]
+
+
+def fronts_of(posed: CampaignPosed, rows: Sequence[Row]) -> list[Table]:
+    """Under each condition, the choices that no other one beats in all columns of ``pareto``."""
+    campaign = posed.problem
+    if not campaign.pareto:
+        return []
+    # Conditions first: a front is a block of rows.
+    axes = [*campaign.conditions, *campaign.chosen]
+    lines = sorted(
+        front(campaign, rows),
+        key=lambda line: [campaign.cells[line[0]].places[number] for number in campaign.conditions],
+    )
+    shown = [
+        (*(campaign.values(campaign.cells[number])[axis].label for axis in axes), *(f"{each:,.6g}" for each in columns))
+        for number, columns in lines[:LISTED]
+    ]
+    title = ", ".join(f"{name} ({sense})" for name, sense in campaign.pareto)
+    more = "" if len(lines) <= LISTED else f"; the first {LISTED} of {len(lines):,}"
+    headers = (*(campaign.axes[number].name for number in axes), *(name for name, _ in campaign.pareto))
+    return [Table(headers, shown, f"choices that no other one beats in {title}{more}")]
 
 
 def _regret_chart(metrics: Mapping[str, Any]) -> list[Part]:

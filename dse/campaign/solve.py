@@ -4,7 +4,8 @@ A cell that has been finished before, as its journal line says, is not answered 
 what the cell asks (:func:`~dse.campaign.questions.content_key`), and then that of what it read. A line counts if the
 files that it names are today as they were. So a changed campaign, or a changed chip, answers only what is new.
 
-Which worker answers a cell, and after which others, changes nothing in it; rows are in the order of the cells.
+Cells are answered in the order of :mod:`~dse.campaign.order`. Which worker answers a cell, and after which others,
+changes nothing in it; rows are in the order of the cells.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from dse.campaign.order import in_order
 from dse.campaign.problem import Campaign, Settings
 from dse.campaign.questions import content_key, question
 from dse.campaign.rows import OPEN, REPEATABLE, Row, refused, row_of
@@ -157,7 +159,9 @@ def rows_of_cells(campaign: Campaign, files: Mapping[str, InputFile], run: Run) 
         done += len(pairs)
         run.progress(PHASE, done, total)
 
-    items: Iterator[Item] = ((number, campaign.settings(campaign.cells[number])) for number in open_cells)
+    items: Iterator[Item] = (
+        (number, campaign.settings(campaign.cells[number])) for number in in_order(campaign, open_cells, rows)
+    )
     try:
         with run.executor as executor:
             for _ in executor.outcomes(function, items, run.stop, arrived):

@@ -7,8 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dse as package
+from dse.campaign import check
 from dse.campaign.contract import PROBLEM
 from dse.campaign.options import CampaignOptions
+from dse.campaign.rows import rows_of
 from dse.problem import pose, problem_type
 from dse.results.result import digest
 from dse.results.session import Session, answer
@@ -205,6 +207,7 @@ def test_the_table_has_the_command_of_each_cell(file, tmp_path, dse):
         ({"baselines": {"old": {"layer": "none.json"}}}, r"baselines\.old\.layer: .*cannot be read"),
         ({"weights": {"method": {"atuo": 1}}}, r"weights\.method: atuo: no value of this name"),
         ({"weights": {"method": {"auto": 0}}}, r"weights\.method\.auto: 0.*: must be greater than 0"),
+        ({"pareto": {"value": "min"}}, r"pareto: value: must have two or three columns"),
         ({"check_share": 2}, r"check_share: 2: must be at most 1"),
         ({"cell_time_limit_s": -1}, r"cell_time_limit_s: -1: must be greater than 0"),
         ({"nme": 3}, r"nme: unknown key; .*did you mean name"),
@@ -253,3 +256,35 @@ def test_a_stopped_cell_is_tried_again(tmp_path, paths):
 def test_problem_is_registered():
     assert problem_type("campaign") is PROBLEM
     assert Run().seed == 0
+
+
+def test_a_share_of_many_cells_is_answered_again_and_all_to_prove(tmp_path, paths, monkeypatch):
+    monkeypatch.setattr(check, "MIN_CELLS", 1)
+    out = tmp_path / "run"
+    made = answered(write_campaign(tmp_path, paths, check_share=0.5), out=out)
+    kind, result = PROBLEM, made.result
+    assert len(check.sample(rows_of(result.solution["cells"], {}), made.posed, 0)) == 3
+    assert "3 of 6 cells were answered again" in kind.open_claims(result, made.posed)["solution.cells"]
+    result.solution["cells"]["answer"] = ["0" * 16] * 6
+    assert len(kind.faults(result, made.posed)) == 3
+    assert len(kind.proof_faults(result, made.posed)) == 6
+
+
+def test_campaigns_are_compared_by_cell(tmp_path, paths, dse):
+    answered(write_campaign(tmp_path, paths), out=tmp_path / "one")
+    slower = layer(2) | {"operators": [each | {"all_cores_s": each["single_s"]} for each in layer(2)["operators"]]}
+    paths[2].write_text(json.dumps(slower))
+    answered(write_campaign(tmp_path, paths), out=tmp_path / "two")
+    shown = dse("compare", tmp_path / "one", tmp_path / "two")
+    assert shown.code == 0
+    cells = json.loads(dse("compare", tmp_path / "one", tmp_path / "two", "--json").out)["found"]
+    assert sum(str(paths[2]) in key for key in cells) == 2
+
+
+def test_the_page_has_choices_conditions_and_fronts(tmp_path, paths):
+    pareto = {"value": "min", "method": "min"}
+    made = answered(write_campaign(tmp_path, paths, pareto=pareto, baselines={"old": {"layer": str(paths[1])}}))
+    titles = [table.title for table in made.view.tables]
+    assert titles[:2] == ["choices", "the best choice by method"]
+    page = made.html()
+    assert all(text in page for text in ("Pareto fronts", "What one choice for all conditions loses", "over old"))
