@@ -86,7 +86,9 @@ CASES = {
     "codesign-hysteresis": _case("codesign gpt3-175b megatron-8.3b --search hysteresis --hysteresis 20 --workers 2"),
     "codesign-bayesian": _case("codesign gpt3-175b --search bayesian --samples 100000 --workers 2"),
     "codesign-all": _case("codesign megatron-2.5b --pareto --sensitivity --workers 0"),
-    "codesign-modern": _case(f"codesign deepseek-v3 --plans modern --area-budget 750 --hbm-gb 288 {' '.join(MODERN)}"),
+    "codesign-modern": _case(
+        f"codesign deepseek-v3 --plans modern --on none --area-budget 750 --hbm-gb 288 {' '.join(MODERN)}"
+    ),
     "place": _case(f"place {ROOT}/tests/data/placement/20_54L_W4_K256_fastnet_hbm32.json"),
     "schedule": _case("schedule LAYER"),
     "schedule-cp-sat": _case("schedule LAYER --method cp-sat"),

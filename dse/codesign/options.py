@@ -63,6 +63,10 @@ Granularity = Literal["operators", "trace"]
 _LIST = "N,…"
 
 
+COMPARED = "h100-sxm,b200,mi300x,tpuv5p"
+"""Real chips that an answer with modern plans is compared with."""
+
+
 @dataclass(frozen=True)
 class CodesignOptions(Options):
     """What ``dse codesign`` takes, as text and numbers; :meth:`problem` judges them.
@@ -211,7 +215,7 @@ class CodesignOptions(Options):
     on: Annotated[
         str | None,
         Option(
-            "Real chips to compare with the answer, each with its best plan.",
+            f"Real chips to compare with the answer, each with its best plan (default: {COMPARED}; none: no chip).",
             metavar="CHIP,…",
             belongs_to=("plans", "modern"),
             group="Further analyses",
@@ -406,10 +410,17 @@ class CodesignOptions(Options):
         return problem
 
     def _chip_problems(self, problem: ModernProblem) -> Iterator[PlanProblem]:
-        """The same training on each of the real chips to compare with, by the stack ``generic``."""
-        names = [] if self.on is None else [each.strip() for each in self.on.split(",")]
+        """The same training on each of the real chips to compare with, by the stack ``generic``.
+
+        Of the usual ones, those that have the precision and can train so.
+        """
+        if self.is_shared or self.on == "none":
+            return
+        names = [each.strip() for each in (COMPARED if self.on is None else self.on).split(",")]
         for name in dict.fromkeys(names):
             machine = system(name)
+            if self.on is None and problem.precision not in machine.chip.peak_flops:
+                continue
             if machine.chip.is_template:
                 raise fail("dse codesign", "--on", name, "must be a real chip, but is a template; use --fixed")
             precision, known = problem.precision, machine.chip.peak_flops
@@ -425,14 +436,17 @@ class CodesignOptions(Options):
             )
             sizes = problem.accelerators, problem.global_batch, problem.sequence
             posed = PlanProblem(problem.model, machine, *sizes, own, problem.fixed_plan)
-            if faults := plan_faults(posed):
+            faults = plan_faults(posed)
+            if faults and self.on is not None:
                 raise InputError(faults)
-            yield posed
+            if not faults:
+                yield posed
 
     def _refuse_what_is_not_modern(self) -> None:
         """InputError at options that ``--plans modern`` has no use for."""
         alone = "applies to the throughput of one model, without --pareto"
-        rules = {"on": alone, "sensitivity": alone} if self.is_shared else {}
+        rules = {"sensitivity": alone} if self.is_shared else {}
+        rules |= {"on": alone} if self.is_shared and self.on != "none" else {}
         if len(self.models) < 2:
             rules |= dict.fromkeys(("mean", "weights"), "requires several models")
         rules |= {

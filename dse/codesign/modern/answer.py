@@ -1,7 +1,7 @@
 """The answer of a co-search with ``--plans modern``: the best architecture with its plan, checked, or why none fits."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,6 @@ from dse.run.run import Run
 from hardware.machines import Machines
 from hardware.packed_words import WORD_BYTES
 from hardware.precisions import ELEMENT_BYTES
-from hardware.specs import Accelerator, accelerator
 from hardware.units import gib_from_bytes
 
 ModernPosed = Posed[CodesignOptions, ModernSpace]
@@ -302,8 +301,7 @@ def metrics_beside(
 
 
 def baseline_answers(posed: ModernPosed, stop: StopSignal = never_stop) -> list[dict[str, Any]]:
-    """The same search over the paper's plans, where any has what is fixed; the best plans of the reference accelerator
-    and of the chips to compare with.
+    """The same search over the paper's plans, where any has what is fixed; the best plans of the chips to compare with.
 
     Raises:
         StoppedError: ``stop`` gave a reason.
@@ -322,21 +320,7 @@ def _baselines(posed: ModernPosed, stop: StopSignal) -> list[dict[str, Any]]:
     if papers.plans.count:  # --plan may hold fixed what the paper's plans lack
         outcome = _whole(problem, machines, papers, stop)
         rows.append(_row("plans of the PHAZE paper's vocabulary", problem, machines, outcome))
-    if problem.fixed is None:
-        there = replace(problem, fixed=accelerator(problem.cost_model.reference.name, problem.cost_model))
-        if problem.precision in there.formats:
-            rows.append(_reference_row(there, stop))
     return [*rows, *(_chip_row(each, stop) for each in problem.chips)]
-
-
-def _reference_row(problem: ModernProblem, stop: StopSignal) -> dict[str, Any]:
-    """The best plan of the reference accelerator, the fixed one of ``problem``."""
-    reference = problem.fixed
-    assert reference is not None, "only called with one"
-    candidates = ModernSearch(problem, reference.machines, stop).candidates()
-    outcome = _whole(problem, reference.machines, candidates, stop)
-    title = _reference_name(reference, chosen_optimum(problem, outcome))
-    return _row(title, problem, reference.machines, outcome)
 
 
 def _chip_row(problem: PlanProblem, stop: StopSignal) -> dict[str, Any]:
@@ -352,13 +336,6 @@ def _chip_row(problem: PlanProblem, stop: StopSignal) -> dict[str, Any]:
         "architecture": None,
         "plan": None if best is None else best.plan.document(),
     }
-
-
-def _reference_name(reference: Accelerator, at_size: SizeSearch | None) -> str:
-    """That of the accelerator, or of its cores where they get another size of HBM."""
-    if at_size is None or at_size.hbm_bytes == reference.hbm_bytes:
-        return f"{reference.title}, best plan"
-    return f"cores of {reference.title} with {memory_text(at_size.hbm_bytes)} of HBM, best plan"
 
 
 def _papers_plans(candidates: Candidates) -> NDArray[np.int64]:

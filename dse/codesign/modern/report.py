@@ -124,7 +124,7 @@ def _answer_rows(space: ModernSpace, result: Result) -> list[Row]:
 
 
 def _beside(space: ModernSpace, result: Result) -> list[Table]:
-    """The real chips that were asked for; the other baselines, and the optimum at each HBM size."""
+    """The real chips; the other baselines, and the optimum at each HBM size."""
     metrics, value = result.metrics, result.objective.value or 0.0
     if "optimum_by_hbm" not in metrics:
         return []
