@@ -1696,3 +1696,208 @@ class CampaignMetrics(TypedDict):
     least_max_regret: list[str] | None
     seconds: list[float]
     stopped: NotRequired[str | None]
+
+
+class ServeServingPlan(TypedDict):
+    """A configuration. Keys as of ``ServingPlan``."""
+
+    mode: str
+    engine: str
+    tensor: int
+    pipeline: int
+    attention_data: int
+    expert: int
+    expert_tensor: int
+    replicas: int
+    batch: int
+    chunk: int
+    precision: str
+    kv_precision: str
+
+
+class ServeSolution(TypedDict):
+    """``solution``.
+
+    Attributes:
+        plan: the chosen configuration.
+    """
+
+    plan: ServeServingPlan
+
+
+class ServeStatistics(TypedDict):
+    """Of requests, by events.
+
+    Attributes:
+        mean: of those that were answered.
+        p50: of those that were answered.
+        p90: of those that were answered.
+        p99: of those that were answered.
+    """
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+
+
+class ServeMeans(TypedDict):
+    """Means of requests by the closed form.
+
+    Attributes:
+        ttft_s: from sending to the first token.
+        tpot_s: between tokens.
+        latency_s: from sending to the last token.
+    """
+
+    ttft_s: float
+    tpot_s: float
+    latency_s: float
+
+
+class ServeEvents(TypedDict):
+    """What a simulation of one batch's requests says.
+
+    Attributes:
+        tokens_per_s: output of the machine.
+        goodput_per_s: requests a second whose own TTFT and TPOT keep the limits.
+        keeps_limits: whether the statistic of requests keeps them.
+        requests: that were answered.
+        refused: that memory cannot hold.
+        preemptions: of requests that gave their memory back.
+        steps: of the batch.
+    """
+
+    tokens_per_s: float
+    goodput_per_s: float
+    keeps_limits: bool
+    requests: int
+    refused: int
+    preemptions: int
+    steps: int
+
+
+class ServeUsd(TypedDict):
+    """Dollars for a million output tokens, each as [value, low, high].
+
+    Attributes:
+        at_cost: with chips at what they cost to make.
+        at_price: with chips at what they sell for.
+    """
+
+    at_cost: list[float]
+    at_price: list[float]
+
+
+class ServeCounts(TypedDict):
+    """The proof.
+
+    Attributes:
+        priced: configurations that were priced.
+        vocabulary: all; the others are ruled out by bounds.
+    """
+
+    priced: int
+    vocabulary: int
+
+
+class ServeChoice(TypedDict):
+    """A configuration with its means.
+
+    Attributes:
+        tokens_per_s_per_accelerator: output, over the accelerators that it uses.
+        accelerators: that it uses.
+        ttft_s: means of requests.
+        tpot_s: means of requests.
+        plan: which.
+    """
+
+    tokens_per_s_per_accelerator: float
+    accelerators: int
+    ttft_s: float
+    tpot_s: float
+    plan: ServeServingPlan
+
+
+class ServeOrder(TypedDict):
+    """Whether the order of the closed form holds by events.
+
+    Attributes:
+        repriced: configurations within the closed form's error of the best.
+        holds: whether the best by the closed form is the best by events.
+        best: the best by events, with its means by events.
+    """
+
+    repriced: int
+    holds: bool
+    best: ServeChoice
+
+
+class ServeFront(TypedDict):
+    """A point of the front.
+
+    Attributes:
+        tokens_per_s_per_user: one over TPOT.
+        tokens_per_s_per_accelerator: output, over the accelerators of a replica.
+        requests: in flight on a replica.
+        plan: which.
+    """
+
+    tokens_per_s_per_user: float
+    tokens_per_s_per_accelerator: float
+    requests: int
+    plan: ServeServingPlan
+
+
+class ServeMetrics(TypedDict):
+    """``metrics`` of ``dse serve``.
+
+    Attributes:
+        accelerators: that the configuration uses.
+        tokens_per_s: output by the closed form.
+        tokens_per_s_per_accelerator: output by the closed form.
+        largest_rate_per_s: requests a second that it can answer; in a closed loop, that it does answer.
+        ttft_s: of requests, by events.
+        tpot_s: of requests, by events.
+        latency_s: of requests, by events.
+        closed_form: the same by the closed form, of which optimality is proven.
+        events: what else the simulation says.
+        time_s: of a request's mean latency, by part.
+        memory_bytes: of a chip of the fullest stage, by part; ``kept`` is what the engine leaves.
+        kv_tokens: tokens whose keys and values all replicas hold.
+        running: requests that run at once.
+        binds: limits that are within a hundredth, memory where requests wait for it, and the largest part of a
+            token.
+        tokens_per_joule: output, over the energy of chips, servers, network and building at full power, as [value,
+            low, high]; null where the spec does not say what the chip is made of.
+        usd_per_million_tokens: likewise.
+        configurations: how many there are, and were priced.
+        order: whether the order holds by events.
+        without: the best without each limit.
+        front: output for each accelerator over that for each user, of the whole vocabulary.
+        best: the best of all, where something is fixed.
+        stopped: why the run ended early.
+    """
+
+    accelerators: int
+    tokens_per_s: float
+    tokens_per_s_per_accelerator: float
+    largest_rate_per_s: float
+    ttft_s: ServeStatistics
+    tpot_s: ServeStatistics
+    latency_s: ServeStatistics
+    closed_form: ServeMeans
+    events: ServeEvents
+    time_s: dict[str, float]
+    memory_bytes: dict[str, float]
+    kv_tokens: float
+    running: float
+    binds: list[str]
+    tokens_per_joule: list[float] | None
+    usd_per_million_tokens: ServeUsd | None
+    configurations: NotRequired[ServeCounts | None]
+    order: NotRequired[ServeOrder | None]
+    without: NotRequired[dict[str, ServeChoice] | None]
+    front: NotRequired[list[ServeFront] | None]
+    best: NotRequired[ServeChoice | None]
+    stopped: NotRequired[str | None]

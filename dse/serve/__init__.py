@@ -9,6 +9,7 @@ How data flows::
     model, shape, engine, chip ─ step_work ─► StepTables      seconds of the parts of a step, by tokens and context
     StepTables, load           ─ steady_state ─► means        closed form: steps of a full batch, work conservation
     StepTables, load           ─ events ─► every request      requests, scheduler, chunks, KV memory, one step at a time
+    vocabulary ─ closed_form ─► search ─► the best, proven; ─ repricing ─► what clients see, and whether the order holds
 
 A step computes ``T`` new tokens of a rank: the next token of ``b`` requests that decode, and parts of prompts. Its
 seconds are
@@ -25,3 +26,7 @@ by what :mod:`dse.serve.export` writes.
 
 Both levels read the same tables, so that they agree where they must: with one request at a time.
 """
+
+COMMAND = "serve"
+SUMMARY = "Find the best configuration to serve a language model, with its latency, throughput and price."
+RANK = 25

@@ -50,6 +50,20 @@ class MemoryRule(StrictModel):
     source: Source
 
 
+class Layout(StrictModel):
+    """How the chips of a replica may share a model.
+
+    Attributes:
+        experts: ``any``: over groups of any size; ``one or all``: over one, or over all chips.
+        attention_data: ``any`` number of groups with requests of their own; ``whole``: one, or as many as chips.
+        source: of both.
+    """
+
+    experts: Literal["any", "one or all"]
+    attention_data: Literal["any", "whole"]
+    source: Source
+
+
 class Constants(StrictModel):
     """What is fitted.
 
@@ -85,6 +99,7 @@ class Engine(StrictModel):
         memory: the rule for keys and values.
         reserves_output: whether a request is admitted only where prompt and output fit; otherwise it grows, and the
             last request is preempted where memory runs out.
+        layout: of a replica.
         constants: fitted.
     """
 
@@ -94,6 +109,7 @@ class Engine(StrictModel):
     step_tokens: StepTokens
     memory: MemoryRule
     reserves_output: Flag
+    layout: Layout
     constants: Constants
 
 

@@ -1,6 +1,7 @@
 """What clients ask for: lengths, and how requests arrive."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +11,19 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens of a prompt or an output: drawn evenly from ``low`` to ``high``, both included."""
+    """Tokens of a prompt or an output: drawn evenly from ``low`` to ``high``, both included.
+
+    ``average``: of lengths that are given one by one and not drawn; None for drawn ones.
+    """
 
     low: int
     high: int
+    average: float | None = None
 
     @property
     def mean(self) -> float:
         """Expected tokens."""
-        return (self.low + self.high) / 2
+        return (self.low + self.high) / 2 if self.average is None else self.average
 
 
 @dataclass(frozen=True)
@@ -30,12 +35,25 @@ class Load:
         concurrency: of a closed loop: so many requests are in flight, and each that ends is followed by one; 0 for
             an open one.
         rate_per_s: of an open loop with Poisson arrivals; 0 for a closed one.
+        prefix: first tokens of a prompt that many requests share.
+        hit_rate: share of requests that find the keys and values of this prefix in memory.
     """
 
     prompt: Lengths
     output: Lengths
     concurrency: int = 0
     rate_per_s: float = 0.0
+    prefix: int = 0
+    hit_rate: float = 0.0
+
+    @property
+    def reused(self) -> float:
+        """Mean tokens of a prompt that need not be computed."""
+        return self.prefix * self.hit_rate
+
+    def document(self) -> dict[str, Any]:
+        """In JSON types."""
+        return asdict(self)
 
     def drawn(self, requests: int, seed: int) -> tuple[Integers, Integers, NDArray[np.float64]]:
         """(prompts, outputs, arrivals in s) of so many requests, each of shape [requests]."""

@@ -7,6 +7,9 @@ latents that an indexer chooses from, 8 bits are those of FlashMLA: its rotary p
 a scale of 32.
 """
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dse.plan.model import Transformer
 from dse.serve.layers import layer_counts
 from dse.serve.mixers import INDEX_KEY_BYTES, STATE_BYTES, convolved_elements, state_elements
@@ -57,5 +60,33 @@ def weight_bytes(model: Transformer, shape: Shape, formats: Formats) -> float:
         one = matrices * model.hidden * model.experts.width
         of_experts = counts.sparse * model.experts.routed * one / (shape.expert * shape.expert_tensor)
         networks += counts.sparse * model.experts.shared * one / shape.tensor
-    ends = 2.0 * model.vocabulary * model.hidden * (1 if model.tied_embeddings else 2) / shape.tensor
-    return (attention + networks * dense + of_experts * WEIGHT_BYTES[formats.weights]) / shape.pipeline + ends
+    layers = attention + networks * dense + of_experts * WEIGHT_BYTES[formats.weights]
+    return layers / shape.pipeline + end_bytes(model, shape)
+
+
+def end_bytes(model: Transformer, shape: Shape) -> float:
+    """Bytes of one chip for embedding and output matrix."""
+    return 2.0 * model.vocabulary * model.hidden * (1 if model.tied_embeddings else 2) / shape.tensor
+
+
+def activation_bytes(
+    model: Transformer, shape: Shape, step_tokens: NDArray[np.int64], requests: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Bytes of one chip for what the largest step keeps at once, an estimate, [N].
+
+    In 16 bits: residual stream and its norm, with the wider of the products of attention and of the network; routed
+    tokens are those of all ranks, spread evenly over the groups of experts. In 32 bits: logits of ``requests`` tokens.
+    """
+    tokens = np.asarray(step_tokens, dtype=np.float64)
+    attention = (
+        model.heads * (model.key_width + model.context_width) + 2 * model.key_heads * model.key_width
+    ) / shape.tensor
+    network = np.zeros(len(tokens))
+    if model.dense_layers:
+        network = 3.0 * tokens * model.feed_forward / shape.tensor
+    if model.experts is not None:
+        rows = tokens * shape.attention_data * model.experts.active / shape.expert
+        network = np.maximum(network, rows * (3.0 * model.experts.width / shape.expert_tensor + model.hidden))
+    widest = np.maximum(tokens * attention, network)
+    logits = 4.0 * np.minimum(tokens, requests) * model.vocabulary / shape.tensor
+    return np.asarray(2.0 * (2.0 * tokens * model.hidden + widest) + logits)

@@ -5,11 +5,12 @@ tokens, each of the b − 1 others ends once and its successor's prompt is compu
 
     TPOT = decode step(b, prompt + output / 2) + (b − 1) · added(prompt) / o
 
-where a prompt adds what it takes alone, computed in ⌈prompt / chunk⌉ parts beside b decodes, or in steps of its own.
+where a prompt adds what it takes alone, in ⌈prompt / (chunk − decodes)⌉ parts beside b decodes, or in ⌈prompt / chunk⌉
+steps of its own.
 The first token comes after half a step of those that run, the steps of the prompt's parts, and the wait for the
 others: the first c prompts come at once, which is one in ``REQUESTS_PER_CLIENT`` of all requests. Where more clients
 wait than run, each waits (c − b) / b times as long as a request runs. Tokens a second follow from Little's law,
-c = rate · latency.
+c = rate · latency. Of a prefix that is found in memory only its reading is computed.
 
 Within a few per cent of :mod:`dse.serve.events` in TPOT; TTFT is coarser. Cost: a few look-ups for each entry.
 """
@@ -42,22 +43,25 @@ class SteadyState:
     running: Floats
 
 
-def steady_state(
-    tables: StepTables, engine: Engine, load: Load, clients: Floats, requests: Floats, step_tokens: Floats
-) -> SteadyState:
-    """Of one shape, at [N] combinations.
+@dataclass(frozen=True)
+class Pace:
+    """What steps of a batch take, [N] each.
 
-    Args:
-        tables: of the shape.
-        engine: composes its steps.
-        load: lengths; how requests arrive is ``clients``.
-        clients: of a rank.
-        requests: that a rank can run at once, by its limit and its memory.
-        step_tokens: new tokens of a step.
+    Attributes:
+        tpot_s: between two tokens of a request, with its share of others' prompts.
+        alone_s: from the first step of a prompt to its first token.
+        added_s: what a prompt adds to the steps of the others.
     """
+
+    tpot_s: Floats
+    alone_s: Floats
+    added_s: Floats
+
+
+def pace(tables: StepTables, engine: Engine, load: Load, running: Floats, step_tokens: Floats) -> Pace:
+    """Of batches of ``running`` requests in their steady state, at [N] combinations with ``step_tokens``."""
     own, prompt, output = engine.constants, load.prompt.mean, load.output.mean
-    running = np.minimum(clients, requests)
-    starts = tables.starts
+    starts, new = tables.starts, max(prompt - load.reused, 1.0)
     step_s = own.host_s + tables.layers * own.layer_s + own.starts * starts.linear_s
 
     def seconds(tokens: Floats, out: Floats) -> Floats:
@@ -68,25 +72,91 @@ def steady_state(
     context = np.full(len(running), prompt + output / 2)
     decode = seconds(running, running) + own.kernels * decode_at(tables, running, context)
     decode = decode + step_s + own.starts * starts.decode_s
-    parts = np.ceil(prompt / step_tokens)
-    attention = own.starts * parts * starts.prefill_s + own.kernels * np.interp(prompt, PROMPTS, tables.prefill_s)
-    each = prompt / parts
-    if engine.steps.value == "prefill first":
-        alone = np.maximum(
-            parts * (seconds(each, np.ones(len(each))) + step_s) + attention, parts * tables.layers * own.launch_s
-        )
+    waits = engine.steps.value == "prefill first"
+    beside_decodes = step_tokens if waits else np.maximum(step_tokens - (running - 1.0), 1.0)
+    parts = np.ceil(new / beside_decodes)
+    pairs_s = np.interp(prompt, PROMPTS, tables.prefill_s) - np.interp(prompt - new, PROMPTS, tables.prefill_s)
+    attention = own.starts * parts * starts.prefill_s + own.kernels * pairs_s
+    each, launched = new / parts, parts * tables.layers * own.launch_s
+    if waits:
+        alone = np.maximum(parts * (seconds(each, np.ones(len(each))) + step_s) + attention, launched)
         added = alone
     else:
         beside = seconds(running + each, running + 1.0) - seconds(running, running)
-        added = np.maximum(parts * beside + attention, parts * tables.layers * own.launch_s - parts * decode)
+        added = np.maximum(parts * beside + attention, launched - parts * decode)
         alone = added + parts * decode
     tpot = decode + (running - 1.0) * np.maximum(added, 0.0) / output
-    run = alone + (output - 1.0) * tpot
+    return Pace(tpot, alone, added)
+
+
+def steady_state(
+    tables: StepTables, engine: Engine, load: Load, clients: Floats, requests: Floats, step_tokens: Floats
+) -> SteadyState:
+    """Of one shape in a closed loop, at [N] combinations.
+
+    Args:
+        tables: of the shape.
+        engine: composes its steps.
+        load: lengths; how requests arrive is ``clients``.
+        clients: of a rank.
+        requests: that a rank can run at once, by its limit and its memory.
+        step_tokens: new tokens of a step.
+    """
+    output = load.output.mean
+    running = np.minimum(clients, requests)
+    own = pace(tables, engine, load, running, step_tokens)
+    run = own.alone_s + (output - 1.0) * own.tpot_s
     wait = np.maximum(clients - running, 0.0) / running * run
-    burst = (running - 1.0) / 2.0 * added / REQUESTS_PER_CLIENT
-    ttft = own.request_s + tpot / 2.0 + alone + burst + wait
-    latency = ttft + (output - 1.0) * tpot
-    return SteadyState(ttft, tpot, latency, clients * output / latency, running)
+    burst = (running - 1.0) / 2.0 * own.added_s / REQUESTS_PER_CLIENT
+    ttft = engine.constants.request_s + own.tpot_s / 2.0 + own.alone_s + burst + wait
+    latency = ttft + (output - 1.0) * own.tpot_s
+    return SteadyState(ttft, own.tpot_s, latency, clients * output / latency, running)
+
+
+def open_state(
+    tables: StepTables, engine: Engine, load: Load, rates: Floats, requests: Floats, step_tokens: Floats
+) -> tuple[SteadyState, Floats]:
+    """Of one shape under Poisson arrivals, at [N] combinations, and the largest rate that each can bear, [N] 1/s.
+
+    By Little's law a rank runs c = rate · latency(c) requests; bisection finds the least c, which is where a queue that
+    was empty comes to rest. A prompt waits for those that are computed before it as in an M/D/1 queue. Above the rate
+    that a full batch answers nothing rests: entries are infinite.
+
+    Args:
+        tables: of the shape.
+        engine: composes its steps.
+        load: lengths.
+        rates: of a rank, 1/s.
+        requests: that a rank can run at once, by its limit and its memory.
+        step_tokens: new tokens of a step.
+    """
+
+    def at(running: Floats) -> SteadyState:
+        own = pace(tables, engine, load, running, step_tokens)
+        busy = np.minimum(rates * own.added_s, _BUSIEST)
+        wait = busy * own.added_s / (2.0 * (1.0 - busy))
+        ttft = engine.constants.request_s + own.tpot_s / 2.0 + own.alone_s + wait
+        latency = ttft + (load.output.mean - 1.0) * own.tpot_s
+        return SteadyState(ttft, own.tpot_s, latency, rates * load.output.mean, running)
+
+    full = pace(tables, engine, load, requests, step_tokens)
+    capacity = requests / (full.alone_s + full.tpot_s / 2.0 + (load.output.mean - 1.0) * full.tpot_s)
+    low, high = np.ones(len(rates)), requests.copy()
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        answers = rates * at(middle).latency_s <= middle
+        low, high = np.where(answers, low, middle), np.where(answers, middle, high)
+    state = at(high)
+    stable = rates < capacity
+    lost = np.where(stable, 0.0, np.inf)
+    rested = SteadyState(
+        state.ttft_s + lost, state.tpot_s + lost, state.latency_s + lost, state.tokens_per_s, state.running
+    )
+    return rested, capacity
+
+
+_BUSIEST = 0.999
+_HALVINGS = 24
 
 
 def decode_at(tables: StepTables, samples: Floats, context: Floats) -> Floats:

@@ -54,6 +54,8 @@ TRANSFORMER = {
     "schema": "dse.transformer/1", "name": "small", "layers": 4, "hidden": 512, "heads": 8, "kv_heads": 4,
     "vocabulary": 32000, "sequence": 512, "experts": {"routed": 4, "active": 2, "width": 1024},
 }  # fmt: skip
+SERVED = {"accelerators": 2, "prompt": "100", "output": "50", "concurrency": 8}
+SERVED_AT_RATE = {"accelerators": 2, "prompt": "100-200", "output": "50", "rate": 2.0, "tpot": 0.1}
 TRAINED = {"accelerators": 8, "global_batch": 16}
 WHOLE = (
     "tensor=2,sequence_parallel=yes,context=1,expert=1,data=2,pipeline=2,interleave=1,schedule=1f1b,zero=1,"
@@ -185,6 +187,8 @@ CASES = {
         for cost in FABRIC_COSTS
     },
     "fabric cut": ("fabric", "dataflow.json", {"fabric": "cut-fabric.json", "chains": 2, "moves": 300}),
+    "serve": ("serve", "transformer.yaml", SERVED | {"plan": "batch=4", "ttft": 0.5, "tpot": 0.1}),
+    "serve at a rate": ("serve", "transformer.yaml", SERVED_AT_RATE | {"minimum_devices": True}),
     "trace": ("trace", "profile.json", {}),
     "trace without times": ("trace", "execution.json", {}),
     "campaign": ("campaign", "campaign.yaml", {}),
@@ -199,6 +203,9 @@ PARALLEL = {
 INFEASIBLE = {
     "plan": ("plan", "transformer.yaml", TRAINED | {"on": "chip.yaml"}),
     "predict": ("predict", "transformer.yaml", TRAINED | {"on": "chip.yaml", "plan": WHOLE}),
+    "serve": ("serve", "transformer.yaml", SERVED | {"tpot": 1e-5}),
+    "serve in too little memory": ("serve", "transformer.yaml", SERVED | {"on": "chip.yaml"}),
+    "serve at too high a rate": ("serve", "transformer.yaml", SERVED_AT_RATE | {"rate": 1e5}),
     "codesign": ("codesign", "model.yaml", FEW | {"hbm_gb": "0.0001"}),
     "codesign modern": ("codesign", "model.yaml", MODERN | {"hbm_gb": "0.0001"}),
     "place": ("place", "too-small.json", {}),

@@ -1,0 +1,292 @@
+"""From a problem to the best configuration, what it costs, or why there is none."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dse.report.units import memory_text, needed_memory_text, time_text
+from dse.results.infeasibility import Infeasibility
+from dse.results.result import FailedCheckError
+from dse.run.progress import StopSignal, never_stop
+from dse.serve.check import Costs, costs, violations
+from dse.serve.front import front
+from dse.serve.problem import ServeProblem
+from dse.serve.repricing import Repriced, events_document, repriced, statistics
+from dse.serve.search import Choice, Searched, search
+from dse.serve.vocabulary import cells
+from hardware.inputs import fail
+from hardware.silicon.interval import Interval
+
+NEAR = 0.04
+"""Of the objective: the closed form is so far from events in TPOT (docs/method/serving.md)."""
+
+MOST_REPRICED = 24
+
+_JOULES_PER_KWH = 3.6e6
+_MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class ServeAnswer:
+    """What a search says.
+
+    Attributes:
+        matching: of the configurations that have what is fixed.
+        every: of all; ``matching`` where nothing is fixed, None where the search was stopped before.
+    """
+
+    matching: Searched
+    every: Searched | None
+
+    @property
+    def best(self) -> Choice | None:
+        """That has what is fixed and keeps the limits."""
+        return self.matching.best(self.matching.problem.goals)
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the search ended early."""
+        return self.matching.stopped
+
+    @property
+    def other(self) -> Choice | None:
+        """The best of all, where they were searched to the end."""
+        every = self.every
+        return None if every is None or every.stopped is not None else every.best(every.problem.goals)
+
+    @property
+    def evaluations(self) -> int:
+        """Configurations that were priced."""
+        others = 0 if self.every is None or self.every is self.matching else self.every.priced
+        return self.matching.priced + others
+
+
+def solve(problem: ServeProblem, stop: StopSignal = never_stop) -> ServeAnswer:
+    """The best configuration, proven; the best so far where ``stop`` gives a reason.
+
+    Raises:
+        InputError: no configuration keeps the rules.
+    """
+    matching = search(problem, stop)
+    if matching.stopped is None and not matching.vocabulary:
+        raise _nothing_legal(problem)
+    if not problem.fixed:
+        return ServeAnswer(matching, matching)
+    return ServeAnswer(matching, None if matching.stopped is not None else search(problem.opened(), stop))
+
+
+def checked(problem: ServeProblem, answer: ServeAnswer) -> None:
+    """Refuse an answer that the checker refuses.
+
+    Raises:
+        FailedCheckError: a fault of this program.
+    """
+    for best, asked in ((answer.best, problem), (answer.other, problem.opened())):
+        if best is not None and (faults := violations(asked, best.plan, best.value(problem.fewest))):
+            raise FailedCheckError("; ".join(faults))
+
+
+def metrics(problem: ServeProblem, best: Choice, seed: int) -> dict[str, Any]:
+    """Of one configuration: the closed form by the checker's own costs, and what clients see by events."""
+    own, events = costs(problem, best.plan), repriced(problem, best.plan, seed)
+    return {
+        "accelerators": best.plan.accelerators,
+        "tokens_per_s": own.tokens_per_s,
+        "tokens_per_s_per_accelerator": own.tokens_per_s / best.plan.accelerators,
+        "largest_rate_per_s": own.rate_per_s,
+        "ttft_s": statistics(events.outcome.ttft_s),
+        "tpot_s": statistics(events.outcome.tpot_s),
+        "latency_s": statistics(events.outcome.latency_s),
+        "closed_form": {"ttft_s": own.ttft_s, "tpot_s": own.tpot_s, "latency_s": own.latency_s},
+        "events": events_document(problem, events),
+        "time_s": own.time_s,
+        "memory_bytes": own.memory_bytes,
+        "kv_tokens": own.kv_tokens,
+        "running": own.running * best.plan.groups,
+        "binds": binds(problem, own, best),
+        **_service(problem, own, best.plan.accelerators),
+    }
+
+
+def binds(problem: ServeProblem, own: Costs, best: Choice) -> list[str]:
+    """What keeps the configuration from more: limits within a hundredth, memory, and the largest part of a token."""
+    named = {"ttft": (problem.goals.ttft_s, own.ttft_s), "tpot": (problem.goals.tpot_s, own.tpot_s)}
+    tight = [name for name, (limit, mean) in named.items() if limit is not None and mean > 0.99 * limit]
+    if own.running * best.plan.pipeline >= own.held:
+        tight.append("memory")
+    tokens = {name: seconds for name, seconds in own.time_s.items() if name not in ("waiting", "request", "prefill")}
+    return [*tight, max(tokens, key=lambda name: tokens[name])]
+
+
+def _service(problem: ServeProblem, own: Costs, devices: int) -> dict[str, Any]:
+    """Tokens a joule, and dollars a million output tokens, as [value, low, high]; null where they are not known."""
+    known = problem.service
+    if known is None:
+        return {"tokens_per_joule": None, "usd_per_million_tokens": None}
+    tokens_an_hour = own.tokens_per_s * 3600
+    joules = known.kw * (devices * _JOULES_PER_KWH / tokens_an_hour)
+    dollars = {
+        name: _triple(hourly * (devices * _MILLION / tokens_an_hour))
+        for name, hourly in (("at_cost", known.usd_at_cost), ("at_price", known.usd_at_price))
+    }
+    return {"tokens_per_joule": _triple(joules.inverse()), "usd_per_million_tokens": dollars}
+
+
+def _triple(figure: Interval) -> list[float]:
+    return [float(figure.value), float(figure.low), float(figure.high)]
+
+
+def choice_document(choice: Choice) -> dict[str, Any]:
+    """A configuration with its means by the closed form, in JSON types."""
+    return {
+        "tokens_per_s_per_accelerator": choice.tokens_per_s_per_accelerator,
+        "accelerators": choice.plan.accelerators,
+        "ttft_s": choice.ttft_s,
+        "tpot_s": choice.tpot_s,
+        "plan": choice.plan.document(),
+    }
+
+
+def order(problem: ServeProblem, answer: ServeAnswer, seed: int) -> dict[str, Any]:
+    """The configurations within the closed form's error of the best one, by events: whether the order holds."""
+    near = answer.matching.ranked(problem.goals, MOST_REPRICED, NEAR)
+    by_events = [repriced(problem, each.plan, seed) for each in near]
+    first = max(range(len(near)), key=lambda place: (_by_events(problem, by_events[place]), -place))
+    return {
+        "repriced": len(near),
+        "holds": first == 0,
+        "best": {
+            "tokens_per_s_per_accelerator": by_events[first].tokens_per_s_per_accelerator,
+            "accelerators": near[first].plan.accelerators,
+            "ttft_s": statistics(by_events[first].outcome.ttft_s)["mean"],
+            "tpot_s": statistics(by_events[first].outcome.tpot_s)["mean"],
+            "plan": near[first].plan.document(),
+        },
+    }
+
+
+def _by_events(problem: ServeProblem, own: Repriced) -> tuple[bool, float]:
+    """What counts: first whether limits hold, then the objective; differences below a thousandth are none."""
+    value = -float(own.plan.accelerators) if problem.fewest else own.tokens_per_s_per_accelerator
+    return own.keeps(problem.goals), float(f"{value:.3g}")
+
+
+def beside(problem: ServeProblem, answer: ServeAnswer, seed: int) -> dict[str, Any]:
+    """What the metrics hold in addition to those of the best configuration."""
+    best = answer.best
+    assert best is not None, "only called if one keeps the limits"
+    more: dict[str, Any] = {
+        "configurations": {"priced": answer.evaluations, "vocabulary": _vocabulary(answer)},
+        "order": order(problem, answer, seed),
+        "without": _without(problem, answer),
+        "front": front(problem),
+    }
+    if problem.fixed and answer.other is not None:
+        more["best"] = choice_document(answer.other)
+    return more
+
+
+def _vocabulary(answer: ServeAnswer) -> int:
+    others = 0 if answer.every is None or answer.every is answer.matching else answer.every.vocabulary
+    return answer.matching.vocabulary + others
+
+
+def _without(problem: ServeProblem, answer: ServeAnswer) -> dict[str, Any]:
+    """The best configuration without each limit, and on all accelerators."""
+    goals, after = problem.goals, {}
+    relaxed = {"ttft": replace(goals, ttft_s=None), "tpot": replace(goals, tpot_s=None)}
+    for name, without in relaxed.items():
+        if without != goals:
+            free = answer.matching.best(without)
+            assert free is not None, "the best with a limit is one without it"
+            after[name] = choice_document(free)
+    return after
+
+
+def _nothing_legal(problem: ServeProblem) -> Exception:
+    text = ",".join(f"{key}={value}" for key, value in problem.fixed)
+    if not text:
+        chip = problem.system.chip.name
+        return fail(
+            "dse serve", "--accelerators", problem.devices, f"no configuration of {problem.model.name} on {chip}"
+        )
+    fixed = dict(problem.fixed)
+    for key in fixed:
+        rest = replace(problem, fixed=tuple((name, value) for name, value in problem.fixed if name != key))
+        known = sorted({getattr(cell.plan(1, 1, 1), key) for cell in cells(rest)}, key=str)
+        if known and key not in ("replicas", "batch", "chunk"):
+            close = min(known, key=lambda value: abs(value - fixed[key]) if isinstance(value, int) else 0)
+            rule = f"must be one of {', '.join(map(str, known))} with the other keys on {problem.devices} accelerators"
+            return fail("--plan", key, fixed[key], rule, str(close))
+    rule = f"no configuration has these values on {problem.devices} accelerators"
+    return fail("--plan", "", text, rule)
+
+
+def infeasibility(problem: ServeProblem, answer: ServeAnswer) -> Infeasibility:
+    """Why no configuration keeps the limits, and the nearest."""
+    searched = answer.matching
+    nearest = searched.nearest(problem.goals)
+    which = (
+        f"no configuration with the given {', '.join(key for key, _ in problem.fixed)}"
+        if problem.fixed
+        else ("no configuration in the vocabulary")
+    )
+    levers = [] if answer.other is None else [f"--plan {answer.other.plan.text()}"]
+    if nearest is not None:
+        return _over_limits(problem, nearest, which, levers)
+    busiest = searched.busiest()
+    if busiest is not None:
+        return _over_rate(problem, busiest, which, levers)
+    return _over_memory(problem, searched, which, levers)
+
+
+def _over_limits(problem: ServeProblem, nearest: Choice, which: str, levers: list[str]) -> Infeasibility:
+    goals = problem.goals
+    pairs = {"ttft": (nearest.ttft_s, goals.ttft_s), "tpot": (nearest.tpot_s, goals.tpot_s)}
+    ratios = {name: mean / limit for name, (mean, limit) in pairs.items() if limit is not None}
+    worst = max(ratios, key=lambda name: ratios[name])
+    mean, limit = pairs[worst]
+    assert limit is not None
+    said = (
+        f"{which} keeps the limits: the nearest has a {worst.upper()} of {time_text(mean)}, {time_text(limit)} allowed"
+    )
+    levers = [*levers, f"--{worst} {_rounded_up(mean)}", "more accelerators", "fewer requests"]
+    return Infeasibility(
+        resource=f"{worst}_s", demand=mean, limit=limit, unit="s", levers=levers,
+        explanation=f"{said} ({ratios[worst]:.3g} times as much): {nearest.plan.text()}",
+        where=choice_document(nearest),
+    )  # fmt: skip
+
+
+def _over_rate(problem: ServeProblem, busiest: Choice, which: str, levers: list[str]) -> Infeasibility:
+    rate, most = problem.load.rate_per_s, busiest.rate_per_s
+    needed = -(-rate // (most / problem.devices))
+    return Infeasibility(
+        resource="rate_per_s", demand=rate, limit=most, unit="1/s",
+        levers=[*levers, f"--rate {most * 0.99:.3g}", f"about {needed:,.0f} accelerators"],
+        explanation=f"{which} answers {rate:g} requests a second: the largest stable rate is {most:.4g}, with "
+        f"{busiest.plan.text()}",
+        where={"plan": busiest.plan.document()},
+    )  # fmt: skip
+
+
+def _over_memory(problem: ServeProblem, searched: Searched, which: str, levers: list[str]) -> Infeasibility:
+    plans = [
+        part.cell.plan(int(part.grid.replicas[0]), int(part.grid.batch[0]), int(part.grid.chunk[0]))
+        for part in searched.parts
+    ]
+    least = min(plans, key=lambda plan: costs(problem, plan).overflow_bytes)
+    own, total = costs(problem, least), float(problem.system.chip.hbm_bytes)
+    demand = total + own.overflow_bytes
+    weights = own.memory_bytes["weights"]
+    return Infeasibility(
+        resource="hbm_bytes", demand=demand, limit=total, unit="bytes",
+        levers=[*levers, "more accelerators", "weights or keys and values in fewer bits", "shorter requests"],
+        explanation=f"{which} fits: with {least.text()}, weights take {memory_text(weights)} of an accelerator, and "
+        f"one request needs {needed_memory_text(own.overflow_bytes)} more than is left of the {memory_text(total)} of "
+        f"{problem.system.chip.name}",
+        where={"plan": least.document(), "memory_bytes": own.memory_bytes},
+    )  # fmt: skip
+
+
+def _rounded_up(seconds: float) -> str:
+    return f"{seconds * 1.005:.3g}"

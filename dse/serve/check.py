@@ -1,0 +1,443 @@
+"""What a configuration costs and which rules it breaks, from the definitions in docs/method/serving.md.
+
+Plain numbers, one configuration at a time; no code of the search. Times of the parts of a step are those of
+:mod:`dse.serve.step_work`.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.plan.model import Transformer
+from dse.results.result import PROOF_TOLERANCE
+from dse.run.remembered import Remembered, Same
+from dse.serve.checkpoints import CACHE_BYTES, formats_of
+from dse.serve.engine import Engine
+from dse.serve.memory import cache_bytes, weight_bytes
+from dse.serve.problem import ServeProblem
+from dse.serve.serving_plan import ServingPlan
+from dse.serve.shape import WEIGHT_BYTES, Formats, Shape
+from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, StepTables, step_tables
+from dse.serve.step_work import StepWork
+
+_REQUESTS_PER_CLIENT = 10
+_SCALE_BLOCK = 128
+_NATIVE = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16"}
+_CHUNKS = [2048 << power for power in range(5)]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of a configuration.
+
+    Attributes:
+        ttft_s, tpot_s, latency_s: means; infinite where no queue comes to rest.
+        tokens_per_s: output of the machine.
+        rate_per_s: the most requests that it answers.
+        running: requests that a batch runs at once.
+        time_s: of a request, by part: the sum is ``latency_s``.
+        memory_bytes: of a chip of the fullest stage, by part: the sum is its memory.
+        kv_tokens: that all replicas hold.
+        held: requests of mean length that a rank holds.
+        overflow_bytes: what the longest request, or one for each stage, needs beyond the room for keys and values.
+    """
+
+    ttft_s: float
+    tpot_s: float
+    latency_s: float
+    tokens_per_s: float
+    rate_per_s: float
+    running: float
+    time_s: dict[str, float]
+    memory_bytes: dict[str, float]
+    kv_tokens: float
+    held: int
+    overflow_bytes: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether memory holds what it must."""
+        return self.overflow_bytes <= 0
+
+
+def line(points: Sequence[float], values: Sequence[float] | NDArray[np.float64], at: float) -> float:
+    """Linear between points, flat beyond them."""
+    if at <= points[0]:
+        return float(values[0])
+    if at >= points[-1]:
+        return float(values[-1])
+    place = bisect_right(points, at)
+    low, high = points[place - 1], points[place]
+    return float(values[place - 1] + (values[place] - values[place - 1]) * (at - low) / (high - low))
+
+
+_TABLES: Remembered[StepTables] = Remembered(64)
+"""Of the shapes that were asked for last."""
+
+
+class Steps:
+    """Seconds of steps of a batch of one configuration."""
+
+    def __init__(self, problem: ServeProblem, plan: ServingPlan, engine: Engine) -> None:
+        model, own = problem.model, plan.shape
+        formats = formats_of(model, plan.precision, plan.kv_precision)  # type: ignore[arg-type]
+        flat = Shape(own.tensor, own.attention_data, own.expert, own.expert_tensor)
+        work = StepWork(model, flat, formats, problem.kernels, engine.name.split("-")[0])
+        key = Same(problem), work.engine, flat, formats
+        self.tables: StepTables = _TABLES.get(key, lambda: step_tables(work))
+        self.own, self.layers, self.stages = engine.constants, model.layers, own.pipeline
+        self._inside = own.chips <= problem.domain
+        self._stream_bytes, self._network = 2.0 * model.hidden, problem.system.network
+
+    @property
+    def fixed_s(self) -> float:
+        """Of any step."""
+        return (
+            self.own.host_s * self.stages
+            + self.layers * self.own.layer_s
+            + self.own.starts * self.tables.starts.linear_s
+        )
+
+    def _sent_s(self, tokens: float) -> float:
+        return self._network.transfer_s(tokens * self._stream_bytes, inside=self._inside)
+
+    def compute_s(self, tokens: float, out: float) -> float:
+        """Of products, norms and the output matrix."""
+        points = TOKENS.tolist()
+        linear, head = line(points, self.tables.linear_s, tokens), line(points, self.tables.head_s, out)
+        return self.own.kernels * (linear + head)
+
+    def exchange_s(self, tokens: float) -> float:
+        """Of collectives, and of transfers between stages."""
+        points = TOKENS.tolist()
+        values = self.tables.exchange_s
+        if self.stages > 1:
+            sent = [self._sent_s(each) for each in points]
+            values = values + (self.stages - 1) * np.array(sent)
+        return self.own.collectives * line(points, values, tokens)
+
+    def attention_s(self, batch: float, context: float) -> float:
+        """Of new tokens."""
+        contexts = CONTEXTS.tolist()
+        rows = [line(contexts, row, context) for row in self.tables.decode_s]
+        return self.own.kernels * line(BATCHES.tolist(), rows, batch) + self.own.starts * self.tables.starts.decode_s
+
+    def prompt_attention_s(self, tokens: float, before: float, parts: int) -> float:
+        """Of a prompt whose first tokens are there."""
+        points = PROMPTS.tolist()
+        pairs = line(points, self.tables.prefill_s, tokens) - line(points, self.tables.prefill_s, before)
+        return self.own.kernels * pairs + self.own.starts * parts * self.tables.starts.prefill_s
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """Of a batch: between tokens, of a prompt alone, what a prompt adds; and the parts of a decode step."""
+
+    tpot_s: float
+    alone_s: float
+    added_s: float
+    decode: dict[str, float]
+
+
+def _pace(problem: ServeProblem, engine: Engine, steps: Steps, running: float, chunk: int) -> _Pace:
+    load, own = problem.load, engine.constants
+    prompt, output = load.prompt.mean, load.output.mean
+    new = max(prompt - load.prefix * load.hit_rate, 1.0)
+    decode = {
+        "linear": steps.compute_s(running, running),
+        "attention": steps.attention_s(running, prompt + output / 2),
+        "collectives": steps.exchange_s(running),
+        "host": steps.fixed_s,
+    }
+    step = sum(decode.values())
+    waits = engine.steps.value == "prefill first"
+    parts = math.ceil(new / (chunk if waits else max(chunk - running + 1.0, 1.0)))
+    attention, each = steps.prompt_attention_s(prompt, prompt - new, parts), new / parts
+    least = parts * problem.model.layers * own.launch_s
+    if waits:
+        part = steps.compute_s(each, 1.0) + steps.exchange_s(each) + steps.fixed_s
+        added = alone = max(parts * part + attention, least)
+    else:
+        with_prompt = steps.compute_s(running + each, running + 1.0) + steps.exchange_s(running + each)
+        more = with_prompt - steps.compute_s(running, running) - steps.exchange_s(running)
+        added = max(parts * more + attention, least - parts * step)
+        alone = added + parts * step
+    return _Pace(step + (running - 1.0) * max(added, 0.0) / output, alone, added, decode)
+
+
+def costs(problem: ServeProblem, plan: ServingPlan) -> Costs:
+    """Of a legal configuration."""
+    engine = next(each for each in problem.engines if each.name == plan.engine)
+    memory, held, overflow, tokens = _memory(problem, plan, engine)
+    steps = Steps(problem, plan, engine)
+    load, output = problem.load, problem.load.output.mean
+    batches = plan.replicas * plan.attention_data * plan.pipeline
+    most = max(min(plan.batch, held) // plan.pipeline, 1)
+    if load.rate_per_s:
+        return _open_costs(problem, plan, engine, steps, (memory, held, overflow, tokens), batches, most)
+    clients, busy = max(load.concurrency / batches, 1.0), min(batches, load.concurrency)
+    running = min(clients, float(most))
+    own = _pace(problem, engine, steps, running, plan.chunk)
+    answering = own.alone_s + (output - 1.0) * own.tpot_s
+    queue = max(clients - running, 0.0) / running * answering
+    burst = (running - 1.0) / 2.0 * own.added_s / _REQUESTS_PER_CLIENT
+    ttft = engine.constants.request_s + own.tpot_s / 2.0 + own.alone_s + burst + queue
+    latency = ttft + (output - 1.0) * own.tpot_s
+    out = busy * clients * output / latency
+    parts = _time(own, output, engine.constants.request_s, queue + burst)
+    return Costs(ttft, own.tpot_s, latency, out, out / output, running, parts, memory, tokens, held, overflow)
+
+
+def _open_costs(
+    problem: ServeProblem, plan: ServingPlan, engine: Engine, steps: Steps,
+    memory: tuple[dict[str, float], int, float, float], batches: int, most: int,
+) -> Costs:  # fmt: skip
+    load, output = problem.load, problem.load.output.mean
+    rate = load.rate_per_s / batches
+
+    def latency_of(own: _Pace) -> tuple[float, float, float]:
+        busy = min(rate * own.added_s, 0.999)
+        wait = busy * own.added_s / (2.0 * (1.0 - busy))
+        ttft = engine.constants.request_s + own.tpot_s / 2.0 + own.alone_s + wait
+        return ttft, ttft + (output - 1.0) * own.tpot_s, wait
+
+    full = _pace(problem, engine, steps, float(most), plan.chunk)
+    capacity = most / (full.alone_s + full.tpot_s / 2.0 + (output - 1.0) * full.tpot_s)
+    low, high = 1.0, float(most)
+    for _ in range(24):
+        middle = (low + high) / 2.0
+        if rate * latency_of(_pace(problem, engine, steps, middle, plan.chunk))[1] <= middle:
+            high = middle
+        else:
+            low = middle
+    own = _pace(problem, engine, steps, high, plan.chunk)
+    ttft, latency, wait = latency_of(own)
+    stays, held, overflow, tokens = memory
+    if rate >= capacity:
+        ttft = latency = math.inf
+    parts = _time(own, output, engine.constants.request_s, wait)
+    tpot = own.tpot_s if math.isfinite(latency) else math.inf
+    answered = load.rate_per_s * output if math.isfinite(latency) else 0.0
+    return Costs(
+        ttft, tpot, latency, answered, batches * capacity, high, parts, stays, tokens, held, overflow
+    )  # fmt: skip
+
+
+def _time(own: _Pace, output: float, request_s: float, waiting_s: float) -> dict[str, float]:
+    """Where the latency of a request goes."""
+    tokens = output - 1.0
+    decode = {f"decode: {name}": tokens * seconds for name, seconds in own.decode.items()}
+    others = tokens * (own.tpot_s - sum(own.decode.values()))
+    return {
+        "waiting": waiting_s + own.tpot_s / 2.0,
+        "request": request_s,
+        "prefill": own.alone_s,
+        **decode,
+        "prompts of others": others,
+    }
+
+
+def _memory(problem: ServeProblem, plan: ServingPlan, engine: Engine) -> tuple[dict[str, float], int, float, float]:
+    """(bytes by part, requests of mean length that a rank holds, bytes that lack, tokens that all replicas hold)."""
+    model, load, total = problem.model, problem.load, float(problem.system.chip.hbm_bytes)
+    layers = math.ceil(model.layers / plan.pipeline)
+    formats = formats_of(model, plan.precision, plan.kv_precision)  # type: ignore[arg-type]
+    weights = _weight_bytes(model, plan, formats, layers)
+    working = _working_bytes(model, plan)
+    rule = engine.memory
+    taken = weights + working
+    pool = rule.value * (total - taken) if rule.of_rest else rule.value * total - taken
+
+    def request(tokens: float) -> float:
+        if _is_plain(model):
+            return layers * _token_bytes(model, plan) * _kept(model, tokens)
+        return layers / model.layers * cache_bytes(model, replace(plan.shape, pipeline=1), formats, tokens)
+
+    shared = request(load.prefix) if load.hit_rate else 0.0
+    mean = load.prompt.mean + load.output.mean
+    one = request(mean) - load.hit_rate * request(load.prefix)
+    held = math.floor(max(pool - shared, 0.0) / one)
+    longest = request(load.prompt.high + load.output.high)
+    overflow = longest - pool
+    if held < plan.pipeline:
+        overflow = max(overflow, plan.pipeline * one + shared - pool)
+    ranks = plan.replicas * plan.attention_data
+    room = max(pool, 0.0)
+    parts = {"weights": weights, "activations": working, "cache": room, "kept": total - weights - working - room}
+    return parts, held, overflow if overflow > 0 else min(overflow, 0.0), ranks * room / request(mean) * mean
+
+
+def _is_plain(model: Transformer) -> bool:
+    """Whether every layer attends to its keys; what others keep is :mod:`dse.serve.memory`'s alone."""
+    return model.recurrence is None and model.indexer is None
+
+
+def _kept(model: Transformer, tokens: float) -> float:
+    """Tokens that a layer keeps, mean over layers."""
+    if model.window is None:
+        return tokens
+    return (1 - model.window.share) * tokens + model.window.share * min(tokens, model.window.tokens)
+
+
+def _token_bytes(model: Transformer, plan: ServingPlan) -> float:
+    """Of one token in one layer on a chip."""
+    size = CACHE_BYTES[plan.kv_precision]
+    if model.latent is not None:
+        return size * (model.latent.key_value_rank + model.latent.rotary_width)
+    return size * math.ceil(model.key_heads / plan.tensor) * (model.key_width + model.context_width)
+
+
+def _weight_bytes(model: Transformer, plan: ServingPlan, formats: Formats, layers: int) -> float:
+    """Of a chip of a stage of so many layers; the ends are counted on each."""
+    matrices, h, t = 3 if model.gated else 2, model.hidden, plan.tensor
+    ends = (1 if model.tied_embeddings else 2) * model.vocabulary * h * 2.0 / t
+    if not _is_plain(model):
+        whole = weight_bytes(model, replace(plan.shape, pipeline=1), formats)
+        return layers / model.layers * (whole - ends) + ends
+    per_layer = model.layers * model.attention_weights * WEIGHT_BYTES[formats.attention] / t
+    per_layer += model.dense_layers * matrices * h * model.feed_forward * WEIGHT_BYTES[formats.dense] / t
+    if model.experts is not None:
+        sparse, one = model.layers - model.dense_layers, matrices * h * model.experts.width
+        per_layer += sparse * model.experts.shared * one * WEIGHT_BYTES[formats.dense] / t
+        spread = plan.expert * plan.expert_tensor
+        per_layer += sparse * model.experts.routed * one * WEIGHT_BYTES[formats.weights] / spread
+    return layers / model.layers * per_layer + ends
+
+
+def _working_bytes(model: Transformer, plan: ServingPlan) -> float:
+    """Of the largest step."""
+    tokens, t = plan.chunk, plan.tensor
+    widths = [(model.heads * (model.key_width + model.context_width) + 2 * model.key_heads * model.key_width) / t]
+    if model.dense_layers:
+        widths.append(3.0 * model.feed_forward / t)
+    if model.experts is not None:
+        rows = plan.attention_data * model.experts.active / plan.expert
+        widths.append(rows * (3.0 * model.experts.width / plan.expert_tensor + model.hidden))
+    logits = 4.0 * min(tokens, plan.batch // plan.pipeline) * model.vocabulary / t
+    return 2.0 * tokens * (2.0 * model.hidden + max(widths)) + logits
+
+
+def illegal(problem: ServeProblem, plan: ServingPlan) -> list[str]:
+    """Rules of the vocabulary that a configuration breaks, one sentence each."""
+    model, fixed = problem.model, dict(problem.fixed)
+    engine = next((each for each in problem.engines if each.name == plan.engine), None)
+    if engine is None:
+        return [f"engine must be one of {', '.join(each.name for each in problem.engines)}"]
+    rules = [
+        *((getattr(plan, key) == value, f"{key} must be {value}, as --plan has it") for key, value in fixed.items()),
+        (plan.mode == "aggregated", "mode must be aggregated"),
+        (plan.precision in problem.precisions, "precision must be one of those at hand"),
+        (plan.kv_precision in problem.caches, "kv_precision must be one that the chip has"),
+        (plan.accelerators <= problem.devices, f"must use at most {problem.devices} accelerators"),
+    ]
+    rules += _shape_rules(problem, plan, engine, model)
+    rules += _size_rules(problem, plan, engine, fixed)
+    return [text for holds, text in rules if not holds]
+
+
+def _shape_rules(
+    problem: ServeProblem, plan: ServingPlan, engine: Engine, model: Transformer
+) -> list[tuple[bool, str]]:
+    t, stage, experts = plan.tensor, plan.tensor * plan.attention_data, model.experts
+    widths = [model.heads, *([model.feed_forward] if model.dense_layers else [])]
+    widths += [experts.shared * experts.width] if experts is not None and experts.shared else []
+    scaled = plan.precision == "fp8_block"
+    product = _NATIVE.get(plan.precision)
+    rules = [
+        (all(width % t == 0 for width in widths), "tensor must divide heads and widths"),
+        (
+            model.latent is not None or model.key_heads % t == 0 or t % model.key_heads == 0,
+            "tensor must divide the heads of keys, or be a multiple of them",
+        ),
+        (stage <= problem.domain, "tensor · attention_data must be within a node"),
+        (plan.expert * plan.expert_tensor == stage, "expert · expert_tensor must be tensor · attention_data"),
+        (plan.attention_data == 1 or model.has_expert_layers, "attention_data must be 1 without experts"),
+        (plan.pipeline <= model.layers, "pipeline must be at most the layers"),
+        (product in dict(problem.system.chip.rates), "precision must be one that the chip has products for"),
+        (
+            not (scaled and t > 1 and model.dense_layers) or model.feed_forward // t % _SCALE_BLOCK == 0,
+            "tensor must cut widths in whole blocks",
+        ),
+        (
+            engine.layout.attention_data == "any" or 1 in (t, plan.attention_data),
+            "attention_data must be 1 or all chips",
+        ),
+        (engine.layout.experts == "any" or plan.expert in (1, stage), "expert must be 1 or all chips"),
+    ]
+    if experts is None:
+        return [*rules, (plan.expert == 1, "expert must be 1 without experts")]
+    cut = experts.width % plan.expert_tensor == 0
+    whole = not (scaled and plan.expert_tensor > 1) or experts.width // plan.expert_tensor % _SCALE_BLOCK == 0
+    return [
+        *rules,
+        (experts.routed % plan.expert == 0, "expert must divide the experts"),
+        (cut and whole, "expert_tensor must divide the width of an expert, in whole blocks where these have scales"),
+    ]
+
+
+def _is_power(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+def _size_rules(
+    problem: ServeProblem, plan: ServingPlan, engine: Engine, fixed: dict[str, Any]
+) -> list[tuple[bool, str]]:
+    load, whole = problem.load, engine.steps.value == "whole prompts"
+    first = plan.pipeline
+    least = load.prompt.high + math.ceil(plan.batch / first)
+    rules = [
+        (plan.batch % plan.pipeline == 0, "batch must be a multiple of pipeline"),
+        (plan.chunk >= math.ceil(plan.batch / plan.pipeline), "chunk must have a token for each request of a batch"),
+        (not whole or plan.chunk >= least, "chunk must hold the longest prompt beside the other requests"),
+    ]
+    open_keys: list[tuple[str, Callable[[], bool], str]] = [
+        ("pipeline", lambda: _is_power(plan.pipeline), "pipeline must be a power of two"),
+        ("attention_data", lambda: _is_power(plan.attention_data), "attention_data must be a power of two"),
+        ("batch", lambda: plan.batch % first == 0 and _is_power(plan.batch // first), "batch must be pipeline · 2^n"),
+        ("batch", lambda: _is_needed(problem, plan), "batch must be the least of those that do the same"),
+        (
+            "chunk",
+            lambda: plan.chunk in _CHUNKS or (whole and _CHUNKS[-1] < least <= plan.chunk < least + _CHUNKS[0]),
+            "chunk must be one of the vocabulary",
+        ),
+    ]
+    return [*rules, *((holds(), text) for key, holds, text in open_keys if key not in fixed)]
+
+
+def _is_needed(problem: ServeProblem, plan: ServingPlan) -> bool:
+    """Whether half the batch would not hold all requests of a rank; of Poisson arrivals any number may be there."""
+    limit = int(BATCHES[-1]) * plan.pipeline
+    if problem.load.rate_per_s:
+        return plan.batch <= limit
+    rank = math.ceil(problem.load.concurrency / (plan.replicas * plan.attention_data))
+    return plan.batch == plan.pipeline or plan.batch < 2 * min(max(rank, plan.pipeline), limit)
+
+
+def violations(problem: ServeProblem, plan: ServingPlan, value: float) -> list[str]:
+    """What is wrong with a configuration and the objective that it is said to have; empty where it holds."""
+    if broken := illegal(problem, plan):
+        return broken
+    own = costs(problem, plan)
+    faults = []
+    if not own.fits:
+        faults.append(f"a chip needs {own.overflow_bytes:,.0f} bytes more than it has for keys and values")
+    if not math.isfinite(own.latency_s):
+        faults.append(f"it answers at most {own.rate_per_s:.6g} requests a second")
+    goals = problem.goals
+    for name, limit, mean in (("TTFT", goals.ttft_s, own.ttft_s), ("TPOT", goals.tpot_s, own.tpot_s)):
+        if limit is not None and mean > limit * (1 + PROOF_TOLERANCE):
+            faults.append(f"its mean {name} is {mean!r} s, above the limit of {limit!r} s")
+    expected = objective_of(problem, plan, own)
+    if not math.isclose(expected, value, rel_tol=PROOF_TOLERANCE):
+        faults.append(f"the objective must be {expected!r}, but got {value!r}")
+    return faults
+
+
+def objective_of(problem: ServeProblem, plan: ServingPlan, own: Costs) -> float:
+    """Output tokens per second and accelerator, or the accelerators."""
+    return float(plan.accelerators) if problem.fewest else own.tokens_per_s / plan.accelerators

@@ -1,0 +1,118 @@
+"""Configurations by events: percentiles of what clients see, and whether the order of the closed form holds.
+
+One rank's batch is simulated with its part of the requests (:mod:`dse.serve.events`); all are alike. A closed loop
+sends ``REQUESTS_PER_CLIENT`` requests for each client, as the public benchmark does; an open one, so many that the
+first of them do not decide.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dse.serve.checkpoints import formats_of
+from dse.serve.closed_form import piped, room, tables_of
+from dse.serve.memory import cache_bytes
+from dse.serve.problem import Goals, ServeProblem
+from dse.serve.serving_plan import ServingPlan
+from dse.serve.simulation import REQUESTS_PER_CLIENT, Limits, Outcome, simulated
+from dse.serve.vocabulary import Cell
+from hardware.kernel_times.form import Floats
+
+STATISTICS: Mapping[str, float | None] = {"mean": None, "p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+OPEN_REQUESTS = 2000
+"""Of a rank's batch under Poisson arrivals."""
+
+
+@dataclass(frozen=True)
+class Repriced:
+    """A configuration by events.
+
+    Attributes:
+        plan: which.
+        outcome: of one batch's requests.
+        tokens_per_s: output of the machine.
+        batches: that are busy.
+    """
+
+    plan: ServingPlan
+    outcome: Outcome
+    tokens_per_s: float
+    batches: float
+
+    @property
+    def tokens_per_s_per_accelerator(self) -> float:
+        """Of those that it uses."""
+        return self.tokens_per_s / self.plan.accelerators
+
+    def keeps(self, goals: Goals) -> bool:
+        """Whether its requests keep the limits in their statistic."""
+        pairs = ((goals.ttft_s, self.outcome.ttft_s), (goals.tpot_s, self.outcome.tpot_s))
+        return all(limit is None or statistic(values, goals.statistic) <= limit for limit, values in pairs)
+
+
+def statistic(values: Floats, name: str) -> float:
+    """Of the finite ``values``; 0 where there are none, as of TPOT of single tokens."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return 0.0
+    share = STATISTICS[name]
+    return float(known.mean()) if share is None else float(np.quantile(known, share))
+
+
+def statistics(values: Floats) -> dict[str, float]:
+    """All of :data:`STATISTICS`."""
+    return {name: statistic(values, name) for name in STATISTICS}
+
+
+def cell_of(problem: ServeProblem, plan: ServingPlan) -> Cell:
+    """The cell of a configuration."""
+    engine = next(each for each in problem.engines if each.name == plan.engine)
+    formats = formats_of(problem.model, plan.precision, plan.kv_precision)  # type: ignore[arg-type]
+    return Cell(engine, plan.shape, plan.precision, plan.kv_precision, formats)  # type: ignore[arg-type]
+
+
+def repriced(problem: ServeProblem, plan: ServingPlan, seed: int) -> Repriced:
+    """A configuration that fits, by events."""
+    cell, load = cell_of(problem, plan), problem.load
+    ones = np.ones(1, np.int64)
+    memory = room(problem, cell, plan.batch * ones, plan.chunk * ones)
+    tokens = load.prompt.mean + load.output.mean
+    fullest = math.ceil(problem.model.layers / plan.pipeline) * plan.pipeline / problem.model.layers
+    one = fullest * cache_bytes(problem.model, plan.shape, cell.formats, tokens)
+    held = max(float(memory.cache[0]) / one * tokens / plan.pipeline, float(problem.longest))
+    limits = Limits(plan.chunk, max(plan.batch // plan.pipeline, 1), held)
+    batches, engine = plan.groups, piped(cell.engine, plan.pipeline)
+    tables = tables_of(problem, cell)
+    if problem.is_open:
+        own = replace(load, rate_per_s=load.rate_per_s / batches)
+        outcome = simulated(tables, engine, limits, own, OPEN_REQUESTS, seed)
+        return Repriced(plan, outcome, batches * outcome.output_tokens_per_s, float(batches))
+    busy = min(batches, load.concurrency)
+    clients = -(-load.concurrency // batches)
+    own = replace(load, concurrency=clients)
+    outcome = simulated(tables, engine, limits, own, REQUESTS_PER_CLIENT * clients, seed)
+    share = load.concurrency / (busy * clients)
+    return Repriced(plan, outcome, share * busy * outcome.output_tokens_per_s, busy * share)
+
+
+def events_document(problem: ServeProblem, own: Repriced) -> dict[str, Any]:
+    """In JSON types."""
+    outcome, goals = own.outcome, problem.goals
+    good = np.ones(len(outcome.ttft_s), dtype=np.bool_)
+    for limit, values in ((goals.ttft_s, outcome.ttft_s), (goals.tpot_s, outcome.tpot_s)):
+        if limit is not None:
+            good &= ~(values > limit)
+    seconds = max(outcome.seconds, np.finfo(float).tiny)
+    return {
+        "tokens_per_s": own.tokens_per_s,
+        "goodput_per_s": float(own.batches * good.sum() / seconds),
+        "keeps_limits": own.keeps(goals),
+        "requests": len(outcome.ttft_s),
+        "refused": outcome.refused,
+        "preemptions": outcome.preemptions,
+        "steps": outcome.steps,
+    }
