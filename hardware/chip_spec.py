@@ -55,6 +55,7 @@ PHAZE = "phaze"
 
 _UNITS = {
     "hbm_bytes_per_s": (1e6, 1e16, "bytes per second", "GB/s", GIGA),
+    "host_bytes_per_s": (1e6, 1e14, "bytes per second", "GB/s", GIGA),
     "hbm_gib": (1e-6, 1e6, "GiB", "bytes", 1 / GIB),
     "clock_hz": (1e6, 1e12, "Hz", "GHz", GIGA),
     "tdp_w": (1e-3, 1e6, "W", "mW", 1e-3),
@@ -214,6 +215,7 @@ class ChipSpec(StrictModel):
             have 1 to 16 / bits times the rate of 16 bits on a template.
         hbm_gib: memory.
         hbm_bytes_per_s: its rate, reads and writes together.
+        host_bytes_per_s: of its link to the host's memory, in each direction; plans that keep state there need it.
         network: of the system that it comes in, with all its levels.
         link: the network inside one server, for kernel times and the area of its interfaces; the innermost level of
             ``network`` where left out.
@@ -242,6 +244,7 @@ class ChipSpec(StrictModel):
     rates: dict[RateFormat, Quantity] = Field(default_factory=dict)
     hbm_gib: Quantity
     hbm_bytes_per_s: Quantity
+    host_bytes_per_s: Quantity | None = None
     network: NamedChoice
     link: NamedChoice | None = None
     cores: Cores | None = None

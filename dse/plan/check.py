@@ -12,7 +12,7 @@ from dse.results.result import PROOF_TOLERANCE
 _SETTINGS = (
     *("weights", "gradients", "moments", "gradient_transfer", "weight_transfer"),
     *("overlap_tensor", "overlap_context", "overlap_expert"),
-    *("overlap_gradients", "overlap_weights", "overlap_pipeline", "cross_entropy"),
+    *("overlap_gradients", "overlap_weights", "overlap_pipeline", "cross_entropy", "offload"),
 )
 """Keys that no search chooses."""
 
@@ -58,6 +58,7 @@ def illegal(problem: PlanProblem, plan: TrainingPlan) -> list[str]:
         (left == 0, "data · microbatch must divide the batch size"),
         (plan.zero in (0, 1, 2, 3), "zero must be 0, 1, 2 or 3"),
         (plan.precision in problem.system.chip.peak_flops, f"{problem.system.chip.name} has no {plan.precision}"),
+        (plan.offload == "stack" or problem.system.chip.host_bytes_per_s is not None, "offload needs host_bytes_per_s"),
     ]
     every = int(plan.recompute.partition("/")[2] or 1)
     rules.append(

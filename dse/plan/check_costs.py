@@ -98,8 +98,10 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         parts["vector"] += sum(embedding) if number == 0 else 0.0
         parts["expert"] += sum(aside)
         parts |= {"recompute": again, "sharding": each, "transfer": 0.0 if is_hidden else 2 * v * transfer}
-        loads.append(forward + backward + each + parts["transfer"])
-        passes.append((forward + parts["transfer"] / 2, backward + each + parts["transfer"] / 2))
+        host = _host_s(costs, _stored(used, every), len(used), forward, backward)
+        parts |= {"offload": host} if "activations" in plan.offload else {}
+        loads.append(forward + backward + each + parts["transfer"] + host)
+        passes.append((forward + (parts["transfer"] + host) / 2, backward + each + (parts["transfer"] + host) / 2))
         times.append(parts)
         data.append(once)
         owned.append(_shared(costs, weights, experts, 1))
@@ -115,6 +117,8 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
     time_s = {name: rounds * seconds for name, seconds in times[busiest].items()}
     time_s["bubble"] = _bubble_s(plan, whole, apart, busiest) + (2 * (p - 1) * transfer if is_hidden else 0.0)
     updates = [costs.rates.pass_s((14 + 2 * costs.state.moments) * own, own, 1, ("adam",)) for own in owned]
+    if "optimizer" in plan.offload:
+        updates.append(max(owned) * costs.state.optimizer / problem.host_bytes_per_s)
     time_s["data"], time_s["optimizer"] = max(data), max(updates)
     memory = max(memories, key=lambda parts: sum(parts.values()))
     return PlanCosts(
@@ -123,7 +127,7 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         time_s,
         memory,
         tuple(passes),
-        tuple(sum(each) for each in zip(data, updates, strict=True)),
+        tuple(sum(each) for each in zip(data, updates[: len(data)], strict=True)),
         transfer,
         tuple(memories),
     )
@@ -316,15 +320,32 @@ def _memory(
         # Of a later token: embedding, the projection's two inputs, its result's norm and that norm's result.
         inputs = (4 if model.head == "masked_lm" else 2) + 5 * model.prediction_layers
         working += _loss_bytes(costs) + 2 * inputs * costs.between * model.hidden
-    dropped = sum(layer.whole - layer.saved for layer in layers[::again])
+    largest = max(layer.saved if again == 1 and plan.recompute != "none" else layer.whole for layer in layers)
     in_flight = min((p + 1) / 2, rounds) if plan.schedule == "dualpipe" else chunks / v
     kept = {
         "weights": state.weights * share(3),
         "gradients": state.gradients * share(2),
         "optimizer": state.optimizer * share(1),
-        "activations": in_flight * (sum(layer.whole for layer in layers) - dropped),
+        "activations": in_flight * _stored(layers, again),
     }
+    if "optimizer" in plan.offload:
+        kept["optimizer"] *= min(1, 2 / len(layers))
+    if "activations" in plan.offload:
+        kept["activations"] = min(kept["activations"], 2 * largest)
     return _held(costs, kept, working)
+
+
+def _stored(layers: list[Layer], every: int) -> float:
+    """Bytes that layers keep of a microbatch, of which the first of ``every`` few is recomputed."""
+    return sum(layer.whole for layer in layers) - sum(layer.whole - layer.saved for layer in layers[::every])
+
+
+def _host_s(costs: RankCosts, stored: float, layers: int, forward: float, backward: float) -> float:
+    """Seconds that passes do not hide of ``stored`` bytes on their way to the host's memory and back."""
+    if "activations" not in costs.plan.offload:
+        return 0.0
+    moving = stored / costs.problem.host_bytes_per_s
+    return max(moving / layers, moving - forward) + max(moving / layers, moving - backward)
 
 
 def _loss_bytes(costs: RankCosts) -> float:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from dse.plan.recomputation import RECOMPUTE_RULE, recompute_word
-from dse.plan.training_plan import ORDERS, CrossEntropy, Overlap, Schedule, StoredPrecision
+from dse.plan.training_plan import ORDERS, CrossEntropy, Offload, Overlap, Schedule, StoredPrecision
 from hardware.inputs import Document
 from hardware.precisions import Precision
 
@@ -50,6 +50,7 @@ class PlanDocument(Document):
     overlap_weights: Overlap
     overlap_pipeline: Overlap
     cross_entropy: CrossEntropy
+    offload: Offload = "stack"
 
 
 class SolutionDocument(Document):

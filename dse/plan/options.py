@@ -8,7 +8,7 @@ from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults, no_mode_rule, recomputations
 from dse.plan.stack import Stack, stack, template_stack
-from dse.plan.training_plan import DRAWN_SCHEDULES, read_plan
+from dse.plan.training_plan import AS_STACK, DRAWN_SCHEDULES, read_plan
 from dse.problem import Posed
 from dse.results.result import Objective
 from dse.run.options import Option, Options
@@ -137,6 +137,9 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
     for name in export_names(options) or ():
         if name in _DRAWN_EXPORTS and (schedule := fixed.get("schedule", "1f1b")) not in DRAWN_SCHEDULES:
             rule = f"must not be given with schedule={schedule}, whose order of passes is not written"
+            raise fail("--export", "", name, rule)
+        if name in _DRAWN_EXPORTS and (kept := fixed.get("offload", AS_STACK)) != AS_STACK:
+            rule = f"must not be given with offload={kept}, whose copies to the host are not written"
             raise fail("--export", "", name, rule)
     if options.precision is not None:
         choose("", "--precision", options.precision, PRECISIONS, "precision")

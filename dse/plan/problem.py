@@ -90,6 +90,15 @@ class PlanProblem:
         link, joined = self.stack.link, self.system.network.spanning(self.devices)
         return joined.with_timed_rates(1 / link.value) if link.assumed else joined
 
+    @property
+    def host_bytes_per_s(self) -> float:
+        """Of a device's link to the host's memory, at the stack's share of links.
+
+        Only called of chips that state it: plans that need it are refused on others.
+        """
+        assert self.system.chip.host_bytes_per_s is not None, "plans that need it are refused"
+        return self.system.chip.host_bytes_per_s * self.stack.link.value
+
     def document(self) -> dict[str, Any]:
         """The problem in JSON types."""
         from dse.results.result import document_of
@@ -106,6 +115,8 @@ class PlanProblem:
             "stack": self.stack.model_dump(mode="json"),
             "fixed": dict(self.fixed),
         }
+        if self.software.offloads_optimizer or self.software.offloads_activations:
+            document["host_bytes_per_s"] = self.system.chip.host_bytes_per_s
         if self.headroom_bytes:
             document["headroom_bytes"] = self.headroom_bytes
         if self.headroom is not None:

@@ -42,6 +42,7 @@ _TIME_NAMES = {
     "launch": ("waiting for launches by the host", "waiting"),
     "sharding": ("sharded weights and gradients, exposed", "synchronisation"),
     "transfer": ("transfers between stages, exposed", "between"),
+    "offload": ("activations to and from the host, exposed", "state"),
     "bubble": ("pipeline bubble", "bubble"),
     "data": ("gradient synchronisation, exposed", "replicas"),
     "optimizer": ("optimizer step", "optimizer"),
@@ -258,6 +259,14 @@ def _notes(problem: PlanProblem) -> list[str]:
     if timed or assumed:
         notes.append("times based on timed kernels and on assumed shares are not comparable across accelerators")
     notes += [*_timed_collectives(problem), _memory_note(stack)]
+    if "offload" in problem.settings:
+        rate = f"{problem.host_bytes_per_s / GIGA:.4g} GB/s"
+        kept = problem.settings["offload"].replace("+", " and ")
+        notes.append(
+            Decisive(
+                f"{kept} in the host's memory, at {rate} per accelerator in each direction; its size is not checked"
+            )
+        )
     elsewhere = stack.measured_elsewhere(chip.name)
     if problem.machine is not None:
         notes.append(

@@ -8,7 +8,7 @@ from dse.plan.constraints import ALL_DEVICES, DIVIDING_WIDTHS
 from dse.plan.model import Transformer
 from dse.plan.problem import PlanProblem, divisors
 from dse.plan.recomputation import ALL_SETS, module_sets, modules_in, modules_of, nearest_modules, set_word
-from dse.plan.training_plan import AXES, ROUNDS, USUAL_ORDER
+from dse.plan.training_plan import AS_STACK, AXES, ROUNDS, USUAL_ORDER
 from hardware.inputs import Fault, shown
 from hardware.precisions import ELEMENT_BYTES, halved
 
@@ -163,6 +163,9 @@ def _widths(problem: PlanProblem, fixed: dict[str, Any], where: str) -> Iterator
             where, "recompute", fixed["recompute"], rule, f"full/{model.layers}" if model.layers > 1 else "full"
         )
     yield from _modules(problem, fixed.get("recompute", "none"), where)
+    if fixed.get("offload", AS_STACK) != AS_STACK and chip.host_bytes_per_s is None:
+        rule = f"needs the rate of the link to the host, but {chip.name} has no host_bytes_per_s"
+        yield Fault(where, "offload", fixed["offload"], rule)
     precision = fixed["precision"]
     half = halved(precision, chip.peak_flops)
     for needed in dict.fromkeys((precision, half)):

@@ -25,6 +25,7 @@ class Software:
         cross_entropy: ``fused``, ``unfused`` or ``chunked``.
         overlaps_tensor, overlaps_context, overlaps_expert, overlaps_gradients, overlaps_weights, overlaps_pipeline:
             whether this communication overlaps with compute.
+        offloads_optimizer, offloads_activations: whether these are kept in the host's memory.
     """
 
     weight_bytes: float
@@ -40,6 +41,8 @@ class Software:
     overlaps_gradients: bool
     overlaps_weights: bool
     overlaps_pipeline: bool
+    offloads_optimizer: bool
+    offloads_activations: bool
 
     @classmethod
     def of(cls, stack: Stack, settings: Mapping[str, Any]) -> "Software":
@@ -53,7 +56,7 @@ class Software:
             word = settings.get(key, AS_STACK)
             return by_stack if word == AS_STACK else word == "yes"
 
-        word = settings.get("cross_entropy", AS_STACK)
+        word, on_host = settings.get("cross_entropy", AS_STACK), settings.get("offload", AS_STACK).split("+")
         moments = stored("moments", stack.moment_bytes.value, _MOMENTS)
         return cls(
             weight_bytes=stored("weights", stack.weight_bytes.value),
@@ -69,4 +72,6 @@ class Software:
             overlaps_gradients=overlaps("overlap_gradients", stack.overlaps_data.value),
             overlaps_weights=overlaps("overlap_weights", stack.overlaps_data.value),
             overlaps_pipeline=overlaps("overlap_pipeline", stack.overlaps_pipeline.value),
+            offloads_optimizer="optimizer" in on_host,
+            offloads_activations="activations" in on_host,
         )

@@ -43,6 +43,7 @@ TIME_PARTS = (
     "launch",
     "sharding",
     "transfer",
+    "offload",
     "bubble",
     "data",
     "optimizer",
@@ -148,6 +149,28 @@ class Step:
     def recompute_s(self) -> Floats:
         """Seconds that a backward pass recomputes; [P, K]."""
         return self.of_recomputed("recompute")
+
+    # The host's memory ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def stored_bytes(self) -> Floats:
+        """Activations of a microbatch that the layers of a stage keep for their backward passes; [P, K]."""
+        whole = self.of_layers("whole_bytes") - self.of_recomputed("whole_bytes")
+        stored: Floats = np.maximum(whole, 0.0) + self.of_recomputed("saved_bytes")
+        return stored
+
+    @cached_property
+    def offload_s(self) -> Floats | None:
+        """Seconds that passes do not hide of activations on their way to the host, and back; [P, K].
+
+        Those of one layer go when it has ended, and come before it starts. None where they stay.
+        """
+        if not self.problem.software.offloads_activations:
+            return None
+        moving = self.stored_bytes / self.problem.host_bytes_per_s
+        one = moving / np.maximum(self.stages.layers, 1)
+        exposed: Floats = sum((np.maximum(one, moving - each) for each in self.passes), start=np.zeros_like(moving))
+        return exposed
 
     # Parameters -------------------------------------------------------------------------------------------------------
 
@@ -346,7 +369,10 @@ class Step:
         zero_bubble, paired = (plans.schedule == SCHEDULES.index(name) for name in ("zb1p", "dualpipe"))
         hidden = (plans.interleave > 1) & self.problem.software.overlaps_pipeline | paired
         paid = np.where(hidden, 0.0, 2.0 * plans.interleave * self.transfer_s)
-        loads = np.where(stages.number > 0, sum(self.passes) + each + paid[:, None], 0.0)
+        host = self.offload_s
+        loads = np.where(
+            stages.number > 0, sum(self.passes) + each + paid[:, None] + (0.0 if host is None else host), 0.0
+        )
         devices = np.where(paired[:, None], (loads + self.of_partners(loads)) / 2.0, loads)
         longest = devices.max(axis=1)
         busiest = np.argmax(devices >= longest[:, None] * (1 - _ROUNDING), axis=1)
@@ -360,11 +386,15 @@ class Step:
         updated = np.where(stages.number > 0, update, 0.0).max(axis=1)
         update_bytes = OPTIMIZER_STEP_BYTES + 2.0 * self.problem.software.moment_bytes
         update_s = self.work.kernels.vector_s(update_bytes * updated, Lanes("adam", updated))
+        if self.problem.software.offloads_optimizer:
+            state_bytes = self.problem.software.optimizer_bytes * updated
+            update_s = np.maximum(update_s, state_bytes / self.problem.host_bytes_per_s)
         parts: dict[str, Floats] = {}
         for name in ("linear", "attention", "vector", "tensor", "context", "expert", "launch"):
             parts[name] = self.layered(name, 0) + self.layered(name, 1)
         parts["expert"] = parts["expert"] + sum(self.set_aside)
         parts["recompute"], parts["sharding"] = self.recompute_s, each
+        parts |= {} if host is None else {"offload": host}
         embedding, head = (end[0] + end[1] for end in (self.work.embedding, self.work.head))
         # The head is a product, the embedding memory traffic; their few collectives go with them.
         parts["linear"] = parts["linear"] + stages.head * head[:, None]
@@ -379,7 +409,7 @@ class Step:
         parts["data"] = np.where(stages.number > 0, once, 0.0).max(axis=1)
         parts["optimizer"] = update_s
         step = self.microbatches * longest + bubble + parts["data"] + parts["optimizer"]
-        return step, {name: parts[name] for name in TIME_PARTS}
+        return step, {name: parts[name] for name in TIME_PARTS if name in parts}
 
     def of_partners(self, by_stage: Floats) -> Floats:
         """What the other stage on the same device has; [P, K]."""

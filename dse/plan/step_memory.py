@@ -6,8 +6,11 @@ from functools import cached_property
 import numpy as np
 
 from dse.plan.groups import communicators, min_communicators
-from dse.plan.plan_arrays import SCHEDULES, Flags, Floats, Integers
+from dse.plan.plan_arrays import SCHEDULES, Flags, Floats, Integers, recompute_period
 from dse.plan.step import Sharing, Step
+
+_PIECES = 2.0
+"""Of what is kept in the host's memory, that are on the device: the present layer's, and the one's that comes next."""
 
 
 class StepWithMemory(Step):
@@ -87,14 +90,18 @@ class StepWithMemory(Step):
         assumed to leave no gaps. Buffers of collectives are not the allocator's.
         """
         software, stages = self.problem.software, self.stages
-        whole = self.of_layers("whole_bytes") - self.of_recomputed("whole_bytes")
-        activations = np.maximum(whole, 0.0) + self.of_recomputed("saved_bytes")
+        optimizer_bytes = software.optimizer_bytes * self.shared_out(optimizer)
+        activations = self.microbatches_in_flight * self.stored_bytes
+        if software.offloads_optimizer:
+            optimizer_bytes = optimizer_bytes * np.minimum(1.0, _PIECES / np.maximum(stages.layers, 1))
+        if software.offloads_activations:
+            activations = np.minimum(activations, _PIECES * self.largest_layer)
         buffers = self.problem.stack.communicator_bytes.value * self.communicators
         parts = {
             "weights": software.weight_bytes * self.shared_out(weights),
             "gradients": software.gradient_bytes * self.shared_out(gradients),
-            "optimizer": software.optimizer_bytes * self.shared_out(optimizer),
-            "activations": self.microbatches_in_flight * activations,
+            "optimizer": optimizer_bytes,
+            "activations": activations,
             "working": self.working_bytes(self.gathered_bytes(weights)),
         }
         if self.paired.any():
@@ -114,6 +121,16 @@ class StepWithMemory(Step):
             "allocator": known.allocator * moving,
         }
 
+    @property
+    def largest_layer(self) -> Floats:
+        """Bytes that a layer of each stage stores at most for its backward pass; [P, K]."""
+        every = (self.plans.recompute > 0) & (recompute_period(self.plans.recompute) == 1)
+        largest = np.zeros(1)
+        for count, kind in zip(self.stages.by_kind, self.kinds, strict=True):
+            stored = np.where(every, kind.saved_bytes, kind.whole_bytes)
+            largest = np.maximum(largest, np.where(count > 0, stored[:, None], 0.0))
+        return largest
+
     def memory(self) -> tuple[Floats, dict[str, Floats]]:
         """The fullest rank and its parts."""
         parts, rows = self.memory_parts(), np.arange(self.plans.count)
@@ -130,6 +147,11 @@ class LeastStep(StepWithMemory):
         """Nothing."""
         nothing = np.zeros(self.stages.layers.shape)
         return nothing, nothing
+
+    @cached_property
+    def offload_s(self) -> Floats | None:
+        """Nothing: plans that make more modules again send less to the host."""
+        return np.zeros(self.stages.layers.shape) if self.problem.software.offloads_activations else None
 
     def memory_bytes(self) -> Floats:
         """Of the fullest rank at least: weights are shared out, and gathered for passes, or they are whole; [P].

@@ -43,6 +43,9 @@ CrossEntropy = Literal["stack", "fused", "unfused", "chunked"]
 """Whether the loss is one kernel that keeps no tensors of the size of the logits between its steps, PyTorch's
 operators, or computed with the output matrix by chunks of tokens, so that logits of one chunk exist at a time."""
 
+Offload = Literal["stack", "optimizer", "activations", "optimizer+activations"]
+"""What is kept in the host's memory; ``stack``: nothing, as in every stack here."""
+
 Overlap = Literal["stack", "yes", "no"]
 """Whether communication is hidden; ``stack``: as the software stack does."""
 
@@ -92,6 +95,9 @@ class TrainingPlan:
         overlap_pipeline: whether transfers between stages overlap with compute.
         cross_entropy: whether the loss is one kernel over the logits, PyTorch's operators in sequence, or the output
             matrix and the loss by chunks of tokens (Liger Kernel; Hsu et al. 2024, section 3.2).
+        offload: what is kept in the host's memory and passes over its link: state of the optimizer, whose parts come
+            for their update and go back (MaxText, ``optimizer_memory_host_offload``); what layers store for their
+            backward passes, but for two of them (``remat_policy`` with offloading).
     """
 
     tensor: int
@@ -122,6 +128,7 @@ class TrainingPlan:
     overlap_weights: Overlap = "stack"
     overlap_pipeline: Overlap = "stack"
     cross_entropy: CrossEntropy = "stack"
+    offload: Offload = "stack"
 
     @property
     def devices(self) -> int:
@@ -148,8 +155,11 @@ class TrainingPlan:
         return {*CHOSEN_KEYS} <= {*fixed} | self.implied
 
     def document(self) -> dict[str, Any]:
-        """The keys and values in JSON types."""
-        return asdict(self)
+        """The keys and values in JSON types; ``offload``, which came later, where it says something."""
+        document = asdict(self)
+        if self.offload == AS_STACK:
+            del document["offload"]
+        return document
 
 
 AS_STACK = "stack"
@@ -218,7 +228,7 @@ def whole_plan(document: Any, where: str) -> TrainingPlan:
     """
     if not isinstance(document, dict):
         raise fail(where, "", shown(document), "must be a mapping of plan keys to values")
-    missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document]
+    missing = [Fault(where, key, "", "must be given") for key in KEYS if key not in document and key != "offload"]
     if missing:
         raise InputError(missing)
     return TrainingPlan(**_typed(document, where))

@@ -150,6 +150,7 @@ class Plan(TypedDict):
     overlap_weights: Literal["stack", "yes", "no"]
     overlap_pipeline: Literal["stack", "yes", "no"]
     cross_entropy: Literal["stack", "fused", "unfused", "chunked"]
+    offload: NotRequired[Literal["stack", "optimizer", "activations", "optimizer+activations"]]
 
 
 class CodesignTrainedModel(TypedDict):

@@ -141,6 +141,7 @@ VALUES = {
     "overlap_weights": ("yes", "no"),
     "overlap_pipeline": ("yes", "no"),
     "cross_entropy": ("fused", "unfused"),
+    "offload": ("optimizer", "activations"),
 }
 """Of each setting two values."""
 
