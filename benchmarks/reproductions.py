@@ -1,6 +1,8 @@
 """Tables of ``dse reproduce`` as the pages of docs/evidence show them, each from a fresh run of the command.
 
 ``python -m benchmarks.reproductions NAME`` makes one of them, with one thread; the names are those of result files.
+``--out DIR`` keeps the run in DIR and continues one that is there: CPU seconds are then of the last call alone, and
+only records without them can be made in several calls.
 """
 
 import json
@@ -186,10 +188,10 @@ REPRODUCTIONS = (
         learning_table3,
     ),
     Reproduction(
-        ("rdu", "--graphs", "40", "--epochs", "5", "--placed", "8", "--moves", "20000"),
+        ("rdu", "--graphs", "1176"),
         Record(
             "rdu",
-            ("stack_better", "interval", "network", "stack", "mlp", "cpu"),
+            ("stack_better", "interval", "network", "stack", "mlp"),
             {name: columns for name, (_, _, columns) in RDU.items()},
         ),
         rdu,
@@ -202,16 +204,22 @@ def main() -> None:
     """One file."""
     parser = parser_of(__doc__)
     parser.add_argument("name", choices=[record.name for record in RECORDS], metavar="NAME")
+    parser.add_argument("--out", type=Path, metavar="DIR")
     arguments = parser.parse_args()
     wanted = next(each for each in REPRODUCTIONS if each.record.name == arguments.name)
+    if arguments.out and "cpu" in wanted.record.figures:
+        parser.error(f"{wanted.record.name} states its CPU seconds, so that it is made in one call, without --out")
     results, begun = Results(wanted.record), cpu_s()
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out")
+        out = arguments.out or Path(folder, "out")
         command = [sys.executable, "-m", "dse", "reproduce", *wanted.arguments, "--workers", "0", "--out", str(out)]
-        subprocess.run([*command, "--quiet"], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True)
+        resume = ["--resume"] if out.exists() else []
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        subprocess.run([*command, *resume, "--quiet"], cwd=ROOT, env=environment, check=True)
         document = json.loads((out / DOCUMENT_FILE).read_text(encoding="utf-8"))
     wanted.fill(results, {section["part"]: section for section in document["sections"]})
-    results.figure("cpu", f"{cpu_s() - begun:.0f} CPU seconds")
+    if "cpu" in wanted.record.figures:
+        results.figure("cpu", f"{cpu_s() - begun:.0f} CPU seconds")
     results.save(arguments.record)
 
 
