@@ -48,7 +48,6 @@ RECORDS = {record.name: (record, module) for record, module in declared()}
 
 PENDING = {
     "fabric_oracle": "5 minutes",
-    "fabric_refining": "8 minutes",
     "rdu": "a quarter of an hour",
     "scale_sweep": "2 minutes on an idle machine",
 }
