@@ -21,6 +21,7 @@ where x is the mean context of the ``b`` requests. The functions are tables made
 (:mod:`hardware.kernel_model`); factors, small and host are the constants of an engine (:mod:`dse.serve.engine`),
 fitted to measured runs that a committed file names.
 
+With speculation a step verifies drafts (:mod:`dse.serve.speculation`).
 Prefill and decode workers apart have both levels too (:mod:`dse.serve.disaggregated`), and a configuration is launched
 by what :mod:`dse.serve.export` writes.
 

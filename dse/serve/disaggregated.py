@@ -96,7 +96,7 @@ def disaggregated_state(
 
     def at(running: Floats) -> tuple[Floats, Floats, Floats]:
         """(TPOT, rate, TTFT without a wait for decode ranks) with so many requests on each decode rank."""
-        tpot = decode.decode_s(np.maximum(running, 1.0), context)
+        tpot = decode.token_s(np.maximum(running, 1.0), context)
         rate = decode_ranks * running / (writes * tpot)
         busy = np.minimum(rate * each / prefill_ranks, 1.0 - 1e-12)
         return tpot, rate, fixed + each * busy / (2.0 * (1.0 - busy))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.serve.events import Costs, Tables, interpolated, step_s
+from dse.serve.events import interpolated, step_s
 from hardware.compiled import compiled, kernel
 from hardware.kernel_times.form import Floats
 
@@ -40,13 +40,6 @@ class SplitRules(NamedTuple):
     step_tokens: int
     requests: int
     cache_tokens: float
-
-
-class Station(NamedTuple):
-    """What steps of a rank cost."""
-
-    tables: Tables
-    costs: Costs
 
 
 class _Requests(NamedTuple):
@@ -76,11 +69,12 @@ class _Queues(NamedTuple):
 
 
 class _Batches(NamedTuple):
-    """By decode rank: requests that run, how many, and memory that they hold."""
+    """By decode rank: requests that run, how many, memory that they hold, and gains that have been taken."""
 
     running: Floats
     size: Floats
     held: Floats
+    drawn: Floats
 
 
 @kernel
@@ -165,7 +159,7 @@ def _computes(station, now, queues, requests, rules, rank):
         request = queues.following[request]
     queues.busy[station] = started > 0
     if started:
-        queues.due[station] = now + step_s(0, 0.0, started, attention_s, ended, rank.tables, rank.costs)
+        queues.due[station] = now + step_s(0, 0.0, started, attention_s, ended, rank)
         return 1
     queues.due[station] = np.inf if queues.head[station] < 0 else requests.ready[queues.head[station]]
     return 0
@@ -193,7 +187,9 @@ def _writes(station, now, queues, requests, rules, rank, batches, clients, tail)
     stay = 0
     for place in range(batches.size[own]):
         request = running[place]
-        requests.written[request] += queues.busy[station]
+        gained = rank.gains[batches.drawn[own] % len(rank.gains)]
+        batches.drawn[own] += 1
+        requests.written[request] = min(requests.written[request] + gained, requests.outputs[request])
         if requests.written[request] >= requests.outputs[request]:
             requests.last[request] = now
             batches.held[own] -= requests.prompts[request] + requests.outputs[request]
@@ -222,7 +218,7 @@ def _writes(station, now, queues, requests, rules, rank, batches, clients, tail)
         context += requests.prompts[running[place]] + requests.written[running[place]]
     batches.size[own], queues.busy[station], queues.due[station] = stay, stay > 0, np.inf
     if stay:
-        queues.due[station] = now + step_s(stay, context, 0, 0.0, stay, rank.tables, rank.costs)
+        queues.due[station] = now + step_s(stay, context, 0, 0.0, 0, rank)
     return tail
 
 
@@ -236,8 +232,8 @@ def simulate_apart(arrivals, clients, prompts, outputs, transfer_s, prefill, dec
         prompts: [N] tokens, at least 1.
         outputs: [N] tokens, at least 1.
         transfer_s: [N] s of the keys and values of each prompt.
-        prefill: a :class:`Station`.
-        decode: a :class:`Station`.
+        prefill: a :class:`dse.serve.events.Rank`.
+        decode: a :class:`dse.serve.events.Rank`.
         rules: a :class:`SplitRules`.
 
     Returns:
@@ -253,9 +249,8 @@ def simulate_apart(arrivals, clients, prompts, outputs, transfer_s, prefill, dec
         np.zeros(stations, np.int64), np.full(count, -1),
     )  # fmt: skip
     ranks = rules.decode_ranks
-    batches = _Batches(
-        np.empty((ranks, rules.requests), np.int64), np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
-    )
+    none = np.zeros(ranks, np.int64)
+    batches = _Batches(np.empty((ranks, rules.requests), np.int64), none.copy(), none.copy(), none.copy())
     tail, steps = 0, 0
     for _ in range(min(clients, count)):
         tail = _follows(tail, 0.0, clients, queues, requests, rules, prefill.costs.request_s)

@@ -1,11 +1,11 @@
 """Prefill and decode workers under one load, by events: what clients measure."""
 
 from dse.serve.disaggregated import Split
-from dse.serve.disaggregated_events import SplitRules, Station, simulate_apart
+from dse.serve.disaggregated_events import SplitRules, simulate_apart
 from dse.serve.engine import Engine
 from dse.serve.events import COMPOSITIONS
 from dse.serve.load import Load
-from dse.serve.simulation import Outcome, costs_of, given, outcome_of
+from dse.serve.simulation import Outcome, outcome_of, rank_of
 
 
 def simulated_apart(split: Split, engine: Engine, load: Load, requests: int, seed: int = 0) -> Outcome:
@@ -25,7 +25,6 @@ def simulated_apart(split: Split, engine: Engine, load: Load, requests: int, see
     )  # fmt: skip
     sent, first, last, steps = simulate_apart(
         arrivals, load.concurrency, prompts, outputs, split.fixed_transfer_s + split.token_transfer_s * prompts,
-        Station(given(split.prefill), costs_of(split.prefill, engine)),
-        Station(given(split.decode), costs_of(split.decode, engine)), rules,
+        rank_of(split.prefill, engine, seed), rank_of(split.decode, engine, seed), rules,
     )  # fmt: skip
     return outcome_of(sent, first, last, outputs, int(steps), 0)

@@ -6,6 +6,8 @@ A rank keeps a queue of requests that have arrived and a batch of those that run
 - ``prefill first``: while a request of the batch has parts of its prompt left, prompts alone, up to ``step_tokens``;
 - ``whole prompts``: decodes, and prompts in order as long as the next one fits whole.
 
+With speculation (:mod:`dse.serve.speculation`) a decoding request gets the drafts that are accepted, and a token more.
+
 Requests are admitted in order of arrival, up to a number and as keys and values fit: prompt and output where the engine
 reserves both, else the prompt and one token; a request that memory could not hold to its end is refused at once, and a
 closed loop sends the next one. Where a batch outgrows its memory, the request that was admitted last
@@ -24,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dse.serve.load import Integers
 from hardware.compiled import compiled, kernel
 from hardware.kernel_times.form import Floats
 
@@ -63,6 +66,26 @@ class Costs(NamedTuple):
     prefill_start_s: float
     launched_s: float
     request_s: float
+
+
+class Rank(NamedTuple):
+    """What steps of a rank cost, and what they write.
+
+    Attributes:
+        tables: with the prompts of the layer that proposes tokens.
+        costs: of the engine.
+        draft: of that layer; without speculation any.
+        draft_costs: of the engine, for one pass of it.
+        drafts: tokens that it proposes for a request in a step.
+        gains: [M] tokens that a request gets in a step, taken one after another and again.
+    """
+
+    tables: Tables
+    costs: Costs
+    draft: Tables
+    draft_costs: Costs
+    drafts: int
+    gains: Integers
 
 
 class Rules(NamedTuple):
@@ -133,9 +156,20 @@ def _prompt_parts(running, size, room, done, target, new, tables, rules, others)
 
 
 @kernel
-def step_s(decoding, context, started, attention_s, out, tables, costs):
-    """Seconds of a step."""
-    tokens = float(decoding + started)
+def step_s(decoding, context, started, attention_s, ended, rank):
+    """Seconds of a step.
+
+    Args:
+        decoding: requests that decode.
+        context: tokens of their contexts together.
+        started: new tokens of prompts.
+        attention_s: of these tokens, without factors.
+        ended: prompts that end.
+        rank: a :class:`Rank`.
+    """
+    tables, costs = rank.tables, rank.costs
+    verified = decoding * (1 + rank.drafts)
+    tokens, out = float(verified + started), verified + ended
     seconds = interpolated(tables.tokens, tables.linear_s, tokens) + attention_s
     if out:
         seconds += interpolated(tables.tokens, tables.head_s, float(out))
@@ -147,11 +181,31 @@ def step_s(decoding, context, started, attention_s, out, tables, costs):
         seconds += costs.decode_start_s
     if started:
         seconds = max(seconds + costs.prefill_start_s, costs.launched_s)
+    if rank.drafts:
+        seconds += _drafted_s(decoding, context, started, rank)
     return seconds
 
 
 @kernel
-def _composed_s(running, size, prompts, done, target, written, new, tables, costs, rules):
+def _drafted_s(decoding, context, started, rank):
+    """Seconds of the layer that proposes tokens: a pass for each draft, and new tokens of prompts."""
+    tables, costs, seconds = rank.draft, rank.draft_costs, 0.0
+    if decoding:
+        one = float(decoding)
+        seconds = interpolated(tables.tokens, tables.linear_s, one) + interpolated(tables.tokens, tables.head_s, one)
+        seconds = costs.kernels * (seconds + _decode_s(tables, one, context / decoding))
+        seconds += costs.collectives * interpolated(tables.tokens, tables.exchange_s, one)
+        seconds = rank.drafts * (seconds + costs.step_s + costs.decode_start_s)
+    if started:
+        tokens = float(started)
+        seconds += costs.kernels * interpolated(tables.tokens, tables.linear_s, tokens)
+        seconds += costs.collectives * interpolated(tables.tokens, tables.exchange_s, tokens)
+        seconds += costs.step_s + costs.prefill_start_s
+    return seconds
+
+
+@kernel
+def _composed_s(running, size, prompts, done, target, written, new, rank, rules):
     """The seconds of the next step of a batch, whose new tokens by request go into ``new``."""
     waits = False
     for place in range(size):
@@ -165,14 +219,16 @@ def _composed_s(running, size, prompts, done, target, written, new, tables, cost
                 new[place] = 1
                 decoding += 1
                 context += prompts[request] + written[request]
-    room = rules.step_tokens - decoding
-    started, attention_s, ended = _prompt_parts(running, size, room, done, target, new, tables, rules, decoding)
-    return step_s(decoding, context, started, attention_s, decoding + ended, tables, costs)
+    room = rules.step_tokens - decoding * (1 + rank.drafts)
+    started, attention_s, ended = _prompt_parts(running, size, room, done, target, new, rank.tables, rules, decoding)
+    return step_s(decoding, context, started, attention_s, ended, rank)
 
 
 @kernel
-def _advanced(running, size, now, done, target, written, outputs, first, last, new):
-    """The requests of the batch that have not ended, after a step that ends ``now``; how many stay."""
+def _advanced(running, size, now, done, target, written, outputs, first, last, new, gains, drawn):
+    """The requests of the batch that have not ended, after a step that ends ``now``: how many stay, and the gains that
+    have been taken.
+    """
     stay = 0
     for place in range(size):
         request = running[place]
@@ -180,7 +236,10 @@ def _advanced(running, size, now, done, target, written, outputs, first, last, n
             is_prompt = done[request] < target[request]
             if is_prompt:
                 done[request] += new[place]
-            if not is_prompt or done[request] >= target[request]:
+            if not is_prompt:
+                written[request] = min(written[request] + gains[drawn % len(gains)], outputs[request])
+                drawn += 1
+            elif done[request] >= target[request]:
                 written[request] += 1
                 if written[request] == 1:
                     first[request] = now
@@ -189,7 +248,7 @@ def _advanced(running, size, now, done, target, written, outputs, first, last, n
         else:
             running[stay] = request
             stay += 1
-    return stay
+    return stay, drawn
 
 
 @kernel
@@ -209,7 +268,7 @@ def _kept(running, size, prompts, outputs, done, target, written, again, waiting
 
 
 @compiled
-def simulate(arrivals, clients, prompts, outputs, tables, costs, rules):
+def simulate(arrivals, clients, prompts, outputs, rank, rules):
     """Times of every request of a rank.
 
     Args:
@@ -217,8 +276,7 @@ def simulate(arrivals, clients, prompts, outputs, tables, costs, rules):
         clients: of a closed loop: so many requests are sent at once, and one for each that ends; 0 for an open one.
         prompts: [N] tokens, at least 1.
         outputs: [N] tokens, at least 1.
-        tables: a :class:`Tables`.
-        costs: a :class:`Costs`.
+        rank: a :class:`Rank`.
         rules: a :class:`Rules`.
 
     Returns:
@@ -229,7 +287,7 @@ def simulate(arrivals, clients, prompts, outputs, tables, costs, rules):
     done, target, written = np.zeros(count, np.int64), prompts.copy(), np.zeros(count, np.int64)
     running, new = np.empty(rules.requests, np.int64), np.empty(rules.requests, np.int64)
     again, waiting_again = np.empty(count, np.int64), 0
-    size, head, steps, preemptions, held, now = 0, 0, 0, 0, 0, 0.0
+    size, head, steps, preemptions, held, drawn, now, costs = 0, 0, 0, 0, 0, 0, 0.0, rank.costs
     tail = min(clients, count) if clients > 0 else count
     for request in range(tail):
         sent[request] = 0.0 if clients > 0 else arrivals[request]
@@ -255,9 +313,9 @@ def simulate(arrivals, clients, prompts, outputs, tables, costs, rules):
             if not waiting_again:
                 now = max(now, sent[head] + costs.request_s)
             continue
-        now += _composed_s(running, size, prompts, done, target, written, new, tables, costs, rules)
+        now += _composed_s(running, size, prompts, done, target, written, new, rank, rules)
         steps += 1
-        stay = _advanced(running, size, now, done, target, written, outputs, first, last, new)
+        stay, drawn = _advanced(running, size, now, done, target, written, outputs, first, last, new, rank.gains, drawn)
         while clients > 0 and size > stay and tail < count:
             sent[tail] = now
             tail += 1

@@ -97,10 +97,12 @@ def indexer_linear_s(work: Priced, tokens: Floats, weights: WeightFormat) -> Flo
     return queries + work.product_s(tokens, float(own.head_width + own.heads), float(model.hidden), weights)
 
 
-def indexer_step_s(work: Priced, samples: Floats, context: Floats) -> Floats:
-    """Seconds of the scores of one new token for each of ``samples`` requests in a layer, and of the choice, [N]."""
-    scores = work.attention_s("decode", samples=samples, context=context, window=0.0, **_halves(_indexer(work)))
-    return scores + work.passes_s(samples * context, _SCORE_BYTES)
+def indexer_step_s(work: Priced, samples: Floats, context: Floats, new: float) -> Floats:
+    """Seconds of the scores of ``new`` tokens for each of ``samples`` requests in a layer, and of the choice, [N]."""
+    sizes = _halves(_indexer(work))
+    sizes["heads"] *= new
+    scores = work.attention_s("decode", samples=samples, context=context, window=0.0, **sizes)
+    return scores + work.passes_s(new * samples * context, _SCORE_BYTES)
 
 
 def indexer_prompt_s(work: Priced, tokens: Floats) -> Floats:

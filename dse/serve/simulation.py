@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.serve.engine import Engine
-from dse.serve.events import COMPOSITIONS, Costs, Rules, Tables, simulate
+from dse.serve.events import COMPOSITIONS, Costs, Rank, Rules, Tables, simulate
 from dse.serve.load import Integers, Load
 from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, StepTables
 from hardware.kernel_times.form import Floats
@@ -85,21 +85,31 @@ def simulated(tables: StepTables, engine: Engine, limits: Limits, load: Load, re
         engine.reserves_output.value,
     )  # fmt: skip
     sent, first, last, steps, preemptions = simulate(
-        arrivals, load.concurrency, prompts, outputs, given(tables), costs_of(tables, engine), rules
+        arrivals, load.concurrency, prompts, outputs, rank_of(tables, engine, seed), rules
     )
     return outcome_of(sent, first, last, outputs, int(steps), int(preemptions))
 
 
-def given(tables: StepTables) -> Tables:
-    """As kernels read them."""
+def rank_of(tables: StepTables, engine: Engine, seed: int) -> Rank:
+    """What kernels read: the tables of a rank, and what an engine makes of them."""
+    own, costs = _given(tables), _costs(tables, engine)
+    if tables.draft is None:
+        return Rank(own, costs, own, costs, 0, tables.speculation.gains(seed))
+    draft = _given(tables.draft)
+    own = own._replace(prefill_s=own.prefill_s + draft.prefill_s)
+    one = _costs(tables.draft, engine)
+    passes = one._replace(step_s=one.step_s - engine.constants.host_s)
+    return Rank(own, costs, draft, passes, tables.speculation.drafts, tables.speculation.gains(seed))
+
+
+def _given(tables: StepTables) -> Tables:
     return Tables(
         TOKENS, tables.linear_s, tables.exchange_s, tables.head_s,
         BATCHES, CONTEXTS, tables.decode_s, PROMPTS, tables.prefill_s,
     )  # fmt: skip
 
 
-def costs_of(tables: StepTables, engine: Engine) -> Costs:
-    """What an engine adds to the tables of a shape."""
+def _costs(tables: StepTables, engine: Engine) -> Costs:
     constants, layers, starts = engine.constants, tables.layers, tables.starts
     return Costs(
         kernels=constants.kernels,

@@ -40,10 +40,20 @@ class StepSeconds:
         return np.asarray(own.kernels * linear + own.collectives * np.interp(tokens, TOKENS, tables.exchange_s))
 
     def decode_s(self, running: Floats, context: Floats) -> Floats:
-        """Of a step in which so many requests decode, at a mean context, [N]."""
-        own = self.engine.constants
-        attention = own.kernels * decode_at(self.tables, running, context) + own.starts * self.tables.starts.decode_s
-        return np.asarray(self.computed_s(running, running) + attention + self.always_s)
+        """Of a step in which so many requests decode, at a mean context, with what it verifies and proposes, [N]."""
+        own, tables = self.engine.constants, self.tables
+        drafts = tables.speculation.drafts
+        attention = own.kernels * decode_at(tables, running, context) + own.starts * tables.starts.decode_s
+        verified = running * (1.0 + drafts)
+        seconds = self.computed_s(verified, verified) + attention + self.always_s
+        if tables.draft is None:
+            return np.asarray(seconds)
+        proposing = StepSeconds(tables.draft, self.engine)
+        return np.asarray(seconds + drafts * (proposing.decode_s(running, context) - own.host_s))
+
+    def token_s(self, running: Floats, context: Floats) -> Floats:
+        """Between two tokens of a request where no prompts are computed, [N]."""
+        return self.decode_s(running, context) / self.tables.speculation.tokens_per_step
 
     def attention_s(self, prompt: float, parts: Floats) -> Floats:
         """Of the attention of one prompt in so many parts, [N]."""
@@ -52,7 +62,7 @@ class StepSeconds:
         return np.asarray(own.starts * parts * tables.starts.prefill_s + whole)
 
     def prompt_s(self, prompt: float, step_tokens: Floats) -> Floats:
-        """Of one prompt in steps of its own, [N]."""
+        """Of one prompt in steps of its own, without the layer that proposes tokens, [N]."""
         parts = np.ceil(prompt / step_tokens)
         each = prompt / parts
         alone = parts * (self.computed_s(each, np.ones(len(each))) + self.always_s) + self.attention_s(prompt, parts)

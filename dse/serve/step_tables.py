@@ -4,10 +4,11 @@ Between points, seconds are linear. Points are dense where kernels change their 
 about a thousand kernels a shape, whatever is served through it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dse.serve.speculation import PLAIN, Speculation, prediction_layer
 from dse.serve.step_work import Starts, StepWork
 from hardware.kernel_times.form import Floats
 
@@ -42,6 +43,8 @@ class StepTables:
         prefill_s: by :data:`PROMPTS`, attention of a whole prompt.
         starts: fixed times of kernels, which the others do not have.
         layers: of one stage.
+        speculation: what a step verifies; ``decode_s`` is of all of it.
+        draft: of the layer that proposes tokens; None without speculation.
     """
 
     linear_s: Floats
@@ -51,12 +54,18 @@ class StepTables:
     prefill_s: Floats
     starts: Starts
     layers: float
+    speculation: Speculation = PLAIN
+    draft: "StepTables | None" = None
 
 
-def step_tables(work: StepWork) -> StepTables:
-    """The tables of one shape."""
+def step_tables(work: StepWork, speculation: Speculation = PLAIN) -> StepTables:
+    """The tables of one shape.
+
+    Raises:
+        InputError: tokens are to be proposed, but the model has no layer that does.
+    """
     batches, contexts = np.meshgrid(BATCHES, CONTEXTS, indexing="ij")
-    decode = work.decode_s(batches.ravel(), contexts.ravel()).reshape(batches.shape)
+    decode = work.decode_s(batches.ravel(), contexts.ravel(), 1.0 + speculation.drafts).reshape(batches.shape)
     prefill = work.prefill_s(PROMPTS[1:])
     pairs_s = np.concatenate([[0.0], np.maximum.accumulate(prefill)])
     return StepTables(
@@ -67,4 +76,14 @@ def step_tables(work: StepWork) -> StepTables:
         prefill_s=pairs_s,
         starts=work.starts_s,
         layers=work.model.layers / work.shape.pipeline,
+        speculation=speculation,
+        draft=_draft(work) if speculation.drafts else None,
     )
+
+
+def _draft(work: StepWork) -> StepTables:
+    """Of the prediction layer, with the projection of two streams to one in front of it, on the last stage."""
+    layer = prediction_layer(work.model)
+    tables = step_tables(StepWork(layer, replace(work.shape, pipeline=1), work.formats, work.kernels, work.engine))
+    joined = work.product_s(TOKENS, layer.hidden / work.shape.tensor, 2.0 * layer.hidden, "bf16")
+    return replace(tables, linear_s=tables.linear_s + joined)

@@ -171,14 +171,18 @@ class StepWork:
                                             bytes=tokens * stream, eager=0.0)  # fmt: skip
         return seconds / shape.pipeline
 
-    def decode_s(self, samples: Floats, context: Floats) -> Floats:
-        """Seconds of the attention of one new token for each of ``samples`` requests, [N]."""
+    def decode_s(self, samples: Floats, context: Floats, new: float = 1.0) -> Floats:
+        """Seconds of the attention of ``new`` tokens for each of ``samples`` requests, [N].
+
+        New tokens of a request share the reading of its keys and values, as heads do; each leaves a state.
+        """
         model, counts, cache = self.model, self._counts, self.formats.cache_bytes
-        heads, seconds = model.heads / self.shape.tensor, np.zeros(np.broadcast(samples, context).shape)
+        heads = new * model.heads / self.shape.tensor
+        seconds = np.zeros(np.broadcast(samples, context).shape)
         if counts.recurring:
-            seconds = seconds + counts.recurring * recurrence_step_s(self, samples)
+            seconds = seconds + counts.recurring * recurrence_step_s(self, (1.0 + new) / 2.0 * samples)
         if counts.choosing:
-            seconds = seconds + counts.choosing * indexer_step_s(self, samples, context)
+            seconds = seconds + counts.choosing * indexer_step_s(self, samples, context, new)
         if model.latent is not None:
             seen = context if model.indexer is None else np.minimum(context, model.indexer.chosen)
             attention = self.attention_s("latent decode", samples=samples, context=seen, heads=heads, cache_bytes=cache)

@@ -1,5 +1,6 @@
 """The rules of :mod:`dse.serve.events` once more, as objects in lists: slow, and sharing no code."""
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ class Rules:
     cache_tokens: int
     reserves_output: bool
     request_s: float
+    drafts: int = 0
+    gains: tuple[int, ...] = (1,)
 
 
 StepSeconds = Callable[[Sequence[tuple[int, int]], Sequence[int], int], float]
@@ -65,6 +68,7 @@ def served(
         send(0.0 if clients else arrivals[place])
     batch: list[Request] = []
     preempted: list[Request] = []
+    gains = itertools.cycle(rules.gains)
     now = 0.0
     while batch or waiting or preempted:
         while len(batch) < rules.requests:
@@ -92,7 +96,7 @@ def served(
         decoding = [each for each in batch if each.owed <= 0]
         if rules.composition == "prefill first" and prompts:
             decoding = []
-        room = rules.step_tokens - len(decoding)
+        room = rules.step_tokens - len(decoding) * (1 + rules.drafts)
         parts: list[tuple[Request, int]] = []
         for each in prompts:
             if room <= 0:
@@ -103,7 +107,7 @@ def served(
             part = each.owed if whole else min(each.owed, room)
             parts.append((each, part))
             room -= part
-        out = len(decoding) + sum(part == each.owed for each, part in parts)
+        out = len(decoding) * (1 + rules.drafts) + sum(part == each.owed for each, part in parts)
         contexts = [each.prompt + each.written for each in decoding]
         now += step_s([(each.computed, part) for each, part in parts], contexts, out)
         for each, part in parts:
@@ -111,7 +115,8 @@ def served(
         writers = {id(each) for each in decoding} | {id(each) for each, _ in parts if each.owed <= 0}
         for each in list(batch):
             if id(each) in writers:
-                each.written += 1
+                gained = next(gains) if each in decoding else 1
+                each.written = min(each.written + gained, each.output)
                 each.first = now if each.first is None else each.first
                 if each.written == each.output:
                     each.last = now
