@@ -78,7 +78,8 @@ def parameter_of(field: OptionField) -> Any:
     option = field.option
     if option.positional:
         shown = f"{option.metavar}…" if option.metavar and many else option.metavar
-        return click.argument(field.name, nargs=-1 if many else 1, required=field.required, metavar=shown)
+        usual = {} if field.required or many else {"default": field.default}
+        return click.argument(field.name, nargs=-1 if many else 1, required=field.required, metavar=shown, **usual)
     if field.kind is bool:
         return click.option(
             f"--{field.key}",

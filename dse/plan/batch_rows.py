@@ -10,11 +10,12 @@ from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import ALIASES, KEYS, SETTINGS, read_plan
 from hardware.documents import text_of
 from hardware.inputs import InputError, fail, nearest, shown
-from hardware.number_text import whole_number_of
+from hardware.number_text import number_of, whole_number_of
 
 TEXTS = ("model", "on", "network", "stack")
 NUMBERS = ("accelerators", "global_batch", "sequence")
-OPTION_COLUMNS = (*TEXTS, *NUMBERS)
+AMOUNTS = ("headroom",)
+OPTION_COLUMNS = (*TEXTS, *NUMBERS, *AMOUNTS)
 """Columns that stand for an option of the command, of this row alone; the others are keys of a plan."""
 
 _OTHER_NAMES = {
@@ -134,6 +135,11 @@ def _value(column: str, text: str) -> Any:
             return whole_number_of(text)
         except ValueError:
             return _Fault(f"{column}: {shown(text)}: must be a whole number")
+    if column in AMOUNTS:
+        try:
+            return float(number_of(text))
+        except ValueError:
+            return _Fault(f"{column}: {shown(text)}: must be a number")
     if "," in text or "." in text:  # several keys, and a file, to :func:`read_plan`
         return _Fault(f"{column}: {shown(text)}: must be one value of this key")
     try:
@@ -145,6 +151,8 @@ def _value(column: str, text: str) -> Any:
 def _problem(options: TrainingOptions, own: dict[str, Any], settings: dict[str, Any]) -> PlanProblem | str:
     """The problem of rows with these options and settings, or what is wrong with them."""
     precision = settings.pop("precision", options.precision)
+    if not (own.get("model") or options.model):
+        return "model: must be given in this row, or as MODEL of the command"
     try:
         posed = posed_problem(replace(options, **own, precision=precision, plan="", batch=None))
     except InputError as error:

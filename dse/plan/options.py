@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 from dse.plan.model_parts import Numerics
 from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
-from dse.plan.rules import faults, no_mode_rule, recomputations
+from dse.plan.rules import faults, like_precision, no_mode_rule, recomputations
 from dse.plan.stack import Stack, stack, template_stack
 from dse.plan.training_plan import AS_STACK, DRAWN_SCHEDULES, read_plan
 from dse.problem import Posed
@@ -18,7 +18,8 @@ from hardware.precisions import PRECISIONS
 from hardware.specs import accelerator
 from hardware.units import GIB
 
-_PRECISION = "bf16"
+USUAL_PRECISION = "bf16"
+"""Of linear layers where none is given."""
 
 EXPORTS = ("megatron", "torchtitan", "maxtext", "deepspeed", "chakra", "memory")
 """What a plan is written as: settings of frameworks, execution traces, memory over time."""
@@ -36,7 +37,7 @@ class TrainingOptions(Options):
         Option(
             "A transformer: a name, a config.json, or a YAML file.", metavar="MODEL", positional=True, is_source=True
         ),
-    ]
+    ] = ""
     on: Annotated[
         str, Option("The chip, or the system that it comes in; several for one table.", metavar="CHIP|SYSTEM,…")
     ] = "h100-sxm"
@@ -49,7 +50,11 @@ class TrainingOptions(Options):
         int | None, Option("Tokens per sample (default: the model's usual length).", min=1, max=2**24)
     ] = None
     precision: Annotated[
-        str | None, Option("Precision of the operands of linear layers (default: bf16).", metavar="|".join(PRECISIONS))
+        str | None,
+        Option(
+            "Precision of the operands of linear layers (default: bf16, or the nearest that the chip has).",
+            metavar="|".join(PRECISIONS),
+        ),
     ] = None
     ideal: Annotated[
         bool,
@@ -146,9 +151,13 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         if fixed.get("precision", options.precision) != options.precision:
             raise fail("--plan", "precision", fixed["precision"], f"must equal --precision ({options.precision})")
         fixed["precision"] = options.precision
-    fixed.setdefault("precision", _PRECISION)
+    if not options.model:
+        raise fail(options.command(), "", "", "MODEL must be given, or --batch with a column model")
     model = transformer(options.model)
     machine, sequence = system(options.on, options.network), options.sequence or model.sequence
+    known = machine.chip.peak_flops
+    of_chip = USUAL_PRECISION if USUAL_PRECISION in known or not known else like_precision(USUAL_PRECISION, known)
+    fixed.setdefault("precision", of_chip)
     cores = accelerator(options.on).machines if machine.chip.is_template else None
     if model.positions == "learned" and sequence > model.position_rows:
         rule = f"must be at most the number of learned positions of the model ({model.position_rows:,})"

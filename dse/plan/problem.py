@@ -53,8 +53,8 @@ class PlanProblem:
 
     @cached_property
     def headroom(self) -> Headroom | None:
-        """What is counted beside tensors; None where a given amount is kept free instead, and on templates."""
-        if self.headroom_bytes is not None or self.machine is not None:
+        """What is counted beside tensors; None where a given amount is kept free instead."""
+        if self.headroom_bytes is not None:
             return None
         node_ranks = self.system.network.node_accelerators or self.devices
         return headroom(self.system.chip, self.stack, self.model.hidden, node_ranks)

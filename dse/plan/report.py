@@ -13,7 +13,7 @@ from dse.plan.headroom import PARTS, is_known
 from dse.plan.idle_settings import idle_settings
 from dse.plan.intervals import LEVEL, told_apart
 from dse.plan.model import Transformer
-from dse.plan.options import opened
+from dse.plan.options import USUAL_PRECISION, opened
 from dse.plan.pipeline_page import pipeline_parts
 from dse.plan.problem import PlanProblem
 from dse.plan.recomputation import ALL_SETS, modules_in, set_word
@@ -259,6 +259,8 @@ def _notes(problem: PlanProblem) -> list[str]:
     if timed or assumed:
         notes.append("times based on timed kernels and on assumed shares are not comparable across accelerators")
     notes += [*_timed_collectives(problem), _memory_note(stack)]
+    if USUAL_PRECISION not in chip.peak_flops:
+        notes.append(Decisive(f"{chip.name} has no {USUAL_PRECISION}: linear layers are in {problem.precision}"))
     if "offload" in problem.settings:
         rate = f"{problem.host_bytes_per_s / GIGA:.4g} GB/s"
         kept = problem.settings["offload"].replace("+", " and ")

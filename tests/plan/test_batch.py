@@ -102,6 +102,43 @@ def test_a_table_of_another_form_is_refused_in_one_line(dse, table, text, rule):
     assert refused.err.count("\n") == 1
 
 
+def test_rows_that_name_their_models_need_no_other_and_each_may_keep_memory_free(dse, table):
+    text = "model,accelerators,global_batch,data,headroom\nmegatron-1.7b,8,8,8,0\nmegatron-1.7b,8,8,8,20\n"
+    answered = dse(
+        "predict", "--batch", table(text + "megatron-1.7b,8,8,8,\n,8,8,8,\nmegatron-1.7b,8,8,8,-1\n"), "--json"
+    )
+    assert answered.code == 0, answered.err
+    found = json.loads(answered.out)["metrics"]
+    own, kept, usual = found["plans"]["memory_bytes"]
+    assert own < usual
+    assert kept <= 60 * 2**30
+    rules = {row["line"]: row["rule"] for row in found["refused"]}
+    assert rules[5] == "model: must be given in this row, or as MODEL of the command"
+    assert "--headroom: -1" in rules[6]
+    alone = dse("predict")
+    assert (alone.code, alone.err.count("\n")) == (2, 1)
+    assert "MODEL must be given, or --batch with a column model" in alone.err
+
+
+def test_a_chip_without_bf16_trains_in_the_nearest_format_and_says_so(dse):
+    asked = ("predict", "megatron-1.7b", "--on", "v100", "--accelerators", 8, "--global-batch", 8)
+    usual = dse(*asked, "--plan", "data=8")
+    assert usual.code == 0, usual.err
+    assert "v100 has no bf16: linear layers are in fp16" in " ".join(usual.out.split())
+    assert dse(*asked, "--plan", "data=8", "--precision", "fp16").out == usual.out
+    refused = dse(*asked, "--precision", "bf16")
+    assert "--precision: bf16: must be one of fp16, which v100 supports (did you mean fp16?)" in refused.err
+
+
+def test_plans_of_templates_have_room_for_what_chips_that_nothing_is_known_of_need(dse):
+    asked = ("predict", "megatron-1.7b", "--on", "tpuv4-phaze", "--accelerators", 8, "--global-batch", 8, "--json")
+    parts = json.loads(dse(*asked).out)["metrics"]["memory_bytes"]
+    assert parts["context"] == round(0.92 * 2**30)
+    assert parts["allocator"] == pytest.approx(0.095 * (parts["activations"] + parts["working"]))
+    without = json.loads(dse(*asked, "--headroom", 0).out)["metrics"]["memory_bytes"]
+    assert "context" not in without
+
+
 @pytest.mark.parametrize("cell", ['"tensor=2,data=1"', "plan.yaml", "1.5"])
 def test_a_cell_is_one_value(table, cell):
     (row,) = rows_of(table(f"tensor\n{cell}\n"))
