@@ -9,7 +9,7 @@ from typing import Any
 from dse.reproduce.paper import Paper
 from hardware.inputs import choose
 
-PAPERS = ("phaze", "mcm", "gigaplacer", "automap", "rdu")
+PAPERS = ("phaze", "mcm", "gigaplacer", "automap", "rdu", "silicon")
 
 
 def summary_of(name: str) -> str:

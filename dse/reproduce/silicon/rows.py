@@ -1,15 +1,14 @@
-"""Real dies and chips as designs of :mod:`hardware.silicon`, from ``benchmarks/data/silicon/dies.csv``."""
+"""Published figures of silicon (``*.csv``, a source a row), and real dies as designs of :mod:`hardware.silicon`."""
 
 import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 
-from benchmarks import DATA
 from hardware.silicon.design import Die, Package
 from hardware.silicon.tables import NO_MEMORY, STYLES
 from hardware.units import GIGA, MEGA
 
-FOLDER = DATA / "silicon"
 _KIB = 1024
 _TILED = {"mi300x-xcd": "mi300x"}
 _CACHE_DIE = "mi300x-iod"
@@ -42,15 +41,14 @@ class RealChip:
 
 
 def rows() -> list[dict[str, str]]:
-    """Rows of the table."""
-    with (FOLDER / "dies.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    """Rows of real dies."""
+    return table("dies")
 
 
 def table(name: str) -> list[dict[str, str]]:
-    """Rows of another table of the folder."""
-    with (FOLDER / f"{name}.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    """Rows of a table of the folder: dies, bills, servers, blocks or designs."""
+    text = resources.files("dse.reproduce.silicon").joinpath(f"{name}.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
 
 
 def number(row: Mapping[str, str], key: str) -> float:
@@ -87,6 +85,25 @@ def die_of(row: Mapping[str, str]) -> Die:
         is_stacked=is_compute_die,
         has_8bit=number(row, "macs8_per_core") > number(row, "macs16_per_core"),
         has_4bit=number(row, "macs4_per_core") > 0,
+    )
+
+
+def design_of(row: Mapping[str, str]) -> Die:
+    """The die of a design of LLMCompass."""
+    (style,) = (each for each in STYLES if each == row["style"])
+    return Die(
+        node=int(row["node_nm"]),
+        style=style,
+        cores=number(row, "cores"),
+        macs_per_core=number(row, "macs_per_core"),
+        lanes_per_core=number(row, "lanes_per_core"),
+        fp64_lanes_per_core=number(row, "fp64_lanes_per_core"),
+        local_mib_per_core=number(row, "local_kib_per_core") / _KIB,
+        shared_mib=number(row, "shared_mib"),
+        memory=row["memory"],
+        memory_sites=number(row, "memory_sites"),
+        link_bytes_per_s=number(row, "link_gb_per_s") * GIGA,
+        host=number(row, "host"),
     )
 
 

@@ -8,15 +8,16 @@ a mm² (A100 65.6 million, MI100 34), up and down: which end a new design is at 
 
 import math
 from collections.abc import Callable, Collection
+from itertools import chain, combinations
 
 import numpy as np
 import yaml
-from scipy.optimize import nnls
+from numpy.typing import NDArray
 
-from benchmarks.silicon_dies import RealChip, chips, die_of, number, rows, table
+from dse.reproduce.silicon.rows import RealChip, chips, die_of, number, rows, table
 from hardware.silicon.area import die_area
 from hardware.silicon.power import idle_clock_hz, power
-from hardware.silicon.tables import Fitted, Range, Style, money
+from hardware.silicon.tables import Fitted, Range, Style, fitted, money
 
 STYLE_SPREAD = 1.93
 TILE_SPREAD = STYLE_SPREAD
@@ -92,8 +93,21 @@ def fit(left_out: Collection[str] = (), listed: list[RealChip] | None = None) ->
             idle_ghz = float(idle_clock_hz(chip.package.dies[0][0], chip.package.clock_hz)) / 1e9
             lines.append([x / chip.idle_w for x in (static, tree * idle_ghz, 0.0)])
             targets.append(1 - float(rest.static.value) / chip.idle_w)
-    (static, tree, switching), _ = nnls(np.array(lines), np.array(targets))
+    static, tree, switching = non_negative_least_squares(np.array(lines), np.array(targets))
     return _constants(simt, systolic, (float(static), float(tree), float(switching)), fitted_all_in(left_out))
+
+
+def non_negative_least_squares(lines: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The x >= 0 that minimises ``|lines · x - targets|``, for a few unknowns: the best over sets that are not 0."""
+    count = lines.shape[1]
+    best, least = np.zeros(count), float(targets @ targets)
+    for chosen in chain.from_iterable(combinations(range(count), size) for size in range(1, count + 1)):
+        some = np.zeros(count)
+        some[list(chosen)] = np.linalg.lstsq(lines[:, chosen], targets, rcond=None)[0]
+        left = lines @ some - targets
+        if (some >= 0).all() and left @ left < least:
+            best, least = some, float(left @ left)
+    return best
 
 
 def fitted_all_in(left_out: Collection[str] = (), names: Collection[str] | None = None) -> float:
@@ -120,12 +134,29 @@ def with_bounds() -> Fitted:
         low, high = min(others), max(others)
         if key.endswith("_factor"):
             low, high = min(low, value / STYLE_SPREAD), max(high, value * STYLE_SPREAD)
-        figures = (round(each, 4 if each > 0.01 else 7) for each in (value, min(low, value), max(high, value)))
-        changes[key] = _range(*figures, source=f"fitted to {', '.join(marked)}")
+        figures = [round(each, 4 if each > 0.01 else 7) for each in (value, min(low, value), max(high, value))]
+        changes[key] = _range(figures[0], figures[1], figures[2], f"fitted to {', '.join(marked)}")
     tile = "not fitted; dies of one node differ by 1.93 in transistors a mm2 (A100, MI100)"
     changes["tile_factor"] = _range(1.0, 1 / TILE_SPREAD, TILE_SPREAD, tile)
     changes["all_in"] = changes["all_in"].model_copy(update={"source": "fitted to the servers of h100-sxm and mi300x"})
     return whole.model_copy(update=changes)
+
+
+def without(name: str, is_fitted: bool) -> Fitted:
+    """The constants that a row is judged by: fitted without it where it is marked, with the bounds of all."""
+    if not is_fitted:
+        return fitted()
+    known, others = fitted(), fit(left_out_with(name))
+    changes = {}
+    for key in Fitted.model_fields:
+        if key not in ("name", "tile_factor", "all_in"):
+            whole, value = getattr(known, key), getattr(others, key).value
+            scale = value / whole.value
+            low, high = whole.low * scale, whole.high * scale
+            if not key.endswith("_factor"):
+                low, high = min(whole.low, value), max(whole.high, value)
+            changes[key] = whole.model_copy(update={"value": value, "low": low, "high": high})
+    return known.model_copy(update=changes)
 
 
 def write(path: str) -> None:
