@@ -195,6 +195,17 @@ class Process(StrictModel):
     source: Source
 
 
+Platform = Literal["cuda", "rocm", "tpu", "gaudi", "neuron"]
+"""Software that programs a chip; a training framework runs on some of them."""
+
+
+class PlatformChoice(StrictModel):
+    """The platform of a chip, and who says so."""
+
+    name: Platform
+    source: Source
+
+
 class Ratio(StrictModel):
     """A ratio of two shares, and where it comes from."""
 
@@ -210,6 +221,7 @@ class ChipSpec(StrictModel):
         name: of the spec.
         aliases: other names that it is known by.
         title: for people.
+        platform: what it is programmed with; None where that is not known.
         rates: dense matrix products per second, in FLOPs, by format of their operands. A chip with ``cores`` or a
             ``template`` and without any has the peak of its arrays, in the formats of their words. Narrower operands
             have 1 to 16 / bits times the rate of 16 bits on a template.
@@ -241,6 +253,7 @@ class ChipSpec(StrictModel):
     name: Annotated[str, Field(min_length=1)]
     aliases: tuple[str, ...] = ()
     title: str
+    platform: PlatformChoice | None = None
     rates: dict[RateFormat, Quantity] = Field(default_factory=dict)
     hbm_gib: Quantity
     hbm_bytes_per_s: Quantity

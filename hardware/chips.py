@@ -40,6 +40,7 @@ class Chip:
         processors: independent ones that share the peaks; None where it is not known.
         kernel_times: the fitted kernel times by shape that hold for it, by name or path; empty where none do.
         is_template: whether its cores are those of the searched template.
+        platform: what programs it (:data:`hardware.chip_spec.Platform`); empty where that is not known.
         product_ratios: share of their peak that large products sustain over that on an H100, where it is known.
         host_bytes_per_s: of the link to the host's memory, in each direction; None where none is stated.
         notes: on its file.
@@ -62,7 +63,11 @@ class Chip:
     kernel_times: str = ""
     is_template: bool = False
     product_ratios: tuple[tuple[str, float], ...] = ()
+<<<<<<< HEAD
     host_bytes_per_s: float | None = None
+=======
+    platform: str = ""
+>>>>>>> b67fbc8c (Without --stack the newest measured stack of the chip is taken and the range of those that could be meant is given; a ring of keys pays for its blocks)
     notes: tuple[str, ...] = ()
 
     def product_ratio(self, precision: str) -> float:
@@ -124,7 +129,11 @@ def chip(name_or_path: str | Path) -> Chip:
         kernel_times="" if spec.kernel_times is None else beside(name_or_path, spec.kernel_times.name),
         is_template=spec.template is not None,
         product_ratios=tuple((each, ratio.value) for each, ratio in spec.product_ratios.items()),
+<<<<<<< HEAD
         host_bytes_per_s=None if spec.host_bytes_per_s is None else spec.host_bytes_per_s.value,
+=======
+        platform="" if spec.platform is None else spec.platform.name,
+>>>>>>> b67fbc8c (Without --stack the newest measured stack of the chip is taken and the range of those that could be meant is given; a ring of keys pays for its blocks)
         notes=(*([] if note is None else [note]), *_notes(spec)),
     )
 

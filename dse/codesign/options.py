@@ -17,11 +17,11 @@ from dse.placement.problem import PipelineSchedule
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.model import Transformer
 from dse.plan.model_sources import list_transformers, transformer
-from dse.plan.options import TrainingOptions
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults as plan_faults
 from dse.plan.rules import like_precision
 from dse.plan.stack import stack, template_stack
+from dse.plan.stack_range import usual_stack
 from dse.plan.training_plan import read_plan
 from dse.run.options import Option, Options, option_fields
 from dse.sources.workloads import model, workload
@@ -410,6 +410,7 @@ class CodesignOptions(Options):
         return problem
 
     def _chip_problems(self, problem: ModernProblem) -> Iterator[PlanProblem]:
+<<<<<<< HEAD
         """The same training on each of the real chips to compare with, by the stack ``generic``.
 
         Of the usual ones, those that have the precision and can train so.
@@ -417,6 +418,10 @@ class CodesignOptions(Options):
         if self.is_shared or self.on == "none":
             return
         names = [each.strip() for each in (COMPARED if self.on is None else self.on).split(",")]
+=======
+        """The same training on each of the real chips to compare with, with the usual stack of each."""
+        names = [] if self.on is None else [each.strip() for each in self.on.split(",")]
+>>>>>>> b67fbc8c (Without --stack the newest measured stack of the chip is taken and the range of those that could be meant is given; a ring of keys pays for its blocks)
         for name in dict.fromkeys(names):
             machine = system(name)
             if self.on is None and problem.precision not in machine.chip.peak_flops:
@@ -431,7 +436,7 @@ class CodesignOptions(Options):
                     f"{', '.join(known)} (nearest in bytes: {nearest})"
                 )
                 raise fail("dse codesign", "--on", name, rule)
-            own = stack(TrainingOptions.stack).on_chip(
+            own = stack(usual_stack(machine.chip)).on_chip(
                 machine.chip, problem.model.key_width, problem.sequence, precision
             )
             sizes = problem.accelerators, problem.global_batch, problem.sequence

@@ -16,6 +16,7 @@ from dse.plan.problem import PlanProblem
 from dse.plan.rules import context_widths, pipeline_depths, tensor_widths
 from dse.plan.search.enumeration import Enumerated, Priced, enumerate_plans
 from dse.plan.search.nearest_devices import nearest_devices
+from dse.plan.stack_range import steps_by_stack
 from dse.plan.training_plan import CHOSEN_KEYS, USUAL_ORDER
 from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.results.infeasibility import Infeasibility
@@ -265,7 +266,7 @@ def checked(problem: PlanProblem, answer: PlanAnswer) -> None:
 def metrics(problem: PlanProblem, best: Priced) -> dict[str, Any]:
     """Of the best plan, by the checker's own costs."""
     own = metrics_of(problem, best.plan, plan_costs(problem, best.plan))
-    return own | {"intervals": interval_documents(problem, own)}
+    return own | {"intervals": interval_documents(problem, own), "stacks": steps_by_stack(problem, best.plan)}
 
 
 def none_of(fixed: Iterable[tuple[str, Any]]) -> str:

@@ -17,6 +17,8 @@ from dse.plan.check_costs import plan_costs
 from dse.plan.formats import Amount, PlanDocument
 from dse.plan.intervals import interval, max_speedup, told_apart
 from dse.plan.options import TrainingOptions
+from dse.plan.report import software_range
+from dse.plan.stack_range import steps_by_stack
 from dse.problem import Posed, result_of
 from dse.report.units import counted, memory_text, needed_memory_text, share_text, time_text
 from dse.report.view import Decisive, Heading, Table, View
@@ -93,6 +95,7 @@ class BatchMetrics(Document):
     Attributes:
         plans: the priced rows.
         refused: those that are not.
+        stacks: the step of the fastest plan with each software stack that could be meant; empty for templates.
         near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9.
         unpriced: lines of rows that a run which was stopped has left.
         stopped: why the run ended early.
@@ -101,6 +104,7 @@ class BatchMetrics(Document):
     plans: PricedRows
     refused: list[RefusedRow]
     near_fastest: Annotated[int, Field(ge=0)]
+    stacks: dict[str, Amount]
     unpriced: list[Line]
     stopped: str | None = None
 
@@ -243,6 +247,11 @@ def view(result: Result, posed: BatchPosed) -> View:
     if (near := result.metrics["near_fastest"]) > 1:
         apart = share_text(told_apart() - 1)
         notes.append(Decisive(f"{near:,} plans are within what the model can tell apart (steps up to {apart} longer)"))
+    if ends := software_range(result.metrics["stacks"]):
+        software = next(
+            row.problem.stack.name for row in posed.problem if row.line == line and isinstance(row, PlanRow)
+        )
+        notes.append(Decisive(f"line {line} is priced with {software}; {ends}"))
     if len(refused) > MAX_FAULTS:
         notes.append(Decisive(f"{len(refused) - MAX_FAULTS:,} more rows are refused; result.json lists all"))
     if left := result.metrics["unpriced"]:
@@ -293,11 +302,13 @@ def _columns(batch: Batch) -> dict[str, list[Any]]:
 
 
 def _metrics(batch: Batch) -> dict[str, Any]:
+    best = _best(batch)
     metrics: dict[str, Any] = {
         "plans": _columns(batch),
         "refused": [{"line": row.line, "rule": row.rule} for row in batch.refused],
         "unpriced": [*batch.unpriced],
         "near_fastest": _near(batch),
+        "stacks": {} if best is None else steps_by_stack(best.problem, best.plan),
     }
     return metrics if batch.stopped is None else metrics | {"stopped": batch.stopped}
 

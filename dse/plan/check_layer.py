@@ -37,9 +37,12 @@ def layer_of(costs: RankCosts, kind: LayerKind) -> Layer:
     result.forward.tensor, result.backward.tensor = map(costs.exposed_tensor, raw, beside)
     rings = _rings(costs, kind) if kind.attends else (0.0, 0.0)
     result.sent["context"] = rings
-    hidden = hides(costs.plan.overlap_context, costs.stack.overlaps_context.value)
-    result.forward.context = max(0.0, rings[0] - (forward if hidden else 0))
-    result.backward.context = max(0.0, rings[1] - (backward if hidden else 0))
+    result.forward.context, result.backward.context = rings
+    if hides(costs.plan.overlap_context, costs.stack.overlaps_context.value) and costs.plan.context > 1:
+        others = costs.plan.context - 1
+        gradients = (rings[1] - rings[0]) / others
+        result.forward.context = max(0.0, rings[0] - forward * others / costs.plan.context)
+        result.backward.context = max(gradients, rings[1] - backward * others / costs.plan.context)
     if sparse and model.experts is not None:
         exchanges = costs.exchanges_s
         result.sent["expert"] = exchanges, exchanges
@@ -55,9 +58,10 @@ def layer_of(costs: RankCosts, kind: LayerKind) -> Layer:
 
 def _kernels(costs: RankCosts, kind: LayerKind) -> tuple[float, float]:
     """How many kernels each pass has; those that cast to 8 bits are three."""
-    passes, cores = [*costs.vector_passes(kind)], kind.attends + kind.recurs
-    forward = 1.0 * cores + sum(each.forward_bytes > 0 for each in passes)
-    backward = 3.0 * cores + sum(each.backward_bytes > 0 for each in passes)
+    passes, blocks = [*costs.vector_passes(kind)], costs.plan.context
+    in_ring = (1, 3) if blocks == 1 else ((1 + 3) * blocks, (3 + 4) * blocks)
+    forward = kind.attends * in_ring[0] + 1.0 * kind.recurs + sum(each.forward_bytes > 0 for each in passes)
+    backward = kind.attends * in_ring[1] + 3.0 * kind.recurs + sum(each.backward_bytes > 0 for each in passes)
     if kind.indexes and costs.indexer is not None:
         forward, backward = forward + 3, backward + 1
     for group, _, _, _, count, low in costs.products(kind):

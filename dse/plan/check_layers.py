@@ -241,7 +241,8 @@ class RankCosts:
     def ring_width(self, kind: LayerKind) -> float:
         """Elements of a token that ranks of the context axis have from each other."""
         shape = self.core_shape
-        width = shape.wide if shape.is_absorbed else shape.keys * (shape.wide + shape.deep)
+        keys = self.heads if self.stack.repeats_keys.value else shape.keys
+        width = shape.wide if shape.is_absorbed else keys * (shape.wide + shape.deep)
         return width + (self.indexer.sizes.head_width if self.indexer is not None and kind.indexes else 0)
 
     # One layer --------------------------------------------------------------------------------------------------------
@@ -390,10 +391,24 @@ class RankCosts:
         shape = self.core_shape
         seen = seen_keys(self.problem, kind) if shape.seen is None else shape.seen
         forward, backward = self.rates.attention_s(samples, queries, self.heads, shape, seen)
+        beside = self.ring_s(kind)
+        forward, backward = forward + beside[0], backward + beside[1]
         if self.stack.attention.value == "fused":
             results = 2 * shape.deep if shape.is_absorbed else 0
             return forward, backward, (4 + results) * self.tokens * self.heads
         return forward, backward, (5 if model.dropout else 2) * self.tokens * sequence * self.heads
+
+    def ring_s(self, kind: LayerKind) -> tuple[float, float]:
+        """Seconds, by pass, of sums over the blocks of a context axis."""
+        if self.plan.context == 1:
+            return 0.0, 0.0
+        shape, each, count = self.core_shape, self.stack.ring_bytes.value, self.tokens * self.plan.context
+        keys, summed = count * self.ring_width(kind), (count * self.heads * shape.deep, count * self.heads * shape.wide)
+        moved = each[0] * summed[0] + each[1] * keys, each[2] * summed[1] + each[3] * keys
+        forward, backward = (
+            self.rates.pass_s(size, elements, 1, ("add",)) for size, elements in zip(moved, summed, strict=True)
+        )
+        return forward, backward
 
     def scan_s(self, kind: LayerKind) -> tuple[float, float, float]:
         """Seconds of a pass over a recurrence, or of an indexer's scores, by pass, and bytes of states."""

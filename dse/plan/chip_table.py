@@ -51,11 +51,11 @@ def notes(problems: Sequence[PlanProblem]) -> list[str]:
 
 
 def rests_on(problem: PlanProblem) -> str:
-    """Which sustained shares were timed on the chip, fitted to runs, or assumed."""
+    """The stack, and which of its sustained shares were timed on the chip, fitted to runs, or assumed."""
     if problem.machine is not None:
         return f"{'ideal' if problem.stack.grouped is None else 'derated'}: kernels as they map to the template's cores"
     kinds: dict[str, list[str]] = {}
     for key, rate in problem.stack.rates.items():
         kind = "timed" if rate.timed_on else "fitted" if rate.fitted else "assumed" if rate.assumed else "stated"
         kinds.setdefault(kind, []).append(key.removesuffix("_rate"))
-    return "; ".join(f"{kind}: {', '.join(keys)}" for kind, keys in kinds.items())
+    return f"{problem.stack.name}; " + "; ".join(f"{kind}: {', '.join(keys)}" for kind, keys in kinds.items())

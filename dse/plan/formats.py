@@ -88,6 +88,7 @@ class _PlanMetrics(Document):
     time_s: dict[str, Amount]
     memory_bytes: dict[str, Amount]
     intervals: dict[str, dict[str, Any]]
+    stacks: dict[str, Amount]
 
 
 class MetricsDocument(_PlanMetrics):
@@ -103,6 +104,7 @@ class MetricsDocument(_PlanMetrics):
         intervals: of each metric but the parts: ``level`` (0.9), ``low`` and ``high``, the ``class`` of runs that are
             as near, the number of these ``rows``, and the ``method``; where there is none, low and high are null and a
             ``reason`` is given.
+        stacks: the step of this plan with each software stack that could be meant on the chip; empty for templates.
         best_is_faster: the probability that the fastest plan is really faster than this one.
         best: the fastest plan on the same machine; null where the run was stopped before it was known.
         stopped: why the run ended early.
@@ -118,7 +120,7 @@ class PlanMetricsDocument(_PlanMetrics):
 
     Attributes:
         step_s, tokens_per_s, tokens_per_s_per_accelerator, model_flops_per_accelerator, mfu: as of ``dse predict``.
-        time_s, memory_bytes, intervals: as of ``dse predict``.
+        time_s, memory_bytes, intervals, stacks: as of ``dse predict``.
         pareto: the fastest plan for each amount of memory; after an early end the plan alone.
         without: the best step without each part of the vocabulary that the plan uses; null where nothing fits then.
         sensitivity: with this option, the best plan after each change; null where nothing fits then.

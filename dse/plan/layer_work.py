@@ -35,6 +35,10 @@ the cast and the order of the scales of both operands (MXFP8)."""
 ATTENTION_LAUNCHES = 1.0, 3.0
 """Kernels of fused attention, by pass (Dao et al., FlashAttention-2, 2023); taken for the scan of a recurrence too."""
 
+RING_LAUNCHES = 3.0, 4.0
+"""Kernels of a step of the ring beside attention, by pass: an exchange, sums of softmax and of results; an exchange,
+gradients of queries added, those of keys and values joined and added (Transformer Engine, context_parallel.py)."""
+
 ROUTER_LAUNCHES = 10.0
 """Kernels that choose experts and order tokens, in either pass: scores, choice, weights, loads, auxiliary loss, order
 of the tokens (megatron/core/transformer/moe/router.py, moe_utils.py)."""
@@ -289,7 +293,31 @@ class RankWork(RankLinks):
         samples, queries = self.plans.microbatch.astype(float), self.problem.sequence / self.plans.context
         form = self.form(kind)
         shape = AttentionShape(samples, queries, self.heads, form.keys, form.seen, form.wide, form.deep)
-        return self.kernels.attention_s(shape)
+        forward, backward = self.kernels.attention_s(shape)
+        beside = self._ring_work(kind)
+        return forward + beside[0], backward + beside[1]
+
+    def _ring_width(self, kind: LayerKind) -> Floats:
+        """Elements of keys and values of a token that go round the context axis; of an indexer's keys too."""
+        form = self.form(kind)
+        keys = self.heads if self.problem.stack.repeats_keys.value else form.keys
+        width: Floats = form.keys * form.wide if form.is_absorbed else keys * (form.wide + form.deep)
+        if kind.indexes and self.model.indexer is not None:
+            width = width + self.model.indexer.head_width
+        return width
+
+    def _ring_work(self, kind: LayerKind) -> tuple[Floats, Floats]:
+        """Seconds of memory traffic that the steps of the ring add to attention, by pass."""
+        if (self.plans.context == 1).all():
+            return np.zeros(self.plans.count), np.zeros(self.plans.count)
+        form, each = self.form(kind), self.problem.stack.ring_bytes.value
+        steps = np.where(self.plans.context > 1, self.plans.context, 0.0) * self.tokens
+        keys, results = steps * self._ring_width(kind), steps * self.heads * form.deep
+        queries = steps * self.heads * form.wide
+        return (
+            self.kernels.vector_s(each[0] * results + each[1] * keys, Lanes("add", results)),
+            self.kernels.vector_s(each[2] * queries + each[3] * keys, Lanes("add", queries)),
+        )
 
     def queries_keys_values_bytes(self, kind: LayerKind) -> Floats:
         """Of what attention's core reads; absorbed, with the queries that a product makes wider."""
@@ -309,20 +337,24 @@ class RankWork(RankLinks):
         return scores * self.tokens * self.problem.sequence * self.heads
 
     def _context(self, kind: LayerKind) -> tuple[Floats, Floats]:
-        """Seconds of keys and values that go round the context axis, by pass; of an indexer's keys too."""
-        form = self.form(kind)
-        width = form.keys * (form.wide if form.is_absorbed else form.wide + form.deep)
-        if kind.indexes and self.model.indexer is not None:
-            width = width + self.model.indexer.head_width
-        size = HALF_BYTES * width * self.plans.microbatch * self.problem.sequence
+        """Seconds of keys and values that go round the context axis, by pass."""
+        size = HALF_BYTES * self._ring_width(kind) * self.plans.microbatch * self.problem.sequence
         stride = self.plans.stride("context")
         gather = self.collective("all_gather", size, self.plans.context, stride)
         scatter = self.collective("reduce_scatter", size, self.plans.context, stride)
         return gather, gather + scatter
 
-    def _exposed_context(self, raw: Floats, core: Floats) -> Floats:
-        """What attention does not hide of it."""
-        return np.maximum(0.0, raw - core) if self.problem.software.overlaps_context else raw
+    def exposed_context(self, rings: tuple[Floats, Floats], core: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+        """What attention does not hide of it, by pass.
+
+        A step's exchange has as long as the attention of a block, of which the first step needs no exchange; the last
+        gradients travel after the last block.
+        """
+        if not self.problem.software.overlaps_context:
+            return rings
+        share = 1.0 - 1.0 / self.plans.context
+        last = (rings[1] - rings[0]) / np.maximum(self.plans.context - 1, 1)
+        return np.maximum(0.0, rings[0] - share * core[0]), np.maximum(last, rings[1] - share * core[1])
 
     def launched(self, work: WorkSum, kind: LayerKind, *device: Floats) -> tuple[Floats, Floats]:
         """What the host takes to launch a layer longer than the device takes for it, by pass.
@@ -335,10 +367,13 @@ class RankWork(RankLinks):
         more: Size = 0.0
         if kind.network == "experts":
             more = ROUTER_LAUNCHES + np.where(self.plans.expert > 1, EXCHANGE_LAUNCHES, 0.0)
-        indexes = kind.indexes and self.model.indexer is not None
+        indexes, ring = kind.indexes and self.model.indexer is not None, self.plans.context * (self.plans.context > 1)
         there, back = (
-            float(kind.attends + kind.recurs) * kernels + indexes * index + more
-            for kernels, index in zip(ATTENTION_LAUNCHES, INDEX_LAUNCHES, strict=True)
+            kind.attends * (np.maximum(1, ring) * kernels + ring * beside)
+            + kind.recurs * kernels
+            + indexes * index
+            + more
+            for kernels, beside, index in zip(ATTENTION_LAUNCHES, RING_LAUNCHES, INDEX_LAUNCHES, strict=True)
         )
         return (
             np.maximum(0.0, each * (work.launches + there) - device[0]),

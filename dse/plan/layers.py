@@ -104,7 +104,7 @@ class LayerPrices(RankWork):
         if kind.attends:
             core, rings = self.attention_core(kind), self._context(kind)
             own, scores = self.queries_keys_values_bytes(kind), self.saved_by_core(kind)
-        context = self._exposed_context(rings[0], core[0]), self._exposed_context(rings[1], core[1])
+        context = self.exposed_context(rings, core)
         attention = core[0] + scanned.seconds[0], core[1] + scanned.seconds[1]
         compute = linear[0] + attention[0] + vector[0], linear[1] + attention[1] + vector[1]
         exchange, exchanged = (nothing, nothing), nothing

@@ -63,7 +63,7 @@ class MeasuredMetrics(MetricsDocument):
 
     Attributes:
         step_s, tokens_per_s, tokens_per_s_per_accelerator, model_flops_per_accelerator, mfu: as without the option.
-        time_s, memory_bytes, intervals, best, best_is_faster, stopped: as without the option.
+        time_s, memory_bytes, intervals, stacks, best, best_is_faster, stopped: as without the option.
         measured: by part, and of the whole ``step``. Classes of kernels that overlap count more than once.
     """
 
@@ -75,7 +75,7 @@ class MeasuredPlanMetrics(PlanMetricsDocument):
 
     Attributes:
         step_s, tokens_per_s, tokens_per_s_per_accelerator, model_flops_per_accelerator, mfu: as without the option.
-        time_s, memory_bytes, intervals, pareto, without, constraints, sensitivity, stopped: as without the option.
+        time_s, memory_bytes, intervals, stacks, pareto, without, constraints, sensitivity, stopped: as without it.
         measured: by part, and of the whole ``step``. Classes of kernels that overlap count more than once.
     """
 

@@ -8,7 +8,12 @@ from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults, like_precision, no_mode_rule, recomputations
 from dse.plan.stack import Stack, stack, template_stack
+<<<<<<< HEAD
 from dse.plan.training_plan import AS_STACK, DRAWN_SCHEDULES, read_plan
+=======
+from dse.plan.stack_range import usual_stack
+from dse.plan.training_plan import DRAWN_SCHEDULES, read_plan
+>>>>>>> b67fbc8c (Without --stack the newest measured stack of the chip is taken and the range of those that could be meant is given; a ring of keys pays for its blocks)
 from dse.problem import Posed
 from dse.results.result import Objective
 from dse.run.options import Option, Options
@@ -63,7 +68,13 @@ class TrainingOptions(Options):
             group="Templates",
         ),
     ] = False
-    stack: Annotated[str, Option("Training framework, with its memory use, overlaps and sustained rates.")] = "generic"
+    stack: Annotated[
+        str | None,
+        Option(
+            "Training framework, with its memory use, overlaps and sustained rates (default: the newest that was "
+            "measured on the chip, else on chips of its platform)."
+        ),
+    ] = None
     export: Annotated[
         str | None,
         Option(
@@ -178,7 +189,7 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         raise fail("--headroom", "", options.headroom, rule)
     if "recompute" not in fixed and not recomputations(problem):
         modes = ", ".join(problem.stack.recomputations.value)
-        raise fail(options.stack, "recomputations.value", modes, no_mode_rule(problem))
+        raise fail(options.stack or "--stack", "recomputations.value", modes, no_mode_rule(problem))
     broken = faults(problem)
     if broken:
         raise InputError(broken)
@@ -206,8 +217,13 @@ def _stack_on(machine: System, options: TrainingOptions, width: int, tokens: int
     """The stack on a chip; that of a template has the shares of ideal times that its kernels are derated to."""
     chip, name = machine.chip, options.stack
     if not chip.is_template:
-        return stack(name).on_chip(chip, width, tokens, precision)
-    if name != TrainingOptions.stack:
+        own = stack(usual_stack(chip) if name is None else name)
+        if not own.runs_on(chip):
+            platforms = own.platforms.value if own.platforms else ()
+            rule = f"must run on {chip.platform}, the platform of {chip.name}, but runs on {', '.join(platforms)}"
+            raise fail("", "--stack", name, rule, usual_stack(chip))
+        return own.on_chip(chip, width, tokens, precision)
+    if name is not None:
         rule = f"must be left out: {chip.name} is a template, whose kernels are mapped to its cores"
         raise fail("", "--stack", name, rule)
     return template_stack(machine.network, options.ideal)

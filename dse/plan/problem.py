@@ -16,6 +16,9 @@ from hardware.network import Network
 _CHIP_KEYS = ("name", "title", "peak_flops", "hbm_bytes", "hbm_bytes_per_s", "network")
 """What a plan depends on of a chip."""
 
+_OF_CHOICE = {"date", "platforms", "measured_on", "use"}
+"""What a stack is chosen by, and no cost depends on."""
+
 
 @dataclass(frozen=True)
 class PlanProblem:
@@ -112,7 +115,7 @@ class PlanProblem:
             "devices": self.devices,
             "global_batch": self.global_batch,
             "sequence": self.sequence,
-            "stack": self.stack.model_dump(mode="json"),
+            "stack": self.stack.model_dump(mode="json", exclude=_OF_CHOICE),
             "fixed": dict(self.fixed),
         }
         if self.software.offloads_optimizer or self.software.offloads_activations:

@@ -19,7 +19,7 @@ from dse.plan.problem import PlanProblem
 from dse.plan.recomputation import ALL_SETS, modules_in, set_word
 from dse.plan.search.vocabulary import tried_sets
 from dse.plan.stack import Stack
-from dse.plan.stack_range import GENERIC, steps_by_stack
+from dse.plan.stack_range import why_usual
 from dse.plan.stages import stage_layers
 from dse.plan.timeline import pipeline_trace
 from dse.plan.training_plan import TrainingPlan, whole_plan, yaml_text
@@ -75,7 +75,12 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             stopped = "The run was stopped before it found a plan that fits."
             return View(title, stopped, notes=[*assumed_notes(problem.model, problem.sequence), *_notes(problem)])
         levers = [Decisive(f"possible remedy: {lever}") for lever in proof.levers]
-        notes = [*assumed_notes(problem.model, problem.sequence), *levers, *_notes(problem)]
+        notes = [
+            *assumed_notes(problem.model, problem.sequence),
+            *levers,
+            *_notes(problem),
+            *_software(problem, result),
+        ]
         return View(title, f"does not fit: {proof.explanation}", notes=notes)
     tables = _tables(problem, result)
     return View(
@@ -91,7 +96,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             *_prediction_layers_note(problem),
             *_notes(problem),
             *_headroom_notes(problem, result),
-            *_other_software(problem, result),
+            *_software(problem, result),
             *_interval_notes(result),
         ],
         tables=tables,
@@ -334,26 +339,22 @@ def _headroom_notes(problem: PlanProblem, result: Result) -> list[str]:
     ]
 
 
-def _other_software(problem: PlanProblem, result: Result) -> list[str]:
-    """The range of the stacks that could be meant, where none was named and some were measured on the chip."""
-    steps = steps_by_stack(problem, whole_plan(result.solution["plan"], "result"))
-    if problem.stack.name != GENERIC or not steps:
+def _software(problem: PlanProblem, result: Result) -> list[str]:
+    """Where no stack was named, which one was taken, why, and the range of those that could be meant."""
+    if result.settings.get("stack") is not None or problem.machine is not None:
         return []
-    (fastest, least), (slowest, most) = min(steps, key=_second), max(steps, key=_second)
-    words = f"takes {time_text(least)} with {fastest}"
-    if len(steps) > 1:
-        words = f"takes from {time_text(least)} ({fastest}) to {time_text(most)} ({slowest})"
-    measured = f"the {len(steps)} stacks" if len(steps) > 1 else "the stack"
-    return [
-        Decisive(
-            f"no --stack is named, and rates of {GENERIC} are assumed: with {measured} measured on "
-            f"{problem.system.chip.name}, this plan {words}"
-        )
-    ]
+    chosen = f"no --stack is named: {problem.stack.name} is taken, {why_usual(problem.system.chip)}"
+    ends = software_range(result.metrics.get("stacks", {}))
+    return [Decisive(f"{chosen}; {ends}" if ends else chosen)]
 
 
-def _second(pair: tuple[str, float]) -> float:
-    return pair[1]
+def software_range(steps: Mapping[str, float]) -> str:
+    """What a plan takes with each stack that could be meant, in words; empty where that is one."""
+    if len(steps) < 2:
+        return ""
+    fastest, slowest = min(steps, key=lambda name: steps[name]), max(steps, key=lambda name: steps[name])
+    ends = f"{time_text(steps[fastest])} ({fastest}) to {time_text(steps[slowest])} ({slowest})"
+    return f"with the {len(steps)} stacks that could be meant this plan takes from {ends}"
 
 
 def _idle_notes(problem: PlanProblem, plan: TrainingPlan) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from dse.plan.recomputation import ALL_SETS, RECOMPUTE_RULE, recompute_word
+from hardware.chip_spec import Platform
 from hardware.chips import Chip, list_chips
 from hardware.chips import chip as read_chip
 from hardware.derating import KernelClass, derating
@@ -49,6 +50,9 @@ class SharedRate(StrictModel):
         return self
 
 
+TrafficBytes = Annotated[float, Field(ge=0, le=256)]
+
+
 class Bytes(StrictModel):
     """Bytes of state for each parameter."""
 
@@ -63,10 +67,42 @@ class PartOfChip(StrictModel):
     source: Source
 
 
+class RingBytes(StrictModel):
+    """Memory traffic that a step of a ring of keys and values adds, in bytes.
+
+    ``value``: for each element of the results of attention and of keys and values in a forward pass, and of the
+    gradients of queries, and of keys and values, in a backward pass.
+    """
+
+    value: tuple[TrafficBytes, TrafficBytes, TrafficBytes, TrafficBytes]
+    source: Source
+
+
 class LaunchSeconds(StrictModel):
     """Seconds of the host for each kernel."""
 
     value: Annotated[float, Field(ge=0, le=1e-3)]
+    source: Source
+
+
+class Month(StrictModel):
+    """When software was as a spec has it: year and month."""
+
+    value: Annotated[str, Field(pattern=r"^20\d\d-(0[1-9]|1[0-2])$")]
+    source: Source
+
+
+class Platforms(StrictModel):
+    """Platforms of chips on which software runs."""
+
+    value: Annotated[tuple[Platform, ...], Field(min_length=1)]
+    source: Source
+
+
+class MeasuredOn(StrictModel):
+    """Accelerators with published runs."""
+
+    value: Annotated[tuple[str, ...], Field(min_length=1)]
     source: Source
 
 
@@ -140,6 +176,11 @@ class Stack(StrictModel):
 
     Attributes:
         name, description: for people.
+        date: of the version that was measured; None of no particular one.
+        platforms: on which it runs; None where that is not known.
+        measured_on: accelerators with published runs of it, whether or not a rate was fitted to them; None without any.
+        use: a ``framework``, a ``submission`` to a benchmark, which is tuned to its models, or ``in-house`` software,
+            which nobody else can run.
         attention: ``fused`` keeps no scores (Dao et al., FlashAttention, 2022) and skips what a causal mask hides.
         cross_entropy: ``fused`` holds 4 bytes a logit, ``unfused`` what PyTorch's operators hold at their peak,
             ``chunked`` logits of a chunk of tokens.
@@ -155,6 +196,8 @@ class Stack(StrictModel):
         overlaps_data: whether gradients and weights travel during backward and forward passes.
         overlaps_pipeline: whether an interleaved schedule hides its transfers.
         overlaps_context: whether keys and values travel during the core of attention.
+        ring_bytes: of memory traffic beside attention in each step of the ring of the context axis.
+        repeats_keys: whether keys and values go round it once for each head of queries, instead of for each of theirs.
         overlaps_expert: whether tokens travel to experts and back during the compute of another microbatch.
         deduplicates_tokens: whether a token goes to each node once, for all of its experts there, and is copied inside;
             otherwise once for each of its experts.
@@ -188,6 +231,10 @@ class Stack(StrictModel):
 
     name: str
     description: str
+    date: Month | None = None
+    platforms: Platforms | None = None
+    measured_on: MeasuredOn | None = None
+    use: Literal["framework", "submission", "in-house"] = "framework"
     attention: AttentionKernel
     cross_entropy: LossKernel = LossKernel(
         value="fused", source="Korthikanti et al. 2022, section 4.3: 32-bit logits are kept for the cross entropy"
@@ -209,6 +256,13 @@ class Stack(StrictModel):
     overlaps_context: Choice = Choice(
         value=True, source="Liu et al., Ring Attention, 2023: blocks of keys travel while others are attended to"
     )
+    ring_bytes: RingBytes = RingBytes(
+        value=(6, 0, 6, 10),
+        source="Transformer Engine, context_parallel.py, AttnFuncWithCPAndKVP2P: flash_attn_fwd_out_correction adds "
+        "each step's result to that of all; gradients of queries are added to those of earlier steps, those of keys "
+        "and values joined and added to what the ring brings; elements of 16 bits",
+    )
+    repeats_keys: Choice = Choice(value=False, source="kernels of attention read a head of keys for several of queries")
     overlaps_expert: Choice = Choice(
         value=False, source="an exchange waits for the router, and experts wait for the exchange"
     )
@@ -260,13 +314,17 @@ class Stack(StrictModel):
     def _without_what_is_not_known(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """So that digests of stacks without it are as they were before there was any."""
         document: dict[str, Any] = handler(self)
-        for key in ("reserved", "grouped"):
+        for key in ("reserved", "grouped", "date", "platforms", "measured_on"):
             if document.get(key) is None:
                 document.pop(key, None)
         for key in _LATER_FACTS:
             if getattr(self, key) == type(self).model_fields[key].default:
                 document.pop(key, None)
         return document
+
+    def runs_on(self, chip: Chip) -> bool:
+        """Whether it runs on the platform of the chip, as far as both are known."""
+        return not chip.platform or self.platforms is None or chip.platform in self.platforms.value
 
     @property
     def is_fitted(self) -> bool:
@@ -310,8 +368,9 @@ class Stack(StrictModel):
 
 
 _LATER_FACTS = (
+    "use",
     *("deduplicates_tokens", "dispatch_bytes", "exchange_processors", "activation_input_bytes"),
-    *("cast_bytes", "launch_s", "fuses_expert_biases"),
+    *("cast_bytes", "launch_s", "fuses_expert_biases", "ring_bytes", "repeats_keys"),
 )
 """That stacks of earlier versions did not have."""
 

@@ -152,10 +152,16 @@ class LayerOracle:
             *(np.array([float(plan.microbatch)]), queries, np.array([float(heads)]), np.array([float(keys)])),
             *(model.attended(self.posed.sequence), float(k), float(v)),
         )
-        core = float(self.kernels.attention_s(shape)[0][0])
+        core, blocks = float(self.kernels.attention_s(shape)[0][0]), plan.context
+        round_ring = heads if self.stack.repeats_keys.value else keys
+        if blocks > 1:
+            of_result, of_key, *_ = self.stack.ring_bytes.value
+            core += self._vector_s(blocks * tokens * (of_result * heads * v + of_key * round_ring * (k + v)))
         self._do("core", core, ["core_attn"])
-        ring = self._collective("all_gather", 2 * keys * (k + v) * plan.microbatch * self.posed.sequence, "context")
-        exposed = max(0.0, ring - core) if self.stack.overlaps_context.value else ring
+        size = 2 * round_ring * (k + v) * plan.microbatch * self.posed.sequence
+        ring = self._collective("all_gather", size, "context")
+        hidden = core * (blocks - 1) / blocks if self.stack.overlaps_context.value else 0.0
+        exposed = max(0.0, ring - hidden)
         self._send("ring", "context", ring, exposed, ["core_attn"])
         if self.stack.attention.value == "fused":
             self._keep("scores", tokens * heads, 4, "core_attn")

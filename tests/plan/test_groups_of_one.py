@@ -21,12 +21,13 @@ ABOUT_COLLECTIVES = {
     "overlaps_tensor": False, "overlaps_context": False, "overlaps_expert": True, "overlaps_data": False,
     "overlaps_pipeline": False, "gradient_transfer_bytes": 1.0, "weight_transfer_bytes": 1.0,
     "communicator_bytes": 2.0**30, "link": 0.1, "deduplicates_tokens": True, "dispatch_bytes": 1.0,
-    "exchange_processors": 0.5,
+    "exchange_processors": 0.5, "ring_bytes": (9.0, 9.0, 9.0, 9.0), "repeats_keys": True,
 }  # fmt: skip
 """Facts of a stack that say how a collective runs and what is kept of one, each with another value."""
 
 NO_PART_OF_COLLECTIVES = {
-    "name", "description", "recomputations", "settings_file", "fitted_on", "reserved", "attention", "cross_entropy",
+    "name", "description", "date", "platforms", "measured_on", "use",
+    "recomputations", "settings_file", "fitted_on", "reserved", "attention", "cross_entropy",
     "grouped", "sorts_tokens", "activation_input_bytes", "cast_bytes", "weight_bytes", "gradient_bytes",
     "optimizer_bytes", "moment_bytes", "launch_s", "fuses_expert_biases", "matrix", "attention_rate", "memory",
 }  # fmt: skip

@@ -17,7 +17,6 @@ from dse.plan.options import PlanOptions, posed_problem
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.stack import list_stacks, stack
-from dse.plan.stack_range import stacks_measured_on, steps_by_stack
 from hardware.chips import chip, list_chips
 from hardware.inputs import InputError
 from hardware.units import GIB
@@ -175,32 +174,3 @@ def test_an_answer_says_what_is_kept_free_and_where_little_is_left(dse):
     full = dse(*asked, "--headroom", 79)
     assert full.code == 1
     assert "more than the 1 GB of h100-sxm that --headroom leaves" in full.out + full.err
-
-
-def test_an_answer_without_a_stack_has_the_range_of_those_that_were_measured_on_the_chip(dse):
-    asked = (
-        "predict",
-        "llama3-8b",
-        "--accelerators",
-        8,
-        "--global-batch",
-        64,
-        "--plan",
-        "data=8,zero=3,recompute=full",
-    )
-    answer, named, elsewhere = dse(*asked), dse(*asked, "--stack", "mlperf-5"), dse(*asked, "--on", "mi300x")
-    assert "with the 6 stacks measured on h100-sxm, this plan takes from" in " ".join(answer.out.split())
-    assert "measured on" not in named.out
-    assert "stacks measured on" not in elsewhere.out
-
-
-def test_stacks_are_those_with_a_rate_of_the_chip_and_each_prices_the_plan():
-    assert stacks_measured_on("gaudi2") == ["mlperf-3.0-gaudi"]
-    assert "megatron-bridge" in stacks_measured_on("h100-sxm")
-    assert stacks_measured_on("no-chip") == []
-    posed, each = problem("llama3-8b", devices=8, batch=64), plan(data=8, zero=1)
-    steps = dict(steps_by_stack(posed, each))
-    assert [*steps] == stacks_measured_on("h100-sxm")
-    there = stack("mlperf-4.1").on_chip(posed.system.chip, posed.model.key_width, posed.sequence, each.precision)
-    own = problem("llama3-8b", devices=8, batch=64, software=there)
-    assert steps["mlperf-4.1"] == pytest.approx(plan_costs(own, each).step_s)

@@ -149,7 +149,7 @@ def test_an_answer_has_an_interval_beside_every_number_or_the_reason_why_not(dse
 
 
 def test_plans_that_hardly_differ_are_said_to(dse):
-    plan = "tensor=1,pipeline=1,context=1,data=8,zero=2,microbatch=1,recompute=none"
+    plan = "tensor=1,pipeline=1,context=1,data=8,zero=3,microbatch=1,recompute=none"
     shown = " ".join(dse("predict", "llama3-8b", "--global-batch", 16, "--plan", plan).out.split())
     assert "less, really faster with a probability of only 5" in shown
     front = dse("plan", "llama3-8b", "--global-batch", 16, "--notes")
