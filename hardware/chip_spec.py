@@ -200,7 +200,12 @@ Platform = Literal["cuda", "rocm", "tpu", "gaudi", "neuron"]
 
 
 class PlatformChoice(StrictModel):
-    """The platform of a chip, and who says so."""
+    """The platform of a chip.
+
+    Attributes:
+        name: what it is programmed with.
+        source: who says so.
+    """
 
     name: Platform
     source: Source

@@ -39,10 +39,10 @@ def layer_of(costs: RankCosts, kind: LayerKind) -> Layer:
     result.sent["context"] = rings
     result.forward.context, result.backward.context = rings
     if hides(costs.plan.overlap_context, costs.stack.overlaps_context.value) and costs.plan.context > 1:
-        others = costs.plan.context - 1
-        gradients = (rings[1] - rings[0]) / others
-        result.forward.context = max(0.0, rings[0] - forward * others / costs.plan.context)
-        result.backward.context = max(gradients, rings[1] - backward * others / costs.plan.context)
+        after_first = costs.plan.context - 1
+        gradients = (rings[1] - rings[0]) / after_first
+        result.forward.context = max(0.0, rings[0] - forward * after_first / costs.plan.context)
+        result.backward.context = max(gradients, rings[1] - backward * after_first / costs.plan.context)
     if sparse and model.experts is not None:
         exchanges = costs.exchanges_s
         result.sent["expert"] = exchanges, exchanges

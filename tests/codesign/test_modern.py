@@ -144,7 +144,7 @@ def test_real_chips_stand_beside_the_answer_each_with_the_best_plan_of_dse_plan(
     assert {"step", "tokens/s", "MFU", "memory", "plan"} < set(beside.headers)
     assert [" of " in row[beside.headers.index("memory")] for row in beside.rows] == [True, True, True]
     rates = [row[beside.headers.index("rates")] for row in beside.rows]
-    assert [each.split(":")[0] for each in rates] == ["derated", "assumed", "timed"]
+    assert [each.split(":")[0] for each in rates] == ["derated", *["megatron-bridge; fitted"] * 2]
     (others,) = (table for table in shown.tables if table.title == "For comparison")
     assert not any("b200" in str(row) for row in others.rows)
     usual, without = replace(options, on=None), replace(options, on="none")

@@ -172,7 +172,7 @@ def test_no_stack_has_more_constants_or_rows_than_it_may():
         assert sum(not rate.timed_on for rate in rates) + (own.reserved is not None) <= 4
 
 
-@pytest.mark.parametrize(("chip", "calibrated"), [("b200", True), ("mi300x", False)])
+@pytest.mark.parametrize(("chip", "calibrated"), [("b200", True), ("l40s", False)])
 def test_an_accelerator_without_calibration_says_so(dse, chip, calibrated):
     asked = ("llama3-8b", "--on", chip, "--accelerators", 8, "--global-batch", 8, "--stack", "mlperf-5")
     answered = dse("predict", *asked, "--plan", "tensor=8,recompute=full,microbatch=1")
