@@ -63,11 +63,8 @@ class Chip:
     kernel_times: str = ""
     is_template: bool = False
     product_ratios: tuple[tuple[str, float], ...] = ()
-<<<<<<< HEAD
     host_bytes_per_s: float | None = None
-=======
     platform: str = ""
->>>>>>> b67fbc8c (Without --stack the newest measured stack of the chip is taken and the range of those that could be meant is given; a ring of keys pays for its blocks)
     notes: tuple[str, ...] = ()
 
     def product_ratio(self, precision: str) -> float:
@@ -129,11 +126,8 @@ def chip(name_or_path: str | Path) -> Chip:
         kernel_times="" if spec.kernel_times is None else beside(name_or_path, spec.kernel_times.name),
         is_template=spec.template is not None,
         product_ratios=tuple((each, ratio.value) for each, ratio in spec.product_ratios.items()),
-<<<<<<< HEAD
         host_bytes_per_s=None if spec.host_bytes_per_s is None else spec.host_bytes_per_s.value,
-=======
         platform="" if spec.platform is None else spec.platform.name,
->>>>>>> b67fbc8c (Without --stack the newest measured stack of the chip is taken and the range of those that could be meant is given; a ring of keys pays for its blocks)
         notes=(*([] if note is None else [note]), *_notes(spec)),
     )
 

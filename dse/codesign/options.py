@@ -410,18 +410,13 @@ class CodesignOptions(Options):
         return problem
 
     def _chip_problems(self, problem: ModernProblem) -> Iterator[PlanProblem]:
-<<<<<<< HEAD
-        """The same training on each of the real chips to compare with, by the stack ``generic``.
+        """The same training on each of the real chips to compare with, with the usual stack of each.
 
         Of the usual ones, those that have the precision and can train so.
         """
         if self.is_shared or self.on == "none":
             return
         names = [each.strip() for each in (COMPARED if self.on is None else self.on).split(",")]
-=======
-        """The same training on each of the real chips to compare with, with the usual stack of each."""
-        names = [] if self.on is None else [each.strip() for each in self.on.split(",")]
->>>>>>> b67fbc8c (Without --stack the newest measured stack of the chip is taken and the range of those that could be meant is given; a ring of keys pays for its blocks)
         for name in dict.fromkeys(names):
             machine = system(name)
             if self.on is None and problem.precision not in machine.chip.peak_flops:

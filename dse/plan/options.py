@@ -8,12 +8,8 @@ from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults, like_precision, no_mode_rule, recomputations
 from dse.plan.stack import Stack, stack, template_stack
-<<<<<<< HEAD
-from dse.plan.training_plan import AS_STACK, DRAWN_SCHEDULES, read_plan
-=======
 from dse.plan.stack_range import usual_stack
-from dse.plan.training_plan import DRAWN_SCHEDULES, read_plan
->>>>>>> b67fbc8c (Without --stack the newest measured stack of the chip is taken and the range of those that could be meant is given; a ring of keys pays for its blocks)
+from dse.plan.training_plan import AS_STACK, DRAWN_SCHEDULES, read_plan
 from dse.problem import Posed
 from dse.results.result import Objective
 from dse.run.options import Option, Options

@@ -1364,6 +1364,7 @@ class PlanMetrics(TypedDict):
         time_s: as of ``dse predict``.
         memory_bytes: as of ``dse predict``.
         intervals: as of ``dse predict``.
+        stacks: as of ``dse predict``.
         pareto: the fastest plan for each amount of memory; after an early end the plan alone.
         without: the best step without each part of the vocabulary that the plan uses; null where nothing fits then.
         sensitivity: with this option, the best plan after each change; null where nothing fits then.
@@ -1384,6 +1385,7 @@ class PlanMetrics(TypedDict):
     time_s: NotRequired[dict[str, float]]
     memory_bytes: NotRequired[dict[str, float]]
     intervals: NotRequired[dict[str, dict[str, Any]]]
+    stacks: dict[str, float]
     pareto: NotRequired[list[PlanPriced]]
     without: NotRequired[dict[str, float | None]]
     sensitivity: NotRequired[dict[str, PlanPriced | None] | None]
@@ -1422,6 +1424,7 @@ class PredictMetrics(TypedDict):
         intervals: of each metric but the parts: ``level`` (0.9), ``low`` and ``high``, the ``class`` of runs that
             are as near, the number of these ``rows``, and the ``method``; where there is none, low and high are
             null and a ``reason`` is given.
+        stacks: the step of this plan with each software stack that could be meant on the chip; empty for templates.
         best: the fastest plan on the same machine; null where the run was stopped before it was known.
         best_is_faster: the probability that the fastest plan is really faster than this one.
         stopped: why the run ended early.
@@ -1440,6 +1443,7 @@ class PredictMetrics(TypedDict):
     time_s: NotRequired[dict[str, float]]
     memory_bytes: NotRequired[dict[str, float]]
     intervals: NotRequired[dict[str, dict[str, Any]]]
+    stacks: dict[str, float]
     best: NotRequired[PlanPriced | None]
     best_is_faster: NotRequired[float | None]
     stopped: NotRequired[str | None]
