@@ -17,7 +17,7 @@ from dse.serve.engine import Engine
 from dse.serve.memory import activation_bytes, cache_bytes, end_bytes, weight_bytes
 from dse.serve.problem import ServeProblem
 from dse.serve.steady_state import open_state, steady_state
-from dse.serve.step_tables import TOKENS, StepTables, step_tables
+from dse.serve.step_tables import TOKENS, KnownParts, StepTables
 from dse.serve.step_work import StepWork
 from dse.serve.vocabulary import Cell, Grid
 from hardware.kernel_times.form import Floats
@@ -71,10 +71,11 @@ class Priced:
 TablesOf = Callable[[Cell], StepTables]
 
 
-def tables_of(problem: ServeProblem, cell: Cell) -> StepTables:
-    """Steps of a batch of the cell: passes through all stages."""
+def tables_of(problem: ServeProblem, cell: Cell, known: KnownParts | None = None) -> StepTables:
+    """Steps of a batch of the cell: passes through all stages; ``known``: parts of other cells of the problem."""
     whole = replace(cell.shape, pipeline=1)
-    tables = step_tables(StepWork(problem.model, whole, cell.formats, problem.kernels, engine_word(cell.engine)))
+    work = StepWork(problem.model, whole, cell.formats, problem.kernels, engine_word(cell.engine))
+    tables = (known or KnownParts()).tables(work)
     stages = cell.shape.pipeline
     if stages == 1:
         return tables

@@ -4,6 +4,7 @@ Between points, seconds are linear. Points are dense where kernels change their 
 about a thousand kernels a shape, whatever is served through it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,27 +59,60 @@ class StepTables:
     draft: "StepTables | None" = None
 
 
+class KnownParts:
+    """Tables of the shapes of one model on one kind of chip, whose parts are made once.
+
+    Linear layers do not depend on the format of keys and values, collectives on sizes of groups alone, attention not
+    on how experts are spread.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[object, ...], Floats] = {}
+
+    def tables(self, work: StepWork, speculation: Speculation = PLAIN) -> StepTables:
+        """The tables of one shape; of a work with the model and the kernels of all others.
+
+        Raises:
+            InputError: tokens are to be proposed, but the model has no layer that does.
+        """
+        shape, formats, engine = work.shape, work.formats, work.engine
+        weights, drafts = (formats.weights, formats.attention_weights), speculation.drafts
+        group = engine, shape.tensor, shape.attention_data, shape.pipeline
+        attention = engine, shape.tensor, shape.pipeline, formats
+        return StepTables(
+            linear_s=self._once(("linear", engine, shape, weights), lambda: work.linear_s(TOKENS)),
+            exchange_s=self._once(("exchange", *group), lambda: work.exchange_s(TOKENS)),
+            head_s=self._once(("head", engine, shape.tensor), lambda: work.head_s(TOKENS)),
+            decode_s=self._once(("decode", *attention, drafts), lambda: _decode_s(work, 1.0 + drafts)),
+            prefill_s=self._once(("prefill", *attention), lambda: _prefill_s(work)),
+            starts=work.starts_s,
+            layers=work.model.layers / shape.pipeline,
+            speculation=speculation,
+            draft=_draft(work) if drafts else None,
+        )
+
+    def _once(self, key: tuple[object, ...], made: Callable[[], Floats]) -> Floats:
+        if key not in self._parts:
+            self._parts[key] = made()
+        return self._parts[key]
+
+
 def step_tables(work: StepWork, speculation: Speculation = PLAIN) -> StepTables:
     """The tables of one shape.
 
     Raises:
-        InputError: tokens are to be proposed, but the model has no layer that does.
+        InputError: as :meth:`KnownParts.tables`.
     """
+    return KnownParts().tables(work, speculation)
+
+
+def _decode_s(work: StepWork, tokens: float) -> Floats:
     batches, contexts = np.meshgrid(BATCHES, CONTEXTS, indexing="ij")
-    decode = work.decode_s(batches.ravel(), contexts.ravel(), 1.0 + speculation.drafts).reshape(batches.shape)
-    prefill = work.prefill_s(PROMPTS[1:])
-    pairs_s = np.concatenate([[0.0], np.maximum.accumulate(prefill)])
-    return StepTables(
-        linear_s=work.linear_s(TOKENS),
-        exchange_s=work.exchange_s(TOKENS),
-        head_s=work.head_s(TOKENS),
-        decode_s=decode,
-        prefill_s=pairs_s,
-        starts=work.starts_s,
-        layers=work.model.layers / work.shape.pipeline,
-        speculation=speculation,
-        draft=_draft(work) if speculation.drafts else None,
-    )
+    return work.decode_s(batches.ravel(), contexts.ravel(), tokens).reshape(batches.shape)
+
+
+def _prefill_s(work: StepWork) -> Floats:
+    return np.concatenate([[0.0], np.maximum.accumulate(work.prefill_s(PROMPTS[1:]))])
 
 
 def _draft(work: StepWork) -> StepTables:
