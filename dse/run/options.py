@@ -45,6 +45,7 @@ class Option:
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "global_batch": ("gbs", "global-batch-size"),
+        "rate": ("load",),
         "sequence": ("seqlen", "seq-len", "seq-length", "sequence-length"),
         "microbatch": ("mbs", "micro-batch-size"),
     }

@@ -1,7 +1,10 @@
 """From a problem to the best configuration, what it costs, or why there is none."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from dse.report.units import memory_text, needed_memory_text, time_text
 from dse.results.infeasibility import Infeasibility
@@ -32,14 +35,21 @@ class ServeAnswer:
     Attributes:
         matching: of the configurations that have what is fixed.
         every: of all; ``matching`` where nothing is fixed, None where the search was stopped before.
+        seed: of events.
     """
 
     matching: Searched
     every: Searched | None
+    seed: int = 0
 
-    @property
+    @cached_property
     def best(self) -> Choice | None:
         """That has what is fixed and keeps the limits."""
+        return chosen(self.matching, self.seed)
+
+    @property
+    def bound(self) -> Choice | None:
+        """The best that has what is fixed and whose means keep the limits."""
         return self.matching.best(self.matching.problem.goals)
 
     @property
@@ -47,11 +57,11 @@ class ServeAnswer:
         """Why the search ended early."""
         return self.matching.stopped
 
-    @property
+    @cached_property
     def other(self) -> Choice | None:
         """The best of all, where they were searched to the end."""
         every = self.every
-        return None if every is None or every.stopped is not None else every.best(every.problem.goals)
+        return None if every is None or every.stopped is not None else chosen(every, self.seed)
 
     @property
     def evaluations(self) -> int:
@@ -60,7 +70,23 @@ class ServeAnswer:
         return self.matching.priced + others
 
 
-def solve(problem: ServeProblem, stop: StopSignal = never_stop) -> ServeAnswer:
+def chosen(searched: Searched, seed: int) -> Choice | None:
+    """The best configuration by means; with limits on percentiles, the best of those that keep them by events.
+
+    Percentiles are looked at from the best by means down, of so many as :data:`MOST_REPRICED` says; where none keeps
+    them, the best by means.
+    """
+    goals, problem = searched.problem.goals, searched.problem
+    best = searched.best(goals)
+    if best is None or goals.statistic == "mean" or (goals.ttft_s is None and goals.tpot_s is None):
+        return best
+    for each in searched.ranked(goals, MOST_REPRICED, near=np.inf):
+        if repriced(problem, each.plan, seed).keeps(goals):
+            return each
+    return best
+
+
+def solve(problem: ServeProblem, stop: StopSignal = never_stop, seed: int = 0) -> ServeAnswer:
     """The best configuration, proven; the best so far where ``stop`` gives a reason.
 
     Raises:
@@ -70,8 +96,8 @@ def solve(problem: ServeProblem, stop: StopSignal = never_stop) -> ServeAnswer:
     if matching.stopped is None and not matching.vocabulary:
         raise _nothing_legal(problem)
     if not problem.fixed:
-        return ServeAnswer(matching, matching)
-    return ServeAnswer(matching, None if matching.stopped is not None else search(problem.opened(), stop))
+        return ServeAnswer(matching, matching, seed)
+    return ServeAnswer(matching, None if matching.stopped is not None else search(problem.opened(), stop), seed)
 
 
 def checked(problem: ServeProblem, answer: ServeAnswer) -> None:

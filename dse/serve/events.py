@@ -13,6 +13,8 @@ reserves both, else the prompt and one token; a request that memory could not ho
 closed loop sends the next one. Where a batch outgrows its memory, the request that was admitted last
 gives its memory back and waits at the head of the queue, to compute its prompt and what it has written again.
 
+Of a prefix that is found in memory neither work nor memory counts; the one copy of it is the caller's.
+
 Of several ranks with requests of their own one is simulated, with its share of the requests; their steps are alike.
 Cost: linear in the output tokens of all requests, since a batch is walked once a step.
 """
@@ -125,11 +127,12 @@ def _decode_s(tables, samples, context):
 
 
 @kernel
-def _reserved(request, prompts, outputs, target, written, rules):
-    """Tokens of memory that a request of the batch holds, or that its admission needs."""
+def _reserved(request, prompts, outputs, reused, target, written, rules):
+    """Tokens of memory that a request of the batch holds, or that its admission needs, beside those that it reuses."""
+    own = prompts[request] - reused[request]
     if rules.reserves_output:
-        return prompts[request] + outputs[request]
-    return prompts[request] + 1 + max(written[request], target[request] - prompts[request])
+        return own + outputs[request]
+    return own + 1 + max(written[request], target[request] - prompts[request])
 
 
 @kernel
@@ -252,23 +255,23 @@ def _advanced(running, size, now, done, target, written, outputs, first, last, n
 
 
 @kernel
-def _kept(running, size, prompts, outputs, done, target, written, again, waiting_again, rules):
+def _kept(running, size, prompts, outputs, reused, done, target, written, again, waiting_again, rules):
     """How many requests of a batch keep their memory, and how many tokens that is; the others go into ``again``."""
     held = 0
     for place in range(size):
-        held += _reserved(running[place], prompts, outputs, target, written, rules)
+        held += _reserved(running[place], prompts, outputs, reused, target, written, rules)
     while not rules.reserves_output and held > rules.cache_tokens and size > 1:
         size -= 1
         request = running[size]
-        held -= _reserved(request, prompts, outputs, target, written, rules)
-        target[request], done[request] = prompts[request] + written[request], 0
+        held -= _reserved(request, prompts, outputs, reused, target, written, rules)
+        target[request], done[request] = prompts[request] + written[request], reused[request]
         again[waiting_again] = request
         waiting_again += 1
     return size, held
 
 
 @compiled
-def simulate(arrivals, clients, prompts, outputs, rank, rules):
+def simulate(arrivals, clients, prompts, outputs, reused, rank, rules):
     """Times of every request of a rank.
 
     Args:
@@ -276,6 +279,7 @@ def simulate(arrivals, clients, prompts, outputs, rank, rules):
         clients: of a closed loop: so many requests are sent at once, and one for each that ends; 0 for an open one.
         prompts: [N] tokens, at least 1.
         outputs: [N] tokens, at least 1.
+        reused: [N] first tokens of prompts whose keys and values are in memory already, less than ``prompts``.
         rank: a :class:`Rank`.
         rules: a :class:`Rules`.
 
@@ -284,7 +288,7 @@ def simulate(arrivals, clients, prompts, outputs, rank, rules):
     """
     count = len(prompts)
     sent, first, last = np.full(count, np.nan), np.full(count, np.nan), np.full(count, np.nan)
-    done, target, written = np.zeros(count, np.int64), prompts.copy(), np.zeros(count, np.int64)
+    done, target, written = reused.copy(), prompts.copy(), np.zeros(count, np.int64)
     running, new = np.empty(rules.requests, np.int64), np.empty(rules.requests, np.int64)
     again, waiting_again = np.empty(count, np.int64), 0
     size, head, steps, preemptions, held, drawn, now, costs = 0, 0, 0, 0, 0, 0, 0.0, rank.costs
@@ -294,13 +298,13 @@ def simulate(arrivals, clients, prompts, outputs, rank, rules):
     while True:
         while size < rules.requests and (waiting_again or (head < tail and sent[head] + costs.request_s <= now)):
             request = again[waiting_again - 1] if waiting_again else head
-            if prompts[request] + outputs[request] > rules.cache_tokens:
+            if prompts[request] - reused[request] + outputs[request] > rules.cache_tokens:
                 head += 1
                 if clients > 0 and tail < count:
                     sent[tail] = now
                     tail += 1
                 continue
-            needed = _reserved(request, prompts, outputs, target, written, rules)
+            needed = _reserved(request, prompts, outputs, reused, target, written, rules)
             if held + needed > rules.cache_tokens:
                 break
             held += needed
@@ -320,6 +324,6 @@ def simulate(arrivals, clients, prompts, outputs, rank, rules):
             sent[tail] = now
             tail += 1
             size -= 1
-        size, held = _kept(running, stay, prompts, outputs, done, target, written, again, waiting_again, rules)
+        size, held = _kept(running, stay, prompts, outputs, reused, done, target, written, again, waiting_again, rules)
         waiting_again, preemptions = waiting_again + stay - size, preemptions + stay - size
     return sent, first, last, steps, preemptions

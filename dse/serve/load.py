@@ -51,6 +51,11 @@ class Load:
         """Mean tokens of a prompt that need not be computed."""
         return self.prefix * self.hit_rate
 
+    def reused_tokens(self, prompts: Integers, seed: int) -> Integers:
+        """First tokens of each prompt that are found in memory, [N]; the last token is always computed."""
+        hits = np.random.default_rng([seed, 1]).random(len(prompts)) < self.hit_rate
+        return np.where(hits, np.minimum(self.prefix, prompts - 1), 0)
+
     def document(self) -> dict[str, Any]:
         """In JSON types."""
         return asdict(self)

@@ -12,6 +12,7 @@ from dse.serve.checkpoints import Checkpoint, checkpoint
 from dse.serve.engine import engine, list_engines
 from dse.serve.load import Lengths, Load
 from dse.serve.problem import Goals, ServeProblem, Service, Statistic
+from dse.serve.requests import GivenRequests, given_requests
 from dse.serve.rules import faults, format_fault
 from dse.serve.serving_plan import read_plan
 from dse.serve.shape import WEIGHT_BYTES, WeightFormat
@@ -62,12 +63,20 @@ class ServeOptions(Options):
         int | None, Option("Requests in flight: one that ends is followed by one.", min=1, max=2**20)
     ] = None
     rate: Annotated[float | None, Option("Requests per second, with Poisson arrivals.", min=1e-6, max=1e6)] = None
+    requests: Annotated[
+        str | None,
+        Option(
+            "Requests one by one: prompt_tokens, output_tokens and, for an open loop, arrival_s; a JSON object a line.",
+            metavar="FILE.jsonl",
+            group="Requests",
+        ),
+    ] = None
     prefix: Annotated[
-        int, Option("First tokens of prompts that requests share.", min=0, max=_LARGEST_LENGTH, group="Shared prefixes")
+        int, Option("First tokens of prompts that requests share.", min=0, max=_LARGEST_LENGTH, group="Requests")
     ] = 0
     hit_rate: Annotated[
         float,
-        Option("Share of requests that find this prefix in memory.", min=0, max=1, group="Shared prefixes"),
+        Option("Share of requests that find this prefix in memory.", min=0, max=1, group="Requests"),
     ] = 0.0
     ttft: Annotated[float | None, Option("At most so many seconds to the first token.", min=1e-6, group="Limits")] = (
         None
@@ -156,20 +165,36 @@ def _precisions(options: ServeOptions, fixed: str | None, own: Checkpoint) -> tu
 
 
 def _load(options: ServeOptions, model: Transformer, own: Checkpoint) -> Load:
-    given = [name for name in ("concurrency", "rate") if getattr(options, name) is not None]
-    if len(given) != 1:
-        rule = "must be given: --concurrency or --rate" if not given else "must not be given with --rate"
-        raise fail("dse serve", "--concurrency", "" if not given else options.concurrency, rule)
-    prompt, output = lengths(options.prompt, "--prompt"), lengths(options.output, "--output")
+    load = _given_load(options) if options.requests is not None else _drawn_load(options)
+    prompt, output = load.prompt, load.output
     if prompt.high + output.high > own.context:
         rule = f"with --output {output.high:,} must be at most the {own.context:,} tokens that {model.name} takes"
         most = own.context - output.high
-        raise fail("--prompt", "", options.prompt, rule, f"{most}" if most > 0 else None)
+        where, value = (options.requests, prompt.high) if options.requests else ("--prompt", options.prompt)
+        raise fail(where, "", value, rule, f"{most}" if most > 0 else None)
     if options.prefix >= prompt.low and options.prefix:
         raise fail("--prefix", "", options.prefix, f"must be shorter than the shortest prompt ({prompt.low:,})")
     if bool(options.prefix) != bool(options.hit_rate):
         raise fail("dse serve", "--prefix", options.prefix, "must be given together with --hit-rate")
+    return load
+
+
+def _drawn_load(options: ServeOptions) -> Load:
+    given = [name for name in ("concurrency", "rate") if getattr(options, name) is not None]
+    if len(given) != 1:
+        rule = "must be given: --concurrency, --rate or --requests" if not given else "must not be given with --rate"
+        raise fail("dse serve", "--concurrency", "" if not given else options.concurrency, rule)
+    prompt, output = lengths(options.prompt, "--prompt"), lengths(options.output, "--output")
     return Load(prompt, output, options.concurrency or 0, options.rate or 0.0, options.prefix, options.hit_rate)
+
+
+def _given_load(options: ServeOptions) -> GivenRequests:
+    assert options.requests is not None, "only called with a file"
+    for name, usual in (("prompt", _USUAL_LENGTH), ("output", _USUAL_LENGTH), ("rate", None)):
+        if getattr(options, name) != usual:
+            rule = f"must not be given: {options.requests} states it"
+            raise fail("dse serve", f"--{name}", getattr(options, name), rule)
+    return given_requests(options.requests, options.concurrency or 0, options.prefix, options.hit_rate)
 
 
 def lengths(text: str, option: str) -> Lengths:

@@ -61,6 +61,8 @@ def _verdict(problem: ServeProblem, result: Result) -> str:
     proof = "best found before the run was stopped"
     if result.status == "optimal":
         proof = "proven best given what is fixed" if problem.fixed else "proven best"
+    elif own.get("stopped") is None:
+        proof = f"best that keeps the limits by events; no mean allows more than {result.bound:,.0f}"
     if problem.fewest:
         given = " given what is fixed" if problem.fixed else ""
         proof = f"proven fewest{given}" if result.status == "optimal" else "fewest found before the run was stopped"

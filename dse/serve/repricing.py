@@ -14,8 +14,10 @@ import numpy as np
 
 from dse.serve.checkpoints import formats_of
 from dse.serve.closed_form import piped, room, tables_of
+from dse.serve.load import Load
 from dse.serve.memory import cache_bytes
 from dse.serve.problem import Goals, ServeProblem
+from dse.serve.requests import GivenRequests
 from dse.serve.serving_plan import ServingPlan
 from dse.serve.simulation import REQUESTS_PER_CLIENT, Limits, Outcome, simulated
 from dse.serve.vocabulary import Cell
@@ -83,18 +85,27 @@ def repriced(problem: ServeProblem, plan: ServingPlan, seed: int) -> Repriced:
     tokens = load.prompt.mean + load.output.mean
     fullest = math.ceil(problem.model.layers / plan.pipeline) * plan.pipeline / problem.model.layers
     one = fullest * cache_bytes(problem.model, plan.shape, cell.formats, tokens)
-    held = max(float(memory.cache[0]) / one * tokens / plan.pipeline, float(problem.longest))
+    shared = fullest * cache_bytes(problem.model, plan.shape, cell.formats, load.prefix) if load.hit_rate else 0.0
+    free = max(float(memory.cache[0]) - shared, 0.0)
+    held = max(free / one * tokens / plan.pipeline, float(problem.longest))
     limits = Limits(plan.chunk, max(plan.batch // plan.pipeline, 1), held)
     batches, engine = plan.groups, piped(cell.engine, plan.pipeline)
     tables = tables_of(problem, cell)
     if problem.is_open:
-        own = replace(load, rate_per_s=load.rate_per_s / batches)
-        outcome = simulated(tables, engine, limits, own, OPEN_REQUESTS, seed)
+        own: Load = replace(load, rate_per_s=load.rate_per_s / batches)
+        count = OPEN_REQUESTS
+        if isinstance(load, GivenRequests):
+            own = load.part(batches, 0)
+            count = len(own.prompts)
+        outcome = simulated(tables, engine, limits, own, count, seed)
         return Repriced(plan, outcome, batches * outcome.output_tokens_per_s, float(batches))
     busy = min(batches, load.concurrency)
     clients = -(-load.concurrency // batches)
-    own = replace(load, concurrency=clients)
-    outcome = simulated(tables, engine, limits, own, REQUESTS_PER_CLIENT * clients, seed)
+    own, count = replace(load, concurrency=clients), REQUESTS_PER_CLIENT * clients
+    if isinstance(load, GivenRequests):
+        own = load.part(busy, clients)
+        count = len(own.prompts)
+    outcome = simulated(tables, engine, limits, own, count, seed)
     share = load.concurrency / (busy * clients)
     return Repriced(plan, outcome, share * busy * outcome.output_tokens_per_s, busy * share)
 

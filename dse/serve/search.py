@@ -86,8 +86,8 @@ class Searched:
         while len(kept) and len(listed) < count:
             row = _first(columns, kept)
             value = columns.objective[row]
-            limit = value - abs(value) * near if limit is None else limit
-            if value < limit - TIE * abs(limit):
+            limit = value - abs(value) * (near + TIE) if limit is None else limit
+            if value < limit:
                 break
             listed.append(self._choice(columns, row))
             kept = kept[kept != row]

@@ -85,8 +85,9 @@ def simulated(tables: StepTables, engine: Engine, limits: Limits, load: Load, re
         engine.reserves_output.value,
     )  # fmt: skip
     sent, first, last, steps, preemptions = simulate(
-        arrivals, load.concurrency, prompts, outputs, rank_of(tables, engine, seed), rules
-    )
+        arrivals, load.concurrency, prompts, outputs, load.reused_tokens(prompts, seed),
+        rank_of(tables, engine, seed), rules,
+    )  # fmt: skip
     return outcome_of(sent, first, last, outputs, int(steps), int(preemptions))
 
 

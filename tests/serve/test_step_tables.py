@@ -17,7 +17,9 @@ MODELS = ("llama3-8b", "gpt-oss-120b", "deepseek-v3", "glm-5", "qwen3.5-397b-a17
 @pytest.mark.parametrize("model", MODELS)
 def test_parts_that_are_known_are_those_of_the_shape(model: str) -> None:
     known, kernels, own = KnownParts(), kernel_model("h200-sxm"), transformer(model)
-    shapes = [Shape(4), Shape(4, 2, 8, 1), Shape(4, 2, 2, 4), Shape(2, 4, 8, 1)] if own.experts else [Shape(1), Shape(4)]
+    shapes = (
+        [Shape(4), Shape(4, 2, 8, 1), Shape(4, 2, 2, 4), Shape(2, 4, 8, 1)] if own.experts else [Shape(1), Shape(4)]
+    )
     weights: tuple[WeightFormat, ...] = ("bf16", "fp8_block")
     for shape, weight, cache in product(shapes, weights, (1.0, 2.0)):
         work = StepWork(own, shape, Formats(weight, cache), kernels, "sglang")
