@@ -212,6 +212,7 @@ def serve(
     output: _Words = ...,
     concurrency: int | None = ...,
     rate: float | None = ...,
+    requests: _Words | None = ...,
     prefix: int = ...,
     hit_rate: float = ...,
     ttft: float | None = ...,

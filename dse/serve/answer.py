@@ -14,8 +14,9 @@ from dse.serve.check import Costs, costs, violations
 from dse.serve.front import front
 from dse.serve.problem import ServeProblem
 from dse.serve.repricing import Repriced, events_document, repriced, statistics
+from dse.serve.rules import broken
 from dse.serve.search import Choice, Searched, search
-from dse.serve.vocabulary import cells
+from dse.serve.vocabulary import cells, grid, plan_of
 from hardware.inputs import fail
 from hardware.silicon.interval import Interval
 
@@ -229,22 +230,20 @@ def _without(problem: ServeProblem, answer: ServeAnswer) -> dict[str, Any]:
 
 
 def _nothing_legal(problem: ServeProblem) -> Exception:
-    text = ",".join(f"{key}={value}" for key, value in problem.fixed)
-    if not text:
+    """What is wrong with a problem where no configuration keeps the rules."""
+    if not problem.fixed:
         chip = problem.system.chip.name
-        return fail(
-            "dse serve", "--accelerators", problem.devices, f"no configuration of {problem.model.name} on {chip}"
-        )
+        rule = f"no configuration of {problem.model.name} keeps the rules on so many {chip}"
+        return fail("dse serve", "--accelerators", problem.devices, rule)
     fixed = dict(problem.fixed)
-    for key in fixed:
-        rest = replace(problem, fixed=tuple((name, value) for name, value in problem.fixed if name != key))
-        known = sorted({getattr(cell.plan(1, 1, 1), key) for cell in cells(rest)}, key=str)
-        if known and key not in ("replicas", "batch", "chunk"):
-            close = min(known, key=lambda value: abs(value - fixed[key]) if isinstance(value, int) else 0)
-            rule = f"must be one of {', '.join(map(str, known))} with the other keys on {problem.devices} accelerators"
-            return fail("--plan", key, fixed[key], rule, str(close))
-    rule = f"no configuration has these values on {problem.devices} accelerators"
-    return fail("--plan", "", text, rule)
+    free = problem.opened()
+    whole = (replace(plan_of(cell, columns, 0), **fixed) for cell in cells(free) if len(columns := grid(free, cell)))
+    faults = [[each for each in broken(problem, plan) if each[0] in fixed] for plan in whole]
+    key, rule, hint = min(filter(None, faults), key=len, default=[("", "", None)])[0]
+    if not key:
+        text = ",".join(f"{key}={value}" for key, value in problem.fixed)
+        return fail("--plan", "", text, f"no configuration has these values on {problem.devices} accelerators")
+    return fail("--plan", key, fixed[key], f"{rule}, with the other keys", None if hint is None else f"{hint}")
 
 
 def infeasibility(problem: ServeProblem, answer: ServeAnswer) -> Infeasibility:

@@ -68,7 +68,7 @@ def given_requests(path: str, concurrency: int, prefix: int, hit_rate: float) ->
     """The requests of a file.
 
     Raises:
-        InputError: a line that is no request, one fault each; arrivals in some lines alone, or not rising; a closed
+        InputError: a line that is not a request, one fault each; arrivals in some lines alone, or not rising; a closed
             loop for a file with arrivals, or none for one without.
     """
     lines = [(number, line) for number, line in enumerate(text_of(path).splitlines(), 1) if line.strip()]

@@ -125,7 +125,7 @@ def _shapes(problem: ServeProblem, fixed: dict[str, Any]) -> Iterator[Shape]:
         for attention_data in _fixed(fixed, "attention_data", _powers(problem.domain // tensor)):
             stage = tensor * attention_data
             for expert in _fixed(fixed, "expert", [each for each in range(1, stage + 1) if stage % each == 0]):
-                expert_tensor = fixed.get("expert_tensor", stage // expert)
+                expert_tensor = fixed.get("expert_tensor", max(stage // expert, 1))
                 for pipeline in _fixed(fixed, "pipeline", _powers(min(problem.devices // stage, problem.model.layers))):
                     if stage * pipeline <= problem.devices:
                         yield Shape(tensor, attention_data, expert, expert_tensor, pipeline)
