@@ -9,6 +9,7 @@ changes nothing in it; rows are in the order of the cells.
 """
 
 import hashlib
+import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -153,7 +154,7 @@ def rows_of_cells(campaign: Campaign, files: Mapping[str, InputFile], run: Run) 
             answered = _lost(outcome) if isinstance(outcome, Failed) else outcome
             rows[number] = answered.row
             if answered.key and answered.row.status in REPEATABLE:
-                finished[_line_key(answered)] = {"row": answered.row.document(), "reads": dict(answered.reads)}
+                finished[_line_key(answered)] = _text(answered)
         if run.journal is not None:
             run.journal.append_all(finished)
         done += len(pairs)
@@ -180,6 +181,11 @@ def _line_key(answered: Answered) -> str:
     return f"{answered.key}:{digest(dict(answered.reads)).removeprefix('sha256:')[:16]}"
 
 
+def _text(answered: Answered) -> str:
+    """The value of a line: text takes a fifth of the memory of the dictionaries that it stands for."""
+    return json.dumps({"row": answered.row.document(), "reads": dict(answered.reads)}, separators=(",", ":"))
+
+
 class _Known:
     """The rows that a journal has."""
 
@@ -203,8 +209,8 @@ class _Known:
         except InputError:
             return None
         for key in lines:
-            value = self._journal[key]
             try:
+                value = json.loads(self._journal[key])
                 if all(self._today(name) == then for name, then in value["reads"].items()):
                     return Row.from_document(value["row"])
             except (TypeError, KeyError, ValueError, AttributeError) as error:

@@ -44,6 +44,14 @@ def _entry_of(line: bytes) -> tuple[str, Any]:
     return entry["key"], entry["value"]
 
 
+def _lines_of(content: bytes) -> Iterator[bytes]:
+    """The lines that end in a newline, one at a time: a long journal takes as much memory as it must."""
+    start = 0
+    while (end := content.find(b"\n", start)) >= 0:
+        yield content[start:end]
+        start = end + 1
+
+
 class Journal(Mapping[str, Any]):
     """Finished evaluations by key, backed by a file.
 
@@ -76,7 +84,7 @@ class Journal(Mapping[str, Any]):
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
-        for number, line in enumerate(content[:whole].split(b"\n")[:-1], start=1):
+        for number, line in enumerate(_lines_of(content), start=1):
             try:
                 key, value = _entry_of(line)
                 if key in self._values:
