@@ -14,7 +14,7 @@ from dse.campaign.rows import rows_of
 from dse.problem import pose, problem_type
 from dse.results.result import digest
 from dse.results.session import Session, answer
-from dse.run.executor import InProcessExecutor
+from dse.run.executor import Failed, InProcessExecutor
 from dse.run.run import Run
 from dse.testing import conformance
 from hardware.inputs import InputError, fail
@@ -156,10 +156,10 @@ def test_a_changed_input_is_answered_again(tmp_path, paths):
 def test_a_directory_of_another_campaign_is_refused(tmp_path, paths):
     counted_run(write_campaign(tmp_path, paths), tmp_path / "run")
     with pytest.raises(InputError, match="problem: an input has changed"):
-        counted_run(write_campaign(tmp_path, paths, name="campaign.yaml") and other(tmp_path, paths), tmp_path / "run")
+        counted_run(other(tmp_path), tmp_path / "run")
 
 
-def other(folder, paths):
+def other(folder):
     path = folder / "campaign.yaml"
     path.write_text(path.read_text().replace('"name": "layers"', '"name": "others"'))
     return path
@@ -288,3 +288,33 @@ def test_the_page_has_choices_conditions_and_fronts(tmp_path, paths):
     assert titles[:2] == ["choices", "the best choice by method"]
     page = made.html()
     assert all(text in page for text in ("Pareto fronts", "What one choice for all conditions loses", "over old"))
+
+
+class Losing(InProcessExecutor):
+    """Loses the worker of one cell."""
+
+    def outcomes(self, function, items, stop, arrived):
+        for item in items:
+            outcome = Failed("took longer than 3 s") if item[1]["layer"].endswith("2.json") else function(item)
+            arrived([(item, outcome)])
+            yield outcome
+
+
+def test_a_cell_whose_worker_is_lost_is_a_row_and_tried_again(file, tmp_path):
+    made = answered(file, out=tmp_path / "run", executor=lambda *_: Losing())
+    assert made.solution["cells"]["status"] == ["optimal", "optimal", "stopped", "stopped", "optimal", "optimal"]
+    assert made.solution["cells"]["reason"][2:4] == ["took longer than 3 s"] * 2
+    assert (made.status, made.check()) == ("feasible", [])
+    cells, made = counted_run(file, tmp_path / "run")
+    assert (len(cells), made.status) == (2, "optimal")
+
+
+def test_a_lost_directory_is_resumed_from_its_mirror_and_another_campaign_is_refused(file, tmp_path):
+    mirror = (tmp_path / "copy").as_uri()
+    whole = answered(file, out=tmp_path / "run", mirror=mirror)
+    executor = Counting()
+    again = answered(file, out=tmp_path / "new", mirror=mirror, resume=True, executor=lambda *_: executor)
+    assert (executor.cells, again.result.seal) == ([], whole.result.sealed().seal)
+    other(tmp_path)
+    with pytest.raises(InputError, match=r"copy.*problem|--mirror"):
+        answered(file, out=tmp_path / "third", mirror=mirror)

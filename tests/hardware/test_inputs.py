@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
-from hardware.documents import bytes_of, parse_document, read_document, text_of
+from hardware.documents import bytes_of, parse_document, read_document, text_of, yaml_of
 from hardware.inputs import MAX_FAULTS, Fault, InputError, choose, nearest, shown, validate
 
 
@@ -151,6 +151,12 @@ def test_a_document_holds_only_values_that_every_reader_can_take(name, text, mes
 
 def test_a_date_in_yaml_is_text():
     assert parse_document("a: 2020-01-01", "a.yaml") == {"a": "2020-01-01"}
+
+
+def test_on_and_off_in_yaml_are_text_and_yes_and_no_are_booleans():
+    text = "on: [off, On, yes, no, true, false]"
+    assert parse_document(text, "a.yaml") == {"on": ["off", "On", True, False, True, False]}
+    assert parse_document(yaml_of({"on": "off"}), "a.yaml") == {"on": "off"}
 
 
 @given(st.text(), st.text(), st.text(), st.text())
