@@ -132,6 +132,11 @@ def chip(name_or_path: str | Path) -> Chip:
     )
 
 
+def chip_notes(name_or_path: str | None) -> tuple[str, ...]:
+    """The notes on the file of a chip; none where none is named."""
+    return () if name_or_path is None else chip(name_or_path).notes
+
+
 def _notes(spec: ChipSpec) -> Iterator[str]:
     """That a template states another rate than its array has."""
     if spec.template is None or spec.clock_hz is None:

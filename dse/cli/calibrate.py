@@ -19,9 +19,17 @@ _EXAMPLES = (
 @click.argument("spec", metavar="SPEC")
 @click.argument("measurements", type=click.Path(path_type=Path), metavar="[MEASUREMENTS.csv]", required=False)
 @click.option("--trace", "profiles", multiple=True, metavar="FILE", help="Fit to a profile instead; one per rank.")
-@click.option("--stack", help="Fit the sustained shares of this software stack to measurements on the chip SPEC.")
-@click.option("--precision", help="Precision of the measured GEMMs (default: bf16); needs --stack.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the calibrated spec to this YAML file.")
+@click.option(
+    "--stack",
+    metavar="SPEC",
+    help="Fit the sustained shares of this software stack to measurements on the chip SPEC.",
+)
+@click.option(
+    "--precision", metavar="FORMAT", help="Precision of the measured GEMMs (default: bf16); requires --stack."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the calibrated spec to this YAML file."
+)
 @click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def command(
     spec: str,

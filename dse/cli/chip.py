@@ -22,6 +22,7 @@ from dse.report.chip_silicon import (
     priced_chip,
     silicon_document,
     silicon_notes,
+    silicon_solution,
     silicon_tables,
 )
 from hardware.chips import Chip, chip
@@ -87,9 +88,7 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None, accel
     if accelforge is not None:
         _write_accelforge(accelforge, name, shown, machines)
     if as_json:
-        document = _document(shown, cores, kernels, taken)
-        document |= {} if priced is None else {"silicon": silicon_document(priced)}
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_document(shown, priced, cores, kernels, taken), indent=2, ensure_ascii=False))
     else:
         rates = dict(shown.rates)
         usual = next((each for each in ("bf16", "fp16") if each in rates), max(rates, key=rates.__getitem__))
@@ -172,7 +171,8 @@ def _cores(machines: Machines, priced: PricedChip | None) -> str:
 
 def _parts(shown: Chip, machines: Machines | None, cores: str | None) -> Iterator[Row]:
     yield "system", shown.network
-    yield from _levels(network(shown.network))
+    for level, group in _levels(network(shown.network)):
+        yield "link", _link_text(level, group)
     if shown.tdp_w is not None:
         yield "power limit", f"{shown.tdp_w:,g} W"
     if machines is not None and cores is not None:
@@ -183,17 +183,22 @@ def _parts(shown: Chip, machines: Machines | None, cores: str | None) -> Iterato
     yield "timed shares", f"{', '.join(timed)} (on {shown.timed_on})" if timed else "none"
 
 
-def _levels(joined: Network, group: int = 0) -> Iterator[Row]:
-    """The network's levels, innermost first; ``group``: chips that one of its groups has, 0 for any number."""
+def _levels(joined: Network, group: int = 0) -> Iterator[tuple[Network, int]]:
+    """The network's levels, innermost first, each with the chips that one of its groups has; 0 for any number."""
     if joined.inner is not None:
         yield from _levels(joined.inner, joined.inner_accelerators)
+    yield joined, group
+
+
+def _link_text(level: Network, group: int) -> str:
     inside = f"among {group} chips" if group else "among all chips"
-    reach = inside if joined.inner is None else f"between groups of {joined.inner_accelerators}"
-    yield "link", f"{joined.name}: {joined.accelerator_bytes_per_s / GIGA:,.4g} GB/s per chip each way, {reach}"
+    reach = inside if level.inner is None else f"between groups of {level.inner_accelerators}"
+    return f"{level.name}: {level.accelerator_bytes_per_s / GIGA:,.4g} GB/s per chip each way, {reach}"
 
 
 def _document(
     shown: Chip,
+    priced: PricedChip | None,
     cores: str | None,
     kernels: list[ShownKernel],
     taken: tuple[list[ShownKernel], list[ShownKernel]] | None,
@@ -202,15 +207,22 @@ def _document(
     return {
         "name": shown.name,
         "title": shown.title,
-        "flops_per_s": dict(shown.rates),
-        "ridge_flops_per_byte": {each: rate / shown.hbm_bytes_per_s for each, rate in shown.rates},
-        "hbm_bytes": shown.hbm_bytes,
-        "hbm_bytes_per_s": shown.hbm_bytes_per_s,
-        "network": shown.network,
-        "tdp_w": shown.tdp_w,
+        "solution": {
+            "peak_flops": dict(shown.rates),
+            "ridge_flops_per_byte": {each: rate / shown.hbm_bytes_per_s for each, rate in shown.rates},
+            "memory": {"bytes": shown.hbm_bytes, "bytes_per_s": shown.hbm_bytes_per_s},
+            "link": [
+                {"network": level.name, "bytes_per_s": level.accelerator_bytes_per_s, "chips": group or None}
+                for level, group in _levels(network(shown.network))
+            ],
+            "power_limit_w": shown.tdp_w,
+            **({} if priced is None else silicon_solution(priced)),
+        },
+        "system": shown.network,
         "cores": cores,
         "timed_on": shown.timed_on if shown.sustained.model_dump(exclude_defaults=True) else None,
         "kernels": [each.document() for each in kernels],
         **{key: [each.document() for each in of_template] for key, of_template in beside.items()},
+        **({} if priced is None else {"silicon": silicon_document(priced)}),
         "notes": list(shown.notes),
     }

@@ -215,7 +215,7 @@ class CodesignOptions(Options):
     on: Annotated[
         str | None,
         Option(
-            f"Real chips to compare with the answer, each with its best plan (default: {COMPARED}; none: no chip).",
+            f"Chips to compare with the answer, each with its best plan (default: {COMPARED}; none: no chip).",
             metavar="CHIP,…",
             belongs_to=("plans", "modern"),
             group="Further analyses",
@@ -410,7 +410,7 @@ class CodesignOptions(Options):
         return problem
 
     def _chip_problems(self, problem: ModernProblem) -> Iterator[PlanProblem]:
-        """The same training on each of the real chips to compare with, with the usual stack of each.
+        """The training on each chip to compare with: real ones with the usual stack of each, templates derated.
 
         Of the usual ones, those that have the precision and can train so.
         """
@@ -421,8 +421,6 @@ class CodesignOptions(Options):
             machine = system(name)
             if self.on is None and problem.precision not in machine.chip.peak_flops:
                 continue
-            if machine.chip.is_template:
-                raise fail("dse codesign", "--on", name, "must be a real chip, but is a template; use --fixed")
             precision, known = problem.precision, machine.chip.peak_flops
             if precision not in known:
                 nearest = like_precision(precision, known)
@@ -431,11 +429,14 @@ class CodesignOptions(Options):
                     f"{', '.join(known)} (nearest in bytes: {nearest})"
                 )
                 raise fail("dse codesign", "--on", name, rule)
-            own = stack(usual_stack(machine.chip)).on_chip(
-                machine.chip, problem.model.key_width, problem.sequence, precision
-            )
+            if machine.chip.is_template:
+                own = template_stack(machine.network, self.ideal, self.attention == "fused")
+                cores = accelerator(name).machines
+            else:
+                shape = problem.model.key_width, problem.sequence, precision
+                own, cores = stack(usual_stack(machine.chip)).on_chip(machine.chip, *shape), None
             sizes = problem.accelerators, problem.global_batch, problem.sequence
-            posed = PlanProblem(problem.model, machine, *sizes, own, problem.fixed_plan)
+            posed = PlanProblem(problem.model, machine, *sizes, own, problem.fixed_plan, cores)
             faults = plan_faults(posed)
             if faults and self.on is not None:
                 raise InputError(faults)

@@ -22,13 +22,14 @@ from dse.parallel.problem import ParallelProblem
 from dse.parallel.stopped import mark_faults, marked, unmarked, with_mark
 from dse.parallel.strategies import strategy_of
 from dse.problem import Posed, ProblemType
-from dse.report.view import View
+from dse.report.view import View, noted
 from dse.results.result import Result
 from dse.run.run import Run
 from dse.run.tables import Tables
 from dse.sources.describe import ModelPart, ModelSummary, merged, step_summary
 from dse.sources.kinds import ProblemInput
 from dse.sources.steps import STEP, step_of
+from hardware.chips import chip_notes
 from hardware.inputs import fail
 
 AnyQuestion = ParallelProblem | PipelineQuestion | HybridQuestion | AllQuestion | PairwiseProblem
@@ -126,7 +127,8 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
 
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
         """Tensors by their splits and collectives by kind and axis, or stages in time."""
-        return with_mark(self._strategy_view(unmarked(result), posed), result)
+        view = noted(self._strategy_view(unmarked(result), posed), chip_notes(posed.options.accelerator))
+        return with_mark(view, result)
 
     def _strategy_view(self, result: Result, posed: ParallelPosed) -> View:
         problem = posed.problem

@@ -11,12 +11,13 @@ from dse.partition.methods import LEARNED
 from dse.partition.options import PartitionOptions, Question, question_of
 from dse.partition.report import view
 from dse.problem import Posed, ProblemType
-from dse.report.view import View
+from dse.report.view import View, noted
 from dse.results.result import Result
 from dse.run.run import Run
 from dse.run.tables import Tables
 from dse.sources.describe import ModelPart, ModelSummary, merged
 from dse.sources.kinds import ProblemInput
+from hardware.chips import chip_notes
 from hardware.inputs import fail
 
 _WORK_S = {"portfolio": 20.0, "dp": 5.0, "cp-sat": 2.0, "lns": 8.0}
@@ -93,7 +94,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
 
     def view(self, result: Result, posed: PartitionPosed, tables: Tables) -> View:
         """Chips, links, methods and the graph."""
-        return view(posed.problem, result)
+        return noted(view(posed.problem, result), chip_notes(posed.options.chip))
 
 
 PROBLEM = PartitionType()

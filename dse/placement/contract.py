@@ -35,7 +35,7 @@ from dse.run.run import Run
 from dse.run.tables import Tables
 from dse.sources.describe import ModelPart, ModelSummary, merged
 from dse.sources.kinds import ProblemFormat, ProblemInput
-from hardware.chips import system
+from hardware.chips import chip_notes, system
 
 PIPELINE_TRACE_FILE = "pipeline.trace.json"
 
@@ -183,7 +183,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
         return View(
             title=title,
             verdict=_verdict(result),
-            notes=_notes(result),
+            notes=[*_notes(result), *chip_notes(posed.options.chip)],
             tables=[stages],
             page=lambda: [
                 Heading("Pipeline stages"),

@@ -68,7 +68,8 @@ class TrainingOptions(Options):
         str | None,
         Option(
             "Training framework, with its memory use, overlaps and sustained rates (default: the newest that was "
-            "measured on the chip, else on chips of its platform)."
+            "measured on the chip, else on chips of its platform).",
+            metavar="SPEC",
         ),
     ] = None
     export: Annotated[

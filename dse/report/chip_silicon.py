@@ -1,6 +1,6 @@
 """What a chip's package takes of area, power, money and carbon: tables, a floorplan, and a document."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,13 +110,17 @@ def die_name(die: Die, number: int, count: int) -> str:
     return f"{times}die {number}, {die.node} nm {die.style}"
 
 
+def _numbered(package: Package) -> Iterable[tuple[int, tuple[Die, int]]]:
+    return enumerate(package.dies, 1)
+
+
 def silicon_tables(chip: PricedChip) -> list[Table]:
     """Tables of area, yield, power, the bill of materials and service."""
     return [*_area_tables(chip.package), _power_table(chip), _bill_table(chip), _service_table(chip)]
 
 
 def _area_tables(package: Package) -> Iterator[Table]:
-    for number, (die, count) in enumerate(package.dies, 1):
+    for number, (die, count) in _numbered(package):
         areas = block_areas(die)
         whole = area_of(areas, die.style)
         rows = [
@@ -262,35 +266,48 @@ def _ranges(table: StrictModel) -> Iterator[tuple[str, str, str]]:
             yield key, f"{each.value:g}{interval}", each.source
 
 
-def silicon_document(chip: PricedChip) -> dict[str, Any]:
-    """All figures as [value, low, high]."""
+def silicon_solution(chip: PricedChip) -> dict[str, Any]:
+    """Area by block of all dies, power, yield, cost, all-in power and carbon: [value, low, high] each."""
     package, all_in = chip.package, all_in_kw(chip.sustained_w)
     hourly = hourly_usd(total(chip.lines.values()), all_in)
+    by_block: dict[str, list[Interval]] = {}
+    for die, count in package.dies:
+        for name, area in block_areas(die).items():
+            by_block.setdefault(name, []).append(area * count)
     return {
-        "dies": [_die_document(die, count) for die, count in package.dies],
-        "peak_flops_16bit": float(package.peak_flops),
+        "area_mm2": {name: _triple(total(areas)) for name, areas in by_block.items()},
         "power_w": {
-            "demand": _triple(chip.drawn.demand(package.clock_hz)),
+            "at_clock": _triple(chip.drawn.demand(package.clock_hz)),
+            "at_cap": _triple(chip.sustained_w),
+            "idle": _triple(chip.drawn.idle(idle_clock_hz(package.dies[0][0], package.clock_hz))),
             "static": _triple(chip.drawn.static),
             "traffic": _triple(chip.drawn.traffic),
             "clock_tree": _triple(chip.drawn.tree_per_ghz * package.clock_ghz),
             "arrays_and_lanes": _triple(chip.drawn.switching_per_ghz * package.clock_ghz),
-            "at_capped_clock": _triple(chip.sustained_w),
-            "multiply_accumulate_pj": {
-                str(die.node): _triple(multiply_accumulate_pj(die.node))
-                for die, _ in package.dies
-                if float(np.max(die.macs_per_core)) > 0
-            },
-            "idle": _triple(chip.drawn.idle(idle_clock_hz(package.dies[0][0], package.clock_hz))),
         },
-        "clock_hz": float(package.clock_hz),
-        "capped_clock_hz": chip.clock_hz,
+        "yield": {die_name(die, number, 1): _triple(die_price(die).sold) for number, (die, _) in _numbered(package)},
         "cost_usd": {name: _triple(line) for name, line in chip.lines.items()}
         | {"total": _triple(total(chip.lines.values()))},
-        "kw_all_in": _triple(all_in),
         "usd_per_hour": {"at_cost": _triple(hourly.at_cost), "at_price": _triple(hourly.at_price)},
+        "kw_all_in": _triple(all_in),
         "co2e_kg": {name: _triple(each) for name, each in chip.kg.items()},
         "use_kg_per_year": _triple(use_kg_per_year(all_in)),
+    }
+
+
+def silicon_document(chip: PricedChip) -> dict[str, Any]:
+    """What lies behind :func:`silicon_solution`: dies, clocks, joules of operations, and the sources."""
+    package = chip.package
+    return {
+        "dies": [_die_document(die, count) for die, count in package.dies],
+        "peak_flops_16bit": float(package.peak_flops),
+        "clock_hz": float(package.clock_hz),
+        "capped_clock_hz": chip.clock_hz,
+        "multiply_accumulate_pj": {
+            str(die.node): _triple(multiply_accumulate_pj(die.node))
+            for die, _ in package.dies
+            if float(np.max(die.macs_per_core)) > 0
+        },
         "sources": {key: source for key, _, source in _sources(package)},
         "notes": silicon_notes(chip),
     }

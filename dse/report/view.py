@@ -254,6 +254,11 @@ class View:
         return [table for number, table in enumerate(self.tables) if number == 0 or table.requested]
 
 
+def noted(view: View, notes: Iterable[str]) -> View:
+    """The view with further notes behind its own."""
+    return replace(view, notes=[*view.notes, *notes])
+
+
 def charts_of(parts: Iterable[Part]) -> Iterator[Chart]:
     """Every chart of a page, in order."""
     for part in parts:

@@ -27,8 +27,7 @@ from dse.schedule.problem import ScheduleProblem
 from dse.schedule.solve import ANSWERED_BY, solve
 from dse.sources.describe import ModelPart, ModelSummary, merged
 from dse.sources.kinds import ProblemFormat, ProblemInput
-from hardware.chips import system
-from hardware.spec_fields import is_path
+from hardware.chips import chip_notes, system
 from hardware.specs import accelerator
 
 Method = Literal["auto", "cp-sat", "scip"]
@@ -77,8 +76,8 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         """The layer in the file that the options name."""
         problem = read_problem(options.layer)
         if options.chip is not None:
-            named = options.chip if is_path(options.chip) else system(options.chip, option="--chip").chip.name
-            cores = accelerator(named).machines
+            system(options.chip, option="--chip")  # refuses unknown names as other commands do
+            cores = accelerator(options.chip).machines
             tensor_cores, vector_cores = int(cores.tensor_cores[0]), int(cores.vector_cores[0])
             problem = replace(problem, tensor_cores=tensor_cores, vector_cores=vector_cores)
         return posed_of(options, problem, problem.name, "makespan_s", "s")
@@ -141,6 +140,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         return View(
             title=f"{posed.name}: operator schedule",
             verdict=f"makespan {scale.text(makespan_s, 6)}, {proof} {took}",
+            notes=chip_notes(posed.options.chip),
             tables=[operators],
             page=lambda: [*_in_time(result, kinds), Heading("Operators"), operators],
             cards=lambda: [_card(result, posed.problem, kinds)],

@@ -13,8 +13,9 @@ from hardware.specs import accelerator
 
 @pytest.mark.parametrize("name", ["h100-sxm", "b200", "tpuv4-phaze", "v100"])
 def test_a_ridge_point_is_the_rate_over_that_of_memory(dse, name):
-    shown, spec = json.loads(dse("chip", name, "--json").out), chip(name)
-    assert shown["flops_per_s"] == dict(spec.rates)
+    shown, spec = json.loads(dse("chip", name, "--json").out)["solution"], chip(name)
+    assert shown["peak_flops"] == dict(spec.rates)
+    assert shown["memory"] == {"bytes": spec.hbm_bytes, "bytes_per_s": spec.hbm_bytes_per_s}
     for each, rate in spec.rates:
         assert shown["ridge_flops_per_byte"][each] * spec.hbm_bytes_per_s == pytest.approx(rate)
 
@@ -117,18 +118,22 @@ def test_a_title_of_two_lines_is_one_comment_for_accelforge(dse, tmp_path):
 
 
 def test_a_chip_of_a_node_has_area_power_cost_and_carbon_with_intervals(dse):
-    shown = json.loads(dse("chip", "docs/examples/chip-2026.yaml", "--json").out)["silicon"]
-    (die,) = shown["dies"]
+    document = json.loads(dse("chip", "docs/examples/chip-2026.yaml", "--json").out)
+    shown, silicon = document["solution"], document["silicon"]
+    (die,) = silicon["dies"]
+    assert {"area_mm2", "peak_flops", "memory", "link", "power_w", "yield"} < {*shown}
+    for name, area in die["blocks_mm2"].items():
+        assert shown["area_mm2"][name] == pytest.approx([2 * each for each in area])
     assert sum(each[0] for each in die["blocks_mm2"].values()) == pytest.approx(die["area_mm2"][0])
     assert shown["cost_usd"]["total"][0] == pytest.approx(
         sum(line[0] for name, line in shown["cost_usd"].items() if name != "total")
     )
-    figures = [die["area_mm2"], die["yield"], shown["power_w"]["demand"], shown["kw_all_in"]]
+    figures = [die["area_mm2"], *shown["yield"].values(), *shown["power_w"].values(), shown["kw_all_in"]]
     figures += [*shown["cost_usd"].values(), *shown["usd_per_hour"].values(), *shown["co2e_kg"].values()]
     assert all(low <= value <= high for value, low, high in figures)
     assert shown["usd_per_hour"]["at_price"][0] > shown["usd_per_hour"]["at_cost"][0]
-    assert shown["capped_clock_hz"] <= shown["clock_hz"]
-    assert all(shown["sources"].values())
+    assert silicon["capped_clock_hz"] <= silicon["clock_hz"]
+    assert all(silicon["sources"].values())
     text = " ".join(dse("chip", "docs/examples/chip-2026.yaml").out.split())
     for words in ("network on chip", "within its 1,000 W", "bill of materials", "$/hour", "kg CO₂e", "estimate"):
         assert words in text
@@ -140,8 +145,8 @@ def test_a_chip_that_draws_more_than_its_limit_says_so(dse):
 
 
 def test_no_chip_draws_more_than_its_limit(dse):
-    shown = json.loads(dse("chip", "mi300x", "--json").out)["silicon"]
-    value, low, high = shown["power_w"]["at_capped_clock"]
+    shown = json.loads(dse("chip", "mi300x", "--json").out)["solution"]
+    value, low, high = shown["power_w"]["at_cap"]
     assert value == pytest.approx(750)
     assert low < value <= high <= 750
 
@@ -159,7 +164,7 @@ def test_a_page_has_the_floorplan_the_tables_and_the_sources(dse, tmp_path):
     for words in ("mm² of silicon by block", "bill of materials", "wafer", "Chiplet Actuary", "<svg"):
         assert words in page
     refused = dse("chip", "tpuv4-phaze", "--out", tmp_path / "no.html")
-    assert refused.code == 2
+    assert (refused.code, refused.out) == (2, "")
     assert "must be FILE.svg" in refused.error_lines[0]
     assert not (tmp_path / "no.html").exists()
 
@@ -170,8 +175,29 @@ def test_a_template_of_phaze_shows_what_it_did(dse):
     assert "278.8 mm²" in shown["cores"]
 
 
-def test_a_page_that_cannot_be_written_is_refused_before_anything_is_shown(dse, tmp_path):
-    refused = dse("chip", "tpuv4-phaze", "--out", tmp_path / "chip.html")
-    assert refused.code == 2
-    assert refused.out == ""
-    assert "must be FILE.svg" in refused.err
+def earlier(tmp_path):
+    """A data sheet of an earlier version."""
+    text = Path("docs/examples/chip.yaml").read_text().replace("cluster.yaml", "dgx-h100")
+    path = tmp_path / "old.yaml"
+    path.write_text("".join(line for line in text.splitlines(True) if not line.startswith("schema")))
+    return path
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("place", "docs/examples/layers.yaml", "--chip"),
+        ("partition", "bert-large", "--chips", 2, "--method", "greedy", "--workers", 0, "--chip"),
+        ("plan", "llama3-8b", "--global-batch", 8, "--on"),
+        ("chip",),
+    ],
+    ids=lambda asked: asked[0],
+)
+def test_a_file_of_an_earlier_version_is_read_with_a_note_that_names_the_command(dse, tmp_path, asked):
+    answer = dse(*asked, earlier(tmp_path), *([] if asked[0] == "chip" else ["--notes"]))
+    assert "dse convert" in " ".join(answer.out.split()), answer.err
+
+
+def test_a_chip_without_bf16_trains_in_fp16(dse):
+    answer = dse("plan", "llama3-8b", "--on", "v100", "--accelerators", 16, "--global-batch", 16, "--json")
+    assert json.loads(answer.out)["solution"]["plan"]["precision"] == "fp16"

@@ -127,24 +127,29 @@ def test_the_answer_names_its_memory_where_more_is_faster_and_only_baselines_tha
 
 
 def test_real_chips_stand_beside_the_answer_each_with_the_best_plan_of_dse_plan(tmp_path):
-    options = modern_options(tmp_path, area_budget="3.386", accelerators=4, global_batch=8, on="h100-sxm, b200")
+    chips = "h100-sxm, b200,tpuv4-phaze"
+    options = modern_options(tmp_path, area_budget="3.386", accelerators=4, global_batch=8, on=chips)
     posed = pose(PROBLEM, options)
     result = PROBLEM.answer(posed, Run())
     assert faults_of(result, posed) == []
     rows = [each for each in result.metrics["baselines"] if each["architecture"] is None]
-    assert [each["name"].split(",")[0] for each in rows] == ["NVIDIA H100 SXM5 80 GB", "NVIDIA B200 SXM 180 GB"]
+    assert [each["name"].split(",")[0] for each in rows] == [
+        "NVIDIA H100 SXM5 80 GB",
+        "NVIDIA B200 SXM 180 GB",
+        "TPUv4 of the PHAZE paper",
+    ]
     for row, asked in zip(rows, posed.problem.problem.chips, strict=True):
         assert row["throughput_per_s"] == 8 / enumerate_plans(asked).best.step_s
         assert row["hbm_gb"] == asked.system.chip.hbm_bytes / 2**30
-        assert "assumed: " in row["name"]
+        assert ("derated: " if asked.machine else "assumed: ") in row["name"]
     shown = PROBLEM.view(result, posed, Run().tables)
     (beside,) = (table for table in shown.tables if table.title == "Chips, each with its best plan")
     assert beside.requested
-    assert [row[0] for row in beside.rows] == ["this answer", "h100-sxm", "b200"]
+    assert [row[0] for row in beside.rows] == ["this answer", "h100-sxm", "b200", "tpuv4-phaze"]
     assert {"step", "tokens/s", "MFU", "memory", "plan"} < set(beside.headers)
-    assert [" of " in row[beside.headers.index("memory")] for row in beside.rows] == [True, True, True]
+    assert [" of " in row[beside.headers.index("memory")] for row in beside.rows] == [True] * 4
     rates = [row[beside.headers.index("rates")] for row in beside.rows]
-    assert [each.split(":")[0] for each in rates] == ["derated", *["megatron-bridge; fitted"] * 2]
+    assert [each.split(":")[0] for each in rates] == ["derated", *["megatron-bridge; fitted"] * 2, "derated"]
     (others,) = (table for table in shown.tables if table.title == "For comparison")
     assert not any("b200" in str(row) for row in others.rows)
     usual, without = replace(options, on=None), replace(options, on="none")
@@ -170,7 +175,6 @@ def test_fused_attention_is_another_problem_whose_optimum_is_checked(tmp_path):
 @pytest.mark.parametrize(
     ("on", "rule"),
     [
-        ("tpuv4-phaze", "--on: tpuv4-phaze: must be a real chip, but is a template; use --fixed"),
         ("v100", "--on: v100: must have a rate for bf16, in which the template computes; its formats: fp16 (nearest"),
         ("h100-sx", "did you mean h100-sxm?"),
     ],

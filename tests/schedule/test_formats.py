@@ -203,4 +203,4 @@ def test_a_chip_without_cores_is_refused(dse, tmp_path):
     refused = dse("schedule", path, "--chip", "docs/examples/chip.yaml")
     assert refused.code == 2
     assert refused.err.startswith("error: docs/examples/chip.yaml: cores: must be given")
-    assert "dse plan, predict, place" in refused.err
+    assert "plan, predict, place" in refused.err

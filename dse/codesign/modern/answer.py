@@ -324,7 +324,7 @@ def _baselines(posed: ModernPosed, stop: StopSignal) -> list[dict[str, Any]]:
 
 
 def _chip_row(problem: PlanProblem, stop: StopSignal) -> dict[str, Any]:
-    """The best plan of a real chip."""
+    """The best plan of a chip."""
     outcome = enumerated(problem, stop)
     if outcome.stopped is not None:
         raise StoppedError(outcome.stopped)
