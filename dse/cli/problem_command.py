@@ -1,6 +1,7 @@
 """The command of a problem, made from what its package offers: arguments and options from its dataclass of options."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType, UnionType
@@ -35,6 +36,7 @@ def command_of(problem: ProblemType[Any, Any]) -> click.Command:
     def run(*, notes: bool, **given: Any) -> None:
         settings = settings_from(given)
         _refuse_idle(problem)
+        _require_out(problem, given, settings)
         values = values_of(problem, given)
         with progress(settings.quiet) as report, stop_signal(settings.time_limit) as stop:
 
@@ -144,6 +146,14 @@ def _refuse_idle(problem: ProblemType[Any, Any]) -> None:
             flag = name.replace("_", "-")
             rule = f"applies only to --{flag} {' or '.join(values)}, but --{flag} is {chosen}"
             raise fail(problem.Options.command(), field.flag, "", rule)
+
+
+def _require_out(problem: ProblemType[Any, Any], given: Mapping[str, Any], settings: RunSettings) -> None:
+    """InputError at options that write files, without a folder for them."""
+    for field in option_fields(problem.Options):
+        if field.option.needs_out and given[field.name] and settings.out is None:
+            rule = "needs --out DIR, in which its files are written"
+            raise fail(problem.Options.command(), field.flag, str(given[field.name]), rule)
 
 
 def _print(answered: Answer, settings: RunSettings, whole: bool) -> None:

@@ -77,6 +77,7 @@ class TrainingOptions(Options):
         Option(
             "Write only these files of the plan to --out DIR (default: the settings of every framework).",
             metavar="|".join(EXPORTS) + ",…",
+            needs_out=True,
             group="Export",
         ),
     ] = None

@@ -28,6 +28,7 @@ class Option:
         is_source: whether it names the input that a second argument of ``dse check`` replaces.
         is_output: whether it names an output file, which is not part of the problem.
         belongs_to: (another option, the values of it with which alone this one has a meaning).
+        needs_out: whether it writes files, and so needs ``--out``.
         group: the heading under which ``--help`` has it; empty for the options that people need first.
     """
 
@@ -39,6 +40,7 @@ class Option:
     is_source: bool = False
     is_output: bool = False
     belongs_to: tuple[str, ...] | None = None
+    needs_out: bool = False
     group: str = ""
 
 

@@ -191,8 +191,9 @@ def test_chips_beside_a_table_whose_rows_name_their_own_change_nothing_and_it_is
     assert "every row names its own chip, so --on changes nothing" in answered.out
 
 
-def test_exports_of_many_plans_are_refused(table, dse):
-    refused = dse("predict", "llama3-8b", "--batch", table("tensor\n8\n"), "--export", "chakra")
+def test_exports_of_many_plans_are_refused(table, tmp_path, dse):
+    out = ("--out", tmp_path / "out")
+    refused = dse("predict", "llama3-8b", "--batch", table("tensor\n8\n"), "--export", "chakra", *out)
     assert refused.code == 2
     assert "--export: chakra: must not be given with --batch" in refused.err
 
@@ -211,8 +212,8 @@ def test_the_best_plan_of_every_row_is_the_one_that_is_planned_alone(table, dse)
 
 
 @pytest.mark.parametrize("more", [("--sensitivity",), ("--constraints",), ("--export", "chakra")])
-def test_further_analyses_and_exports_are_of_one_plan(table, dse, more):
-    refused = dse("plan", "llama3-8b", "--batch", table("tensor\n8\n"), *more)
+def test_further_analyses_and_exports_are_of_one_plan(table, tmp_path, dse, more):
+    refused = dse("plan", "llama3-8b", "--batch", table("tensor\n8\n"), *more, "--out", tmp_path / "out")
     assert refused.code == 2
     assert f"{more[0]}: " in refused.err
     assert "must not be given with --batch" in refused.err

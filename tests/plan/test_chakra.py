@@ -288,9 +288,9 @@ def test_tokens_that_are_sent_once_have_the_bytes_that_cross_the_links(devices, 
 
 
 @pytest.mark.parametrize(("schedule", "name"), [("zb1p", "chakra"), ("dualpipe", "memory")])
-def test_schedules_without_an_order_of_passes_are_not_written(dse, schedule, name):
+def test_schedules_without_an_order_of_passes_are_not_written(dse, tmp_path, schedule, name):
     asked = ("predict", "llama3-8b", "--global-batch", 8, "--plan", f"tensor=4,pipeline=2,schedule={schedule}")
-    refused = dse(*asked, "--export", name)
+    refused = dse(*asked, "--export", name, "--out", tmp_path / "out")
     assert refused.code == 2
     assert f"must not be given with schedule={schedule}" in refused.err
 
@@ -304,4 +304,5 @@ def test_a_run_writes_what_is_asked_for_and_says_its_size_first(dse, tmp_path):
     assert {"chakra", "memory.pickle", "plan.yaml"} <= names
     assert not {"megatron.args", "torchtitan.toml", "deepspeed.json"} & names
     assert dse("check", tmp_path / "out").code == 0
-    assert "did you mean chakra" in dse(*asked, "--export", "chakara").err
+    assert "did you mean chakra" in dse(*asked, "--export", "chakara", "--out", tmp_path / "other").err
+    assert "--export: chakra: needs --out DIR" in dse(*asked, "--export", "chakra").err

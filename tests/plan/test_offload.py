@@ -93,12 +93,12 @@ def test_a_chip_without_a_rate_of_its_host_is_refused_by_name(dse):
         read_plan("offload=weights")
 
 
-def test_what_stays_on_the_host_is_said_and_its_copies_are_in_no_trace(dse):
+def test_what_stays_on_the_host_is_said_and_its_copies_are_in_no_trace(dse, tmp_path):
     keys = "data=8,zero=1,tensor=1,pipeline=1,context=1,microbatch=1,recompute=full,offload=optimizer"
     sizes = ("--on", "h100-sxm", "--accelerators", 8, "--global-batch", 8)
     asked = ("predict", "llama2-7b", *sizes, "--plan", keys)
     assert "optimizer in the host's memory, at" in " ".join(dse(*asked).out.split())
-    refused = dse(*asked, "--export", "chakra")
+    refused = dse(*asked, "--export", "chakra", "--out", tmp_path / "out")
     assert refused.code == 2
     assert "--export: chakra: must not be given with offload=optimizer, whose copies to the host" in refused.err
 

@@ -47,7 +47,7 @@ class ExecutionTrace:
             try:
                 self._add(node)
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-                rule = f"must be a node with a name and inputs: {type(error).__name__}: {error}"
+                rule = "must be a node with a name, and with shapes and types of its inputs in lists"
                 raise fail(self.where, f"nodes.{count}", node, rule) from error
 
     def _add(self, node: Mapping[str, Any]) -> None:

@@ -106,12 +106,13 @@ class KinetoEvents:
                 handler = self._handlers.get(event.get("cat"))
                 if handler is None or event.get("ph") != "X":
                     continue
-                start_ns = _nanoseconds(event["ts"])
-                handler(event, start_ns, start_ns + max(0, _nanoseconds(event.get("dur", 0))))
+                start_ns, length_ns = _nanoseconds(event["ts"]), _nanoseconds(event.get("dur", 0))
+                if length_ns < 0:
+                    raise ValueError(length_ns)
+                handler(event, start_ns, start_ns + length_ns)
             except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
-                key = f"traceEvents.{count}"
-                rule = f"must be an event with ts, dur, name and args: {type(error).__name__}: {error}"
-                raise fail(self.where, key, event, rule) from error
+                rule = "must be an event with a name, whole numbers in args, and ts and dur in µs, dur at least 0"
+                raise fail(self.where, f"traceEvents.{count}", event, rule) from error
             if count > _MAX_EVENTS:
                 raise fail(self.where, "traceEvents", "", f"has more than {_MAX_EVENTS:,} events")
 

@@ -25,6 +25,10 @@ _MAX_NS = 2**61
 """Of a time, and of what it is relative to: 73 years, in half of the numbers of 63 bits."""
 
 
+_MAX_EVENT_NS = 86_400 * 10**9
+"""Of a kernel, a copy or a fill."""
+
+
 def read_profile(path: str) -> Profile:
     """The profile in a file.
 
@@ -38,6 +42,12 @@ def read_profile(path: str) -> Profile:
         raise fail(path, "", "", "has times that no clock shows")
     if profile.timing == "times" and profile.events.start_ns.min() == profile.events.end_ns.max():
         raise fail(path, "", "", "must have events that take time")
+    lengths_ns = profile.events.end_ns - profile.events.start_ns
+    if (lengths_ns < 0).any():
+        raise fail(path, "", "", "has an event on a device that ends before it begins")
+    longest_ns = int(lengths_ns.max(initial=0))
+    if longest_ns > _MAX_EVENT_NS:
+        raise fail(path, "", "", f"has an event of {longest_ns / 1e9:,.0f} s on a device: none takes longer than a day")
     for mark in profile.marks:
         if mark.end_ns <= mark.start_ns:
             raise fail(path, mark.name, "", "the step must end after it begins")
