@@ -70,8 +70,8 @@ def command(name: str, as_template: bool, as_json: bool, out: Path | None, accel
 
     Where the spec says what its dies are made of, also its area by block, power under its limit, yield, bill of
     materials, dollars an hour and carbon, each with an interval. Each time is marked as measured, fitted, derated or
-    ideal. NAME is a chip from `dse specs`, and FILE is your own YAML file. `dse specs NAME` shows the source of each
-    value.
+    ideal. NAME is a chip from `dse specs` or its system, and FILE is your own YAML file. `dse specs NAME` shows the
+    source of each value.
     """
     if out is not None and out.suffix not in _PAGES:
         raise fail("", "--out", str(out), "must be FILE.svg or FILE.html")

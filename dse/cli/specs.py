@@ -153,9 +153,15 @@ def _templates() -> tuple[Row, list[Row]]:
 
 
 def _networks() -> tuple[Row, list[Row]]:
-    headers = ("network", "GB/s per direction", "latency µs")
-    networks = map(network, list_networks())
-    return headers, [(each.name, f"{each.bytes_per_s / GIGA:.4g}", f"{1e6 * each.latency_s:g}") for each in networks]
+    headers = ("network", "GB/s per direction, by level", "latency µs")
+    rows: list[Row] = []
+    for name in list_networks():
+        levels = [network(name)]
+        while (inner := levels[0].inner) is not None:
+            levels.insert(0, inner)
+        rates = " / ".join(f"{each.bytes_per_s / GIGA:.4g}" for each in levels)
+        rows.append((name, rates, " / ".join(f"{1e6 * each.latency_s:g}" for each in levels)))
+    return headers, rows
 
 
 def _packages() -> tuple[Row, list[Row]]:

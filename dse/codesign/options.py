@@ -96,7 +96,7 @@ class CodesignOptions(Options):
         Option("Architecture space (default: the cost model's; see dse specs).", metavar="SPEC", group="Search space"),
     ] = None
     fixed: Annotated[
-        str | None, Option("Plan for this accelerator, without an architecture search.", metavar="SPEC")
+        str | None, Option("Plan for this chip or system, without an architecture search.", metavar="CHIP")
     ] = None
     search: Annotated[
         Search,
@@ -193,7 +193,7 @@ class CodesignOptions(Options):
             "Plan keys to fix.",
             metavar="FILE|KEY=VALUE,…",
             belongs_to=("plans", "modern"),
-            group="Cost model and plans",
+            group="Plans of today's frameworks (--plans modern)",
         ),
     ] = ""
     attention: Annotated[
@@ -201,7 +201,7 @@ class CodesignOptions(Options):
         Option(
             "unfused: scores pass through memory; fused: they stay on chip, as on real chips with --on.",
             belongs_to=("plans", "modern"),
-            group="Cost model and plans",
+            group="Plans of today's frameworks (--plans modern)",
         ),
     ] = "unfused"
     ideal: Annotated[
@@ -209,7 +209,7 @@ class CodesignOptions(Options):
         Option(
             "Price kernels at the ideal times of their mappings, instead of derated ones.",
             belongs_to=("plans", "modern"),
-            group="Cost model and plans",
+            group="Plans of today's frameworks (--plans modern)",
         ),
     ] = False
     on: Annotated[
@@ -218,7 +218,7 @@ class CodesignOptions(Options):
             f"Chips to compare with the answer, each with its best plan (default: {COMPARED}; none: no chip).",
             metavar="CHIP,…",
             belongs_to=("plans", "modern"),
-            group="Further analyses",
+            group="Plans of today's frameworks (--plans modern)",
         ),
     ] = None
     pareto: Annotated[

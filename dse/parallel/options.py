@@ -128,7 +128,7 @@ class ParallelOptions(Options):
             group="Sharding",
         ),
     ] = "variables"
-    accelerator: Annotated[str, Option("Accelerator type of the devices.", metavar="SPEC")] = "a100-sxm"
+    accelerator: Annotated[str, Option("Chip or system of the devices.", metavar="CHIP")] = "a100-sxm"
     f32_products: Annotated[
         Float32Products,
         Option(

@@ -19,6 +19,12 @@ def test_a_kind_of_two_words_needs_no_quotes(dse):
     assert dse("specs", "cost", "models").out == dse("specs", "cost models").out != ""
 
 
+def test_networks_are_listed_with_the_rate_of_each_level(dse):
+    rows = {row["network"]: row for row in json.loads(dse("specs", "networks", "--json").out)}
+    assert rows["dgx-a100"]["GB/s per direction, by level"] == "228.9 / 25"
+    assert "/" not in rows["nvlink3"]["latency µs"]
+
+
 def test_a_chip_is_known_by_its_alias(dse):
     assert dse("specs", "a100-80gb").out == dse("specs", "a100-sxm").out
 
