@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.serving --rows FILE [--json]`` takes any table of the form of ``serving/measured.csv``; without
 ``--rows``, the one in the folder that DSE_CASES names. Configurations that constants were fitted to
-(:mod:`benchmarks.serving_rows`) are left out. ``--fit`` fits the constants of the engines again and prints them.
+(:mod:`benchmarks.serving_rows`) are left out. ``--intervals`` writes what intervals of ``dse serve`` rest on, and
+``--fit`` fits the constants of the engines again and prints them.
 
 TPOT and TTFT are means over requests, by events (:mod:`dse.serve.events`). TTFT is compared on rows of the public
 benchmark, whose arrivals are known; rows whose weights fill more than nine tenths of memory are apart.
@@ -28,11 +29,13 @@ from benchmarks.serving_rows import ServingRow, serving_rows
 from dse.plan.model import Transformer
 from dse.plan.model_sources import transformer
 from dse.serve.engine import Constants, Engine, engine, list_engines
+from dse.serve.intervals import FILE
 from dse.serve.memory import cache_bytes, weight_bytes
 from dse.serve.shape import WEIGHT_BYTES
 from dse.serve.simulation import Limits, Outcome, simulated
 from dse.serve.step_tables import StepTables, step_tables
 from dse.serve.step_work import StepWork
+from hardware.documents import yaml_of
 from hardware.inputs import InputError
 from hardware.kernel_model import KernelModel, kernel_model
 from tests.shared_data import case_of_others
@@ -58,6 +61,8 @@ FULL = 0.9
 """Rows whose weights fill more of memory are reported apart."""
 
 _SAME_MODEL = {"deepseek-r1": "deepseek-v3"}
+
+INTERVALS = Path(__file__).parents[1] / "dse" / "serve" / FILE
 
 FITTED = ("kernels", "starts", "collectives", "host_s", "layer_s", "launch_s", "request_s")
 _START = (1.0, 1.0, 1.0, 1e-3, 1e-5, 3e-4, 0.02)
@@ -256,6 +261,29 @@ def ordered(judged: Sequence[Compared]) -> tuple[int, int]:
     return right, total
 
 
+def intervals_text(judged: Sequence[Compared], fitted: Sequence[ServingRow]) -> str:
+    """The content of ``dse/serve/intervals.yaml``: sizes of log errors by engine, full memories left out."""
+    engines: dict[str, Any] = {}
+    for stack in sorted({stack_of(each.row) for each in judged}):
+        own = [each for each in judged if stack_of(each.row) == stack and not each.is_full]
+        models = sorted({_SAME_MODEL.get(row.model, row.model) for row in fitted if stack_of(row) == stack})
+        known = [each for each in own if _SAME_MODEL.get(each.row.model, each.row.model) in models]
+        other = [each for each in own if each not in known]
+        chips = sorted({each.row.chip for each in own})
+        engines[stack] = {"chips": chips, "models": models, "known": _sizes(known), "other": _sizes(other)}
+    head = (
+        "# Written by python -m benchmarks.serving --intervals: |log(measured / predicted)| of means over requests.\n"
+    )
+    return head + yaml_of({"engines": engines}, sort_keys=False, width=120, default_flow_style=None)
+
+
+def _sizes(rows: Sequence[Compared]) -> dict[str, list[float]]:
+    return {
+        "tpot": sorted(round(abs(math.log1p(each.tpot)), 4) for each in rows),
+        "ttft": sorted(round(abs(math.log1p(each.ttft)), 4) for each in rows if each.row.origin == "inferencex"),
+    }
+
+
 def published() -> dict[str, tuple[float, float]]:
     """(TTFT, TPOT) in s that AIConfigurator predicts, by the key of the row."""
     with case_of_others("serving", "aiconfigurator.csv").open(newline="", encoding="utf-8") as file:
@@ -266,6 +294,7 @@ if __name__ == "__main__":
     parser = parser_of(__doc__)
     parser.add_argument("--rows", type=Path, metavar="FILE", help="another table of this form")
     parser.add_argument("--json", action="store_true", help="print a document")
+    parser.add_argument("--intervals", action="store_true", help="write the errors that intervals rest on")
     parser.add_argument("--fit", action="store_true", help="fit the constants of the engines again")
     arguments = parser.parse_args()
     try:
@@ -287,6 +316,9 @@ if __name__ == "__main__":
         compared((row for row in rows if not row.is_fitted), stacks),
         [row for row in everything if row not in rows],
     )
+    if arguments.intervals:
+        INTERVALS.write_text(intervals_text(judged, [row for row in rows if row.is_fitted]), encoding="utf-8")
+        parser.exit()
     if arguments.json:
         print(json.dumps(document(judged, left_out), indent=1))
         parser.exit()

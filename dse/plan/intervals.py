@@ -193,11 +193,11 @@ def interval_at(data: Intervals, away: dict[Way, float], quality: Quality) -> In
         if not any(row.away.get(way, 0.0) >= far for row in data.rows):
             near = []  # farther than any run: what a scale says there is a guess
     words = " and ".join(WAYS[way] for way in away) or "calibrated stack, chip, kind of model and length"
-    quantile = _quantile([abs(row.log_error) / data.scale(row.quality, row.away) for row in near])
-    if quantile is None:
+    half_width = quantile([abs(row.log_error) / data.scale(row.quality, row.away) for row in near])
+    if half_width is None:
         reason = f"only {len(near)} measured runs are as near, of {MIN_ROWS} that an interval needs: {words}"
         return Interval(None, words, len(near), reason)
-    return Interval(math.exp(quantile * data.scale(quality, away)), words, len(near))
+    return Interval(math.exp(half_width * data.scale(quality, away)), words, len(near))
 
 
 def memory_interval(problem: PlanProblem) -> Interval:
@@ -205,14 +205,14 @@ def memory_interval(problem: PlanProblem) -> Interval:
     if (none := _without_runs(problem)) is not None:
         return none
     sizes = intervals().memory
-    quantile, words = _quantile(sizes), "memory of published runs"
-    if quantile is None:
+    half_width, words = quantile(sizes), "memory of published runs"
+    if half_width is None:
         reason = f"only {len(sizes)} runs publish their memory, of {MIN_ROWS} that an interval needs"
         return Interval(None, words, len(sizes), reason)
-    return Interval(math.exp(quantile), words, len(sizes))
+    return Interval(math.exp(half_width), words, len(sizes))
 
 
-def _quantile(scores: Sequence[float]) -> float | None:
+def quantile(scores: Sequence[float]) -> float | None:
     """The k-th smallest of n, k = ⌈0.9 (n + 1)⌉; None for fewer than nine."""
     if len(scores) < MIN_ROWS:
         return None

@@ -1865,6 +1865,9 @@ class ServeMetrics(TypedDict):
         ttft_s: of requests, by events.
         tpot_s: of requests, by events.
         latency_s: of requests, by events.
+        intervals: of the means of TTFT and TPOT: ``level`` (0.9), ``low`` and ``high``, the ``class`` of runs that
+            are as near, the number of these ``rows``, and the ``method``; where there is none, low and high are
+            null and a ``reason`` is given.
         closed_form: the same by the closed form, of which optimality is proven.
         events: what else the simulation says.
         time_s: of a request's mean latency, by part.
@@ -1891,6 +1894,7 @@ class ServeMetrics(TypedDict):
     ttft_s: ServeStatistics
     tpot_s: ServeStatistics
     latency_s: ServeStatistics
+    intervals: dict[str, dict[str, Any]]
     closed_form: ServeMeans
     events: ServeEvents
     time_s: dict[str, float]

@@ -12,6 +12,7 @@ from dse.results.result import FailedCheckError
 from dse.run.progress import StopSignal, never_stop
 from dse.serve.check import Costs, costs, violations
 from dse.serve.front import front
+from dse.serve.intervals import documents as intervals
 from dse.serve.problem import ServeProblem
 from dse.serve.repricing import Repriced, events_document, repriced, statistics
 from dse.serve.rules import broken
@@ -115,14 +116,18 @@ def checked(problem: ServeProblem, answer: ServeAnswer) -> None:
 def metrics(problem: ServeProblem, best: Choice, seed: int) -> dict[str, Any]:
     """Of one configuration: the closed form by the checker's own costs, and what clients see by events."""
     own, events = costs(problem, best.plan), repriced(problem, best.plan, seed)
+    means = {
+        "ttft_s": statistics(events.outcome.ttft_s),
+        "tpot_s": statistics(events.outcome.tpot_s),
+        "latency_s": statistics(events.outcome.latency_s),
+    }
     return {
         "accelerators": best.plan.accelerators,
         "tokens_per_s": own.tokens_per_s,
         "tokens_per_s_per_accelerator": own.tokens_per_s / best.plan.accelerators,
         "largest_rate_per_s": own.rate_per_s,
-        "ttft_s": statistics(events.outcome.ttft_s),
-        "tpot_s": statistics(events.outcome.tpot_s),
-        "latency_s": statistics(events.outcome.latency_s),
+        **means,
+        "intervals": intervals(problem, best.plan.engine, means),
         "closed_form": {"ttft_s": own.ttft_s, "tpot_s": own.tpot_s, "latency_s": own.latency_s},
         "events": events_document(problem, events),
         "time_s": own.time_s,

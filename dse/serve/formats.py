@@ -1,6 +1,6 @@
 """Solutions and metrics of results, typed."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -167,6 +167,9 @@ class MetricsDocument(Document):
         tokens_per_s, tokens_per_s_per_accelerator: output by the closed form.
         largest_rate_per_s: requests a second that it can answer; in a closed loop, that it does answer.
         ttft_s, tpot_s, latency_s: of requests, by events.
+        intervals: of the means of TTFT and TPOT: ``level`` (0.9), ``low`` and ``high``, the ``class`` of runs that are
+            as near, the number of these ``rows``, and the ``method``; where there is none, low and high are null and a
+            ``reason`` is given.
         closed_form: the same by the closed form, of which optimality is proven.
         events: what else the simulation says.
         time_s: of a request's mean latency, by part.
@@ -192,6 +195,7 @@ class MetricsDocument(Document):
     ttft_s: StatisticsDocument
     tpot_s: StatisticsDocument
     latency_s: StatisticsDocument
+    intervals: dict[str, dict[str, Any]]
     closed_form: MeansDocument
     events: EventsDocument
     time_s: dict[str, float]

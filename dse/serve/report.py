@@ -135,6 +135,8 @@ def _event_notes(problem: ServeProblem, own: Mapping[str, Any]) -> list[str]:
         )
     elif order is not None:
         notes.append(f"events confirm the order of {order['repriced']} configurations within the closed form's error")
+    reasons = dict.fromkeys(each["reason"] for each in own["intervals"].values() if "reason" in each)
+    notes += [Decisive(f"no 90 % interval: {reason}") for reason in reasons]
     if events["refused"]:
         notes.append(Decisive(f"memory cannot hold {events['refused']} requests to their end"))
     return notes
@@ -170,6 +172,7 @@ def _tables(problem: ServeProblem, result: Result) -> list[Table]:
     ]
     tables = [
         Table(("by events", *_STATISTICS, "mean by the closed form"), requests),
+        *_interval_tables(own),
         Table(("", ""), _machine_rows(own), "machine"),
         _parts("time of a request", own["time_s"], own["closed_form"]["latency_s"], _TIME_NAMES, time_text),
         _parts(
@@ -181,6 +184,16 @@ def _tables(problem: ServeProblem, result: Result) -> list[Table]:
     limits = _limits_table(own)
     shown = _front_table(own)
     return [*tables, *([limits] if limits else []), *([shown] if shown else [])]
+
+
+def _interval_tables(own: Mapping[str, Any]) -> list[Table]:
+    """What lies around each mean with a probability of 90 %; none where nothing is known."""
+    rows = [
+        (label, time_text(each["low"]), time_text(each["high"]), f"{each['rows']}: {each['class']}")
+        for key, label in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"))
+        if (each := own["intervals"][key])["low"] is not None
+    ]
+    return [Table(("90 % interval", "from", "to", "published runs as near"), rows, requested=True)] if rows else []
 
 
 def _machine_rows(own: Mapping[str, Any]) -> list[Row]:
