@@ -271,7 +271,7 @@ def _kept(running, size, prompts, outputs, reused, done, target, written, again,
 
 
 @compiled
-def simulate(arrivals, clients, prompts, outputs, reused, rank, rules):
+def simulate(arrivals, clients, prompts, outputs, reused, rank, rules, log):
     """Times of every request of a rank.
 
     Args:
@@ -282,6 +282,7 @@ def simulate(arrivals, clients, prompts, outputs, reused, rank, rules):
         reused: [N] first tokens of prompts whose keys and values are in memory already, less than ``prompts``.
         rank: a :class:`Rank`.
         rules: a :class:`Rules`.
+        log: [S, 5], of the first S steps: begin and end in s, new tokens of prompts, requests, tokens of memory held.
 
     Returns:
         (sent [N] s, first token [N] s, last token [N] s, steps, preemptions); NaN for requests that memory never holds.
@@ -317,7 +318,12 @@ def simulate(arrivals, clients, prompts, outputs, reused, rank, rules):
             if not waiting_again:
                 now = max(now, sent[head] + costs.request_s)
             continue
+        begin = now
         now += _composed_s(running, size, prompts, done, target, written, new, rank, rules)
+        if steps < len(log):
+            log[steps, 0], log[steps, 1], log[steps, 3], log[steps, 4] = begin, now, size, held
+            for place in range(size):
+                log[steps, 2] += new[place] if done[running[place]] < target[running[place]] else 0
         steps += 1
         stay, drawn = _advanced(running, size, now, done, target, written, outputs, first, last, new, rank.gains, drawn)
         while clients > 0 and size > stay and tail < count:

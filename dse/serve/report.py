@@ -1,5 +1,6 @@
 """A configuration for people: verdict, where time and memory go, what limits cost, the front."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +12,9 @@ from dse.results.result import Result
 from dse.serve.chip_table import rests_on
 from dse.serve.problem import ServeProblem
 from dse.serve.serving_plan import plan_in, yaml_text
+from dse.serve.timeline import memory_chart, requests_trace
 
-PLAN_FILE = "serving.yaml"
+PLAN_FILE, TRACE_FILE = "serving.yaml", "requests.trace.json"
 
 _TIME_NAMES = {
     "waiting": ("waiting for a step, and for other requests", "waiting"),
@@ -50,9 +52,14 @@ def view(problem: ServeProblem, result: Result) -> View:
         notes=[*_best_notes(problem, result), *_event_notes(problem, result.metrics), *_notes(problem)],
         tables=tables,
         page=lambda: [*_charts(problem, result), *tables],
-        files=lambda: {PLAN_FILE: yaml_text(plan_in(result.solution["plan"], "result"))},
+        files=lambda: _files(problem, result),
         cards=lambda: [_card(problem, result)],
     )
+
+
+def _files(problem: ServeProblem, result: Result) -> Mapping[str, str | bytes]:
+    plan = plan_in(result.solution["plan"], "result")
+    return {PLAN_FILE: yaml_text(plan), TRACE_FILE: json.dumps(requests_trace(problem, plan, result.seed))}
 
 
 def _verdict(problem: ServeProblem, result: Result) -> str:
@@ -264,8 +271,10 @@ def _front_table(own: Mapping[str, Any]) -> Table | None:
 def _charts(problem: ServeProblem, result: Result) -> list[Part]:
     own = result.metrics
     points = own.get("front") or []
+    memory = memory_chart(problem, plan_in(result.solution["plan"], "result"), result.seed)
+    held: list[Part] = [] if memory is None else [memory]
     if not points:
-        return []
+        return held
     users = [each["tokens_per_s_per_user"] for each in points]
     chips = [each["tokens_per_s_per_accelerator"] for each in points]
     texts = [plan_in(each["plan"], "result").text() for each in points]
@@ -280,7 +289,7 @@ def _charts(problem: ServeProblem, result: Result) -> list[Part]:
         ),
     ]  # fmt: skip
     x = Axis("tokens/s per user", from_zero=True)
-    return [PointChart(title, x, Axis("tokens/s per accelerator", from_zero=True), marks)]
+    return [PointChart(title, x, Axis("tokens/s per accelerator", from_zero=True), marks), *held]
 
 
 def _card(problem: ServeProblem, result: Result) -> Card:

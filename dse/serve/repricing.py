@@ -19,7 +19,7 @@ from dse.serve.memory import cache_bytes
 from dse.serve.problem import Goals, ServeProblem
 from dse.serve.requests import GivenRequests
 from dse.serve.serving_plan import ServingPlan
-from dse.serve.simulation import REQUESTS_PER_CLIENT, Limits, Outcome, simulated
+from dse.serve.simulation import REQUESTS_PER_CLIENT, Limits, Outcome, Recorded, recorded
 from dse.serve.vocabulary import Cell
 from hardware.kernel_times.form import Floats
 
@@ -79,35 +79,45 @@ def cell_of(problem: ServeProblem, plan: ServingPlan) -> Cell:
 
 def repriced(problem: ServeProblem, plan: ServingPlan, seed: int) -> Repriced:
     """A configuration that fits, by events."""
+    return _repriced(problem, plan, seed, 0)[0]
+
+
+def recorded_steps(problem: ServeProblem, plan: ServingPlan, seed: int, steps: int) -> tuple[Recorded, Limits]:
+    """The same with a record of so many steps of a batch, and its limits."""
+    _, record, limits = _repriced(problem, plan, seed, steps)
+    return record, limits
+
+
+def _repriced(problem: ServeProblem, plan: ServingPlan, seed: int, steps: int) -> tuple[Repriced, Recorded, Limits]:
     cell, load = cell_of(problem, plan), problem.load
-    ones = np.ones(1, np.int64)
+    limits, batches = _limits(problem, plan, cell), plan.groups
+    tables, engine = tables_of(problem, cell), piped(cell.engine, plan.pipeline)
+    busy = batches if problem.is_open else min(batches, load.concurrency)
+    clients = 0 if problem.is_open else -(-load.concurrency // batches)
+    if isinstance(load, GivenRequests):
+        own: Load = load.part(busy, clients)
+        count = -(-load.given // busy)
+    else:
+        own = replace(load, concurrency=clients, rate_per_s=load.rate_per_s / batches)
+        count = OPEN_REQUESTS if problem.is_open else REQUESTS_PER_CLIENT * clients
+    record = recorded(tables, engine, limits, own, count, seed, steps)
+    share = 1.0 if problem.is_open else load.concurrency / (busy * clients)
+    outcome = record.outcome
+    priced = Repriced(plan, outcome, share * busy * outcome.output_tokens_per_s, busy * share)
+    return priced, record, limits
+
+
+def _limits(problem: ServeProblem, plan: ServingPlan, cell: Cell) -> Limits:
+    """Of a batch: its part of the memory of its rank."""
+    ones, load, model = np.ones(1, np.int64), problem.load, problem.model
     memory = room(problem, cell, plan.batch * ones, plan.chunk * ones)
     tokens = load.prompt.mean + load.output.mean
-    fullest = math.ceil(problem.model.layers / plan.pipeline) * plan.pipeline / problem.model.layers
-    one = fullest * cache_bytes(problem.model, plan.shape, cell.formats, tokens)
-    shared = fullest * cache_bytes(problem.model, plan.shape, cell.formats, load.prefix) if load.hit_rate else 0.0
+    fullest = math.ceil(model.layers / plan.pipeline) * plan.pipeline / model.layers
+    one = fullest * cache_bytes(model, plan.shape, cell.formats, tokens)
+    shared = fullest * cache_bytes(model, plan.shape, cell.formats, load.prefix) if load.hit_rate else 0.0
     free = max(float(memory.cache[0]) - shared, 0.0)
     held = max(free / one * tokens / plan.pipeline, float(problem.longest))
-    limits = Limits(plan.chunk, max(plan.batch // plan.pipeline, 1), held)
-    batches, engine = plan.groups, piped(cell.engine, plan.pipeline)
-    tables = tables_of(problem, cell)
-    if problem.is_open:
-        own: Load = replace(load, rate_per_s=load.rate_per_s / batches)
-        count = OPEN_REQUESTS
-        if isinstance(load, GivenRequests):
-            own = load.part(batches, 0)
-            count = len(own.prompts)
-        outcome = simulated(tables, engine, limits, own, count, seed)
-        return Repriced(plan, outcome, batches * outcome.output_tokens_per_s, float(batches))
-    busy = min(batches, load.concurrency)
-    clients = -(-load.concurrency // batches)
-    own, count = replace(load, concurrency=clients), REQUESTS_PER_CLIENT * clients
-    if isinstance(load, GivenRequests):
-        own = load.part(busy, clients)
-        count = len(own.prompts)
-    outcome = simulated(tables, engine, limits, own, count, seed)
-    share = load.concurrency / (busy * clients)
-    return Repriced(plan, outcome, share * busy * outcome.output_tokens_per_s, busy * share)
+    return Limits(plan.chunk, max(plan.batch // plan.pipeline, 1), held)
 
 
 def events_document(problem: ServeProblem, own: Repriced) -> dict[str, Any]:

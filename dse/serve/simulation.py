@@ -79,16 +79,42 @@ def simulated(tables: StepTables, engine: Engine, limits: Limits, load: Load, re
         requests: how many are sent.
         seed: of lengths and arrivals.
     """
+    return recorded(tables, engine, limits, load, requests, seed, 0).outcome
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A simulation with what its first steps did.
+
+    Attributes:
+        outcome: of all requests.
+        sent_s, first_s, last_s: of each request, [N]; NaN for those that memory never holds.
+        steps: [S, 5]: begin and end in s, new tokens of prompts, requests, tokens of memory held.
+    """
+
+    outcome: Outcome
+    sent_s: Floats
+    first_s: Floats
+    last_s: Floats
+    steps: Floats
+
+
+def recorded(
+    tables: StepTables, engine: Engine, limits: Limits, load: Load, requests: int, seed: int, steps: int
+) -> Recorded:
+    """As :func:`simulated`, with a record of the first ``steps``."""
     prompts, outputs, arrivals = load.drawn(requests, seed)
+    log = np.zeros((steps, 5))
     rules = Rules(
         COMPOSITIONS[engine.steps.value], limits.step_tokens, limits.requests, float(limits.cache_tokens),
         engine.reserves_output.value,
     )  # fmt: skip
-    sent, first, last, steps, preemptions = simulate(
+    sent, first, last, count, preemptions = simulate(
         arrivals, load.concurrency, prompts, outputs, load.reused_tokens(prompts, seed),
-        rank_of(tables, engine, seed), rules,
+        rank_of(tables, engine, seed), rules, log,
     )  # fmt: skip
-    return outcome_of(sent, first, last, outputs, int(steps), int(preemptions))
+    outcome = outcome_of(sent, first, last, outputs, int(count), int(preemptions))
+    return Recorded(outcome, sent, first, last, log[: int(count)])
 
 
 def rank_of(tables: StepTables, engine: Engine, seed: int) -> Rank:
