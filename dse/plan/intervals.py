@@ -180,6 +180,8 @@ def _without_runs(problem: PlanProblem) -> Interval | None:
     if any(kind.recurs for kind in problem.model.kinds):
         name = problem.model.name
         return Interval(None, "a hybrid model", 0, f"{name} has recurrences, as no published run here has")
+    if problem.software.offloads_optimizer or problem.software.offloads_activations:
+        return Interval(None, "offloading", 0, "no published run here keeps anything in the host's memory")
     if problem.model.indexer is not None:
         name = problem.model.name
         return Interval(None, "indexed attention", 0, f"{name} has indexed attention, as no published run here has")

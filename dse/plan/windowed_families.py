@@ -17,6 +17,7 @@ from dse.plan.config_families import (
     with_experts,
 )
 from dse.plan.config_values import Config
+from hardware.inputs import fail
 
 
 def _plain(sizes: Config) -> dict[str, Any]:
@@ -92,6 +93,9 @@ def _granite_windows(sizes: Config) -> dict[str, Any]:
     layers, bases = sizes["num_hidden_layers"], sizes.get("layer_rope_theta", [])
     fields = window(sizes, sizes["sliding_window"], [layer % 4 > 0 for layer in range(layers)])
     near = fields.pop("windowed", [False] * layers)
+    if bases and len(bases) != layers:
+        rule = f"must have one entry per layer (num_hidden_layers is {layers})"
+        raise fail(sizes.where, "layer_rope_theta", f"{len(bases)} entries", rule)
     turned: Sequence[bool] = [bool(base) for base in bases] or [True] * layers
     mixers = [("window" if within else "attention") + ("" if turns else "+nope")
               for within, turns in zip(near, turned, strict=True)]  # fmt: skip

@@ -7,6 +7,7 @@ import pytest
 from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate
+from dse.plan.intervals import interval
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search.enumeration import enumerate_plans
 from dse.plan.search.vocabulary import all_plans
@@ -101,6 +102,12 @@ def test_what_stays_on_the_host_is_said_and_its_copies_are_in_no_trace(dse, tmp_
     refused = dse(*asked, "--export", "chakra", "--out", tmp_path / "out")
     assert refused.code == 2
     assert "--export: chakra: must not be given with offload=optimizer, whose copies to the host" in refused.err
+
+
+def test_plans_with_offloading_have_no_interval():
+    reason = interval(problem("llama2-7b", offload=BOTH)).reason
+    assert reason == "no published run here keeps anything in the host's memory"
+    assert interval(problem("llama2-7b")).reason != reason
 
 
 def test_plans_without_offloading_are_written_as_before():

@@ -276,6 +276,8 @@ def test_kimi_has_the_keys_of_deepseek():
         ({"layer_types": ["full_attention"] * 3}, r"layer_types: 3 entries: must have one entry per layer"),
         ({"layer_types": ["full_attention", "linear_attention"] * 2},
          r"layer_types\[1\]: linear_attention: must be one of full_attention, sliding_attention$"),
+        ({"model_type": "granite_swa", "layer_rope_theta": [1e4, 0]},
+         r"layer_rope_theta: 2 entries: must have one entry per layer \(num_hidden_layers is 4\)$"),
         ({"model_type": "exaone4", "sliding_window_pattern": "GL"},
          "sliding_window_pattern: GL: must be a whole number, or L for each layer with a window and then G$"),
     ],
