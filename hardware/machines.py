@@ -59,7 +59,8 @@ class Machines:
     rest, and kinds without either are ideal (launch 0, efficiency 1). ``block_tiles`` are the output tiles (m, n) in
     which a GPU's library hands out matrix products (:mod:`hardware.block_waves`); without any, products are mapped by
     search. ``process_nm`` is the process of real dies and of templates of a node; None stands for the template of the
-    paper. ``energy`` is what all of them spend. Cores and memory lie on ``dies`` equal dies, each of which sends and
+    paper. ``energy`` is what all of them spend, ``energy_range`` the least and the most that its sources allow, where
+    that is known. Cores and memory lie on ``dies`` equal dies, each of which sends and
     receives ``d2d_bytes_per_s`` to and from the others (:func:`hardware.gemm.tensor_times`).
     """
 
@@ -81,6 +82,7 @@ class Machines:
     block_tiles: tuple[tuple[int, int], ...] = ()
     process_nm: float | None = None
     energy: EnergyModel = field(default_factory=energy_model)
+    energy_range: tuple[EnergyModel, EnergyModel] | None = None
     dies: int = 1
     d2d_bytes_per_s: float = np.inf
 

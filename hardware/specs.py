@@ -11,14 +11,14 @@ import numpy as np
 from hardware.area import area_model
 from hardware.chip_spec import KERNEL_KINDS, PHAZE, ChipSpec, Cores, Template, chip_names, rates_of, read_chip_spec
 from hardware.cost_model import CostModel, cost_model
-from hardware.energy_model import TEMPLATE_PROCESS_NM
+from hardware.energy_model import TEMPLATE_PROCESS_NM, EnergyModel
 from hardware.inputs import fail
 from hardware.machines import OTHER_KINDS, KernelConstants, Machines
 from hardware.product_rates import ProductRates
 from hardware.silicon.area import die_area
 from hardware.silicon.chips import silicon
 from hardware.silicon.energy import package_energy, process_energy
-from hardware.silicon.interval import total
+from hardware.silicon.interval import Interval, total
 from hardware.space import template_machines
 from hardware.spec_fields import beside
 from hardware.units import GIGA, MIB, TERA, bytes_from_gib
@@ -28,10 +28,11 @@ from hardware.units import GIGA, MIB, TERA, bytes_from_gib
 class Accelerator:
     """A named accelerator: ``machines`` holds the one machine; ``network`` names the spec of its interconnect.
 
-    ``tdp_w`` is the power that it may draw, where the spec states it. ``notes`` say what the spec leaves open and what
-    is assumed in its place, and ``estimates`` which of its sizes are estimated, one sentence each, for whoever shows a
-    figure that rests on it. ``is_template``: its sizes are those of a template, and not of a real chip.
-    ``has_estimated_cores``: only its rates are known, so that its area and joules are estimates too.
+    ``area_interval_mm2`` is what the sources of an estimated area allow; None where the area is stated or of the
+    paper's tables. ``tdp_w`` is the power that it may draw, where the spec states it. ``notes`` say what the spec
+    leaves open and what is assumed in its place, and ``estimates`` which of its sizes are estimated, one sentence each,
+    for whoever shows a figure that rests on it. ``is_template``: its sizes are those of a template, and not of a real
+    chip. ``has_estimated_cores``: only its rates are known, so that its area and joules are estimates too.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Accelerator:
     hbm_bytes: int
     network: str
     tdp_w: float | None = None
+    area_interval_mm2: tuple[float, float] | None = None
     notes: tuple[str, ...] = ()
     estimates: tuple[str, ...] = ()
     is_template: bool = False
@@ -170,6 +172,7 @@ def _accelerator_of(spec: ChipSpec, note: str | None, name_or_path: str | Path, 
     constants = {
         kind: KernelConstants(**kernel.model_dump(exclude={"source", "error"})) for kind, kernel in spec.kernels.items()
     }
+    area = _estimated_area(spec, str(name_or_path))
     return Accelerator(
         name=spec.name,
         title=spec.title,
@@ -178,7 +181,8 @@ def _accelerator_of(spec: ChipSpec, note: str | None, name_or_path: str | Path, 
         network=own_network,
         tdp_w=None if spec.tdp_w is None else spec.tdp_w.value,
         notes=(*_notes(spec, chosen), *([] if note is None else [note])),
-        estimates=tuple(_estimates(spec, str(name_or_path))),
+        area_interval_mm2=None if area is None else (float(area.low), float(area.high)),
+        estimates=tuple(_estimates(spec, area)),
         is_template=spec.template is not None,
         product_flops=tuple((each, peak.value) for each, peak in spec.rates.items()),
     )
@@ -194,13 +198,19 @@ def _has_cores(spec: ChipSpec) -> bool:
     return spec.cores is not None or spec.template is not None
 
 
-def _estimates(spec: ChipSpec, file: str) -> Iterator[str]:
-    """What of a template of a node is estimated."""
+def _estimated_area(spec: ChipSpec, file: str) -> Interval | None:
+    """Area of all dies of a template of a node; None of other chips."""
     if spec.template is None or spec.template.style == PHAZE:
-        return
+        return None
     package = silicon(file)
     assert package is not None
-    area = total([die_area(die) * count for die, count in package.dies])
+    return total([die_area(die) * count for die, count in package.dies])
+
+
+def _estimates(spec: ChipSpec, area: Interval | None) -> Iterator[str]:
+    """What of a template of a node is estimated."""
+    if area is None or spec.template is None:
+        return
     value, low, high = (f"{float(each):,.0f}" for each in (area.value, area.low, area.high))
     yield (
         f"its {value} mm² in {spec.template.node} nm, interfaces included, are an estimate, {low} to {high} mm² (dse "
@@ -293,6 +303,7 @@ def _of_silicon(spec: ChipSpec, template: Template, model: CostModel, file: str)
     _require_buffers("template", sides, sizes, area.element_bytes.value, model, file)
     rules = model.hardware
     area_mm2 = sum(count * float(die_area(die).value) for die, count in package.dies)
+    energy = package_energy(package, area_mm2, spec.hbm_gib.value)
     return Machines(
         tensor_cores=np.array([template.tensor_cores]),
         core_width=width,
@@ -309,7 +320,8 @@ def _of_silicon(spec: ChipSpec, template: Template, model: CostModel, file: str)
         element_bytes=rules.element_bytes.value,
         rules=rules,
         process_nm=float(template.node),
-        energy=package_energy(package, area_mm2, spec.hbm_gib.value),
+        energy=energy.value,
+        energy_range=(energy.low, energy.high),
         dies=template.dies,
         d2d_bytes_per_s=template.d2d_bytes_per_s or np.inf,
     )
@@ -330,13 +342,14 @@ def _from_machine(spec: ChipSpec, model: CostModel, file: str) -> Machines:
     rules, package = model.hardware, silicon(file)
     process_nm = TEMPLATE_PROCESS_NM if spec.process_nm is None else spec.process_nm.value
     dies, d2d_bytes_per_s = 1, np.inf
-    if package is None:
-        energy = process_energy(process_nm, spec.clock_hz.value)
-    else:
-        energy = package_energy(package, sizes.area_mm2.value, spec.hbm_gib.value)
-        # Of those with cores, whose number says where these lie.
-        (die, dies), *_ = package.dies
-        d2d_bytes_per_s = float(die.d2d_bytes_per_s) or np.inf
+    energy = process_energy(process_nm, spec.clock_hz.value)
+    ends: tuple[EnergyModel, EnergyModel] | None = None
+    if package is not None:
+        energy, low, high = package_energy(package, sizes.area_mm2.value, spec.hbm_gib.value)
+        ends = low, high
+        die, count = package.dies[0]
+        if die.d2d_bytes_per_s:
+            dies, d2d_bytes_per_s = count, float(die.d2d_bytes_per_s)
     if sizes.core_bandwidth is not None:
         rules = rules.model_copy(update={"core_bandwidth": sizes.core_bandwidth})
     return Machines(
@@ -356,6 +369,7 @@ def _from_machine(spec: ChipSpec, model: CostModel, file: str) -> Machines:
         rules=rules,
         process_nm=process_nm,
         energy=energy,
+        energy_range=ends,
         dies=dies,
         d2d_bytes_per_s=d2d_bytes_per_s,
         block_tiles=tuple(sizes.block_tiles.sizes) if sizes.block_tiles is not None else (),

@@ -283,7 +283,7 @@ def answer_metrics(problem: CodesignProblem, solution: dict[str, Any], machines:
 
 def _plan_metrics(
     problem: CodesignProblem, job: TrainingJob, machine: Machines, plan: dict[str, Any]
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """What one model's plan is worth: see :func:`answer_metrics`."""
     graph = job.workload.graph(plan["microbatch"], plan["tensor"], job.recipe)
     makespans = {
@@ -308,9 +308,11 @@ def _plan_metrics(
     energy = checked_energy(job, machine, placement, choices, machine.energy)
     die_mm2 = float(machine.area_mm2[0]) + _interface_mm2(problem, machine)
     per = {"throughput": 1.0, "per-watt": energy.power_w * job.accelerators, "per-mm2": die_mm2}
+    ends = [checked_energy(job, machine, placement, choices, end).power_w for end in machine.energy_range or ()]
     return {
         "value": throughput / per[problem.objective.per],
         "power_w": energy.power_w,
+        **({"power_interval_w": ends} if ends else {}),
         "joules_per_sample": energy.joules_per_sample,
         "model_flops_utilisation": throughput * graph.flops_per_sample / peak_flops,
         "peak_memory_gb": gib_from_bytes(fullest_bytes),

@@ -138,6 +138,7 @@ class ModelFigures(_Document):
     Attributes:
         value: its part in the objective.
         power_w: average power of one accelerator.
+        power_interval_w: the lowest and highest that sources of energies allow, where these are known.
         joules_per_sample: of all accelerators.
         model_flops_utilisation: model FLOPs per second over the peak of all accelerators (PaLM, appendix B).
         peak_memory_gb: of the fullest stage, in GiB.
@@ -150,6 +151,7 @@ class ModelFigures(_Document):
     model_flops_utilisation: _Amount
     peak_memory_gb: _Amount
     simulated_batch_s: _Amount
+    power_interval_w: Annotated[list[_Amount], Field(min_length=2, max_length=2)] = _ABSENT
 
 
 class Baseline(_Document):

@@ -27,7 +27,7 @@ def notes(problem: CodesignProblem, plans: Mapping[str, Mapping[str, Any]], figu
         sentences += [
             Decisive(f"{problem.fixed.name}: {note}.") for note in (*problem.fixed.notes, *problem.fixed.estimates)
         ]
-        sentences += _power_notes(problem.fixed, figures)
+        sentences += power_notes(problem.fixed, figures)
     sentences += _utilisation_notes(problem.cost_model, figures)
     for job in problem.jobs:
         sentences += [_dropped(job, microbatch, reason) for microbatch, reason in job.dropped_microbatch_sizes]
@@ -46,7 +46,7 @@ def _area_notes(problem: CodesignProblem) -> list[str]:
     ]
 
 
-def _power_notes(fixed: Accelerator, figures: object) -> list[str]:
+def power_notes(fixed: Accelerator, figures: object) -> list[str]:
     """That the modelled power of a model's training is above what the chip may draw."""
     remarks = [(name, fixed.power_note(power_w)) for name, power_w in _stated(figures, "power_w")]
     return [Decisive(f"{name} on {note}.") for name, note in remarks if note is not None]

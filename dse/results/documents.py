@@ -265,6 +265,7 @@ class CodesignModelFigures(TypedDict):
         model_flops_utilisation: model FLOPs per second over the peak of all accelerators (PaLM, appendix B).
         peak_memory_gb: of the fullest stage, in GiB.
         simulated_batch_s: a batch with every pass, synchronisation and optimizer step in time.
+        power_interval_w: the lowest and highest that sources of energies allow, where these are known.
     """
 
     value: float
@@ -273,6 +274,7 @@ class CodesignModelFigures(TypedDict):
     model_flops_utilisation: float
     peak_memory_gb: float
     simulated_batch_s: float
+    power_interval_w: NotRequired[list[float]]
 
 
 class CodesignPlanSummary(TypedDict):
@@ -381,6 +383,7 @@ class CodesignModernModelFigures(TypedDict):
         joules_per_sample: of all accelerators.
         time_s: by part.
         memory_bytes: by part.
+        power_interval_w: the lowest and highest that sources of energies allow, where these are known.
     """
 
     throughput_per_s: float
@@ -391,6 +394,7 @@ class CodesignModernModelFigures(TypedDict):
     joules_per_sample: float
     time_s: dict[str, float]
     memory_bytes: dict[str, float]
+    power_interval_w: NotRequired[list[float]]
 
 
 class CodesignBestAtSize(TypedDict):

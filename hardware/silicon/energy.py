@@ -5,6 +5,8 @@ of ``dse chip`` are one model. An operation has the energy of all that delivers 
 power does not tell these apart; so on-chip memories have none of their own.
 """
 
+from typing import Literal, NamedTuple
+
 from hardware.energy_model import EnergyModel
 from hardware.silicon.design import Package
 from hardware.silicon.interval import Interval
@@ -48,25 +50,44 @@ def _switched(node: float, area_um2: float, constants: Fitted | None) -> Interva
     return (constants or fitted()).switching_pj_per_um2.times(area_um2 * energy_scale(node))
 
 
+class EnergyRange(NamedTuple):
+    """What a package spends, and the least and the most that sources allow, with all constants at that end."""
+
+    value: EnergyModel
+    low: EnergyModel
+    high: EnergyModel
+
+
 _UNKNOWN_STYLE: Style = "simt"
 _UNKNOWN_MEMORY = "hbm2"
 
 
-def package_energy(package: Package, area_mm2: float, memory_gib: float) -> EnergyModel:
+def package_energy(package: Package, area_mm2: float, memory_gib: float) -> EnergyRange:
     """What a package spends, with idle power by the area and memory that its machine states."""
     die = max((each for each, _ in package.dies), key=lambda each: float(each.macs_per_core * each.working_cores))
-    kind = package.memory_kind
+    kind, nothing = package.memory_kind, Interval.exact(0.0)
     memory_w = 0.0 if kind is None else kind.idle_w * float(package.stacks)
-    idle_w = float(power(package).idle(package.clock_hz).value) - memory_w
-    return EnergyModel(
-        name=f"{die.node} nm {die.style}",
-        multiply_accumulate_pj=float(multiply_accumulate_pj(die.node).value),
-        lane_cycle_pj=float(lane_cycle_pj(die.node, die.style).value),
-        hbm_pj_per_byte=0.0 if kind is None else float(memory_pj_per_byte(package.memory).value),
-        network_pj_per_byte=_BYTE_BITS * blocks().link_pj_per_bit.value,
-        idle_w_per_mm2=idle_w / area_mm2,
-        idle_w_per_hbm_gib=memory_w / memory_gib,
+    figures = (
+        multiply_accumulate_pj(die.node),
+        lane_cycle_pj(die.node, die.style),
+        nothing if kind is None else memory_pj_per_byte(package.memory),
+        blocks().link_pj_per_bit.interval * _BYTE_BITS,
+        power(package).idle(package.clock_hz),
     )
+
+    def bound(which: Literal["value", "low", "high"]) -> EnergyModel:
+        multiply, lane, memory, link, idle_w = (float(getattr(each, which)) for each in figures)
+        return EnergyModel(
+            name=f"{die.node} nm {die.style}",
+            multiply_accumulate_pj=multiply,
+            lane_cycle_pj=lane,
+            hbm_pj_per_byte=memory,
+            network_pj_per_byte=link,
+            idle_w_per_mm2=max(idle_w - memory_w, 0.0) / area_mm2,
+            idle_w_per_hbm_gib=memory_w / memory_gib,
+        )
+
+    return EnergyRange(bound("value"), bound("low"), bound("high"))
 
 
 def process_energy(process_nm: float, clock_hz: float) -> EnergyModel:

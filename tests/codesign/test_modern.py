@@ -1,12 +1,15 @@
 """``--plans modern``: the co-search against brute force, the plans of the other vocabularies, and bad input."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from dse.codesign.contract import PROBLEM
 from dse.codesign.modern import answer
+from dse.codesign.modern.answer import notes
 from dse.codesign.modern.search import ModernSearch
 from dse.codesign.modern.sensitivity import CHANGES, _regret, after_changes
 from dse.plan.check_energy import plan_joules
@@ -390,12 +393,31 @@ def test_a_template_of_a_node_has_energies_of_its_node_and_its_interfaces_once(t
     own_j, of_22_nm_j = (plan_joules(asked, plan, figures["step_s"], each) for each in (machine.energy, energy_model()))
     assert figures["joules_per_sample"] * problem.global_batch == pytest.approx(own_j)
     assert own_j < 0.7 * of_22_nm_j
+    low_w, high_w = figures["power_interval_w"]
+    assert low_w < figures["power_w"] < high_w
+    rows = {row[0]: row for table in PROBLEM.view(result, posed, Run().tables).tables for row in table.rows}
+    if objective == "throughput":
+        assert rows["area"][1].startswith("1,381.4 mm² (480")
+        assert f"{figures['power_w']:,.1f} W (" in rows["power"][1]
     scores = {
         "throughput": figures["throughput_per_s"],
         "per-watt": 1 / figures["joules_per_sample"],
         "per-mm2": figures["throughput_per_s"] / machine.area_mm2[0],
     }
     assert result.objective.value == pytest.approx(scores[objective], rel=1e-9)
+
+
+def test_power_above_the_limit_of_a_fixed_template_is_noted(tmp_path):
+    spec = yaml.safe_load(Path("docs/examples/chip-2026.yaml").read_text(encoding="utf-8"))
+    spec["tdp_w"]["value"] = 400.0
+    (tmp_path / "capped.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
+    options = modern_options(tmp_path, fixed=str(tmp_path / "capped.yaml"), area_budget=None, hbm_gb=None)
+    posed = pose(PROBLEM, options)
+    result = PROBLEM.answer(posed, Run())
+    figures = result.metrics["models"]["tiny"] | {"power_w": 412.0}
+    (note,) = [each for each in notes(posed.problem.problem, {"tiny": figures}) if "exceed" in each]
+    assert note.startswith("tiny on chip-2026: the modelled 412 W exceed the chip's 400 W")
+    assert faults_of(result, posed) == []
 
 
 def test_a_fixed_accelerator_has_its_own_best_plan(tmp_path):

@@ -12,7 +12,7 @@ from dse.codesign.modern.plan_rows import PlanRows
 from dse.codesign.modern.problem import ModernOptimum, ModernProblem, ModernSpace
 from dse.codesign.modern.search import Candidates, ModernOutcome, ModernSearch, SizeSearch, chosen_optimum
 from dse.codesign.modern.sensitivity import CHANGES, after_changes
-from dse.codesign.notes import network_notes
+from dse.codesign.notes import network_notes, power_notes
 from dse.codesign.options import CodesignOptions
 from dse.plan.answer import enumerated, none_of, nothing_legal
 from dse.plan.bound import min_step_s
@@ -202,10 +202,15 @@ def _checked_costs(asked: PlanProblem, best: ModernOptimum) -> PlanCosts:
     return plan_costs(asked, best.plan)
 
 
-def notes(problem: ModernProblem) -> list[str]:
-    """Notes on every answer: what its network leaves out, and what its times can be compared with."""
+def notes(problem: ModernProblem, figures: object = None) -> list[str]:
+    """Notes on every answer: what its network leaves out, and what its times can be compared with.
+
+    Of ``figures`` of its models, power above the limit of a fixed accelerator is noted.
+    """
     fixed = problem.fixed
-    estimates = [] if fixed is None else [Decisive(f"{fixed.name}: {each}.") for each in fixed.estimates]
+    estimates: list[str] = []
+    if fixed is not None:
+        estimates = [Decisive(f"{fixed.name}: {each}.") for each in fixed.estimates] + power_notes(fixed, figures)
     is_ideal, is_narrow = problem.stack.grouped is None, ELEMENT_BYTES[problem.precision] != WORD_BYTES
     return [
         *network_notes(problem.network, problem.accelerators),
@@ -229,7 +234,7 @@ def answer_metrics(
         "area_budget_used": area_mm2 / budget_mm2,
         "interface_mm2": problem.interface_mm2(machines),
         "models": {problem.name: figures},
-        "notes": [*map(str, notes(problem))],
+        "notes": [*map(str, notes(problem, {problem.name: figures}))],
         "stopped": stopped,
     }
 
@@ -239,6 +244,7 @@ def model_figures(problem: ModernProblem, asked: PlanProblem, plan: TrainingPlan
     throughput, step_s = problem.global_batch / costs.step_s, costs.step_s
     assert asked.machine is not None
     joules = plan_joules(asked, plan, step_s, asked.machine.energy)
+    ends = [plan_joules(asked, plan, step_s, end) for end in asked.machine.energy_range or ()]
     peak = asked.devices * asked.system.chip.peak_flops[plan.precision]
     return {
         "throughput_per_s": throughput,
@@ -246,6 +252,7 @@ def model_figures(problem: ModernProblem, asked: PlanProblem, plan: TrainingPlan
         "tokens_per_s": throughput * problem.sequence,
         "model_flops_utilisation": throughput * problem.model.flops_per_sample(problem.sequence) / peak,
         "power_w": joules / (step_s * asked.devices),
+        **({"power_interval_w": [end / (step_s * asked.devices) for end in ends]} if ends else {}),
         "joules_per_sample": joules / problem.global_batch,
         "time_s": costs.time_s,
         "memory_bytes": costs.memory,

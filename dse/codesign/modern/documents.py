@@ -52,6 +52,7 @@ class ModelFigures(_Document):
         tokens_per_s: of all accelerators.
         model_flops_utilisation: over the peak of all accelerators, in the plan's precision.
         power_w: average power of one accelerator.
+        power_interval_w: the lowest and highest that sources of energies allow, where these are known.
         joules_per_sample: of all accelerators.
         time_s, memory_bytes: by part.
     """
@@ -64,6 +65,7 @@ class ModelFigures(_Document):
     joules_per_sample: _Amount
     time_s: dict[str, _Amount]
     memory_bytes: dict[str, _Amount]
+    power_interval_w: Annotated[list[_Amount], Field(min_length=2, max_length=2)] = _ABSENT
 
 
 class BestAtSize(_Document):

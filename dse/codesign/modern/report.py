@@ -7,7 +7,7 @@ from typing import Any
 from dse.codesign.modern.answer import notes
 from dse.codesign.modern.check import machine_of
 from dse.codesign.modern.problem import ModernSpace
-from dse.codesign.report.table import architecture_text, hbm_text, number
+from dse.codesign.report.table import architecture_text, between_text, hbm_text, number, power_text
 from dse.plan.chip_table import HEADERS, figures, rests_on
 from dse.plan.evaluate import memory_needed
 from dse.plan.plan_arrays import PlanArrays
@@ -53,7 +53,7 @@ def view(space: ModernSpace, result: Result) -> View:
         notes=[
             *(Decisive(f"{part}: incomplete, because the run was stopped.") for part in result.metrics["unfinished"]),
             *_assumed(space),
-            *notes(space.problem),
+            *notes(space.problem, result.metrics["models"]),
         ],
         tables=tables,
         page=lambda: [*plan_charts(_posed(space, result), _as_plan(space, result)[0]), *tables],
@@ -106,18 +106,19 @@ def _faster_size(space: ModernSpace, result: Result) -> str:
 def _answer_rows(space: ModernSpace, result: Result) -> list[Row]:
     sizes, trained = result.solution["architecture"], result.solution["models"][space.problem.name]
     share = 100 * result.metrics["area_budget_used"]
-    of_budget = "" if space.problem.fixed is not None else f" ({share:.0f} % of the budget)"
+    fixed = space.problem.fixed
+    of_budget = f" ({share:.0f} % of the budget)" if fixed is None else between_text(fixed.area_interval_mm2)
     figures = result.metrics["models"][space.problem.name]
     return [
         ("accelerator", architecture_text(sizes)),
-        ("area", f"{sizes['area_mm2']:.1f} mm²{of_budget}"),
+        ("area", f"{sizes['area_mm2']:,.1f} mm²{of_budget}"),
         ("HBM", hbm_text(trained["hbm_gb"])),
         *plan_rows(trained["plan"]),
         ("MFU", percent(figures["model_flops_utilisation"])),
         ("tokens/s", f"{figures['tokens_per_s']:,.0f}"),
         (
             "power",
-            f"{number(figures['power_w'])} W per accelerator on average, {number(figures['joules_per_sample'])} J per "
+            f"{power_text(figures)} per accelerator on average, {number(figures['joules_per_sample'])} J per "
             "sample over all accelerators",
         ),
     ]

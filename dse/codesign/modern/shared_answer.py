@@ -199,14 +199,15 @@ def answer_metrics(
     """What follows from the solution alone; ``figures`` are those of its plans."""
     area_mm2, machines = solution["architecture"]["area_mm2"], space.machines
     budget_mm2 = space.first.area_budget_mm2 or float(machines.area_mm2.max())
+    models = {problem.name: each for problem, each in zip(space.problems, figures, strict=True)}
     return {
         "architectures_in_space": len(machines),
         "plans_in_vocabulary": plans,
         "score": score_of(space, figures, area_mm2),
         "area_budget_used": area_mm2 / budget_mm2,
         "interface_mm2": space.first.interface_mm2(machines),
-        "models": {problem.name: each for problem, each in zip(space.problems, figures, strict=True)},
-        "notes": [*map(str, notes(space.first))],
+        "models": models,
+        "notes": [*map(str, notes(space.first, models))],
         "stopped": stopped,
     }
 

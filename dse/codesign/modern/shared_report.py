@@ -6,7 +6,7 @@ from typing import Any
 from dse.codesign.modern.answer import notes
 from dse.codesign.modern.shared_answer import SharedSpace
 from dse.codesign.pareto.table import front_rows
-from dse.codesign.report.table import architecture_text, hbm_text, number
+from dse.codesign.report.table import architecture_text, hbm_text, number, power_text
 from dse.plan.chip_table import shown_plan
 from dse.plan.report import assumed_notes
 from dse.report.units import share_text, time_text
@@ -40,7 +40,7 @@ def view(space: SharedSpace, result: Result) -> View:
             *(Decisive(f"{part}: incomplete, because the run was stopped.") for part in metrics["unfinished"]),
             *([] if front is None else [Decisive(_front_sentence(front, metrics["architectures_in_space"]))]),
             *assumed,
-            *notes(space.first),
+            *notes(space.first, metrics["models"]),
         ],
         tables=tables,
         page=lambda: tables,
@@ -86,7 +86,7 @@ def _model_rows(result: Result) -> list[Row]:
             number(figures["throughput_per_s"]),
             time_text(figures["step_s"]),
             share_text(figures["model_flops_utilisation"]),
-            f"{number(figures['power_w'])} W",
+            power_text(figures),
             shown_plan(result.solution["models"][name]["plan"]),
         )
         for name, figures in result.metrics["models"].items()

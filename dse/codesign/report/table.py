@@ -1,6 +1,6 @@
 """The answer of a co-search in words and rows, for the terminal and the report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dse.report.units import memory_text, time_text
@@ -128,7 +128,17 @@ def hbm_text(size_gb: float, digits: int = 4) -> str:
     return memory_text(bytes_from_gib(size_gb), digits)
 
 
-def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row]:
+def power_text(figures: Mapping[str, Any]) -> str:
+    """Average power, with what its sources allow where that is known: ``495 W (360 to 610)``."""
+    return f"{number(figures['power_w'])} W{between_text(figures.get('power_interval_w'))}"
+
+
+def between_text(interval: Sequence[float] | None) -> str:
+    """What the sources of an estimate allow, after it: `` (360 to 610)``; nothing where that is not known."""
+    return "" if interval is None else " ({} to {})".format(*map(number, interval))
+
+
+def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[Row]:
     """(what, value) of one model's plan."""
     return [
         ("throughput", f"{number(plan['throughput_per_s'])} samples/s  ({time_text(plan['batch_s'])} per batch)"),
@@ -143,7 +153,7 @@ def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, float]) -> list[Row
         ("utilisation", f"{100 * metrics['model_flops_utilisation']:.1f} % of peak FLOPs (model FLOPs)"),
         (
             "power",
-            f"{number(metrics['power_w'])} W per accelerator on average, {number(metrics['joules_per_sample'])} J "
+            f"{power_text(metrics)} per accelerator on average, {number(metrics['joules_per_sample'])} J "
             "per sample over all accelerators",
         ),
     ]
