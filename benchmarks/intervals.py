@@ -24,7 +24,7 @@ from benchmarks.recording import Record, Results, parser_of
 from benchmarks.training_predictions import predicted, table
 from benchmarks.training_rows import RUNS, Run, fitting_runs, rows_of, runs
 from dse.plan import intervals
-from dse.plan.intervals import ErrorRow, FittedStack, Intervals, Quality, Way, distance, interval_at
+from dse.plan.intervals import ErrorRow, FittedStack, Intervals, PairErrors, Quality, Way, distance, interval_at
 from dse.plan.stack import stack
 from hardware.documents import yaml_of
 from hardware.inputs import InputError
@@ -34,7 +34,16 @@ GENERIC = "generic"
 COLUMNS = ("rows", "with an interval", "covered", "coverage", "median half-width of quality A")
 RECORD = Record(
     "intervals",
-    ("left_out.coverage", "left_out.rows", "half_width_a", "pair_rms", "coin_toss", "generic", "near"),
+    (
+        "left_out.coverage",
+        "left_out.rows",
+        "half_width_a",
+        "pair_rms",
+        "pair_rms_uncalibrated",
+        "coin_toss",
+        "generic",
+        "near",
+    ),
     {
         "coverage": ("judged by", *COLUMNS),
         "sources": ("source left out", *COLUMNS),
@@ -64,14 +73,18 @@ def fitted_stacks() -> dict[str, FittedStack]:
     }
 
 
-def error_rows(stacks: dict[str, FittedStack], more: Path | None = None) -> list[ErrorRow]:
+Judged = tuple[ErrorRow, tuple[str, str]]
+"""A row with its error, and its chip and stack."""
+
+
+def error_rows(stacks: dict[str, FittedStack], more: Path | None = None) -> list[Judged]:
     """The errors of all rows with a time that nothing was fitted to, and of all with the stack ``generic``.
 
     ``more``: a table with further rows.
     """
     every = {run.name: run for run in runs()}
     fitted = {run.name for rows in fitting_runs(list(every.values())).values() for run in rows}
-    of, rows = sources(), list[ErrorRow]()
+    of, rows = sources(), list[Judged]()
     if more is not None:
         of = sources(more) | of
         every = {run.name: run for run in rows_of(more) if isinstance(run, Run)} | every
@@ -84,15 +97,14 @@ def error_rows(stacks: dict[str, FittedStack], more: Path | None = None) -> list
                 step_s = predicted(each)[0].step_s
             except InputError:  # the row has what the generic stack cannot
                 continue
-            rows.append(
-                ErrorRow(
-                    name=each.name,
-                    source=of[run.name],
-                    quality=cast(Quality, run.quality),
-                    away={way: round(far, 3) for way, far in distance(each.problem, stacks).items()},
-                    log_error=round(math.log(run.step_s / step_s), 4),
-                )
+            row = ErrorRow(
+                name=each.name,
+                source=of[run.name],
+                quality=cast(Quality, run.quality),
+                away={way: round(far, 3) for way, far in distance(each.problem, stacks).items()},
+                log_error=round(math.log(run.step_s / step_s), 4),
             )
+            rows.append((row, (each.chip, each.software)))
     return rows
 
 
@@ -106,7 +118,7 @@ def _with_generic(run: Run) -> list[Run]:
 
 
 def fit(
-    rows: Sequence[ErrorRow], stacks: dict[str, FittedStack], pair_rms: float, memory: Sequence[float]
+    rows: Sequence[ErrorRow], stacks: dict[str, FittedStack], pairs: Sequence[PairErrors], memory: Sequence[float]
 ) -> Intervals:
     """The scale as medians of the sizes of errors: of each quality on calibrated machines, then of what a way adds."""
     base: dict[Quality, float] = {"A": 0.0, "B": 0.0, "C": 0.0}
@@ -126,29 +138,29 @@ def fit(
     return Intervals(
         base={key: round(value, 4) for key, value in base.items()},
         ways={key: round(value, 4) for key, value in ways.items()},
-        pair_rms=round(pair_rms, 4),
+        pairs=tuple(pairs),
         memory=tuple(round(size, 4) for size in sorted(memory)),
         stacks=stacks,
         rows=tuple(rows),
     )
 
 
-def pair_rms(stacks: dict[str, FittedStack]) -> float:
-    """Of the difference of log errors of two rows on one chip with one stack, that are away in the same ways.
+def pair_errors(rows: Sequence[Judged]) -> list[PairErrors]:
+    """What tells two plans on one machine apart, by the number of ways that they are away in.
 
-    Nothing was fitted to either. Each such machine counts alike, however many rows it has.
+    Machines are a chip, a stack and these ways; each counts alike, however many rows it has.
     """
-    errors: dict[tuple[object, ...], list[float]] = {}
-    for row in table():
-        if row.run.step_s is not None and not row.fitted:
-            machine = row.run.chip, row.run.software, *distance(row.run.problem, stacks)
-            errors.setdefault(machine, []).append(math.log1p(row.error))
-    squares = [
-        statistics.fmean((one - other) ** 2 for one, other in combinations(each, 2))
-        for each in errors.values()
-        if len(each) > 1
-    ]
-    return math.sqrt(statistics.fmean(squares))
+    machines: dict[tuple[int, object, tuple[Way, ...]], list[float]] = {}
+    for row, machine in rows:
+        machines.setdefault((len(row.away), machine, tuple(row.away)), []).append(row.log_error)
+    shared = [(ways, errors) for (ways, *_), errors in machines.items() if len(errors) > 1]
+    found = []
+    for ways in sorted({ways for ways, _ in shared}):
+        each = [errors for others, errors in shared if others == ways]
+        squares = [statistics.fmean((one - other) ** 2 for one, other in combinations(errors, 2)) for errors in each]
+        rms = round(math.sqrt(statistics.fmean(squares)), 4)
+        found.append(PairErrors(away=ways, rows=sum(map(len, each)), rms=rms))
+    return found
 
 
 def memory_sizes() -> list[float]:
@@ -176,10 +188,11 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=Path, metavar="FILE", help="another table of measured runs")
     arguments = parser.parse_args()
     results, stacks = Results(RECORD), fitted_stacks()
-    rows, rms, memory = error_rows(stacks, arguments.rows), pair_rms(stacks), memory_sizes()
-    whole = fit(rows, stacks, rms, memory)
+    every, memory = error_rows(stacks, arguments.rows), memory_sizes()
+    rows, pairs = [row for row, _ in every], pair_errors(every)
+    whole = fit(rows, stacks, pairs, memory)
     without = {
-        source: fit([row for row in rows if row.source != source], stacks, rms, memory)
+        source: fit([row for row in rows if row.source != source], stacks, pairs, memory)
         for source in sorted({row.source for row in rows})
     }
     own, uncalibrated = ([row for row in rows if ("stack" in row.away) is is_away] for is_away in (False, True))
@@ -200,8 +213,10 @@ if __name__ == "__main__":
     results.figure("left_out.coverage", left_out[3])
     results.figure("left_out.rows", left_out[1])
     results.figure("half_width_a", left_out[4])
-    results.figure("pair_rms", f"{rms:.2f}")
-    results.figure("coin_toss", f"{100 * intervals.faster_probability(1.0, 1.05, whole):.0f} %")
+    rms = {each.away: each.rms for each in pairs if each.rows >= intervals.MIN_ROWS}
+    results.figure("pair_rms", f"{rms[0]:.2f}")
+    results.figure("pair_rms_uncalibrated", f"{rms[1]:.2f}")
+    results.figure("coin_toss", f"{100 * intervals.chance(math.log(1.05), rms[0]):.0f} %")
     of_generic = interval_at(whole, {"stack": 1.0}, "A")
     results.figure("generic", "none" if of_generic.factor is None else f"±{100 * (of_generic.factor - 1):.0f} %")
     results.figure("near", intervals.MIN_ROWS)

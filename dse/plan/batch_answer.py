@@ -96,14 +96,15 @@ class BatchMetrics(Document):
         plans: the priced rows.
         refused: those that are not.
         stacks: the step of the fastest plan with each software stack that could be meant; empty for templates.
-        near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9.
+        near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9; null
+            where fewer than nine measured runs are as near.
         unpriced: lines of rows that a run which was stopped has left.
         stopped: why the run ended early.
     """
 
     plans: PricedRows
     refused: list[RefusedRow]
-    near_fastest: Annotated[int, Field(ge=0)]
+    near_fastest: Annotated[int, Field(ge=0)] | None
     stacks: dict[str, Amount]
     unpriced: list[Line]
     stopped: str | None = None
@@ -244,14 +245,13 @@ def view(result: Result, posed: BatchPosed) -> View:
         rows = [(str(row["line"]), row["rule"]) for row in refused[:MAX_FAULTS]]
         tables.append(Table(("line", "refused because"), rows, "refused rows", requested=True))
     notes = []
-    if (near := result.metrics["near_fastest"]) > 1:
-        apart = share_text(told_apart() - 1)
-        notes.append(Decisive(f"{near:,} plans are within what the model can tell apart (steps up to {apart} longer)"))
+    fastest_of = next(row.problem for row in posed.problem if row.line == line and isinstance(row, PlanRow))
+    near, apart = result.metrics["near_fastest"], told_apart(fastest_of)
+    if near is not None and near > 1 and apart is not None:
+        longer = share_text(apart - 1)
+        notes.append(Decisive(f"{near:,} plans are within what the model can tell apart (steps up to {longer} longer)"))
     if ends := software_range(result.metrics["stacks"]):
-        software = next(
-            row.problem.stack.name for row in posed.problem if row.line == line and isinstance(row, PlanRow)
-        )
-        notes.append(Decisive(f"line {line} is priced with {software}; {ends}"))
+        notes.append(Decisive(f"line {line} is priced with {fastest_of.stack.name}; {ends}"))
     if len(refused) > MAX_FAULTS:
         notes.append(Decisive(f"{len(refused) - MAX_FAULTS:,} more rows are refused; result.json lists all"))
     if left := result.metrics["unpriced"]:
@@ -275,14 +275,16 @@ def _best(batch: Batch) -> PricedRow | None:
     return min((row for row in batch.priced if row.fits), key=lambda row: row.step_s, default=None)
 
 
-def _near(batch: Batch) -> int:
-    """Rows that fit and whose step the model cannot tell from the fastest one, on the same machine; with itself."""
+def _near(batch: Batch) -> int | None:
+    """Rows that fit and whose step the model cannot tell from the fastest one, on the same machine; with itself.
+
+    None where too little was measured.
+    """
     best = _best(batch)
-    return sum(
-        row.fits and row.problem is best.problem and row.step_s <= told_apart() * best.step_s
-        for row in batch.priced
-        if best is not None
-    )
+    apart = None if best is None else told_apart(best.problem)
+    if best is None or apart is None:
+        return None
+    return sum(row.fits and row.problem is best.problem and row.step_s <= apart * best.step_s for row in batch.priced)
 
 
 def _columns(batch: Batch) -> dict[str, list[Any]]:

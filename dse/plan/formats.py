@@ -105,7 +105,8 @@ class MetricsDocument(_PlanMetrics):
             as near, the number of these ``rows``, and the ``method``; where there is none, low and high are null and a
             ``reason`` is given.
         stacks: the step of this plan with each software stack that could be meant on the chip; empty for templates.
-        best_is_faster: the probability that the fastest plan is really faster than this one.
+        best_is_faster: the probability that the fastest plan is really faster than this one; null where fewer than nine
+            measured runs are as near.
         best: the fastest plan on the same machine; null where the run was stopped before it was known.
         stopped: why the run ended early.
     """

@@ -11,7 +11,8 @@ Runs that are away in as many ways are as near. With n of them, the k-th smalles
 times s is the half-width (split conformal prediction; Lei et al., Distribution-Free Predictive Inference for
 Regression, 2018, section 2). Of fewer than nine, the largest says too little, and there is no interval.
 
-Two plans on one chip with one stack share most of an error: the rest, ``pair_rms``, is what tells them apart.
+Two plans on one chip with one stack share most of an error: the rest is what tells them apart (:class:`PairErrors`, of
+runs that are away in as many ways).
 """
 
 import math
@@ -80,13 +81,27 @@ class ErrorRow(StrictModel):
     log_error: Finite
 
 
+class PairErrors(StrictModel):
+    """The difference of log errors of two runs on one chip with one stack that are away in the same ways.
+
+    Attributes:
+        away: in how many ways.
+        rows: runs that have a partner.
+        rms: of the differences.
+    """
+
+    away: Annotated[int, Field(ge=0)]
+    rows: Annotated[int, Field(ge=0)]
+    rms: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class Intervals(StrictModel):
     """The content of ``intervals.yaml``.
 
     Attributes:
         base: scale of a run on a calibrated machine, by quality.
         ways: what each way adds, for each unit of its distance.
-        pair_rms: of the difference of log errors of two runs on one chip with one stack, away in the same ways.
+        pairs: what tells two plans apart, by the number of ways that they are away in.
         memory: sizes of log errors of memory, ascending.
         stacks: those that are fitted.
         rows: all runs.
@@ -94,7 +109,7 @@ class Intervals(StrictModel):
 
     base: dict[Quality, Amount]
     ways: dict[Way, Amount]
-    pair_rms: Amount
+    pairs: tuple[PairErrors, ...]
     memory: tuple[Amount, ...]
     stacks: dict[str, FittedStack]
     rows: tuple[ErrorRow, ...]
@@ -221,10 +236,24 @@ def quantile(scores: Sequence[float]) -> float | None:
     return sorted(scores)[math.ceil(LEVEL * (len(scores) + 1)) - 1]
 
 
-def faster_probability(one_s: float, other_s: float, known: Intervals | None = None) -> float:
-    """That a plan predicted to take ``one_s`` is faster than one of ``other_s`` on the same chip and stack."""
+def pair_rms(problem: PlanProblem, known: Intervals | None = None) -> float | None:
+    """Of the difference of log errors of two plans; None where fewer than nine runs with a partner are as near."""
+    if _without_runs(problem) is not None:
+        return None
     data = intervals() if known is None else known
-    return 0.5 * (1.0 + math.erf(math.log(other_s / one_s) / (data.pair_rms * math.sqrt(2.0))))
+    ways = len(distance(problem, data.stacks))
+    return next((each.rms for each in data.pairs if each.away == ways and each.rows >= MIN_ROWS), None)
+
+
+def faster_probability(problem: PlanProblem, one_s: float, other_s: float) -> float | None:
+    """That a plan predicted to take ``one_s`` is faster than one of ``other_s``; None where too little was measured."""
+    rms = pair_rms(problem)
+    return None if rms is None else chance(math.log(other_s / one_s), rms)
+
+
+def chance(log_ratio: float, rms: float) -> float:
+    """That a plan is faster which is predicted to be so much faster, with errors of this difference."""
+    return 0.5 * (1.0 + math.erf(log_ratio / (rms * math.sqrt(2.0))))
 
 
 def max_speedup(mfu: float) -> float:
@@ -235,9 +264,13 @@ def max_speedup(mfu: float) -> float:
     return max(1.0, 1.0 / mfu)
 
 
-def told_apart() -> float:
-    """Over the step of the faster plan, that of the fastest one that is slower with probability 0.9."""
-    return math.exp(_NORMAL_QUANTILE * intervals().pair_rms)
+def told_apart(problem: PlanProblem) -> float | None:
+    """Over the step of the faster plan, that of the fastest one that is slower with probability 0.9.
+
+    None where too little was measured.
+    """
+    rms = pair_rms(problem)
+    return None if rms is None else math.exp(_NORMAL_QUANTILE * rms)
 
 
 _NORMAL_QUANTILE = 1.2815515655446004

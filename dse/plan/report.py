@@ -97,7 +97,7 @@ def view(problem: PlanProblem, result: Result, title: str) -> View:
             *_notes(problem),
             *_headroom_notes(problem, result),
             *_software(problem, result),
-            *_interval_notes(result),
+            *_interval_notes(problem, result),
         ],
         tables=tables,
         page=lambda: [*plan_charts(problem, result.solution["plan"]), *tables],
@@ -162,8 +162,10 @@ def _best_note(result: Result) -> list[str]:
         ]
     if best["step_s"] >= own * (1 - 1e-9):
         return [Decisive("no plan in the vocabulary is faster on this machine (proven)")]
-    chance = result.metrics.get("best_is_faster") or 0.0
-    doubt = f", really faster with a probability of only {share_text(chance)}" if chance < LEVEL else ""
+    chance = result.metrics.get("best_is_faster")
+    doubt = ""
+    if chance is not None and chance < LEVEL:
+        doubt = f", really faster with a probability of only {share_text(chance)}"
     return [
         Decisive(
             f"this plan takes {time_text(own)}; the proven best takes {time_text(best['step_s'])} "
@@ -172,16 +174,18 @@ def _best_note(result: Result) -> list[str]:
     ]
 
 
-def _interval_notes(result: Result) -> list[str]:
+def _interval_notes(problem: PlanProblem, result: Result) -> list[str]:
     """Why there is no interval, and how many plans the model cannot tell from the best one."""
     reasons = {str(each["reason"]) for each in result.metrics["intervals"].values() if "reason" in each}
     notes: list[str] = [Decisive(f"no 90 % interval: {reason}") for reason in sorted(reasons)]
-    front, limit_s = result.metrics.get("pareto") or [], told_apart() * result.metrics["step_s"]
-    near = sum(each["step_s"] <= limit_s for each in front)
+    front, apart = result.metrics.get("pareto") or [], told_apart(problem)
+    if apart is None:
+        return notes
+    near = sum(each["step_s"] <= apart * result.metrics["step_s"] for each in front)
     if near > 1:
         notes.append(
             f"of the {len(front)} plans with the best step for their memory, {near} are within "
-            f"{share_text(told_apart() - 1)} of the fastest, which the model cannot tell apart with 90 % certainty"
+            f"{share_text(apart - 1)} of the fastest, which the model cannot tell apart with 90 % certainty"
         )
     return notes
 

@@ -47,7 +47,7 @@ class PredictType(TableType):
         assert answer.other is not None, "a plan that fits is one of these"
         own = answer.matching.best
         assert own is not None, "only called if a plan fits"
-        probability = faster_probability(answer.other.step_s, own.step_s)
+        probability = faster_probability(posed.problem, answer.other.step_s, own.step_s)
         return {"best": priced_document(answer.other), "best_is_faster": probability}
 
     def cut_short(self, best: Priced) -> dict[str, Any]:

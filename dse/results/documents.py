@@ -1376,7 +1376,8 @@ class PlanMetrics(TypedDict):
         stopped: why the run ended early.
         plans: the priced rows.
         refused: those that are not.
-        near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9.
+        near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9;
+            null where fewer than nine measured runs are as near.
         unpriced: lines of rows that a run which was stopped has left.
         measured: by part, and of the whole ``step``. Classes of kernels that overlap count more than once.
     """
@@ -1397,7 +1398,7 @@ class PlanMetrics(TypedDict):
     stopped: NotRequired[str | None]
     plans: NotRequired[PlanPricedRows]
     refused: NotRequired[list[PlanRefusedRow]]
-    near_fastest: NotRequired[int]
+    near_fastest: NotRequired[int | None]
     unpriced: NotRequired[list[int]]
     measured: NotRequired[dict[str, PlanComparedPart] | None]
 
@@ -1430,11 +1431,13 @@ class PredictMetrics(TypedDict):
             null and a ``reason`` is given.
         stacks: the step of this plan with each software stack that could be meant on the chip; empty for templates.
         best: the fastest plan on the same machine; null where the run was stopped before it was known.
-        best_is_faster: the probability that the fastest plan is really faster than this one.
+        best_is_faster: the probability that the fastest plan is really faster than this one; null where fewer than
+            nine measured runs are as near.
         stopped: why the run ended early.
         plans: the priced rows.
         refused: those that are not.
-        near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9.
+        near_fastest: plans that fit the machine of the fastest one and are slower with a probability below 0.9;
+            null where fewer than nine measured runs are as near.
         unpriced: lines of rows that a run which was stopped has left.
         measured: by part, and of the whole ``step``. Classes of kernels that overlap count more than once.
     """
@@ -1453,7 +1456,7 @@ class PredictMetrics(TypedDict):
     stopped: NotRequired[str | None]
     plans: NotRequired[PlanPricedRows]
     refused: NotRequired[list[PlanRefusedRow]]
-    near_fastest: NotRequired[int]
+    near_fastest: NotRequired[int | None]
     unpriced: NotRequired[list[int]]
     measured: NotRequired[dict[str, PlanComparedPart] | None]
 

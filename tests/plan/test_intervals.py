@@ -7,10 +7,12 @@ import pytest
 
 from benchmarks import intervals as fitting
 from dse.plan import intervals
-from dse.plan.intervals import ErrorRow, FittedStack, Intervals, interval_at
+from dse.plan.intervals import ErrorRow, FittedStack, Intervals, PairErrors, interval_at
 from dse.plan.stack import stack
 from tests.plan.problems import problem
 from tests.plan.test_layer_kinds import MODELS
+
+PAIRS = tuple(PairErrors(away=ways, rows=rows, rms=rms) for ways, rows, rms in ((0, 9, 0.1), (1, 12, 0.3), (2, 8, 0.2)))
 
 
 def data(*errors, away=None, **changed):
@@ -20,7 +22,7 @@ def data(*errors, away=None, **changed):
     )
     plain = {
         "base": {"A": 0.1, "B": 0.2, "C": 0.2}, "ways": {"stack": 0.1, "chip": 0.1, "experts": 0.2, "length": 0.05},
-        "pair_rms": 0.1, "memory": (), "stacks": {}, "rows": rows,
+        "pairs": PAIRS, "memory": (), "stacks": {}, "rows": rows,
     }  # fmt: skip
     return Intervals(**plain | changed)
 
@@ -96,7 +98,7 @@ def test_whole_sources_left_out_are_covered_by_the_recorded_errors():
     own = [row for row in known.rows if "stack" not in row.away]
     pairs = []
     for source in sorted({row.source for row in own}):
-        rest = fitting.fit([row for row in known.rows if row.source != source], known.stacks, known.pair_rms, ())
+        rest = fitting.fit([row for row in known.rows if row.source != source], known.stacks, known.pairs, ())
         pairs += [(row, rest) for row in own if row.source == source]
     _, with_interval, covered, *_ = fitting.judged(pairs)
     assert with_interval >= 0.7 * len(own)
@@ -113,20 +115,39 @@ def test_the_fit_finds_what_each_way_adds():
         *data(*[-0.15] * 5, away={"chip": 1.0}).rows,
         *data(*[0.45] * 5, away={"chip": 1.0, "length": 3.0}).rows,
     ]
-    found = fitting.fit(rows, {}, 0.1, (0.02, 0.01))
+    found = fitting.fit(rows, {}, PAIRS, (0.02, 0.01))
     assert found.base["A"] == pytest.approx(0.05)
     assert found.ways == pytest.approx({"stack": 0, "chip": 0.1, "experts": 0, "length": 0.1}, abs=1e-3)
     assert found.memory == (0.01, 0.02)
 
 
 def test_the_faster_of_two_plans_is_more_likely_the_more_they_differ():
-    known = data(*NINE)
-    chances = [intervals.faster_probability(1.0, other, known) for other in (0.8, 1.0, 1.05, 1.2, 2.0)]
+    posed = problem("llama3-8b", software=stack("nemo-24.07"), sequence=8192)
+    chances = [intervals.chance(math.log(other), 0.1) for other in (0.8, 1.0, 1.05, 1.2, 2.0)]
     assert chances == sorted(chances)
     assert chances[1] == 0.5
-    assert chances[0] == pytest.approx(1 - intervals.faster_probability(0.8, 1.0, known))
+    assert chances[0] == pytest.approx(1 - intervals.chance(math.log(1 / 0.8), 0.1))
     assert chances[2] < 0.75, "5 % apart is hardly more than a coin toss"
-    assert intervals.faster_probability(1.0, intervals.told_apart()) == pytest.approx(0.9)
+    assert intervals.faster_probability(posed, 1.0, intervals.told_apart(posed)) == pytest.approx(0.9)
+
+
+def test_plans_are_told_apart_by_the_errors_of_runs_that_are_as_near_or_not_at_all():
+    known = data(stacks={"nemo-24.07": FittedStack(chips=("h100-sxm",), experts=False, sequence=8192)})
+    near = stack("nemo-24.07")
+    assert intervals.pair_rms(problem("llama3-8b", software=near), known) == 0.1
+    assert intervals.pair_rms(problem("llama3-8b", "h200-sxm", software=near), known) == 0.3
+    assert intervals.pair_rms(problem("mixtral-8x7b", "h200-sxm", software=near), known) is None, "eight runs"
+    assert intervals.pair_rms(problem("llama3-8b"), known) == 0.3
+    hybrid = problem(MODELS["both in a layer (Falcon-H1)"], software=near)
+    assert intervals.pair_rms(hybrid, known) is None
+    assert intervals.told_apart(hybrid) is intervals.faster_probability(hybrid, 1.0, 2.0) is None
+
+
+def test_no_probability_is_given_where_nothing_was_measured(dse):
+    asked = ("llama3-8b", "--on", "tpuv4-phaze", "--accelerators", 8, "--global-batch", 16, "--plan", "tensor=8")
+    answered = dse("predict", *asked, "--json")
+    assert json.loads(answered.out)["metrics"]["best_is_faster"] is None
+    assert "really faster" not in dse("predict", *asked).out
 
 
 def test_an_answer_has_an_interval_beside_every_number_or_the_reason_why_not(dse):
