@@ -22,6 +22,7 @@ SCRIPTS = (
     "scale",
     "scale_sweep",
     "scale_rollouts",
+    "campaigns",
     "chaos",
     "partition",
     "partition_graphs",

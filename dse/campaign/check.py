@@ -12,6 +12,7 @@ from typing import Any
 
 from dse.campaign.choices import Grid
 from dse.campaign.posed import CampaignPosed
+from dse.campaign.problem import Settings
 from dse.campaign.questions import question
 from dse.campaign.rows import PLAIN, REPEATABLE, SETTLED, Row, counts_of, refused, row_of, rows_of
 from dse.campaign.solve import AnswerCell
@@ -19,13 +20,13 @@ from dse.results.check import faults_of
 from dse.results.differences import differences
 from dse.results.result import Result, proven_status, relative_gap
 from dse.run.remembered import Remembered, Same
-from hardware.input_files import InputFile
+from hardware.input_files import InputFile, runs_code
 from hardware.inputs import InputError
 
 MIN_CELLS = 24
 """Cells that a check answers again at least."""
 
-_AGAIN: Remembered[tuple[Row, tuple[str, ...]]] = Remembered(1024)
+_AGAIN: Remembered[tuple[Row, tuple[str, ...]] | None] = Remembered(1024)
 """Cells that were answered again, of the campaigns that were checked last."""
 
 
@@ -115,8 +116,11 @@ def _claims(result: Result, rows: Sequence[Row]) -> list[str]:
 
 def _again_faults(number: int, row: Row, posed: CampaignPosed, seed: int) -> list[str]:
     """In what a cell differs from its answer now."""
-    again, faults = _AGAIN.get((Same(posed.problem), number, seed), lambda: _again(number, posed, seed))
     campaign = posed.problem
+    answered = _AGAIN.get((Same(campaign), number, seed, runs_code()), lambda: _again(number, posed, seed))
+    if answered is None:
+        return []
+    again, faults = answered
     where = f"cell {number} ({campaign.label(campaign.cells[number])})"
     stated, expected = (
         {**row.document(), "figures": dict(row.figures)},
@@ -127,14 +131,20 @@ def _again_faults(number: int, row: Row, posed: CampaignPosed, seed: int) -> lis
     return [*differences(where, stated, expected), *(f"{where}: {fault}" for fault in faults)]
 
 
-def _again(number: int, posed: CampaignPosed, seed: int) -> tuple[Row, tuple[str, ...]]:
-    """(the row of a cell that is answered alone, what its own check finds)."""
+def is_of_code(settings: Settings) -> bool:
+    """Whether a cell names a Python file of the user."""
+    return any(isinstance(value, str) and ".py" in value for value in settings.values())
+
+
+def _again(number: int, posed: CampaignPosed, seed: int) -> tuple[Row, tuple[str, ...]] | None:
+    """(the row of a cell that is answered alone, what its own check finds); None where only its code could tell."""
     files: dict[str, InputFile] = dict(posed.inputs)
     settings = posed.problem.settings(posed.problem.cells[number])
     try:
         own, result, _ = AnswerCell(files, seed).answered(settings)
     except InputError as error:
-        return refused(str(error)), ()
+        # The result carries the graphs of the cells that posed it, not those of all.
+        return None if is_of_code(settings) and not runs_code() else (refused(str(error)), ())
     except Exception as error:  # a fault of the problem that is a row of the table, too
         return refused(f"{type(error).__name__}: {error}"), ()
     return row_of(question(settings)[0], result, 0.0, None), tuple(faults_of(result, own))

@@ -20,6 +20,7 @@ from dse.report.view import View
 from dse.results.result import Result
 from dse.run.run import Run
 from dse.run.tables import Tables
+from hardware.input_files import runs_code
 
 METHOD = "cells"
 
@@ -87,15 +88,22 @@ class CampaignType(ProblemType[CampaignOptions, Campaign]):
 
     def open_claims(self, result: Result, posed: CampaignPosed) -> Mapping[str, str]:
         """The cells that are not in the sample."""
-        rows = rows_of(result.solution["cells"], result.solution["figures"])
+        campaign, rows = posed.problem, rows_of(result.solution["cells"], result.solution["figures"])
+        claims = {}
+        if not runs_code() and any(check.is_of_code(campaign.settings(cell)) for cell in campaign.cells):
+            claims["solution (cells of Python files)"] = "may need --run-code"
         count, all_of_them = len(check.sample(rows, posed, result.seed)), len(rows)
         if count == all_of_them:
-            return {}
+            return claims
         answered = len(check.repeatable(rows))
         if count == answered:
-            return {"solution (cells stopped or open)": "depend on when they were stopped"}
+            return claims | {"solution (cells stopped or open)": "depend on when they were stopped"}
         reason = f"{count:,} of {all_of_them:,} cells were answered again; --prove answers all of them again"
-        return {"solution.cells": reason, "solution.figures": reason, "metrics.choices": "follows from the cells"}
+        return claims | {
+            "solution.cells": reason,
+            "solution.figures": reason,
+            "metrics.choices": "follows from the cells",
+        }
 
     def proof_faults(self, result: Result, posed: CampaignPosed) -> list[str] | None:
         """All cells answered again."""

@@ -14,14 +14,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from dse.campaign.order import in_order
 from dse.campaign.problem import Campaign, Settings
 from dse.campaign.questions import content_key, question
 from dse.campaign.rows import OPEN, REPEATABLE, Row, refused, row_of
-from dse.problem import Methods, Posed, pose
+from dse.problem import Posed, pose
 from dse.results.result import Result, digest
 from dse.run.executor import Failed
 from dse.run.journal import Journal
@@ -56,18 +55,16 @@ class AnswerCell:
         files: what the campaign read, so that a worker on another machine reads the same.
         seed: of every cell.
         time_limit_s: of a cell, if there is one.
-        methods: of the floors above, by problem: functions of options, executor and run directory.
         stop: asked during a cell in this process.
     """
 
     files: Mapping[str, InputFile]
     seed: int
     time_limit_s: float | None = None
-    methods: Methods = field(default_factory=lambda: MappingProxyType({}))
     stop: StopSignal = never_stop
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "files": dict(self.files), "methods": dict(self.methods), "stop": never_stop}
+        return {**vars(self), "files": dict(self.files), "stop": never_stop}
 
     def describe(self, item: Item) -> str:
         """A cell for people."""
@@ -104,10 +101,7 @@ class AnswerCell:
         kind, options = question(settings)
         posed = pose(kind, options)
         limit = _Limit(self.time_limit_s, self.stop)
-        run = Run(seed=self.seed, stop=limit)
-        if kind.name in self.methods:
-            run = Run(seed=self.seed, stop=limit, methods=self.methods[kind.name](options, run.executor, None))
-        result = kind.answer(posed, run)
+        result = kind.answer(posed, Run(seed=self.seed, stop=limit))
         ask(self.stop)  # a cell that was cut short with the campaign is not finished
         return posed, result, limit.reason
 
@@ -145,16 +139,16 @@ def rows_of_cells(campaign: Campaign, files: Mapping[str, InputFile], run: Run) 
             rows[number] = row
     done, total = len(rows) - len(open_cells), len(rows)
     run.progress(PHASE, done, total)
-    function = AnswerCell(files, run.seed, campaign.cell_time_limit_s, run.methods, run.stop)
+    function = AnswerCell(files, run.seed, campaign.cell_time_limit_s, run.stop)
 
     def arrived(pairs: Sequence[tuple[Item, Any]]) -> None:
         nonlocal done
-        finished = {}
+        finished: dict[str, str] = {}
         for (number, _), outcome in pairs:
             answered = _lost(outcome) if isinstance(outcome, Failed) else outcome
             rows[number] = answered.row
             if answered.key and answered.row.status in REPEATABLE:
-                finished[_line_key(answered)] = _text(answered)
+                finished |= journal_entry(answered)
         if run.journal is not None:
             run.journal.append_all(finished)
         done += len(pairs)
@@ -177,13 +171,11 @@ def _lost(outcome: Failed) -> Answered:
     return Answered(refused(outcome.reason, "failed" if outcome.error is not None else "stopped"))
 
 
-def _line_key(answered: Answered) -> str:
-    return f"{answered.key}:{digest(dict(answered.reads)).removeprefix('sha256:')[:16]}"
-
-
-def _text(answered: Answered) -> str:
-    """The value of a line: text takes a fifth of the memory of the dictionaries that it stands for."""
-    return json.dumps({"row": answered.row.document(), "reads": dict(answered.reads)}, separators=(",", ":"))
+def journal_entry(answered: Answered) -> dict[str, str]:
+    """Key and value of the line of a cell; as text, a value takes a fifth of the memory of a dictionary."""
+    reads = dict(answered.reads)
+    key = f"{answered.key}:{digest(reads).removeprefix('sha256:')[:16]}"
+    return {key: json.dumps({"row": answered.row.document(), "reads": reads}, separators=(",", ":"))}
 
 
 class _Known:

@@ -17,6 +17,7 @@ from dse.results.session import Session, answer
 from dse.run.executor import Failed, InProcessExecutor
 from dse.run.run import Run
 from dse.testing import conformance
+from hardware.input_files import no_code, runs_code
 from hardware.inputs import InputError, fail
 from tests.campaign.files import layer, write_campaign, write_layers
 
@@ -318,3 +319,38 @@ def test_a_lost_directory_is_resumed_from_its_mirror_and_another_campaign_is_ref
     other(tmp_path)
     with pytest.raises(InputError, match=r"copy.*problem|--mirror"):
         answered(file, out=tmp_path / "third", mirror=mirror)
+
+
+def test_the_command_prints_choices_and_reports_again(file, tmp_path, dse):
+    out = tmp_path / "run"
+    shown = dse("campaign", file, "--out", out, "--workers", 0)
+    assert shown.code == 0
+    assert "layers: 6 cells: 6 proven optimal, 0 proven infeasible" in shown.out
+    assert f"in {out}: cells.csv, report.html" in shown.out
+    page = (out / "report.html").read_text()
+    assert dse("report", out).code == 0
+    assert (out / "report.html").read_text() == page
+    assert dse("check", out / "result.json").out == "ok\n"
+    assert dse("campaign", file, "--out", out).error_lines == [
+        f"error: {out}: already contains this run; --resume continues it"
+    ]
+
+
+def test_a_cell_whose_code_is_not_run_is_not_checked(tmp_path, paths, monkeypatch):
+    code = tmp_path / "net.py"
+    code.write_text(json.dumps(layer(3)))
+    made = answered(write_campaign(tmp_path, {"x": code, **paths}))
+    kind = type(problem_type("schedule"))
+    posed_by = kind.pose
+
+    def pose_some(self, options):
+        if options.layer == str(code) and not runs_code():
+            raise fail(code, "", "", "its code must not be run")
+        return posed_by(self, options)
+
+    monkeypatch.setattr(kind, "pose", pose_some)
+    made.result.solution["cells"]["answer"][:4] = ["0" * 16] * 4
+    with no_code():
+        assert len(PROBLEM.faults(made.result, made.posed)) == 2
+        assert "--run-code" in str(PROBLEM.open_claims(made.result, made.posed))
+    assert len(PROBLEM.faults(made.result, made.posed)) == 4
