@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from hardware.cost_model import CoreBandwidth, NamedChoice
 from hardware.documents import read_document
 from hardware.energy_model import MAX_PROCESS_NM, MIN_PROCESS_NM, TEMPLATE_PROCESS_NM
-from hardware.inputs import validate
+from hardware.inputs import fail, validate
 from hardware.machines import OTHER_KINDS
 from hardware.network_specs import named_network
 from hardware.operations import VectorKind
@@ -356,12 +356,25 @@ def converted(path: Path) -> dict[str, Any]:
     """A user's file of a chip in the form ``dse.chip/1``, regardless of its form.
 
     Raises:
-        InputError: a file that cannot be read, or any fault in it, by its new keys.
+        InputError: a built-in chip, a file that cannot be read, or any fault in it, by its new keys.
     """
+    if str(path) in {**systems(), **known_as()} and not path.exists():
+        raise fail(path, "", "", f"must be a file: the built-in chips have the form {SCHEMA} already")
     document = read_document(path)
+    _require_chip(document, path)
     new = upgraded(document) if isinstance(document, dict) and is_of_earlier_version(document) else document
     validate(ChipSpec, new, str(path))
     return dict(new)
+
+
+def _require_chip(document: Any, path: str | Path) -> None:
+    """InputError at the file of something else, such as a network, none of whose keys is one of a chip."""
+    keys = {*ChipSpec.model_fields, *_RENAMED} - {"name", "title", "version"}
+    if isinstance(document, dict) and document and not keys & set(document):
+        rule = (
+            f"must be a chip, which has hbm_gib, hbm_bytes_per_s and network, but has {', '.join(map(str, document))}"
+        )
+        raise fail(path, "", "", rule)
 
 
 def chip_names() -> list[str]:
@@ -377,6 +390,7 @@ def read_chip_spec(name_or_path: str | Path) -> tuple[ChipSpec, str | None]:
     """
     if is_path(name_or_path):
         document, note = read_document(name_or_path), None
+        _require_chip(document, name_or_path)
         if isinstance(document, dict) and is_of_earlier_version(document):
             note = f"{name_or_path} has the form of an earlier version; dse convert {name_or_path} writes {SCHEMA}"
             document = upgraded(document)

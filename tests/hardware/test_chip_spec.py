@@ -1,5 +1,6 @@
 """One file of a chip for every command: earlier forms, aliases, cells that are empty, rates that follow from cores."""
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -122,3 +123,16 @@ def test_a_broken_file_is_one_line_with_the_rule(tmp_path, change, rule):
 def test_an_alias_is_the_chip():
     assert chip("a100-80gb") == chip("a100-sxm")
     assert accelerator("a100-80gb").name == "a100-sxm"
+
+
+@pytest.mark.parametrize("reader", [read_chip_spec, converted])
+def test_a_file_of_something_else_is_one_line(reader):
+    with pytest.raises(InputError) as refused:
+        reader(Path("docs/examples/network.yaml"))
+    (fault,) = refused.value.faults
+    assert "must be a chip, which has hbm_gib" in str(fault)
+
+
+def test_a_built_in_chip_needs_no_conversion():
+    with pytest.raises(InputError, match=r"the built-in chips have the form dse\.chip/1 already"):
+        converted(Path("h100-sxm"))
