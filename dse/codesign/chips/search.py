@@ -165,11 +165,14 @@ class ChipSearch:
 
     def _parts(self, bounded: Bounded) -> list[Bounded]:
         """The parts of a box that may hold a better chip; none where its chips were priced."""
-        boxes = self.figures.splits(bounded.corner)
-        if boxes is None:
-            self._close(bounded)
+        open_ = self._still_open(bounded.corner, bounded.plans)
+        if open_ is None:
             return []
-        found = (self._bounded(each, bounded.plans) for each in boxes)
+        boxes = self.figures.splits(open_.corner)
+        if boxes is None:
+            self._close(open_)
+            return []
+        found = (self._bounded(each, open_.plans) for each in boxes)
         return [each for each in found if each is not None]
 
     def _bounded(
@@ -181,10 +184,9 @@ class ChipSearch:
         if corner is None:
             return None
         box = corner.box
-        needed = self.outcome.score * (1 - TIE) * float(corner.divisor.min())
         largest = bytes_from_gib(max(self.figures.memories[each].total_gb for each in box.memories))
         rates = corner.elements_hz.max(keepdims=True), corner.lanes_hz.max(keepdims=True)
-        kept: list[list[tuple[str, PlanList]]] = []
+        kept = []
         for model, lists in enumerate(inherited):
             each = []
             for precision, own in lists:
@@ -192,17 +194,22 @@ class ChipSearch:
                 few = expanded(asked, own.within(largest), largest, always)
                 self.outcome.counts.pairs += few.count
                 each.append((precision, replace(few, bounds_s=bounds_s(asked, few, kernels)[:, 0])))
-            kept.append(each)
-        least_s = [min(float(few.bounds_s.min(initial=np.inf)) for _, few in each) for each in kept]
+            kept.append(tuple(each))
+        return self._still_open(corner, tuple(kept))
+
+    def _still_open(self, corner: Corner, lists: tuple[tuple[tuple[str, PlanList], ...], ...]) -> Bounded | None:
+        """What of a box may be better than the best chip so far, by the bounds of its lists; None where nothing is."""
+        needed = self.outcome.score * (1 - TIE) * float(corner.divisor.min())
+        least_s = [min(float(few.bounds_s.min(initial=np.inf)) for _, few in each) for each in lists]
         mean = float(self._means(np.array(least_s)[:, None])[0])
         if not mean > 0 or mean < needed:
             return None
-        alive = mean / corner.divisor >= self.outcome.score * (1 - TIE)
-        lists_ = tuple(
-            tuple((precision, few.part(self._with(model, least_s, few.bounds_s) >= needed)) for precision, few in each)
-            for model, each in enumerate(kept)
+        open_ = tuple(
+            tuple((name, few.part(self._with(model, least_s, few.bounds_s) >= needed)) for name, few in each)
+            for model, each in enumerate(lists)
         )
-        return Bounded(corner.part(alive), lists_, mean / float(corner.divisor.min()))
+        alive = mean / corner.divisor >= self.outcome.score * (1 - TIE)
+        return Bounded(corner.part(alive), open_, mean / float(corner.divisor.min()))
 
     def _with(self, model: int, least_s: list[float], bounds: Floats) -> Floats:
         """The mean of throughputs where one model has each of ``bounds``, and the others their least steps."""
