@@ -54,6 +54,7 @@ def codesign(
     plan: _Words = ...,
     attention: Literal["unfused", "fused"] = ...,
     ideal: bool = ...,
+    within: float = ...,
     on: _Words | None = ...,
     pareto: bool = ...,
     sensitivity: bool = ...,

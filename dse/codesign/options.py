@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from dse.codesign.chips.problem import TRAINED_IN, ChipProblem, Limits
 from dse.codesign.modern.problem import PRECISION, ModernProblem
 from dse.codesign.number_lists import LARGEST, positive_numbers, whole_numbers
 from dse.codesign.objective import OF_CHIPS, Mean, Objective, Per
@@ -25,7 +24,7 @@ from dse.plan.stack_range import usual_stack
 from dse.plan.training_plan import read_plan
 from dse.run.options import Option, Options, option_fields
 from dse.sources.workloads import model, workload
-from hardware.chip_space import ChipSpace, any_space, chip_space
+from hardware.chip_space import ChipSpace, any_space
 from hardware.chips import system
 from hardware.cost_model import CostModel, cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
@@ -33,7 +32,6 @@ from hardware.inputs import InputError, fail
 from hardware.network_specs import network
 from hardware.number_text import number_of
 from hardware.space import SpaceSpec, smallest_area_mm2, space_spec
-from hardware.spec_fields import Quantity
 from hardware.specs import Accelerator, accelerator, accelerator_or_estimate
 from hardware.units import bytes_from_gib
 
@@ -212,6 +210,16 @@ class CodesignOptions(Options):
             group="Plans of today's frameworks (--plans modern)",
         ),
     ] = False
+    within: Annotated[
+        float,
+        Option(
+            "Spaces of chips only: also list every chip within this many per cent of the best.",
+            min=0,
+            max=50,
+            metavar="PERCENT",
+            group="Further analyses",
+        ),
+    ] = 0.0
     on: Annotated[
         str | None,
         Option(
@@ -245,64 +253,7 @@ class CodesignOptions(Options):
         """
         return self.space is not None and isinstance(any_space(self.space), ChipSpace)
 
-    def chip_problem(self) -> ChipProblem:
-        """The problem that the options pose with a space of chips.
-
-        Raises:
-            InputError: as :meth:`modern_problems`; a precision that no chip of the space has.
-        """
-        assert self.space is not None, "only called with a space of chips"
-        self._refuse_what_is_not_of_chips()
-        space = self._limited(chip_space(self.space))
-        models = tuple(transformer(source) for source in self.models)
-        if not models:
-            raise fail("dse codesign", "MODEL", "", "at least one model must be named")
-        _require_unique([each.name for each in models])
-        given = read_plan(self.plan)
-        scale_out = network(self.network or space.scale_out.name)
-        return ChipProblem(
-            models=tuple((each, self.sequence or each.sequence) for each in models),
-            objective=self.objective_of(),
-            space=space,
-            limits=Limits(_lowest(self.power_cap, space.power_w), _lowest(self.cost_limit, space.usd)),
-            cost_model=cost_model(self.cost_model),
-            scale_out=scale_out,
-            accelerators=self.accelerators,
-            global_batch=self.global_batch,
-            stack=template_stack(scale_out, self.ideal, self.attention == "fused"),
-            fixed_plan=tuple(sorted((key, each) for key, each in given.items() if key != "precision")),
-            precisions=_precisions(space, given.get("precision")),
-        )
-
-    def _limited(self, space: ChipSpace) -> ChipSpace:
-        """The space with the largest die that is asked."""
-        if self.area_budget is None:
-            return space
-        try:
-            budget = number_of(self.area_budget)
-        except ValueError:
-            budget = math.nan
-        if not 0 < budget <= space.largest_mm2:
-            rule = f"must be a positive number of mm², at most {space.largest_mm2:g}, the largest die of the space"
-            raise fail("dse codesign", "--area-budget", self.area_budget, rule)
-        return space.model_copy(update={"area_mm2": Quantity(value=budget, source="--area-budget")})
-
-    def _refuse_what_is_not_of_chips(self) -> None:
-        """InputError at options that a space of chips has no use for."""
-        modern = "must be left out: with a space of chips, plans are those of --plans modern"
-        rules = {
-            "hbm_gb": "must be left out: a space of chips has its memories",
-            "fixed": "must be left out: use --space with one value of each size",
-            "cost_model": f"must be consistent with a space of chips: {_WITHOUT_TIME_UNIT} mixes units",
-            "search": "must be exhaustive with a space of chips",
-            **dict.fromkeys(("granularity", "microbatch", "tensor_parallel", "pipeline_schedule"), modern),
-            **dict.fromkeys(("on", "pareto", "sensitivity"), "is not available with a space of chips"),
-        }
-        if self.plans == "phaze-2024":
-            raise fail("dse codesign", "--plans", self.plans, modern)
-        self._refuse(rules)
-
-    def _refuse(self, rules: Mapping[str, str]) -> None:
+    def refuse(self, rules: Mapping[str, str]) -> None:
         """InputError at the first option with a rule that is not at its default."""
         for each in option_fields(type(self)):
             value = getattr(self, each.name)
@@ -371,7 +322,7 @@ class CodesignOptions(Options):
         if not self.models:
             raise fail("dse codesign", "MODEL", "", "at least one model must be named")
         problems = tuple(self._modern_problem(transformer(source)) for source in self.models)
-        _require_unique([each.name for each in problems])
+        require_unique([each.name for each in problems])
         return problems
 
     def _modern_problem(self, model: Transformer) -> ModernProblem:
@@ -458,11 +409,13 @@ class CodesignOptions(Options):
             "tensor_parallel": "--plans modern tries every width; --plan tensor=N fixes one",
             "pipeline_schedule": "must not be given with --plans modern; use --plan schedule=gpipe",
         }
-        self._refuse(rules)
+        self.refuse(rules)
 
     def _refuse_contradictions(self) -> None:
         """InputError at options that exclude each other."""
-        self._refuse(dict.fromkeys(("power_cap", "cost_limit"), "requires a space of chips, as --space chips-2026"))
+        self.refuse(
+            dict.fromkeys(("power_cap", "cost_limit", "within"), "requires a space of chips, as --space chips-2026")
+        )
         if self.objective in OF_CHIPS:
             rule = "requires a space of chips, as --space chips-2026"
             raise fail("dse codesign", "--objective", self.objective, rule)
@@ -508,7 +461,7 @@ class CodesignOptions(Options):
                 rule = "is a model for training plans; it requires --plans modern"
                 raise fail("", "model", name, rule, None if known == name else known)
         workloads = [self._of_granularity(name, workload(name, self.sequence)) for name in self.models]
-        _require_unique([each.name for each in workloads])
+        require_unique([each.name for each in workloads])
         return workloads
 
     def _of_granularity(self, source: str, chosen: Workload) -> Workload:
@@ -598,28 +551,11 @@ class CodesignOptions(Options):
         return area_mm2
 
 
-def _require_unique(names: Sequence[str]) -> None:
+def require_unique(names: Sequence[str]) -> None:
     """InputError at a model that is named twice."""
     for name in names:
         if names.count(name) > 1:
             raise fail("dse codesign", "MODEL", name, "model names must be unique")
-
-
-def _lowest(asked: float | None, of_space: Quantity | None) -> float:
-    """The lower of two limits; infinite without any."""
-    limits = [] if asked is None else [asked]
-    return min([*limits, *([] if of_space is None else [of_space.value])], default=math.inf)
-
-
-def _precisions(space: ChipSpace, fixed: str | None) -> tuple[str, ...]:
-    """Of plans: the one that is fixed, or those in which models train, from the widest to the narrowest."""
-    known = space.formats.values
-    if fixed is None:
-        return tuple(each for each in known if each in TRAINED_IN)
-    if fixed not in known:
-        rule = f"must be one of {', '.join(known)}, in which chips of space {space.name} compute"
-        raise fail("--plan", "precision", fixed, rule, like_precision(fixed, dict.fromkeys(known, 1.0)))
-    return (fixed,)
 
 
 def _spelling(name: object) -> str:

@@ -515,6 +515,42 @@ class CodesignChipModelFigures(TypedDict):
     memory_bytes: dict[str, float]
 
 
+class CodesignNearChip(TypedDict):
+    """A chip that is nearly as good.
+
+    Attributes:
+        score: the objective.
+        chip: which.
+        usd: its cost.
+    """
+
+    score: float
+    chip: CodesignChip
+    usd: float
+
+
+class CodesignRealChip(TypedDict):
+    """A real chip that trains the same.
+
+    Attributes:
+        name: of its spec.
+        score: the objective; null where no plan fits, or it is not known what the chip is made of.
+        throughputs: samples per second by model; null where no plan fits.
+        plans: the fastest of each model; null where none fits.
+        power_w: with all units at work under its limit; null where it is not known.
+        usd: cost of a package; null where it is not known.
+        basis: what its rates rest on.
+    """
+
+    name: str
+    score: float | None
+    throughputs: dict[str, float | None]
+    plans: dict[str, Plan | None]
+    power_w: float | None
+    usd: float | None
+    basis: str
+
+
 class CodesignMetrics(TypedDict):
     """``metrics``. What follows ``failed`` belongs to an answer, ``pareto`` and ``sensitivity`` to these options.
     ``metrics``; what follows ``unfinished`` belongs to searches that ended. Without it the bound is that of the
@@ -549,6 +585,9 @@ class CodesignMetrics(TypedDict):
         plan_bounds: what the search did.
         chips_evaluated: what the search did.
         equally_good: how many chips share the best score; the answer is the cheapest.
+        near: the chips within the asked share of the best score, the best first.
+        near_count: how many there are; the list has the first of them.
+        chips: real chips with their best plans.
     """
 
     architectures_in_space: NotRequired[int]
@@ -579,6 +618,9 @@ class CodesignMetrics(TypedDict):
     plan_bounds: NotRequired[int]
     chips_evaluated: NotRequired[int]
     equally_good: NotRequired[int]
+    near: NotRequired[list[CodesignNearChip]]
+    near_count: NotRequired[int]
+    chips: NotRequired[list[CodesignRealChip]]
 
 
 class PlaceStage(TypedDict):

@@ -62,9 +62,9 @@ def random_problem(seed, per, models=("llama3-8b",)):
     )
 
 
-def best_of_all(problem):
-    """The best score of every chip with every plan, and how many chips are within the limits."""
-    space, best, count = problem.space, 0.0, 0
+def best_of_all(problem, within=0.0):
+    """The best score of every chip with every plan, and the cores, clocks, memories, links and precisions near it."""
+    space, scores = problem.space, []
     cores = with_sram(space, least_designs(space))
     sides = cores.width + cores.depth
     holds = (cores.local_kib * KIB >= 4 * sides) & (cores.shared_mib * MIB >= 4 * (cores.width * cores.depth + sides))
@@ -81,10 +81,10 @@ def best_of_all(problem):
                     }
                     machines = problem.machines(cores, clock_hz, memory)
                     means = _means(problem, machines, memory, links)
-                    for precision, divisor in divisors.items():
-                        count += int(np.isfinite(divisor).sum())
-                        best = max(best, float((means[precision] / divisor).max()))
-    return best, count
+                    scores += [means[precision] / divisor for precision, divisor in divisors.items()]
+    every = np.concatenate(scores)
+    best = float(every.max())
+    return best, int(np.count_nonzero(every >= best * (1 - within) * (1 - 1e-9))) if best > 0 else 0
 
 
 def _divisor(problem, cores, memory, links, clock_hz, precision):

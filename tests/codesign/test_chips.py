@@ -39,7 +39,7 @@ def space_file(folder, **changes):
     return path
 
 
-RUN = ("--accelerators", 8, "--global-batch", 16, "--sequence", 2048)
+RUN = ("--accelerators", 8, "--global-batch", 16, "--sequence", 2048, "--on", "none", "--plans", "modern")
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_the_check_accepts_it_and_refuses_another_chip_or_score(answered, dse, t
 def test_dse_plan_finds_the_same_plan_on_the_chip_that_is_written(answered, dse):
     _, out, result = answered
     plan = result["solution"]["models"]["llama3-8b"]["plan"]
-    asked = ("--on", out / "chip.yaml", "--precision", plan["precision"], *RUN, "--json")
+    asked = ("--on", out / "chip.yaml", "--precision", plan["precision"], *RUN[:6], "--json")
     again = json.loads(dse("plan", "llama3-8b", *asked).out)
     assert again["objective"]["value"] == pytest.approx(result["metrics"]["models"]["llama3-8b"]["step_s"], rel=1e-9)
     silicon = json.loads(dse("chip", out / "chip.yaml", "--json").out)["silicon"]
@@ -142,3 +142,31 @@ def test_options_that_do_not_go_with_the_space_are_refused(dse, options, rule):
     done = dse("codesign", "llama3-8b", *options)
     assert done.code != 0
     assert rule in done.err
+
+
+def test_real_chips_and_chips_nearly_as_good_stand_beside_the_answer(dse, tmp_path):
+    asked = (
+        "llama3-8b",
+        "--space",
+        space_file(tmp_path),
+        *RUN[:6],
+        "--on",
+        "h100-sxm",
+        "--plans",
+        "modern",
+        "--within",
+        5,
+    )
+    out = tmp_path / "run"
+    done = dse("codesign", *asked, "--out", out)
+    assert done.code == 0, done.err
+    metrics = json.loads((out / "result.json").read_text())["metrics"]
+    (chip,) = metrics["chips"]
+    assert chip["name"] == "h100-sxm"
+    assert 0 < chip["score"] < metrics["score"]
+    scores = [each["score"] for each in metrics["near"]]
+    assert scores == sorted(scores, reverse=True)
+    assert len(scores) == min(metrics["near_count"], 100) > 1
+    assert scores[-1] >= 0.95 * metrics["score"]
+    assert "Real chips" in done.out
+    assert dse("check", out / "result.json", "--prove").code == 0

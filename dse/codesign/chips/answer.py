@@ -10,6 +10,7 @@ import numpy as np
 from dse.codesign.chips.emptiness import emptiness
 from dse.codesign.chips.leaf import ChosenChip, Priced
 from dse.codesign.chips.problem import ChipProblem
+from dse.codesign.chips.real_chips import real_chips
 from dse.codesign.chips.search import ChipOutcome, ChipSearch
 from dse.codesign.chips.silicon import package
 from dse.codesign.options import CodesignOptions
@@ -27,6 +28,9 @@ from hardware.silicon.interval import total
 ChipPosed = Posed[CodesignOptions, ChipProblem]
 
 METHOD = "exhaustive"
+
+_LISTED = 100
+"""Chips near the best that a result lists."""
 
 _SEARCHED: Remembered[ChipOutcome] = Remembered(2, lambda outcome: outcome.stopped is None)
 """Of the last posed problems, by their digests."""
@@ -81,7 +85,7 @@ def solve(posed: ChipPosed, run: Run) -> Result:
         "plan_bounds": outcome.counts.pairs,
         "chips_evaluated": outcome.counts.priced,
         "equally_good": len(outcome.best),
-    }
+    } | near_metrics(problem, outcome)
     return result_of(
         "codesign",
         posed,
@@ -95,6 +99,15 @@ def solve(posed: ChipPosed, run: Run) -> Result:
         seed=run.seed,
         method=METHOD,
     )
+
+
+def near_metrics(problem: ChipProblem, outcome: ChipOutcome) -> dict[str, Any]:
+    """The chips within the asked share of the best."""
+    near = outcome.near(problem.within) if problem.within else []
+    listed = [
+        {"score": each.score, "chip": chip_document(problem, each.chip), "usd": each.usd} for each in near[:_LISTED]
+    ]
+    return {"near": listed, "near_count": len(near)}
 
 
 def chip_document(problem: ChipProblem, chip: ChosenChip) -> dict[str, Any]:
@@ -180,6 +193,7 @@ def answer_metrics(
         "limits": limits_of(problem, chip, shown),
         "notes": notes(problem),
         "stopped": stopped,
+        "chips": real_chips(problem),
     }
 
 

@@ -8,7 +8,7 @@ searching again.
 import math
 from typing import Any
 
-from dse.codesign.chips.answer import ChipPosed, answer_metrics, asked_of, chip_document, search
+from dse.codesign.chips.answer import ChipPosed, answer_metrics, asked_of, chip_document, near_metrics, search
 from dse.codesign.chips.emptiness import emptiness
 from dse.codesign.chips.leaf import ChosenChip
 from dse.codesign.chips.problem import ChipProblem, Links
@@ -25,7 +25,9 @@ from hardware.units import KIB, MIB
 _AFFORDABLE_PLANS = 100_000
 """Of all models: a second of search."""
 
-_OF_THE_SEARCH = ("plans_in_vocabulary", "boxes", "plan_bounds", "chips_evaluated", "equally_good")
+_COUNTED = ("plans_in_vocabulary", "boxes", "plan_bounds", "chips_evaluated", "equally_good")
+
+_OF_THE_SEARCH = (*_COUNTED, "near", "near_count")
 """What of the metrics does not follow from the solution."""
 
 
@@ -162,7 +164,8 @@ def _proof_faults(result: Result, posed: ChipPosed) -> list[str]:
             else []
         )
     counts = again.counts.boxes, again.counts.pairs, again.counts.priced
-    expected = dict(zip(_OF_THE_SEARCH, (again.plans, *counts, len(again.best)), strict=True))
+    expected: dict[str, Any] = dict(zip(_COUNTED, (again.plans, *counts, len(again.best)), strict=True))
+    expected |= near_metrics(posed.problem, again)
     return [
         *differences("objective.value", result.objective.value, again.score),
         *differences("bound", result.bound, again.score),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from dse.codesign.chips.answer import METHOD, ChipPosed, solve
+from dse.codesign.chips.asked import chip_problem
 from dse.codesign.chips.check import faults, is_repeated, open_claims
 from dse.codesign.chips.problem import ChipProblem
 from dse.codesign.chips.report import view
@@ -21,7 +22,7 @@ class ChipType(ProblemType[CodesignOptions, ChipProblem]):
 
     def pose(self, options: CodesignOptions) -> ChipPosed:
         """The models, the space and its limits."""
-        problem = options.chip_problem()
+        problem = chip_problem(options)
         goal = Objective(name=problem.objective.per, value=None, unit=problem.objective.unit, sense="max")
         name = "+".join(model.name for model, _ in problem.models)
         return Posed(options, problem, name, dict(problem.document()), goal)

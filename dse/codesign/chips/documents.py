@@ -94,6 +94,42 @@ class ChipModelFigures(Document):
     memory_bytes: dict[str, Amount]
 
 
+class NearChip(Document):
+    """A chip that is nearly as good.
+
+    Attributes:
+        score: the objective.
+        chip: which.
+        usd: its cost.
+    """
+
+    score: Amount
+    chip: ChipDocument
+    usd: Amount
+
+
+class RealChip(Document):
+    """A real chip that trains the same.
+
+    Attributes:
+        name: of its spec.
+        score: the objective; null where no plan fits, or it is not known what the chip is made of.
+        throughputs: samples per second by model; null where no plan fits.
+        plans: the fastest of each model; null where none fits.
+        power_w: with all units at work under its limit; null where it is not known.
+        usd: cost of a package; null where it is not known.
+        basis: what its rates rest on.
+    """
+
+    name: str
+    score: Amount | None
+    throughputs: dict[str, Amount | None]
+    plans: dict[str, PlanDocument | None]
+    power_w: Amount | None
+    usd: Amount | None
+    basis: str
+
+
 class ChipMetrics(Document):
     """``metrics``; what follows ``stopped`` belongs to searches that ended.
 
@@ -108,6 +144,9 @@ class ChipMetrics(Document):
         plans_in_vocabulary: of all models and precisions.
         boxes, plan_bounds, chips_evaluated: what the search did.
         equally_good: how many chips share the best score; the answer is the cheapest.
+        near: the chips within the asked share of the best score, the best first.
+        near_count: how many there are; the list has the first of them.
+        chips: real chips with their best plans.
     """
 
     chips_in_space: _Count
@@ -122,3 +161,6 @@ class ChipMetrics(Document):
     plan_bounds: _Count
     chips_evaluated: _Count
     equally_good: _Count
+    near: list[NearChip]
+    near_count: _Count
+    chips: list[RealChip]

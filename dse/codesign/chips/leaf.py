@@ -109,8 +109,8 @@ class Leaf:
         self._lists = [list(each) for each in plans]
         self._options = self._all_options()
 
-    def priced(self, best: Callable[[], float], stop: StopSignal) -> Iterator[Priced]:
-        """Every chip that may have a score as good as ``best()``, which may rise meanwhile."""
+    def priced(self, needed: Callable[[], float], stop: StopSignal) -> Iterator[Priced]:
+        """Every chip that may have a score of ``needed()``, which may rise meanwhile."""
         options = self._options
         rates = np.stack([options.cores.elements, options.cores.all_lanes])
         classes, class_of = np.unique(rates, axis=1, return_inverse=True)
@@ -121,14 +121,14 @@ class Leaf:
             upper = self._problem.objective.score(self._problem.global_batch / least_s)[class_of] / options.divisor
         open_ = np.flatnonzero(np.isfinite(options.divisor))
         while True:
-            open_ = open_[upper[open_] >= best() * (1 - TIE)]
+            open_ = open_[upper[open_] >= needed()]
             if not len(open_):
                 return
             ask(stop)
             order = open_[np.lexsort((open_, options.usd[open_], -upper[open_]))]
             number = class_of[order[0]]
             chosen = order[class_of[order] == number][:_TOGETHER]
-            yield from self._price(chosen, [[part[:, number] for part in each] for each in bounds], best())
+            yield from self._price(chosen, [[part[:, number] for part in each] for each in bounds], needed())
             open_ = np.setdiff1d(open_, chosen)
 
     def _bounds(self, asked: PlanProblem, own: PlanList, classes: NDArray[np.int64]) -> Floats:
@@ -137,7 +137,7 @@ class Leaf:
         kernels = RooflineKernels(asked, asked.machine, *(self._clock_hz / asked.machine.clock_hz * classes))
         return bounds_s(asked, own, kernels)
 
-    def _price(self, chosen: Indices, bounds: list[list[Floats]], best: float) -> Iterator[Priced]:
+    def _price(self, chosen: Indices, bounds: list[list[Floats]], needed: float) -> Iterator[Priced]:
         """The designs at ``chosen`` positions, all of one class."""
         options, problem = self._options, self._problem
         cores = options.cores.take(chosen)
@@ -145,7 +145,7 @@ class Leaf:
         least_s = [min(float(part.min(initial=np.inf)) for part in each) for each in bounds]
         found = []
         for model, each in enumerate(self._lists):
-            needed_s = self._needed_s(model, least_s, best * (1 - TIE) * options.divisor[chosen])
+            needed_s = self._needed_s(model, least_s, needed * options.divisor[chosen])
             parts = [
                 self._fastest(asked, own, part, TemplateKernels(asked, machines), needed_s)
                 for (asked, own), part in zip(each, bounds[model], strict=True)

@@ -74,6 +74,8 @@ class ChipProblem:
         stack: the software.
         fixed_plan: (key, value) of what is given of the plan, without its precision.
         precisions: that plans may have, in the order of the formats of the space.
+        within: share of the best score, by which chips that are listed beside the answer are below it at most.
+        chips: the training plans on each of the real chips that are compared with the answer, one of each model.
     """
 
     models: tuple[tuple[Transformer, int], ...]
@@ -87,6 +89,8 @@ class ChipProblem:
     stack: Stack
     fixed_plan: tuple[tuple[str, Any], ...]
     precisions: tuple[str, ...]
+    within: float = 0.0
+    chips: tuple[tuple[PlanProblem, ...], ...] = ()
 
     @property
     def realisations(self) -> tuple[Realisation, ...]:
@@ -197,4 +201,6 @@ class ChipProblem:
             "stack": self.stack.model_dump(mode="json"),
             "fixed_plan": dict(self.fixed_plan),
             "precisions": list(self.precisions),
+            "within": self.within,
+            "chips": [[each.document() for each in chip] for chip in self.chips],
         }

@@ -27,6 +27,7 @@ def view(problem: ChipProblem, result: Result) -> View:
     tables = [
         Table(("", ""), _answer_rows(result), "answer"),
         Table(("model", "samples/s", "step", "MFU", "plan"), _model_rows(result), "Models", requested=True),
+        *_beside(result),
         *silicon_tables(shown),
     ]
     return View(
@@ -80,6 +81,35 @@ def _answer_rows(result: Result) -> list[Row]:
             for name, each in limits.items()
         ),
     ]
+
+
+def _beside(result: Result) -> list[Table]:
+    """Real chips with their best plans, and chips that are nearly as good."""
+    metrics, value, unit = result.metrics, result.objective.value or 0.0, result.objective.unit
+    tables = []
+    if metrics["chips"]:
+        made = metrics["silicon"]
+        rows: list[Row] = [
+            ("this answer", number(value), "100 %", f"{made['power_w']['demand'][0]:,.0f}",
+             f"{made['cost_usd']['total'][0]:,.0f}", "derated mappings")
+        ]  # fmt: skip
+        for each in metrics["chips"]:
+            score, power_w, usd = each["score"], each["power_w"], each["usd"]
+            cells = ("", "") if score is None else (number(score), percent(score / value))
+            figures = ("" if power_w is None else f"{power_w:,.0f}", "" if usd is None else f"{usd:,.0f}")
+            rows.append((each["name"], *cells, *figures, each["basis"]))
+        head = ("chip", unit, "vs. this answer", "W", "$", "rates")
+        tables.append(
+            Table(head, rows, "Real chips, each with its best plans; cost and power estimated", requested=True)
+        )
+    if metrics["near_count"]:
+        near: list[Row] = [
+            (number(each["score"]), percent(each["score"] / value), f"{each['usd']:,.0f}", solution_text(each["chip"]))
+            for each in metrics["near"]
+        ]
+        title = f"{metrics['near_count']:,} chips nearly as good, the best of them"
+        tables.append(Table((unit, "vs. the best", "$", "chip"), near[:20], title, requested=True))
+    return tables
 
 
 def _triple(figure: list[float]) -> str:

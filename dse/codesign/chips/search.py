@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.codesign.chips.boxes import Box, BoxFigures, Corner
-from dse.codesign.chips.leaf import Leaf, Priced
+from dse.codesign.chips.leaf import ChosenChip, Leaf, Priced
 from dse.codesign.chips.plan_lists import PlanList, all_families, bounds_s, expanded, plans_in
 from dse.codesign.chips.problem import ChipProblem, Links
 from dse.codesign.search.choice import TIE
@@ -80,23 +80,32 @@ class ChipOutcome:
     """What a search has found.
 
     Attributes:
-        best: the chips that share the best score, the cheapest first; empty where there is none.
+        found: the chips that had a score within the margin of the best one so far.
+        score: the best so far; 0 where there is none.
         bound: no chip has a higher score.
         plans: of all vocabularies.
         counts: what was done.
         stopped: why it ended early.
     """
 
-    best: list[Priced] = field(default_factory=list)
+    found: dict[ChosenChip, Priced] = field(default_factory=dict)
     bound: float = np.inf
     plans: int = 0
     counts: Counts = field(default_factory=Counts)
     stopped: str | None = None
+    score: float = 0.0
 
     @property
-    def score(self) -> float:
-        """The best so far; 0 where there is none."""
-        return max((each.score for each in self.best), default=0.0)
+    def best(self) -> list[Priced]:
+        """The chips that share the best score, the cheapest first; empty where there is none."""
+        return self.near(0.0)
+
+    def near(self, within: float) -> list[Priced]:
+        """The chips whose scores are within this share of the best, the best first; of equal ones the cheapest."""
+        needed = self.score * (1 - max(TIE, within))
+        near = [each for each in self.found.values() if each.score >= needed]
+        ties = sorted(near, key=lambda each: each.order)
+        return sorted(ties, key=lambda each: -each.score) if within else ties
 
 
 class ChipSearch:
@@ -106,6 +115,7 @@ class ChipSearch:
         self, problem: ChipProblem, stop: StopSignal = never_stop, progress: ProgressCallback = silent
     ) -> None:
         self.problem, self._stop, self._progress = problem, stop, progress
+        self._share = 1 - max(TIE, problem.within)
         self.figures = BoxFigures(problem)
         self.outcome = ChipOutcome()
         self._one = CoreDesigns(*(np.ones(1, dtype=np.int64) for _ in range(6)))
@@ -124,7 +134,7 @@ class ChipSearch:
                 while True:  # depth first while there is no chip
                     ask(self._stop)
                     parts = self._parts(box_)
-                    if outcome.best or not parts:
+                    if outcome.found or not parts:
                         break
                     box_ = parts.pop(int(np.argmax([each.score for each in parts])))
                     for each in parts:
@@ -141,7 +151,12 @@ class ChipSearch:
 
     def _may(self, score: float) -> bool:
         """Whether a bound allows a chip as good as the best."""
-        return score >= self.outcome.score * (1 - TIE) and score > 0
+        return score >= self._needed and score > 0
+
+    @property
+    def _needed(self) -> float:
+        """The score from which on chips are listed."""
+        return self.outcome.score * self._share
 
     def _root(self, box: Box) -> Bounded | None:
         """All chips of a precision and a domain, with all families."""
@@ -199,7 +214,7 @@ class ChipSearch:
 
     def _still_open(self, corner: Corner, lists: tuple[tuple[tuple[str, PlanList], ...], ...]) -> Bounded | None:
         """What of a box may be better than the best chip so far, by the bounds of its lists; None where nothing is."""
-        needed = self.outcome.score * (1 - TIE) * float(corner.divisor.min())
+        needed = self._needed * float(corner.divisor.min())
         least_s = [min(float(few.bounds_s.min(initial=np.inf)) for _, few in each) for each in lists]
         mean = float(self._means(np.array(least_s)[:, None])[0])
         if not mean > 0 or mean < needed:
@@ -208,7 +223,7 @@ class ChipSearch:
             tuple((name, few.part(self._with(model, least_s, few.bounds_s) >= needed)) for name, few in each)
             for model, each in enumerate(lists)
         )
-        alive = mean / corner.divisor >= self.outcome.score * (1 - TIE)
+        alive = mean / corner.divisor >= self._needed
         return Bounded(corner.part(alive), open_, mean / float(corner.divisor.min()))
 
     def _with(self, model: int, least_s: list[float], bounds: Floats) -> Floats:
@@ -238,7 +253,7 @@ class ChipSearch:
     def _close(self, bounded: Bounded) -> None:
         """Price what may be the best of a box that is not split; at first with few plans, for a first chip."""
         self.outcome.counts.leaves += 1
-        if not self.outcome.best:
+        if not self.outcome.found:
             few = (((each, own.leading(_LEADING)) for each, own in lists) for lists in bounded.plans)
             self._price(bounded.corner.box, tuple(map(tuple, few)))
         self._price(bounded.corner.box, bounded.plans)
@@ -249,11 +264,11 @@ class ChipSearch:
             return
         box, lists = again.corner.box, again.plans
         leaf = Leaf(self.problem, self.figures, box, [self._of_model(box, each) for each in enumerate(lists)])
-        for priced in leaf.priced(lambda: self.outcome.score, self._stop):
+        for priced in leaf.priced(lambda: self._needed, self._stop):
             self.outcome.counts.priced += 1
             if self._may(priced.score):
-                self.outcome.best.append(priced)
-                self.outcome.best = _leading(self.outcome.best)
+                self.outcome.found[priced.chip] = priced
+                self.outcome.score = max(self.outcome.score, priced.score)
 
     def _of_model(
         self, box: Box, numbered: tuple[int, tuple[tuple[str, PlanList], ...]]
@@ -262,10 +277,3 @@ class ChipSearch:
         for precision, own in lists:
             if own.count:
                 yield self._at(model, precision, box, np.ones(1), np.ones(1))[0], own
-
-
-def _leading(found: list[Priced]) -> list[Priced]:
-    """Those that share the best score, the cheapest first."""
-    best = max(each.score for each in found)
-    tied = [each for each in found if each.score >= best * (1 - TIE)]
-    return sorted(tied, key=lambda each: each.order)

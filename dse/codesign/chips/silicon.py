@@ -3,7 +3,7 @@
 A *realisation* of cores is a node and a number of dies. A step of training does not see it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -126,23 +126,30 @@ def silicon(
     """
     made = package(space, cores, how, memory, link_bytes_per_s, formats)
     die, _ = made.dies[0]
-    area = np.broadcast_to(die_area(die).value, cores.units.shape)
-    drawn = power(made)
-    slope = (drawn.tree_per_ghz.value + drawn.switching_per_ghz.value) / GIGA
+    taken = taken_by(made, len(cores))
+    area = taken.die_mm2
     edge_of = np.full(area.shape, space.largest_mm2) if any_sram else np.minimum(area, space.largest_mm2)
     fits = (area <= space.largest_mm2 * (1 + _ROUNDING)) & (cores.units % how.dies == 0)
     fits &= (die.memory_sites <= max_sites(die, edge_of)) & (needed_edge_mm(die) <= perimeter_mm(edge_of))
     if not any_sram:
         fits &= cores.shared_mib % how.dies == 0
-    return Silicon(
-        die_mm2=area,
-        package_mm2=area * how.dies,
-        usd=np.broadcast_to(total(bill(made).values()).value, area.shape),
-        kg=np.broadcast_to(total(embodied_kg(made).values()).value, area.shape),
-        static_w=np.broadcast_to(drawn.static.value + drawn.traffic.value, area.shape),
-        w_per_hz=np.broadcast_to(slope, area.shape),
-        fits=fits,
-    )
+    return replace(taken, fits=fits)
+
+
+def taken_by(made: Package, count: int = 1) -> Silicon:
+    """What ``count`` packages take, whatever their limits; ``die_mm2`` is of the largest die."""
+    drawn = power(made)
+    areas = [(die_area(die).value, number) for die, number in made.dies]
+    figures = {
+        "die_mm2": np.maximum.reduce([area for area, _ in areas]),
+        "package_mm2": sum(area * number for area, number in areas),
+        "usd": total(bill(made).values()).value,
+        "kg": total(embodied_kg(made).values()).value,
+        "static_w": drawn.static.value + drawn.traffic.value,
+        "w_per_hz": (drawn.tree_per_ghz.value + drawn.switching_per_ghz.value) / GIGA,
+    }
+    arrays = {name: np.broadcast_to(each, (count,)) for name, each in figures.items()}
+    return Silicon(**arrays, fits=np.ones(count, dtype=np.bool_))
 
 
 def least(parts: list[Silicon]) -> Silicon:
