@@ -7,11 +7,11 @@ from dataclasses import replace
 from dse.codesign.chips.problem import TRAINED_IN, ChipProblem, Limits
 from dse.codesign.options import COMPARED, CodesignOptions, require_unique
 from dse.plan.model_sources import transformer
-from dse.plan.options import usual_stack
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults as plan_faults
 from dse.plan.rules import like_precision
 from dse.plan.stack import stack, template_stack
+from dse.plan.stack_range import usual_stack
 from dse.plan.training_plan import read_plan
 from hardware.chip_space import ChipSpace, chip_space
 from hardware.chips import system
