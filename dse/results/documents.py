@@ -579,7 +579,8 @@ class CodesignMetrics(TypedDict):
         plans_in_vocabulary: how many.
         stopped: why the search ended early; null where it did not.
         chips_in_space: how many, limits left out.
-        silicon: area by block, power, bill, dollars an hour and carbon, as ``dse chip --json`` has them.
+        silicon: area of a die by block, power, bill, dollars an hour and carbon of a package, as [value, low,
+            high].
         limits: by name: what the chip takes, and the most that it may.
         boxes: what the search did.
         plan_bounds: what the search did.
@@ -612,7 +613,7 @@ class CodesignMetrics(TypedDict):
     plans_in_vocabulary: NotRequired[int]
     stopped: NotRequired[str | None]
     chips_in_space: NotRequired[int]
-    silicon: NotRequired[dict[str, Any]]
+    silicon: NotRequired[dict[str, list[float] | dict[str, list[float]]]]
     limits: NotRequired[dict[str, dict[str, float]]]
     boxes: NotRequired[int]
     plan_bounds: NotRequired[int]

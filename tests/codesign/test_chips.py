@@ -57,7 +57,7 @@ def test_an_answer_shows_chip_power_cost_and_area_and_is_proven(answered):
     for word in ("proven optimal", "mm²", " W", "cost", "at price", "limit W"):
         assert word in done.out
     assert result["metrics"]["limits"]["power_w"]["taken"] <= 1000
-    area, low, high = result["metrics"]["silicon"]["dies"][0]["area_mm2"]
+    area, low, high = result["metrics"]["silicon"]["die_mm2"]
     assert low < area < high
     assert result["metrics"]["limits"]["die_mm2"]["taken"] == pytest.approx(area)
 
@@ -68,7 +68,7 @@ def test_the_check_accepts_it_and_refuses_another_chip_or_score(answered, dse, t
     for alter in (
         lambda each: each["solution"]["chip"].update(dies=3 - each["solution"]["chip"]["dies"]),
         lambda each: each["solution"]["chip"].update(units=9),
-        lambda each: each["metrics"]["silicon"]["cost_usd"]["dies"].__setitem__(0, 1.0),
+        lambda each: each["metrics"]["silicon"]["usd"].__setitem__(0, 1.0),
         lambda each: each["metrics"].update(score=2 * each["metrics"]["score"]),
     ):
         forged = json.loads(json.dumps(result))
@@ -84,8 +84,7 @@ def test_dse_plan_finds_the_same_plan_on_the_chip_that_is_written(answered, dse)
     asked = ("--on", out / "chip.yaml", "--precision", plan["precision"], *RUN[:6], "--json")
     again = json.loads(dse("plan", "llama3-8b", *asked).out)
     assert again["objective"]["value"] == pytest.approx(result["metrics"]["models"]["llama3-8b"]["step_s"], rel=1e-9)
-    silicon = json.loads(dse("chip", out / "chip.yaml", "--json").out)["silicon"]
-    assert silicon["cost_usd"]["total"] == pytest.approx(result["metrics"]["silicon"]["cost_usd"]["total"])
+    assert f"{result['metrics']['silicon']['usd'][0]:,.0f}" in dse("chip", out / "chip.yaml").out
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,13 @@ from dse.plan.check_costs import PlanCosts, plan_costs
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
 from dse.problem import Posed, result_of
-from dse.report.chip_silicon import PricedChip, priced_chip, silicon_document
+from dse.report.chip_silicon import PricedChip, priced_chip
 from dse.results.result import FailedCheckError, Result
 from dse.run.remembered import Remembered
 from dse.run.run import Run
-from hardware.silicon.interval import total
+from hardware.silicon.area import block_areas
+from hardware.silicon.interval import Interval, total
+from hardware.silicon.money import all_in_kw, die_price, hourly_usd
 
 ChipPosed = Posed[CodesignOptions, ChipProblem]
 
@@ -189,12 +191,35 @@ def answer_metrics(
         "chips_in_space": problem.space.points,
         "score": score_of(problem, chip, [each["throughput_per_s"] for each in figures.values()]),
         "models": figures,
-        "silicon": {key: each for key, each in silicon_document(shown).items() if key != "sources"},
+        "silicon": silicon_figures(shown),
         "limits": limits_of(problem, chip, shown),
         "notes": notes(problem),
         "stopped": stopped,
         "chips": real_chips(problem),
     }
+
+
+def silicon_figures(shown: PricedChip) -> dict[str, Any]:
+    """Area, power, money and carbon, each as [value, low, high]."""
+    (die, _), price = shown.package.dies[0], die_price(shown.package.dies[0][0])
+    bill, all_in = total(shown.lines.values()), all_in_kw(shown.sustained_w)
+    hourly = hourly_usd(bill, all_in)
+    return {
+        "die_mm2": _triple(price.area),
+        "blocks_mm2": {name: _triple(each) for name, each in block_areas(die).items()},
+        "sold_share": _triple(price.sold),
+        "power_w": _triple(shown.drawn.demand(shown.package.clock_hz)),
+        "kw_all_in": _triple(all_in),
+        "bill_usd": {name: _triple(each) for name, each in shown.lines.items()},
+        "usd": _triple(bill),
+        "usd_per_hour": _triple(hourly.at_cost),
+        "usd_per_hour_at_price": _triple(hourly.at_price),
+        "co2e_kg": {name: _triple(each) for name, each in shown.kg.items()},
+    }
+
+
+def _triple(figure: Interval) -> list[float]:
+    return [float(figure.value), float(figure.low), float(figure.high)]
 
 
 def score_of(problem: ChipProblem, chip: ChosenChip, throughputs: list[float]) -> float:

@@ -137,7 +137,7 @@ class ChipMetrics(Document):
         chips_in_space: how many, limits left out.
         score: the objective.
         models: figures of each, by name.
-        silicon: area by block, power, bill, dollars an hour and carbon, as ``dse chip --json`` has them.
+        silicon: area of a die by block, power, bill, dollars an hour and carbon of a package, as [value, low, high].
         limits: by name: what the chip takes, and the most that it may.
         notes: on every answer.
         stopped: why the search ended early; null where it did not.
@@ -152,7 +152,7 @@ class ChipMetrics(Document):
     chips_in_space: _Count
     score: Amount
     models: dict[str, ChipModelFigures]
-    silicon: dict[str, Any]
+    silicon: dict[str, list[Amount] | dict[str, list[Amount]]]
     limits: dict[str, dict[str, Amount]]
     notes: list[str]
     stopped: str | None

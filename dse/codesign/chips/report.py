@@ -60,17 +60,16 @@ def _verdict(problem: ChipProblem, result: Result) -> str:
 def _answer_rows(result: Result) -> list[Row]:
     """The chip, and what it takes: power and cost with every answer."""
     made, limits = result.metrics["silicon"], result.metrics["limits"]
-    die, cost = made["dies"][0], made["cost_usd"]["total"]
     units = {"die_mm2": "mm² of a die", "power_w": "W", "usd": "$"}
     return [
         ("chip", solution_text(result.solution["chip"])),
         ("formats", ", ".join(result.solution["chip"]["formats"])),
-        ("die", f"{_triple(die['area_mm2'])} mm², {die['yield'][0]:.0%} sold"),
-        ("power", f"{_triple(made['power_w']['demand'])} W, {made['kw_all_in'][0]:.2f} kW with its share of a server"),
-        ("cost", f"${_triple(cost)}"),
+        ("die", f"{_triple(made['die_mm2'])} mm², {made['sold_share'][0]:.0%} sold"),
+        ("power", f"{_triple(made['power_w'])} W, {made['kw_all_in'][0]:.2f} kW with its share of a server"),
+        ("cost", f"${_triple(made['usd'])}"),
         (
             "an hour",
-            f"${made['usd_per_hour']['at_cost'][0]:.2f} at cost, ${made['usd_per_hour']['at_price'][0]:.2f} at price",
+            f"${made['usd_per_hour'][0]:.2f} at cost, ${made['usd_per_hour_at_price'][0]:.2f} at price",
         ),
         ("carbon", f"{sum(each[0] for each in made['co2e_kg'].values()):,.0f} kg CO₂e to make"),
         *(
@@ -90,8 +89,8 @@ def _beside(result: Result) -> list[Table]:
     if metrics["chips"]:
         made = metrics["silicon"]
         rows: list[Row] = [
-            ("this answer", number(value), "100 %", f"{made['power_w']['demand'][0]:,.0f}",
-             f"{made['cost_usd']['total'][0]:,.0f}", "derated mappings")
+            ("this answer", number(value), "100 %", f"{made['power_w'][0]:,.0f}",
+             f"{made['usd'][0]:,.0f}", "derated mappings")
         ]  # fmt: skip
         for each in metrics["chips"]:
             score, power_w, usd = each["score"], each["power_w"], each["usd"]
