@@ -11,11 +11,13 @@ from dse.plan.evaluate import evaluate
 from dse.plan.export.step_graph import Collective, Compute, step_graph
 from dse.plan.intervals import interval
 from dse.plan.model import Transformer
+from dse.plan.model_parts import Numerics
+from dse.plan.model_sources import transformer
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.transformers_configs import of_config
 from hardware.inputs import InputError
 from tests.plan.problems import plan, problem
-from tests.plan.test_hybrid_configs import _sizes
+from tests.plan.test_hybrid_configs import PUBLISHED, _sizes
 from tests.plan.test_layer_kinds import EXPERTS, MESHES, SIZES, STACKS, checked
 from tests.plan.test_models import CONFIG
 
@@ -36,6 +38,7 @@ MODELS = {
     "choices of the layer before": indexed("attention+dense", *["attention+reuse+experts"] * 3, experts=EXPERTS),
 }
 V32 = CONFIG | {"model_type": "deepseek_v32", "index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048}
+LONGCAT = PUBLISHED["LongCat-Flash 560B"][1]
 GLM5 = _sizes(
     "glm_moe_dsa", 78, 6144, 12288, 154_880, num_attention_heads=64, num_key_value_heads=64, n_routed_experts=256,
     num_experts_per_tok=8, moe_intermediate_size=2048, n_shared_experts=1, first_k_dense_replace=3, q_lora_rank=2048,
@@ -50,6 +53,13 @@ def test_sizes_are_the_published_ones(sizes, billions, active):
     assert model.parameters == pytest.approx(1e9 * billions, rel=5e-3)
     # A token takes all matrices but those of other experts, and no embedding.
     assert model.active_weights / (1 + model.prediction_layers / model.layers) == pytest.approx(1e9 * active, rel=0.05)
+
+
+def test_built_in_models_are_those_of_their_files():
+    for name, sizes in (("deepseek-v3.2", V32), ("longcat-flash", LONGCAT)):
+        read, known = of_config(sizes, name, "config.json"), transformer(name)
+        same = {"source": "", "assumed": {}, "numerics": Numerics()}
+        assert read.model_copy(update=same) == known.model_copy(update=same)
 
 
 @pytest.mark.parametrize("software", STACKS)
