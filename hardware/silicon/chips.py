@@ -10,7 +10,7 @@ from hardware.chip_spec import ChipSpec, Template, read_chip_spec
 from hardware.inputs import fail
 from hardware.network_specs import link_peak_bytes_per_s
 from hardware.packed_words import RATE_TOLERANCE
-from hardware.silicon.area import die_area
+from hardware.silicon.area import block_areas, die_area
 from hardware.silicon.design import Die, Package
 from hardware.silicon.edges import max_sites, needed_edge_mm, perimeter_mm
 from hardware.silicon.power import power
@@ -148,7 +148,7 @@ def _judge_rates(spec: ChipSpec, package: Package, file: str) -> None:
 
 
 def _judge_field(spec: ChipSpec, template: Template, die: Die, file: str) -> None:
-    """InputError at a die above the exposure field, with the most tensor cores that would fit."""
+    """InputError at a die above the exposure field, with the most tensor cores that would fit, or the largest block."""
     limit, area = blocks().reticle_mm2.value, float(die_area(die).value)
     if area <= limit:
         return
@@ -159,9 +159,12 @@ def _judge_field(spec: ChipSpec, template: Template, die: Die, file: str) -> Non
 
     per_die = template.tensor_cores // template.dies
     cores = template.dies * (bisect_right(range(1, per_die + 1), 0.0, key=excess_mm2))
-    remedy = f"{cores} tensor cores fit" if cores else "not even one tensor core fits"
-    rule = f"a die must be at most {limit:g} mm² (26 x 33 mm), but has {area:.0f}; {remedy}"
-    raise fail(file, "template.tensor_cores", template.tensor_cores, rule, str(cores) if cores else None)
+    rule = f"a die must be at most {limit:g} mm² (26 x 33 mm), but has {area:,.0f}"
+    if cores:
+        rule = f"{rule}; {cores} tensor cores fit"
+        raise fail(file, "template.tensor_cores", template.tensor_cores, rule, str(cores))
+    block, size = max(block_areas(die).items(), key=lambda each: float(each[1].value))
+    raise fail(file, "template", block, f"{rule}, of which its {block} take {float(size.value):,.0f}")
 
 
 def _judge_edge(die: Die, file: str, stacks: int, dies: int) -> None:
@@ -184,6 +187,10 @@ def _judge_memory(spec: ChipSpec, package: Package, file: str) -> None:
     if spec.memory.kind == NO_MEMORY:
         _judge_sram(spec, package, file)
         return
+    if not spec.memory.stacks:
+        raise fail(
+            file, "memory.stacks", 0, f"must be at least 1 of {spec.memory.kind}; without any, kind is none", "1"
+        )
     sites = int(sum(count * int(die.memory_sites) for die, count in package.dies))
     if spec.memory.stacks > sites:
         rule = f"must be at most {sites}, as the dies have so many sites for {spec.memory.kind}"

@@ -304,6 +304,12 @@ BAD = [
         "template: 165 mm of edge: memory, links, die to die and host must fit",
         "118 mm",
     ),
+    ({"memory__stacks": 0}, "memory.stacks: 0: must be at least 1 of hbm3e; without any, kind is none", "1?"),
+    (
+        {"template__global_buffer_mib": 10**6},
+        "template: shared SRAM: a die must be at most 858 mm² (26 x 33 mm), but has 637,854, of which its shared SRAM",
+        "take 637,",
+    ),
     ({"template__spare_cores": 10**9}, "template.spare_cores: 1000000000: must be at most 4096", ""),
     ({"template__d2d_bytes_per_s": 0.0}, "d2d_bytes_per_s must be above 0 with several dies", ""),
     ({"template__tensor_cores": 17}, "tensor_cores must be a multiple of dies, 2, but is 17", "nearest: 16"),

@@ -7,7 +7,7 @@ from typing import Any
 from dse.codesign.modern.answer import notes
 from dse.codesign.modern.check import machine_of
 from dse.codesign.modern.problem import ModernSpace
-from dse.codesign.report.table import architecture_text, between_text, hbm_text, number, power_text
+from dse.codesign.report.table import architecture_text, between_text, hbm_text, joules_text, number, power_text
 from dse.plan.chip_table import HEADERS, figures, rests_on
 from dse.plan.evaluate import memory_needed
 from dse.plan.plan_arrays import PlanArrays
@@ -118,8 +118,8 @@ def _answer_rows(space: ModernSpace, result: Result) -> list[Row]:
         ("tokens/s", f"{figures['tokens_per_s']:,.0f}"),
         (
             "power",
-            f"{power_text(figures)} per accelerator on average, {number(figures['joules_per_sample'])} J per "
-            "sample over all accelerators",
+            f"{power_text(figures)} per accelerator on average, {joules_text(figures)} per sample over all "
+            "accelerators",
         ),
     ]
 

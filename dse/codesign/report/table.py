@@ -133,6 +133,13 @@ def power_text(figures: Mapping[str, Any]) -> str:
     return f"{number(figures['power_w'])} W{between_text(figures.get('power_interval_w'))}"
 
 
+def joules_text(figures: Mapping[str, Any]) -> str:
+    """Joules of a sample, as :func:`power_text`."""
+    joules, interval = figures["joules_per_sample"], figures.get("power_interval_w")
+    ends = None if interval is None else [joules * each / figures["power_w"] for each in interval]
+    return f"{number(joules)} J{between_text(ends)}"
+
+
 def between_text(interval: Sequence[float] | None) -> str:
     """What the sources of an estimate allow, after it: `` (360 to 610)``; nothing where that is not known."""
     return "" if interval is None else " ({} to {})".format(*map(number, interval))
@@ -153,8 +160,8 @@ def plan_rows(plan: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[Row]:
         ("utilisation", f"{100 * metrics['model_flops_utilisation']:.1f} % of peak FLOPs (model FLOPs)"),
         (
             "power",
-            f"{power_text(metrics)} per accelerator on average, {number(metrics['joules_per_sample'])} J "
-            "per sample over all accelerators",
+            f"{power_text(metrics)} per accelerator on average, {joules_text(metrics)} per sample over all "
+            "accelerators",
         ),
     ]
 
