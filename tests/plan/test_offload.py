@@ -7,6 +7,7 @@ import pytest
 from dse.plan.check import illegal
 from dse.plan.check_costs import plan_costs
 from dse.plan.evaluate import evaluate
+from dse.plan.export import REFUSALS_FILE, exports
 from dse.plan.intervals import interval
 from dse.plan.plan_arrays import PlanArrays
 from dse.plan.search.enumeration import enumerate_plans
@@ -102,6 +103,15 @@ def test_what_stays_on_the_host_is_said_and_its_copies_are_in_no_trace(dse, tmp_
     refused = dse(*asked, "--export", "chakra", "--out", tmp_path / "out")
     assert refused.code == 2
     assert "--export: chakra: must not be given with offload=optimizer, whose copies to the host" in refused.err
+
+
+@pytest.mark.parametrize("offload", ["optimizer", "activations"])
+def test_maxtext_keeps_state_of_the_optimizer_on_the_host_and_others_say_that_they_cannot(offload):
+    posed = problem("llama2-7b", batch=8, offload=offload)
+    made = exports(posed, plan(data=8, zero=3, recompute="full", offload=offload))
+    assert ("optimizer_memory_host_offload: true" in made.get("maxtext.yml", "")) == (offload == "optimizer")
+    assert f"torchtitan cannot express offload={offload}" in made[REFUSALS_FILE]
+    assert "megatron.args" not in made
 
 
 def test_plans_with_offloading_have_no_interval():

@@ -18,13 +18,14 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
     Raises:
         NotExpressibleError: the plan has what MaxText lacks: ZeRO 1 and 2, GPipe, stages of unequal layers, layers
             without experts in a pipeline, recomputation of some layers, accumulated gradients of 8-bit products, other
-            orders of the axes, experts spread over other axes, other precisions than bf16, fp8 and int8, or precisions
-            of state and overlaps of its own (XLA decides what overlaps).
+            orders of the axes, experts spread over other axes, other precisions than bf16, fp8 and int8, precisions
+            of state and overlaps of its own (XLA decides what overlaps), or activations in the host's memory.
     """
     stages = plan.pipeline * plan.interleave
     rounds = problem.global_batch // (plan.data * plan.microbatch)
-    refuse_settings(plan)
+    refuse_settings(plan, ("offload",))
     refuse(
+        ("activations" in plan.offload, f"offload={plan.offload}, of whose activations its policies keep some"),
         (plan.zero in (1, 2), f"zero={plan.zero}"),
         (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over only the context axis"),
         (
@@ -57,6 +58,8 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
         "quantization": _QUANTIZATION[plan.precision],
         "max_target_length": problem.sequence,
     }
+    if plan.offload == "optimizer":
+        settings["optimizer_memory_host_offload"] = True
     if problem.model.prediction_layers:
         settings["mtp_num_layers"] = problem.model.prediction_layers
     if plan.pipeline > 1:
