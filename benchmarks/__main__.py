@@ -36,6 +36,7 @@ SCRIPTS = (
     "fabric_nextpnr",
     "truth",
     "intervals",
+    "plan_kernels",
     "plans",
     "modern_codesign",
     "newcomer",
