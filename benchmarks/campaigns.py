@@ -30,6 +30,9 @@ EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "campaign.yaml"
 LINES = 10
 """Lines of the journal for each cell."""
 
+SOLUTION = ", ".join(f"key_{number}={number}" for number in range(18))
+"""Of the length that rows have."""
+
 AXES = {
     "on": ["h100-sxm", "h200-sxm", "mi300x", "b200", "a100-sxm"],
     "model": ["llama3-8b", "gpt3-5b", "nemotron-8b", "llama2-13b"],
@@ -71,7 +74,8 @@ def fill(file: Path, out: Path) -> tuple[int, int]:
         for number, cell in enumerate(campaign.cells):
             value = 1 + number % 997 / 997
             row = Row("optimal", f"cell {number}", "step_s", "s", "min", value, value, 0.0, "enumeration",
-                      answer=f"{number:016x}", figures={"step_s": value, "mfu": 0.5}, seconds=0.01)  # fmt: skip
+                      solution=f"data={number}, {SOLUTION}", answer=f"{number:016x}",
+                      figures={"step_s": value, "mfu": 0.5}, seconds=0.01)  # fmt: skip
             key = content_key(campaign.settings(cell), 0)
             for line in range(LINES):
                 lines |= journal_entry(Answered(row, key, {"none.yaml": f"{line:064x}"} if line else {}))

@@ -24,7 +24,8 @@ class CellsDocument(Document):
         value, bound, gap: as of a result.
         method: that gave the answer.
         reason: why there is no value, or no proof.
-        answer: the first digits of the digest of the cell's solution.
+        solution: the first words and numbers of the cell's solution.
+        answer: the first digits of the digest of the whole solution.
     """
 
     axes: dict[str, list[str]]
@@ -39,6 +40,7 @@ class CellsDocument(Document):
     gap: list[float | None]
     method: list[str]
     reason: list[str]
+    solution: list[str]
     answer: list[str]
 
 

@@ -213,9 +213,15 @@ def _regret_chart(metrics: Mapping[str, Any]) -> list[Part]:
 
 def _cells_table(posed: CampaignPosed, rows: Sequence[Row]) -> Table:
     campaign = posed.problem
-    headers = (*(axis.name for axis in campaign.axes), "status", "value", "gap", "reason")
+    headers = (*(axis.name for axis in campaign.axes), "status", "value", "gap", "answer")
     lines = [
-        (*(value.label for value in campaign.values(cell)), row.status, _value(row), _gap(row), row.reason)
+        (
+            *(value.label for value in campaign.values(cell)),
+            row.status,
+            _value(row),
+            _gap(row),
+            row.reason or row.solution,
+        )
         for cell, row in zip(campaign.cells[:LISTED], rows, strict=False)
     ]
     title = "" if len(rows) <= LISTED else f"the first {LISTED} of {len(rows):,} cells; {CSV_FILE} has all"

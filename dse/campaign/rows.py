@@ -1,7 +1,7 @@
 """The answer of a cell as a row, and the rows of a campaign as columns."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self, get_args
 
@@ -20,6 +20,7 @@ REPEATABLE = ("optimal", "feasible", "infeasible", "unknown", "failed")
 """What a cell gives again whenever it is answered, and what is journalled."""
 
 _REASON_CHARACTERS = 300
+_SOLUTION_CHARACTERS = 240
 _ANSWER_DIGITS = 16
 
 
@@ -34,7 +35,8 @@ class Row:
         value, bound, gap: as of a result.
         method: that gave the answer.
         reason: why there is no value, or no proof, in one line; empty for none.
-        answer: the first digits of the digest of its solution; empty where there is none.
+        solution: its first words and numbers, such as the keys of a plan or the sizes of a chip.
+        answer: the first digits of the digest of the whole solution; empty where there is none.
         figures: the numbers of its metrics, by name.
         seconds: that the cell took.
     """
@@ -49,6 +51,7 @@ class Row:
     gap: float | None = None
     method: str = ""
     reason: str = ""
+    solution: str = ""
     answer: str = ""
     figures: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
@@ -88,6 +91,7 @@ def row_of(kind: ProblemType[Any, Any], result: Result, seconds: float, stopped:
         gap=result.gap,
         method=result.method,
         reason=_line(stopped or "") if is_stopped else "" if proof is None else _line(proof.explanation),
+        solution=_first_leaves(result.solution),
         answer=digest(result.solution).removeprefix("sha256:")[:_ANSWER_DIGITS] if result.solution else "",
         figures={
             key: float(value)
@@ -101,6 +105,27 @@ def row_of(kind: ProblemType[Any, Any], result: Result, seconds: float, stopped:
 def refused(error: Exception | str, status: CellStatus = "failed", seconds: float = 0.0) -> Row:
     """The row of a cell without a result."""
     return Row(status, reason=_line(str(error)), seconds=seconds)
+
+
+def _first_leaves(solution: Mapping[str, Any]) -> str:
+    """The first words and numbers of a solution, each with its own key, as far as a line goes."""
+    text = ""
+    for key, value in _leaves(solution):
+        more = f"{', ' if text else ''}{key}={value}"
+        if len(text) + len(more) > _SOLUTION_CHARACTERS:
+            break
+        text += more
+    return text
+
+
+def _leaves(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value)
+        elif isinstance(value, bool):
+            yield key, "yes" if value else "no"
+        elif isinstance(value, int | float | str):
+            yield key, f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _line(text: str) -> str:

@@ -1680,7 +1680,8 @@ class CampaignCells(TypedDict):
         gap: as of a result.
         method: that gave the answer.
         reason: why there is no value, or no proof.
-        answer: the first digits of the digest of the cell's solution.
+        solution: the first words and numbers of the cell's solution.
+        answer: the first digits of the digest of the whole solution.
     """
 
     axes: dict[str, list[str]]
@@ -1695,6 +1696,7 @@ class CampaignCells(TypedDict):
     gap: list[float | None]
     method: list[str]
     reason: list[str]
+    solution: list[str]
     answer: list[str]
 
 
