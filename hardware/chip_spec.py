@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from hardware.cost_model import CoreBandwidth, NamedChoice
 from hardware.documents import read_document
 from hardware.energy_model import MAX_PROCESS_NM, MIN_PROCESS_NM, TEMPLATE_PROCESS_NM
-from hardware.inputs import fail, validate
+from hardware.inputs import choose, fail, validate
 from hardware.machines import OTHER_KINDS
 from hardware.network_specs import named_network
 from hardware.operations import VectorKind
@@ -399,8 +399,17 @@ def read_chip_spec(name_or_path: str | Path) -> tuple[ChipSpec, str | None]:
             if named is not None:
                 named_network(named.name, name_or_path, f"{key}.name")
         return spec, note
-    name = str(name_or_path)
-    return read_spec("chips", known_as().get(name) or systems().get(name, name), ChipSpec, "accelerator"), None
+    return read_spec("chips", chip_name(str(name_or_path)), ChipSpec, "accelerator"), None
+
+
+def chip_name(name: str, option: str = "accelerator") -> str:
+    """The built-in chip that is known by this name, alias or system; ``option``: whose value it is.
+
+    Raises:
+        InputError: there is none; the nearest name is offered.
+    """
+    known = {**systems(), **known_as()}
+    return known[choose("", option, name, known, "accelerator or system")]
 
 
 @cache

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from hardware.chip_spec import ChipSpec, chip_names, known_as, rates_of, read_chip_spec, systems
+from hardware.chip_spec import ChipSpec, chip_name, chip_names, rates_of, read_chip_spec
 from hardware.input_files import read_once
-from hardware.inputs import choose, fail
+from hardware.inputs import fail
 from hardware.machines import OTHER_KINDS
 from hardware.network import Network
 from hardware.network_specs import network
@@ -188,10 +188,5 @@ def system(name_or_path: str, network_name: str | None = None, option: str = "--
     Raises:
         InputError: neither a chip nor a system has this name (the nearest one is offered), or a fault in a file.
     """
-    own = chip(name_or_path if is_path(name_or_path) else _chip_name(name_or_path, option))
+    own = chip(name_or_path if is_path(name_or_path) else chip_name(name_or_path, option))
     return System(own, network(network_name or own.network))
-
-
-def _chip_name(name: str, option: str) -> str:
-    known = {**systems(), **known_as()}
-    return known[choose("", option, name, known, "accelerator or system")]

@@ -36,8 +36,8 @@ class CampaignType(ProblemType[CampaignOptions, Campaign]):
     )
     examples: ClassVar[tuple[str, ...]] = (
         "dse campaign docs/examples/campaign.yaml --out runs/campaign",
-        "dse campaign docs/examples/campaign.yaml --out runs/campaign --resume --workers 8",
-        "dse compare runs/campaign runs/other-campaign",
+        "dse campaign docs/examples/campaign.yaml --out runs/campaign --resume",
+        "dse campaign docs/examples/campaign.yaml --workers 8 --json",
     )
     Options: ClassVar[type[Any]] = CampaignOptions
     Solution = SolutionDocument

@@ -210,7 +210,7 @@ def test_a_template_has_its_kernels(tmp_path):
     ("reader", "name", "hint"),
     [
         (accelerator, "tpu4", "did you mean tpuv4?"),
-        (accelerator, "a100-80", "did you mean a100-sxm?"),
+        (accelerator, "a100-80", "did you mean a100-80gb?"),
         (cost_model, "consistant", "did you mean consistent?"),
         (area_model, "22mn", "did you mean 22nm?"),
     ],
@@ -438,6 +438,12 @@ def test_a_system_is_the_chip_that_comes_in_it(name):
     own = chip(name)
     assert own == chip(own.name)
     assert own.network == name
+
+
+def test_a_misspelt_system_is_refused_with_the_nearest_one():
+    for reader in (chip, accelerator, read_chip_spec):
+        with pytest.raises(InputError, match=r"no accelerator or system of this name; .*did you mean dgx-h100"):
+            reader("dgx-h100x")
 
 
 def test_chips_of_several_servers_are_joined_by_the_network_of_their_system():
