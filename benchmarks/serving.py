@@ -91,7 +91,7 @@ def _kernels(chip: str) -> KernelModel:
 @cache
 def tables_of(row: ServingRow) -> StepTables:
     """The step tables of a row's shape."""
-    return step_tables(StepWork(_model(row.model), row.shape, row.formats, _kernels(row.chip), row.engine))
+    return step_tables(StepWork(_model(row.model), row.shape, row.formats, _kernels(row.chip)))
 
 
 def stack_of(row: ServingRow) -> str:
@@ -160,31 +160,46 @@ def can_be_posed(row: ServingRow) -> bool:
     return True
 
 
+def is_held_up(row: ServingRow) -> bool:
+    """Whether its requests wait for longer than they run: its server had a limit that the row does not state."""
+    return row.ttft_s > row.load.output.mean * row.tpot_s
+
+
 def fitted_constants(rows: Sequence[ServingRow], own: Engine) -> dict[str, float]:
-    """Constants of a stack, fitted to TPOT and, where arrivals are known, TTFT of its marked rows.
+    """Constants of a stack, fitted to TPOT of its marked rows; then ``request_s``, which TPOT does not depend on, to
+    TTFT where arrivals are known.
 
     Errors within a configuration are much alike: it counts as :data:`_ROWS_OF_ONE` rows however many it has.
     """
     counts = Counter(row.configuration for row in rows)
+    first, last = FITTED[:-1], FITTED[-1:]
 
-    def at(values: Any) -> Engine:
-        constants = Constants(**dict(zip(FITTED, np.exp(values).tolist(), strict=True)), source="being fitted")
-        return own.model_copy(update={"constants": constants})
+    def with_values(values: Mapping[str, float]) -> Engine:
+        return own.model_copy(update={"constants": Constants(**values, source="being fitted")})
 
-    def residuals(values: Any) -> list[float]:
-        errors: list[float] = (_NOISE * (values - np.log(_START)) / _SPREAD).tolist()
-        for row in rows:
-            told = outcome(row, at(values), rounds=4)
-            weight = math.sqrt(_ROWS_OF_ONE / counts[row.configuration])
-            errors.append(weight * math.log(told.mean_tpot_s / row.tpot_s))
-            if row.origin == "inferencex":
-                errors.append(0.5 * weight * math.log(told.mean_ttft_s / row.ttft_s))
-        return errors
+    def fitted(
+        names: Sequence[str], others: Mapping[str, float], of: Sequence[ServingRow], key: str
+    ) -> dict[str, float]:
+        places = [FITTED.index(name) for name in names]
+        start, spread = np.log([_START[place] for place in places]), np.array([_SPREAD[place] for place in places])
+        bounds = tuple(np.log([each[place] for place in places]) for each in (_LOW, _HIGH))
 
-    fit = least_squares(
-        residuals, np.log(_START), bounds=(np.log(_LOW), np.log(_HIGH)), loss="soft_l1", f_scale=_NOISE, diff_step=1e-2
-    )
-    return {name: float(f"{value:.4g}") for name, value in zip(FITTED, np.exp(fit.x), strict=True)}
+        def residuals(values: Any) -> list[float]:
+            errors: list[float] = (_NOISE * (values - start) / spread).tolist()
+            tried = with_values({**others, **dict(zip(names, np.exp(values).tolist(), strict=True))})
+            for row in of:
+                weight = math.sqrt(_ROWS_OF_ONE / counts[row.configuration])
+                told = getattr(outcome(row, tried, rounds=4), f"mean_{key}")
+                errors.append(weight * math.log(told / getattr(row, key)))
+            return errors
+
+        fit = least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=_NOISE, diff_step=1e-2)
+        return {**others, **dict(zip(names, np.exp(fit.x).tolist(), strict=True))}
+
+    values = fitted(first, dict(zip(last, _START[-1:], strict=True)), rows, "tpot_s")
+    known = [row for row in rows if row.origin == "inferencex"]
+    values = fitted(last, {name: values[name] for name in first}, known, "ttft_s") if known else values
+    return {name: float(f"{values[name]:.4g}") for name in FITTED}
 
 
 def summary(rows: Sequence[Compared]) -> dict[str, Any]:
@@ -308,7 +323,7 @@ if __name__ == "__main__":
     rows = [row for row in everything if can_be_posed(row)]
     if arguments.fit:
         for stack in sorted({stack_of(row) for row in rows}):
-            marked = [row for row in rows if row.is_fitted and stack_of(row) == stack]
+            marked = [row for row in rows if row.is_fitted and stack_of(row) == stack and not is_held_up(row)]
             print(stack, len(marked), fitted_constants(marked, engine(stack)), flush=True)
         parser.exit()
     stacks = {each: engine(each) for each in sorted({stack_of(row) for row in rows})}

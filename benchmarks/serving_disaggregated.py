@@ -68,16 +68,16 @@ def shape_of(row: Mapping[str, str], role: str) -> Shape:
 
 
 @cache
-def tables_of(model: str, chip: str, name: str, shape: Shape, formats: Formats) -> StepTables:
+def tables_of(model: str, chip: str, shape: Shape, formats: Formats) -> StepTables:
     """The step tables of a worker."""
-    return step_tables(StepWork(transformer(model), shape, formats, kernel_model(chip), name))
+    return step_tables(StepWork(transformer(model), shape, formats, kernel_model(chip)))
 
 
 def split_of(row: Mapping[str, str], load: Load, own: Engine) -> tuple[Split, int]:
     """The workers of a row, and how many requests of mean length a decode rank's memory holds."""
     name, formats = _SAME_MODEL.get(row["model"], row["model"]), formats_of({**row, "origin": "inferencex"})
     model, shapes = transformer(name), {role: shape_of(row, role) for role in ("prefill", "decode")}
-    tables = {role: tables_of(name, row["gpu"], own.name, shape, formats) for role, shape in shapes.items()}
+    tables = {role: tables_of(name, row["gpu"], shape, formats) for role, shape in shapes.items()}
     ranks = {role: int(row[f"{role}_workers"]) * shape.attention_data for role, shape in shapes.items()}
     room = _cache_tokens(model, shapes["decode"], formats, own, row["gpu"])
     longest = load.prompt.high + load.output.high

@@ -87,8 +87,8 @@ class Steps:
         model, own = problem.model, plan.shape
         formats = formats_of(model, plan.precision, plan.kv_precision)  # type: ignore[arg-type]
         flat = Shape(own.tensor, own.attention_data, own.expert, own.expert_tensor)
-        work = StepWork(model, flat, formats, problem.kernels, engine.name.split("-")[0])
-        key = Same(problem), work.engine, flat, formats
+        work = StepWork(model, flat, formats, problem.kernels)
+        key = Same(problem), flat, formats
         self.tables: StepTables = _TABLES.get(key, lambda: step_tables(work))
         self.own, self.layers, self.stages = engine.constants, model.layers, own.pipeline
         self._inside = own.chips <= problem.domain

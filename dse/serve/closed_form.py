@@ -74,7 +74,7 @@ TablesOf = Callable[[Cell], StepTables]
 def tables_of(problem: ServeProblem, cell: Cell, known: KnownParts | None = None) -> StepTables:
     """Steps of a batch of the cell: passes through all stages; ``known``: parts of other cells of the problem."""
     whole = replace(cell.shape, pipeline=1)
-    work = StepWork(problem.model, whole, cell.formats, problem.kernels, engine_word(cell.engine))
+    work = StepWork(problem.model, whole, cell.formats, problem.kernels)
     tables = (known or KnownParts()).tables(work)
     stages = cell.shape.pipeline
     if stages == 1:
@@ -83,11 +83,6 @@ def tables_of(problem: ServeProblem, cell: Cell, known: KnownParts | None = None
     sizes = TOKENS * problem.model.hidden * _ACTIVATION_BYTES
     sent = np.array([network.transfer_s(float(each), inside=chips <= problem.domain) for each in sizes])
     return replace(tables, exchange_s=tables.exchange_s + (stages - 1) * sent)
-
-
-def engine_word(engine: Engine) -> str:
-    """The engine as timed kernels name it."""
-    return engine.name.partition("-")[0]
 
 
 def piped(engine: Engine, stages: int) -> Engine:

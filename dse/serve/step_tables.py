@@ -62,8 +62,8 @@ class StepTables:
 class KnownParts:
     """Tables of the shapes of one model on one kind of chip, whose parts are made once.
 
-    Linear layers do not depend on the format of keys and values, collectives on sizes of groups alone, attention not
-    on how experts are spread.
+    Linear layers do not depend on the format of keys and values, collectives on sizes of groups alone, attention not on
+    how experts are spread.
     """
 
     def __init__(self) -> None:
@@ -75,14 +75,14 @@ class KnownParts:
         Raises:
             InputError: tokens are to be proposed, but the model has no layer that does.
         """
-        shape, formats, engine = work.shape, work.formats, work.engine
+        shape, formats = work.shape, work.formats
         weights, drafts = (formats.weights, formats.attention_weights), speculation.drafts
-        group = engine, shape.tensor, shape.attention_data, shape.pipeline
-        attention = engine, shape.tensor, shape.pipeline, formats
+        group = shape.tensor, shape.attention_data, shape.pipeline, shape.expert
+        attention = shape.tensor, shape.pipeline, formats
         return StepTables(
-            linear_s=self._once(("linear", engine, shape, weights), lambda: work.linear_s(TOKENS)),
+            linear_s=self._once(("linear", shape, weights), lambda: work.linear_s(TOKENS)),
             exchange_s=self._once(("exchange", *group), lambda: work.exchange_s(TOKENS)),
-            head_s=self._once(("head", engine, shape.tensor), lambda: work.head_s(TOKENS)),
+            head_s=self._once(("head", shape.tensor), lambda: work.head_s(TOKENS)),
             decode_s=self._once(("decode", *attention, drafts), lambda: _decode_s(work, 1.0 + drafts)),
             prefill_s=self._once(("prefill", *attention), lambda: _prefill_s(work)),
             starts=work.starts_s,
@@ -118,6 +118,6 @@ def _prefill_s(work: StepWork) -> Floats:
 def _draft(work: StepWork) -> StepTables:
     """Of the prediction layer, with the projection of two streams to one in front of it, on the last stage."""
     layer = prediction_layer(work.model)
-    tables = step_tables(StepWork(layer, replace(work.shape, pipeline=1), work.formats, work.kernels, work.engine))
+    tables = step_tables(StepWork(layer, replace(work.shape, pipeline=1), work.formats, work.kernels))
     joined = work.product_s(TOKENS, layer.hidden / work.shape.tensor, 2.0 * layer.hidden, "bf16")
     return replace(tables, linear_s=tables.linear_s + joined)

@@ -1,5 +1,8 @@
 """Seconds of the kernels of a step, on one chip: linear layers, experts, collectives, attention.
 
+Of kernels that engines were timed with, the fastest counts, whichever engine it was: engines share libraries of kernels
+and choose among them when they start, and what they chose differs from version to version.
+
 Experts are chosen at random and evenly: of T tokens of all ranks, an expert of E gets Binomial(T, k / E) ones, is read
 if it gets any, and the rows of the busiest of ``expert`` groups lie above the mean by the largest of as many normal
 deviations (√(2 ln groups) of them).
@@ -45,7 +48,7 @@ _WORDS: Mapping[WeightFormat, tuple[str, ...]] = {
 also priced as kernels of 16 bits that read fewer bytes: some that were timed take longer than these would."""
 
 _LARGEST_ERROR = 0.4
-"""Above it a fit says nothing: the kernels of another engine stand for it."""
+"""Above it a fit says nothing."""
 
 _SERVER = 8
 """Chips of the usual server. Engines that spread experts over more of them send a token to the chips of its experts
@@ -78,19 +81,17 @@ def _attention_words(kind: str, word: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class StepWork:
-    """Prices parts of steps of one model, in one shape, with one engine, on one kind of chip.
+    """Prices parts of steps of one model, in one shape, on one kind of chip.
 
     Attributes:
         model, shape, formats: what is served.
         kernels: of the chip.
-        engine: whose kernels count where they were timed.
     """
 
     model: Transformer
     shape: Shape
     formats: Formats
     kernels: KernelModel
-    engine: str
     _variants: dict[tuple[Kind, tuple[str, ...]], tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -296,7 +297,7 @@ class StepWork:
         return self._fastest("dense", _WORDS[weights], _PRODUCT_FORMAT[weights], **shapes)
 
     def attention_s(self, kind: Kind, **shapes: Floats | float) -> Floats:
-        """By the engine's kernel for the format of the cache; its products have 16 bits."""
+        """By the kernels for the format of the cache; their products have 16 bits."""
         word = "fp8" if self.formats.cache_bytes == 1.0 else "bfloat16"
         return self._fastest(kind, _attention_words(kind, word), "bf16", **shapes)
 
@@ -324,7 +325,7 @@ class StepWork:
         return self.kernels.times.kernel(kind, variant).constants.get("floor_s", 0.0)
 
     def _timed(self, kind: Kind, words: tuple[str, ...]) -> tuple[str, ...]:
-        """Kernels of the engine under one of these words; those of others where it has none; else any of the chip."""
+        """Kernels of any engine under one of these words; any of the chip where there are none."""
         if self.kernels.times is None or kind == "vector":
             return ("",)
         known = [
@@ -334,5 +335,4 @@ class StepWork:
             and (each.variant.endswith(words) if kind in ("all-reduce", "nccl") else
                  each.variant.endswith(tuple(f" {word}" for word in words)))
         ]  # fmt: skip
-        own = tuple(each.variant for each in known if each.variant.startswith(self.engine))
-        return own or tuple(each.variant for each in known) or ("",)
+        return tuple(each.variant for each in known) or ("",)

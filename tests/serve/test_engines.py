@@ -42,4 +42,4 @@ def test_marked_configurations_are_few_and_of_their_group() -> None:
 def test_models_that_write_no_tokens_are_refused() -> None:
     encoder = transformer("llama3-8b").model_copy(update={"head": "masked_lm"})
     with pytest.raises(InputError, match="must be causal_lm"):
-        StepWork(encoder, Shape(), Formats("bf16", 2.0), kernel_model("h100-sxm"), "vllm")
+        StepWork(encoder, Shape(), Formats("bf16", 2.0), kernel_model("h100-sxm"))
