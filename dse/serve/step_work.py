@@ -92,7 +92,7 @@ class StepWork:
     shape: Shape
     formats: Formats
     kernels: KernelModel
-    _variants: dict[tuple[Kind, tuple[str, ...]], tuple[str, ...]] = field(default_factory=dict, repr=False)
+    _variants: dict[tuple[Kind, tuple[str, ...]], tuple[str, ...]] = field(default_factory=dict, repr=False, init=False)
 
     def __post_init__(self) -> None:
         """Whether its layers are those that can be served.
