@@ -45,7 +45,7 @@ class ServeType(ProblemType[ServeOptions, ServeProblem]):
     )
     examples: ClassVar[tuple[str, ...]] = (
         "dse serve llama3-70b --prompt 4096 --output 512 --concurrency 64 --tpot 0.05",
-        "dse serve llama3-70b --rate 20 --tpot 0.03 --minimum-devices",
+        "dse serve llama3-70b --rate 20 --tpot 0.04 --minimum-devices",
         "dse serve gpt-oss-120b --on h100-sxm,b200 --concurrency 128 --out runs/serve",
     )
     side_by_side = "on"
