@@ -38,6 +38,7 @@ SCRIPTS = (
     "intervals",
     "plan_kernels",
     "plans",
+    "serving_proofs",
     "modern_codesign",
     "newcomer",
 )

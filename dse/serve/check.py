@@ -28,6 +28,7 @@ from dse.serve.step_work import StepWork
 _REQUESTS_PER_CLIENT = 10
 _SCALE_BLOCK = 128
 _NATIVE = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16"}
+_TOKENS, _BATCHES, _CONTEXTS, _PROMPTS = (each.tolist() for each in (TOKENS, BATCHES, CONTEXTS, PROMPTS))
 _CHUNKS = [2048 << power for power in range(5)]
 
 
@@ -108,29 +109,29 @@ class Steps:
 
     def compute_s(self, tokens: float, out: float) -> float:
         """Of products, norms and the output matrix."""
-        points = TOKENS.tolist()
-        linear, head = line(points, self.tables.linear_s, tokens), line(points, self.tables.head_s, out)
+        linear, head = line(_TOKENS, self.tables.linear_s, tokens), line(_TOKENS, self.tables.head_s, out)
         return self.own.kernels * (linear + head)
 
     def exchange_s(self, tokens: float) -> float:
         """Of collectives, and of transfers between stages."""
-        points = TOKENS.tolist()
-        values = self.tables.exchange_s
+        seconds = line(_TOKENS, self.tables.exchange_s, tokens)
         if self.stages > 1:
-            sent = [self._sent_s(each) for each in points]
-            values = values + (self.stages - 1) * np.array(sent)
-        return self.own.collectives * line(points, values, tokens)
+            near = [bisect_right(_TOKENS, tokens) - 1, min(bisect_right(_TOKENS, tokens), len(_TOKENS) - 1)]
+            points = [_TOKENS[place] for place in near]
+            seconds += (self.stages - 1) * line(points, [self._sent_s(each) for each in points], tokens)
+        return self.own.collectives * seconds
 
     def attention_s(self, batch: float, context: float) -> float:
         """Of new tokens."""
-        contexts = CONTEXTS.tolist()
-        rows = [line(contexts, row, context) for row in self.tables.decode_s]
-        return self.own.kernels * line(BATCHES.tolist(), rows, batch) + self.own.starts * self.tables.starts.decode_s
+        above = min(bisect_right(_BATCHES, batch), len(_BATCHES) - 1)
+        near = [max(above - 1, 0), above]
+        rows = [line(_CONTEXTS, self.tables.decode_s[place], context) for place in near]
+        seconds = line([_BATCHES[place] for place in near], rows, batch)
+        return self.own.kernels * seconds + self.own.starts * self.tables.starts.decode_s
 
     def prompt_attention_s(self, tokens: float, before: float, parts: int) -> float:
         """Of a prompt whose first tokens are there."""
-        points = PROMPTS.tolist()
-        pairs = line(points, self.tables.prefill_s, tokens) - line(points, self.tables.prefill_s, before)
+        pairs = line(_PROMPTS, self.tables.prefill_s, tokens) - line(_PROMPTS, self.tables.prefill_s, before)
         return self.own.kernels * pairs + self.own.starts * parts * self.tables.starts.prefill_s
 
 

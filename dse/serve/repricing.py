@@ -77,9 +77,9 @@ def cell_of(problem: ServeProblem, plan: ServingPlan) -> Cell:
     return Cell(engine, plan.shape, plan.precision, plan.kv_precision, formats)  # type: ignore[arg-type]
 
 
-def repriced(problem: ServeProblem, plan: ServingPlan, seed: int) -> Repriced:
-    """A configuration that fits, by events."""
-    return _repriced(problem, plan, seed, 0)[0]
+def repriced(problem: ServeProblem, plan: ServingPlan, seed: int, requests: int | None = None) -> Repriced:
+    """A configuration that fits, by events; ``requests``: of the whole machine under Poisson arrivals."""
+    return _repriced(problem, plan, seed, 0, requests)[0]
 
 
 def recorded_steps(problem: ServeProblem, plan: ServingPlan, seed: int, steps: int) -> tuple[Recorded, Limits]:
@@ -88,7 +88,9 @@ def recorded_steps(problem: ServeProblem, plan: ServingPlan, seed: int, steps: i
     return record, limits
 
 
-def _repriced(problem: ServeProblem, plan: ServingPlan, seed: int, steps: int) -> tuple[Repriced, Recorded, Limits]:
+def _repriced(
+    problem: ServeProblem, plan: ServingPlan, seed: int, steps: int, requests: int | None = None
+) -> tuple[Repriced, Recorded, Limits]:
     cell, load = cell_of(problem, plan), problem.load
     limits, batches = _limits(problem, plan, cell), plan.groups
     tables, engine = tables_of(problem, cell), piped(cell.engine, plan.pipeline)
@@ -99,7 +101,9 @@ def _repriced(problem: ServeProblem, plan: ServingPlan, seed: int, steps: int) -
         count = -(-load.given // busy)
     else:
         own = replace(load, concurrency=clients, rate_per_s=load.rate_per_s / batches)
-        count = OPEN_REQUESTS if problem.is_open else REQUESTS_PER_CLIENT * clients
+        count = REQUESTS_PER_CLIENT * clients
+        if problem.is_open:
+            count = OPEN_REQUESTS if requests is None else -(-requests // batches)
     record = recorded(tables, engine, limits, own, count, seed, steps)
     share = 1.0 if problem.is_open else load.concurrency / (busy * clients)
     outcome = record.outcome
