@@ -60,7 +60,7 @@ class ServeOptions(Options):
     prompt: Annotated[str, Option("Tokens of a prompt: a number, or a range of them.", metavar="N|A-B")] = _USUAL_LENGTH
     output: Annotated[str, Option("Tokens of an output: a number, or a range.", metavar="N|A-B")] = _USUAL_LENGTH
     concurrency: Annotated[
-        int | None, Option("Requests in flight: one that ends is followed by one.", min=1, max=2**20)
+        int | None, Option("Requests in flight: one that ends is followed by one.", min=1, max=2**17)
     ] = None
     rate: Annotated[float | None, Option("Requests per second, with Poisson arrivals.", min=1e-6, max=1e6)] = None
     requests: Annotated[

@@ -25,6 +25,9 @@ from hardware.kernel_times.form import Floats
 
 STATISTICS: Mapping[str, float | None] = {"mean": None, "p50": 0.5, "p90": 0.9, "p99": 0.99}
 
+MOST_REQUESTS = 20_000
+"""Of a rank's batch in a closed loop, unless it has more clients."""
+
 OPEN_REQUESTS = 2000
 """Of a rank's batch under Poisson arrivals."""
 
@@ -101,7 +104,7 @@ def _repriced(
         count = -(-load.given // busy)
     else:
         own = replace(load, concurrency=clients, rate_per_s=load.rate_per_s / batches)
-        count = REQUESTS_PER_CLIENT * clients
+        count = min(REQUESTS_PER_CLIENT * clients, max(clients, MOST_REQUESTS))
         if problem.is_open:
             count = OPEN_REQUESTS if requests is None else -(-requests // batches)
     record = recorded(tables, engine, limits, own, count, seed, steps)
