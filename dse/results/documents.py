@@ -551,6 +551,21 @@ class CodesignRealChip(TypedDict):
     basis: str
 
 
+class CodesignChipAfterChange(TypedDict):
+    """The best chip after a change; values are null where nothing fits.
+
+    Attributes:
+        score: the objective.
+        chip: which.
+        regret: share of the score that is lost by keeping the answer's chip; null where that is not within the
+            limits.
+    """
+
+    score: float | None
+    chip: CodesignChip | None
+    regret: float | None
+
+
 class CodesignMetrics(TypedDict):
     """``metrics``. What follows ``failed`` belongs to an answer, ``pareto`` and ``sensitivity`` to these options.
     ``metrics``; what follows ``unfinished`` belongs to searches that ended. Without it the bound is that of the
@@ -597,7 +612,11 @@ class CodesignMetrics(TypedDict):
     optimum_by_hbm: NotRequired[dict[str, float] | dict[str, CodesignBestAtSize] | dict[str, CodesignSharedAtSize]]
     best_by_hbm: NotRequired[dict[str, CodesignBest]]
     notes: list[str]
-    unfinished: NotRequired[list[Literal["pareto", "sensitivity"]] | list[Literal["baselines", "sensitivity"]]]
+    unfinished: NotRequired[
+        list[Literal["pareto", "sensitivity"]]
+        | list[Literal["baselines", "sensitivity"]]
+        | list[Literal["sensitivity"]]
+    ]
     failed: NotRequired[list[CodesignFailedEvaluation]]
     score: NotRequired[float]
     area_budget_used: NotRequired[float]
@@ -609,7 +628,7 @@ class CodesignMetrics(TypedDict):
     distance_from_proven: NotRequired[float | None]
     baselines: NotRequired[dict[str, list[CodesignBaseline]] | list[CodesignBaselineAnswer]]
     pareto: NotRequired[CodesignFront | CodesignSharedFront]
-    sensitivity: NotRequired[dict[str, Any] | dict[str, CodesignAfterChange]]
+    sensitivity: NotRequired[dict[str, Any] | dict[str, CodesignAfterChange] | dict[str, CodesignChipAfterChange]]
     plans_in_vocabulary: NotRequired[int]
     stopped: NotRequired[str | None]
     chips_in_space: NotRequired[int]

@@ -143,6 +143,22 @@ def test_options_that_do_not_go_with_the_space_are_refused(dse, options, rule):
     assert rule in done.err
 
 
+def test_what_the_interval_of_area_and_each_limit_change_is_proven(dse, tmp_path):
+    out = tmp_path / "run"
+    limits = ("--power-cap", 700, "--cost-limit", 6000, "--sensitivity")
+    done = dse("codesign", "llama3-8b", "--space", space_file(tmp_path), *RUN, *limits, "--out", out)
+    assert done.code == 0, done.err
+    metrics = json.loads((out / "result.json").read_text())["metrics"]
+    rows = metrics["sensitivity"]
+    low, high, power, cost = rows.values()
+    assert low["score"] >= metrics["score"] * (1 - 1e-9)
+    assert high["score"] is None or high["score"] <= metrics["score"] * (1 + 1e-9)
+    assert min(power["score"], cost["score"]) >= metrics["score"] * (1 - 1e-9)
+    assert all(each["regret"] is None or each["regret"] >= -1e-9 for each in rows.values())
+    assert "What would change the answer" in done.out
+    assert dse("check", out / "result.json", "--prove").code == 0
+
+
 def test_real_chips_and_chips_nearly_as_good_stand_beside_the_answer(dse, tmp_path):
     asked = (
         "llama3-8b",

@@ -12,6 +12,7 @@ from dse.codesign.chips.leaf import ChosenChip, Priced
 from dse.codesign.chips.problem import ChipProblem
 from dse.codesign.chips.real_chips import real_chips
 from dse.codesign.chips.search import ChipOutcome, ChipSearch
+from dse.codesign.chips.sensitivity import after_changes
 from dse.codesign.chips.silicon import package
 from dse.codesign.options import CodesignOptions
 from dse.plan.check import violations
@@ -21,6 +22,7 @@ from dse.plan.training_plan import TrainingPlan
 from dse.problem import Posed, result_of
 from dse.report.chip_silicon import PricedChip, priced_chip
 from dse.results.result import FailedCheckError, Result
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
 from dse.run.remembered import Remembered
 from dse.run.run import Run
 from hardware.silicon.area import block_areas
@@ -30,6 +32,9 @@ from hardware.silicon.money import all_in_kw, die_price, hourly_usd
 ChipPosed = Posed[CodesignOptions, ChipProblem]
 
 METHOD = "exhaustive"
+
+_CHANGED: Remembered[dict[str, tuple[Priced | None, float | None]]] = Remembered(2)
+"""Of the last posed problems, by their digests and chips."""
 
 _LISTED = 100
 """Chips near the best that a result lists."""
@@ -87,7 +92,10 @@ def solve(posed: ChipPosed, run: Run) -> Result:
         "plan_bounds": outcome.counts.pairs,
         "chips_evaluated": outcome.counts.priced,
         "equally_good": len(outcome.best),
-    } | near_metrics(problem, outcome)
+    }
+    metrics |= near_metrics(problem, outcome)
+    if stopped is None:
+        metrics |= changed_metrics(posed, best.chip, run.stop, run.progress)
     return result_of(
         "codesign",
         posed,
@@ -110,6 +118,28 @@ def near_metrics(problem: ChipProblem, outcome: ChipOutcome) -> dict[str, Any]:
         {"score": each.score, "chip": chip_document(problem, each.chip), "usd": each.usd} for each in near[:_LISTED]
     ]
     return {"near": listed, "near_count": len(near)}
+
+
+def changed_metrics(
+    posed: ChipPosed, chip: ChosenChip, stop: StopSignal = never_stop, progress: ProgressCallback = silent
+) -> dict[str, Any]:
+    """What changes would bring, where that is asked."""
+    if not posed.options.sensitivity:
+        return {}
+    problem = posed.problem
+    try:
+        found = _CHANGED.get((posed.digest, chip), lambda: after_changes(problem, chip, stop, progress))
+    except StoppedError:
+        return {"unfinished": ["sensitivity"]}
+    rows = {
+        label: {
+            "score": None if best is None else best.score,
+            "chip": None if best is None else chip_document(problem, best.chip),
+            "regret": regret,
+        }
+        for label, (best, regret) in found.items()
+    }
+    return {"sensitivity": rows, "unfinished": []}
 
 
 def chip_document(problem: ChipProblem, chip: ChosenChip) -> dict[str, Any]:

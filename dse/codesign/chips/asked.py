@@ -29,7 +29,7 @@ _RULES: Mapping[str, str] = {
     "cost_model": "must be consistent with a space of chips: phaze-2024 mixes units",
     "search": "must be exhaustive with a space of chips",
     **dict.fromkeys(("granularity", "microbatch", "tensor_parallel", "pipeline_schedule"), _PLANS),
-    **dict.fromkeys(("pareto", "sensitivity"), "is not available with a space of chips"),
+    "pareto": "is not available with a space of chips",
 }
 
 

@@ -8,7 +8,15 @@ searching again.
 import math
 from typing import Any
 
-from dse.codesign.chips.answer import ChipPosed, answer_metrics, asked_of, chip_document, near_metrics, search
+from dse.codesign.chips.answer import (
+    ChipPosed,
+    answer_metrics,
+    asked_of,
+    changed_metrics,
+    chip_document,
+    near_metrics,
+    search,
+)
 from dse.codesign.chips.emptiness import emptiness
 from dse.codesign.chips.leaf import ChosenChip
 from dse.codesign.chips.problem import ChipProblem, Links
@@ -27,7 +35,7 @@ _AFFORDABLE_PLANS = 100_000
 
 _COUNTED = ("plans_in_vocabulary", "boxes", "plan_bounds", "chips_evaluated", "equally_good")
 
-_OF_THE_SEARCH = (*_COUNTED, "near", "near_count")
+_OF_THE_SEARCH = (*_COUNTED, "near", "near_count", "sensitivity", "unfinished")
 """What of the metrics does not follow from the solution."""
 
 
@@ -42,7 +50,8 @@ def open_claims(result: Result) -> dict[str, str]:
     if is_repeated(result) or not result.solution:
         return {}
     reason = "bounding all chips and plans takes as long as the search (--prove)"
-    return dict.fromkeys(["bound", *(f"metrics.{key}" for key in _OF_THE_SEARCH)], reason)
+    stated = [f"metrics.{key}" for key in _OF_THE_SEARCH if key in result.metrics]
+    return dict.fromkeys(["bound", *stated], reason)
 
 
 def faults(result: Result, posed: ChipPosed, prove: bool) -> list[str]:
@@ -166,11 +175,13 @@ def _proof_faults(result: Result, posed: ChipPosed) -> list[str]:
     counts = again.counts.boxes, again.counts.pairs, again.counts.priced
     expected: dict[str, Any] = dict(zip(_COUNTED, (again.plans, *counts, len(again.best)), strict=True))
     expected |= near_metrics(posed.problem, again)
+    if result.metrics.get("unfinished") != ["sensitivity"]:
+        expected |= changed_metrics(posed, again.best[0].chip)
     return [
         *differences("objective.value", result.objective.value, again.score),
         *differences("bound", result.bound, again.score),
         *differences("solution.chip", result.solution["chip"], chip_document(posed.problem, again.best[0].chip)),
-        *differences("metrics", {key: result.metrics[key] for key in expected}, expected),
+        *differences("metrics", {key: result.metrics.get(key) for key in expected}, expected),
     ]
 
 

@@ -130,6 +130,20 @@ class RealChip(Document):
     basis: str
 
 
+class ChipAfterChange(Document):
+    """The best chip after a change; values are null where nothing fits.
+
+    Attributes:
+        score: the objective.
+        chip: which.
+        regret: share of the score that is lost by keeping the answer's chip; null where that is not within the limits.
+    """
+
+    score: Amount | None
+    chip: ChipDocument | None
+    regret: float | None
+
+
 class ChipMetrics(Document):
     """``metrics``; what follows ``stopped`` belongs to searches that ended.
 
@@ -147,6 +161,8 @@ class ChipMetrics(Document):
         near: the chips within the asked share of the best score, the best first.
         near_count: how many there are; the list has the first of them.
         chips: real chips with their best plans.
+        sensitivity: by change, with ``--sensitivity``.
+        unfinished: what is missing after an interrupt.
     """
 
     chips_in_space: _Count
@@ -164,3 +180,5 @@ class ChipMetrics(Document):
     near: list[NearChip]
     near_count: _Count
     chips: list[RealChip]
+    sensitivity: dict[str, ChipAfterChange] = _ABSENT
+    unfinished: list[Literal["sensitivity"]] = _ABSENT

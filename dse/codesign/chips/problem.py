@@ -36,6 +36,7 @@ from hardware.cost_model import CostModel
 from hardware.machines import Machines
 from hardware.network import Network
 from hardware.precisions import ELEMENT_BYTES
+from hardware.silicon.tables import Fitted
 from hardware.units import KIB, MIB, bytes_from_gib
 
 SECONDS_PER_HOUR = 3600.0
@@ -75,6 +76,7 @@ class ChipProblem:
         fixed_plan: (key, value) of what is given of the plan, without its precision.
         precisions: that plans may have, in the order of the formats of the space.
         within: share of the best score, by which chips that are listed beside the answer are below it at most.
+        constants: of area and power, where they are not the fitted ones.
         chips: the training plans on each of the real chips that are compared with the answer, one of each model.
     """
 
@@ -90,6 +92,7 @@ class ChipProblem:
     fixed_plan: tuple[tuple[str, Any], ...]
     precisions: tuple[str, ...]
     within: float = 0.0
+    constants: Fitted | None = None
     chips: tuple[tuple[PlanProblem, ...], ...] = ()
 
     @property
@@ -167,7 +170,9 @@ class ChipProblem:
         any_sram: bool = False,
     ) -> Silicon:
         """What designs take with the fewest formats that have ``precision``."""
-        return silicon(self.space, cores, how, memory, links.bytes_per_s, self.formats_of(precision), any_sram=any_sram)
+        return silicon(
+            self.space, cores, how, memory, links.bytes_per_s, self.formats_of(precision), any_sram, self.constants
+        )
 
     def divisor(self, made: Silicon, clock_hz: Any) -> Any:
         """What throughput is divided by, [N]."""

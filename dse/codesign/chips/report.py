@@ -101,6 +101,21 @@ def _beside(result: Result) -> list[Table]:
         tables.append(
             Table(head, rows, "Real chips, each with its best plans; cost and power estimated", requested=True)
         )
+    if "sensitivity" in metrics:
+        changed: list[Row] = [
+            (label, "nothing fits", "", "", "")
+            if each["score"] is None
+            else (
+                label,
+                number(each["score"]),
+                percent(each["score"] / value),
+                solution_text(each["chip"]),
+                "not within the limits" if each["regret"] is None else percent(each["regret"]),
+            )
+            for label, each in metrics["sensitivity"].items()
+        ]
+        names = ("", unit, "vs. this answer", "chip", "loss of this chip")
+        tables.append(Table(names, changed, "What would change the answer", requested=True))
     if metrics["near_count"]:
         near: list[Row] = [
             (number(each["score"]), percent(each["score"] / value), f"{each['usd']:,.0f}", solution_text(each["chip"]))

@@ -19,7 +19,7 @@ from hardware.silicon.edges import max_sites, needed_edge_mm, perimeter_mm
 from hardware.silicon.interval import Interval, total
 from hardware.silicon.money import all_in_kw, bill, hourly_usd
 from hardware.silicon.power import power
-from hardware.silicon.tables import money, nodes
+from hardware.silicon.tables import Fitted, money, nodes
 from hardware.units import GIGA, KIB, MIB
 
 Floats = NDArray[np.float64]
@@ -119,14 +119,16 @@ def silicon(
     link_bytes_per_s: float,
     formats: int,
     any_sram: bool = False,
+    constants: Fitted | None = None,
 ) -> Silicon:
     """What designs take.
 
+    ``constants``: of area and power, other than the fitted ones.
     ``any_sram``: the designs stand for all with at least their SRAM, of which the largest die has the longest edge.
     """
     made = package(space, cores, how, memory, link_bytes_per_s, formats)
     die, _ = made.dies[0]
-    taken = taken_by(made, len(cores))
+    taken = taken_by(made, len(cores), constants)
     area = taken.die_mm2
     edge_of = np.full(area.shape, space.largest_mm2) if any_sram else np.minimum(area, space.largest_mm2)
     fits = (area <= space.largest_mm2 * (1 + _ROUNDING)) & (cores.units % how.dies == 0)
@@ -136,15 +138,15 @@ def silicon(
     return replace(taken, fits=fits)
 
 
-def taken_by(made: Package, count: int = 1) -> Silicon:
+def taken_by(made: Package, count: int = 1, constants: Fitted | None = None) -> Silicon:
     """What ``count`` packages take, whatever their limits; ``die_mm2`` is of the largest die."""
-    drawn = power(made)
-    areas = [(die_area(die).value, number) for die, number in made.dies]
+    drawn = power(made, constants)
+    areas = [(die_area(die, constants).value, number) for die, number in made.dies]
     figures = {
         "die_mm2": np.maximum.reduce([area for area, _ in areas]),
         "package_mm2": sum(area * number for area, number in areas),
-        "usd": total(bill(made).values()).value,
-        "kg": total(embodied_kg(made).values()).value,
+        "usd": total(bill(made, constants).values()).value,
+        "kg": total(embodied_kg(made, constants).values()).value,
         "static_w": drawn.static.value + drawn.traffic.value,
         "w_per_hz": (drawn.tree_per_ghz.value + drawn.switching_per_ghz.value) / GIGA,
     }

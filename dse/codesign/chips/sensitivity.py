@@ -1,0 +1,87 @@
+"""What would change the answer of a search over chips: the ends of the interval of area, and each limit left out.
+
+The factor of a style is what areas are least sure of, and it is the same for all chips of a space. So the chips that
+the interval of the area model cannot separate from the answer are those that are the best with a factor within it: the
+best at both ends are given. A limit costs what the best chip without it has more. Each change makes another problem,
+whose optimum is proven by the same search. Beside it stands the regret of the answer's chip: how much lower its score
+is then, with its best plans; a chip that is no longer within the limits has none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dse.codesign.chips.leaf import ChosenChip, Priced
+from dse.codesign.chips.problem import ChipProblem, Limits
+from dse.codesign.chips.search import ChipSearch
+from dse.run.progress import ProgressCallback, StoppedError, StopSignal, silent
+from hardware.silicon.tables import fitted
+
+
+def changes(problem: ChipProblem) -> Iterator[tuple[str, ChipProblem]]:
+    """Each change by its label."""
+    known, key, plain = fitted(), f"{problem.space.style.value}_factor", replace(problem, within=0.0)
+    factor = getattr(known, key)
+    for end, value in (("low", factor.low), ("high", factor.high)):
+        constants = known.model_copy(update={key: factor.model_copy(update={"value": value})})
+        yield f"areas at the {end} end of their interval", replace(plain, constants=constants)
+    if np.isfinite(problem.limits.power_w):
+        yield "without the power cap", replace(plain, limits=Limits(usd=problem.limits.usd))
+    if np.isfinite(problem.limits.usd):
+        yield "without the cost limit", replace(plain, limits=Limits(power_w=problem.limits.power_w))
+
+
+def after_changes(
+    problem: ChipProblem, chip: ChosenChip, stop: StopSignal, progress: ProgressCallback = silent
+) -> dict[str, tuple[Priced | None, float | None]]:
+    """By change: the best chip, and the regret of ``chip``.
+
+    Raises:
+        StoppedError: the stop signal gave a reason.
+    """
+    return {label: _after(changed, chip, stop, progress) for label, changed in changes(problem)}
+
+
+def _after(
+    changed: ChipProblem, chip: ChosenChip, stop: StopSignal, progress: ProgressCallback
+) -> tuple[Priced | None, float | None]:
+    found = []
+    for each in (changed, alone(changed, chip)):
+        outcome = ChipSearch(each, stop, progress).run()
+        if outcome.stopped is not None:
+            raise StoppedError(outcome.stopped)
+        found.append(outcome)
+    best, own = found
+    if not best.best:
+        return None, None
+    return best.best[0], 1 - own.score / best.score if own.best else None
+
+
+def alone(problem: ChipProblem, chip: ChosenChip) -> ChipProblem:
+    """The same over one chip."""
+    space = problem.space
+    sizes: dict[str, list[Any]] = {
+        "nodes": [chip.how.node],
+        "arrays": [(chip.width, chip.depth)],
+        "units": [chip.units],
+        "lanes": [chip.lanes],
+        "local_kib": [chip.local_kib],
+        "shared_mib": [chip.shared_mib],
+        "clock_hz": [chip.clock_hz],
+        "dies": [chip.how.dies],
+    }
+    updates: dict[str, Any] = {
+        name: getattr(space, name).model_copy(update={"values": values}) for name, values in sizes.items()
+    }
+    kind = next(each for each in space.memories if each.kind == chip.memory.kind)
+    updates["memories"] = [kind.model_copy(update={"stacks": [chip.memory.stacks], "gb": [chip.memory.gb]})]
+    up = space.scale_up
+    rates = up.bytes_per_s.model_copy(update={"values": [chip.links.bytes_per_s]})
+    domains = up.domains.model_copy(update={"values": [chip.links.domain]})
+    updates["scale_up"] = up.model_copy(update={"bytes_per_s": rates, "domains": domains})
+    number = problem.formats_of(chip.precision)
+    able = tuple(each for each in problem.precisions if problem.formats_of(each) <= number)
+    kept = able if len(problem.models) > 1 else (chip.precision,)
+    return replace(problem, space=space.model_copy(update=updates), precisions=kept)
