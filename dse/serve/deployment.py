@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from dse.serve.checkpoints import CACHE_BYTES
+from dse.serve.problem import ServeProblem
+from dse.serve.serving_plan import ServingPlan
 from dse.serve.shape import Shape
 
 
@@ -36,6 +39,7 @@ class Deployment:
         cache_bytes: of an element of keys and values.
         memory_share: by the engine's own rule (:class:`dse.serve.engine.MemoryRule`).
         node_chips: of a server.
+        reuses_prefixes: whether keys and values of prefixes that requests share are found in memory.
         draft_tokens: that a multi-token-prediction layer proposes in each step; 0 without speculative decoding.
     """
 
@@ -49,6 +53,7 @@ class Deployment:
     memory_share: float
     prefill: Worker | None = None
     node_chips: int = 8
+    reuses_prefixes: bool = False
     draft_tokens: int = 0
 
     @property
@@ -66,3 +71,20 @@ class Deployment:
     def nodes(self, worker: Worker) -> int:
         """Servers that one worker takes."""
         return -(-worker.shape.chips // self.node_chips)
+
+
+def deployment_of(problem: ServeProblem, plan: ServingPlan) -> Deployment:
+    """A configuration of a problem, as its engine is to be launched."""
+    engine = next(each for each in problem.engines if each.name == plan.engine)
+    return Deployment(
+        model=problem.model.name,
+        engine=plan.engine.partition("-")[0],
+        decode=Worker(plan.shape, plan.replicas, plan.batch, plan.chunk),
+        prompt=problem.load.prompt.high,
+        output=problem.load.output.high,
+        has_experts=problem.model.has_expert_layers,
+        cache_bytes=CACHE_BYTES[plan.kv_precision],
+        memory_share=engine.memory.value,
+        node_chips=problem.domain,
+        reuses_prefixes=problem.load.hit_rate > 0,
+    )

@@ -10,6 +10,8 @@ from dse.report.units import memory_text, share_text, time_text
 from dse.report.view import Breakdown, Card, Decisive, Part, Row, Share, Table, View
 from dse.results.result import Result
 from dse.serve.chip_table import rests_on
+from dse.serve.deployment import deployment_of
+from dse.serve.export import exports
 from dse.serve.problem import ServeProblem
 from dse.serve.serving_plan import plan_in, yaml_text
 from dse.serve.timeline import memory_chart, requests_trace
@@ -59,7 +61,8 @@ def view(problem: ServeProblem, result: Result) -> View:
 
 def _files(problem: ServeProblem, result: Result) -> Mapping[str, str | bytes]:
     plan = plan_in(result.solution["plan"], "result")
-    return {PLAN_FILE: yaml_text(plan), TRACE_FILE: json.dumps(requests_trace(problem, plan, result.seed))}
+    trace = json.dumps(requests_trace(problem, plan, result.seed))
+    return {PLAN_FILE: yaml_text(plan), TRACE_FILE: trace, **exports(deployment_of(problem, plan))}
 
 
 def _verdict(problem: ServeProblem, result: Result) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.serve.test_export import read_script
+
 ASKED = ("serve", "llama3-8b", "--accelerators", 2, "--prompt", "800-1000", "--output", "160-200")
 
 
@@ -25,6 +27,12 @@ def test_an_answer_has_what_the_contract_says(dse: Any, tmp_path: Path) -> None:
     assert metrics["without"]["tpot"]["tokens_per_s_per_accelerator"] >= result["objective"]["value"] * (1 - 1e-9)
     assert dse("check", tmp_path / "run" / "result.json").out.startswith("ok")
     assert "chart" in (tmp_path / "run" / "report.html").read_text()
+    flags = read_script((tmp_path / "run" / "vllm-serve.sh").read_text(encoding="utf-8"), "vllm")
+    chosen = result["solution"]["plan"]
+    assert flags["--tensor-parallel-size"] == str(chosen["tensor"])
+    assert (flags["--max-num-seqs"], flags["--max-model-len"]) == (str(chosen["batch"]), "1200")
+    graph = (tmp_path / "run" / "dynamo.yaml").read_text(encoding="utf-8")
+    assert f"replicas: {chosen['replicas']}" in graph
     plan = tmp_path / "run" / "serving.yaml"
     again = json.loads(dse(*ASKED, "--concurrency", 32, "--tpot", 0.02, "--json", "--plan", plan).out)
     assert again["objective"]["value"] == pytest.approx(result["objective"]["value"])

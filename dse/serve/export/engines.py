@@ -85,7 +85,7 @@ def settings_of_trtllm(deployment: Deployment, role: str, worker: Worker) -> Set
         "kv_cache_config": {
             "free_gpu_memory_fraction": deployment.memory_share,
             "dtype": "fp8" if deployment.cache_bytes == 1 else "auto",
-            "enable_block_reuse": False,
+            "enable_block_reuse": deployment.reuses_prefixes,
             "tokens_per_block": BLOCK,
         },
     }
@@ -122,7 +122,7 @@ def _vllm(deployment: Deployment, role: str, worker: Worker) -> Settings:
         "--max-model-len": deployment.prompt + deployment.output,
         "--gpu-memory-utilization": deployment.memory_share,
         "--kv-cache-dtype": "fp8" if deployment.cache_bytes == 1 else "auto",
-        "--no-enable-prefix-caching": None,
+        **({} if deployment.reuses_prefixes else {"--no-enable-prefix-caching": None}),
     }
     if worker.requests > _GRAPHS_OF_VLLM and role != "prefill":
         flags["--max-cudagraph-capture-size"] = worker.requests
@@ -147,7 +147,7 @@ def _sglang(deployment: Deployment, role: str, worker: Worker) -> Settings:
         "--context-length": deployment.prompt + deployment.output,
         "--mem-fraction-static": deployment.memory_share,
         "--kv-cache-dtype": "fp8_e4m3" if deployment.cache_bytes == 1 else "auto",
-        "--disable-radix-cache": None,
+        **({} if deployment.reuses_prefixes else {"--disable-radix-cache": None}),
         "--cuda-graph-max-bs": worker.requests,
         "--host": "0.0.0.0",
     }
