@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -354,3 +355,9 @@ def test_a_cell_whose_code_is_not_run_is_not_checked(tmp_path, paths, monkeypatc
         assert len(PROBLEM.faults(made.result, made.posed)) == 2
         assert "--run-code" in str(PROBLEM.open_claims(made.result, made.posed))
     assert len(PROBLEM.faults(made.result, made.posed)) == 4
+
+
+@pytest.mark.parametrize(("name", "cells"), [("campaign.yaml", 20), ("campaign-mix.yaml", 45)])
+def test_examples_pose(name, cells):
+    file = Path(__file__).parents[2] / "docs" / "examples" / name
+    assert len(pose(PROBLEM, CampaignOptions(str(file))).problem.cells) == cells
