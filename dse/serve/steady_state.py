@@ -3,10 +3,10 @@
 A rank with c clients runs b = min(c, requests that its limits hold). In the time in which one request writes its o
 tokens, each of the b − 1 others ends once and its successor's prompt is computed, so that
 
-    TPOT = decode step(b, prompt + output / 2) + (b − 1) · added(prompt) / o
+    TPOT = decode step(b, prompt + output / 2) / g + (b − 1) · added(prompt) / o
 
-where a prompt adds what it takes alone, in ⌈prompt / (chunk − decodes)⌉ parts beside b decodes, or in ⌈prompt / chunk⌉
-steps of its own.
+with g tokens a step and request (1 without speculation), where a prompt adds what it takes alone, in
+⌈prompt / (chunk − decodes)⌉ parts beside b decodes, or in ⌈prompt / chunk⌉ steps of its own.
 The first token comes after half a step of those that run, the steps of the prompt's parts, and the wait for the
 others: the first c prompts come at once, which is one in ``REQUESTS_PER_CLIENT`` of all requests. Where more clients
 wait than run, each waits (c − b) / b times as long as a request runs. Tokens a second follow from Little's law,
@@ -22,7 +22,8 @@ import numpy as np
 from dse.serve.engine import Engine
 from dse.serve.load import Load
 from dse.serve.simulation import REQUESTS_PER_CLIENT
-from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, StepTables
+from dse.serve.step_seconds import StepSeconds
+from dse.serve.step_tables import PROMPTS, StepTables
 from hardware.kernel_times.form import Floats
 
 
@@ -60,32 +61,25 @@ class Pace:
 
 def pace(tables: StepTables, engine: Engine, load: Load, running: Floats, step_tokens: Floats) -> Pace:
     """Of batches of ``running`` requests in their steady state, at [N] combinations with ``step_tokens``."""
-    own, prompt, output = engine.constants, load.prompt.mean, load.output.mean
-    starts, new = tables.starts, max(prompt - load.reused, 1.0)
-    step_s = own.host_s + tables.layers * own.layer_s + own.starts * starts.linear_s
-
-    def seconds(tokens: Floats, out: Floats) -> Floats:
-        """Of what a step computes for these new tokens, but attention."""
-        linear = np.interp(tokens, TOKENS, tables.linear_s) + np.interp(out, TOKENS, tables.head_s)
-        return np.asarray(own.kernels * linear + own.collectives * np.interp(tokens, TOKENS, tables.exchange_s))
-
-    context = np.full(len(running), prompt + output / 2)
-    decode = seconds(running, running) + own.kernels * decode_at(tables, running, context)
-    decode = decode + step_s + own.starts * starts.decode_s
+    prompt, output, own = load.prompt.mean, load.output.mean, engine.constants
+    steps, starts, new = StepSeconds(tables, engine), tables.starts, max(prompt - load.reused, 1.0)
+    decode = steps.decode_s(running, np.full(len(running), prompt + output / 2))
     waits = engine.steps.value == "prefill first"
     beside_decodes = step_tokens if waits else np.maximum(step_tokens - (running - 1.0), 1.0)
     parts = np.ceil(new / beside_decodes)
     pairs_s = np.interp(prompt, PROMPTS, tables.prefill_s) - np.interp(prompt - new, PROMPTS, tables.prefill_s)
     attention = own.starts * parts * starts.prefill_s + own.kernels * pairs_s
-    each, launched = new / parts, parts * tables.layers * own.launch_s
+    each, launched, proposing = new / parts, parts * steps.launched_s, steps.proposing_s(new, parts)
     if waits:
-        alone = np.maximum(parts * (seconds(each, np.ones(len(each))) + step_s) + attention, launched)
+        alone = np.maximum(parts * (steps.computed_s(each, np.ones(len(each))) + steps.always_s) + attention, launched)
+        alone = alone + proposing
         added = alone
     else:
-        beside = seconds(running + each, running + 1.0) - seconds(running, running)
-        added = np.maximum(parts * beside + attention, launched - parts * decode)
+        verified = running * (1.0 + tables.speculation.drafts)
+        beside = steps.computed_s(verified + each, verified + 1.0) - steps.computed_s(verified, verified)
+        added = np.maximum(parts * beside + attention, launched - parts * decode) + proposing
         alone = added + parts * decode
-    tpot = decode + (running - 1.0) * np.maximum(added, 0.0) / output
+    tpot = decode / tables.speculation.tokens_per_step + (running - 1.0) * np.maximum(added, 0.0) / output
     return Pace(tpot, alone, added)
 
 
@@ -157,15 +151,3 @@ def open_state(
 
 _BUSIEST = 0.999
 _HALVINGS = 24
-
-
-def decode_at(tables: StepTables, samples: Floats, context: Floats) -> Floats:
-    """Seconds of the attention of ``samples`` new tokens at a mean context, [N]; linear between points of the table."""
-    rows = np.clip(np.searchsorted(BATCHES, samples), 1, len(BATCHES) - 1)
-    columns = np.clip(np.searchsorted(CONTEXTS, context), 1, len(CONTEXTS) - 1)
-    right = (context - CONTEXTS[columns - 1]) / (CONTEXTS[columns] - CONTEXTS[columns - 1])
-    below = (np.maximum(samples, BATCHES[0]) - BATCHES[rows - 1]) / (BATCHES[rows] - BATCHES[rows - 1])
-    table = tables.decode_s
-    upper = table[rows - 1, columns - 1] * (1 - right) + table[rows - 1, columns] * right
-    lower = table[rows, columns - 1] * (1 - right) + table[rows, columns] * right
-    return np.asarray(upper * (1 - below) + lower * below)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.serve.engine import Engine
-from dse.serve.steady_state import decode_at
-from dse.serve.step_tables import PROMPTS, TOKENS, StepTables
+from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, StepTables
 from hardware.kernel_times.form import Floats
 
 
@@ -55,6 +54,16 @@ class StepSeconds:
         """Between two tokens of a request where no prompts are computed, [N]."""
         return self.decode_s(running, context) / self.tables.speculation.tokens_per_step
 
+    def proposing_s(self, prompt: float, parts: Floats) -> Floats:
+        """Of a prompt in so many parts in the layer that proposes tokens, [N]; 0 without one."""
+        if self.tables.draft is None:
+            return np.zeros(len(parts))
+        layer = StepSeconds(self.tables.draft, self.engine)
+        fixed = layer.always_s - self.engine.constants.host_s
+        return np.asarray(
+            parts * (layer.computed_s(prompt / parts, np.zeros(1)) + fixed) + layer.attention_s(prompt, parts)
+        )
+
     def attention_s(self, prompt: float, parts: Floats) -> Floats:
         """Of the attention of one prompt in so many parts, [N]."""
         own, tables = self.engine.constants, self.tables
@@ -67,3 +76,15 @@ class StepSeconds:
         each = prompt / parts
         alone = parts * (self.computed_s(each, np.ones(len(each))) + self.always_s) + self.attention_s(prompt, parts)
         return np.asarray(np.maximum(alone, parts * self.launched_s))
+
+
+def decode_at(tables: StepTables, samples: Floats, context: Floats) -> Floats:
+    """Seconds of the attention of ``samples`` new tokens at a mean context, [N]; linear between points of the table."""
+    rows = np.clip(np.searchsorted(BATCHES, samples), 1, len(BATCHES) - 1)
+    columns = np.clip(np.searchsorted(CONTEXTS, context), 1, len(CONTEXTS) - 1)
+    right = (context - CONTEXTS[columns - 1]) / (CONTEXTS[columns] - CONTEXTS[columns - 1])
+    below = (np.maximum(samples, BATCHES[0]) - BATCHES[rows - 1]) / (BATCHES[rows] - BATCHES[rows - 1])
+    table = tables.decode_s
+    upper = table[rows - 1, columns - 1] * (1 - right) + table[rows - 1, columns] * right
+    lower = table[rows, columns - 1] * (1 - right) + table[rows, columns] * right
+    return np.asarray(upper * (1 - below) + lower * below)

@@ -17,6 +17,7 @@ from dse.serve.memory import cache_bytes, weight_bytes
 from dse.serve.shape import Formats, Shape
 from dse.serve.simulation import Limits, Outcome, simulated
 from dse.serve.speculation import Speculation, held_model, prediction_layer
+from dse.serve.steady_state import steady_state
 from dse.serve.step_tables import BATCHES, StepTables, step_tables
 from hardware.inputs import InputError
 from tests.serve.scheduler_oracle import Rules, served
@@ -112,6 +113,23 @@ def test_drafts_that_are_never_accepted_cost_time_and_more_acceptance_saves_it()
     latencies = [closed(speculative(Speculation(2, rate)), 61).latency_s.mean() for rate in (0.0, 0.5, 1.0)]
     assert latencies[0] > closed(tables(), 61).latency_s.mean() > latencies[2]
     assert latencies[0] > latencies[1] > latencies[2]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_the_closed_form_speculates_as_events_do(name: str) -> None:
+    own, ones = with_constants(name, host_s=1e-3), np.ones(1)
+    load = Load(Lengths(200, 300), Lengths(400, 500), 8)
+
+    def paces(of: StepTables) -> tuple[float, float]:
+        state = steady_state(of, own, load, 8 * ones, 64 * ones, 512 * ones)
+        return float(state.tpot_s[0]), simulated(of, own, Limits(512, 64, 1e6), load, 80).mean_tpot_s
+
+    plain = paces(tables())
+    assert paces(replace(tables(), speculation=Speculation(0, 0.7))) == plain
+    for acceptance in (0.0, 0.6, 1.0):
+        closed_form, events = paces(speculative(Speculation(2, acceptance)))
+        assert closed_form == pytest.approx(events, rel=0.1)
+        assert (closed_form < plain[0]) == (acceptance > 0)
 
 
 def test_every_token_is_written_once() -> None:
