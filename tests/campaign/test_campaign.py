@@ -229,10 +229,9 @@ def test_bad_files_are_refused_in_one_line(tmp_path, paths, changed, rule, dse):
 def test_an_absurd_product_is_refused(tmp_path, paths, dse):
     axes = {"model": ["bert-large"], "accelerators": {"from": 1, "to": 20_000, "step": 1}}
     file = write_campaign(tmp_path, paths, problem="plan", axes=axes, choose=None)
-    assert dse("campaign", file).error_lines == [
-        f"error: {file}: axes: 20,000 cells, about 1.1 hours on one core: "
-        "more than 10,000 cells or 100 hours need --yes"
-    ]
+    (line,) = dse("campaign", file).error_lines
+    assert line.startswith(f"error: {file}: axes: 20,000 cells, about ")
+    assert line.endswith(" hours on one core: more than 10,000 cells or 100 hours need --yes")
     assert len(pose(PROBLEM, CampaignOptions(str(file), yes=True)).problem.cells) == 20_000
     axes = axes | {"global_batch": {"from": 1, "to": 20_000, "step": 1}}
     file = write_campaign(tmp_path, paths, problem="plan", axes=axes, choose=None)
