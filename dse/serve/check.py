@@ -22,7 +22,7 @@ from dse.serve.memory import cache_bytes, weight_bytes
 from dse.serve.problem import ServeProblem
 from dse.serve.serving_plan import ServingPlan
 from dse.serve.shape import WEIGHT_BYTES, Formats, Shape
-from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, StepTables, step_tables
+from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, KnownParts, StepTables
 from dse.serve.step_work import StepWork
 
 _REQUESTS_PER_CLIENT = 10
@@ -77,8 +77,8 @@ def line(points: Sequence[float], values: Sequence[float] | NDArray[np.float64],
     return float(values[place - 1] + (values[place] - values[place - 1]) * (at - low) / (high - low))
 
 
-_TABLES: Remembered[StepTables] = Remembered(64)
-"""Of the shapes that were asked for last."""
+_PARTS: Remembered[KnownParts] = Remembered(4)
+"""Of the models and chips that were asked about last."""
 
 
 class Steps:
@@ -89,8 +89,7 @@ class Steps:
         formats = formats_of(model, plan.precision, plan.kv_precision)  # type: ignore[arg-type]
         flat = Shape(own.tensor, own.attention_data, own.expert, own.expert_tensor)
         work = StepWork(model, flat, formats, problem.kernels)
-        key = Same(problem), flat, formats
-        self.tables: StepTables = _TABLES.get(key, lambda: step_tables(work))
+        self.tables: StepTables = _PARTS.get((Same(problem.kernels), Same(model)), KnownParts).tables(work)
         self.own, self.layers, self.stages = engine.constants, model.layers, own.pipeline
         self._inside = own.chips <= problem.domain
         self._stream_bytes, self._network = 2.0 * model.hidden, problem.system.network

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from dse.plan.model import Transformer
+from dse.plan.model_parts import MAX_SIZE
 from dse.serve.shape import WEIGHT_BYTES, Formats, WeightFormat
 from hardware.documents import read_document
 from hardware.input_files import noting
@@ -38,7 +39,9 @@ class Checkpoint(StrictModel):
 
 
 def checkpoint(model: Transformer, source: object) -> Checkpoint:
-    """Of a built-in model by its name, of a config.json by what it says; else the model's usual length, in 16 bits.
+    """Of a built-in model by its name, of a config.json by what it says.
+
+    Else any length that positions have, in 16 bits.
 
     Raises:
         InputError: a config.json that cannot be read.
@@ -48,7 +51,8 @@ def checkpoint(model: Transformer, source: object) -> Checkpoint:
         return known
     if isinstance(source, str) and source.endswith(".json"):
         return _of_config(read_document(source), model, source)
-    return Checkpoint(context=model.sequence, weights="bf16", source=model.source or model.name)
+    context = model.position_rows if model.positions == "learned" else MAX_SIZE
+    return Checkpoint(context=context, weights="bf16", source=model.source or model.name)
 
 
 def formats_of(model: Transformer, weights: WeightFormat, cache_format: str) -> Formats:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.run.remembered import Remembered, Same
 from dse.serve.engine import Engine
 from dse.serve.memory import activation_bytes, cache_bytes, end_bytes, weight_bytes
 from dse.serve.problem import ServeProblem
@@ -71,11 +72,15 @@ class Priced:
 TablesOf = Callable[[Cell], StepTables]
 
 
-def tables_of(problem: ServeProblem, cell: Cell, known: KnownParts | None = None) -> StepTables:
-    """Steps of a batch of the cell: passes through all stages; ``known``: parts of other cells of the problem."""
+_PARTS: Remembered[KnownParts] = Remembered(4)
+"""Of the models and chips that were asked about last."""
+
+
+def tables_of(problem: ServeProblem, cell: Cell) -> StepTables:
+    """Steps of a batch of the cell: passes through all stages."""
     whole = replace(cell.shape, pipeline=1)
     work = StepWork(problem.model, whole, cell.formats, problem.kernels)
-    tables = (known or KnownParts()).tables(work)
+    tables = _PARTS.get((Same(problem.kernels), Same(problem.model)), KnownParts).tables(work)
     stages = cell.shape.pipeline
     if stages == 1:
         return tables

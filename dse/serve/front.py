@@ -12,7 +12,6 @@ from dse.serve.closed_form import piped, room, tables_of
 from dse.serve.problem import ServeProblem
 from dse.serve.serving_plan import ServingPlan
 from dse.serve.steady_state import steady_state
-from dse.serve.step_tables import KnownParts
 from dse.serve.vocabulary import LARGEST_BATCH, cells, chunks
 
 _USUAL_CHUNK = 8192
@@ -21,7 +20,7 @@ _USUAL_CHUNK = 8192
 def front(problem: ServeProblem) -> list[dict[str, Any]]:
     """Its points in JSON types, from the fastest for a user to the cheapest for a token."""
     points: list[tuple[float, float, ServingPlan]] = []
-    output, known = problem.load.output.mean, KnownParts()
+    output = problem.load.output.mean
     for cell in cells(problem.opened()):
         pipeline, chips = cell.shape.pipeline, cell.shape.chips
         batch = pipeline * np.array([1 << power for power in range(LARGEST_BATCH.bit_length())])
@@ -33,7 +32,7 @@ def front(problem: ServeProblem) -> list[dict[str, Any]]:
             continue
         together = (batch[rows] // pipeline).astype(np.float64)
         state = steady_state(
-            tables_of(problem, cell, known), piped(cell.engine, pipeline), problem.load, together, together,
+            tables_of(problem, cell), piped(cell.engine, pipeline), problem.load, together, together,
             chunk[rows].astype(np.float64),
         )  # fmt: skip
         whole = cell.shape.attention_data * pipeline * together * output / state.latency_s / chips

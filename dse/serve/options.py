@@ -117,6 +117,8 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
     model = transformer(options.model)
     machine = system(options.on, options.network)
     chip = options.on if is_path(options.on) else machine.chip.name
+    if model.head != "causal_lm":
+        raise fail("dse serve", "MODEL", model.name, "must write tokens one by one: its tokens see later ones")
     own = checkpoint(model, options.model)
     devices = options.accelerators or (MOST_DEVICES if options.minimum_devices else 8)
     fixed = read_plan(options.plan)

@@ -23,7 +23,7 @@ from dse.run.progress import StopSignal, never_stop
 from dse.serve.closed_form import Priced, priced, tables_of
 from dse.serve.problem import Goals, ServeProblem
 from dse.serve.serving_plan import ServingPlan
-from dse.serve.step_tables import CONTEXTS, KnownParts, StepTables
+from dse.serve.step_tables import CONTEXTS, StepTables
 from dse.serve.vocabulary import Cell, Grid, cells, grid, plan_of
 from hardware.kernel_times.form import Floats
 
@@ -132,7 +132,7 @@ def excess(goals: Goals, ttft_s: Floats, tpot_s: Floats) -> Floats:
 def search(problem: ServeProblem, stop: StopSignal = never_stop) -> Searched:
     """Every configuration priced or ruled out; those that were priced until ``stop`` gives a reason."""
     parts: list[Priced] = []
-    best, vocabulary, parts_of_tables = -np.inf, 0, KnownParts()
+    best, vocabulary = -np.inf, 0
     for cell in cells(problem):
         if (reason := stop()) is not None:
             return Searched(problem, tuple(parts), vocabulary, reason)
@@ -142,7 +142,7 @@ def search(problem: ServeProblem, stop: StopSignal = never_stop) -> Searched:
 
         def once(of: Cell, known: list[StepTables] = tables) -> StepTables:
             if not known:
-                known.append(tables_of(problem, of, parts_of_tables))
+                known.append(tables_of(problem, of))
             return known[0]
 
         for block in _blocks(whole):

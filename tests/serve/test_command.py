@@ -97,6 +97,7 @@ REFUSED = {
         "must begin with the smaller number (did you mean 100-900?)",
     ),
     "words": (("--concurrency", 4, "--prompt", "long"), "must be a number of tokens, or a range"),
+    "no writer": (("--concurrency", 4), "must write tokens one by one"),
     "no load": ((), "must be given: --concurrency, --rate or --requests"),
     "two loads": (("--concurrency", 4, "--rate", 2), "must not be given with --rate"),
     "format": (("--concurrency", 4, "--precision", "nvfp4"), "needs products in fp4, which h100-sxm lacks"),
@@ -120,7 +121,8 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
 def test_bad_input_is_one_line(dse: Any, case: tuple[tuple[Any, ...], str]) -> None:
     asked, message = case
-    answered = dse(*ASKED, *asked)
+    model = "bert-large" if message.startswith("must write") else "llama3-8b"
+    answered = dse("serve", model, *ASKED[2:], *asked)
     assert answered.code == 2
     (line,) = answered.error_lines
     assert message in line
