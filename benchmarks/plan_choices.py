@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.recording import Record, Results, parser_of
 from dse.plan.options import PlanOptions, PredictOptions, posed_problem
 from dse.plan.recomputation import ALL_SETS
+from dse.plan.stack_range import GENERIC
 from tests.solving import answer
 
 RECORD = Record("plan_choices", ("assumed",), {"main": ("what", "per step", "with the choice", "choice")})
@@ -60,10 +61,8 @@ def main() -> None:
         cells = f"{_seconds(value_s)} (`{mode}`)", _seconds(best.objective.value)
         recomputed = best.solution["plan"]["recompute"]
         results.row("main", f"{what}, 64 samples of 8,192 tokens", *cells, f"`{recomputed}`")
-    steps = {
-        name: answer(PredictOptions("llama3-8b", on=chip, accelerators=8, global_batch=64, plan=ON_EIGHT))
-        for name, chip in ASSUMED.items()
-    }
+    eight = PredictOptions("llama3-8b", stack=GENERIC, accelerators=8, global_batch=64, plan=ON_EIGHT)
+    steps = {name: answer(replace(eight, on=chip)) for name, chip in ASSUMED.items()}
     texts = (f"{name} {each.objective.value:.2f} s" for name, each in steps.items())
     results.figure("assumed", f"{', '.join(texts)} (`--plan {ON_EIGHT}`, 64 samples)")
     results.save(arguments.record)
