@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from hardware.chip_spec import ChipSpec, chip_name, chip_names, rates_of, read_chip_spec
-from hardware.input_files import read_once
+from hardware.input_files import InputFile, carried, read_once
 from hardware.inputs import fail
 from hardware.machines import OTHER_KINDS
 from hardware.network import Network
@@ -132,9 +132,12 @@ def chip(name_or_path: str | Path) -> Chip:
     )
 
 
-def chip_notes(name_or_path: str | None) -> tuple[str, ...]:
-    """The notes on the file of a chip; none where none is named."""
-    return () if name_or_path is None else chip(name_or_path).notes
+def chip_notes(name_or_path: str | None, inputs: Mapping[str, InputFile]) -> tuple[str, ...]:
+    """The notes on the file of a chip, as it was read; none where none is named."""
+    if name_or_path is None:
+        return ()
+    with carried(inputs):
+        return chip(name_or_path).notes
 
 
 def _notes(spec: ChipSpec) -> Iterator[str]:

@@ -127,7 +127,7 @@ class ParallelType(ProblemType[ParallelOptions, AnyQuestion]):
 
     def view(self, result: Result, posed: ParallelPosed, tables: Tables) -> View:
         """Tensors by their splits and collectives by kind and axis, or stages in time."""
-        view = noted(self._strategy_view(unmarked(result), posed), chip_notes(posed.options.accelerator))
+        view = noted(self._strategy_view(unmarked(result), posed), chip_notes(posed.options.accelerator, posed.inputs))
         return with_mark(view, result)
 
     def _strategy_view(self, result: Result, posed: ParallelPosed) -> View:

@@ -94,7 +94,7 @@ class PartitionType(ProblemType[PartitionOptions, Question]):
 
     def view(self, result: Result, posed: PartitionPosed, tables: Tables) -> View:
         """Chips, links, methods and the graph."""
-        return noted(view(posed.problem, result), chip_notes(posed.options.chip))
+        return noted(view(posed.problem, result), chip_notes(posed.options.chip, posed.inputs))
 
 
 PROBLEM = PartitionType()

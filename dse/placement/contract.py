@@ -183,7 +183,7 @@ class PlaceType(ProblemType[PlaceOptions, PlacementProblem]):
         return View(
             title=title,
             verdict=_verdict(result),
-            notes=[*_notes(result), *chip_notes(posed.options.chip)],
+            notes=[*_notes(result), *chip_notes(posed.options.chip, posed.inputs)],
             tables=[stages],
             page=lambda: [
                 Heading("Pipeline stages"),

@@ -140,7 +140,7 @@ class ScheduleType(ProblemType[ScheduleOptions, ScheduleProblem]):
         return View(
             title=f"{posed.name}: operator schedule",
             verdict=f"makespan {scale.text(makespan_s, 6)}, {proof} {took}",
-            notes=chip_notes(posed.options.chip),
+            notes=chip_notes(posed.options.chip, posed.inputs),
             tables=[operators],
             page=lambda: [*_in_time(result, kinds), Heading("Operators"), operators],
             cards=lambda: [_card(result, posed.problem, kinds)],

@@ -201,3 +201,11 @@ def test_a_file_of_an_earlier_version_is_read_with_a_note_that_names_the_command
 def test_a_chip_without_bf16_trains_in_fp16(dse):
     answer = dse("plan", "llama3-8b", "--on", "v100", "--accelerators", 16, "--global-batch", 16, "--json")
     assert json.loads(answer.out)["solution"]["plan"]["precision"] == "fp16"
+
+
+def test_a_report_is_written_again_without_the_chips_file(dse, tmp_path):
+    path, out = earlier(tmp_path), tmp_path / "run"
+    assert dse("place", "docs/examples/layers.yaml", "--chip", path, "--out", out).code == 0
+    path.unlink()
+    assert dse("report", out).code == 0
+    assert "dse convert" in (out / "report.html").read_text()
