@@ -26,6 +26,7 @@ FILE = "intervals.yaml"
 
 METHOD = "split conformal, log error"
 
+
 Sizes = tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...]
 
 
