@@ -27,7 +27,7 @@ from dse.serve.step_work import StepWork
 
 _REQUESTS_PER_CLIENT = 10
 _SCALE_BLOCK = 128
-_NATIVE = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16"}
+_NATIVE = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16", "int4": "bf16"}
 _TOKENS, _BATCHES, _CONTEXTS, _PROMPTS = (each.tolist() for each in (TOKENS, BATCHES, CONTEXTS, PROMPTS))
 _CHUNKS = [2048 << power for power in range(5)]
 

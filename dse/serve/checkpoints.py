@@ -69,6 +69,8 @@ def _of_config(document: Any, model: Transformer, where: str) -> Checkpoint:
     quantized = own.get("quantization_config") or inner.get("quantization_config") or {}
     method = str(quantized.get("quant_method", ""))
     weights: WeightFormat = "fp8_block" if quantized.get("weight_block_size") else "fp8" if method == "fp8" else "bf16"
+    if method in ("awq", "gptq") and quantized.get("bits", 4) == 4:
+        weights = "int4"
     return Checkpoint(context=context, weights=_METHODS.get(method, weights), source=where)
 
 

@@ -28,7 +28,9 @@ from hardware.inputs import Fault, nearest
 BLOCK = 128
 """Weights whose blocks have scales are cut in whole blocks."""
 
-PRODUCTS: Mapping[str, str] = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16"}
+PRODUCTS: Mapping[str, str] = {
+    "bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16", "int4": "bf16"
+}  # fmt: skip
 """The format that products of these weights compute in."""
 
 

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-WeightFormat = Literal["bf16", "fp8", "fp8_block", "nvfp4", "mxfp4"]
+WeightFormat = Literal["bf16", "fp8", "fp8_block", "nvfp4", "mxfp4", "int4"]
 """Of the linear layers of a checkpoint. ``fp8`` has a scale for each tensor, ``fp8_block`` one for each block;
-``mxfp4`` has its experts alone in four bits."""
+``mxfp4`` has its experts alone in four bits, ``int4`` all of them, multiplied in 16."""
 
-WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "mxfp4": 0.53125}
-"""Of a stored element with its share of scales: one byte for 16 elements (nvfp4) or 32 (mxfp4)."""
+WEIGHT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5625, "mxfp4": 0.53125, "int4": 0.51953125}
+"""Of a stored element with its share of scales: one byte for 16 elements (nvfp4) or 32 (mxfp4); 20 bits of
+scale and zero for 128 (int4, as AWQ and GPTQ keep it)."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from hardware.kernel_times.experts import HEIGHTS
 from hardware.kernel_times.form import Floats
 
 _PRODUCT_FORMAT: Mapping[WeightFormat, str] = {
-    "bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16"
+    "bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16", "int4": "bf16"
 }  # fmt: skip
 
 _WORDS: Mapping[WeightFormat, tuple[str, ...]] = {
@@ -43,6 +43,7 @@ _WORDS: Mapping[WeightFormat, tuple[str, ...]] = {
     "fp8_block": ("fp8_block",),
     "nvfp4": ("nvfp4",),
     "mxfp4": ("w4a8_mxfp4_mxfp8", "w4a16_mxfp4", "bfloat16"),
+    "int4": ("int4_wo", "bfloat16"),
 }
 """What timed kernels call a format; several where engines have kernels with other activations. Experts in four bits are
 also priced as kernels of 16 bits that read fewer bytes: some that were timed take longer than these would."""

@@ -63,6 +63,14 @@ def test_weights_of_four_bits_are_those_of_the_checkpoint() -> None:
     assert own == pytest.approx(60.8 * 2**30, rel=0.02)
 
 
+def test_weights_of_int4_have_a_scale_and_a_zero_for_128() -> None:
+    llama = transformer("llama3-70b")
+    ends = 2 * 2 * llama.vocabulary * llama.hidden
+    wide = weight_bytes(llama, Shape(), BF16) - ends
+    narrow = weight_bytes(llama, Shape(), Formats("int4", 2.0)) - ends
+    assert narrow / wide == pytest.approx((4 + 20 / 128) / 16)
+
+
 def test_chips_share_weights() -> None:
     deepseek, one = transformer("deepseek-v3"), Formats("fp8_block", 1.0)
     whole = weight_bytes(deepseek, Shape(), one)

@@ -115,6 +115,13 @@ def test_a_prompt_that_fits_a_choice_is_attended_to_whole() -> None:
     assert shared[2] > own[2] / 2  # its kernel has 64 heads at once, of which a chip of eight has eight
 
 
+def test_weights_of_four_bits_save_reading_and_no_work() -> None:
+    few, many = np.array([1.0]), np.array([8192.0])
+    wide, narrow = work(weights="bf16"), work(weights="int4")
+    assert narrow.linear_s(few)[0] < 0.5 * wide.linear_s(few)[0]
+    assert narrow.linear_s(many)[0] > 0.9 * wide.linear_s(many)[0]
+
+
 def test_two_reductions_a_layer_where_attention_is_shared_and_none_where_it_is_not() -> None:
     own, tokens = work(), np.array([16.0])
     sizes = {"chips": 4.0, "bytes": 16 * 8192 * 2.0, "eager": 0.0}
