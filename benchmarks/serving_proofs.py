@@ -36,7 +36,13 @@ TIMED: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 
-HOUR = {"model": "llama3-70b", "accelerators": 8, "rate": 6.94, "prompt": "500-1500", "output": "100-400"}
+HOUR: dict[str, Any] = {
+    "model": "llama3-70b",
+    "accelerators": 8,
+    "rate": 6.94,
+    "prompt": "500-1500",
+    "output": "100-400",
+}
 HOUR_REQUESTS = 25_000
 
 RECORD = Record(

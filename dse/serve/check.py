@@ -6,9 +6,8 @@ Plain numbers, one configuration at a time; no code of the search. Times of the 
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from dse.plan.model import Transformer
 from dse.results.result import PROOF_TOLERANCE
 from dse.run.remembered import Remembered, Same
+from dse.serve.check_rules import illegal
 from dse.serve.checkpoints import CACHE_BYTES, formats_of
 from dse.serve.engine import Engine
 from dse.serve.memory import cache_bytes, weight_bytes
@@ -26,10 +26,7 @@ from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, KnownParts
 from dse.serve.step_work import StepWork
 
 _REQUESTS_PER_CLIENT = 10
-_SCALE_BLOCK = 128
-_NATIVE = {"bf16": "bf16", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4", "mxfp4": "bf16", "int4": "bf16"}
 _TOKENS, _BATCHES, _CONTEXTS, _PROMPTS = (each.tolist() for each in (TOKENS, BATCHES, CONTEXTS, PROMPTS))
-_CHUNKS = [2048 << power for power in range(5)]
 
 
 @dataclass(frozen=True)
@@ -320,102 +317,6 @@ def _working_bytes(model: Transformer, plan: ServingPlan) -> float:
         widths.append(rows * (3.0 * model.experts.width / plan.expert_tensor + model.hidden))
     logits = 4.0 * min(tokens, plan.batch // plan.pipeline) * model.vocabulary / t
     return 2.0 * tokens * (2.0 * model.hidden + max(widths)) + logits
-
-
-def illegal(problem: ServeProblem, plan: ServingPlan) -> list[str]:
-    """Rules of the vocabulary that a configuration breaks, one sentence each."""
-    model, fixed = problem.model, dict(problem.fixed)
-    engine = next((each for each in problem.engines if each.name == plan.engine), None)
-    if engine is None:
-        return [f"engine must be one of {', '.join(each.name for each in problem.engines)}"]
-    rules = [
-        *((getattr(plan, key) == value, f"{key} must be {value}, as --plan has it") for key, value in fixed.items()),
-        (plan.mode == "aggregated", "mode must be aggregated"),
-        (plan.precision in problem.precisions, "precision must be one of those at hand"),
-        (plan.kv_precision in problem.caches, "kv_precision must be one that the chip has"),
-        (plan.accelerators <= problem.devices, f"must use at most {problem.devices} accelerators"),
-    ]
-    rules += _shape_rules(problem, plan, engine, model)
-    rules += _size_rules(problem, plan, engine, fixed)
-    return [text for holds, text in rules if not holds]
-
-
-def _shape_rules(
-    problem: ServeProblem, plan: ServingPlan, engine: Engine, model: Transformer
-) -> list[tuple[bool, str]]:
-    t, stage, experts = plan.tensor, plan.tensor * plan.attention_data, model.experts
-    widths = [model.heads, *([model.feed_forward] if model.dense_layers else [])]
-    widths += [experts.shared * experts.width] if experts is not None and experts.shared else []
-    scaled = plan.precision == "fp8_block"
-    product = _NATIVE.get(plan.precision)
-    rules = [
-        (all(width % t == 0 for width in widths), "tensor must divide heads and widths"),
-        (
-            model.latent is not None or model.key_heads % t == 0 or t % model.key_heads == 0,
-            "tensor must divide the heads of keys, or be a multiple of them",
-        ),
-        (stage <= problem.domain, "tensor · attention_data must be within a node"),
-        (plan.expert * plan.expert_tensor == stage, "expert · expert_tensor must be tensor · attention_data"),
-        (plan.attention_data == 1 or model.has_expert_layers, "attention_data must be 1 without experts"),
-        (plan.pipeline <= model.layers, "pipeline must be at most the layers"),
-        (product in dict(problem.system.chip.rates), "precision must be one that the chip has products for"),
-        (
-            not (scaled and t > 1 and model.dense_layers) or model.feed_forward // t % _SCALE_BLOCK == 0,
-            "tensor must cut widths in whole blocks",
-        ),
-        (
-            engine.layout.attention_data == "any" or 1 in (t, plan.attention_data),
-            "attention_data must be 1 or all chips",
-        ),
-        (engine.layout.experts == "any" or plan.expert in (1, stage), "expert must be 1 or all chips"),
-    ]
-    if experts is None:
-        return [*rules, (plan.expert == 1, "expert must be 1 without experts")]
-    cut = experts.width % plan.expert_tensor == 0
-    whole = not (scaled and plan.expert_tensor > 1) or experts.width // plan.expert_tensor % _SCALE_BLOCK == 0
-    return [
-        *rules,
-        (experts.routed % plan.expert == 0, "expert must divide the experts"),
-        (cut and whole, "expert_tensor must divide the width of an expert, in whole blocks where these have scales"),
-    ]
-
-
-def _is_power(number: int) -> bool:
-    return number & (number - 1) == 0
-
-
-def _size_rules(
-    problem: ServeProblem, plan: ServingPlan, engine: Engine, fixed: dict[str, Any]
-) -> list[tuple[bool, str]]:
-    load, whole = problem.load, engine.steps.value == "whole prompts"
-    first = plan.pipeline
-    least = load.prompt.high + math.ceil(plan.batch / first)
-    rules = [
-        (plan.batch % plan.pipeline == 0, "batch must be a multiple of pipeline"),
-        (plan.chunk >= math.ceil(plan.batch / plan.pipeline), "chunk must have a token for each request of a batch"),
-        (not whole or plan.chunk >= least, "chunk must hold the longest prompt beside the other requests"),
-    ]
-    open_keys: list[tuple[str, Callable[[], bool], str]] = [
-        ("pipeline", lambda: _is_power(plan.pipeline), "pipeline must be a power of two"),
-        ("attention_data", lambda: _is_power(plan.attention_data), "attention_data must be a power of two"),
-        ("batch", lambda: plan.batch % first == 0 and _is_power(plan.batch // first), "batch must be pipeline · 2^n"),
-        ("batch", lambda: _is_needed(problem, plan), "batch must be the least of those that do the same"),
-        (
-            "chunk",
-            lambda: plan.chunk in _CHUNKS or (whole and _CHUNKS[-1] < least <= plan.chunk < least + _CHUNKS[0]),
-            "chunk must be one of the vocabulary",
-        ),
-    ]
-    return [*rules, *((holds(), text) for key, holds, text in open_keys if key not in fixed)]
-
-
-def _is_needed(problem: ServeProblem, plan: ServingPlan) -> bool:
-    """Whether half the batch would not hold all requests of a rank; of Poisson arrivals any number may be there."""
-    limit = int(BATCHES[-1]) * plan.pipeline
-    if problem.load.rate_per_s:
-        return plan.batch <= limit
-    rank = math.ceil(problem.load.concurrency / (plan.replicas * plan.attention_data))
-    return plan.batch == plan.pipeline or plan.batch < 2 * min(max(rank, plan.pipeline), limit)
 
 
 def violations(problem: ServeProblem, plan: ServingPlan, value: float) -> list[str]:

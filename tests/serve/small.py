@@ -5,7 +5,8 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from dse.serve.check import costs, illegal, objective_of
+from dse.serve.check import costs, objective_of
+from dse.serve.check_rules import illegal
 from dse.serve.options import ServeOptions, posed_problem
 from dse.serve.problem import ServeProblem
 from dse.serve.serving_plan import ServingPlan
