@@ -76,21 +76,21 @@ def best_of_all(problem, within=0.0):
             for rate in space.scale_up.bytes_per_s.values:
                 for clock_hz in space.clock_hz.values:
                     links = Links(rate, domain)
-                    divisors = {
-                        each: _divisor(problem, cores, memory, links, clock_hz, each) for each in problem.precisions
-                    }
-                    machines = problem.machines(cores, clock_hz, memory)
-                    means = _means(problem, machines, memory, links)
-                    scores += [means[precision] / divisor for precision, divisor in divisors.items()]
+                    for dies in space.dies.values:
+                        machines = problem.machines(cores, clock_hz, memory, dies)
+                        means = _means(problem, machines, memory, links)
+                        for precision in problem.precisions:
+                            at = memory, links, clock_hz, precision, dies
+                            scores.append(means[precision] / _divisor(problem, cores, *at))
     every = np.concatenate(scores)
     best = float(every.max())
     return best, int(np.count_nonzero(every >= best * (1 - within) * (1 - 1e-9))) if best > 0 else 0
 
 
-def _divisor(problem, cores, memory, links, clock_hz, precision):
+def _divisor(problem, cores, memory, links, clock_hz, precision, dies):
     least = np.full(len(cores), np.inf)
     for how in problem.realisations:
-        if nodes()[how.node].clock * 1e9 < clock_hz * (1 - 1e-9):
+        if how.dies != dies or nodes()[how.node].clock * 1e9 < clock_hz * (1 - 1e-9):
             continue
         made = problem.silicon(cores, how, memory, links, precision)
         fits = made.fits & (made.usd <= problem.limits.usd) & (made.watts(clock_hz) <= problem.limits.power_w)

@@ -185,3 +185,14 @@ def test_real_chips_and_chips_nearly_as_good_stand_beside_the_answer(dse, tmp_pa
     assert scores[-1] >= 0.95 * metrics["score"]
     assert "Real chips" in done.out
     assert dse("check", out / "result.json", "--prove").code == 0
+
+
+def test_traffic_between_dies_is_charged_as_dse_plan_does(dse, tmp_path):
+    out = tmp_path / "run"
+    space = space_file(tmp_path, dies=[2], nodes=[5], clock_hz=[1.6e9])
+    assert dse("codesign", "llama3-8b", "--space", space, *RUN, "--out", out).code == 0
+    result = json.loads((out / "result.json").read_text())
+    plan = result["solution"]["models"]["llama3-8b"]["plan"]
+    asked = ("--on", out / "chip.yaml", "--precision", plan["precision"], *RUN[:6], "--json")
+    again = json.loads(dse("plan", "llama3-8b", *asked).out)
+    assert again["objective"]["value"] == pytest.approx(result["metrics"]["models"]["llama3-8b"]["step_s"], rel=1e-9)

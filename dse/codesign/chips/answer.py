@@ -42,10 +42,7 @@ _LISTED = 100
 _SEARCHED: Remembered[ChipOutcome] = Remembered(2, lambda outcome: outcome.stopped is None)
 """Of the last posed problems, by their digests."""
 
-_ABOUT_TIMES = (
-    "Steps, capacities and rates are those of dse plan on the chip's template; traffic between dies takes no time, and "
-    "products are mapped as if the dies of a package were one."
-)
+_ABOUT_TIMES = "Steps, capacities and rates are those of dse plan on the chip's template."
 
 _ABOUT_SILICON = (
     "Areas, powers and prices are estimates with the intervals shown; the answer is the best by their values. Power is "
@@ -167,7 +164,7 @@ def chip_document(problem: ChipProblem, chip: ChosenChip) -> dict[str, Any]:
 
 def asked_of(problem: ChipProblem, chip: ChosenChip, number: int, precision: str) -> PlanProblem:
     """The training plan of one model on a chip."""
-    machine = problem.machines(chip.cores, chip.clock_hz, chip.memory)
+    machine = problem.machines(chip.cores, chip.clock_hz, chip.memory, chip.how.dies)
     return problem.plan_problem(number, precision, chip.links, machine, chip.memory)
 
 

@@ -81,7 +81,7 @@ class Priced:
 
 @dataclass(frozen=True)
 class _Options:
-    """Designs with every SRAM, in the realisation with the least divisor of each; arrays of shape [N].
+    """Designs with every SRAM and number of dies, in the node with the least divisor of each; arrays of shape [N].
 
     ``divisor`` is infinite where nothing is within the limits.
     """
@@ -90,6 +90,7 @@ class _Options:
     divisor: Floats
     usd: Floats
     how: Indices
+    dies: Indices
 
 
 class Leaf:
@@ -127,7 +128,8 @@ class Leaf:
             ask(stop)
             order = open_[np.lexsort((open_, options.usd[open_], -upper[open_]))]
             number = class_of[order[0]]
-            chosen = order[class_of[order] == number][:_TOGETHER]
+            alike = (class_of[order] == number) & (options.dies[order] == options.dies[order[0]])
+            chosen = order[alike][:_TOGETHER]
             yield from self._price(chosen, [[part[:, number] for part in each] for each in bounds], needed())
             open_ = np.setdiff1d(open_, chosen)
 
@@ -138,10 +140,10 @@ class Leaf:
         return bounds_s(asked, own, kernels)
 
     def _price(self, chosen: Indices, bounds: list[list[Floats]], needed: float) -> Iterator[Priced]:
-        """The designs at ``chosen`` positions, all of one class."""
+        """The designs at ``chosen`` positions, all of one class and number of dies."""
         options, problem = self._options, self._problem
         cores = options.cores.take(chosen)
-        machines = problem.machines(cores, self._clock_hz, self._memory)
+        machines = problem.machines(cores, self._clock_hz, self._memory, int(options.dies[chosen[0]]))
         least_s = [min(float(part.min(initial=np.inf)) for part in each) for each in bounds]
         found = []
         for model, each in enumerate(self._lists):
@@ -205,11 +207,19 @@ class Leaf:
         holds = cores.local_kib * KIB >= 4 * sides
         holds &= cores.shared_mib * MIB >= 4 * (cores.width * cores.depth + sides)
         cores = cores.take(np.flatnonzero(holds))
+        numbers = sorted({self._figures.realisations[each].dies for each in self._box.realisations})
+        each = [self._with_dies(cores, dies) for dies in numbers]
+        divisor, usd, how = (np.concatenate([part[place] for part in each]) for place in range(3))
+        every = cores.take(np.tile(np.arange(len(cores)), len(numbers)))
+        return _Options(every, divisor, usd, how.astype(np.int64), np.repeat(np.array(numbers), len(cores)))
+
+    def _with_dies(self, cores: CoreDesigns, dies: int) -> tuple[Floats, Floats, Floats]:
+        """The least divisor of designs with so many dies, and dollars and realisation there."""
         divisor, usd = np.full((2, len(cores)), np.inf)
-        how = np.zeros(len(cores), dtype=np.int64)
-        limits = self._problem.limits
+        how, limits = np.zeros(len(cores)), self._problem.limits
         for number in self._box.realisations:
-            if highest_clock_hz(self._figures.realisations[number].node) < self._clock_hz:
+            realisation = self._figures.realisations[number]
+            if realisation.dies != dies or highest_clock_hz(realisation.node) < self._clock_hz:
                 continue
             made = self._figures.silicon(self._box, cores, number)
             fits = made.fits & (made.usd <= limits.usd) & (made.watts(self._clock_hz) <= limits.power_w * (1 + 1e-9))
@@ -218,7 +228,7 @@ class Leaf:
             better = (each < divisor * (1 - TIE)) | (same & (made.usd < usd * (1 - TIE)))
             divisor, usd = np.where(better, each, divisor), np.where(better, made.usd, usd)
             how = np.where(better, number, how)
-        return _Options(cores, divisor, usd, how)
+        return divisor, usd, how
 
     def _chip(self, position: int) -> ChosenChip:
         options = self._options

@@ -122,9 +122,10 @@ class ChipProblem:
             return inner
         return replace(self.scale_out, name="chip", inner=inner, inner_accelerators=links.domain)
 
-    def machines(self, cores: CoreDesigns, clock_hz: float, memory: Memory) -> Machines:
+    def machines(self, cores: CoreDesigns, clock_hz: float, memory: Memory, dies: int = 1) -> Machines:
         """Cores as kernels see them; areas are not needed."""
         rules = self.cost_model.hardware
+        d2d_bytes_per_s = self.space.d2d_bytes_per_s.value if dies > 1 else 0.0
         return Machines(
             tensor_cores=cores.units.copy(),
             core_width=cores.width.copy(),
@@ -140,6 +141,8 @@ class ChipProblem:
             global_buffer_words_per_cycle=rules.global_buffer_words_per_cycle.value,
             element_bytes=rules.element_bytes.value,
             rules=rules,
+            dies=dies,
+            d2d_bytes_per_s=d2d_bytes_per_s or np.inf,
         )
 
     def plan_problem(self, model: int, precision: str, links: Links, machine: Machines, memory: Memory) -> PlanProblem:
