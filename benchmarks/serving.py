@@ -13,7 +13,7 @@ import csv
 import json
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,18 +21,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.optimize import least_squares
-
 from benchmarks.recording import Record, Results, parser_of
 from benchmarks.serving_rows import ServingRow, serving_rows
 from dse.plan.model import Transformer
 from dse.plan.model_sources import transformer
 from dse.serve.engine import Constants, Engine, engine, list_engines
 from dse.serve.intervals import FILE
-from dse.serve.memory import cache_bytes, weight_bytes
-from dse.serve.shape import WEIGHT_BYTES
-from dse.serve.simulation import Limits, Outcome, simulated
+from dse.serve.measured_runs import MeasuredRun, fitted_constants
+from dse.serve.memory import weight_bytes
+from dse.serve.shape import WEIGHT_BYTES, Formats, Shape
 from dse.serve.step_tables import StepTables, step_tables
 from dse.serve.step_work import StepWork
 from hardware.documents import yaml_of
@@ -64,18 +61,10 @@ _SAME_MODEL = {"deepseek-r1": "deepseek-v3"}
 
 INTERVALS = Path(__file__).parents[1] / "dse" / "serve" / FILE
 
-FITTED = ("kernels", "starts", "collectives", "host_s", "layer_s", "launch_s", "request_s")
-_START = (1.0, 1.0, 1.0, 1e-3, 1e-5, 3e-4, 0.02)
-_SPREAD = (0.15, 0.3, 0.3, 0.7, 0.7, 0.7, 1.5)
-"""Standard deviations of the logarithms of the constants before any run is seen: kernels were timed, hosts were not."""
-
-_NOISE = 0.1
-"""Of the logarithm of a row."""
-
-_ROWS_OF_ONE = 3
-
-_LOW = (0.3, 0.1, 0.3, 1e-6, 1e-8, 1e-7, 1e-5)
-_HIGH = (3.0, 4.0, 4.0, 3e-2, 2e-4, 2e-3, 2.0)
+START = Constants(
+    kernels=1.0, starts=1.0, collectives=1.0, host_s=1e-3, layer_s=1e-5, launch_s=3e-4, request_s=0.02,
+    source="before any run is seen",
+)  # fmt: skip
 
 
 @cache
@@ -89,9 +78,16 @@ def _kernels(chip: str) -> KernelModel:
 
 
 @cache
-def tables_of(row: ServingRow) -> StepTables:
-    """The step tables of a row's shape."""
-    return step_tables(StepWork(_model(row.model), row.shape, row.formats, _kernels(row.chip)))
+def _posed(model: str, chip: str, shape: Shape, formats: Formats) -> tuple[StepWork, StepTables]:
+    work = StepWork(_model(model), shape, formats, _kernels(chip))
+    return work, step_tables(work)
+
+
+@cache
+def run_of(row: ServingRow) -> MeasuredRun:
+    """A row as events predict it."""
+    posed = _posed(row.model, row.chip, row.shape, row.formats)
+    return MeasuredRun(row.configuration, *posed, row.load, row.tpot_s, row.ttft_s)
 
 
 def stack_of(row: ServingRow) -> str:
@@ -102,31 +98,6 @@ def stack_of(row: ServingRow) -> str:
 def filled(row: ServingRow) -> float:
     """Share of memory that weights take."""
     return weight_bytes(_model(row.model), row.shape, row.formats) / _kernels(row.chip).chip.hbm_bytes
-
-
-def limits_of(row: ServingRow, own: Engine) -> Limits:
-    """As recipes set them: every request of the row runs; the longest fits memory, and its prompt a step."""
-    requests = math.ceil(row.load.concurrency / row.shape.attention_data)
-    tokens = row.load.prompt.mean + row.load.output.mean
-    each = cache_bytes(_model(row.model), row.shape, row.formats, tokens)
-    memory = _kernels(row.chip).chip.hbm_bytes
-    weights = weight_bytes(_model(row.model), row.shape, row.formats)
-    rule = own.memory
-    free = rule.value * (memory - weights) if rule.of_rest else rule.value * memory - weights
-    longest = row.load.prompt.high + row.load.output.high
-    room = max(max(free, 0.02 * memory) / each * tokens, longest)
-    step_tokens = int(own.step_tokens.value)
-    if own.steps.value == "whole prompts":
-        step_tokens = max(step_tokens, row.load.prompt.high + requests)
-    return Limits(step_tokens, requests, room)
-
-
-def outcome(row: ServingRow, own: Engine, rounds: int = 10) -> Outcome:
-    """Of one rank, whose clients send ``rounds`` requests each."""
-    ranks = row.shape.attention_data
-    clients = math.ceil(row.load.concurrency / ranks)
-    load = type(row.load)(row.load.prompt, row.load.output, clients)
-    return simulated(tables_of(row), own, limits_of(row, own), load, rounds * clients)
 
 
 @dataclass(frozen=True)
@@ -143,7 +114,7 @@ def compared(rows: Iterable[ServingRow], engines: Mapping[str, Engine]) -> list[
     """Errors of the rows that can be posed."""
     answers = []
     for row in rows:
-        own = outcome(row, engines[stack_of(row)])
+        own = run_of(row).outcome(engines[stack_of(row)])
         ttft, tpot = own.mean_ttft_s / row.ttft_s - 1, own.mean_tpot_s / row.tpot_s - 1
         answers.append(Compared(row, ttft, tpot, filled(row) > FULL))
     return answers
@@ -154,7 +125,7 @@ def can_be_posed(row: ServingRow) -> bool:
     if stack_of(row) not in list_engines() or row.formats.weights not in WEIGHT_BYTES:
         return False
     try:
-        tables_of(row)
+        run_of(row)
     except InputError:
         return False
     return True
@@ -163,43 +134,6 @@ def can_be_posed(row: ServingRow) -> bool:
 def is_held_up(row: ServingRow) -> bool:
     """Whether its requests wait for longer than they run: its server had a limit that the row does not state."""
     return row.ttft_s > row.load.output.mean * row.tpot_s
-
-
-def fitted_constants(rows: Sequence[ServingRow], own: Engine) -> dict[str, float]:
-    """Constants of a stack, fitted to TPOT of its marked rows; then ``request_s``, which TPOT does not depend on, to
-    TTFT where arrivals are known.
-
-    Errors within a configuration are much alike: it counts as :data:`_ROWS_OF_ONE` rows however many it has.
-    """
-    counts = Counter(row.configuration for row in rows)
-    first, last = FITTED[:-1], FITTED[-1:]
-
-    def with_values(values: Mapping[str, float]) -> Engine:
-        return own.model_copy(update={"constants": Constants(**values, source="being fitted")})
-
-    def fitted(
-        names: Sequence[str], others: Mapping[str, float], of: Sequence[ServingRow], key: str
-    ) -> dict[str, float]:
-        places = [FITTED.index(name) for name in names]
-        start, spread = np.log([_START[place] for place in places]), np.array([_SPREAD[place] for place in places])
-        bounds = tuple(np.log([each[place] for place in places]) for each in (_LOW, _HIGH))
-
-        def residuals(values: Any) -> list[float]:
-            errors: list[float] = (_NOISE * (values - start) / spread).tolist()
-            tried = with_values({**others, **dict(zip(names, np.exp(values).tolist(), strict=True))})
-            for row in of:
-                weight = math.sqrt(_ROWS_OF_ONE / counts[row.configuration])
-                told = getattr(outcome(row, tried, rounds=4), f"mean_{key}")
-                errors.append(weight * math.log(told / getattr(row, key)))
-            return errors
-
-        fit = least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=_NOISE, diff_step=1e-2)
-        return {**others, **dict(zip(names, np.exp(fit.x).tolist(), strict=True))}
-
-    values = fitted(first, dict(zip(last, _START[-1:], strict=True)), rows, "tpot_s")
-    known = [row for row in rows if row.origin == "inferencex"]
-    values = fitted(last, {name: values[name] for name in first}, known, "ttft_s") if known else values
-    return {name: float(f"{values[name]:.4g}") for name in FITTED}
 
 
 def summary(rows: Sequence[Compared]) -> dict[str, Any]:
@@ -324,7 +258,9 @@ if __name__ == "__main__":
     if arguments.fit:
         for stack in sorted({stack_of(row) for row in rows}):
             marked = [row for row in rows if row.is_fitted and stack_of(row) == stack and not is_held_up(row)]
-            print(stack, len(marked), fitted_constants(marked, engine(stack)), flush=True)
+            runs, known = map(run_of, marked), [run_of(row) for row in marked if row.origin == "inferencex"]
+            own = engine(stack).model_copy(update={"constants": START})
+            print(stack, len(marked), fitted_constants([*runs], known, own, rounds=4), flush=True)
         parser.exit()
     stacks = {each: engine(each) for each in sorted({stack_of(row) for row in rows})}
     judged, left_out = (

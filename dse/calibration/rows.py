@@ -56,7 +56,8 @@ def read_rows(path: str | Path) -> list[MeasuredKernel | MeasuredAllReduce]:
     Raises:
         InputError: the file or one of its numbers cannot be read, or an unknown op.
     """
-    return [(_all_reduce if row["op"] == ALL_REDUCE else _kernel)(path, line, row) for line, row in _csv_rows(path)]
+    listed = csv_rows(path, _COLUMNS)
+    return [(_all_reduce if row["op"] == ALL_REDUCE else _kernel)(path, line, row) for line, row in listed]
 
 
 def require_possible(
@@ -89,12 +90,16 @@ def require_possible(
         raise InputError(faults)
 
 
-def _csv_rows(path: str | Path) -> list[tuple[int, dict[Any, Any]]]:
-    """Line numbers and rows of a CSV file with at least :data:`_COLUMNS`; InputError where it is not one."""
+def csv_rows(path: str | Path, columns: Sequence[str]) -> list[tuple[int, dict[Any, Any]]]:
+    """Line numbers and rows of a CSV file with at least these columns.
+
+    Raises:
+        InputError: it is not one, or has no rows.
+    """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
-            _require_columns(path, reader.fieldnames or ())
+            _require_columns(path, columns, reader.fieldnames or ())
             rows = [(reader.line_num, row) for row in reader]
     except OSError as error:
         raise fail(path, "", "", f"cannot be read: {error.strerror or error}") from error
@@ -109,29 +114,29 @@ def _csv_rows(path: str | Path) -> list[tuple[int, dict[Any, Any]]]:
     return rows
 
 
-def _require_columns(path: str | Path, present: Sequence[str]) -> None:
-    missing = next((column for column in _COLUMNS if column not in present), None)
+def _require_columns(path: str | Path, columns: Sequence[str], present: Sequence[str]) -> None:
+    missing = next((column for column in columns if column not in present), None)
     if missing is not None:
         similar = nearest(missing, present)
         instead = f"; the file has {similar}" if similar is not None else ""
-        rule = f"the column is missing (units are part of the name{instead}); required: {', '.join(_COLUMNS)}"
+        rule = f"the column is missing (units are part of the name{instead}); required: {', '.join(columns)}"
         raise fail(path, missing, "", rule)
 
 
 def _all_reduce(path: str | Path, line: int, row: dict[str, str]) -> MeasuredAllReduce:
-    participants = _count(path, line, row, "n")
+    participants = count_in(path, line, row, "n")
     if participants < 2:
         raise fail(
             path, f"line {line}.n", participants, "must be at least 2: an all-reduce has at least two accelerators"
         )
-    return MeasuredAllReduce(_count(path, line, row, "m"), _number(path, line, row, "measured_s"), participants)
+    return MeasuredAllReduce(count_in(path, line, row, "m"), number_in(path, line, row, "measured_s"), participants)
 
 
 def _kernel(path: str | Path, line: int, row: dict[str, str]) -> MeasuredKernel:
     name = choose(str(path), f"line {line}.op", row["op"] or "", ("gemm", *KERNEL_NAMES, ALL_REDUCE), "measured kernel")
-    measured_s = _number(path, line, row, "measured_s")
-    m, n = _count(path, line, row, "m"), _count(path, line, row, "n")
-    k = _count(path, line, row, "k") if name == "gemm" else 1
+    measured_s = number_in(path, line, row, "measured_s")
+    m, n = count_in(path, line, row, "m"), count_in(path, line, row, "n")
+    k = count_in(path, line, row, "k") if name == "gemm" else 1
     if m * n * k > MAX_SIZE:
         raise fail(path, f"line {line}", f"{m} × {n} × {k}", f"m · n · k must be at most {MAX_SIZE:.0e}")
     if name == "gemm":
@@ -141,7 +146,12 @@ def _kernel(path: str | Path, line: int, row: dict[str, str]) -> MeasuredKernel:
     return MeasuredKernel(kind, Vector(kind, m * n, m * n, m * n, length), measured_s, line)
 
 
-def _number(path: str | Path, line: int, row: dict[str, str], column: str) -> float:
+def number_in(path: str | Path, line: int, row: Mapping[str, str], column: str) -> float:
+    """A positive number of a row.
+
+    Raises:
+        InputError: it is none.
+    """
     text = row[column] or ""
     try:
         value = number_of(text.strip())
@@ -152,8 +162,13 @@ def _number(path: str | Path, line: int, row: dict[str, str], column: str) -> fl
     return value
 
 
-def _count(path: str | Path, line: int, row: dict[str, str], column: str) -> int:
-    value = _number(path, line, row, column)
+def count_in(path: str | Path, line: int, row: Mapping[str, str], column: str) -> int:
+    """A whole positive number of a row, of at most :data:`MAX_SIZE`.
+
+    Raises:
+        InputError: it is none.
+    """
+    value = number_in(path, line, row, column)
     if value != round(value) or value > MAX_SIZE:
         raise fail(path, f"line {line}.{column}", row[column], f"must be a whole number of at most {MAX_SIZE:,}")
     return round(value)

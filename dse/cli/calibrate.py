@@ -1,6 +1,7 @@
 """``dse calibrate``: the constants of an accelerator fitted to measured kernels."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,10 +9,14 @@ from dse.cli.help import GroupedCommand
 from dse.cli.terminal import print_table, print_text
 from hardware.inputs import fail
 
+if TYPE_CHECKING:
+    from dse.calibration.calibration import Calibration
+
 _EXAMPLES = (
     "dse calibrate a100-sxm tests/data/measured/a100_fp16_kernels.csv",
     "dse calibrate nvlink3 links.csv --out my-network.yaml",
     "dse calibrate h100-sxm mine.csv --stack generic --out my-stack.yaml",
+    "dse calibrate vllm --serving runs.csv --out my-engine.yaml",
 )
 
 
@@ -19,6 +24,12 @@ _EXAMPLES = (
 @click.argument("spec", metavar="SPEC")
 @click.argument("measurements", type=click.Path(path_type=Path), metavar="[MEASUREMENTS.csv]", required=False)
 @click.option("--trace", "profiles", multiple=True, metavar="FILE", help="Fit to a profile instead; one per rank.")
+@click.option(
+    "--serving",
+    type=click.Path(path_type=Path),
+    metavar="ROWS.csv",
+    help="Fit the inference engine SPEC to measured serving runs.",
+)
 @click.option(
     "--stack",
     metavar="SPEC",
@@ -35,28 +46,21 @@ def command(
     spec: str,
     measurements: Path | None,
     profiles: tuple[str, ...],
+    serving: Path | None,
     stack: str | None,
     precision: str | None,
     out: Path | None,
 ) -> None:
     """Fit constants to your measurements, and print the errors before and after.
 
-    SPEC is an accelerator (a name from `dse specs`, or your own YAML file); a network, if all rows are all-reduces; or,
-    with --stack, a chip of `dse plan`. MEASUREMENTS.csv has the columns op, m, n, k and measured_s. Half of the rows of
-    each kind of work are used for the fit, and the others are held out (docs/guides/calibrate.md). With --trace, matrix
-    products of a profiled run are the rows, one for each shape.
+    SPEC is an accelerator (a name from `dse specs`, or your own YAML file); a network, if all rows are all-reduces;
+    with --stack, a chip of `dse plan`; or, with --serving, an engine of `dse serve`. MEASUREMENTS.csv has the columns
+    op, m, n, k and measured_s. Half of the rows of each kind of work are used for the fit, and the others are held out
+    (docs/guides/calibrate.md). With --trace, matrix products of a profiled run are the rows, one for each shape.
     """
-    from dse.calibration.calibrate import calibrate, calibrate_on_profiles, write_calibration
+    from dse.calibration.calibrate import write_calibration
 
-    if (measurements is None) == (not profiles):
-        raise fail("dse calibrate", "--trace", "", "either MEASUREMENTS.csv or --trace FILE must be given")
-    if measurements is None and precision is not None:
-        raise fail("dse calibrate", "--precision", precision, "must not be given with --trace, which states it")
-    calibration = (
-        calibrate_on_profiles(spec, profiles, stack)
-        if measurements is None
-        else calibrate(spec, measurements, stack, precision)
-    )
+    calibration = _calibrated(spec, measurements, profiles, serving, stack, precision)
     print_text(calibration.verdict)
     print_table(
         ("kind of work", "rows", "fitted half: before %", "after %", "held-out half: before %", "after %"),
@@ -78,3 +82,30 @@ def command(
     if out is not None:
         written = write_calibration(calibration, out)
         print_text(f"calibrated spec: {', '.join(map(str, reversed(written)))}")
+
+
+def _calibrated(
+    spec: str,
+    measurements: Path | None,
+    profiles: tuple[str, ...],
+    serving: Path | None,
+    stack: str | None,
+    precision: str | None,
+) -> "Calibration":
+    from dse.calibration.calibrate import calibrate, calibrate_on_profiles
+    from dse.calibration.engine_spec import calibrate_engine
+
+    given = [measurements is not None, bool(profiles), serving is not None]
+    if sum(given) != 1:
+        rule = "one of MEASUREMENTS.csv, --trace FILE and --serving ROWS.csv must be given"
+        raise fail("dse calibrate", "--trace", "", rule)
+    if measurements is not None:
+        return calibrate(spec, measurements, stack, precision)
+    if precision is not None:
+        other = "--trace" if profiles else "--serving"
+        raise fail("dse calibrate", "--precision", precision, f"must not be given with {other}, which states it")
+    if serving is None:
+        return calibrate_on_profiles(spec, profiles, stack)
+    if stack is not None:
+        raise fail("dse calibrate", "--stack", stack, "must not be given with --serving, which fits an engine")
+    return calibrate_engine(spec, serving)

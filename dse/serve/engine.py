@@ -11,8 +11,8 @@ from pydantic import Field
 
 from hardware.documents import read_document
 from hardware.input_files import noting
-from hardware.inputs import choose, validate
-from hardware.spec_fields import NonNegative, Positive, PositiveInteger, Share, Source, StrictModel
+from hardware.inputs import choose, fail, validate
+from hardware.spec_fields import NonNegative, Positive, PositiveInteger, Share, Source, StrictModel, is_path
 
 Composition = Literal["mixed", "prefill first", "whole prompts"]
 """``mixed``: decodes, and parts of prompts. ``prefill first``: prompts, while decodes wait. ``whole prompts``: decodes,
@@ -92,7 +92,7 @@ class Engine(StrictModel):
     """An engine.
 
     Attributes:
-        name: vllm, sglang, trtllm.
+        name: vllm, sglang or trtllm, which say how it is launched; with ``-`` and a word for other constants.
         description: of which versions.
         steps: how they are composed.
         step_tokens: the default limit on new tokens of a step.
@@ -103,7 +103,7 @@ class Engine(StrictModel):
         constants: fitted.
     """
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    name: Annotated[str, Field(pattern=r"^(vllm|sglang|trtllm)(-[a-z0-9][a-z0-9.-]*)?$")]
     description: str
     steps: ComposedSteps
     step_tokens: StepTokens
@@ -119,13 +119,20 @@ def list_engines() -> list[str]:
     return sorted(each.name.removesuffix(".yaml") for each in folder.iterdir() if each.name.endswith(".yaml"))
 
 
-def engine(name: str) -> Engine:
-    """The engine of this name.
+def engine(name_or_path: str) -> Engine:
+    """The engine of this name, or of a user's own file.
 
     Raises:
-        InputError: there is none (the nearest one is offered).
+        InputError: there is none (the nearest one is offered), a fault in the file, or it has a name that comes with
+            the package, whose intervals are not those of other constants.
     """
-    choose("", "engine", name, list_engines(), "engine")
-    path = str(resources.files("dse.serve") / "engines" / f"{name}.yaml")
+    if is_path(name_or_path):
+        own = validate(Engine, read_document(name_or_path), name_or_path)
+        if own.name in list_engines():
+            rule = "must differ from the engines that come with the package"
+            raise fail(name_or_path, "name", own.name, rule, f"{own.name}-mine")
+        return own
+    choose("", "--engine", name_or_path, list_engines(), "engine")
+    path = str(resources.files("dse.serve") / "engines" / f"{name_or_path}.yaml")
     with noting():
         return validate(Engine, read_document(path), path)

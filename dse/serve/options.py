@@ -9,7 +9,7 @@ from dse.problem import Posed
 from dse.results.result import Objective
 from dse.run.options import Option, Options
 from dse.serve.checkpoints import Checkpoint, checkpoint
-from dse.serve.engine import engine, list_engines
+from dse.serve.engine import Engine, engine
 from dse.serve.load import Lengths, Load
 from dse.serve.problem import Goals, ServeProblem, Service, Statistic
 from dse.serve.requests import GivenRequests, given_requests
@@ -86,7 +86,8 @@ class ServeOptions(Options):
     ] = None
     statistic: Annotated[Statistic, Option("Of requests, for which the limits hold.", group="Limits")] = "mean"
     engine: Annotated[
-        str, Option("Inference engine; several for the best of them.", metavar="|".join(("vllm", "sglang", "trtllm")))
+        str,
+        Option("Inference engine, or a file of one; several for the best of them.", metavar="vllm|sglang|trtllm|FILE"),
     ] = "vllm"
     precision: Annotated[
         str | None,
@@ -126,7 +127,7 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
         model=model,
         system=machine,
         kernels=kernel_model(chip),
-        engines=tuple(engine(_engine(name)) for name in _listed(options.engine)),
+        engines=_engines(options.engine),
         devices=devices,
         load=_load(options, model, own),
         goals=Goals(options.ttft, options.tpot, options.statistic),
@@ -148,8 +149,12 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
     return Posed(options, problem, problem.name, problem.document(), goal)
 
 
-def _engine(name: str) -> str:
-    return choose("", "--engine", name, list_engines(), "engine")
+def _engines(text: str) -> tuple[Engine, ...]:
+    own = tuple(engine(name) for name in _listed(text))
+    names = [each.name for each in own]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise fail("--engine", "", text, f"two engines have the name {repeated}")
+    return own
 
 
 def _listed(text: str) -> list[str]:

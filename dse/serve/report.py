@@ -11,6 +11,7 @@ from dse.report.view import Breakdown, Card, Decisive, Part, Row, Share, Table, 
 from dse.results.result import Result
 from dse.serve.chip_table import rests_on
 from dse.serve.deployment import deployment_of
+from dse.serve.engine import list_engines
 from dse.serve.export import exports
 from dse.serve.problem import ServeProblem
 from dse.serve.serving_plan import plan_in, yaml_text
@@ -153,7 +154,6 @@ def _event_notes(problem: ServeProblem, own: Mapping[str, Any]) -> list[str]:
 
 
 def _notes(problem: ServeProblem) -> list[str]:
-    engines = ", ".join(each.name for each in problem.engines)
     load = problem.load
     arrival = f"{load.rate_per_s:g} requests/s" if problem.is_open else f"{load.concurrency:,} requests in flight"
     equal = load.prompt.low == load.prompt.high and load.output.low == load.output.high
@@ -164,10 +164,20 @@ def _notes(problem: ServeProblem) -> list[str]:
     return [
         *([waves] if equal and load.concurrency > 1 else []),
         f"load: {arrival}, prompts of {_length_text(load.prompt)} and outputs of {_length_text(load.output)} tokens",
-        f"engines: {engines}, with constants fitted to published runs (docs/evidence/serving.md)",
+        *_engine_notes(problem),
         f"times of kernels: {rests_on(problem)}",
         *problem.system.chip.notes,
     ]
+
+
+def _engine_notes(problem: ServeProblem) -> list[str]:
+    """What the constants of the engines were fitted to."""
+    known = list_engines()
+    published = ", ".join(each.name for each in problem.engines if each.name in known)
+    notes = [f"engine {each.name}: {each.constants.source}" for each in problem.engines if each.name not in known]
+    if published:
+        notes.insert(0, f"engines: {published}, with constants fitted to published runs (docs/evidence/serving.md)")
+    return notes
 
 
 def _length_text(lengths: Any) -> str:
