@@ -85,7 +85,7 @@ def _range(file: str, key: str, stated: Mapping[str, Any]) -> Iterator[int | flo
         if part not in stated:
             raise fail(file, f"{key}.{part}", "", "the key is missing")
     for part, number in stated.items():
-        if isinstance(number, bool) or not isinstance(number, int | float):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise fail(file, f"{key}.{part}", number, "must be a number")
     low, high = stated["from"], stated["to"]
     if high < low:
@@ -110,5 +110,4 @@ def _range(file: str, key: str, stated: Mapping[str, Any]) -> Iterator[int | flo
             value = low + number * (high - low) / (amount - 1)
         else:
             value = low + number * amount if way == "step" else low * amount**number
-        is_whole = float(value).is_integer() and all(isinstance(each, int) for each in stated.values())
-        yield int(value) if is_whole else value
+        yield int(value) if float(value).is_integer() else value

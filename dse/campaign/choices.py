@@ -7,7 +7,8 @@ worse, which is at least 1::
     r(c, w) = max over c' of v(c', w) / v(c, w)    of what is maximised
 
 A choice is as good as its weighted geometric mean of r over the conditions; a condition that no choice answers counts
-for none, and a choice that leaves open one which another choice answers has no mean. Baselines are measured by the same
+for none, and a choice that leaves open one which another choice answers has no mean. Neither has one whose regret is
+infinite, as that of 1 s where the best is 0 s. Baselines are measured by the same
 ratio, but never count as the best choice, so that theirs may be below 1.
 """
 
@@ -81,7 +82,7 @@ class Grid:
             len(own),
             sum(ratio <= 1 + PROOF_TOLERANCE for ratio in ratios),
             _mean([(self._weights[each], ratio) for each, ratio in own]) if is_whole else None,
-            max(ratios) if is_whole else None,
+            _finite(max(ratios)) if is_whole else None,
         )
 
     def best(self, conditions: Sequence[Condition]) -> Over | None:
@@ -91,10 +92,10 @@ class Grid:
         return min(whole, key=lambda over: over.mean_ratio or math.inf, default=None)
 
     def against(self, choice: Choice, baseline: int) -> float | None:
-        """The geometric mean of the values of ``choice`` over those of a baseline, where both have one."""
+        """The geometric mean of the ratios of ``choice`` over those of a baseline, where both have one."""
         other = (-1, baseline)
         pairs = [
-            (self._weights[each], ratios[choice] / ratios[other])
+            (self._weights[each], ratios[choice] / ratios[other] if 0 < ratios[other] < math.inf else math.inf)
             for each, ratios in self._ratios.items()
             if choice in ratios and other in ratios
         ]
@@ -146,20 +147,33 @@ def condition_of(campaign: Campaign, cell: Cell) -> Condition:
 
 def _ratios(by_choice: Mapping[Choice, Row]) -> dict[Choice, float]:
     """Value over the best one, by choice; none where values cannot be compared."""
-    values = {choice: row for choice, row in by_choice.items() if row.value is not None and row.value > 0}
+    values = {choice: row for choice, row in by_choice.items() if row.value is not None and row.value >= 0}
     own = [row.value for choice, row in values.items() if choice[0] >= 0 and row.value is not None]
     if not own or len({(row.objective, row.unit, row.sense) for row in values.values()}) > 1:
         return {}
     sense = next(iter(values.values())).sense
     best = min(own) if sense == "min" else max(own)
     return {
-        choice: row.value / best if sense == "min" else best / row.value
+        choice: _ratio(row.value, best) if sense == "min" else _ratio(best, row.value)
         for choice, row in values.items()
         if row.value is not None
     }
 
 
-def _mean(pairs: Sequence[tuple[float, float]]) -> float:
-    """The weighted geometric mean of (weight, ratio)."""
+def _ratio(worse: float, better: float) -> float:
+    """The ratio of two values, of which either may be 0."""
+    if better > 0:
+        return worse / better
+    return 1.0 if worse == 0 else math.inf
+
+
+def _finite(ratio: float) -> float | None:
+    return ratio if 0 < ratio < math.inf else None
+
+
+def _mean(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """The weighted geometric mean of (weight, ratio); None where a ratio is 0 or infinite."""
+    if any(_finite(ratio) is None for _, ratio in pairs):
+        return None
     total = math.fsum(weight for weight, _ in pairs)
     return math.exp(math.fsum(weight * math.log(ratio) for weight, ratio in pairs) / total)

@@ -1,11 +1,11 @@
 """From the file to the posed campaign: every value of every axis is judged before any cell is answered.
 
 A value that no cell can have is a slip of the pen, and refused. So cells are posed, without being answered, until each
-value is in one that could be posed; a value for which the first few cells all fail is refused with the reason of the
-last. A combination that fails on its own is a row of the table.
+value is in one that could be posed; a value for which the first few cells and the last few all fail is refused with the
+reason of the first. A combination that fails on its own is a row of the table.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -42,7 +42,7 @@ MIN_CELL_S = 0.2
 """What a cell takes, where its problem predicts less."""
 
 TRIES = 4
-"""Cells that are posed for a value before it is refused."""
+"""Cells that are posed for a value before it is refused: so many of its first ones, and as many of its last ones."""
 
 
 def posed_campaign(options: CampaignOptions) -> CampaignPosed:
@@ -121,10 +121,11 @@ def _judged(campaign: Campaign) -> tuple[float, dict[str, InputFile]]:
     """
     seconds: dict[Cell, float] = {}
     inputs: dict[str, InputFile] = {}
-    for key, value, cells in _first_cells(campaign):
+    for key, value, cells in _tried_cells(campaign):
         reads = not seconds or any(isinstance(each, str | list) for each in value.settings.values())
         if any(cell in seconds for cell in cells):
             continue
+        first_error: InputError | None = None
         for cell in cells:
             try:
                 kind, options = question(campaign.settings(cell))
@@ -134,21 +135,25 @@ def _judged(campaign: Campaign) -> tuple[float, dict[str, InputFile]]:
                     inputs |= posed.inputs
                 break
             except InputError as error:
-                reason = error
+                first_error = first_error or error
         else:
-            raise _of_the_file(campaign, key, reason) from reason
+            if first_error is not None:
+                raise _of_the_file(campaign, key, first_error) from first_error
     return sum(seconds.values()) / max(1, len(seconds)), inputs
 
 
-def _first_cells(campaign: Campaign) -> Iterator[tuple[str, AxisValue, list[Cell]]]:
-    """(where the file has it, a value, the first cells with it) of all values that are in a cell."""
+def _tried_cells(campaign: Campaign) -> Iterator[tuple[str, AxisValue, list[Cell]]]:
+    """(where the file has it, a value, the first cells with it and the last) of all values that are in a cell."""
     first: defaultdict[tuple[int, int, int], list[Cell]] = defaultdict(list)
+    last: defaultdict[tuple[int, int, int], deque[Cell]] = defaultdict(lambda: deque(maxlen=TRIES))
     for cell in campaign.cells:
         for number, place in enumerate(cell.places):
-            cells = first[number, place, cell.baseline if place < 0 else -1]
-            if len(cells) < TRIES:
-                cells.append(cell)
-    for (number, place, baseline), cells in first.items():
+            value = number, place, cell.baseline if place < 0 else -1
+            if len(first[value]) < TRIES:
+                first[value].append(cell)
+            else:
+                last[value].append(cell)
+    for (number, place, baseline), cells in ((value, [*cells, *last[value]]) for value, cells in first.items()):
         axis = campaign.axes[number]
         if place < 0:
             name = campaign.baselines[baseline].name

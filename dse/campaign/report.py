@@ -7,8 +7,9 @@ from itertools import combinations
 from typing import Any
 
 from dse.campaign.choices import Condition, Grid
-from dse.campaign.front import front
+from dse.campaign.front import VALUE, column, front
 from dse.campaign.posed import CampaignPosed
+from dse.campaign.problem import Campaign
 from dse.campaign.rows import Row, rows_of
 from dse.campaign.table import CSV_FILE, csv_of, table_of
 from dse.report.chart import Axis, BarChart, Bars
@@ -41,7 +42,7 @@ def view(result: Result, posed: CampaignPosed) -> View:
     return View(
         title=f"Campaign {posed.name}",
         verdict=_verdict(result.metrics, len(rows)),
-        notes=_notes(result, rows),
+        notes=[*_notes(result, rows), *_missing_columns(posed.problem, rows)],
         tables=[*tables, *fronts],
         page=lambda: [
             Heading("Choices"),
@@ -93,6 +94,18 @@ def _notes(result: Result, rows: Sequence[Row]) -> list[str]:
         notes.append(Decisive(f"{counted(len(gaps), 'cell')} with a gap, of up to {percent(max(gaps))}"))
     notes.append(f"the cells took {time_text(sum(metrics['seconds']))} together")
     return notes
+
+
+def _missing_columns(campaign: Campaign, rows: Sequence[Row]) -> list[str]:
+    """Columns of ``pareto`` in which no cell has a number, although cells have values."""
+    if all(row.value is None for row in rows):
+        return []
+    pairs = list(zip(campaign.cells, rows, strict=True))
+    missing = [
+        name for name, _ in campaign.pareto if all(column(campaign, cell, row, name) is None for cell, row in pairs)
+    ]
+    known = ", ".join(dict.fromkeys([VALUE, *(name for row in rows for name in row.figures)]))
+    return [Decisive(f"pareto: {name}: no cell has a number of this name; cells have {known}") for name in missing]
 
 
 def choices_of(grid: Grid, metrics: Mapping[str, Any]) -> Table:

@@ -226,6 +226,22 @@ def test_bad_files_are_refused_in_one_line(tmp_path, paths, changed, rule, dse):
         pose(PROBLEM, CampaignOptions(str(file)))
 
 
+def test_a_value_that_only_its_last_cells_can_have_is_no_slip(tmp_path, monkeypatch):
+    kind = problem_type("schedule")
+    posed_by = type(kind).pose
+    paths = write_layers(tmp_path, range(1, 7))
+
+    def pose_some(self, options):
+        if options.method == "cp-sat" and options.layer != str(paths[6]):
+            raise fail("layer", "method", "cp-sat", "must be another one")
+        return posed_by(self, options)
+
+    monkeypatch.setattr(type(kind), "pose", pose_some)
+    axes = {"method": ["auto", "cp-sat"], "layer": [str(path) for path in paths.values()]}
+    file = write_campaign(tmp_path, paths, axes=axes, choose=["layer"])
+    assert len(pose(PROBLEM, CampaignOptions(str(file))).problem.cells) == 12
+
+
 def test_an_absurd_product_is_refused(tmp_path, paths, dse):
     axes = {"model": ["bert-large"], "accelerators": {"from": 1, "to": 20_000, "step": 1}}
     file = write_campaign(tmp_path, paths, problem="plan", axes=axes, choose=None)
@@ -287,6 +303,7 @@ def test_the_page_has_choices_conditions_and_fronts(tmp_path, paths):
     made = answered(write_campaign(tmp_path, paths, pareto=pareto, baselines={"old": {"layer": str(paths[1])}}))
     titles = [table.title for table in made.view.tables]
     assert titles[:2] == ["choices", "the best choice by method"]
+    assert "pareto: method: no cell has a number of this name; cells have value" in " ".join(made.view.notes)
     page = made.html()
     assert all(text in page for text in ("Pareto fronts", "What one choice for all conditions loses", "over old"))
 

@@ -44,6 +44,16 @@ def test_what_is_maximised_is_the_other_way_round():
     assert (choices(grid)["a"]["mean_ratio"], choices(grid)["b"]["mean_ratio"]) == (1.0, 2.5)
 
 
+def test_the_best_may_be_zero():
+    grid = Grid(campaign("ab", "xy", ["old"]), [row(0.0), row(2.0), row(1.0), row(1.0), row(2.0), row(0.0)])
+    a, b, old = (choices(grid)[name] for name in ("a", "b", "old"))
+    assert (a["answered"], a["best"], a["mean_ratio"]) == (2, 1, pytest.approx(math.sqrt(2)))
+    assert (b["answered"], b["best"], b["mean_ratio"], b["max_ratio"]) == (2, 1, None, None)
+    assert (old["answered"], old["mean_ratio"], a["over"]["old"], old["over"]["old"]) == (2, None, None, None)
+    assert grid.metrics()["least_regret"] == ["a"]
+    assert grid.best([(0,)]).choice == (0,)
+
+
 def test_weights_count():
     values = [row(1.0), row(8.0), row(2.0), row(2.0)]
     heavy = Grid(campaign("ab", "xy", weights={1: {"x": 5.0}}), values)

@@ -1,5 +1,6 @@
 """Cells as questions: settings become the options that the command line makes of the cell's command."""
 
+import math
 import shlex
 
 import pytest
@@ -52,6 +53,7 @@ def test_a_cell_that_would_write_a_file_is_refused():
         ({"from": 256, "to": 4096, "factor": 4}, [256, 1024, 4096]),
         ({"from": 0.5, "to": 2, "count": 4}, [0.5, 1.0, 1.5, 2.0]),
         ({"from": 1, "to": 9, "count": 3}, [1, 5, 9]),
+        ({"from": 64, "to": 256.0, "factor": 2.0}, [64, 128, 256]),
         ({"from": 0.1, "to": 0.3, "step": 0.1}, [0.1, 0.2, pytest.approx(0.3)]),
         (["a", None, 3, True], ["a", None, 3, True]),
     ],
@@ -59,6 +61,16 @@ def test_a_cell_that_would_write_a_file_is_refused():
 def test_an_axis_has_its_values(stated, values):
     axis = axis_of("f", "some-option", stated)
     assert [value.settings["some_option"] for value in axis.values] == values
+    assert all(
+        type(value.settings["some_option"]) is not float or not value.settings["some_option"].is_integer()
+        for value in axis.values
+    )
+
+
+@pytest.mark.parametrize("end", [math.inf, math.nan])
+def test_a_range_ends(end):
+    with pytest.raises(InputError, match=r"axes\.chips\.to: (Infinity|NaN): must be a number"):
+        axis_of("f", "chips", {"from": 1, "to": end, "step": 1})
 
 
 def test_labels_stand_for_several_options():
