@@ -43,7 +43,7 @@ _WITHOUT_COST = re.compile(
     r"architectures|auto_map|model_type|(torch_)?dtype|transformers_version|.*_token_id|.*_token_index|.*initializer.*"
     r"|.*_dropout|dropout|.*_p?drop|.*_(eps|epsilon)|.*init_(std|scale|method).*|init_.*|rope_.*|rotary_.*|partial_rotary.*"
     r"|original_max_position_embeddings|max_window_layers|use_sliding_window|use_cache|.*pretraining_tp|ep_size|hidden_act"
-    r"|hidden_activation|activation_function|output_.*|return_dict.*|is_decoder|is_encoder_decoder|id2label|label2id|name"
+    r"|hidden_activation|activation_function|output_.*|return_dict.*|is_decoder|id2label|label2id|name"
     r"|_name_or_path|problem_type|quantization_config|.*softcapping|.*softcap|.*(multiplier|scaling_factor|_scaling)"
     r"|scale_emb|scale_depth|dim_model_base|mup_.*|attn_implementation|_attn_implementation.*|attention_backend"
     r"|router_.*|.*aux_loss.*|seq_aux|scoring_func|score_function|norm_topk_prob|norm_head|topk_method|moe_router.*"
@@ -59,6 +59,12 @@ def unknown_keys(document: dict[str, Any]) -> list[str]:
     known = {*_NAMES, *_READ, *(name for names in _NAMES.values() for name in names)}
     given = [key for key, value in document.items() if value not in (None, False, 0, [], {})]
     return sorted(key for key in given if key not in known and not _WITHOUT_COST.fullmatch(key))
+
+
+def is_masked(document: dict[str, Any]) -> bool:
+    """Whether the file is of a model whose tokens see those after them."""
+    heads = document.get("architectures")
+    return isinstance(heads, list) and bool(heads) and all(str(head).endswith("MaskedLM") for head in heads)
 
 
 def by_frequent_names(document: dict[str, Any]) -> dict[str, Any]:

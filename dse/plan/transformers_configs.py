@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dse.plan.config_by_keys import by_frequent_names, family_by_keys, unknown_keys
+from dse.plan.config_by_keys import by_frequent_names, family_by_keys, is_masked, unknown_keys
 from dse.plan.config_defaults import ALWAYS, NORMS, OTHER_KEYS, USUAL
 from dse.plan.config_families import FAMILIES, KINDS, by_layer, kv_heads
 from dse.plan.config_values import Config
@@ -59,6 +59,8 @@ def _read(document: dict[str, Any], family: str, where: str, path: str) -> tuple
     """The file with what its family takes for what it lacks, and what the reader of the family says."""
     if family not in _READERS:
         names = _unknown_layers(document)
+        if not names and is_masked(document):
+            names = "no known family, and a masked language model: only causal ones are planned"
         if not names and (keys := unknown_keys(document)):
             names = f"no known family, and has keys of layers that are not known: {', '.join(keys)}"
         if names:

@@ -247,6 +247,10 @@ def test_kimi_has_the_keys_of_deepseek():
     [
         ({"model_type": "qwen4", "keep_window_size": 64, "mystery": True, "is_sparse": False},
          "model_type: qwen4: no known family, and has keys of layers that are not known: keep_window_size, mystery$"),
+        ({"model_type": "t6", "is_encoder_decoder": True},
+         "model_type: t6: no known family, and has keys of layers that are not known: is_encoder_decoder$"),
+        ({"model_type": "bert6", "architectures": ["Bert6ForMaskedLM"]},
+         "model_type: bert6: no known family, and a masked language model: only causal ones are planned$"),
         ({"num_key_value_heads": 7}, r"num_key_value_heads: 7: must divide num_attention_heads \(8\) .*mean 8\?\)$"),
         ({"num_attention_heads": 10}, r"num_attention_heads: 10: must divide hidden_size \(64\) if head_dim"),
         ({"vocab_size": 10**9}, "vocab_size: 1000000000: must be at most 16777216$"),
