@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 .PHONY: run test test-lowest-ray lint bench docs clean
 
 run: $(VENV)/base
-	rm -rf runs/bert-large
-	$(BIN)/dse codesign bert-large --out runs/bert-large
+	rm -rf runs/llama3-70b
+	$(BIN)/dse codesign llama3-70b --space chips-2026 --power-cap 1000 --out runs/llama3-70b
 
 # One worker more than there are cores: some wait for processes and disks.
 WORKERS = $(shell $(BIN)/python -c "import os; print(min(os.cpu_count() + 1, 4))")

@@ -17,8 +17,20 @@ from benchmarks.recording import Record, Results, parser_of
 COLUMNS, WIDTH = 100, 142
 CASES = {
     "codesign": (
-        "dse codesign bert-large",
-        ("bert-large:", " accelerator ", " on-chip memory ", " area ", " placement ", " HBM "),
+        "dse codesign llama3-70b --space chips-2026 --power-cap 1000",
+        (
+            *(
+                "llama3-70b:",
+                " chip                 ",
+                " " * 22,
+                " die ",
+                " power ",
+                " cost ",
+                " an hour ",
+                " limit W ",
+            ),
+            *(f"{'':28}vs.", " chip          samples/s", " this answer ", " h100-sxm ", " b200 "),
+        ),
     ),
     "predict": (
         "dse predict llama3-8b --on h100-sxm --accelerators 8 --global-batch 64 --plan tensor=8 --notes",
@@ -46,12 +58,13 @@ def printed(command: str) -> list[str]:
 
 def shortened(line: str) -> str:
     """A line as the README shows it."""
-    line = re.sub(r" \([^()]*\)\.?$", "", line.rstrip())
+    line = re.sub(r" \([^()]*\)\.?$", "", line.rstrip(" ;"))
     return line if len(line) <= WIDTH else f"{line[:WIDTH].rpartition(',')[0]},…"
 
 
 def shown(lines: list[str], beginnings: tuple[str, ...]) -> list[str]:
     """The first line with each beginning, in the order in which they are printed."""
+    lines = [line for line in lines if line.strip()]
     chosen = {begin: next(line for line in lines if line.startswith(begin)) for begin in beginnings}
     return [shortened(line) for line in lines if line in chosen.values()]
 

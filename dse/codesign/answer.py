@@ -84,8 +84,9 @@ def solve(
     options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
     infeasibility = infeasibility_of(problem, machines)
     if infeasibility is None:
+        # Of one architecture the first answer may be the proof: whether a run can be stopped must not change it.
         may_stop = run.stop is not never_stop and run.stop() is None
-        first = first_answer(problem, machines) if may_stop else None
+        first = first_answer(problem, machines) if may_stop or len(machines) == 1 else None
         with run.executor as workers:
             context = SearchContext(
                 problem,

@@ -306,7 +306,13 @@ def test_overlaps_that_make_no_difference_are_noted(dse):
     ]
 
 
-@pytest.mark.parametrize("key", KEYS)
+def test_the_plan_of_a_result_may_be_of_before_offload():
+    document = plan().document()
+    assert "offload" not in document
+    assert whole_plan(document, "result") == plan()
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key != "offload"])
 def test_the_plan_of_a_result_has_every_key(key):
     document = plan().document()
     del document[key]

@@ -25,8 +25,8 @@ def step(tmp_path):
         (("--stages", "9"), "--stages: 9: must be at most 8, the number of devices"),
         (("--mesh", "12", *V100), "--mesh: 12: must be a multiple of 8, the number of devices per server"),
         (
-            ("--mesh", "9", "--device-cuts", "near"),
-            "--mesh: 9: must be a multiple of 2, the default of --stages, with --device-cuts near",
+            ("--mesh", "7", "--device-cuts", "near"),
+            "--mesh: 7: must be a multiple of 2, the default of --stages, with --device-cuts near",
         ),
         (("--mesh", "400000"), "--mesh: 400000: must be a number of devices from 1 to 4096"),
         (("--mesh", "data=2,model=4"), "must be a number of devices"),
