@@ -47,7 +47,6 @@ RECORDS = {record.name: (record, module) for record, module in declared()}
 
 
 PENDING = {
-    "fabric_oracle": "5 minutes",
     "rdu": "a quarter of an hour",
     "scale_sweep": "2 minutes on an idle machine",
 }
