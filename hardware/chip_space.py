@@ -8,11 +8,11 @@ area, power and money.
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from hardware.cost_model import NamedChoice
 from hardware.input_files import read_once
@@ -38,6 +38,14 @@ Integers = NDArray[np.int64]
 
 _ROUNDING = 1e-9
 
+_Value = TypeVar("_Value")
+
+
+def _unique(values: list[_Value]) -> list[_Value]:
+    if len(set(values)) < len(values):
+        raise ValueError("values must be unique")
+    return values
+
 
 class StyleChoice(StrictModel):
     """What surrounds arrays.
@@ -60,7 +68,7 @@ class NodeSizes(StrictModel):
     """
 
     source: Source
-    values: Annotated[list[NodeNm], Field(min_length=1)]
+    values: Annotated[list[NodeNm], Field(min_length=1), AfterValidator(_unique)]
 
 
 class ArraySizes(StrictModel):
@@ -72,7 +80,7 @@ class ArraySizes(StrictModel):
     """
 
     source: Source
-    values: Annotated[list[tuple[PositiveInteger, PositiveInteger]], Field(min_length=1)]
+    values: Annotated[list[tuple[PositiveInteger, PositiveInteger]], Field(min_length=1), AfterValidator(_unique)]
 
 
 class Rates(StrictModel):
@@ -84,7 +92,7 @@ class Rates(StrictModel):
     """
 
     source: Source
-    values: Annotated[list[Positive], Field(min_length=1)]
+    values: Annotated[list[Positive], Field(min_length=1), AfterValidator(_unique)]
 
 
 class FormatChoices(StrictModel):
@@ -96,7 +104,7 @@ class FormatChoices(StrictModel):
     """
 
     source: Source
-    values: Annotated[list[Precision], Field(min_length=1)]
+    values: Annotated[list[Precision], Field(min_length=1), AfterValidator(_unique)]
 
 
 class SpareShare(StrictModel):

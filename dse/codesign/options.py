@@ -190,7 +190,6 @@ class CodesignOptions(Options):
         Option(
             "Plan keys to fix.",
             metavar="FILE|KEY=VALUE,…",
-            belongs_to=("plans", "modern"),
             group="Plans of today's frameworks (--plans modern)",
         ),
     ] = ""
@@ -198,7 +197,6 @@ class CodesignOptions(Options):
         Attention,
         Option(
             "unfused: scores pass through memory; fused: they stay on chip, as on real chips with --on.",
-            belongs_to=("plans", "modern"),
             group="Plans of today's frameworks (--plans modern)",
         ),
     ] = "unfused"
@@ -206,7 +204,6 @@ class CodesignOptions(Options):
         bool,
         Option(
             "Price kernels at the ideal times of their mappings, instead of derated ones.",
-            belongs_to=("plans", "modern"),
             group="Plans of today's frameworks (--plans modern)",
         ),
     ] = False
@@ -225,7 +222,6 @@ class CodesignOptions(Options):
         Option(
             f"Chips to compare with the answer, each with its best plan (default: {COMPARED}; none: no chip).",
             metavar="CHIP,…",
-            belongs_to=("plans", "modern"),
             group="Plans of today's frameworks (--plans modern)",
         ),
     ] = None
@@ -423,7 +419,7 @@ class CodesignOptions(Options):
         modern = {"--plan": self.plan, "--on": self.on, "--ideal": self.ideal, "--attention": is_fused}
         for option, value in modern.items():
             if value and self.plans != "modern":
-                rule = f"applies only to --plans modern, but --plans is {self.plans}"
+                rule = f"applies only to --plans modern or a space of chips, but --plans is {self.plans}"
                 raise fail("dse codesign", option, "" if value is True else value, rule)
         if self.fixed is not None and self.area_budget is not None:
             rule = "conflicts with --fixed: a fixed accelerator has its own area; leave out one of them"

@@ -39,7 +39,7 @@ def space_file(folder, **changes):
     return path
 
 
-RUN = ("--accelerators", 8, "--global-batch", 16, "--sequence", 2048, "--on", "none", "--plans", "modern")
+RUN = ("--accelerators", 8, "--global-batch", 16, "--sequence", 2048, "--on", "none")
 
 
 @pytest.fixture
@@ -78,6 +78,23 @@ def test_the_check_accepts_it_and_refuses_another_chip_or_score(answered, dse, t
         assert dse("check", path).code == 1
 
 
+def test_the_check_refuses_a_plan_in_a_format_that_the_chip_lacks(answered, dse, tmp_path):
+    _, _, result = answered
+    assert result["solution"]["models"]["llama3-8b"]["plan"]["precision"] == "fp8"
+    result["solution"]["chip"]["formats"] = ["bf16"]
+    path = tmp_path / "forged.json"
+    path.write_text(json.dumps(result | {"seal": seal_of(result)}))
+    done = dse("check", path)
+    assert done.code == 1
+    assert "must be in a format of the chip" in done.out + done.err
+
+
+def test_a_chip_has_the_format_in_which_it_trains_whatever_the_order_of_formats(dse, tmp_path):
+    space = space_file(tmp_path, formats=["bf16", "int8", "fp8"], dies=[1], clock_hz=[1.6e9])
+    chip = json.loads(dse("codesign", "llama3-8b", "--space", space, *RUN, "--json").out)["solution"]["chip"]
+    assert chip["formats"] == ["bf16", "int8", "fp8"]
+
+
 def test_dse_plan_finds_the_same_plan_on_the_chip_that_is_written(answered, dse):
     _, out, result = answered
     plan = result["solution"]["models"]["llama3-8b"]["plan"]
@@ -99,6 +116,8 @@ def test_dse_plan_finds_the_same_plan_on_the_chip_that_is_written(answered, dse)
         ({"clock_hz": [3.1e9]}, "clock_hz must be at most 2.8e+09"),
         ({"area_mm2": {"value": 900, "source": "a test"}}, "area_mm2 must be at most 858"),
         ({"formats": ["fp8"]}, "must begin with one of 16 bits"),
+        ({"formats": ["bf16", "fp8", "fp8"]}, "must be unique"),
+        ({"clock_hz": [1.2e9, 1.2e9]}, "must be unique"),
     ],
 )
 def test_a_space_that_cannot_be_built_is_refused_in_one_line(tmp_path, changes, rule):
@@ -167,8 +186,6 @@ def test_real_chips_and_chips_nearly_as_good_stand_beside_the_answer(dse, tmp_pa
         *RUN[:6],
         "--on",
         "h100-sxm",
-        "--plans",
-        "modern",
         "--within",
         5,
     )

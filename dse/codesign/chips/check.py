@@ -74,6 +74,9 @@ def faults(result: Result, posed: ChipPosed, prove: bool) -> list[str]:
     for number, (name, plan) in enumerate(zip(names, plans, strict=True)):
         if plan.precision not in problem.precisions:
             return [f"the plan of {name} must be in one of {problem.precisions}, but is in {plan.precision}"]
+        if plan.precision not in stated["formats"]:
+            rule = f"must be in a format of the chip {stated['formats']}, but is in {plan.precision}"
+            return [f"the plan of {name} {rule}"]
         asked = asked_of(problem, chip, number, plan.precision)
         broken = illegal(asked, plan)
         if broken:

@@ -104,9 +104,8 @@ class ChipProblem:
         )
 
     def formats_of(self, precision: str) -> int:
-        """How many formats of the space a chip has at least that computes in ``precision``."""
-        size = ELEMENT_BYTES[precision]
-        return next(number for number, each in enumerate(self.space.formats.values, 1) if ELEMENT_BYTES[each] <= size)
+        """How many formats of the space a chip has at least that computes in ``precision``, one of them."""
+        return 1 + self.space.formats.values.index(precision)
 
     def network(self, links: Links) -> Network:
         """What joins packages."""
