@@ -105,7 +105,7 @@ class ChipProblem:
 
     def formats_of(self, precision: str) -> int:
         """How many formats of the space a chip has at least that computes in ``precision``, one of them."""
-        return 1 + self.space.formats.values.index(precision)
+        return next(number for number, each in enumerate(self.space.formats.values, 1) if each == precision)
 
     def network(self, links: Links) -> Network:
         """What joins packages."""
