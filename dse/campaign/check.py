@@ -2,7 +2,9 @@
 
 A cell is answered again in this process, without the journal and without the cells before it, its result passes the
 check of its own problem, and the row is compared with that of the table. Where cells are many, a random share of them
-is; the sample follows from the campaign's digest and the seed.
+is; the sample follows from the campaign's digest and the seed. A cell that its time limit stopped may have another
+answer each time: where all cells are answered again, it is too, within the same limit, and its value and bound must not
+contradict the other bound and value.
 """
 
 import math
@@ -18,7 +20,7 @@ from dse.campaign.rows import PLAIN, REPEATABLE, SETTLED, Row, counts_of, refuse
 from dse.campaign.solve import AnswerCell
 from dse.results.check import faults_of
 from dse.results.differences import differences
-from dse.results.result import Result, proven_status, relative_gap
+from dse.results.result import PROOF_TOLERANCE, Result, proven_status, relative_gap
 from dse.run.remembered import Remembered, Same
 from hardware.input_files import InputFile, runs_code
 from hardware.inputs import InputError
@@ -57,6 +59,12 @@ def violations(result: Result, posed: CampaignPosed, all_cells: bool = False) ->
         *_claims(result, rows),
         *differences("metrics", _without_times(result.metrics), expected_metrics(posed, rows, result)),
         *(fault for number in sampled for fault in _again_faults(number, rows[number], posed, result.seed)),
+        *(
+            fault
+            for number, row in enumerate(rows)
+            if all_cells and row.status == "stopped" and (row.value is not None or row.bound is not None)
+            for fault in _stopped_faults(number, row, posed, result.seed)
+        ),
     ]
 
 
@@ -131,17 +139,37 @@ def _again_faults(number: int, row: Row, posed: CampaignPosed, seed: int) -> lis
     return [*differences(where, stated, expected), *(f"{where}: {fault}" for fault in faults)]
 
 
+def _stopped_faults(number: int, row: Row, posed: CampaignPosed, seed: int) -> list[str]:
+    """In what a cell that was stopped contradicts its answer within the same limit."""
+    campaign = posed.problem
+    answered = _again(number, posed, seed, campaign.cell_time_limit_s)
+    if answered is None:
+        return []
+    again, faults = answered
+    where = f"cell {number} ({campaign.label(campaign.cells[number])})"
+    names = ("problem", "objective", "unit", "sense")
+    stated, expected = ({name: getattr(each, name) for name in names} for each in (row, again))
+    found = [*differences(where, stated, expected), *(f"{where}: {fault}" for fault in faults)]
+    sign = 1.0 if again.sense == "min" else -1.0
+    for value, bound, key in ((row.value, again.bound, "value"), (again.value, row.bound, "bound")):
+        if value is not None and bound is not None and sign * (value - bound) < -PROOF_TOLERANCE * abs(bound):
+            found.append(f"{where}.{key}: the value {value:g} is better than the bound {bound:g}")
+    return found
+
+
 def is_of_code(settings: Settings) -> bool:
     """Whether a cell names a Python file of the user."""
     return any(isinstance(value, str) and ".py" in value for value in settings.values())
 
 
-def _again(number: int, posed: CampaignPosed, seed: int) -> tuple[Row, tuple[str, ...]] | None:
+def _again(
+    number: int, posed: CampaignPosed, seed: int, time_limit_s: float | None = None
+) -> tuple[Row, tuple[str, ...]] | None:
     """(the row of a cell that is answered alone, what its own check finds); None where only its code could tell."""
     files: dict[str, InputFile] = dict(posed.inputs)
     settings = posed.problem.settings(posed.problem.cells[number])
     try:
-        own, result, _ = AnswerCell(files, seed).answered(settings)
+        own, result, _ = AnswerCell(files, seed, time_limit_s).answered(settings)
     except InputError as error:
         # The result carries the graphs of the cells that posed it, not those of all.
         return None if is_of_code(settings) and not runs_code() else (refused(str(error)), ())

@@ -270,6 +270,25 @@ def test_a_stopped_cell_is_tried_again(tmp_path, paths):
     assert len(again.cells) == stopped
 
 
+def test_an_altered_value_of_a_stopped_cell_is_no_proof(tmp_path, paths):
+    made = answered(write_campaign(tmp_path, paths))
+    cells = made.result.solution["cells"]
+    cells["status"][3], cells["gap"][3] = "stopped", None
+    cells["bound"][3] = None
+
+    def faults():
+        return [fault for fault in PROBLEM.proof_faults(made.result, made.posed) if fault.startswith("cell 3")]
+
+    assert faults() == []
+    optimum = cells["value"][3]
+    cells["value"][3] = optimum / 2
+    (fault,) = faults()
+    assert ".value: the value 0.00018 is better than the bound 0.00036" in fault
+    cells["value"][3], cells["bound"][3] = None, 2 * optimum
+    (fault,) = faults()
+    assert ".bound: the value 0.00036 is better than the bound 0.00072" in fault
+
+
 def test_problem_is_registered():
     assert problem_type("campaign") is PROBLEM
     assert Run().seed == 0
