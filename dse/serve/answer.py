@@ -13,7 +13,7 @@ from dse.run.progress import StopSignal, never_stop
 from dse.serve.check import Costs, costs, violations
 from dse.serve.front import front
 from dse.serve.intervals import documents as intervals
-from dse.serve.problem import ServeProblem
+from dse.serve.problem import Goals, ServeProblem
 from dse.serve.repricing import Repriced, events_document, repriced, statistics
 from dse.serve.rules import broken
 from dse.serve.search import Choice, Searched, search
@@ -51,8 +51,12 @@ class ServeAnswer:
 
     @property
     def bound(self) -> Choice | None:
-        """The best that has what is fixed and whose means keep the limits."""
-        return self.matching.best(self.matching.problem.goals)
+        """The best that has what is fixed and whose means keep the limits.
+
+        With limits on percentiles, which may lie below means, that without any limit.
+        """
+        goals = self.matching.problem.goals
+        return self.matching.best(goals if goals.statistic == "mean" else Goals())
 
     @property
     def stopped(self) -> str | None:
@@ -76,13 +80,13 @@ def chosen(searched: Searched, seed: int) -> Choice | None:
     """The best configuration by means; with limits on percentiles, the best of those that keep them by events.
 
     Percentiles are looked at from the best by means down, of so many as :data:`MOST_REPRICED` says; where none keeps
-    them, the best by means.
+    them, the best by means. Where no means keep the limits, percentiles still may: of those whose means are nearest.
     """
     goals, problem = searched.problem.goals, searched.problem
     best = searched.best(goals)
-    if best is None or goals.statistic == "mean" or (goals.ttft_s is None and goals.tpot_s is None):
+    if goals.statistic == "mean" or (goals.ttft_s is None and goals.tpot_s is None):
         return best
-    for each in searched.ranked(goals, MOST_REPRICED, near=np.inf):
+    for each in searched.ranked(goals, MOST_REPRICED, near=np.inf) or searched.closest(goals, MOST_REPRICED):
         if repriced(problem, each.plan, seed).keeps(goals):
             return each
     return best
@@ -180,7 +184,10 @@ def choice_document(choice: Choice) -> dict[str, Any]:
 
 def order(problem: ServeProblem, answer: ServeAnswer, seed: int) -> dict[str, Any]:
     """The configurations within the closed form's error of the best one, by events: whether the order holds."""
-    near = answer.matching.ranked(problem.goals, MOST_REPRICED, NEAR)
+    best = answer.best
+    assert best is not None, "only called if one keeps the limits"
+    ranked = answer.matching.ranked(problem.goals, MOST_REPRICED, NEAR)
+    near = [best, *(each for each in ranked if each.plan != best.plan)]
     by_events = [repriced(problem, each.plan, seed) for each in near]
     first = max(range(len(near)), key=lambda place: (_by_events(problem, by_events[place]), -place))
     return {
@@ -229,8 +236,8 @@ def _without(problem: ServeProblem, answer: ServeAnswer) -> dict[str, Any]:
     for name, without in relaxed.items():
         if without != goals:
             free = answer.matching.best(without)
-            assert free is not None, "the best with a limit is one without it"
-            after[name] = choice_document(free)
+            if free is not None:  # the means of an answer that keeps percentiles may exceed the other limit
+                after[name] = choice_document(free)
     return after
 
 
@@ -276,9 +283,13 @@ def _over_limits(problem: ServeProblem, nearest: Choice, which: str, levers: lis
     worst = max(ratios, key=lambda name: ratios[name])
     mean, limit = pairs[worst]
     assert limit is not None
-    said = (
-        f"{which} keeps the limits: the nearest has a {worst.upper()} of {time_text(mean)}, {time_text(limit)} allowed"
-    )
+    said = f"{which} keeps the limits: the nearest has a {worst.upper()} of {time_text(mean)}"
+    if goals.statistic != "mean":
+        said = (
+            f"none of the {MOST_REPRICED} configurations with the nearest means keeps the limits on {goals.statistic} "
+            f"by events: the nearest has a mean {worst.upper()} of {time_text(mean)}"
+        )
+    said += f", {time_text(limit)} allowed"
     levers = [*levers, f"--{worst} {_rounded_up(mean)}", "more accelerators", "fewer requests"]
     return Infeasibility(
         resource=f"{worst}_s", demand=mean, limit=limit, unit="s", levers=levers,

@@ -78,7 +78,7 @@ class ServeType(ProblemType[ServeOptions, ServeProblem]):
             self.name,
             posed,
             value=value,
-            bound=limit.value(problem.fewest) if is_whole and limit is not None else None,
+            bound=limit.value(problem.fewest) if is_whole and best is not None and limit is not None else None,
             status="interrupted" if answer.stopped == "interrupted" else None,
             solution=None if best is None else {"plan": best.plan.document()},
             metrics=self._metrics(posed, answer, run.seed),

@@ -115,6 +115,8 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
         InputError: a name that nothing has, a file with a fault, options that contradict each other, or a fixed part of
             a configuration that breaks a rule.
     """
+    if options.statistic != "mean" and options.ttft is None and options.tpot is None:
+        raise fail("dse serve", "--statistic", options.statistic, "must be given together with --ttft or --tpot")
     model = transformer(options.model)
     machine = system(options.on, options.network)
     chip = options.on if is_path(options.on) else machine.chip.name

@@ -69,14 +69,7 @@ def _files(problem: ServeProblem, result: Result) -> Mapping[str, str | bytes]:
 def _verdict(problem: ServeProblem, result: Result) -> str:
     own = result.metrics
     plan = plan_in(result.solution["plan"], "result")
-    proof = "best found before the run was stopped"
-    if result.status == "optimal":
-        proof = "proven best given what is fixed" if problem.fixed else "proven best"
-    elif own.get("stopped") is None:
-        proof = f"best that keeps the limits by events; no mean allows more than {result.bound:,.0f}"
-    if problem.fewest:
-        given = " given what is fixed" if problem.fixed else ""
-        proof = f"proven fewest{given}" if result.status == "optimal" else "fewest found before the run was stopped"
+    proof = _proof_text(problem, result)
     used = (
         f"{own['accelerators']:,} of {problem.devices:,} accelerators"
         if not problem.fewest
@@ -94,6 +87,21 @@ def _verdict(problem: ServeProblem, result: Result) -> str:
         f"{own['tokens_per_s_per_accelerator']:,.0f} output tokens/s per accelerator on {used} ({proof}), "
         f"TTFT {time_text(own['ttft_s']['mean'])}, TPOT {time_text(own['tpot_s']['mean'])}{price}: {plan.text()}"
     )
+
+
+def _proof_text(problem: ServeProblem, result: Result) -> str:
+    """What is known of the configuration."""
+    own, goals = result.metrics, problem.goals
+    what = "fewest" if problem.fewest else "best"
+    if own.get("stopped") is not None:
+        return f"{what} found before the run was stopped"
+    on_percentiles = goals.statistic != "mean" and (goals.ttft_s, goals.tpot_s) != (None, None)
+    if on_percentiles and not own["events"]["keeps_limits"]:
+        return f"{what} whose means keep the limits"
+    if result.status == "optimal":
+        return f"proven {what} given what is fixed" if problem.fixed else f"proven {what}"
+    beyond = "fewer" if problem.fewest else "more"
+    return f"{what} found that keeps the limits by events; none has {beyond} than {result.bound:,.0f} without limits"
 
 
 def _best_notes(problem: ServeProblem, result: Result) -> list[str]:

@@ -103,6 +103,15 @@ class Searched:
         least = fits[over[fits] <= over[fits].min() * (1 + TIE)]
         return self._choice(columns, _first(columns, least))
 
+    def closest(self, goals: Goals, count: int) -> list[Choice]:
+        """The ``count`` that exceed limits by the smallest factors, the best objective first."""
+        columns = _columns(self.parts, self.problem.fewest)
+        fits = np.flatnonzero(np.isfinite(columns.latency_s))
+        over = excess(goals, columns.ttft_s, columns.tpot_s)[fits]
+        least = fits[np.argsort(over, kind="stable")[:count]]
+        ranked = least[np.argsort(-columns.objective[least], kind="stable")]
+        return [self._choice(columns, int(row)) for row in ranked]
+
     def busiest(self) -> Choice | None:
         """The one that could answer the most requests a second; None where nothing fits."""
         columns = _columns(self.parts, self.problem.fewest)

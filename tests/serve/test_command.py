@@ -59,6 +59,15 @@ def test_fewest_accelerators_for_a_load(dse: Any) -> None:
     assert result["metrics"]["largest_rate_per_s"] > 60
 
 
+def test_a_percentile_that_no_mean_keeps_is_answered_and_checked(dse: Any, tmp_path: Path) -> None:
+    asked = ("serve", "llama3-8b", "--accelerators", 1, "--prompt", 3000, "--output", 200, "--concurrency", 48)
+    answered = dse(*asked, "--ttft", 0.2, "--statistic", "p50", "--out", tmp_path / "run")
+    assert answered.code == 0
+    assert "that keeps the limits by events" in " ".join(answered.out.split()) or "proven best" in answered.out
+    assert "another is better" not in answered.out
+    assert dse("check", tmp_path / "run" / "result.json").out.startswith("ok")
+
+
 def test_percentiles_are_kept_by_events(dse: Any) -> None:
     asked = (*ASKED, "--concurrency", 48, "--ttft", 0.35, "--statistic", "p90", "--json")
     result = json.loads(dse(*asked).out)
@@ -115,6 +124,7 @@ REFUSED = {
     ),
     "hits": (("--concurrency", 4, "--prefix", 90), "must be given together with --hit-rate"),
     "file": (("--requests", "nowhere.jsonl"), "nowhere.jsonl"),
+    "statistic": (("--concurrency", 4, "--statistic", "p99"), "must be given together with --ttft or --tpot"),
 }
 
 

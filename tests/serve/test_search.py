@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.serve.answer import solve
 from dse.serve.check import costs, violations
 from dse.serve.load import Lengths
 from dse.serve.problem import Goals
@@ -131,3 +132,26 @@ def test_lengths_of_a_range_have_their_mean() -> None:
     own = problem(prompt="500-700")
     assert own.load.prompt == Lengths(500, 700)
     assert own.load.prompt.mean == 600
+
+
+def test_a_percentile_may_keep_a_limit_that_no_mean_keeps() -> None:
+    asked: dict[str, Any] = {"prompt": "3000", "concurrency": 48, "accelerators": 1, "ttft": 0.2}
+    own = problem(**asked, statistic="p50")
+    answer = solve(own)
+    assert answer.matching.best(own.goals) is None
+    assert answer.best is not None
+    assert answer.bound is not None
+    assert repriced(own, answer.best.plan, 0).keeps(own.goals)
+    assert answer.bound.value(fewest=False) >= answer.best.value(fewest=False) > 0
+    assert violations(own, answer.best.plan, answer.best.value(fewest=False)) == []
+    assert solve(problem(**asked)).best is None
+
+
+def test_the_bound_of_percentiles_holds_for_configurations_whose_means_exceed_them() -> None:
+    own = problem(prompt="3000", concurrency=48, accelerators=1, ttft=0.25, statistic="p90")
+    answer = solve(own)
+    bound = answer.bound
+    assert bound is not None
+    for each in answer.matching.ranked(Goals(), 40, near=np.inf):
+        if repriced(own, each.plan, 0).keeps(own.goals):
+            assert each.value(fewest=False) <= bound.value(fewest=False)
