@@ -219,9 +219,24 @@ def beside(problem: ServeProblem, answer: ServeAnswer, seed: int) -> dict[str, A
         "without": _without(problem, answer),
         "front": front(problem),
     }
+    if (most := _most_output(problem, best)) is not None:
+        more["most_output"] = choice_document(most)
     if problem.fixed and answer.other is not None:
         more["best"] = choice_document(answer.other)
     return more
+
+
+def _most_output(problem: ServeProblem, best: Choice) -> Choice | None:
+    """In a closed loop the configuration of the most output in all, where the best leaves accelerators free.
+
+    None where this is the best too, and with limits on percentiles, of which means say nothing.
+    """
+    limited = (problem.goals.ttft_s, problem.goals.tpot_s) != (None, None)
+    is_free = best.plan.accelerators < problem.devices
+    if problem.is_open or problem.fewest or not is_free or (limited and problem.goals.statistic != "mean"):
+        return None
+    most = search(problem, of_machine=True).best(problem.goals)
+    return most if most is not None and most.tokens_per_s > best.tokens_per_s * (1 + 1e-9) else None
 
 
 def _vocabulary(answer: ServeAnswer) -> int:

@@ -259,7 +259,7 @@ def _memory(problem: ServeProblem, plan: ServingPlan, engine: Engine) -> tuple[d
     mean = load.prompt.mean + load.output.mean
     one = request(mean) - load.hit_rate * request(load.prefix)
     held = math.floor(max(pool - shared, 0.0) / one)
-    longest = request(load.prompt.high + load.output.high)
+    longest = request(problem.longest)
     overflow = longest - pool
     if held < plan.pipeline:
         overflow = max(overflow, plan.pipeline * one + shared - pool)

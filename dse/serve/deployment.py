@@ -34,7 +34,8 @@ class Deployment:
         engine: vllm, sglang, trtllm.
         decode: workers that write tokens; those that do everything where ``prefill`` is None.
         prefill: workers that compute prompts alone.
-        prompt, output: tokens of the longest ones.
+        prompt: tokens of the longest one.
+        longest: tokens of the longest request, prompt and output.
         has_experts: whether the model has any.
         cache_bytes: of an element of keys and values.
         memory_share: by the engine's own rule (:class:`dse.serve.engine.MemoryRule`).
@@ -47,7 +48,7 @@ class Deployment:
     engine: str
     decode: Worker
     prompt: int
-    output: int
+    longest: int
     has_experts: bool
     cache_bytes: float
     memory_share: float
@@ -81,7 +82,7 @@ def deployment_of(problem: ServeProblem, plan: ServingPlan) -> Deployment:
         engine=plan.engine.partition("-")[0],
         decode=Worker(plan.shape, plan.replicas, plan.batch, plan.chunk),
         prompt=problem.load.prompt.high,
-        output=problem.load.output.high,
+        longest=problem.longest,
         has_experts=problem.model.has_expert_layers,
         cache_bytes=CACHE_BYTES[plan.kv_precision],
         memory_share=engine.memory.value,

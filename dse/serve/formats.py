@@ -184,6 +184,7 @@ class MetricsDocument(Document):
         order: whether the order holds by events.
         without: the best without each limit.
         front: output for each accelerator over that for each user, of the whole vocabulary.
+        most_output: of a closed loop, where accelerators stay free: the configuration of the most output in all.
         best: the best of all, where something is fixed.
         stopped: why the run ended early.
     """
@@ -209,5 +210,6 @@ class MetricsDocument(Document):
     order: OrderDocument | None = None
     without: dict[str, ChoiceDocument] | None = None
     front: list[FrontDocument] | None = None
+    most_output: ChoiceDocument | None = None
     best: ChoiceDocument | None = None
     stopped: str | None = None

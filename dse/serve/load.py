@@ -47,6 +47,11 @@ class Load:
     hit_rate: float = 0.0
 
     @property
+    def longest(self) -> int:
+        """Tokens of the longest request, prompt and output."""
+        return self.prompt.high + self.output.high
+
+    @property
     def reused(self) -> float:
         """Mean tokens of a prompt that need not be computed."""
         return self.prefix * self.hit_rate

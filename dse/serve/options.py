@@ -176,11 +176,13 @@ def _precisions(options: ServeOptions, fixed: str | None, own: Checkpoint) -> tu
 def _load(options: ServeOptions, model: Transformer, own: Checkpoint) -> Load:
     load = _given_load(options) if options.requests is not None else _drawn_load(options)
     prompt, output = load.prompt, load.output
-    if prompt.high + output.high > own.context:
+    if options.requests is not None and load.longest > own.context:
+        rule = f"must be at most the {own.context:,} tokens that {model.name} takes, prompt and output of a request"
+        raise fail(options.requests, "", load.longest, rule)
+    if options.requests is None and load.longest > own.context:
         rule = f"with --output {output.high:,} must be at most the {own.context:,} tokens that {model.name} takes"
         most = own.context - output.high
-        where, value = (options.requests, prompt.high) if options.requests else ("--prompt", options.prompt)
-        raise fail(where, "", value, rule, f"{most}" if most > 0 else None)
+        raise fail("--prompt", "", options.prompt, rule, f"{most}" if most > 0 else None)
     if options.prefix >= prompt.low and options.prefix:
         raise fail("--prefix", "", options.prefix, f"must be shorter than the shortest prompt ({prompt.low:,})")
     if bool(options.prefix) != bool(options.hit_rate):

@@ -97,7 +97,7 @@ class ServeProblem:
     @property
     def longest(self) -> int:
         """Tokens of the longest request."""
-        return self.load.prompt.high + self.load.output.high
+        return self.load.longest
 
     def opened(self) -> "ServeProblem":
         """The same with nothing fixed."""

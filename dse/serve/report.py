@@ -14,6 +14,7 @@ from dse.serve.deployment import deployment_of
 from dse.serve.engine import list_engines
 from dse.serve.export import exports
 from dse.serve.problem import ServeProblem
+from dse.serve.requests import GivenRequests
 from dse.serve.serving_plan import plan_in, yaml_text
 from dse.serve.timeline import memory_chart, requests_trace
 
@@ -110,9 +111,23 @@ def _best_notes(problem: ServeProblem, result: Result) -> list[str]:
     best = own.get("best")
     if best is not None:
         notes.append(Decisive(_beside_text(problem, own, best)))
+    if (most := own.get("most_output")) is not None:
+        notes.append(Decisive(_free_text(problem, own, most)))
     binding = [_BINDS.get(name, _TIME_NAMES.get(name, (name,))[0]) for name in own["binds"]]
     notes.append(f"what binds: {', '.join(binding)}")
     return notes
+
+
+def _free_text(problem: ServeProblem, own: Mapping[str, Any], most: Mapping[str, Any]) -> str:
+    """That accelerators stay free, and what the machine writes with more of them."""
+    free, each = problem.devices - own["accelerators"], most["tokens_per_s_per_accelerator"]
+    return (
+        f"{free:,} of {problem.devices:,} accelerators stay free: more would write more in all, "
+        "but less each. The most in all is "
+        f"{each * most['accelerators']:,.0f} output tokens/s instead of {own['tokens_per_s']:,.0f}, on "
+        f"{most['accelerators']:,} ({each:,.0f} each), TPOT {time_text(most['tpot_s'])}: "
+        f"{plan_in(most['plan'], 'result').text()}"
+    )
 
 
 def _beside_text(problem: ServeProblem, own: Mapping[str, Any], best: Mapping[str, Any]) -> str:
@@ -143,12 +158,12 @@ def _event_notes(problem: ServeProblem, own: Mapping[str, Any]) -> list[str]:
         ]
         notes.append(Decisive(f"limits hold for means of the closed form, but not by events: {', '.join(over)}"))
     if order is not None and not order["holds"]:
-        best = order["best"]
+        best, here = order["best"], events["tokens_per_s"] / own["accelerators"]
         text = plan_in(best["plan"], "result").text()
         notes.append(
             Decisive(
                 f"by events, of {order['repriced']} configurations within the closed form's error another is better: "
-                f"{best['tokens_per_s_per_accelerator']:,.0f} tokens/s per accelerator, TTFT "
+                f"{best['tokens_per_s_per_accelerator']:,.0f} tokens/s per accelerator instead of {here:,.0f}, TTFT "
                 f"{time_text(best['ttft_s'])}, TPOT {time_text(best['tpot_s'])}: {text}"
             )
         )
@@ -165,6 +180,7 @@ def _notes(problem: ServeProblem) -> list[str]:
     load = problem.load
     arrival = f"{load.rate_per_s:g} requests/s" if problem.is_open else f"{load.concurrency:,} requests in flight"
     equal = load.prompt.low == load.prompt.high and load.output.low == load.output.high
+    equal = equal and not isinstance(load, GivenRequests)
     waves = Decisive(
         "requests of equal length stay in step, so that their prompts come together and TTFT is that of a burst: give "
         f"a range, such as --prompt {round(0.8 * load.prompt.high)}-{load.prompt.high}"

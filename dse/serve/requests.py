@@ -46,6 +46,11 @@ class GivenRequests(Load):
         """How many."""
         return len(self.prompts)
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest request: the longest prompt need not have the longest output."""
+        return max(map(sum, zip(self.prompts, self.outputs, strict=True)))
+
     def drawn(self, requests: int, seed: int) -> tuple[Integers, Integers, NDArray[np.float64]]:
         """The first ``requests`` of them, as they are."""
         del seed

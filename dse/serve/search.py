@@ -61,12 +61,14 @@ class Searched:
         parts: by cell and block of replicas.
         vocabulary: how many configurations there are.
         stopped: why the search ended early; None where it did not.
+        of_machine: whether the output of the whole machine is sought, and not that of each accelerator.
     """
 
     problem: ServeProblem
     parts: tuple[Priced, ...]
     vocabulary: int
     stopped: str | None = None
+    of_machine: bool = False
 
     @property
     def priced(self) -> int:
@@ -79,7 +81,7 @@ class Searched:
 
     def ranked(self, goals: Goals, count: int, near: float = 0.0) -> list[Choice]:
         """The best, then at most ``count`` in all whose objective is within the share ``near`` of it, best first."""
-        columns = _columns(self.parts, self.problem.fewest)
+        columns = self._columns()
         kept = np.flatnonzero(_keeps(columns, goals))
         listed: list[Choice] = []
         limit = None
@@ -95,7 +97,7 @@ class Searched:
 
     def nearest(self, goals: Goals) -> Choice | None:
         """The one that exceeds limits by the smallest factor; None where nothing fits, or no queue comes to rest."""
-        columns = _columns(self.parts, self.problem.fewest)
+        columns = self._columns()
         fits = np.flatnonzero(np.isfinite(columns.latency_s))
         if not len(fits):
             return None
@@ -105,7 +107,7 @@ class Searched:
 
     def closest(self, goals: Goals, count: int) -> list[Choice]:
         """The ``count`` that exceed limits by the smallest factors, the best objective first."""
-        columns = _columns(self.parts, self.problem.fewest)
+        columns = self._columns()
         fits = np.flatnonzero(np.isfinite(columns.latency_s))
         over = excess(goals, columns.ttft_s, columns.tpot_s)[fits]
         least = fits[np.argsort(over, kind="stable")[:count]]
@@ -114,11 +116,14 @@ class Searched:
 
     def busiest(self) -> Choice | None:
         """The one that could answer the most requests a second; None where nothing fits."""
-        columns = _columns(self.parts, self.problem.fewest)
+        columns = self._columns()
         if not len(columns.rate_per_s) or columns.rate_per_s.max() <= 0:
             return None
         most = np.flatnonzero(columns.rate_per_s >= columns.rate_per_s.max() * (1 - TIE))
         return self._choice(columns, _first(columns, most))
+
+    def _columns(self) -> "_Columns":
+        return _columns(self.parts, self.problem.fewest, self.of_machine)
 
     def _choice(self, columns: "_Columns", row: int) -> Choice:
         part = self.parts[columns.part[row]]
@@ -138,13 +143,16 @@ def excess(goals: Goals, ttft_s: Floats, tpot_s: Floats) -> Floats:
     return over
 
 
-def search(problem: ServeProblem, stop: StopSignal = never_stop) -> Searched:
-    """Every configuration priced or ruled out; those that were priced until ``stop`` gives a reason."""
+def search(problem: ServeProblem, stop: StopSignal = never_stop, *, of_machine: bool = False) -> Searched:
+    """Every configuration priced or ruled out; those that were priced until ``stop`` gives a reason.
+
+    ``of_machine``: the most tokens per second of all accelerators together are sought, in a closed loop.
+    """
     parts: list[Priced] = []
     best, vocabulary = -np.inf, 0
     for cell in cells(problem):
         if (reason := stop()) is not None:
-            return Searched(problem, tuple(parts), vocabulary, reason)
+            return Searched(problem, tuple(parts), vocabulary, reason, of_machine)
         whole = grid(problem, cell)
         vocabulary += len(whole)
         tables: list[StepTables] = []
@@ -156,16 +164,16 @@ def search(problem: ServeProblem, stop: StopSignal = never_stop) -> Searched:
 
         for block in _blocks(whole):
             if tables and best > -np.inf:
-                block = _not_ruled_out(problem, cell, block, tables[0], best)
+                block = _not_ruled_out(problem, cell, block, tables[0], best, of_machine)
             if not len(block):
                 break
             part = priced(problem, cell, block, once)
             parts.append(part)
-            objective = _objective(part, problem.fewest)[_keeps_of(part, problem.goals)]
+            objective = _objective(part, problem.fewest, of_machine)[_keeps_of(part, problem.goals)]
             best = max(best, objective.max(initial=-np.inf))
             if not tables:
                 break  # weights alone do not fit: no number of replicas helps
-    return Searched(problem, tuple(parts), vocabulary)
+    return Searched(problem, tuple(parts), vocabulary, None, of_machine)
 
 
 def _blocks(whole: Grid) -> Iterator[Grid]:
@@ -184,7 +192,9 @@ def _rows(columns: Grid, rows: NDArray[np.bool_]) -> Grid:
     return Grid(columns.replicas[rows], columns.batch[rows], columns.chunk[rows])
 
 
-def _not_ruled_out(problem: ServeProblem, cell: Cell, block: Grid, tables: StepTables, best: float) -> Grid:
+def _not_ruled_out(
+    problem: ServeProblem, cell: Cell, block: Grid, tables: StepTables, best: float, of_machine: bool
+) -> Grid:
     """The configurations of a block that may be as good as the best so far (see above)."""
     devices = block.replicas * cell.shape.chips
     if problem.fewest:
@@ -194,8 +204,8 @@ def _not_ruled_out(problem: ServeProblem, cell: Cell, block: Grid, tables: StepT
         most = load.rate_per_s * output / devices
     else:
         step_s = least_step_s(cell, tables, load.prompt.mean + output / 2)
-        most = load.concurrency * output / (max(output - 1.0, 1.0) * step_s) / devices
-    return _rows(block, most >= best * (1 - TIE))
+        most = load.concurrency * output / (max(output - 1.0, 1.0) * step_s) / (np.ones(1) if of_machine else devices)
+    return _rows(block, np.broadcast_to(most >= best * (1 - TIE), len(block)))
 
 
 def least_step_s(cell: Cell, tables: StepTables, context: float) -> float:
@@ -220,8 +230,10 @@ class _Columns:
     ties: tuple[Floats, ...]
 
 
-def _objective(part: Priced, fewest: bool) -> Floats:
+def _objective(part: Priced, fewest: bool, of_machine: bool) -> Floats:
     """What is maximised."""
+    if of_machine:
+        return part.tokens_per_s
     return -part.devices.astype(np.float64) if fewest else part.tokens_per_s / part.devices
 
 
@@ -233,7 +245,7 @@ def _keeps(columns: _Columns, goals: Goals) -> NDArray[np.bool_]:
     return np.isfinite(columns.latency_s) & (excess(goals, columns.ttft_s, columns.tpot_s) <= 1 + TIE)
 
 
-def _columns(parts: tuple[Priced, ...], fewest: bool) -> _Columns:
+def _columns(parts: tuple[Priced, ...], fewest: bool, of_machine: bool) -> _Columns:
     def joined(values: list[NDArray[np.float64]]) -> Floats:
         return np.concatenate([np.zeros(0), *values])
 
@@ -250,7 +262,7 @@ def _columns(parts: tuple[Priced, ...], fewest: bool) -> _Columns:
         joined([-each.grid.chunk.astype(np.float64) for each in parts]),
         joined([each.grid.batch.astype(np.float64) for each in parts]),
     )  # fmt: skip
-    objective = joined([_objective(each, fewest) for each in parts])
+    objective = joined([_objective(each, fewest, of_machine) for each in parts])
     return _Columns(
         count, rows, objective, ttft, tpot, joined([each.latency_s for each in parts]), rate, ties
     )  # fmt: skip

@@ -45,6 +45,17 @@ def test_a_stated_configuration_stands_beside_the_best(dse: Any) -> None:
     assert "the proven best has" in " ".join(answered.out.split())
 
 
+def test_what_stays_free_stands_beside_the_most_output(dse: Any, tmp_path: Path) -> None:
+    answered = dse(*ASKED, "--concurrency", 8, "--out", tmp_path / "run")
+    assert "1 of 2 accelerators stay free" in " ".join(answered.out.split())
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    most = result["metrics"]["most_output"]
+    assert most["accelerators"] == 2 > result["metrics"]["accelerators"]
+    assert most["tokens_per_s_per_accelerator"] * 2 > result["metrics"]["tokens_per_s"]
+    assert "The most in all is" in " ".join(answered.out.split())
+    assert dse("check", tmp_path / "run" / "result.json").out.startswith("ok")
+
+
 def test_several_chips_stand_in_one_table(dse: Any) -> None:
     answered = dse(*ASKED, "--concurrency", 8, "--on", "h100-sxm,a100-sxm")
     assert answered.code == 0

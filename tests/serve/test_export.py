@@ -25,7 +25,7 @@ def deployment(engine: str, decode: Shape = SPREAD, prefill: Shape | None = CUT,
     """Of DeepSeek-V3: one worker for prompts in two, and two for tokens."""
     first = None if prefill is None else Worker(prefill, 1, 16, 16384)
     return Deployment(
-        "deepseek-v3", engine, Worker(decode, 2, 64, 8192), 8192, 1024, has_experts=True, cache_bytes=1.0,
+        "deepseek-v3", engine, Worker(decode, 2, 64, 8192), 8192, 9216, has_experts=True, cache_bytes=1.0,
         memory_share=0.88, prefill=first, **others,
     )  # fmt: skip
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dse.serve.check import violations
+from dse.serve.deployment import deployment_of
 from dse.serve.repricing import repriced
 from dse.serve.requests import GivenRequests, given_requests
 from dse.serve.search import search
@@ -64,6 +66,20 @@ def test_twice_the_arrivals_at_twice_the_speed_wait_longer(tmp_path: Path) -> No
         assert best is not None
         seen.append(repriced(own, best.plan, 0).outcome.mean_tpot_s)
     assert seen[0] < seen[1]
+
+
+def test_the_longest_request_need_not_have_the_longest_prompt_and_output(tmp_path: Path) -> None:
+    own = [{"prompt_tokens": 120_000, "output_tokens": 10}, {"prompt_tokens": 10, "output_tokens": 20_000}]
+    asked: dict[str, Any] = {"prompt": "1024", "output": "1024", "concurrency": 2, "model": "llama3-70b"}
+    known = problem(requests=file(tmp_path, own), accelerators=8, **asked)
+    assert known.longest == 120_010
+    best = search(known).best(known.goals)
+    assert best is not None
+    assert violations(known, best.plan, best.value(fewest=False)) == []
+    assert deployment_of(known, best.plan).longest == 120_010
+    own[1]["prompt_tokens"] = 115_000
+    with pytest.raises(InputError, match=r"135000: must be at most the 131,072 tokens that llama3-70b takes"):
+        problem(requests=file(tmp_path, own), accelerators=8, **asked)
 
 
 GOOD = {"prompt_tokens": 10, "output_tokens": 5, "arrival_s": 0.5}

@@ -13,7 +13,7 @@ from dse.serve.load import Lengths
 from dse.serve.problem import Goals
 from dse.serve.repricing import repriced
 from dse.serve.search import search
-from tests.serve.small import brute_force, fixed, problem
+from tests.serve.small import brute_force, every_plan, fixed, problem
 
 CASES: dict[str, dict[str, Any]] = {
     "closed loop": {},
@@ -155,3 +155,16 @@ def test_the_bound_of_percentiles_holds_for_configurations_whose_means_exceed_th
     for each in answer.matching.ranked(Goals(), 40, near=np.inf):
         if repriced(own, each.plan, 0).keeps(own.goals):
             assert each.value(fewest=False) <= bound.value(fewest=False)
+
+
+@pytest.mark.parametrize("more", [{}, {"tpot": 0.012}, {"model": "qwen3-30b-a3b", "concurrency": 9}])
+def test_the_most_output_of_a_machine_is_that_of_brute_force(more: dict[str, Any]) -> None:
+    own = problem(**{"accelerators": 4, "concurrency": 16} | more)
+    most = search(own, of_machine=True).best(own.goals)
+    assert most is not None
+    outputs = []
+    for plan in every_plan(own):
+        price = costs(own, plan)
+        if price.fits and (own.goals.tpot_s is None or price.tpot_s <= own.goals.tpot_s):
+            outputs.append(price.tokens_per_s)
+    assert most.tokens_per_s == pytest.approx(max(outputs), rel=1e-9)

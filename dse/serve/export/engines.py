@@ -81,7 +81,7 @@ def settings_of_trtllm(deployment: Deployment, role: str, worker: Worker) -> Set
         "enable_attention_dp": shape.attention_data > 1,
         "max_batch_size": requests,
         "max_num_tokens": _in_blocks(tokens),
-        "max_seq_len": deployment.prompt + deployment.output,
+        "max_seq_len": deployment.longest,
         "kv_cache_config": {
             "free_gpu_memory_fraction": deployment.memory_share,
             "dtype": "fp8" if deployment.cache_bytes == 1 else "auto",
@@ -96,7 +96,7 @@ def settings_of_trtllm(deployment: Deployment, role: str, worker: Worker) -> Set
     else:
         settings["cuda_graph_config"] = {"enable_padding": True, "max_batch_size": requests}
     if role != "serve":
-        tokens = _in_blocks(deployment.prompt + deployment.output)
+        tokens = _in_blocks(deployment.longest)
         settings["cache_transceiver_config"] = {"backend": "DEFAULT", "max_tokens_in_buffer": tokens}
     if deployment.draft_tokens and role != "prefill":
         settings["speculative_config"] = {"decoding_type": "MTP", "max_draft_len": deployment.draft_tokens}
@@ -119,7 +119,7 @@ def _vllm(deployment: Deployment, role: str, worker: Worker) -> Settings:
         **({"--enable-expert-parallel": None} if spread else {}),
         "--max-num-batched-tokens": worker.step_tokens,
         "--max-num-seqs": worker.requests,
-        "--max-model-len": deployment.prompt + deployment.output,
+        "--max-model-len": deployment.longest,
         "--gpu-memory-utilization": deployment.memory_share,
         "--kv-cache-dtype": "fp8" if deployment.cache_bytes == 1 else "auto",
         **({} if deployment.reuses_prefixes else {"--no-enable-prefix-caching": None}),
@@ -144,7 +144,7 @@ def _sglang(deployment: Deployment, role: str, worker: Worker) -> Settings:
         **({"--expert-parallel-size": shape.expert} if deployment.has_experts else {}),
         "--chunked-prefill-size": worker.step_tokens * ranks,
         "--max-running-requests": worker.requests * ranks,
-        "--context-length": deployment.prompt + deployment.output,
+        "--context-length": deployment.longest,
         "--mem-fraction-static": deployment.memory_share,
         "--kv-cache-dtype": "fp8_e4m3" if deployment.cache_bytes == 1 else "auto",
         **({} if deployment.reuses_prefixes else {"--disable-radix-cache": None}),
