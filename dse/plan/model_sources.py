@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib import resources
+from types import MappingProxyType
 from typing import Any
 
 from dse.models.hyperparameters import Hyperparameters
@@ -20,10 +21,13 @@ def list_transformers() -> list[str]:
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
 
+SAME_SIZES = MappingProxyType({"deepseek-r1": "deepseek-v3"})
+"""Models with the sizes of another: DeepSeek-R1 was trained from DeepSeek-V3-Base (DeepSeek-AI, 2025, section 2)."""
+
 TRANSFORMER = ProblemFormat(
-    f"a transformer ({', '.join(list_transformers())})",
+    f"a transformer ({', '.join(sorted([*list_transformers(), *SAME_SIZES]))})",
     schema=SCHEMA,
-    names=tuple(list_transformers()),
+    names=tuple(sorted([*list_transformers(), *SAME_SIZES])),
     object_type=Transformer,
 )
 """Transformers with more than :class:`~dse.models.hyperparameters.Hyperparameters` have."""
@@ -33,8 +37,8 @@ def transformer(source: object) -> Transformer:
     """The transformer that ``source`` names.
 
     Args:
-        source: a name of :func:`list_transformers` or of ``dse models``, a ``config.json`` of transformers, a YAML file
-            of schema ``dse.transformer/1`` or ``dse.model/1``, or an object of either kind.
+        source: a name of :func:`list_transformers`, of :data:`SAME_SIZES` or of ``dse models``, a ``config.json`` of
+            transformers, a YAML file of schema ``dse.transformer/1`` or ``dse.model/1``, or an object of either kind.
 
     Raises:
         InputError: nothing of this name (the nearest one is offered), a file with a fault, or a source of another kind.
@@ -42,7 +46,7 @@ def transformer(source: object) -> Transformer:
     named = resolve(source, (TRANSFORMER,))
     if isinstance(named, ProblemInput):
         if named.content is None:
-            return built_in(named.where)
+            return built_in(SAME_SIZES.get(named.where, named.where))
         return named.content if isinstance(named.content, Transformer) else _read(named.content, named.where)
     if isinstance(named, HyperparameterModel):
         return _of_hyperparameters(named.hyperparameters, named.where)

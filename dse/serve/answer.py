@@ -15,6 +15,7 @@ from dse.serve.front import front
 from dse.serve.intervals import documents as intervals
 from dse.serve.problem import Goals, ServeProblem
 from dse.serve.repricing import Repriced, events_document, repriced, statistics
+from dse.serve.requests import GivenRequests
 from dse.serve.rules import broken
 from dse.serve.search import Choice, Searched, search
 from dse.serve.vocabulary import cells, grid, plan_of
@@ -316,9 +317,11 @@ def _over_limits(problem: ServeProblem, nearest: Choice, which: str, levers: lis
 def _over_rate(problem: ServeProblem, busiest: Choice, which: str, levers: list[str]) -> Infeasibility:
     rate, most = problem.load.rate_per_s, busiest.rate_per_s
     needed = -(-rate // (most / problem.devices))
+    is_drawn = not isinstance(problem.load, GivenRequests)
+    slower = f"--rate {most * 0.99:.3g}" if is_drawn else f"requests {rate / most * 1.01:.3g} times as far apart"
     return Infeasibility(
         resource="rate_per_s", demand=rate, limit=most, unit="1/s",
-        levers=[*levers, f"--rate {most * 0.99:.3g}", f"about {needed:,.0f} accelerators"],
+        levers=[*levers, slower, f"about {needed:,.0f} accelerators"],
         explanation=f"{which} answers {rate:g} requests a second: the largest stable rate is {most:.4g}, with "
         f"{busiest.plan.text()}",
         where={"plan": busiest.plan.document()},

@@ -163,3 +163,7 @@ def test_no_sample_is_longer_than_the_table_of_positions(dse):
 def test_a_config_with_a_fault_is_refused_in_one_line(change, message):
     with pytest.raises(InputError, match=message):
         of_config(CONFIG | change, "broken", "config.json")
+
+
+def test_a_model_with_the_sizes_of_another_has_a_name_of_its_own():
+    assert transformer("deepseek-r1") == transformer("deepseek-v3")

@@ -107,6 +107,16 @@ def test_a_request_that_memory_cannot_hold_is_said_to_be_so(dse: Any) -> None:
     assert "one request needs" in " ".join(answered.out.split())
 
 
+def test_requests_of_a_file_that_come_too_fast_are_to_be_spread(dse: Any, tmp_path: Path) -> None:
+    line = '{"prompt_tokens": 100, "output_tokens": 10, "arrival_s": '
+    path = tmp_path / "requests.jsonl"
+    path.write_text(f"{line}0}}\n{line}1e-6}}\n")
+    answered = dse("serve", "llama3-8b", "--requests", path)
+    assert answered.code == 1
+    assert "times as far apart" in answered.out
+    assert "--rate" not in answered.out
+
+
 REFUSED = {
     "prompt": (
         ("--concurrency", 4, "--prompt", 200_000),

@@ -3,6 +3,7 @@
 import pytest
 
 from dse.plan.model_sources import transformer
+from dse.serve.checkpoints import checkpoint
 from dse.serve.memory import cache_bytes, weight_bytes
 from dse.serve.shape import Formats, Shape
 
@@ -76,3 +77,13 @@ def test_chips_share_weights() -> None:
     whole = weight_bytes(deepseek, Shape(), one)
     cut = weight_bytes(deepseek, Shape(tensor=8, expert=2, expert_tensor=4), one)
     assert cut == pytest.approx(whole / 8, rel=1e-9)
+
+
+def test_models_that_are_served_have_the_checkpoint_that_was_published() -> None:
+    """DeepSeek's come in 8 bits with scales by block; with 16, twice the accelerators would be needed."""
+    for name, weights, context in (
+        ("deepseek-v3.2", "fp8_block", 163_840), ("deepseek-r1", "fp8_block", 163_840), ("glm-5", "bf16", 202_752),
+        ("qwen3.5-397b-a17b", "bf16", 262_144), ("longcat-flash", "bf16", 131_072),
+    ):  # fmt: skip
+        own = checkpoint(transformer(name), name)
+        assert (own.weights, own.context) == (weights, context)
