@@ -154,6 +154,8 @@ def test_an_empty_space_says_which_limit_empties_it_and_by_how_much(dse, tmp_pat
         (("--space", "chips-2026", "--hbm-gb", "80"), "a space of chips has its memories"),
         (("--space", "chips-2026", "--area-budget", "900"), "at most 858"),
         (("--space", "chips-2026", "--search", "bayesian"), "must be exhaustive"),
+        (("--space", "chips-2026", "--on", "v100"), "must have a rate for bf16 or fp8"),
+        (("--space", "chips-2026", "--on", "tpuv4-phaze"), "must be a real chip"),
     ],
 )
 def test_options_that_do_not_go_with_the_space_are_refused(dse, options, rule):
@@ -164,15 +166,15 @@ def test_options_that_do_not_go_with_the_space_are_refused(dse, options, rule):
 
 def test_what_the_interval_of_area_and_each_limit_change_is_proven(dse, tmp_path):
     out = tmp_path / "run"
-    limits = ("--power-cap", 700, "--cost-limit", 6000, "--sensitivity")
+    limits = ("--area-budget", 800, "--power-cap", 700, "--cost-limit", 6000, "--sensitivity")
     done = dse("codesign", "llama3-8b", "--space", space_file(tmp_path), *RUN, *limits, "--out", out)
     assert done.code == 0, done.err
     metrics = json.loads((out / "result.json").read_text())["metrics"]
     rows = metrics["sensitivity"]
-    low, high, power, cost = rows.values()
+    low, high, area, power, cost = rows.values()
     assert low["score"] >= metrics["score"] * (1 - 1e-9)
     assert high["score"] is None or high["score"] <= metrics["score"] * (1 + 1e-9)
-    assert min(power["score"], cost["score"]) >= metrics["score"] * (1 - 1e-9)
+    assert min(area["score"], power["score"], cost["score"]) >= metrics["score"] * (1 - 1e-9)
     assert all(each["regret"] is None or each["regret"] >= -1e-9 for each in rows.values())
     assert "What would change the answer" in done.out
     assert dse("check", out / "result.json", "--prove").code == 0

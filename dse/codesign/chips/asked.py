@@ -16,7 +16,7 @@ from dse.plan.training_plan import read_plan
 from hardware.chip_space import ChipSpace, chip_space
 from hardware.chips import system
 from hardware.cost_model import cost_model
-from hardware.inputs import fail
+from hardware.inputs import InputError, fail
 from hardware.network_specs import network
 from hardware.number_text import number_of
 from hardware.spec_fields import Quantity
@@ -84,7 +84,13 @@ def _compared(problem: ChipProblem, names: str | None) -> Iterator[tuple[PlanPro
                     fixed = tuple(sorted({**dict(problem.fixed_plan), "precision": precision}.items()))
                     own = usual.on_chip(machine.chip, model.key_width, sequence, precision)
                     asked.append(PlanProblem(model, machine, *sizes, sequence, own, fixed))
-        if asked and not any(map(plan_faults, asked)):
+        broken = [fault for each in asked for fault in plan_faults(each)]
+        if names is not None and broken:
+            raise InputError(broken)
+        if names is not None and not asked:
+            rule = f"must have a rate for {' or '.join(problem.precisions)}, in which chips of the space train"
+            raise fail("dse codesign", "--on", name, f"{rule}; its formats: {', '.join(machine.chip.peak_flops)}")
+        if asked and not broken:
             yield tuple(asked)
 
 

@@ -27,6 +27,9 @@ def changes(problem: ChipProblem) -> Iterator[tuple[str, ChipProblem]]:
     for end, value in (("low", factor.low), ("high", factor.high)):
         constants = known.model_copy(update={key: factor.model_copy(update={"value": value})})
         yield f"areas at the {end} end of their interval", replace(plain, constants=constants)
+    if problem.space.area_mm2 is not None:
+        whole = problem.space.model_copy(update={"area_mm2": None})
+        yield "without the area limit, up to the exposure field", replace(plain, space=whole)
     if np.isfinite(problem.limits.power_w):
         yield "without the power cap", replace(plain, limits=Limits(usd=problem.limits.usd))
     if np.isfinite(problem.limits.usd):
