@@ -1,9 +1,11 @@
 """The search over chips against brute force on random small spaces, for each objective."""
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
+from dse.codesign.chips.problem import Limits
 from dse.codesign.chips.search import ChipSearch
 from dse.codesign.objective import Objective
 from tests.codesign.chip_spaces import OBJECTIVES, best_of_all, random_problem
@@ -35,3 +37,20 @@ def test_the_best_chip_of_two_models_is_found(seed, mean):
     problem = replace(problem, objective=Objective("per-watt", mean, (1.0, 2.0)))
     best, _ = best_of_all(problem)
     assert ChipSearch(problem).run().score == pytest.approx(best, rel=1e-9)
+
+
+def _stops_at(asked):
+    asks = count(1)
+    return lambda: "enough" if next(asks) >= asked else None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_chip_is_better_than_the_bound_of_a_search_that_is_stopped_anywhere(seed):
+    problem = random_problem(3000 + seed, "throughput")
+    problem = replace(problem, limits=Limits())
+    best = ChipSearch(problem).run().score
+    for asked in range(1, 40):
+        outcome = ChipSearch(problem, _stops_at(asked)).run()
+        assert outcome.bound >= best * (1 - 1e-9), asked
+        if outcome.stopped is None:
+            break

@@ -124,6 +124,7 @@ class ChipSearch:
         """The best chip, proven, or the best so far where the stop signal gives a reason."""
         outcome, order = self.outcome, count()
         heap: list[tuple[float, int, Bounded]] = []
+        at_work = 0.0  # the bound of the box that is in no heap
         try:
             for box in self.figures.roots():
                 found = self._root(box)
@@ -132,6 +133,7 @@ class ChipSearch:
             while heap and self._may(-heap[0][0]):
                 box_ = heapq.heappop(heap)[2]
                 while True:  # depth first while there is no chip
+                    at_work = box_.score
                     ask(self._stop)
                     parts = self._parts(box_)
                     if outcome.found or not parts:
@@ -144,7 +146,7 @@ class ChipSearch:
                 self._progress("boxes of chips settled", outcome.counts.boxes - len(heap), outcome.counts.boxes)
         except StoppedError as reason:
             outcome.stopped = str(reason)
-            outcome.bound = max([outcome.score, *(-each[0] for each in heap)])
+            outcome.bound = max([outcome.score, at_work, *(-each[0] for each in heap)])
             return outcome
         outcome.bound = outcome.score
         return outcome
