@@ -27,6 +27,12 @@ NEAR = 0.04
 
 MOST_REPRICED = 24
 
+TIGHTER = (0.8, 0.65, 0.5, 0.35, 0.25)
+"""Shares of limits on percentiles that means are held to where the best by means do not keep these limits."""
+
+MOST_TIGHTER = 8
+"""Configurations that are looked at by events for each of these shares."""
+
 _JOULES_PER_KWH = 3.6e6
 _MILLION = 1e6
 
@@ -80,8 +86,9 @@ class ServeAnswer:
 def chosen(searched: Searched, seed: int) -> Choice | None:
     """The best configuration by means; with limits on percentiles, the best of those that keep them by events.
 
-    Percentiles are looked at from the best by means down, of so many as :data:`MOST_REPRICED` says; where none keeps
-    them, the best by means. Where no means keep the limits, percentiles still may: of those whose means are nearest.
+    Percentiles are looked at from the best by means down, of so many as :data:`MOST_REPRICED` says. Where no means keep
+    the limits, percentiles still may: of those whose means are nearest. Where none keeps them, means are held to
+    :data:`TIGHTER` shares of the limits. Otherwise it is the best by means.
     """
     goals, problem = searched.problem.goals, searched.problem
     best = searched.best(goals)
@@ -90,6 +97,15 @@ def chosen(searched: Searched, seed: int) -> Choice | None:
     for each in searched.ranked(goals, MOST_REPRICED, near=np.inf) or searched.closest(goals, MOST_REPRICED):
         if repriced(problem, each.plan, seed).keeps(goals):
             return each
+    for share in TIGHTER if best is not None else ():
+        held = replace(
+            goals,
+            ttft_s=None if goals.ttft_s is None else share * goals.ttft_s,
+            tpot_s=None if goals.tpot_s is None else share * goals.tpot_s,
+        )
+        for each in search(replace(problem, goals=held)).ranked(held, MOST_TIGHTER, near=np.inf):
+            if repriced(problem, each.plan, seed).keeps(goals):
+                return each
     return best
 
 

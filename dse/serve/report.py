@@ -101,8 +101,8 @@ def _proof_text(problem: ServeProblem, result: Result) -> str:
         return f"{what} whose means keep the limits"
     if result.status == "optimal":
         return f"proven {what} given what is fixed" if problem.fixed else f"proven {what}"
-    beyond = "fewer" if problem.fewest else "more"
-    return f"{what} found that keeps the limits by events; none has {beyond} than {result.bound:,.0f} without limits"
+    beyond, keep = ("fewer", "keep") if problem.fewest else ("more", "keeps")
+    return f"{what} found that {keep} the limits by events; none has {beyond} than {result.bound:,.0f} without limits"
 
 
 def _best_notes(problem: ServeProblem, result: Result) -> list[str]:

@@ -168,3 +168,15 @@ def test_the_most_output_of_a_machine_is_that_of_brute_force(more: dict[str, Any
         if price.fits and (own.goals.tpot_s is None or price.tpot_s <= own.goals.tpot_s):
             outputs.append(price.tokens_per_s)
     assert most.tokens_per_s == pytest.approx(max(outputs), rel=1e-9)
+
+
+def test_the_fewest_accelerators_keep_a_percentile_by_events() -> None:
+    asked: dict[str, Any] = {"prompt": "500-3000", "rate": 14.0, "minimum_devices": True, "accelerators": 8}
+    by_means, own = (solve(problem(**asked, ttft=0.25, statistic=name)) for name in ("mean", "p99"))
+    assert by_means.best is not None
+    assert own.best is not None
+    assert own.bound is not None
+    goals = own.matching.problem.goals
+    assert not repriced(own.matching.problem, by_means.best.plan, 0).keeps(goals)
+    assert repriced(own.matching.problem, own.best.plan, 0).keeps(goals)
+    assert own.best.plan.accelerators >= own.bound.plan.accelerators
