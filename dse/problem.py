@@ -155,6 +155,7 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
         unchecked: keys of ``metrics`` that only the run itself can know (counts, times); everything else of a result
             is recomputed by the check.
         steering: settings that only direct the search, which no answer tells.
+        movable: options that a run directory does not depend on.
         additions: settings that request more than an answer, of which a result without a value says nothing.
         side_by_side: the option that may be a list on the command line, for one table of answers; empty for none.
         side_by_side_headers: of that table: the option's column, then those of :meth:`side_by_side_row`.
@@ -172,9 +173,14 @@ class ProblemType(ABC, Generic[OptionsT, ProblemT]):
     parallel: ClassVar[bool] = True
     unchecked: ClassVar[tuple[str, ...]] = ()
     steering: ClassVar[tuple[str, ...]] = ()
+    movable: ClassVar[tuple[str, ...]] = ()
     additions: ClassVar[tuple[str, ...]] = ()
     side_by_side: ClassVar[str] = ""
     side_by_side_headers: ClassVar[tuple[str, ...]] = ()
+
+    def run_arguments(self, settings: "Mapping[str, Any]", seed: int) -> dict[str, Any]:
+        """What a run directory belongs to, of ``settings`` in JSON types."""
+        return {key: value for key, value in settings.items() if key not in self.movable} | {"seed": seed}
 
     @abstractmethod
     def pose(self, options: OptionsT) -> Posed[OptionsT, ProblemT]:

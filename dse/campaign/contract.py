@@ -44,6 +44,7 @@ class CampaignType(ProblemType[CampaignOptions, Campaign]):
     Metrics: ClassVar[Any] = MetricsDocument
     unchecked = ("seconds",)
     steering: ClassVar[tuple[str, ...]] = ("yes",)
+    movable: ClassVar[tuple[str, ...]] = ("file",)  # in Python, a dictionary is called by its content
 
     def pose(self, options: CampaignOptions) -> CampaignPosed:
         """The cells, once every value is known to pose one."""

@@ -148,7 +148,8 @@ class Answer(Generic[SolutionT, MetricsT]):
         target = Path(path)
         if target.suffix == ".json":
             return write_text(target, self.result.to_json())
-        arguments = {**self.posed.options.document(), "seed": self.result.seed}
+        problem = problem_type(self.result.command)
+        arguments = problem.run_arguments(self.posed.options.document(), self.result.seed)
         self.write(RunDirectory(target, self.result.command, arguments, self.posed.run_digest, resume=False))
         return target / RESULT_FILE
 

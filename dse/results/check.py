@@ -265,7 +265,8 @@ def _run_faults(result: Result, path: Path) -> list[str]:
         return []
     document = _run_document(text_of(run_file), run_file)
     arguments = document.get("arguments") if isinstance(document, dict) else None
-    return differences(f"settings and seed of {RUN_FILE}", arguments, {**result.settings, "seed": result.seed})
+    expected = problem_type(result.command).run_arguments(result.settings, result.seed)
+    return differences(f"settings and seed of {RUN_FILE}", arguments, expected)
 
 
 _run_document = lru_cache(maxsize=4)(parse_document)

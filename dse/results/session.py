@@ -97,7 +97,7 @@ def answer(problem: ProblemType[Any, Any], options: Options, session: Session) -
         above = session.document(options)
         if above is not None:
             posed = replace(posed, run_document=above if posed.run_document is None else [posed.run_document, above])
-    arguments = {**posed.options.document(), "seed": session.seed}
+    arguments = problem.run_arguments(posed.options.document(), session.seed)
     directory = opened(session.out, session.resume, session.mirror, problem.name, arguments, posed.run_digest)
     finished = None if directory is None else finished_result(directory, problem)
     # Where a run directory outlives a change of its input, the answer there may be of another problem.

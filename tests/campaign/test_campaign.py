@@ -20,7 +20,7 @@ from dse.run.run import Run
 from dse.testing import conformance
 from hardware.input_files import no_code, runs_code
 from hardware.inputs import InputError, fail
-from tests.campaign.files import layer, write_campaign, write_layers
+from tests.campaign.files import campaign, layer, write_campaign, write_layers
 
 
 @pytest.fixture
@@ -140,6 +140,15 @@ def test_a_changed_file_answers_what_is_new(tmp_path, paths):
     assert len(made.solution["cells"]["value"]) == 8
     cells, made = counted_run(write_campaign(tmp_path, {4: more[4]}), out)
     assert (cells, len(made.solution["cells"]["value"]), made.check()) == ([], 2, [])
+
+
+def test_a_file_may_move_and_a_dictionary_in_python_may_change(tmp_path, paths):
+    out = tmp_path / "run"
+    counted_run(write_campaign(tmp_path, paths), out)
+    assert counted_run(write_campaign(tmp_path, paths, name="moved.yaml", check_share=0.5), out)[0] == []
+    fewer = {"layer": [str(paths[1])], "method": ["auto", "cp-sat"]}
+    made = package.campaign(campaign(paths, axes=fewer), workers=0, out=str(out), resume=True)
+    assert (made.value, len(made.solution["cells"]["status"])) == (2, 2)
 
 
 def test_a_changed_input_is_answered_again(tmp_path, paths):
