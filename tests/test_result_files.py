@@ -47,7 +47,6 @@ RECORDS = {record.name: (record, module) for record, module in declared()}
 
 
 PENDING = {
-    "rdu": "a quarter of an hour",
     "scale_sweep": "2 minutes on an idle machine",
 }
 """Files with the keys of before their benchmark recorded, and CPU time of the ``--record`` that replaces them."""
