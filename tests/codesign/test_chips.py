@@ -146,6 +146,15 @@ def test_an_empty_space_says_which_limit_empties_it_and_by_how_much(dse, tmp_pat
     assert word in proof["explanation"]
 
 
+def test_more_stacks_than_the_edge_of_every_die_holds_are_not_answered_by_more_stacks(dse, tmp_path):
+    memories = [{"kind": "hbm3e", "stacks": [6], "gb": [24], "source": "a test"}]
+    space = space_file(tmp_path, arrays=[[256, 256]], units=[2], lanes=[32], dies=[1], memories=memories)
+    result = json.loads(dse("codesign", "llama3-8b", "--space", space, *RUN, "--json").out)
+    assert result["status"] == "infeasible"
+    assert "the edge for its memory" in result["infeasibility"]["explanation"]
+    assert result["infeasibility"]["levers"][0] == "fewer stacks or slower links"
+
+
 @pytest.mark.parametrize(
     ("options", "rule"),
     [

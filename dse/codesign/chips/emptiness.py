@@ -20,6 +20,11 @@ _FAMILIES = 16
 """Whose members are compared at a time, from the least memory on."""
 
 
+_MORE_MEMORY = ["more or larger stacks", "more accelerators, over which weights and optimizer state are sharded"]
+
+_LONGER_EDGE = ["fewer stacks or slower links", "more units or SRAM, with which a die has a longer edge"]
+
+
 class _Figure(NamedTuple):
     """One limit, what is below it, in words, and how it is written."""
 
@@ -143,7 +148,7 @@ def _memory(problem: ChipProblem, figures: BoxFigures, memory: Memory) -> Infeas
         demand=needs[number],
         limit=float(limit),
         unit="bytes",
-        levers=["more or larger stacks", "more accelerators, over which weights and optimizer state are sharded"],
+        levers=_MORE_MEMORY if needs[number] > limit else _LONGER_EDGE,
         explanation=(
             f"no plan of {name} fits: the smallest needs {needed_memory_text(needs[number])} on its fullest rank, and "
             f"no chip within the limits has more than {memory_text(limit)}"
