@@ -1954,6 +1954,7 @@ class ServeMetrics(TypedDict):
         order: whether the order holds by events.
         without: the best without each limit.
         front: output for each accelerator over that for each user, of the whole vocabulary.
+        most_output: of a closed loop, where accelerators stay free: the configuration of the most output in all.
         best: the best of all, where something is fixed.
         stopped: why the run ended early.
     """
@@ -1979,5 +1980,6 @@ class ServeMetrics(TypedDict):
     order: NotRequired[ServeOrder | None]
     without: NotRequired[dict[str, ServeChoice] | None]
     front: NotRequired[list[ServeFront] | None]
+    most_output: NotRequired[ServeChoice | None]
     best: NotRequired[ServeChoice | None]
     stopped: NotRequired[str | None]

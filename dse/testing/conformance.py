@@ -244,7 +244,7 @@ def no_alteration_passes(
     (:func:`~dse.results.unchecked.not_checked`), and where an input file lay. Beside a ``run.yaml`` the check compares
     settings and seed with it; without one it must still find a setting that is missing, or that it should have checked.
     """
-    arguments = {**posed.options.document(), "seed": result.seed}
+    arguments = problem.run_arguments(posed.options.document(), result.seed)
     directory = RunDirectory(folder / "sealed", problem.name, arguments, posed.run_digest, resume=False)
     path = directory.write(RESULT_FILE, result.to_json())
     document = json.loads(path.read_text())
