@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 _EXAMPLES = (
     "dse calibrate a100-sxm tests/data/measured/a100_fp16_kernels.csv",
     "dse calibrate nvlink3 links.csv --out my-network.yaml",
-    "dse calibrate h100-sxm mine.csv --stack generic --out my-stack.yaml",
     "dse calibrate vllm --serving runs.csv --out my-engine.yaml",
 )
 

@@ -84,9 +84,8 @@ def solve(
     options, problem, machines = posed.options, posed.problem.problem, posed.problem.machines
     infeasibility = infeasibility_of(problem, machines)
     if infeasibility is None:
-        # Of one architecture the first answer may be the proof: whether a run can be stopped must not change it.
         may_stop = run.stop is not never_stop and run.stop() is None
-        first = first_answer(problem, machines) if may_stop or len(machines) == 1 else None
+        first = first_answer(problem, machines) if may_stop else None
         with run.executor as workers:
             context = SearchContext(
                 problem,
@@ -97,9 +96,9 @@ def solve(
                 run.stop,
                 deadline_s=run.began_s + run.time_limit_s,
             )
-            outcome = first if first is not None and first.proven else search(context)
+            outcome = search(context)
             if outcome.best is None and outcome.stopped is not None and first is not None:
-                outcome = replace(first, stopped=outcome.stopped)
+                outcome = first if first.proven else replace(first, stopped=outcome.stopped)
             judgement = judge(outcome, context, optima)
             parts = extras(options, judgement.outcome, context, run.journal) | {"failed": failed_document(context)}
     else:
