@@ -168,9 +168,10 @@ def line(cells: tuple[Cell, ...]) -> str:
 
 
 def command(arguments: list[str]) -> str:
-    """The command of a module with these arguments, without ``--record``."""
+    """The command of a module with these arguments, without ``--record``; files by their names, wherever they lie."""
     path, *rest = arguments
-    return shlex.join(["python", "-m", f"benchmarks.{Path(path).stem}", *(each for each in rest if each != OPTION)])
+    words = [Path(each).name if Path(each).is_absolute() else each for each in rest if each != OPTION]
+    return shlex.join(["python", "-m", f"benchmarks.{Path(path).stem}", *words])
 
 
 def machine(*loads: float) -> str:

@@ -60,6 +60,7 @@ def test_a_result_file_has_the_keys_that_its_benchmark_writes_and_names_that_com
     record, module = RECORDS[path.stem]
     assert record.faults(content) == []
     assert shlex.split(content["command"])[:3] == ["python", "-m", f"benchmarks.{module}"]
+    assert [word for word in shlex.split(content["command"]) if Path(word).is_absolute()] == []
     assert content.get("recorded") in (None, "transferred from the documentation")
 
 
@@ -129,5 +130,6 @@ def test_command_and_machine_are_written_in_words():
     assert command(["x/benchmarks/truth.py", "--calculon", "a b", "--record"]) == (
         "python -m benchmarks.truth --calculon 'a b'"
     )
+    assert command(["truth.py", "--rows", "/a/place/rows.csv"]) == "python -m benchmarks.truth --rows rows.csv"
     assert machine(1.2, 0.9).endswith("load 1")
     assert machine(8.1, 2.0).endswith("load 2 to 8")

@@ -11,7 +11,7 @@ changes nothing in it; rows are in the order of the cells.
 import hashlib
 import json
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -159,8 +159,7 @@ def rows_of_cells(campaign: Campaign, files: Mapping[str, InputFile], run: Run) 
     )
     try:
         with run.executor as executor:
-            for _ in executor.outcomes(function, items, run.stop, arrived):
-                pass
+            deque(executor.outcomes(function, items, run.stop, arrived), maxlen=0)
     except StoppedError as stopped:
         return rows, str(stopped)
     return rows, None

@@ -83,7 +83,7 @@ class Steps:
 
     def __init__(self, problem: ServeProblem, plan: ServingPlan, engine: Engine) -> None:
         model, own = problem.model, plan.shape
-        formats = formats_of(model, plan.precision, plan.kv_precision)  # type: ignore[arg-type]
+        formats = formats_of(model, plan.precision, plan.kv_precision)
         flat = Shape(own.tensor, own.attention_data, own.expert, own.expert_tensor)
         work = StepWork(model, flat, formats, problem.kernels)
         self.tables: StepTables = _PARTS.get((Same(problem.kernels), Same(model)), KnownParts).tables(work)
@@ -243,7 +243,7 @@ def _memory(problem: ServeProblem, plan: ServingPlan, engine: Engine) -> tuple[d
     """(bytes by part, requests of mean length that a rank holds, bytes that lack, tokens that all replicas hold)."""
     model, load, total = problem.model, problem.load, float(problem.system.chip.hbm_bytes)
     layers = math.ceil(model.layers / plan.pipeline)
-    formats = formats_of(model, plan.precision, plan.kv_precision)  # type: ignore[arg-type]
+    formats = formats_of(model, plan.precision, plan.kv_precision)
     weights = _weight_bytes(model, plan, formats, layers)
     working = _working_bytes(model, plan)
     rule = engine.memory

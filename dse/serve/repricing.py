@@ -76,8 +76,8 @@ def statistics(values: Floats) -> dict[str, float]:
 def cell_of(problem: ServeProblem, plan: ServingPlan) -> Cell:
     """The cell of a configuration."""
     engine = next(each for each in problem.engines if each.name == plan.engine)
-    formats = formats_of(problem.model, plan.precision, plan.kv_precision)  # type: ignore[arg-type]
-    return Cell(engine, plan.shape, plan.precision, plan.kv_precision, formats)  # type: ignore[arg-type]
+    formats = formats_of(problem.model, plan.precision, plan.kv_precision)
+    return Cell(engine, plan.shape, plan.precision, plan.kv_precision, formats)
 
 
 def repriced(problem: ServeProblem, plan: ServingPlan, seed: int, requests: int | None = None) -> Repriced:

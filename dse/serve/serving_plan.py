@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_type_hints
 
-from dse.serve.shape import Shape
+from dse.serve.shape import Shape, WeightFormat
 from hardware.documents import read_document, yaml_of
 from hardware.inputs import Fault, InputError, fail, nearest, shown
 
@@ -46,7 +46,7 @@ class ServingPlan:
     replicas: int
     batch: int
     chunk: int
-    precision: str
+    precision: WeightFormat
     kv_precision: str
 
     @property
@@ -163,7 +163,7 @@ def _fault(key: str, value: Any, where: str) -> Fault | None:
         meant = nearest(key, [*KEYS, *ALIASES])
         known = "" if meant else f"; known: {', '.join(KEYS)}"
         return Fault(where, key, "", f"is not a key of a configuration{known}", meant)
-    if _TYPES[key] is str:
+    if _TYPES[key] is not int:
         return None if isinstance(value, str) else Fault(where, key, shown(value), "must be a word")
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _LARGEST:
         return None
