@@ -5,7 +5,7 @@ It shares no code with :mod:`dse.plan.evaluate`: it lists the operators of every
 
 import math
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from dse.plan.check_ends import embedding_s, head_s
 from dse.plan.check_layer import layer_of
@@ -73,40 +73,18 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
     transfer = costs.neighbour_s(stream / costs.t) if p > 1 else 0.0
     if p > 1 and not plan.sequence_parallel:
         transfer += costs.on_tensor("all_gather", stream)
-    embedding, head = embedding_s(costs), head_s(costs)
+    ends = embedding_s(costs), head_s(costs)
     paired = plan.schedule == "dualpipe"
     is_hidden = paired or (v > 1 and hides(plan.overlap_pipeline, stack.overlaps_pipeline.value))
-    stages, every = stages_of(problem, plan), _every(plan)
+    stages = stages_of(problem, plan)
     stages[-1] += [model.layers - 1] * model.prediction_layers  # which are like the last layer
-    loads, times, memories, data, owned, passes, apart = [], [], [], [], [], [], []
-    for number, numbers in enumerate(stages):
-        used = [by_kind[model.kinds_of_layers[layer]] for layer in numbers]
-        ends = [embedding] * (number == 0) + [head] * (number == p - 1)
-        forward = sum(layer.forward.total for layer in used) + sum(end[0] for end in ends)
-        again = sum(layer.again for layer in used[::every])
-        backward = sum(layer.backward.total for layer in used) + again + sum(end[1] for end in ends)
-        aside = _set_aside(costs, used, ends, again)
-        forward, backward = forward + aside[0], backward + aside[1]
-        weights, experts = _parameters(costs, used, number, p)
-        busy = _busy(costs, used, used[::every])
-        free = max(0.0, forward - busy[0]), max(0.0, backward - busy[1])
-        each, once = _replicas(
-            costs, weights, weights - sum(layer.weights for layer in used), experts, len(used), *free
-        )
-        parts = _of_layers(used)
-        parts["linear"] += sum(head) if number == p - 1 else 0.0
-        parts["vector"] += sum(embedding) if number == 0 else 0.0
-        parts["expert"] += sum(aside)
-        parts |= {"recompute": again, "sharding": each, "transfer": 0.0 if is_hidden else 2 * v * transfer}
-        host = _host_s(costs, _stored(used, every), len(used), forward, backward)
-        parts |= {"offload": host} if "activations" in plan.offload else {}
-        loads.append(forward + backward + each + parts["transfer"] + host)
-        passes.append((forward + (parts["transfer"] + host) / 2, backward + each + (parts["transfer"] + host) / 2))
-        times.append(parts)
-        data.append(once)
-        owned.append(_shared(costs, weights, experts, 1))
-        memories.append(_memory(costs, used, kinds, weights, experts, number))
-        apart.append((backward, sum(layer.weight_gradients for layer in used)))
+    shown = 0.0 if is_hidden else 2 * v * transfer
+    every = [
+        _stage(costs, kinds, [by_kind[model.kinds_of_layers[layer]] for layer in numbers], number, ends, shown)
+        for number, numbers in enumerate(stages)
+    ]
+    loads, times, memories = ([getattr(each, name) for each in every] for name in ("load", "time_s", "memory"))
+    data, owned, apart = ([getattr(each, name) for each in every] for name in ("once", "owned", "apart"))
     whole = list(loads)
     if paired:
         loads = [(one + other) / 2 for one, other in _pairs(loads)]
@@ -126,10 +104,73 @@ def plan_costs(problem: PlanProblem, plan: TrainingPlan, rank: RankCosts | None 
         sum(memory.values()),
         time_s,
         memory,
-        tuple(passes),
+        tuple(each.passes for each in every),
         tuple(sum(each) for each in zip(data, updates[: len(data)], strict=True)),
         transfer,
         tuple(memories),
+    )
+
+
+class _Stage(NamedTuple):
+    """Of a stage and a microbatch.
+
+    Attributes:
+        load: seconds of all passes, with what transfers and the host's link show.
+        time_s: seconds by part.
+        memory: bytes by cause.
+        once: seconds of collectives among replicas, once per step.
+        owned: parameters of a rank whose state it keeps, with all replicas sharing.
+        passes: seconds of the forward and of the backward pass.
+        apart: seconds of the backward pass, and those of them that are gradients of weights.
+    """
+
+    load: float
+    time_s: dict[str, float]
+    memory: dict[str, float]
+    once: float
+    owned: float
+    passes: tuple[float, float]
+    apart: tuple[float, float]
+
+
+def _stage(
+    costs: RankCosts,
+    kinds: list[Layer],
+    used: list[Layer],
+    number: int,
+    around: tuple[tuple[float, float], tuple[float, float]],
+    transfer: float,
+) -> _Stage:
+    """Stage ``number`` with the layers ``used``; ``around``: passes of the embedding and of the head."""
+    plan, every = costs.plan, _every(costs.plan)
+    embedding, head = around
+    is_first, is_last = number == 0, number == plan.pipeline - 1
+    ends = [embedding] * is_first + [head] * is_last
+    forward = sum(layer.forward.total for layer in used) + sum(end[0] for end in ends)
+    again = sum(layer.again for layer in used[::every])
+    backward = sum(layer.backward.total for layer in used) + again + sum(end[1] for end in ends)
+    aside = _set_aside(costs, used, ends, again)
+    forward, backward = forward + aside[0], backward + aside[1]
+    weights, experts = _parameters(costs, used, number, plan.pipeline)
+    busy = _busy(costs, used, used[::every])
+    free = max(0.0, forward - busy[0]), max(0.0, backward - busy[1])
+    each, once = _replicas(costs, weights, weights - sum(layer.weights for layer in used), experts, len(used), *free)
+    parts = _of_layers(used)
+    parts["linear"] += sum(head) if is_last else 0.0
+    parts["vector"] += sum(embedding) if is_first else 0.0
+    parts["expert"] += sum(aside)
+    parts |= {"recompute": again, "sharding": each, "transfer": transfer}
+    host = _host_s(costs, _stored(used, every), len(used), forward, backward)
+    parts |= {"offload": host} if "activations" in plan.offload else {}
+    beside = (transfer + host) / 2
+    return _Stage(
+        load=forward + backward + each + transfer + host,
+        time_s=parts,
+        memory=_memory(costs, used, kinds, weights, experts, number),
+        once=once,
+        owned=_shared(costs, weights, experts, 1),
+        passes=(forward + beside, backward + each + beside),
+        apart=(backward, sum(layer.weight_gradients for layer in used)),
     )
 
 

@@ -117,11 +117,7 @@ class LayerPrices(RankWork):
             exchange = self.exposed_exchange(*idle)
         device = [compute[side] + tensor[side] + context[side] + exchange[side] for side in (0, 1)]
         launch = self.launched(work, kind, *device)
-        sent = {
-            "tensor": (blocks * raw[0], blocks * raw[1]),
-            "context": rings,
-            "expert": (exchanged, exchanged),
-        }
+        sent = {"tensor": (blocks * raw[0], blocks * raw[1]), "context": rings, "expert": (exchanged, exchanged)}
         if self.model.latent is not None and kind.attends:
             work.drop(own, MLA_UP_PROJ)
         saved = total_of(work.saved) + own

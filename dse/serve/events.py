@@ -271,6 +271,14 @@ def _kept(running, size, prompts, outputs, reused, done, target, written, again,
 
 
 @compiled
+def _write(line, begin, end, held, running, new, done, target):
+    """Of a step: begin and end, new tokens of prompts, requests, tokens of memory held."""
+    line[0], line[1], line[3], line[4] = begin, end, len(running), held
+    for place in range(len(running)):
+        line[2] += new[place] if done[running[place]] < target[running[place]] else 0
+
+
+@compiled
 def simulate(arrivals, clients, prompts, outputs, reused, rank, rules, log):
     """Times of every request of a rank.
 
@@ -321,9 +329,7 @@ def simulate(arrivals, clients, prompts, outputs, reused, rank, rules, log):
         begin = now
         now += _composed_s(running, size, prompts, done, target, written, new, rank, rules)
         if steps < len(log):
-            log[steps, 0], log[steps, 1], log[steps, 3], log[steps, 4] = begin, now, size, held
-            for place in range(size):
-                log[steps, 2] += new[place] if done[running[place]] < target[running[place]] else 0
+            _write(log[steps], begin, now, held, running[:size], new, done, target)
         steps += 1
         stay, drawn = _advanced(running, size, now, done, target, written, outputs, first, last, new, rank.gains, drawn)
         while clients > 0 and size > stay and tail < count:

@@ -23,30 +23,7 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
     """
     stages = plan.pipeline * plan.interleave
     rounds = problem.global_batch // (plan.data * plan.microbatch)
-    refuse_settings(plan, ("offload",))
-    refuse(
-        ("activations" in plan.offload, f"offload={plan.offload}, of whose activations its policies keep some"),
-        (plan.zero in (1, 2), f"zero={plan.zero}"),
-        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over only the context axis"),
-        (
-            plan.zero == 0 and plan.context > 1,
-            f"zero=0 with context={plan.context}, because it shards weights over the context axis",
-        ),
-        (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
-        (not has_equal_stages(plan), "first_layers and last_layers"),
-        (
-            plan.pipeline > 1 and problem.model.experts is not None and problem.model.dense_layers > 0,
-            f"pipeline={plan.pipeline} with layers without experts, which it keeps outside the pipeline",
-        ),
-        (plan.schedule != "1f1b", f"schedule={plan.schedule}"),
-        (plan.expert > 1, f"expert={plan.expert} over ranks of other axes"),
-        (plan.precision not in _QUANTIZATION, f"precision={plan.precision}"),
-        (plan.recompute not in _REMAT, f"recompute={plan.recompute}"),
-        (
-            plan.precision == "fp8" and plan.pipeline == 1 and rounds > 1,
-            f"precision=fp8 with gradients accumulated over {rounds} microbatches",
-        ),
-    )
+    _refuse_what_it_lacks(problem, plan, rounds)
     settings: dict[str, object] = {
         "ici_data_parallelism": plan.zero_copies if plan.zero else plan.data,
         "ici_fsdp_parallelism": plan.data // plan.zero_copies if plan.zero else 1,
@@ -75,3 +52,30 @@ def maxtext_settings(problem: PlanProblem, plan: TrainingPlan) -> str:
         }
     written: str = yaml.safe_dump(settings, sort_keys=False)
     return written
+
+
+def _refuse_what_it_lacks(problem: PlanProblem, plan: TrainingPlan, rounds: int) -> None:
+    refuse_settings(plan, ("offload",))
+    refuse(
+        ("activations" in plan.offload, f"offload={plan.offload}, of whose activations its policies keep some"),
+        (plan.zero in (1, 2), f"zero={plan.zero}"),
+        (plan.zero > 0 and plan.zero_copies == plan.data > 1, f"zero={plan.zero} over only the context axis"),
+        (
+            plan.zero == 0 and plan.context > 1,
+            f"zero=0 with context={plan.context}, because it shards weights over the context axis",
+        ),
+        (not is_ordered_as(plan, USUAL_ORDER), f"order={plan.order}"),
+        (not has_equal_stages(plan), "first_layers and last_layers"),
+        (
+            plan.pipeline > 1 and problem.model.experts is not None and problem.model.dense_layers > 0,
+            f"pipeline={plan.pipeline} with layers without experts, which it keeps outside the pipeline",
+        ),
+        (plan.schedule != "1f1b", f"schedule={plan.schedule}"),
+        (plan.expert > 1, f"expert={plan.expert} over ranks of other axes"),
+        (plan.precision not in _QUANTIZATION, f"precision={plan.precision}"),
+        (plan.recompute not in _REMAT, f"recompute={plan.recompute}"),
+        (
+            plan.precision == "fp8" and plan.pipeline == 1 and rounds > 1,
+            f"precision=fp8 with gradients accumulated over {rounds} microbatches",
+        ),
+    )
