@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.recording import Record, Results, parser_of
 from dse.codesign.contract import PROBLEM
+from dse.codesign.modern.asked import modern_problem
 from dse.codesign.modern.search import ModernSearch, chosen_optimum
 from dse.codesign.options import CodesignOptions
 from dse.plan.training_plan import whole_plan
@@ -76,7 +77,7 @@ def _answer(model: str, **changes: Any) -> Result:
 
 def _reference_per_s(model: str, space: str) -> float | None:
     """Samples per second of the best plan on the cores of the cost model's reference; None where nothing fits."""
-    posed = _options(model, space=space).modern_problem()
+    posed = modern_problem(_options(model, space=space))
     problem = replace(posed, fixed=accelerator(posed.cost_model.reference.name, posed.cost_model))
     searched = ModernSearch(problem, problem.machines())
     at_size = chosen_optimum(problem, searched.outcome(searched.candidates()))

@@ -1,11 +1,10 @@
 """The options of the co-search as people give them, and the problem they pose."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from dse.codesign.modern.problem import PRECISION, ModernProblem
 from dse.codesign.number_lists import LARGEST, positive_numbers, whole_numbers
 from dse.codesign.objective import OF_CHIPS, Mean, Objective, Per
 from dse.codesign.problem import CodesignProblem, TrainingJob
@@ -13,19 +12,10 @@ from dse.models.recipe import TrainingRecipe, recipe_for
 from dse.models.traced.model import TracedModel, check_traced, is_traced
 from dse.models.workload import BuiltModel, Workload
 from dse.placement.problem import PipelineSchedule
-from dse.plan.kernels import HALF_BYTES
-from dse.plan.model import Transformer
-from dse.plan.model_sources import list_transformers, transformer
-from dse.plan.problem import PlanProblem
-from dse.plan.rules import faults as plan_faults
-from dse.plan.rules import like_precision
-from dse.plan.stack import stack, template_stack
-from dse.plan.stack_range import usual_stack
-from dse.plan.training_plan import read_plan
+from dse.plan.model_sources import list_transformers
 from dse.run.options import Option, Options, option_fields
 from dse.sources.workloads import model, workload
 from hardware.chip_space import ChipSpace, any_space
-from hardware.chips import system
 from hardware.cost_model import CostModel, cost_model
 from hardware.energy_model import TEMPLATE_PROCESS_NM
 from hardware.inputs import InputError, fail
@@ -44,7 +34,7 @@ Rule = Literal["decreasing", "no-new-best"]
 _HBM_GB = "32,64,80"
 _AREA_BUDGET = "tpuv4-phaze"
 
-_WITHOUT_TIME_UNIT = "phaze-2024"
+WITHOUT_TIME_UNIT = "phaze-2024"
 """The cost model that takes milliseconds for seconds in places."""
 
 
@@ -241,6 +231,13 @@ class CodesignOptions(Options):
     ] = False
 
     @property
+    def compared(self) -> list[str]:
+        """The chips to compare an answer with, by name or file; without ``on`` the usual ones."""
+        if self.on == "none":
+            return []
+        return list(dict.fromkeys(each.strip() for each in (COMPARED if self.on is None else self.on).split(",")))
+
+    @property
     def is_of_chips(self) -> bool:
         """Whether the space is one of chips by their silicon.
 
@@ -264,7 +261,7 @@ class CodesignOptions(Options):
                 widths of which the model has none.
         """
         rules = self._cost_model()
-        self._refuse_contradictions()
+        self.refuse_contradictions()
         space = space_spec(self.space or rules.hardware.space.name)
         fixed = None if self.fixed is None else accelerator_or_estimate(self.fixed, rules)
         if fixed is not None:
@@ -273,7 +270,7 @@ class CodesignOptions(Options):
         return CodesignProblem(
             jobs=tuple(self._job(chosen, rules, fixed) for chosen in self._workloads()),
             objective=self.objective_of(),
-            area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
+            area_budget_mm2=None if fixed is not None else self.largest_mm2(space),
             fixed=fixed,
             own_space=None if self.space is None else space,
         )
@@ -289,7 +286,7 @@ class CodesignOptions(Options):
         rules = cost_model(self.cost_model)
         if self.plans != "phaze-2024":
             return rules
-        granularity = cost_model(_WITHOUT_TIME_UNIT).training.recompute_granularity
+        granularity = cost_model(WITHOUT_TIME_UNIT).training.recompute_granularity
         training = rules.training.model_copy(update={"recompute_granularity": granularity})
         return rules.model_copy(update={"training": training})
 
@@ -302,112 +299,7 @@ class CodesignOptions(Options):
         """What is maximised over the models."""
         return Objective(self.objective, self.mean, self._weights())
 
-    def modern_problem(self) -> ModernProblem:
-        """The problem of the first model; raises as :meth:`modern_problems`."""
-        return self.modern_problems()[0]
-
-    def modern_problems(self) -> tuple[ModernProblem, ...]:
-        """The problem that the options pose with ``--plans modern``, of each model.
-
-        Raises:
-            InputError: as :meth:`problem`; an option that belongs to other plans; a fixed part of a plan that breaks a
-                rule.
-        """
-        self._refuse_what_is_not_modern()
-        self._refuse_contradictions()
-        if not self.models:
-            raise fail("dse codesign", "MODEL", "", "at least one model must be named")
-        problems = tuple(self._modern_problem(transformer(source)) for source in self.models)
-        require_unique([each.name for each in problems])
-        return problems
-
-    def _modern_problem(self, model: Transformer) -> ModernProblem:
-        rules = cost_model(self.cost_model)
-        fixed = None if self.fixed is None else accelerator_or_estimate(self.fixed, rules)
-        if fixed is not None:
-            _refuse_real_chip(fixed)
-        given = read_plan(self.plan)
-        given.setdefault("precision", PRECISION)
-        space = space_spec(self.space or rules.hardware.space.name)
-        joined = network(self.network or (rules.training.network.name if fixed is None else fixed.network))
-        problem = ModernProblem(
-            model=model,
-            cost_model=rules,
-            network=joined.spanning(self.accelerators),
-            accelerators=self.accelerators,
-            global_batch=self.global_batch,
-            sequence=self.sequence or model.sequence,
-            hbm_bytes=self._hbm_bytes(fixed),
-            stack=template_stack(joined, self.ideal, self.attention == "fused"),
-            fixed_plan=tuple(sorted(given.items())),
-            space=space,
-            area_budget_mm2=None if fixed is not None else self._area_budget_mm2(space),
-            fixed=fixed,
-        )
-        if problem.precision not in problem.formats:
-            owner = f"space {space.name}" if fixed is None else fixed.name
-            rule = f"must be one of {', '.join(problem.formats)}, in which the template computes ({owner})"
-            raise fail(
-                "--plan", "precision", problem.precision, rule, like_precision(problem.precision, problem.formats)
-            )
-        problem = replace(problem, chips=tuple(self._chip_problems(problem)))
-        faults = plan_faults(problem.plan_problem(problem.machines().one(0), max(problem.hbm_bytes)))
-        if faults:
-            raise InputError(faults)
-        return problem
-
-    def _chip_problems(self, problem: ModernProblem) -> Iterator[PlanProblem]:
-        """The training on each chip to compare with: real ones with the usual stack of each, templates derated.
-
-        Of the usual ones, those that have the precision and can train so.
-        """
-        if self.is_shared or self.on == "none":
-            return
-        names = [each.strip() for each in (COMPARED if self.on is None else self.on).split(",")]
-        for name in dict.fromkeys(names):
-            machine = system(name)
-            if self.on is None and problem.precision not in machine.chip.peak_flops:
-                continue
-            precision, known = problem.precision, machine.chip.peak_flops
-            if precision not in known:
-                nearest = like_precision(precision, known)
-                rule = (
-                    f"must have a rate for {precision}, in which the template computes; its formats: "
-                    f"{', '.join(known)} (nearest in bytes: {nearest})"
-                )
-                raise fail("dse codesign", "--on", name, rule)
-            if machine.chip.is_template:
-                own = template_stack(machine.network, self.ideal, self.attention == "fused")
-                cores = accelerator(name).machines
-            else:
-                shape = problem.model.key_width, problem.sequence, precision
-                own, cores = stack(usual_stack(machine.chip)).on_chip(machine.chip, *shape), None
-            sizes = problem.accelerators, problem.global_batch, problem.sequence
-            posed = PlanProblem(problem.model, machine, *sizes, own, problem.fixed_plan, cores)
-            faults = plan_faults(posed)
-            if faults and self.on is not None:
-                raise InputError(faults)
-            if not faults:
-                yield posed
-
-    def _refuse_what_is_not_modern(self) -> None:
-        """InputError at options that ``--plans modern`` has no use for."""
-        alone = "applies to the throughput of one model, without --pareto"
-        rules = {"sensitivity": alone} if self.is_shared else {}
-        rules |= {"on": alone} if self.is_shared and self.on != "none" else {}
-        if len(self.models) < 2:
-            rules |= dict.fromkeys(("mean", "weights"), "requires several models")
-        rules |= {
-            "cost_model": f"must be consistent with --plans modern: {_WITHOUT_TIME_UNIT} mixes units",
-            "search": "must be exhaustive with --plans modern; other searches require --plans phaze",
-            "granularity": "trace requires --plans phaze",
-            "microbatch": "--plans modern tries every size; --plan microbatch=N fixes one",
-            "tensor_parallel": "--plans modern tries every width; --plan tensor=N fixes one",
-            "pipeline_schedule": "must not be given with --plans modern; use --plan schedule=gpipe",
-        }
-        self.refuse(rules)
-
-    def _refuse_contradictions(self) -> None:
+    def refuse_contradictions(self) -> None:
         """InputError at options that exclude each other."""
         self.refuse(
             dict.fromkeys(("power_cap", "cost_limit", "within"), "requires a space of chips, as --space chips-2026")
@@ -429,15 +321,15 @@ class CodesignOptions(Options):
             raise fail("dse codesign", "--space", self.space, rule)
         if self.fixed is not None and self.pareto:
             raise fail("dse codesign", "--pareto", "", "a front requires several architectures; leave out --fixed")
-        if self.cost_model == _WITHOUT_TIME_UNIT and (self.objective == "per-watt" or self.pareto):
+        if self.cost_model == WITHOUT_TIME_UNIT and (self.objective == "per-watt" or self.pareto):
             option = "--pareto" if self.pareto else "--objective"
-            rule = f"power requires times in seconds, but {_WITHOUT_TIME_UNIT} mixes units; use --cost-model consistent"
+            rule = f"power requires times in seconds, but {WITHOUT_TIME_UNIT} mixes units; use --cost-model consistent"
             raise fail("dse codesign", option, "" if self.pareto else self.objective, rule)
         if self.fixed is not None and self.search != "exhaustive":
             rule = "conflicts with --fixed, which leaves nothing to search; leave out one of them"
             raise fail("dse codesign", "--search", self.search, rule)
-        if self.granularity == "trace" and self.cost_model != _WITHOUT_TIME_UNIT:
-            rule = f"traced layers are those of the published tool and require --cost-model {_WITHOUT_TIME_UNIT}"
+        if self.granularity == "trace" and self.cost_model != WITHOUT_TIME_UNIT:
+            rule = f"traced layers are those of the published tool and require --cost-model {WITHOUT_TIME_UNIT}"
             raise fail("dse codesign", "--granularity", self.granularity, rule)
         if self.sensitivity and self.search != "exhaustive":
             raise fail(
@@ -499,12 +391,13 @@ class CodesignOptions(Options):
             global_batch=self.global_batch,
             microbatch_sizes=traced,
             dropped_microbatch_sizes=dropped,
-            hbm_bytes=self._hbm_bytes(fixed),
+            hbm_bytes=self.hbm_bytes(fixed),
             tensor_parallel=offered,
             pipeline_schedule=self.pipeline_schedule,
         )
 
-    def _hbm_bytes(self, fixed: Accelerator | None) -> tuple[int, ...]:
+    def hbm_bytes(self, fixed: Accelerator | None) -> tuple[int, ...]:
+        """Sizes of memory to try: those that are given, or those of the fixed accelerator."""
         if self.hbm_gb is None and fixed is not None:
             return (fixed.hbm_bytes,)
         sizes = _HBM_GB if self.hbm_gb is None else self.hbm_gb
@@ -522,7 +415,7 @@ class CodesignOptions(Options):
             raise fail("dse codesign", "--weights", self.weights, rule)
         return weights
 
-    def _area_budget_mm2(self, space: SpaceSpec) -> float:
+    def largest_mm2(self, space: SpaceSpec) -> float:
         """The budget as a number: as given, or the area of the accelerator spec that is named."""
         stated = _AREA_BUDGET if self.area_budget is None else self.area_budget
         try:
@@ -557,14 +450,6 @@ def require_unique(names: Sequence[str]) -> None:
 def _spelling(name: object) -> str:
     """The letters and digits of a model's name: ``Llama-3-70B`` is ``llama3-70b``."""
     return "".join(each for each in str(name).lower() if each.isalnum())
-
-
-def _refuse_real_chip(fixed: Accelerator) -> None:
-    """InputError at an accelerator whose kernels are not those of the template."""
-    machines = fixed.machines
-    if not fixed.is_template or machines.kernels or machines.element_bytes != HALF_BYTES:
-        rule = "is a real chip, but --plans modern models only the template; use dse plan --on for real chips"
-        raise fail("dse codesign", "--fixed", fixed.name, rule)
 
 
 def _with_graphs(

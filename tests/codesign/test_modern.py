@@ -10,6 +10,7 @@ import yaml
 from dse.codesign.contract import PROBLEM
 from dse.codesign.modern import answer
 from dse.codesign.modern.answer import notes
+from dse.codesign.modern.asked import modern_problem
 from dse.codesign.modern.search import ModernSearch
 from dse.codesign.modern.sensitivity import CHANGES, _regret, after_changes
 from dse.plan.check_energy import plan_joules
@@ -72,7 +73,7 @@ def min_step_s(front, hbm_bytes):
     ids=["open", "fixed", "another network", "interleaved, 7 layers", "interleaved, 10 layers"],
 )
 def test_the_optimum_is_that_of_brute_force_and_no_bound_is_above_a_best_plan(tmp_path, changes):
-    problem = modern_options(tmp_path, area_budget=None, **changes).modern_problem()
+    problem = modern_problem(modern_options(tmp_path, area_budget=None, **changes))
     # Of 16 in the open case some tie, and the one with the least bound is not the best: of 8, neither.
     count = 16 if changes == OPEN else 8
     chosen = np.random.default_rng(4).choice(len(problem.machines()), count, replace=False)
@@ -157,8 +158,8 @@ def test_real_chips_stand_beside_the_answer_each_with_the_best_plan_of_dse_plan(
     assert not any("b200" in str(row) for row in others.rows)
     usual, without = replace(options, on=None), replace(options, on="none")
     assert pose(PROBLEM, without).digest != posed.digest
-    assert "chips" not in without.modern_problem().document()
-    names = [each.system.chip.name for each in usual.modern_problem().chips]
+    assert "chips" not in modern_problem(without).document()
+    names = [each.system.chip.name for each in modern_problem(usual).chips]
     assert names == ["h100-sxm", "b200", "mi300x", "tpuv5p"]
 
 
@@ -184,7 +185,7 @@ def test_fused_attention_is_another_problem_whose_optimum_is_checked(tmp_path):
 )
 def test_chips_that_cannot_stand_beside_the_answer_are_refused(tmp_path, on, rule):
     with pytest.raises(InputError) as error:
-        modern_options(tmp_path, on=on).modern_problem()
+        modern_problem(modern_options(tmp_path, on=on))
     assert rule in str(error.value)
 
 
@@ -214,17 +215,17 @@ def test_a_space_whose_arrays_compute_in_fewer_bits_has_the_optimum_of_brute_for
     assert result.objective.value == pytest.approx(8 / steps.min(), rel=1e-12)
     assert [*posed.problem.problem.formats] == ["fp16", "bf16", "fp8", "int8"]
     assert any(f"several operands of products in {precision}" in each for each in result.metrics["notes"])
-    compared = [each.system.chip.name for each in replace(options, on=None).modern_problem().chips]
+    compared = [each.system.chip.name for each in modern_problem(replace(options, on=None)).chips]
     assert compared == [name for name in ("h100-sxm", "b200", "mi300x", "tpuv5p") if precision in chip(name).peak_flops]
     wide = pose(PROBLEM, replace(options, plan=""))
     assert "formats" not in wide.problem.problem.document()
     path.write_text(SPACE.replace("value: 1.5", "value: 2.5"))
     with pytest.raises(InputError, match="formats: int8: must be 1 to 2 times the rate of 16 bits"):
-        options.modern_problem()
+        modern_problem(options)
 
 
 def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer(tmp_path):
-    problem = modern_options(tmp_path, area_budget=None, accelerators=4, global_batch=8, hbm_gb="1").modern_problem()
+    problem = modern_problem(modern_options(tmp_path, area_budget=None, accelerators=4, global_batch=8, hbm_gb="1"))
     chosen = np.random.default_rng(2).choice(len(problem.machines()), 4, replace=False)
     machines = problem.machines().take(np.sort(chosen))
     after = after_changes(problem, machines, 3, never_stop)
@@ -241,7 +242,7 @@ def test_each_change_has_the_optimum_of_brute_force_and_the_regret_of_the_answer
 
 def test_regret_compares_each_at_its_fastest_size_where_the_answer_takes_a_smaller_one(tmp_path):
     options = modern_options(tmp_path, layers=8, area_budget=None, accelerators=4, global_batch=16, hbm_gb="1")
-    problem = replace(options.modern_problem(), hbm_bytes=(9_726_113, 2**30))
+    problem = replace(modern_problem(options), hbm_bytes=(9_726_113, 2**30))
     chosen = np.random.default_rng(2).choice(len(problem.machines()), 24, replace=False)
     machines = problem.machines().take(np.sort(chosen)[[2, 7, 15, 21]])
     search = ModernSearch(problem, machines)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dse.codesign.contract import PROBLEM
+from dse.codesign.modern.asked import modern_problem
 from dse.codesign.modern.shared_search import SharedSearch, chosen
 from dse.codesign.objective import Objective
 from dse.plan.energy import step_joules
@@ -28,7 +29,7 @@ def problems(folder, *layers, **changes):
     for count in layers:
         path = folder / str(count)
         path.mkdir(exist_ok=True)
-        made.append(modern_options(path, layers=count, **SMALL | changes).modern_problem())
+        made.append(modern_problem(modern_options(path, layers=count, **SMALL | changes)))
     return made
 
 

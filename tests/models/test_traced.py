@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 import yaml
 
+from dse.codesign.modern.asked import modern_problem
 from dse.codesign.options import CodesignOptions
 from dse.models.recipe import recipe_for
 from dse.models.traced import megatron
@@ -192,7 +193,7 @@ def test_a_traced_model_is_a_chain_of_equal_blocks_without_head():
 def test_what_has_no_traced_layers_is_refused(options, expected):
     options = CodesignOptions(granularity="trace", **options)
     with pytest.raises(InputError) as refused:
-        options.modern_problem() if options.plans == "modern" else options.problem()
+        modern_problem(options) if options.plans == "modern" else options.problem()
     assert expected in str(refused.value)
 
 

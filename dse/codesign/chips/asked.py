@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dse.codesign.chips.problem import TRAINED_IN, ChipProblem, Limits
-from dse.codesign.options import COMPARED, CodesignOptions, require_unique
+from dse.codesign.options import CodesignOptions, require_unique
 from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.rules import faults as plan_faults
@@ -65,14 +65,12 @@ def chip_problem(options: CodesignOptions) -> ChipProblem:
         precisions=_precisions(space, given.get("precision")),
         within=options.within / 100,
     )
-    return replace(problem, chips=tuple(_compared(problem, options.on)))
+    return replace(problem, chips=tuple(_compared(problem, options)))
 
 
-def _compared(problem: ChipProblem, names: str | None) -> Iterator[tuple[PlanProblem, ...]]:
+def _compared(problem: ChipProblem, options: CodesignOptions) -> Iterator[tuple[PlanProblem, ...]]:
     """The same training on each of the real chips to compare with: of each model and precision that it has."""
-    if names == "none":
-        return
-    for name in dict.fromkeys(each.strip() for each in (COMPARED if names is None else names).split(",")):
+    for name in options.compared:
         machine = system(name)
         if machine.chip.is_template:
             raise fail("dse codesign", "--on", name, "must be a real chip, but is a template")
@@ -85,9 +83,9 @@ def _compared(problem: ChipProblem, names: str | None) -> Iterator[tuple[PlanPro
                     own = usual.on_chip(machine.chip, model.key_width, sequence, precision)
                     asked.append(PlanProblem(model, machine, *sizes, sequence, own, fixed))
         broken = [fault for each in asked for fault in plan_faults(each)]
-        if names is not None and broken:
+        if options.on is not None and broken:
             raise InputError(broken)
-        if names is not None and not asked:
+        if options.on is not None and not asked:
             rule = f"must have a rate for {' or '.join(problem.precisions)}, in which chips of the space train"
             raise fail("dse codesign", "--on", name, f"{rule}; its formats: {', '.join(machine.chip.peak_flops)}")
         if asked and not broken:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from dse.codesign.modern.answer import METHOD, ModernPosed, solve
+from dse.codesign.modern.asked import modern_problem
 from dse.codesign.modern.check import faults, is_affordable, open_claims
 from dse.codesign.modern.problem import ModernSpace
 from dse.codesign.modern.report import view
@@ -21,7 +22,7 @@ class ModernType(ProblemType[CodesignOptions, ModernSpace]):
 
     def pose(self, options: CodesignOptions) -> ModernPosed:
         """The problem and the space of architectures."""
-        problem = options.modern_problem()
+        problem = modern_problem(options)
         objective = Objective(name="throughput", value=None, unit="samples/s", sense="max")
         return Posed(options, ModernSpace(problem, problem.machines()), problem.name, problem.document(), objective)
 

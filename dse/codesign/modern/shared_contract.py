@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from dse.codesign.modern.answer import METHOD
+from dse.codesign.modern.asked import modern_problems
 from dse.codesign.modern.shared_answer import SharedPosed, SharedSpace, solve
 from dse.codesign.modern.shared_check import faults, is_repeated, open_claims
 from dse.codesign.modern.shared_report import view
@@ -21,7 +22,7 @@ class SharedType(ProblemType[CodesignOptions, SharedSpace]):
 
     def pose(self, options: CodesignOptions) -> SharedPosed:
         """The problems and the space of architectures."""
-        problems, objective = options.modern_problems(), options.objective_of()
+        problems, objective = modern_problems(options), options.objective_of()
         space = SharedSpace(problems, objective, problems[0].machines(), options.pareto)
         goal = Objective(name=objective.per, value=None, unit=objective.unit, sense="max")
         return Posed(options, space, "+".join(each.name for each in problems), space.document(), goal)
