@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import permutations
 from typing import Any, Literal, get_args, get_type_hints
 
+from dse.plan.key_values import pairs_of, require_once
 from dse.plan.recomputation import MODULES, RECOMPUTE_RULE, modules_of, recompute_word
 from dse.run.options import option_of
 from hardware.documents import read_document, yaml_of
@@ -206,17 +207,8 @@ def read_plan(text: str) -> dict[str, Any]:
         return {}
     if text.endswith(_SUFFIXES):
         return _from_file(text)
-    pairs, faults = [], []
-    for item in text.split(","):
-        key, separator, value = item.partition("=")
-        if not separator:
-            faults.append(Fault("--plan", "", shown(item), "must be KEY=VALUE,… or a YAML file (.yaml)"))
-        pairs.append((key.strip(), value.strip()))
-    if faults:
-        raise InputError(faults)
-    repeated = next((key for key, _ in pairs if [each for each, _ in pairs].count(key) > 1), None)
-    if repeated is not None:
-        raise fail("--plan", repeated, "", "the key is given twice")
+    pairs = pairs_of(text)
+    require_once([key for key, _ in pairs], "--plan")
     return _typed({key: _value(value) for key, value in pairs}, "--plan")
 
 

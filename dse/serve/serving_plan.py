@@ -1,9 +1,10 @@
 """A configuration that serves: engine, how the chips of a replica share the model, replicas, batch, chunk, formats."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_type_hints
 
+from dse.plan.key_values import pairs_of, require_once
 from dse.serve.shape import Shape, WeightFormat
 from hardware.documents import read_document, yaml_of
 from hardware.inputs import Fault, InputError, fail, nearest, shown
@@ -106,14 +107,7 @@ def read_plan(text: str) -> dict[str, Any]:
         return {}
     if text.endswith(_SUFFIXES):
         return _from_file(text)
-    pairs = [
-        (key.strip(), sign, value.strip()) for key, sign, value in (each.partition("=") for each in text.split(","))
-    ]
-    if broken := [key for key, sign, _ in pairs if not sign]:
-        raise InputError(
-            Fault("--plan", "", shown(key), "must be KEY=VALUE,… or a YAML file (.yaml)") for key in broken
-        )
-    return _typed([(key, value) for key, _, value in pairs], "--plan")
+    return _typed(pairs_of(text), "--plan")
 
 
 def plan_in(document: Any, where: str) -> ServingPlan:
@@ -143,11 +137,9 @@ def _from_file(path: str) -> dict[str, Any]:
     return _typed([(key, value) for key, value in document.items() if key != "schema"], path)
 
 
-def _typed(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+def _typed(pairs: Sequence[tuple[str, Any]], where: str) -> dict[str, Any]:
     named = [(ALIASES.get(str(key).lower().replace("-", "_"), str(key)), value) for key, value in pairs]
-    keys = [key for key, _ in named]
-    if repeated := next((key for key in keys if keys.count(key) > 1), None):
-        raise fail(where, repeated, "", "the key is given twice")
+    require_once([key for key, _ in named], where)
     given = {key: int(value) if _is_number(key, value) else value for key, value in named}
     if faults := [fault for key, value in given.items() if (fault := _fault(key, value, where))]:
         raise InputError(faults)
