@@ -5,6 +5,7 @@ system and sustained shares (:func:`hardware.chips.chip`); what maps products to
 (:func:`hardware.specs.accelerator`). A cell that no source states stays empty, and is refused where it is needed.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -37,7 +38,7 @@ from hardware.spec_fields import (
     spec_names,
 )
 from hardware.sustained import SustainedShares
-from hardware.units import GIB, GIGA, TERA
+from hardware.units import GIB, GIGA, MEGA, MIB, TERA
 
 SCHEMA: Literal["dse.chip/1"] = "dse.chip/1"
 
@@ -54,15 +55,16 @@ PHAZE = "phaze"
 """Style of the template whose areas are those of the paper's tool (:mod:`hardware.area`)."""
 
 _UNITS = {
-    "hbm_bytes_per_s": (1e6, 1e16, "bytes per second", "GB/s", GIGA),
-    "host_bytes_per_s": (1e6, 1e14, "bytes per second", "GB/s", GIGA),
-    "hbm_gib": (1e-6, 1e6, "GiB", "bytes", 1 / GIB),
-    "clock_hz": (1e6, 1e12, "Hz", "GHz", GIGA),
-    "tdp_w": (1e-3, 1e6, "W", "mW", 1e-3),
+    "hbm_bytes_per_s": (1e6, 1e16, "bytes per second", 3e12, {"GB/s": GIGA, "TB/s": TERA}),
+    "host_bytes_per_s": (1e6, 1e14, "bytes per second", 5e10, {"GB/s": GIGA}),
+    "hbm_gib": (1e-6, 1e6, "GiB", 80.0, {"bytes": 1 / GIB, "MiB": MIB / GIB}),
+    "clock_hz": (1e6, 1e12, "Hz", 1.5e9, {"GHz": GIGA, "MHz": MEGA}),
+    "tdp_w": (1e-3, 1e6, "W", 700.0, {"mW": 1e-3}),
 }
-"""Limits that no chip comes near, and a figure in another unit exceeds; the likely other unit and its size."""
+"""Limits that no chip comes near, and a figure in another unit exceeds; a usual figure, and other units with their
+sizes: the one that is nearest to the usual figure is taken for the one that was meant."""
 
-_RATE = (1e6, 1e20, "FLOPs per second", "Tflop/s", TERA)
+_RATE = (1e6, 1e20, "FLOPs per second", 1e15, {"Tflop/s": TERA, "Pflop/s": 1000 * TERA})
 """The same of each of ``rates``."""
 
 
@@ -287,9 +289,10 @@ class ChipSpec(StrictModel):
             f"rates.{key}": rate for key, rate in self.rates.items()
         }
         for key, quantity in quantities.items():
-            low, high, unit, other, size = _UNITS.get(key, _RATE)
+            low, high, unit, usual, others = _UNITS.get(key, _RATE)
             if quantity is not None and not low <= quantity.value <= high:
-                meant = min(max(quantity.value * size, low), high)
+                found = {name: min(max(quantity.value * size, low), high) for name, size in others.items()}
+                other, meant = min(found.items(), key=lambda each: abs(math.log(each[1] / usual)))
                 rule = f"must be {low:g} to {high:g} {unit} (nearest, if {other} are meant: {meant:g})"
                 raise ValueError(f"{key}: {quantity.value:g}: {rule}")
         is_mapped = self.cores is not None or self.template is not None

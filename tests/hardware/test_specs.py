@@ -486,7 +486,14 @@ def test_a_network_that_a_chip_names_wrongly_is_a_fault_of_its_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("old", "new", "meant"),
-    [("2.4e+12", "2400", "if GB/s are meant: 2.4e+12"), ("400.0e+12", "400", "if Tflop/s are meant: 4e+14")],
+    [
+        ("2.4e+12", "2400", "if GB/s are meant: 2.4e+12"),
+        ("2.4e+12", "2.4", "if TB/s are meant: 2.4e+12"),
+        ("400.0e+12", "400", "if Tflop/s are meant: 4e+14"),
+        ("400.0e+12", "0.4", "if Pflop/s are meant: 4e+14"),
+        ("hbm_gib", "clock_hz: {value: 1755, source: ours}\nhbm_gib", "if MHz are meant: 1.755e+09"),
+        ("hbm_gib", "clock_hz: {value: 1.755, source: ours}\nhbm_gib", "if GHz are meant: 1.755e+09"),
+    ],
 )
 def test_a_figure_in_another_unit_is_refused_with_the_nearest_one_in_its_own(tmp_path, old, new, meant):
     path = tmp_path / "mine.yaml"
