@@ -2,11 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy.optimize import least_squares
 
 from dse.serve.engine import Constants, Engine
 from dse.serve.load import Load
@@ -30,11 +31,6 @@ _ROWS_OF_ONE = 3
 
 _MOVE = 0.01
 """Of a logarithm, for slopes: below it, the order of events would decide them."""
-
-_MOST_MOVES = 50
-_GAIN = 1e-6
-_DAMPING = (1e-3, 1e6)
-"""The first one, and that with which no move is of use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,34 +126,9 @@ def _fitted(
             errors.append(weight * math.log(told / getattr(run, measure)))
         return np.array(errors)
 
-    return dict(zip(names, np.exp(_least(residuals, start, low, high)).tolist(), strict=True))
+    def slopes(logs: Floats) -> Floats:
+        here, moves = residuals(logs), np.where(logs + _MOVE <= high, _MOVE, -_MOVE)
+        return np.stack([residuals(logs + each) - here for each in np.diag(moves)], axis=1) / moves
 
-
-def _least(residuals: Callable[[Floats], Floats], start: Floats, low: Floats, high: Floats) -> Floats:
-    """Where residuals, [N], of P values between bounds, [P], have the least smooth absolute loss, near ``start``.
-
-    Levenberg and Marquardt's method on reweighted squares; above :data:`_NOISE`, a residual r counts about |r|.
-    """
-    values, errors, damping = start, residuals(start), _DAMPING[0]
-    for _ in range(_MOST_MOVES):
-        moves = np.where(values + _MOVE <= high, _MOVE, -_MOVE)
-        slopes = np.stack([residuals(values + each) - errors for each in np.diag(moves)], axis=1) / moves
-        weighted = slopes / np.sqrt(1 + (errors / _NOISE) ** 2)[:, None]
-        normal, toward = weighted.T @ slopes, -weighted.T @ errors
-        while damping < _DAMPING[1]:
-            moved = np.clip(values + np.linalg.solve(normal + damping * np.diag(np.diag(normal)), toward), low, high)
-            found = residuals(moved)
-            gain = _loss(errors) - _loss(found)
-            if gain > 0:
-                break
-            damping *= 10
-        else:
-            return values
-        values, errors, damping = moved, found, damping / 10
-        if gain < _GAIN * _loss(errors):
-            return values
-    return values
-
-
-def _loss(errors: Floats) -> float:
-    return float(np.sum(np.sqrt(1 + (errors / _NOISE) ** 2) - 1))
+    found = least_squares(residuals, start, slopes, bounds=(low, high), loss="soft_l1", f_scale=_NOISE)
+    return dict(zip(names, np.exp(found.x).tolist(), strict=True))
