@@ -9,10 +9,14 @@ from numpy.typing import NDArray
 
 from dse.codesign.chips.problem import ChipProblem, Links
 from dse.codesign.chips.silicon import Silicon, highest_clock_hz, least
+from dse.plan.problem import PlanProblem
+from dse.plan.template_kernels import RooflineKernels
 from hardware.chip_space import CoreDesigns, Memory, least_designs
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+_ONE = CoreDesigns(*(np.ones(1, dtype=np.int64) for _ in range(6)))
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class BoxFigures:
         self.memories: tuple[Memory, ...] = problem.space.choices
         self.realisations = problem.realisations
         self._silicon = cache(self._silicon_of)
-        self._least = cache(self._least_of)
+        self.least = cache(self._least_of)
 
     def roots(self) -> Iterator[Box]:
         """All chips."""
@@ -93,7 +97,7 @@ class BoxFigures:
         clock[:] = 0.0
         possible = []
         for number in box.realisations:
-            made = self._least(box.precision, number, box.memories, box.links[0])
+            made = self.least(box.precision, number, box.memories, box.links[0])
             node_hz = highest_clock_hz(self.realisations[number].node)
             static, slope = made.static_w[box.cores], made.w_per_hz[box.cores]
             reached = np.minimum(min(highest, node_hz), (limits.power_w - static) / slope * (1 + 1e-9))
@@ -149,6 +153,19 @@ class BoxFigures:
                 parts = tuple(replace(box, links=each) for each in _halves(*box.links))
         return parts
 
+    def at(
+        self, model: int, precision: str, box: Box, elements_hz: Floats, lanes_hz: Floats
+    ) -> tuple[PlanProblem, RooflineKernels]:
+        """The plans of a model at the highest rates of a box, and what bounds their kernels."""
+        memories = [self.memories[each] for each in box.memories]
+        largest = max(memories, key=lambda memory: memory.total_gb)
+        fastest = max(memories, key=lambda memory: memory.bytes_per_s)
+        clock_hz = float(self.clocks_hz[0])
+        machine = self.problem.machines(_ONE, clock_hz, fastest)
+        links = Links(self.links[box.links[1]], box.domain)
+        asked = self.problem.plan_problem(model, precision, links, machine, largest)
+        return asked, RooflineKernels(asked, machine, elements_hz / clock_hz, lanes_hz / clock_hz)
+
     def silicon(self, box: Box, cores: CoreDesigns, number: int) -> Silicon:
         """What whole designs of a box take, whose memory and link rate are single."""
         memory = self.memories[box.memories[0]]
@@ -159,7 +176,7 @@ class BoxFigures:
         if len(memories) == 1:
             return self._silicon(precision, number, memories[0], link)
         half = len(memories) // 2
-        return least([self._least(precision, number, part, link) for part in (memories[:half], memories[half:])])
+        return least([self.least(precision, number, part, link) for part in (memories[:half], memories[half:])])
 
     def _silicon_of(self, precision: str, number: int, memory: int, link: int) -> Silicon:
         links = Links(self.links[link], 1)

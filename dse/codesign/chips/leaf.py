@@ -16,7 +16,7 @@ from dse.plan.problem import PlanProblem
 from dse.plan.template_kernels import RooflineKernels, TemplateKernels
 from dse.plan.training_plan import TrainingPlan
 from dse.run.progress import StopSignal, ask
-from hardware.chip_space import CoreDesigns, Memory, with_sram
+from hardware.chip_space import ChipSpace, CoreDesigns, Memory, with_sram
 from hardware.units import KIB, MIB
 
 Floats = NDArray[np.float64]
@@ -149,7 +149,7 @@ class Leaf:
         for model, each in enumerate(self._lists):
             needed_s = self._needed_s(model, least_s, needed * options.divisor[chosen])
             parts = [
-                self._fastest(asked, own, part, TemplateKernels(asked, machines), needed_s)
+                fastest_plans(asked, own, part, TemplateKernels(asked, machines), needed_s)
                 for (asked, own), part in zip(each, bounds[model], strict=True)
             ]
             found.append(parts)
@@ -179,34 +179,9 @@ class Leaf:
             low, high = np.where(enough, middle, low), np.where(enough | np.isinf(high), high, middle)
         return high
 
-    def _fastest(
-        self, asked: PlanProblem, own: PlanList, bounds: Floats, kernels: TemplateKernels, needed_s: Floats
-    ) -> list[tuple[float, TrainingPlan | None]]:
-        """The fastest plan on each machine, where it takes no longer than needed; ties go to the least memory."""
-        order = np.argsort(bounds, kind="stable")
-        best, steps, done = needed_s * (1 + TIE), [], 0
-        while done < len(order) and np.any(best * (1 + TIE) >= bounds[order[done]]):
-            chosen = order[done : done + max(_PLANS, done)]
-            steps.append(step_seconds(asked, own.plans(asked, chosen), kernels))
-            best = np.minimum(best, steps[-1].min(axis=0))
-            done += len(chosen)
-        if not steps:
-            return [(np.inf, None)] * kernels.machines
-        every, memory = np.concatenate(steps), own.memory_bytes[order[:done]]
-        found: list[tuple[float, TrainingPlan | None]] = []
-        for column in every.T:
-            ties = np.flatnonzero(column <= column.min() * (1 + TIE))
-            row = int(ties[np.lexsort((order[ties], memory[ties]))[0]])
-            found.append((float(column[row]), own.plans(asked, order[[row]]).plan(0)))
-        return found
-
     def _all_options(self) -> _Options:
         """Every design of the box."""
-        cores = with_sram(self._problem.space, self._figures.cores.take(self._box.cores))
-        sides = cores.width + cores.depth
-        holds = cores.local_kib * KIB >= 4 * sides
-        holds &= cores.shared_mib * MIB >= 4 * (cores.width * cores.depth + sides)
-        cores = cores.take(np.flatnonzero(holds))
+        cores = whole_designs(self._problem.space, self._figures.cores.take(self._box.cores))
         numbers = sorted({self._figures.realisations[each].dies for each in self._box.realisations})
         each = [self._with_dies(cores, dies) for dies in numbers]
         divisor, usd, how = (np.concatenate([part[place] for part in each]) for place in range(3))
@@ -246,3 +221,34 @@ class Leaf:
 
 
 _SIZES = ("width", "depth", "units", "lanes", "local_kib", "shared_mib")
+
+
+def fastest_plans(
+    asked: PlanProblem, own: PlanList, bounds: Floats, kernels: TemplateKernels, needed_s: Floats
+) -> list[tuple[float, TrainingPlan | None]]:
+    """The fastest plan on each machine, where it takes no longer than needed; ties go to the least memory."""
+    order = np.argsort(bounds, kind="stable")
+    best, steps, done = needed_s * (1 + TIE), [], 0
+    while done < len(order) and np.any(best * (1 + TIE) >= bounds[order[done]]):
+        chosen = order[done : done + max(_PLANS, done)]
+        steps.append(step_seconds(asked, own.plans(asked, chosen), kernels))
+        best = np.minimum(best, steps[-1].min(axis=0))
+        done += len(chosen)
+    if not steps:
+        return [(np.inf, None)] * kernels.machines
+    every, memory = np.concatenate(steps), own.memory_bytes[order[:done]]
+    found: list[tuple[float, TrainingPlan | None]] = []
+    for column in every.T:
+        ties = np.flatnonzero(column <= column.min() * (1 + TIE))
+        row = int(ties[np.lexsort((order[ties], memory[ties]))[0]])
+        found.append((float(column[row]), own.plans(asked, order[[row]]).plan(0)))
+    return found
+
+
+def whole_designs(space: ChipSpace, designs: CoreDesigns) -> CoreDesigns:
+    """Designs with every SRAM that holds the edges of an array, and its operands, twice."""
+    cores = with_sram(space, designs)
+    sides = cores.width + cores.depth
+    holds = cores.local_kib * KIB >= 4 * sides
+    holds &= cores.shared_mib * MIB >= 4 * (cores.width * cores.depth + sides)
+    return cores.take(np.flatnonzero(holds))

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dse.codesign.chips.silicon import Realisation, Silicon, silicon
-from dse.codesign.objective import Objective
+from dse.codesign.objective import Objective, Per
 from dse.plan.model import Transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.stack import Stack
@@ -107,6 +107,16 @@ class ChipProblem:
         """How many formats of the space a chip has at least that computes in ``precision``, one of them."""
         return next(number for number, each in enumerate(self.space.formats.values, 1) if each == precision)
 
+    def precisions_of(self, precision: str) -> tuple[str, ...]:
+        """Of plans on chips with the fewest formats that have this one, of which others are left to others' chips.
+
+        One model has its own; several may share a chip.
+        """
+        if len(self.models) == 1:
+            return (precision,)
+        formats = self.formats_of(precision)
+        return tuple(each for each in self.precisions if self.formats_of(each) <= formats)
+
     def network(self, links: Links) -> Network:
         """What joins packages."""
         up = self.space.scale_up
@@ -176,16 +186,17 @@ class ChipProblem:
             self.space, cores, how, memory, links.bytes_per_s, self.formats_of(precision), any_sram, self.constants
         )
 
-    def divisor(self, made: Silicon, clock_hz: Any) -> Any:
-        """What throughput is divided by, [N]."""
+    def divisor(self, made: Silicon, clock_hz: Any, per: Per | None = None) -> Any:
+        """What throughput is divided by for the objective, or for another one, [N]."""
         each_s = self.accelerators / SECONDS_PER_HOUR
-        match self.objective.per:
+        per = per or self.objective.per
+        match per:
             case "per-watt":
                 return self.accelerators * made.watts(clock_hz)
             case "per-mm2":
                 return made.package_mm2
             case "per-dollar" | "per-price":
-                return each_s * made.usd_per_hour(clock_hz, self.objective.per == "per-price")
+                return each_s * made.usd_per_hour(clock_hz, per == "per-price")
             case "per-kg":
                 return each_s * made.kg_per_hour(clock_hz)
             case _:

@@ -35,12 +35,10 @@ from numpy.typing import NDArray
 from dse.codesign.chips.boxes import Box, BoxFigures, Corner
 from dse.codesign.chips.leaf import ChosenChip, Leaf, Priced
 from dse.codesign.chips.plan_lists import PlanList, all_families, bounds_s, expanded, plans_in
-from dse.codesign.chips.problem import ChipProblem, Links
+from dse.codesign.chips.problem import ChipProblem
 from dse.codesign.search.choice import TIE
 from dse.plan.problem import PlanProblem
-from dse.plan.template_kernels import RooflineKernels
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, ask, never_stop, silent
-from hardware.chip_space import CoreDesigns
 from hardware.units import bytes_from_gib
 
 Floats = NDArray[np.float64]
@@ -118,7 +116,6 @@ class ChipSearch:
         self._share = 1 - max(TIE, problem.within)
         self.figures = BoxFigures(problem)
         self.outcome = ChipOutcome()
-        self._one = CoreDesigns(*(np.ones(1, dtype=np.int64) for _ in range(6)))
 
     def run(self) -> ChipOutcome:
         """The best chip, proven, or the best so far where the stop signal gives a reason."""
@@ -165,20 +162,13 @@ class ChipSearch:
         lists = []
         for model in range(len(self.problem.models)):
             own = []
-            for precision in self._precisions(box):
-                asked, kernels = self._at(model, precision, box, np.ones(1), np.ones(1))
+            for precision in self.problem.precisions_of(box.precision):
+                asked, kernels = self.figures.at(model, precision, box, np.ones(1), np.ones(1))
                 every = all_families(asked, kernels)
                 self.outcome.plans += plans_in(asked, every)
                 own.append((precision, every))
             lists.append(tuple(own))
         return self._bounded(box, tuple(lists))
-
-    def _precisions(self, box: Box) -> tuple[str, ...]:
-        """Of the plans of a box: one model has its own, in others' boxes the others; several may share a chip."""
-        if len(self.problem.models) == 1:
-            return (box.precision,)
-        formats = self.problem.formats_of(box.precision)
-        return tuple(each for each in self.problem.precisions if self.problem.formats_of(each) <= formats)
 
     def _parts(self, bounded: Bounded) -> list[Bounded]:
         """The parts of a box that may hold a better chip; none where its chips were priced."""
@@ -207,7 +197,7 @@ class ChipSearch:
         for model, lists in enumerate(inherited):
             each = []
             for precision, own in lists:
-                asked, kernels = self._at(model, precision, box, *rates)
+                asked, kernels = self.figures.at(model, precision, box, *rates)
                 few = expanded(asked, own.within(largest), largest, always)
                 self.outcome.counts.pairs += few.count
                 each.append((precision, replace(few, bounds_s=bounds_s(asked, few, kernels)[:, 0])))
@@ -239,19 +229,6 @@ class ChipSearch:
         with np.errstate(divide="ignore"):
             return self.problem.objective.score(self.problem.global_batch / steps)
 
-    def _at(
-        self, model: int, precision: str, box: Box, elements_hz: Floats, lanes_hz: Floats
-    ) -> tuple[PlanProblem, RooflineKernels]:
-        """The plans of a model at the highest rates of a box, and what bounds their kernels."""
-        memories = [self.figures.memories[each] for each in box.memories]
-        largest = max(memories, key=lambda memory: memory.total_gb)
-        fastest = max(memories, key=lambda memory: memory.bytes_per_s)
-        clock_hz = float(self.figures.clocks_hz[0])
-        machine = self.problem.machines(self._one, clock_hz, fastest)
-        links = Links(self.figures.links[box.links[1]], box.domain)
-        asked = self.problem.plan_problem(model, precision, links, machine, largest)
-        return asked, RooflineKernels(asked, machine, elements_hz / clock_hz, lanes_hz / clock_hz)
-
     def _close(self, bounded: Bounded) -> None:
         """Price what may be the best of a box that is not split; at first with few plans, for a first chip."""
         self.outcome.counts.leaves += 1
@@ -278,4 +255,4 @@ class ChipSearch:
         model, lists = numbered
         for precision, own in lists:
             if own.count:
-                yield self._at(model, precision, box, np.ones(1), np.ones(1))[0], own
+                yield self.figures.at(model, precision, box, np.ones(1), np.ones(1))[0], own
