@@ -1,32 +1,24 @@
 """What a configuration costs and which rules it breaks, from the definitions in docs/method/serving.md.
 
-Plain numbers, one configuration at a time; no code of the search. Times of the parts of a step are those of
-:mod:`dse.serve.step_work`.
+Plain numbers, one configuration at a time; no code of the search. Parts of a step, weights, and keys and values are
+sums over the model's layers, kernel by kernel (:mod:`dse.serve.check_steps`).
 """
 
 import math
-from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass
 
 from dse.plan.model import Transformer
 from dse.results.result import PROOF_TOLERANCE
 from dse.run.remembered import Remembered, Same
+from dse.serve.check_kernels import Kernels
 from dse.serve.check_rules import illegal
-from dse.serve.checkpoints import CACHE_BYTES, formats_of
+from dse.serve.check_steps import TOKENS, LayerSums, Parts, between
+from dse.serve.checkpoints import formats_of
 from dse.serve.engine import Engine
-from dse.serve.memory import cache_bytes, weight_bytes
 from dse.serve.problem import ServeProblem
 from dse.serve.serving_plan import ServingPlan
-from dse.serve.shape import WEIGHT_BYTES, Formats, Shape
-from dse.serve.step_tables import BATCHES, CONTEXTS, PROMPTS, TOKENS, KnownParts, StepTables
-from dse.serve.step_work import StepWork
 
 _REQUESTS_PER_CLIENT = 10
-_TOKENS, _BATCHES, _CONTEXTS, _PROMPTS = (each.tolist() for each in (TOKENS, BATCHES, CONTEXTS, PROMPTS))
 
 
 @dataclass(frozen=True)
@@ -63,72 +55,57 @@ class Costs:
         return self.overflow_bytes <= 0
 
 
-def line(points: Sequence[float], values: Sequence[float] | NDArray[np.float64], at: float) -> float:
-    """Linear between points, flat beyond them."""
-    if at <= points[0]:
-        return float(values[0])
-    if at >= points[-1]:
-        return float(values[-1])
-    place = bisect_right(points, at)
-    low, high = points[place - 1], points[place]
-    return float(values[place - 1] + (values[place] - values[place - 1]) * (at - low) / (high - low))
-
-
-_PARTS: Remembered[KnownParts] = Remembered(4)
+_PARTS: Remembered[dict[object, Parts]] = Remembered(4)
 """Of the models and chips that were asked about last."""
+
+
+def parts_of(problem: ServeProblem, plan: ServingPlan) -> Parts:
+    """Parts of a step in the shape of a configuration."""
+    formats = formats_of(problem.model, plan.precision, plan.kv_precision)
+    cut = plan.tensor, plan.attention_data, plan.expert, plan.expert_tensor
+    known = _PARTS.get((Same(problem.kernels), Same(problem.model)), dict)
+    if (cut, formats) not in known:
+        known[cut, formats] = Parts(LayerSums(problem.model, cut, formats, Kernels(problem.kernels)))
+    return known[cut, formats]
 
 
 class Steps:
     """Seconds of steps of a batch of one configuration."""
 
     def __init__(self, problem: ServeProblem, plan: ServingPlan, engine: Engine) -> None:
-        model, own = problem.model, plan.shape
-        formats = formats_of(model, plan.precision, plan.kv_precision)
-        flat = Shape(own.tensor, own.attention_data, own.expert, own.expert_tensor)
-        work = StepWork(model, flat, formats, problem.kernels)
-        self.tables: StepTables = _PARTS.get((Same(problem.kernels), Same(model)), KnownParts).tables(work)
-        self.own, self.layers, self.stages = engine.constants, model.layers, own.pipeline
-        self._inside = own.chips <= problem.domain
-        self._stream_bytes, self._network = 2.0 * model.hidden, problem.system.network
+        self.parts = parts_of(problem, plan)
+        self.own, self.layers, self.stages = engine.constants, problem.model.layers, plan.pipeline
+        self._inside = plan.shape.chips <= problem.domain
+        self._stream_bytes, self._network = 2.0 * problem.model.hidden, problem.system.network
 
     @property
     def fixed_s(self) -> float:
         """Of any step."""
-        return (
-            self.own.host_s * self.stages
-            + self.layers * self.own.layer_s
-            + self.own.starts * self.tables.starts.linear_s
-        )
+        host = self.own.host_s * self.stages + self.layers * self.own.layer_s
+        return host + self.own.starts * self.parts.product_starts_s
 
     def _sent_s(self, tokens: float) -> float:
         return self._network.transfer_s(tokens * self._stream_bytes, inside=self._inside)
 
     def compute_s(self, tokens: float, out: float) -> float:
         """Of products, norms and the output matrix."""
-        linear, head = line(_TOKENS, self.tables.linear_s, tokens), line(_TOKENS, self.tables.head_s, out)
-        return self.own.kernels * (linear + head)
+        return self.own.kernels * (self.parts.linear_s(tokens) + self.parts.head_s(out))
 
     def exchange_s(self, tokens: float) -> float:
         """Of collectives, and of transfers between stages."""
-        seconds = line(_TOKENS, self.tables.exchange_s, tokens)
+        seconds = self.parts.exchange_s(tokens)
         if self.stages > 1:
-            near = [bisect_right(_TOKENS, tokens) - 1, min(bisect_right(_TOKENS, tokens), len(_TOKENS) - 1)]
-            points = [_TOKENS[place] for place in near]
-            seconds += (self.stages - 1) * line(points, [self._sent_s(each) for each in points], tokens)
+            seconds += (self.stages - 1) * between(TOKENS, self._sent_s, tokens)
         return self.own.collectives * seconds
 
     def attention_s(self, batch: float, context: float) -> float:
         """Of new tokens."""
-        above = min(bisect_right(_BATCHES, batch), len(_BATCHES) - 1)
-        near = [max(above - 1, 0), above]
-        rows = [line(_CONTEXTS, self.tables.decode_s[place], context) for place in near]
-        seconds = line([_BATCHES[place] for place in near], rows, batch)
-        return self.own.kernels * seconds + self.own.starts * self.tables.starts.decode_s
+        return self.own.kernels * self.parts.decode_s(batch, context) + self.own.starts * self.parts.decode_start_s
 
     def prompt_attention_s(self, tokens: float, before: float, parts: int) -> float:
         """Of a prompt whose first tokens are there."""
-        pairs = line(_PROMPTS, self.tables.prefill_s, tokens) - line(_PROMPTS, self.tables.prefill_s, before)
-        return self.own.kernels * pairs + self.own.starts * parts * self.tables.starts.prefill_s
+        pairs = self.parts.prefill_s(tokens) - self.parts.prefill_s(before)
+        return self.own.kernels * pairs + self.own.starts * parts * self.parts.prefill_start_s
 
 
 @dataclass(frozen=True)
@@ -242,18 +219,15 @@ def _time(own: _Pace, output: float, request_s: float, waiting_s: float) -> dict
 def _memory(problem: ServeProblem, plan: ServingPlan, engine: Engine) -> tuple[dict[str, float], int, float, float]:
     """(bytes by part, requests of mean length that a rank holds, bytes that lack, tokens that all replicas hold)."""
     model, load, total = problem.model, problem.load, float(problem.system.chip.hbm_bytes)
-    layers = math.ceil(model.layers / plan.pipeline)
-    formats = formats_of(model, plan.precision, plan.kv_precision)
-    weights = _weight_bytes(model, plan, formats, layers)
-    working = _working_bytes(model, plan)
+    fullest, sums = math.ceil(model.layers / plan.pipeline) / model.layers, parts_of(problem, plan).sums
+    ends = (1 if model.tied_embeddings else 2) * model.vocabulary * model.hidden * 2.0 / plan.tensor
+    weights, working = fullest * sums.weight_bytes + ends, _working_bytes(model, plan)
     rule = engine.memory
     taken = weights + working
     pool = rule.value * (total - taken) if rule.of_rest else rule.value * total - taken
 
     def request(tokens: float) -> float:
-        if _is_plain(model):
-            return layers * _token_bytes(model, plan) * _kept(model, tokens)
-        return layers / model.layers * cache_bytes(model, replace(plan.shape, pipeline=1), formats, tokens)
+        return fullest * sums.cache_bytes(tokens)
 
     shared = request(load.prefix) if load.hit_rate else 0.0
     mean = load.prompt.mean + load.output.mean
@@ -267,43 +241,6 @@ def _memory(problem: ServeProblem, plan: ServingPlan, engine: Engine) -> tuple[d
     room = max(pool, 0.0)
     parts = {"weights": weights, "activations": working, "cache": room, "kept": total - weights - working - room}
     return parts, held, overflow if overflow > 0 else min(overflow, 0.0), ranks * room / request(mean) * mean
-
-
-def _is_plain(model: Transformer) -> bool:
-    """Whether every layer attends to its keys; what others keep is :mod:`dse.serve.memory`'s alone."""
-    return model.recurrence is None and model.indexer is None
-
-
-def _kept(model: Transformer, tokens: float) -> float:
-    """Tokens that a layer keeps, mean over layers."""
-    if model.window is None:
-        return tokens
-    return (1 - model.window.share) * tokens + model.window.share * min(tokens, model.window.tokens)
-
-
-def _token_bytes(model: Transformer, plan: ServingPlan) -> float:
-    """Of one token in one layer on a chip."""
-    size = CACHE_BYTES[plan.kv_precision]
-    if model.latent is not None:
-        return size * (model.latent.key_value_rank + model.latent.rotary_width)
-    return size * math.ceil(model.key_heads / plan.tensor) * (model.key_width + model.context_width)
-
-
-def _weight_bytes(model: Transformer, plan: ServingPlan, formats: Formats, layers: int) -> float:
-    """Of a chip of a stage of so many layers; the ends are counted on each."""
-    matrices, h, t = 3 if model.gated else 2, model.hidden, plan.tensor
-    ends = (1 if model.tied_embeddings else 2) * model.vocabulary * h * 2.0 / t
-    if not _is_plain(model):
-        whole = weight_bytes(model, replace(plan.shape, pipeline=1), formats)
-        return layers / model.layers * (whole - ends) + ends
-    per_layer = model.layers * model.attention_weights * WEIGHT_BYTES[formats.attention] / t
-    per_layer += model.dense_layers * matrices * h * model.feed_forward * WEIGHT_BYTES[formats.dense] / t
-    if model.experts is not None:
-        sparse, one = model.layers - model.dense_layers, matrices * h * model.experts.width
-        per_layer += sparse * model.experts.shared * one * WEIGHT_BYTES[formats.dense] / t
-        spread = plan.expert * plan.expert_tensor
-        per_layer += sparse * model.experts.routed * one * WEIGHT_BYTES[formats.weights] / spread
-    return layers / model.layers * per_layer + ends
 
 
 def _working_bytes(model: Transformer, plan: ServingPlan) -> float:

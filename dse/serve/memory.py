@@ -5,6 +5,11 @@ there are more chips than heads); latent attention layers · (rank + rotary widt
 with a window keep its tokens alone, layers with a state the same for any context, and indexers one key a token. With
 latents that an indexer chooses from, 8 bits are those of FlashMLA: its rotary part stays in 16, and 128 elements share
 a scale of 32.
+
+Weights are those of a step's products: what compresses queries and keys of latent attention, indexers and routers are
+copied to every chip of ``tensor``, and heads of keys where there are more chips. What expands latents is kept in 16
+bits, as engines absorb it into products of 16 bits (vLLM and SGLang take it out of the checkpoint's format when they
+load it).
 """
 
 import numpy as np
@@ -12,7 +17,7 @@ from numpy.typing import NDArray
 
 from dse.plan.model import Transformer
 from dse.serve.layers import layer_counts
-from dse.serve.mixers import INDEX_KEY_BYTES, STATE_BYTES, convolved_elements, state_elements
+from dse.serve.mixers import INDEX_KEY_BYTES, STATE_BYTES, convolved_elements, recurrence_products, state_elements
 from dse.serve.shape import WEIGHT_BYTES, Formats, Shape
 
 
@@ -46,22 +51,36 @@ def cache_bytes(model: Transformer, shape: Shape, formats: Formats, tokens: floa
 
 
 def weight_bytes(model: Transformer, shape: Shape, formats: Formats) -> float:
-    """Bytes of one chip for its weights; embedding and output matrix in 16 bits."""
-    dense = WEIGHT_BYTES[formats.dense]
+    """Bytes of one chip for its weights; embedding, output matrix and routers in 16 bits."""
     matrices = 3 if model.gated else 2
-    counts = layer_counts(model)
-    mixers = counts.attending * model.attention_weights / shape.tensor + counts.choosing * model.indexer_weights
+    counts, size = layer_counts(model), WEIGHT_BYTES[formats.attention]
+    layers = counts.attending * _attention_bytes(model, shape, size) + counts.choosing * model.indexer_weights * size
     if model.recurrence is not None:
-        mixers += counts.recurring * model.recurrence.weights(model.hidden) / shape.tensor
-    attention = mixers * WEIGHT_BYTES[formats.attention]
+        products = recurrence_products(model.recurrence, model.hidden, shape.tensor)
+        layers += counts.recurring * sum(n * k for n, k in products) * size
     networks = counts.dense * matrices * model.hidden * model.feed_forward / shape.tensor
-    of_experts = 0.0
-    if model.experts is not None:
-        one = matrices * model.hidden * model.experts.width
-        of_experts = counts.sparse * model.experts.routed * one / (shape.expert * shape.expert_tensor)
-        networks += counts.sparse * model.experts.shared * one / shape.tensor
-    layers = attention + networks * dense + of_experts * WEIGHT_BYTES[formats.weights]
+    if (experts := model.experts) is not None:
+        one = matrices * model.hidden * experts.width
+        routed = counts.sparse * experts.routed * one / (shape.expert * shape.expert_tensor)
+        networks += counts.sparse * experts.shared * one / shape.tensor
+        layers += routed * WEIGHT_BYTES[formats.weights]
+        layers += 2.0 * counts.sparse * (experts.routed + experts.idle) * model.hidden
+    layers += networks * WEIGHT_BYTES[formats.dense]
     return layers / shape.pipeline + end_bytes(model, shape)
+
+
+def _attention_bytes(model: Transformer, shape: Shape, size: float) -> float:
+    """Of the matrices of one attention on one chip, ``size`` an element but for what expands latents."""
+    hidden, query = model.hidden, model.heads * model.key_width / shape.tensor
+    value = model.heads * model.context_width / shape.tensor
+    latent = model.latent
+    if latent is None:
+        keys = key_heads(model, shape) * (model.key_width + model.context_width)
+        return size * hidden * (query + keys + value * (2 if model.attention_gate else 1))
+    compressed = hidden * (latent.query_rank + latent.key_value_rank + latent.rotary_width)
+    made = model.heads / shape.tensor * (model.key_width - latent.rotary_width + model.context_width)
+    cut = query * (latent.query_rank or hidden) + hidden * value
+    return size * (compressed + cut) + 2.0 * made * latent.key_value_rank
 
 
 def end_bytes(model: Transformer, shape: Shape) -> float:

@@ -56,7 +56,9 @@ class Priced(Protocol):
 
 
 def state_elements(recurrence: Recurrence, tensor: int) -> float:
-    """Of one request and layer on the chip with the most heads."""
+    """Of one request and layer on the chip with the most heads; none of a gated convolution."""
+    if recurrence.kind == "gated_convolution":
+        return 0.0
     return -(-recurrence.heads // tensor) * float(recurrence.head_width * max(recurrence.state_width, 1))
 
 
@@ -65,11 +67,25 @@ def convolved_elements(recurrence: Recurrence, tensor: int) -> float:
     return max(recurrence.kernel - 1, 0) * float(recurrence.width + 2 * recurrence.key_width) / tensor
 
 
+def recurrence_products(own: Recurrence, hidden: int, tensor: int) -> list[tuple[float, float]]:
+    """(n, k) of a layer's linear layers on one chip: into and out of its states, and what makes gates and steps.
+
+    What compresses gates (KDA) is copied to every chip, as vLLM's Kimi Linear has it; what makes steps (Mamba) and the
+    blocks of gates (RG-LRU) are cut.
+    """
+    keys, values = own.key_width / tensor, own.width / tensor
+    inner = {
+        "kda": [(2.0 * own.rank, float(hidden)), (keys + values, float(own.rank))],
+        "mamba": [(own.rank + 2.0 * own.state_width, values), (values, float(own.rank))],
+        "rg_lru": [(2.0 * values, float(own.head_width))],
+    }
+    return [(own.made_width / tensor, float(hidden)), *inner.get(own.kind, []), (float(hidden), values)]
+
+
 def recurrence_linear_s(work: Priced, tokens: Floats, weights: WeightFormat) -> Floats:
-    """Seconds of the products into and out of a layer's states, [N]."""
-    recurrence, tensor = _recurrence(work), work.shape.tensor
-    into = work.product_s(tokens, recurrence.made_width / tensor, work.model.hidden, weights)
-    return into + work.product_s(tokens, work.model.hidden, recurrence.width / tensor, weights)
+    """Seconds of the products of a layer with states, [N]."""
+    products = recurrence_products(_recurrence(work), work.model.hidden, work.shape.tensor)
+    return np.asarray(np.sum([work.product_s(tokens, *each, weights) for each in products], axis=0))
 
 
 def recurrence_step_s(work: Priced, samples: Floats) -> Floats:

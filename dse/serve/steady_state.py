@@ -22,7 +22,7 @@ import numpy as np
 from dse.serve.engine import Engine
 from dse.serve.load import Load
 from dse.serve.simulation import REQUESTS_PER_CLIENT
-from dse.serve.step_seconds import StepSeconds
+from dse.serve.step_seconds import StepSeconds, interpolated
 from dse.serve.step_tables import PROMPTS, StepTables
 from hardware.kernel_times.form import Floats
 
@@ -67,7 +67,7 @@ def pace(tables: StepTables, engine: Engine, load: Load, running: Floats, step_t
     waits = engine.steps.value == "prefill first"
     beside_decodes = step_tokens if waits else np.maximum(step_tokens - (running - 1.0), 1.0)
     parts = np.ceil(new / beside_decodes)
-    pairs_s = np.interp(prompt, PROMPTS, tables.prefill_s) - np.interp(prompt - new, PROMPTS, tables.prefill_s)
+    pairs_s = np.subtract(*interpolated(np.array([prompt, prompt - new]), PROMPTS, tables.prefill_s))
     attention = own.starts * parts * starts.prefill_s + own.kernels * pairs_s
     each, launched, proposing = new / parts, parts * steps.launched_s, steps.proposing_s(new, parts)
     if waits:

@@ -35,8 +35,8 @@ class StepSeconds:
     def computed_s(self, tokens: Floats, out: Floats) -> Floats:
         """Of what a step computes for so many new tokens, ``out`` of which get a successor, but attention, [N]."""
         own, tables = self.engine.constants, self.tables
-        linear = np.interp(tokens, TOKENS, tables.linear_s) + np.interp(out, TOKENS, tables.head_s)
-        return np.asarray(own.kernels * linear + own.collectives * np.interp(tokens, TOKENS, tables.exchange_s))
+        linear = interpolated(tokens, TOKENS, tables.linear_s) + interpolated(out, TOKENS, tables.head_s)
+        return np.asarray(own.kernels * linear + own.collectives * interpolated(tokens, TOKENS, tables.exchange_s))
 
     def decode_s(self, running: Floats, context: Floats) -> Floats:
         """Of a step in which so many requests decode, at a mean context, with what it verifies and proposes, [N]."""
@@ -67,7 +67,7 @@ class StepSeconds:
     def attention_s(self, prompt: float, parts: Floats) -> Floats:
         """Of the attention of one prompt in so many parts, [N]."""
         own, tables = self.engine.constants, self.tables
-        whole = own.kernels * np.interp(prompt, PROMPTS, tables.prefill_s)
+        whole = own.kernels * interpolated(np.array([prompt]), PROMPTS, tables.prefill_s)
         return np.asarray(own.starts * parts * tables.starts.prefill_s + whole)
 
     def prompt_s(self, prompt: float, step_tokens: Floats) -> Floats:
@@ -76,6 +76,12 @@ class StepSeconds:
         each = prompt / parts
         alone = parts * (self.computed_s(each, np.ones(len(each))) + self.always_s) + self.attention_s(prompt, parts)
         return np.asarray(np.maximum(alone, parts * self.launched_s))
+
+
+def interpolated(x: Floats, points: Floats, values: Floats) -> Floats:
+    """Linear between points, and beyond the last as before it, as :func:`dse.serve.events.interpolated`, [N]."""
+    slope = (values[-1] - values[-2]) / (points[-1] - points[-2])
+    return np.asarray(np.interp(x, points, values) + slope * np.maximum(x - points[-1], 0.0))
 
 
 def decode_at(tables: StepTables, samples: Floats, context: Floats) -> Floats:

@@ -24,6 +24,7 @@ from dse.serve.mixers import (
     indexer_prompt_s,
     indexer_step_s,
     recurrence_linear_s,
+    recurrence_products,
     recurrence_prompt_s,
     recurrence_step_s,
 )
@@ -137,7 +138,9 @@ class StepWork:
             return min(self._start_s(kind, variant) for variant in self._known(kind, words))
 
         product, products = start("dense", _WORDS["bf16"]), 4 if model.latent is not None else 2
-        linear = (counts.attending * products + 2 * (counts.choosing + counts.recurring + counts.dense)) * product
+        linear = (counts.attending * products + 2 * (counts.choosing + counts.dense)) * product
+        if model.recurrence is not None:
+            linear += counts.recurring * len(recurrence_products(model.recurrence, model.hidden, 1)) * product
         if model.experts is not None:
             shared = 2 if model.experts.shared else 0
             linear += counts.sparse * (start("experts", _WORDS[formats.weights]) + (1 + shared) * product)
@@ -277,7 +280,7 @@ class StepWork:
             width=experts.width / shape.expert_tensor, chosen=float(experts.active), experts=float(experts.routed),
             element_bytes=WEIGHT_BYTES[weights], hit=hit, rows=rows, **padded,
         )  # fmt: skip
-        seconds = seconds + self.product_s(tokens, experts.routed, model.hidden, "bf16")
+        seconds = seconds + self.product_s(tokens, experts.routed + experts.idle, model.hidden, "bf16")
         if experts.shared:
             seconds = seconds + self._network_s(tokens, float(experts.shared * experts.width))
         return seconds

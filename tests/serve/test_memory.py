@@ -72,11 +72,28 @@ def test_weights_of_int4_have_a_scale_and_a_zero_for_128() -> None:
     assert narrow / wide == pytest.approx((4 + 20 / 128) / 16)
 
 
-def test_chips_share_weights() -> None:
+def test_chips_share_weights_but_what_compresses_and_routers() -> None:
     deepseek, one = transformer("deepseek-v3"), Formats("fp8_block", 1.0)
     whole = weight_bytes(deepseek, Shape(), one)
     cut = weight_bytes(deepseek, Shape(tensor=8, expert=2, expert_tensor=4), one)
-    assert cut == pytest.approx(whole / 8, rel=1e-9)
+    copied = 61 * 7168 * (1536 + 512 + 64) + 58 * 2 * 7168 * 256
+    assert cut == pytest.approx((whole - copied) / 8 + copied, rel=1e-9)
+
+
+def test_chips_have_copies_of_few_heads_of_keys() -> None:
+    qwen = transformer("qwen3-235b-a22b")
+    ends = 2 * 2 * qwen.vocabulary * qwen.hidden
+    four, eight = (weight_bytes(qwen, Shape(n, 1, n, 1), BF16) - ends / n for n in (4, 8))
+    router, keys = 2 * 94 * 4096 * 128, 2 * 94 * 4096 * 2 * 128
+    assert eight == pytest.approx((four - router - keys) / 2 + router + keys, rel=1e-9)
+
+
+def test_a_gated_convolution_keeps_no_state() -> None:
+    qwen = transformer("qwen3.5-397b-a17b")
+    assert qwen.recurrence is not None
+    convolved = qwen.recurrence.model_copy(update={"kind": "gated_convolution", "key_heads": 0, "kernel": 3})
+    model = qwen.model_copy(update={"recurrence": convolved})
+    assert cache_bytes(model, Shape(), FP8, 1000) == 1000 * 15 * 2 * 2 * 256 + 45 * 2 * convolved.width * 2
 
 
 def test_models_that_are_served_have_the_checkpoint_that_was_published() -> None:
