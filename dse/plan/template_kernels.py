@@ -263,7 +263,8 @@ class RooflineKernels(MachineKernels):
     """Lower bounds on :class:`TemplateKernels` for machines of which two figures are known; each of shape [A].
 
     A product does each of its multiply-accumulates on one of ``elements`` processing elements, one per cycle (of packed
-    words, a pair in their cycles), and moves every operand and the result over HBM once. Vector work
+    words, a pair in their cycles), and moves every operand and the result over HBM once, and between the global buffer
+    and cores, where reads and writes have a port each. Vector work
     does each element on one of ``lanes`` and moves its bytes. So no mapping and
     no order of passes is faster. The bounds are weakened by more than rounding.
     """
@@ -278,6 +279,7 @@ class RooflineKernels(MachineKernels):
         self._bytes_per_s = machines.hbm_bytes_per_s * (1 + _ROUNDING)
         self._products_per_s = elements * machines.clock_hz * (1 + _ROUNDING)
         self._lanes_per_s = lanes * machines.clock_hz * (1 + _ROUNDING)
+        self._buffer_words_per_s = machines.global_buffer_words_per_cycle * machines.clock_hz * (1 + _ROUNDING)
 
     def _products_s(self, products: Products) -> Floats:
         return self._busy_or_moving_s(products, 1.0)
@@ -290,13 +292,14 @@ class RooflineKernels(MachineKernels):
         extra = np.where(accumulated > 0, 2.0 * accumulated - batch * m * n, 0.0)
         words = batch * (m * k + k * n + m * n) + extra
         moving_s = words * self._element_bytes / self._bytes_per_s
-        busy_s = cycles * (batch * m * n * k)[:, None] / self._products_per_s
-        seconds: Floats = np.maximum(busy_s, moving_s[:, None]).ravel()
+        seconds: Floats = np.maximum(cycles * self._on_chip_s(products), np.repeat(moving_s, self.machines))
         return seconds
 
     def _on_chip_s(self, products: Products) -> Floats:
         m, n, k, batch, _ = (each[:: self.machines] for each in products)
-        seconds: Floats = ((batch * m * n * k)[:, None] / self._products_per_s).ravel()
+        busy_s = (batch * m * n * k)[:, None] / self._products_per_s
+        buffer_s = batch * np.maximum(m * k + k * n, m * n) / self._buffer_words_per_s
+        seconds: Floats = np.maximum(busy_s, buffer_s[:, None]).ravel()
         return seconds
 
     def _memory_s(self, size_bytes: Floats) -> Floats:

@@ -3,11 +3,14 @@
 from dataclasses import replace
 from itertools import count
 
+import numpy as np
 import pytest
 
+from dse.codesign.chips.boxes import BoxFigures
 from dse.codesign.chips.problem import Limits
 from dse.codesign.chips.search import ChipSearch
 from dse.codesign.objective import Objective
+from hardware.chip_space import chip_space
 from tests.codesign.chip_spaces import OBJECTIVES, best_of_all, random_problem
 
 
@@ -54,3 +57,22 @@ def test_no_chip_is_better_than_the_bound_of_a_search_that_is_stopped_anywhere(s
         assert outcome.bound >= best * (1 - 1e-9), asked
         if outcome.stopped is None:
             break
+
+
+def test_no_memory_and_no_realisation_of_a_box_takes_less_than_the_box():
+    problem, space = random_problem(4000, "per-dollar"), chip_space("chips-2026")
+    memories = [each.model_copy(update={"stacks": [4, 6, 8]}) for each in space.memories]
+    kept = {"memories": memories, "dies": space.dies.model_copy(update={"values": [1, 4]})}
+    problem = replace(problem, space=problem.space.model_copy(update=kept), limits=Limits(power_w=1000.0))
+    figures = BoxFigures(problem)
+    box = next(figures.roots())
+    whole = figures.corner(box)
+    least, seen = np.full((2, len(figures.cores)), np.inf)
+    least[whole.box.cores] = whole.divisor
+    for memory in box.memories:
+        for number in box.realisations:
+            part = figures.corner(replace(box, memories=(memory,), realisations=(number,)))
+            if part is not None:
+                seen[part.box.cores] = np.minimum(seen[part.box.cores], part.divisor)
+    assert np.isfinite(seen).any()
+    assert np.all(least <= seen * (1 + 1e-12))

@@ -115,6 +115,17 @@ def test_machines_together_cost_what_each_costs_and_never_less_than_the_bound(mo
     assert np.all(step_seconds(posed, plans, largest) <= bound * (1 + 1e-12))
 
 
+def test_scores_take_the_time_of_the_global_buffer_that_their_bound_has_where_memory_is_fast():
+    posed = on_template(MODELS["gated, grouped"].model_copy(update={"sequence": 4096}), 40_000, ideal=True)
+    machine = replace(posed.machine, hbm_bytes_per_s=1e15, global_buffer_words_per_cycle=8.0)
+    plans = all_plans(posed).part(np.arange(0, 200))
+    elements = machine.tensor_cores * machine.core_width * machine.core_depth
+    kernels = RooflineKernels(posed, machine, elements, machine.vector_cores * machine.vector_lanes)
+    bound, exact = step_seconds(posed, plans, kernels), step_seconds(posed, plans, TemplateKernels(posed, machine))
+    assert np.all(bound <= exact)
+    assert np.all(bound >= 0.5 * exact)
+
+
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_no_derated_step_is_shorter_than_the_ideal_one_nor_longer_than_the_largest_factor_makes_it(model):
     derated, ideal = (on_template(model, 4_000, ideal=each) for each in (False, True))

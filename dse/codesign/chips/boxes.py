@@ -160,7 +160,7 @@ class BoxFigures:
         memories = [self.memories[each] for each in box.memories]
         largest = max(memories, key=lambda memory: memory.total_gb)
         fastest = max(memories, key=lambda memory: memory.bytes_per_s)
-        clock_hz = float(self.clocks_hz[0])
+        clock_hz = float(self.clocks_hz[box.clocks[1]])
         machine = self.problem.machines(_ONE, clock_hz, fastest)
         links = Links(self.links[box.links[1]], box.domain)
         asked = self.problem.plan_problem(model, precision, links, machine, largest)
@@ -173,10 +173,14 @@ class BoxFigures:
         return self.problem.silicon(cores, self.realisations[number], memory, links, box.precision)
 
     def _least_of(self, precision: str, number: int, memories: tuple[int, ...], link: int) -> Silicon:
-        if len(memories) == 1:
-            return self._silicon(precision, number, memories[0], link)
-        half = len(memories) // 2
-        return least([self.least(precision, number, part, link) for part in (memories[:half], memories[half:])])
+        """Of several memories: whatever a chip takes rises with stacks of a kind and with their size."""
+        smallest = [each for each in memories if not any(self._is_larger(each, other) for other in memories)]
+        return least([self._silicon(precision, number, each, link) for each in smallest])
+
+    def _is_larger(self, one: int, other: int) -> bool:
+        """Whether a memory has at least the stacks and the size of another of its kind, and is not the same."""
+        large, small = self.memories[one], self.memories[other]
+        return one != other and large.kind == small.kind and large.stacks >= small.stacks and large.gb >= small.gb
 
     def _silicon_of(self, precision: str, number: int, memory: int, link: int) -> Silicon:
         links = Links(self.links[link], 1)
