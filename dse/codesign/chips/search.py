@@ -1,14 +1,14 @@
 """Best-first search over boxes of chips, each with every plan of the vocabulary, stopped by bounds: a proof.
 
 A step sees rates, not silicon. With lower bounds for kernels (:class:`dse.plan.template_kernels.RooflineKernels`) the
-step of a plan depends on five figures of a chip: multiply-accumulates a second of all arrays, elements a second of all
-lanes, the rate of memory, that of links, and the domain; and which plans there are on the size of memory. It never
-rises with any rate: kernels and collectives take no longer, a pass and what it does not hide of collectives take
-together no longer where either takes no longer, and everything else is a sum or a maximum (:mod:`dse.codesign.modern.
-search` has the one exception, of which bounds take the least). What a chip takes of area, power, money and carbon, on
-the other hand, rises with every size, with the clock and with the rate of links. So for the chips of a box, with T(p)
-the bound of plan p at the highest of each rate and d the least divisor of the objective, over all its designs, nodes
-and numbers of dies by enumeration, all with the least SRAM,
+step of a plan depends on six figures of a chip: multiply-accumulates a second of all arrays, elements a second of all
+lanes, the clock of the shared SRAM, the rate of memory, that of links, and the domain; and which plans there are on the
+size of memory. It never rises with any rate: kernels and collectives take no longer, a pass and what it does not hide
+of collectives take together no longer where either takes no longer, and everything else is a sum or a maximum
+(:mod:`dse.codesign.modern.search` has the one exception, of which bounds take the least). What a chip takes of area,
+power, money and carbon, on the other hand, rises with every size, with the clock and with the rate of links. So for the
+chips of a box, with T(p) the bound of plan p at the highest of each rate and d the least divisor of the objective, over
+all its designs, nodes and numbers of dies by enumeration, all with the least SRAM,
 
     score <= mean over models of (global_batch / min over plans that may fit of T(p)) / d
 
@@ -20,8 +20,8 @@ each with the cheapest of its nodes and numbers of dies, and priced exactly with
 they would need, until no bound reaches the best score. The first boxes are taken depth first, for a first chip.
 
 No chip is better than the best one when all boxes are out. What is left free in bounds and charged when a chip is
-priced is how a product is mapped to its arrays, SRAM and the buffer. The mapper's own value enters no bound: it need
-not fall as buffers grow.
+priced is how a product is mapped to its arrays, SRAM and the buffer, beyond one pass over its operands. The mapper's
+own value enters no bound: it need not fall as buffers grow.
 """
 
 import heapq
