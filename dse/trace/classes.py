@@ -1,7 +1,8 @@
 """What class of work a kernel does, by its name.
 
 Names are those of cuBLAS, CUTLASS, nvjet, hipBLASLt, FlashAttention, cuDNN, NCCL, RCCL, PyTorch and Inductor. The first
-class whose pattern a name has is the one. A kernel with the name of a product need not be of a product of the model: a
+class whose pattern a name has is the one. The traces that a plan exports have halves of layers, each of which is one
+piece of several classes: ``layer``. A kernel with the name of a product need not be of a product of the model: a
 convolution with a window of one is carried out by one.
 """
 
@@ -22,16 +23,17 @@ _PATTERNS = (
     ),
     (COPIES, r"__amd_rocclr_copy|^memcpy"),
     (FILLS, r"__amd_rocclr_fill|^memset"),
+    ("layer", r"^[FB]\d+ layer "),
     ("attention", r"flash_|flashattn|fmha|attn_fwd|attn_bwd|sdpa|paged_attention|_attention_|attention_kernel|mha_"),
     (
         "convolution",
         r"implicit_?gemm|implicit_convolve|convolve|conv2d|dgrad|wgrad|fprop|winograd|cudnn::cnn|scudnn|miopen.*conv|^conv",
     ),
     ("embedding", r"embedding|fbgemm|index_?select|lookup"),
-    ("gemm", r"gemm|gemv|splitkreduce|cutlass::kernel|nvjet|^cijk_|cublas|_tem_fused_.*mm|bmm_|matmul"),
+    ("gemm", r"gemm|gemv|splitkreduce|cutlass::kernel|nvjet|^cijk_|cublas|_tem_fused_.*mm|bmm_|matmul|^[FB]\d+ head$"),
     ("norm", r"batch_?norm|layer_?norm|rms_?norm|group_?norm|bn_(fw|bw)|cudnn::bn|_norm_"),
     ("softmax", r"softmax"),
-    ("optimizer", r"multi_tensor_apply|fused_?adam|adamw?_|\blamb_|sgd_"),
+    ("optimizer", r"multi_tensor_apply|fused_?adam|adamw?_|\blamb_|sgd_|^optimizer$"),
     ("reduction", r"reduce|_red_fused|_per_fused|\bsum_|cub::"),
     (
         "elementwise",

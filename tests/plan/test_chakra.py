@@ -10,6 +10,7 @@ from graphlib import TopologicalSorter
 import pytest
 
 from dse.importer.profile.chakra_schema import COLLECTIVES, messages
+from dse.importer.profile.read import read_profile
 from dse.plan.check_costs import plan_costs
 from dse.plan.check_layer import layer_of
 from dse.plan.check_layers import RankCosts
@@ -17,6 +18,8 @@ from dse.plan.export.chakra import ChakraTraces
 from dse.plan.export.memory_snapshot import memory_snapshot
 from dse.plan.export.step_graph import Collective, Compute, step_graph
 from dse.plan.model_sources import transformer
+from dse.trace.answer import solution_of
+from dse.trace.problem import recorded_run
 from tests.plan.problems import plan, problem, with_facts
 from tests.shared_data import case_of_others
 
@@ -114,6 +117,20 @@ def test_every_rank_has_a_file_with_nodes_that_wait_for_earlier_ones(exported):
         assert [node["id"] for node in nodes] == [*range(len(nodes))]
         assert all(other < node["id"] for node in nodes for other in node["after"])
         assert any(node["type"] == COMPUTE for node in nodes)
+
+
+def test_what_reads_profiles_of_others_knows_the_layers_and_the_seconds_of_an_export(exported):
+    posed, own, folder, _ = exported
+    run = recorded_run([read_profile(str(folder / "step.0.et"))], ["own"])
+    shares = {key: {each["name"]: each for each in solution_of(run)[key]} for key in ("classes", "layers")}
+    assert shares["classes"].keys() <= {"layer", "communication", "embedding", "gemm", "optimizer"}
+    layers = posed.model.layers // own.pipeline
+    assert len(shares["layers"].keys() - {""}) == layers
+    costs, rank = plan_costs(posed, own), RankCosts(posed, own)
+    assert shares["classes"]["optimizer"]["time_s"] == pytest.approx(costs.time_s["optimizer"], abs=1e-6)
+    layer = layer_of(rank, posed.model.kinds[-1])
+    sent_s = sum(sum(seconds) for seconds in layer.sent.values()) * rank.microbatches * layers
+    assert sent_s < shares["classes"]["communication"]["time_s"]
 
 
 def test_members_of_a_group_have_the_same_collectives_in_the_same_order(exported):

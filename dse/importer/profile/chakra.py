@@ -5,6 +5,7 @@ known, in whole microseconds.
 """
 
 import io
+import re
 from typing import Any
 
 from dse.importer.profile.chakra_schema import COLLECTIVE as COLLECTIVE_NODE
@@ -27,6 +28,9 @@ from dse.importer.profile.protobuf_messages import DamagedError, delimited
 from hardware.inputs import fail
 
 _MAX_MESSAGE_BYTES = 2**26
+_LAYER = re.compile(r"layer \d+\.\d+")
+"""A chunk of a stage and a layer of it, in the names of nodes that a plan's export has."""
+
 _COMMUNICATION = {COLLECTIVE_NODE: "", SEND: "send", RECEIVE: "recv"}
 
 
@@ -78,7 +82,7 @@ class _Nodes:
         self.events = Columns(*EVENT_COLUMNS)
         self._texts = Texts()
         self._collectives = Columns("name", "group", "group_size", "types", "in_bytes", "out_bytes")
-        self._of_event = Columns("collective")
+        self._of_event = Columns("collective", "layer")
 
     def add(self, node: Any) -> None:
         """Keep a node of the device."""
@@ -100,7 +104,8 @@ class _Nodes:
         stream = _whole(attributes.get("tid"))
         end_ns = 1000 * node.duration_micros
         self.events.append((0, stream, 0, end_ns, kind, self._texts.number(name), NONE))
-        self._of_event.append((collective,))
+        layer = _LAYER.search(name)
+        self._of_event.append((collective, self._texts.number(layer[0]) if layer else NONE))
 
     def profile(self, path: str) -> Profile:
         """All that was kept."""
@@ -111,7 +116,7 @@ class _Nodes:
             path=path,
             format="Chakra execution trace",
             texts=self._texts.all(),
-            events=events_of(columns, collective=self._of_event.arrays()["collective"]),
+            events=events_of(columns, **self._of_event.arrays()),
             operators=no_operators(),
             collectives=Collectives(**self._collectives.arrays()),
             timing="durations",

@@ -3,7 +3,8 @@
 Ranks of one stage do the same work: they differ in the groups of their collectives and in whom they send to. The work
 of a stage is therefore encoded once, and each rank's file is that with its own groups and neighbours. A compute node
 has its time as ``num_ops`` at the peak of the system file, which ASTRA-sim (``roofline-enabled``) resolves to
-nanoseconds, and in whole microseconds as ``duration_micros``.
+nanoseconds, and in whole microseconds as ``duration_micros``. Collectives and transfers have there what they take alone
+on the links of the plan; a simulator finds its own seconds.
 """
 
 import json
@@ -28,6 +29,7 @@ from dse.plan.export.step_graph import Axis, Collective, Compute, Transfer, Work
 from dse.plan.problem import PlanProblem
 from dse.plan.training_plan import TrainingPlan
 from hardware.network import Network
+from hardware.operations import CollectiveKind
 from hardware.units import GIB, GIGA, TERA
 
 PREFIX = "step"
@@ -50,8 +52,9 @@ class ChakraTraces:
 
     def __init__(self, problem: PlanProblem, plan: TrainingPlan) -> None:
         self.problem, self.plan, self.devices = problem, plan, plan.devices
-        costs = RankCosts(problem, plan)
-        self._mesh, self._axes = costs.mesh, axes_of(costs)
+        self._costs = RankCosts(problem, plan)
+        self._mesh, self._axes = self._costs.mesh, axes_of(self._costs)
+        self._seconds: dict[tuple[CollectiveKind, Axis, float], float] = {}
         self._peak_flops = problem.system.chip.peak_flops[problem.precision]
 
     @cached_property
@@ -207,13 +210,22 @@ class ChakraTraces:
                 share = size / count if kind in ("all_gather", "all_to_all") else size
                 node.attr.append(attribute("comm_type", COLLECTIVES.index(kind.upper())))
                 node.attr.append(attribute("comm_size", max(1, round(share))))
+                node.duration_micros = round(1e6 * self._collective_s(kind, axis, size))
                 key = axis
             case Transfer(is_sent=is_sent, step=step, tag=tag, size_bytes=size):
                 node.type = SEND if is_sent else RECEIVE
                 node.attr.append(attribute("comm_size", max(1, round(size))))
                 node.attr.append(messages().attribute(name="comm_tag", uint32_val=tag))
+                node.duration_micros = round(1e6 * self._costs.neighbour_s(size))
                 key = _peer(step, is_sent)
         return node.SerializeToString(), key
+
+    def _collective_s(self, kind: CollectiveKind, axis: Axis, size_bytes: float) -> float:
+        """Seconds of a collective, each priced once."""
+        call = kind, axis, size_bytes
+        if call not in self._seconds:
+            self._seconds[call] = self._costs.collective(kind, size_bytes, self._axes[axis])
+        return self._seconds[call]
 
 
 def _peer(step: int, is_sent: bool) -> int:
