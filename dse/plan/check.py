@@ -80,8 +80,10 @@ def _head_rules(problem: PlanProblem, t: int) -> list[tuple[bool, str]]:
     """Rules of the heads of attention and of recurrences on ``t`` ranks."""
     model, padded, rules = problem.model, problem.relaxed == DIVIDING_WIDTHS, []
     mixers = []
-    if any(kind.attends for kind in model.kinds_of_layers):
-        mixers.append((model.heads, model.kv_heads or model.heads))
+    for kind in dict.fromkeys(model.kinds_of_layers):
+        own = model.of_kind(kind)
+        if kind.attends:
+            mixers.append((own.heads, own.kv_heads or own.heads))
     if model.recurrence is not None:
         heads = model.recurrence.heads if model.recurrence.kind != "mamba" else 1
         mixers.append((heads, model.recurrence.key_heads or heads))

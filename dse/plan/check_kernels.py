@@ -161,7 +161,7 @@ class Rates:
                 rate *= timed.value(width, queries) / timed.value(width, sequence)
             return (2 * k + 2 * v) * pairs / rate, (6 * k + 4 * v) * pairs / rate
         if self.problem.machine is not None:
-            return self._mapped_attention_s(math.ceil(heads / keys * queries), int(samples * keys))
+            return self._mapped_attention_s(math.ceil(heads / keys * queries), int(samples * keys), int(k), int(v))
         pairs = tokens * sequence * heads
         rate, bytes_s = peak * stack.matrix.value, self.memory_rate
         softmax = (9, 11) if model.dropout else (4, 6)
@@ -204,11 +204,11 @@ class Rates:
             seconds.append(ideal / self.problem.stack.attention_rate.value)
         return seconds[0], seconds[1]
 
-    def _mapped_attention_s(self, rows: int, batch: int) -> tuple[float, float]:
-        """Query heads that share keys are rows of one product; ``batch`` of them."""
+    def _mapped_attention_s(self, rows: int, batch: int, k: int, v: int) -> tuple[float, float]:
+        """Query heads that share keys are rows of one product; ``batch`` of them, of such widths."""
         model, sequence, machine = self.problem.model, self.problem.sequence, self.problem.machine
         assert machine is not None, "only called with one"
-        k, v, pairs = model.key_width, model.context_width, float(rows * batch * sequence)
+        pairs = float(rows * batch * sequence)
         there: tuple[VectorKind, ...] = ("scale", "add", "softmax", *(("dropout",) if model.dropout else ()))
         back: tuple[VectorKind, ...] = ("softmax_backward", "scale", *(("dropout_backward",) if model.dropout else ()))
         sizes = (9, 11) if model.dropout else (4, 6)

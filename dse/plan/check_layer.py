@@ -9,6 +9,7 @@ from dse.plan.model_parts import LayerKind
 
 def layer_of(costs: RankCosts, kind: LayerKind) -> Layer:
     """A layer of this kind."""
+    costs = costs.of_kind(kind)
     model, sparse, result = costs.model, kind.network == "experts", Layer()
     beside = [0.0, 0.0]
     casts: list[VectorPass] = []

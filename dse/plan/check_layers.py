@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 
 from dse.plan.check_indexer import IndexerShape, index_passes, index_products, kept_bytes
@@ -122,13 +123,23 @@ class RankCosts:
         self.tokens = plan.microbatch * problem.sequence / plan.context
         self.between = self.tokens / plan.tensor if plan.sequence_parallel else self.tokens
         self.mesh = Mesh(plan)
-        self.heads = -(-self.model.heads // plan.tensor)
-        self.key_heads = max(1, -(-(self.model.kv_heads or self.model.heads) // plan.tensor))
+        self._cut_heads()
         self.columns = -(-self.model.feed_forward // plan.tensor)
         experts = self.model.experts
         self.padding = 1.0 if experts is None else -(-experts.routed // plan.expert) * plan.expert / experts.routed
         self.shared_columns = 0 if experts is None else -(-experts.shared * experts.width // plan.tensor)
         self.microbatches = math.ceil(problem.global_batch / (plan.data * plan.microbatch))
+
+    def _cut_heads(self) -> None:
+        self.heads = -(-self.model.heads // self.t)
+        self.key_heads = max(1, -(-(self.model.kv_heads or self.model.heads) // self.t))
+
+    def of_kind(self, kind: LayerKind) -> "RankCosts":
+        """The same of a model whose layers all attend as this kind does."""
+        own = copy(self)
+        own.model = self.model.of_kind(kind)
+        own._cut_heads()
+        return own
 
     @property
     def loss(self) -> str:
@@ -269,8 +280,9 @@ class RankCosts:
         model, h, tokens, cut = self.model, float(self.model.hidden), self.tokens, self.between
         q, v = self.heads * model.key_width, self.heads * model.context_width
         if model.latent is None:
-            keys = self.key_heads * (model.key_width + model.context_width)
-            yield "attention in", tokens, q + keys + (v if model.attention_gate else 0), h, 1.0, True
+            keys = self.key_heads * (model.key_width + (0 if model.values_are_keys else model.context_width))
+            gates = self.heads if model.head_gates else v if model.attention_gate else 0
+            yield "attention in", tokens, q + keys + gates, h, 1.0, True
         else:
             r, c, d = model.latent.query_rank, model.latent.key_value_rank, model.latent.rotary_width
             if r:
@@ -344,6 +356,8 @@ class RankCosts:
         if model.attention_gate:
             gated = tokens * self.heads * model.context_width
             yield VectorPass(gated, 1, 6, 10, ("sigmoid", "multiply"), ("sigmoid_backward", "multiply"))
+        if model.head_gates:
+            yield VectorPass(tokens * self.heads * model.context_width, 1, 4, 6, ("multiply",), ("multiply",))
 
     def _network_passes(self, sparse: bool) -> Iterator[VectorPass]:
         model, tokens, cut, h = self.model, self.tokens, self.between, self.model.hidden
@@ -435,7 +449,8 @@ class RankCosts:
             size_bytes += inputs * whole * h
         if kind.attends:
             size_bytes += inputs * tokens * self.heads * model.context_width + self.queries_keys_values_bytes
-            size_bytes += 4 * tokens * self.heads * model.context_width if model.attention_gate else 0
+            gated = 4 if model.attention_gate else 2 if model.head_gates else 0
+            size_bytes += gated * tokens * self.heads * model.context_width
         if kind.attends and model.latent is not None:
             latent = model.latent
             size_bytes += 2 * cut * (latent.query_rank + latent.key_value_rank + latent.rotary_width)

@@ -2,14 +2,16 @@
 
 from typing import Any
 
-NORMS = dict.fromkeys(("gemma2", "gemma3_text", "glm4"), "both") | dict.fromkeys(
-    ("olmo2", "olmo3", "exaone4"), "behind"
-)
+NORMS = dict.fromkeys(
+    ("gemma2", "gemma3_text", "gemma4_text", "gemma4_unified_text", "glm4", "lfm3"), "both"
+) | dict.fromkeys(("olmo2", "olmo3", "exaone4"), "behind")
 """Where the norms of a layer are, of families that have them not in front alone."""
 
 ALWAYS: dict[str, dict[str, Any]] = {
     "gemma2": {"post_norms": 2},
     "gemma3_text": {"post_norms": 2, "query_key_norm": True},
+    "gemma4_text": {"post_norms": 2, "query_key_norm": True},
+    "gemma4_unified_text": {"post_norms": 2, "query_key_norm": True},
     "glm4": {"post_norms": 2},
     "olmo2": {"query_key_norm": True},
     "olmo3": {"query_key_norm": True},
@@ -23,11 +25,14 @@ ALWAYS: dict[str, dict[str, Any]] = {
     "dbrx": {"normalisation": "layer_norm"},
     "flint": {"attention_sinks": True, "query_key_norm": True},
     "hy_v3": {"query_key_norm": True},
+    "laguna": {"query_key_norm": True},
+    "step3p5": {"query_key_norm": True},
     "jais2": {"normalisation": "layer_norm", "gated": False},
     "kolibri1": {"post_norms": 2, "query_key_norm": True},
     "mellum": {"query_key_norm": True},
     "nanochat": {"gated": False, "query_key_norm": True},
     "apertus": {"gated": False},
+    "apertus1p5_text": {"gated": False},
     "cohere": {"normalisation": "layer_norm"},
     "cohere2": {"normalisation": "layer_norm"},
     "falcon": {"normalisation": "layer_norm", "gated": False},
@@ -58,6 +63,14 @@ OTHER_KEYS: dict[str, dict[str, str]] = {
         "d_model": "hidden_size",
         "n_heads": "num_attention_heads",
         "n_layers": "num_hidden_layers",
+        "max_seq_len": "max_position_embeddings",
+    },
+    "gemma4_text": {"top_k_experts": "num_experts_per_tok"},
+    "step3p5": {
+        "num_attention_groups": "num_key_value_heads",
+        "moe_num_experts": "n_routed_experts",
+        "moe_top_k": "num_experts_per_tok",
+        "share_expert_dims": "share_expert_dim",
         "max_seq_len": "max_position_embeddings",
     },
     "longcat_flash": {
@@ -105,6 +118,34 @@ USUAL: dict[str, dict[str, Any]] = {
         "sliding_window": 4096,
         "sliding_window_pattern": 6,
     },
+    "gemma4_text": {
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "tie_word_embeddings": True,
+        "sliding_window": 512,
+        "hidden_size_per_layer_input": 256,
+    },
+    "gemma4_unified_text": {
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "tie_word_embeddings": True,
+        "sliding_window": 1024,
+    },
+    "laguna": {
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "sliding_window": 512,
+        "shared_expert_intermediate_size": 512,
+    },
+    "lfm3": {"num_key_value_heads": 4, "head_dim": 128, "sliding_window": 256, "conv_L_cache": 7},
+    "mimo_v2_flash": {
+        "num_key_value_heads": 4,
+        "head_dim": 192,
+        "v_head_dim": 128,
+        "sliding_window": 129,
+        "first_k_dense_replace": 1,
+    },
+    "step3p5": {"num_key_value_heads": 8, "head_dim": 128, "share_expert_dim": 1280},
     "smollm3": {"num_key_value_heads": 4, "tie_word_embeddings": True},
     "starcoder2": {"num_key_value_heads": 2, "tie_word_embeddings": True, "use_bias": True},
     "exaone4": {"num_key_value_heads": 32, "sliding_window": 4096, "sliding_window_pattern": 4},

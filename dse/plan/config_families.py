@@ -44,6 +44,8 @@ def window(sizes: Config, tokens: int, usual: Sequence[bool]) -> dict[str, Any]:
 def layer_types(sizes: Config, known: Sequence[str], key: str = "layer_types") -> list[str]:
     """The entries of a list with one for each layer, all of them known; empty where it is left out."""
     layers, kinds = sizes["num_hidden_layers"], sizes.get(key, [])
+    if len(kinds) == layers + sizes.get("num_nextn_predict_layers", 0):  # those of multi-token prediction come last
+        kinds = kinds[:layers]
     if kinds and len(kinds) != layers:
         rule = f"must have one entry per layer (num_hidden_layers is {layers})"
         raise fail(sizes.where, key, f"{len(kinds)} entries", rule)
@@ -51,6 +53,15 @@ def layer_types(sizes: Config, known: Sequence[str], key: str = "layer_types") -
         if kind not in known:
             raise fail(sizes.where, f"{key}[{layer}]", kind, f"must be one of {', '.join(known)}")
     return kinds
+
+
+def flags(sizes: Config, key: str) -> list[bool]:
+    """A list with 0 or 1 for each layer; empty where it is left out."""
+    layers, own = sizes["num_hidden_layers"], sizes.get(key, [])
+    if own and (len(own) != layers or any(each not in (0, 1) for each in own)):
+        rule = f"must have 0 or 1 for each layer (num_hidden_layers is {layers})"
+        raise fail(sizes.where, key, f"{len(own)} entries", rule)
+    return [bool(each) for each in own]
 
 
 def by_layer(fields: dict[str, Any]) -> dict[str, Any]:
@@ -217,9 +228,13 @@ def _gpt_oss(sizes: Config) -> dict[str, Any]:
 
 def some_dense(sizes: Config) -> dict[str, Any]:
     """Routed and shared experts behind some layers without any."""
-    layers, period = sizes["num_hidden_layers"], sizes.get("moe_layer_freq", 1, lowest=1)
+    layers, key = sizes["num_hidden_layers"], "moe_layer_freq"
     shared, dense = sizes.get("n_shared_experts", 0), sizes.get("first_k_dense_replace", 0)
-    sparse = [layer >= dense and layer % period == 0 for layer in range(layers)]
+    if sizes.has_list(key):
+        sparse = flags(sizes, key)
+    else:
+        period = sizes.get(key, 1, lowest=1)
+        sparse = [layer >= dense and layer % period == 0 for layer in range(layers)]
     if kinds := layer_types(sizes, ("dense", "sparse"), "mlp_layer_types"):
         sparse = [kind == "sparse" for kind in kinds]
     number = "num_local_experts" if "num_local_experts" in sizes else "n_routed_experts"

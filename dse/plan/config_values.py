@@ -61,6 +61,10 @@ class Config:
         """Whether the value at ``key`` is a text."""
         return isinstance(self._document.get(key), str)
 
+    def has_list(self, key: str) -> bool:
+        """Whether the value at ``key`` is a list that has entries."""
+        return isinstance(self._document.get(key), list) and bool(self._document[key])
+
     def text(self, key: str) -> str | None:
         """A word, or None where it is left out."""
         value = self._document.get(key)

@@ -6,7 +6,16 @@ Each reader returns fields of a :class:`~dse.plan.model.Transformer`.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dse.plan.config_families import biased, latent, layer_types, qwen_experts, routed_experts, shared_width, some_dense
+from dse.plan.config_families import (
+    biased,
+    flags,
+    latent,
+    layer_types,
+    qwen_experts,
+    routed_experts,
+    shared_width,
+    some_dense,
+)
 from dse.plan.config_values import Config
 from hardware.inputs import fail
 
@@ -263,13 +272,10 @@ def _kimi_linear(sizes: Config) -> dict[str, Any]:
 
 def _minimax(sizes: Config) -> dict[str, Any]:
     """Lightning attention; MiniMax's own files list 0 for it and 1 for attention."""
-    layers, own = sizes["num_hidden_layers"], sizes.get("attn_type_list", [])
+    layers = sizes["num_hidden_layers"]
     usual = ["linear_attention" if layer % 2 else "full_attention" for layer in range(layers)]
-    if own:
-        if len(own) != layers or any(each not in (0, 1) for each in own):
-            rule = f"must have 0 or 1 for each layer (num_hidden_layers is {layers})"
-            raise fail(sizes.where, "attn_type_list", f"{len(own)} entries", rule)
-        usual = ["full_attention" if each == 1 else "linear_attention" for each in own]
+    if own := flags(sizes, "attn_type_list"):
+        usual = ["full_attention" if each else "linear_attention" for each in own]
     heads = sizes["num_attention_heads"]
     width = sizes.get("head_dim", 0) or sizes["hidden_size"] // heads
     recurrence = {"kind": "lightning", "heads": heads, "head_width": width, "key_heads": heads, "state_width": width}
@@ -285,7 +291,8 @@ def _minimax(sizes: Config) -> dict[str, Any]:
 # Convolutions and gates -----------------------------------------------------------------------------------------------
 
 
-def _convolution(sizes: Config) -> dict[str, Any]:
+def convolution(sizes: Config) -> dict[str, Any]:
+    """Short convolutions with gates, by the keys of LFM2."""
     kernel, biases = sizes.get("conv_L_cache", 3, lowest=1), sizes.get("conv_bias", False)
     return {
         "recurrence": {
@@ -311,8 +318,10 @@ def _lfm2(sizes: Config) -> dict[str, Any]:
         part = int((sizes.positive("block_ffn_dim_multiplier") or 1.0) * int(2 * width / 3))
         multiple = sizes.get("block_multiple_of", 256, lowest=1)
         width = multiple * -(-part // multiple)
-    fields = _convolution(sizes) | {"feed_forward": width}
-    return fields | {"layer_kinds": [f"{each}+dense" for each in _listed(sizes, "layer_types", usual)]}
+    mixers, fields = _listed(sizes, "layer_types", usual), convolution(sizes) | {"feed_forward": width}
+    if "recurrence" not in mixers:
+        del fields["recurrence"]
+    return fields | {"layer_kinds": [f"{each}+dense" for each in mixers]}
 
 
 def _lfm2_moe(sizes: Config) -> dict[str, Any]:
@@ -321,7 +330,7 @@ def _lfm2_moe(sizes: Config) -> dict[str, Any]:
     number = "num_local_experts" if "num_local_experts" in sizes else "num_experts"
     experts = routed_experts(sizes, number, "moe_intermediate_size")
     sparse = [layer >= dense for layer in range(layers)]
-    return _convolution(sizes) | {"experts": experts, "layer_kinds": _networks(mixers, sparse)}
+    return convolution(sizes) | {"experts": experts, "layer_kinds": _networks(mixers, sparse)}
 
 
 def _recurrent_gemma(sizes: Config) -> dict[str, Any]:

@@ -201,7 +201,8 @@ class RankWork(RankLinks):
         query, value = heads * model.key_width, heads * model.context_width
         latent, normed, up = model.latent, Parts(otherwise=LAYERNORM), Parts(MLA_UP_PROJ)
         if latent is None:
-            both = keys * (model.key_width + model.context_width) + (value if model.attention_gate else 0.0)
+            gates = value if model.attention_gate else heads if model.head_gates else 0.0
+            both = keys * model.made_width + gates
             self.product(work, tokens, query + both, h, low=True, parts=normed)
             weights = h * (query + both)
         else:
@@ -221,6 +222,9 @@ class RankWork(RankLinks):
         if model.attention_gate:
             self.passes(work, ("sigmoid", "multiply"), tokens * value, (6.0, 10.0))
             work.keep(2.0 * HALF_BYTES * tokens * value)
+        if model.head_gates:
+            self.passes(work, ("multiply",), tokens * value, (4.0, 6.0))
+            work.keep(HALF_BYTES * tokens * value)
         self.product(work, tokens, h, value, low=True)
         work.keep(self.saved_input * tokens * value)
         total: Floats = weights + value * h

@@ -1,5 +1,6 @@
 """Whole layers of plans on one rank, with what backward passes recompute of them; arrays of shape [P]."""
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +22,12 @@ class LayerPrices(RankWork):
     @cached_property
     def layers(self) -> tuple[LayerWork, ...]:
         """A layer of each kind of the model (:attr:`dse.plan.model.Transformer.kinds`)."""
-        return tuple(map(self._layer, self.model.kinds))
+        return tuple(self._of(kind)._layer(kind) for kind in self.model.kinds)
+
+    def _of(self, kind: LayerKind) -> "LayerPrices":
+        """The same of a model whose layers all attend as this kind does."""
+        own = self.model.of_kind(kind)
+        return self if own is self.model else LayerPrices(replace(self.problem, model=own), self.plans, self.kernels)
 
     def _plain_network(self, work: WorkSum) -> Floats:
         """A feed-forward network over the tensor axis, whose input attention has too if it has the same norm."""

@@ -24,6 +24,12 @@ SCHEMA = "dse.transformer/1"
 
 Amount = TypeVar("Amount", int, float)
 
+_LATER = (
+    *("post_norms", "parallel_norms", "attention_gate", "head_gates", "values_are_keys"),
+    *("indexer", "recurrence", "layer_kinds"),
+)
+"""Fields that came later than others."""
+
 
 class Transformer(StrictModel):
     """Equal layers, or dense and expert layers, under a language-model head.
@@ -52,6 +58,8 @@ class Transformer(StrictModel):
         attention_sinks: whether each head has a learned logit in addition to its scores (GPT-OSS).
         attention_gate: whether the results of heads are multiplied by gates of their width, which the product of
             queries makes too (Qwen3-Next).
+        head_gates: whether each head's result is multiplied by one gate (Step 3.5, Laguna).
+        values_are_keys: whether the product of keys makes values too (Gemma 4: in layers without a window).
         tied_embeddings: whether the output matrix is the token embedding.
         head: ``causal_lm``, or ``masked_lm``: tokens see all others, and a dense layer with activation and norm comes
             before the output matrix, which has a bias (BERT; Devlin et al. 2019).
@@ -99,6 +107,8 @@ class Transformer(StrictModel):
     query_key_value_biases: Flag = False
     attention_sinks: Flag = False
     attention_gate: Flag = False
+    head_gates: Flag = False
+    values_are_keys: Flag = False
     tied_embeddings: Flag = False
     head: Literal["causal_lm", "masked_lm"] = "causal_lm"
     pooler: Flag = False
@@ -141,6 +151,8 @@ class Transformer(StrictModel):
             raise ValueError(
                 f"latent.rotary_width must be less than head_width ({self.head_width}), of which it is a part"
             )
+        if self.values_are_keys and (self.latent is not None or self.key_width != self.context_width):
+            raise ValueError("values_are_keys must not be given with latent attention, or with values of another width")
         if self.indexer is not None and (self.latent is None or not self.latent.query_rank):
             raise ValueError("indexer must not be given without latent.query_rank: it reads compressed queries")
         self._kinds_fit()
@@ -163,6 +175,11 @@ class Transformer(StrictModel):
         share = 0.0 if self.window is None else self.window.share
         if self.layer_kinds and round(share * self.layers) != sum(windowed):
             raise ValueError(f"window.share must be {sum(windowed) / self.layers:g}, as layer_kinds have it")
+        if self.window is not None and (own := self.window.attention) is not None:
+            if not self.layer_kinds or self.latent is not None:
+                raise ValueError("window.attention must not be given without layer_kinds, or with latent attention")
+            if own.heads % (own.kv_heads or own.heads):
+                raise ValueError(f"window.attention.kv_heads must divide heads ({own.heads}), but got {own.kv_heads}")
         if self.indexer is not None and any(windowed):
             raise ValueError("indexer must not be given with layers that have a window")
         plain = all(kind.mixes and kind.network == "dense" for kind in kinds)
@@ -176,9 +193,11 @@ class Transformer(StrictModel):
         document = self.model_dump(mode="json", exclude={"numerics", "assumed"})
         if not self.query_key_value_biases:
             del document["query_key_value_biases"]
-        for key in ("post_norms", "parallel_norms", "attention_gate", "indexer", "recurrence", "layer_kinds"):
+        for key in _LATER:
             if not document[key]:
                 del document[key]
+        if self.window is not None and self.window.attention is None:
+            del document["window"]["attention"]
         if self.window is not None and not self.window.chunked:
             del document["window"]["chunked"]
         if self.experts is not None and not self.experts.idle:
@@ -214,6 +233,11 @@ class Transformer(StrictModel):
     def kinds(self) -> tuple[LayerKind, ...]:
         """Those that differ, in the order of their first layers."""
         return tuple(dict.fromkeys(self.kinds_of_layers))
+
+    def of_kind(self, kind: LayerKind) -> "Transformer":
+        """The model as layers of this kind have it: those with a window may have attention of their own."""
+        own = self.window.attention if self.window is not None and kind.is_windowed else None
+        return self if own is None else self.model_copy(update=dict(own))
 
     def branches(self, kind: LayerKind) -> int:
         """Of a layer: what adds to the residual stream."""
@@ -264,14 +288,20 @@ class Transformer(StrictModel):
         """Elements of the matrices of one attention."""
         query, value = self.heads * self.key_width, self.heads * self.context_width
         output = value * self.hidden * (2 if self.attention_gate else 1)
+        output += self.heads * self.hidden if self.head_gates else 0
         if self.latent is None:
-            return self.hidden * (query + self.key_heads * (self.key_width + self.context_width)) + output
+            return self.hidden * (query + self.key_heads * self.made_width) + output
         latent = self.latent
         rank = latent.query_rank
         queries = rank * (self.hidden + query) if rank else self.hidden * query
         made = self.heads * (self.key_width - latent.rotary_width + self.context_width)
         keys = self.hidden * (latent.key_value_rank + latent.rotary_width) + latent.key_value_rank * made
         return queries + keys + output
+
+    @property
+    def made_width(self) -> int:
+        """Of a head's keys and values, as their products make them."""
+        return self.key_width + (0 if self.values_are_keys else self.context_width)
 
     @property
     def indexer_weights(self) -> int:
@@ -295,7 +325,8 @@ class Transformer(StrictModel):
         """Of a layer."""
         total = self.norms(kind) * self.norm_parameters
         if kind.attends:
-            total += self.attention_weights + self._small_of_attention
+            own = self.of_kind(kind)
+            total += own.attention_weights + own._small_of_attention
         if kind.indexes and self.indexer is not None:
             total += self.indexer_weights + 2 * self.indexer.head_width
         if kind.recurs and self.recurrence is not None:
@@ -346,7 +377,7 @@ class Transformer(StrictModel):
         if self.latent is not None:
             # as DeepSeek's code has it: only the products that compress
             return self.latent.query_rank + self.latent.key_value_rank + self.latent.rotary_width
-        return self.heads * self.key_width + self.key_heads * (self.key_width + self.context_width)
+        return self.heads * self.key_width + self.key_heads * self.made_width
 
     @property
     def _dense(self) -> int:
@@ -389,7 +420,7 @@ class Transformer(StrictModel):
     def _active_of(self, kind: LayerKind) -> int:
         """Of a layer."""
         matrix = (3 if self.gated else 2) * self.hidden
-        total = self.attention_weights if kind.attends else 0
+        total = self.of_kind(kind).attention_weights if kind.attends else 0
         total += self.indexer_weights if kind.indexes else 0
         if kind.recurs and self.recurrence is not None:
             total += self.recurrence.weights(self.hidden)
@@ -405,14 +436,14 @@ class Transformer(StrictModel):
         """Products of the scores, contexts and states of all layers, for each token."""
 
         def of_kind(kind: LayerKind) -> float:
-            seen, share = float(sequence), self._windowed(kind)
+            seen, share, own = float(sequence), self._windowed(kind), self.of_kind(kind)
             if self.window is not None and self.window.tokens < sequence:
                 seen = (1 - share) * sequence + share * self.window.tokens
             indexed = 0.0
             if self.indexer is not None:
                 seen = min(float(self.indexer.chosen), seen)
                 indexed = self.indexer.heads * self.indexer.head_width * float(sequence) if kind.indexes else 0.0
-            width = self.heads * (self.key_width + self.context_width) * seen + indexed if kind.attends else 0.0
+            width = own.heads * (own.key_width + own.context_width) * seen + indexed if kind.attends else 0.0
             return width + (self.recurrence.products_of_token() if kind.recurs and self.recurrence else 0.0)
 
         return sum(self._counted(of_kind)) + self.prediction_layers * of_kind(self.kinds_of_layers[-1])

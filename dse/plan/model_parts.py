@@ -109,6 +109,21 @@ class Experts(StrictModel):
         return parts * (1.0 - missed)
 
 
+class WindowAttention(StrictModel):
+    """Attention of layers with a window where that of others differs (Gemma 4, MiMo-V2-Flash, Step 3.5).
+
+    Attributes:
+        heads, kv_heads, head_width, value_width, attention_sinks, values_are_keys: as of a transformer.
+    """
+
+    heads: Size
+    kv_heads: Number = 0
+    head_width: Size
+    value_width: Number = 0
+    attention_sinks: Flag = False
+    values_are_keys: Flag = False
+
+
 class Window(StrictModel):
     """Attention to the last tokens alone.
 
@@ -116,11 +131,13 @@ class Window(StrictModel):
         tokens: how many.
         share: of the layers that have it.
         chunked: whether tokens see those of their own chunk of so many tokens alone (Llama 4).
+        attention: of these layers; as in others where left out.
     """
 
     tokens: Size
     share: Annotated[float, Field(gt=0, le=1)]
     chunked: Flag = False
+    attention: WindowAttention | None = None
 
     def seen(self, sequence: int) -> float:
         """Tokens that a token sees on average, of a longer sequence."""

@@ -18,6 +18,7 @@ from dse.plan.config_families import (
     with_experts,
 )
 from dse.plan.config_values import Config
+from hardware.inputs import fail
 
 
 def _gptj(sizes: Config) -> dict[str, Any]:
@@ -127,6 +128,16 @@ def _normed(sizes: Config) -> dict[str, Any]:
     return _plain(sizes) | {"query_key_norm": True}
 
 
+def _apertus(sizes: Config) -> dict[str, Any]:
+    """Apertus 1.5: the output matrix may lack rows of the embedding."""
+    whole = sizes["vocab_size"]
+    if (rows := sizes.get("output_vocab_size", whole)) != whole:
+        raise fail(
+            sizes.where, "output_vocab_size", rows, f"must be vocab_size ({whole}): a narrower head is not known"
+        )
+    return _normed(sizes)
+
+
 def _latent_moe(sizes: Config) -> dict[str, Any]:
     return latent(sizes) | some_dense(sizes)
 
@@ -180,6 +191,7 @@ def _qwen2_mrope(sizes: Config) -> dict[str, Any]:
 
 PARALLEL_FAMILIES: dict[str, Callable[[Config], dict[str, Any]]] = {
     "apertus": _normed,
+    "apertus1p5_text": _apertus,
     "cohere": _cohere,
     "cohere2": _cohere2,
     "exaone_moe": _exaone_moe,

@@ -39,7 +39,8 @@ def tensor_widths(problem: PlanProblem) -> list[int]:
 
 def _heads(model: Transformer) -> list[tuple[int, int]]:
     """(heads, heads of keys) of what mixes tokens. Mamba's steps need all channels: it is whole on each rank."""
-    heads = [(model.heads, model.key_heads)] if any(kind.attends for kind in model.kinds) else []
+    attentions = (model.of_kind(kind) for kind in model.kinds if kind.attends)
+    heads = list(dict.fromkeys((own.heads, own.key_heads) for own in attentions))
     if model.recurrence is not None:
         every = 1 if model.recurrence.kind == "mamba" else model.recurrence.heads
         heads.append((every, model.recurrence.key_heads or every))
@@ -94,7 +95,8 @@ def has_operators(problem: PlanProblem) -> bool:
     """Whether ``op`` is defined: of layers with plain attention and a feed-forward network behind it."""
     model = problem.model
     plain = all(kind.attends and kind.network and not kind.recurs for kind in model.kinds)
-    return plain and not (model.parallel_norms or model.attention_gate or model.indexer)
+    gates = model.attention_gate or model.head_gates
+    return plain and not (model.parallel_norms or gates or model.indexer or model.values_are_keys)
 
 
 def no_mode_rule(problem: PlanProblem) -> str:

@@ -1,7 +1,7 @@
 """A ``config.json`` of Hugging Face transformers as a :class:`~dse.plan.model.Transformer`."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from dse.plan.hybrid_families import HYBRID_FAMILIES
 from dse.plan.latent_families import INDEXING, LATENT_FAMILIES
 from dse.plan.model import Transformer
 from dse.plan.parallel_families import PARALLEL_FAMILIES
+from dse.plan.unequal_families import UNEQUAL_FAMILIES
 from dse.plan.windowed_families import WINDOWED_FAMILIES
 from hardware.inputs import InputError, fail, validate
 
@@ -69,7 +70,7 @@ def _read(document: dict[str, Any], family: str, where: str, path: str) -> tuple
         return sizes, family_by_keys(sizes)
     others = {known: document[key] for key, known in OTHER_KEYS.get(family, {}).items() if key in document}
     sizes = Config(USUAL.get(family, {}) | others | document, where, path)
-    foreign = {kind: keys for kind, keys in FOREIGN.items() if family not in INDEXING or kind != _INDEXED}
+    foreign = {kind: keys for kind, keys in FOREIGN.items() if family not in _KNOWING.get(kind, ())}
     if names := _unknown_layers(document, foreign):
         raise fail(where, f"{path}model_type", family, names)
     return sizes, _READERS[family](sizes)
@@ -98,6 +99,7 @@ _READERS: Mapping[str, Callable[[Config], dict[str, Any]]] = {
     **PARALLEL_FAMILIES,
     **HYBRID_FAMILIES,
     **LATENT_FAMILIES,
+    **UNEQUAL_FAMILIES,
     **WINDOWED_FAMILIES,
 }
 
@@ -120,10 +122,10 @@ _KEYS = {"layers": "num_hidden_layers", "prediction_layers": "num_nextn_predict_
 _LAYERS = {
     "Mamba": ("hybrid_override_pattern", "mamba_d_state", "mamba_n_heads", "ssm_state_size", "state_size", "ssm_cfg"),
     "linear attention": ("linear_num_key_heads", "linear_attn_config", "attn_type_list", "full_attention_interval"),
-    "recurrent": ("block_types", "lru_width", "rescale_every"),
+    "recurrent": ("block_types", "lru_width"),
     "convolution": ("conv_L_cache",),
     "shared transformer": ("hybrid_layer_ids", "num_mem_blocks"),
-    "RWKV": ("attention_hidden_size", "decay_low_rank_dim"),
+    "RWKV": ("rescale_every", "decay_low_rank_dim"),
     "xLSTM": ("qk_dim_factor", "mlstm_round_up_to_multiple_of"),
     "AltUp": ("altup_num_inputs",),
     "shortcut-connected": ("zero_expert_num",),
@@ -131,10 +133,8 @@ _LAYERS = {
 }
 """Kinds of layers, and keys of families that have them: those of a family that no reader knows."""
 
-_INDEXED = "indexed attention"
-
 FOREIGN = {
-    _INDEXED: ("index_topk",),
+    "indexed attention": ("index_topk",),
     "latent expert": ("moe_latent_size",),
     "shared key-value": ("num_kv_shared_layers",),
     "per-layer embedding": ("hidden_size_per_layer_input",),
@@ -150,13 +150,20 @@ FOREIGN = {
     "n-gram embedding": ("ple_layer_ids", "ngram_vocab_size_ratio", "emb_neighbor_num"),
     "unequal": ("block_configs",),
 }
-"""Kinds of layers that no transformer here has, whatever its family."""
+"""Kinds of layers that no transformer here has, but for those of a few families."""
+
+_BY_NAME = {"jetmoe": ("mixture-of-attention",)}
+"""Those of families whose keys do not tell."""
+
+_KNOWING: Mapping[str, Collection[str]] = {"indexed attention": INDEXING, "unequal-head attention": UNEQUAL_FAMILIES}
+"""Families whose readers know such layers."""
 
 
 def _unknown_layers(document: dict[str, Any], kinds: Mapping[str, Sequence[str]] | None = None) -> str:
     """The kinds of layers that a file of an unknown family names, and which are not known either."""
     known = kinds or {**_LAYERS, **FOREIGN}
     names = [kind for kind, keys in known.items() if any(document.get(key) for key in keys)]
+    names += _BY_NAME.get(str(document.get("model_type")), ())
     listed = document.get("layer_types") or document.get("layers_block_type")
     if kinds is None and isinstance(listed, list):
         names += [kind for kind in dict.fromkeys(map(str, listed)) if kind not in (*KINDS, "attention")]
@@ -193,7 +200,8 @@ def _numerics(sizes: Config, family: str) -> dict[str, Any]:
     model as a whole.
     """
     rotary = [each for key in ("rope_parameters", "rope_scaling") for each in sizes.part(key).parts()]
-    bases = {each.positive("rope_theta") for each in rotary} - {None} or {sizes.positive("rope_theta")}
+    bases = {each.positive("rope_theta") for each in rotary} - {None}
+    bases = bases or ({None} if sizes.has_list("rope_theta") else {sizes.positive("rope_theta")})
     scalings = {_scaling(each) for each in rotary} - {"none"} or {"none"}
     numerics: dict[str, Any] = {
         "rotary_base": bases.pop() if len(bases) == 1 else None,

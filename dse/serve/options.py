@@ -122,6 +122,8 @@ def posed_problem(options: ServeOptions) -> Posed[ServeOptions, ServeProblem]:
     chip = options.on if is_path(options.on) else machine.chip.name
     if model.head != "causal_lm":
         raise fail("dse serve", "MODEL", model.name, "must write tokens one by one: its tokens see later ones")
+    if model.window is not None and model.window.attention is not None:
+        raise fail("dse serve", "MODEL", model.name, "must have the same heads in all layers: others are only trained")
     own = checkpoint(model, options.model)
     devices = options.accelerators or (MOST_DEVICES if options.minimum_devices else 8)
     fixed = read_plan(options.plan)

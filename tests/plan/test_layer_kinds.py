@@ -63,6 +63,15 @@ MODELS = {
     ),
     "windows by layer (Gemma 3)": model(*["window+dense"] * 3, "attention+nope+dense", post_norms=2,
                                         window={"tokens": 128, "share": 0.75}),
+    "heads by layer, values that are keys (Gemma 4)": model(
+        *["window+dense"] * 3, "attention+dense", post_norms=2, query_key_norm=True, kv_heads=2, head_width=64,
+        values_are_keys=True,
+        window={"tokens": 128, "share": 0.75, "attention": {"heads": 8, "kv_heads": 4, "head_width": 32}},
+    ),
+    "heads by layer, a gate for each (Step 3.5)": model(
+        "attention+dense", *["window+experts"] * 3, query_key_norm=True, head_gates=True, experts=EXPERTS,
+        window={"tokens": 128, "share": 0.75, "attention": {"heads": 12, "kv_heads": 4, "head_width": 32}},
+    ),
     "side by side, one norm (GPT-J)": Transformer.model_validate(SIZES | {"parallel_norms": 1, "gated": False}),
     "side by side, two norms, dropout (GPT-NeoX)": Transformer.model_validate(
         SIZES | {"parallel_norms": 2, "gated": False, "dropout": True, "normalisation": "layer_norm"}

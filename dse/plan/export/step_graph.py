@@ -249,7 +249,7 @@ class _Builder:
             yield from self._on_tensor(side)
         if not kind.attends:
             return
-        ring = 2.0 * costs.ring_width(kind) * self.plan.microbatch * costs.problem.sequence
+        ring = 2.0 * costs.of_kind(kind).ring_width(kind) * self.plan.microbatch * costs.problem.sequence
         yield "before", "context", "all_gather", ring
         if side:
             yield "after", "context", "reduce_scatter", ring
