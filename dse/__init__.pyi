@@ -52,7 +52,7 @@ def codesign(
     sequence: int | None = ...,
     plans: Literal["phaze", "phaze-2024", "modern"] = ...,
     plan: _Words = ...,
-    attention: Literal["unfused", "fused"] = ...,
+    attention: Literal["unfused", "fused"] | None = ...,
     ideal: bool = ...,
     within: float = ...,
     on: _Words | None = ...,

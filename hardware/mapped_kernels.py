@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hardware.estimator import estimate
 from hardware.gemm import TensorWork, tensor_times
-from hardware.machines import Machines
+from hardware.machines import Integers, Machines
 from hardware.network import Network
 from hardware.operations import CollectiveKind, Gemm, Operation, Vector
 from hardware.packed_words import PackedWords
@@ -51,6 +51,17 @@ def mapped_s(kind: str, machine: Machines | None, link: Network, shapes: Shapes)
     rows, place = np.unique(np.stack([shapes[name] for name in names], axis=1), axis=0, return_inverse=True)
     distinct = [dict(zip(names, row, strict=True)) for row in rows.tolist()]
     return np.array([MAPPED[kind](shape, ideal, link) for shape in distinct], dtype=np.float64)[place.ravel()]
+
+
+def attention_tile_bytes(
+    core_width: Integers, core_depth: Integers, key_width: int, value_width: int, element_bytes: int
+) -> Integers:
+    """What a core keeps of fused attention while its array makes scores, those of one query along its longer side and
+    of one key along its shorter one: queries, results and scores, and keys and values twice, so that the next arrive.
+    """
+    queries, keys = np.maximum(core_width, core_depth), np.minimum(core_width, core_depth)
+    tile: Integers = element_bytes * ((queries + 2 * keys) * (key_width + value_width) + queries * keys)
+    return tile
 
 
 def _whole(size: float) -> int:

@@ -184,12 +184,13 @@ class CodesignOptions(Options):
         ),
     ] = ""
     attention: Annotated[
-        Attention,
+        Attention | None,
         Option(
-            "unfused: scores pass through memory; fused: they stay on chip, as on real chips with --on.",
+            "unfused: scores pass through memory; fused: they stay on chip, as on real chips. Default: fused in a "
+            "space of chips and on a template of a node whose cores hold a tile, else unfused.",
             group="Plans of today's frameworks (--plans modern)",
         ),
-    ] = "unfused"
+    ] = None
     ideal: Annotated[
         bool,
         Option(
@@ -307,7 +308,7 @@ class CodesignOptions(Options):
         if self.objective in OF_CHIPS:
             rule = "requires a space of chips, as --space chips-2026"
             raise fail("dse codesign", "--objective", self.objective, rule)
-        is_fused = self.attention if self.attention != "unfused" else ""
+        is_fused = "fused" if self.attention == "fused" else ""
         modern = {"--plan": self.plan, "--on": self.on, "--ideal": self.ideal, "--attention": is_fused}
         for option, value in modern.items():
             if value and self.plans != "modern":

@@ -7,6 +7,8 @@ import numpy as np
 from dse.plan.model import Transformer
 from dse.plan.model_parts import LayerKind
 from dse.plan.plan_arrays import Floats
+from hardware.machines import Machines
+from hardware.mapped_kernels import attention_tile_bytes
 
 
 class AttentionForm(NamedTuple):
@@ -38,3 +40,14 @@ def form_of(model: Transformer, kind: LayerKind, sequence: int, keys: Floats, fu
     if not fused or masked * (wide + deep) <= seen * (whole + rank):
         return AttentionForm(masked, keys, wide, deep)
     return AttentionForm(seen, np.ones_like(keys), whole, rank, is_absorbed=True)
+
+
+def fuses_attention(template: Machines, model: Transformer) -> bool:
+    """Whether attention is fused on a template: on one of a node, the memory of whose cores holds a tile of it.
+
+    The template of the PHAZE paper, which has no node, passes scores through memory.
+    """
+    if template.process_nm is None:
+        return False
+    sizes = template.core_width, template.core_depth, model.key_width, model.context_width, template.element_bytes
+    return bool(np.all(attention_tile_bytes(*sizes) <= template.tensor_l2_bytes))

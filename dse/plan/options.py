@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
+from dse.plan.attention_forms import fuses_attention
 from dse.plan.model_parts import Numerics
 from dse.plan.model_sources import transformer
 from dse.plan.problem import PlanProblem
@@ -177,7 +178,9 @@ def posed_problem(options: TrainingOptions) -> Posed[Any, PlanProblem]:
         devices=options.accelerators,
         global_batch=options.global_batch,
         sequence=sequence,
-        stack=_stack_on(machine, options, model.key_width, sequence, fixed["precision"]),
+        stack=_stack_on(machine, options, model.key_width, sequence, fixed["precision"])
+        if cores is None
+        else _template_stack(machine, options, fuses_attention(cores, model)),
         fixed=tuple(sorted(fixed.items())),
         machine=cores,
         headroom_bytes=None if options.headroom is None else round(options.headroom * GIB),
@@ -212,19 +215,22 @@ def export_names(options: TrainingOptions) -> tuple[str, ...] | None:
 
 
 def _stack_on(machine: System, options: TrainingOptions, width: int, tokens: int, precision: str) -> Stack:
-    """The stack on a chip; that of a template has the shares of ideal times that its kernels are derated to."""
+    """The stack on a real chip."""
     chip, name = machine.chip, options.stack
-    if not chip.is_template:
-        own = stack(usual_stack(chip) if name is None else name)
-        if not own.runs_on(chip):
-            platforms = own.platforms.value if own.platforms else ()
-            rule = f"must run on {chip.platform}, the platform of {chip.name}, but runs on {', '.join(platforms)}"
-            raise fail("", "--stack", name, rule, usual_stack(chip))
-        return own.on_chip(chip, width, tokens, precision)
-    if name is not None:
-        rule = f"must be left out: {chip.name} is a template, whose kernels are mapped to its cores"
-        raise fail("", "--stack", name, rule)
-    return template_stack(machine.network, options.ideal)
+    own = stack(usual_stack(chip) if name is None else name)
+    if not own.runs_on(chip):
+        platforms = own.platforms.value if own.platforms else ()
+        rule = f"must run on {chip.platform}, the platform of {chip.name}, but runs on {', '.join(platforms)}"
+        raise fail("", "--stack", name, rule, usual_stack(chip))
+    return own.on_chip(chip, width, tokens, precision)
+
+
+def _template_stack(machine: System, options: TrainingOptions, fused: bool) -> Stack:
+    """The stack on a template: it has the shares of ideal times that its kernels are derated to."""
+    if options.stack is not None:
+        rule = f"must be left out: {machine.chip.name} is a template, whose kernels are mapped to its cores"
+        raise fail("", "--stack", options.stack, rule)
+    return template_stack(machine.network, options.ideal, fused)
 
 
 def opened(problem: PlanProblem, **fixed: Any) -> PlanProblem:

@@ -47,6 +47,11 @@ _TIME_NAMES = {
     "data": ("gradient synchronisation, exposed", "replicas"),
     "optimizer": ("optimizer step", "optimizer"),
 }
+_ATTENTION = {
+    "fused": "fused: scores stay on chip, as on real chips",
+    "unfused": "unfused: scores pass through memory",
+}
+
 _MEMORY_NAMES = {
     "weights": ("weights", "weights"),
     "gradients": ("gradients", "synchronisation"),
@@ -283,7 +288,7 @@ def _notes(problem: PlanProblem) -> list[str]:
         notes.append(
             Decisive(
                 f"{chip.name} is a template: its kernels take the times of their best mapping to its cores, which real "
-                "kernels do not reach, and attention is unfused"
+                f"kernels do not reach; attention is {_ATTENTION[stack.attention.value]}"
             )
         )
     if elsewhere:

@@ -133,6 +133,9 @@ class MachineKernels(ABC):
     def attention_s(self, shape: AttentionShape) -> tuple[Floats, Floats]:
         """See :class:`~dse.plan.kernels.Kernels`; query heads that share keys are rows of one product."""
         model, keys = self._model, np.broadcast_to(float(self._sequence), np.shape(shape.samples))
+        there, back = softmax_kinds(model.dropout)
+        if self._is_fused:
+            return self._fused_s(shape, there), self._fused_s(shape, (*there, *back), is_backward=True)
         batch = shape.samples * shape.keys
         rows = np.ceil(shape.heads / shape.keys * shape.queries)
         wide, deep = shape.wide, shape.deep
@@ -144,9 +147,6 @@ class MachineKernels(ABC):
             + self._product(rows, wide, keys, batch)
             + self._product(keys, wide, rows, batch)
         )
-        there, back = softmax_kinds(model.dropout)
-        if self._is_fused:
-            return self._fused_s(shape, there), self._fused_s(shape, (*there, *back), is_backward=True)
         sizes = softmax_bytes(model.dropout)
         return (
             forward / self._product_share

@@ -10,10 +10,10 @@ from dse.report.chart import Tile, TreeMap
 from dse.report.palette import BLUE, BROWN, GREEN, GREY, PALE, PURPLE, RED, YELLOW
 from dse.report.units import share_text
 from dse.report.view import Heading, Paragraph, Part, Table, View
-from hardware.silicon.area import area_of, block_areas, die_area
+from hardware.silicon.area import PADDING, die_area, die_parts
 from hardware.silicon.carbon import embodied_kg, use_kg_per_year
 from hardware.silicon.design import Die, Package
-from hardware.silicon.edges import max_sites, needed_edge_mm, perimeter_mm
+from hardware.silicon.edges import max_sites, needed_edge, perimeter_mm
 from hardware.silicon.energy import multiply_accumulate_pj
 from hardware.silicon.interval import Interval, Numbers, total
 from hardware.silicon.money import all_in_kw, bill, die_price, dies_per_wafer, hourly_usd
@@ -33,6 +33,7 @@ _COLOURS = {
     "links": GREY,
     "die to die": GREY,
     "host": PALE,
+    PADDING: PALE,
 }
 
 _ESTIMATE = "assumption"
@@ -46,6 +47,7 @@ _BASIS = {
     "links": ("link_phy_mm2", "link_112g_phy_mm2", "link_control_mtr"),
     "die to die": ("d2d_gbit_s_per_mm2",),
     "host": ("host_mm2",),
+    PADDING: ("link_gbit_s_per_mm", "d2d_gbit_s_per_mm", "host_edge_mm"),
 }
 """Rows of the table of blocks behind each block of a die."""
 
@@ -121,8 +123,7 @@ def silicon_tables(chip: PricedChip) -> list[Table]:
 
 def _area_tables(package: Package) -> Iterator[Table]:
     for number, (die, count) in _numbered(package):
-        areas = block_areas(die)
-        whole = area_of(areas, die.style)
+        areas, whole = die_parts(die), die_area(die)
         rows = [
             (name, *figure_cells(area, 1), share_text(float(area.value / whole.value)), _basis(name, die))
             for name, area in areas.items()
@@ -226,7 +227,7 @@ def floorplan(chip: PricedChip) -> TreeMap:
     """Blocks of every die as boxes by area; where they lie is not modelled."""
     tiles, whole = [], 0.0
     for number, (die, count) in enumerate(chip.package.dies, 1):
-        for name, area in block_areas(die).items():
+        for name, area in die_parts(die).items():
             if float(area.value) > 0:
                 size = count * float(area.value)
                 whole += size
@@ -272,7 +273,7 @@ def silicon_solution(chip: PricedChip) -> dict[str, Any]:
     hourly = hourly_usd(total(chip.lines.values()), all_in)
     by_block: dict[str, list[Interval]] = {}
     for die, count in package.dies:
-        for name, area in block_areas(die).items():
+        for name, area in die_parts(die).items():
             by_block.setdefault(name, []).append(area * count)
     return {
         "area_mm2": {name: _triple(total(areas)) for name, areas in by_block.items()},
@@ -314,7 +315,7 @@ def silicon_document(chip: PricedChip) -> dict[str, Any]:
 
 
 def _die_document(die: Die, count: int) -> dict[str, Any]:
-    price, areas = die_price(die), block_areas(die)
+    price, areas = die_price(die), die_parts(die)
     area = float(price.area.value)
     return {
         "count": count,
@@ -324,7 +325,7 @@ def _die_document(die: Die, count: int) -> dict[str, Any]:
         "blocks_mm2": {name: _triple(each) for name, each in areas.items()},
         "yield": _triple(price.sold),
         "usd": _triple(price.usd),
-        "edge_mm": {"needed": float(needed_edge_mm(die)), "perimeter": float(perimeter_mm(area))},
+        "edge_mm": {"needed": float(needed_edge(die).value), "perimeter": float(perimeter_mm(area))},
         "max_stacks": None if die.memory_kind is None else int(max_sites(die, area)),
     }
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hardware.silicon.design import Die
+from hardware.silicon.edges import least_area
 from hardware.silicon.interval import Interval, total
 from hardware.silicon.tables import Fitted, Style, blocks, fitted, logic_scale, nodes, scaled, sram_scale
 from hardware.units import GIGA, UM2_PER_MM2
@@ -14,6 +15,9 @@ LINK_RATE_BYTES_PER_S = 25.0e9
 
 _112G_NODE = 5
 """Coarsest node whose links are those of 112 Gb/s."""
+
+PADDING = "padding"
+"""What a die has beside its blocks."""
 
 CORE_BLOCKS = ("arrays", "lanes", "local SRAM")
 
@@ -75,12 +79,28 @@ def _interfaces(die: Die) -> dict[str, Interval]:
 
 
 def die_area(die: Die, constants: Fitted | None = None) -> Interval:
-    """Area of the die, mm²."""
-    return area_of(block_areas(die, constants), die.style)
+    """Area of the die, mm²: of its blocks, padded to the edge that its interfaces need."""
+    return padded(area_of(block_areas(die, constants), die.style), die)
+
+
+def padded(filled: Interval, die: Die) -> Interval:
+    """Area of a die whose blocks take ``filled``."""
+    least = least_area(die)
+    pairs = (filled.value, least.value), (filled.low, least.low), (filled.high, least.high)
+    return Interval(*(np.maximum(own, needed) for own, needed in pairs))
+
+
+def die_parts(die: Die) -> dict[str, Interval]:
+    """Its blocks, and what pads it to the edge that it needs, where anything does; of one die."""
+    areas = block_areas(die)
+    filled, least = area_of(areas, die.style), least_area(die)
+    gaps = least.value - filled.value, least.low - filled.high, least.high - filled.low
+    padding = Interval(*(np.maximum(each, 0.0) for each in gaps))
+    return areas | ({PADDING: padding} if float(padding.value) > 0 else {})
 
 
 def area_of(areas: Mapping[str, Interval], style: Style) -> Interval:
-    """Area of a die from those of its blocks: deviations that come from one figure add up, others in quadrature.
+    """Area of all blocks of a die: deviations that come from one figure add up, others in quadrature.
 
     Blocks that share the factor of the style have their deviations added as they are: those of cores, and shared SRAM
     where it is a scratchpad rather than a cache.

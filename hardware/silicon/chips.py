@@ -12,7 +12,7 @@ from hardware.network_specs import link_peak_bytes_per_s
 from hardware.packed_words import RATE_TOLERANCE
 from hardware.silicon.area import block_areas, die_area
 from hardware.silicon.design import Die, Package
-from hardware.silicon.edges import max_sites, needed_edge_mm, perimeter_mm
+from hardware.silicon.edges import max_sites, needed_edge, perimeter_mm
 from hardware.silicon.power import power
 from hardware.silicon.spec import DieSpec
 from hardware.silicon.tables import NO_MEMORY, blocks, memories, nodes
@@ -168,16 +168,17 @@ def _judge_field(spec: ChipSpec, template: Template, die: Die, file: str) -> Non
 
 
 def _judge_edge(die: Die, file: str, stacks: int, dies: int) -> None:
-    """InputError at interfaces that need more edge than the largest die of this area has."""
-    area = min(float(die_area(die).value), blocks().reticle_mm2.value)
-    most = int(max_sites(die, area)) if die.memory_kind is not None else 0
-    sites = int(die.memory_sites)
-    if sites > most and die.memory_kind is not None:
-        rule = f"the long edges of a die of {area:.0f} mm² hold {most} stacks of {die.memory_kind.edge:g} mm"
+    """InputError at interfaces that need more edge than the largest die has; a smaller one is padded."""
+    area, kind, sites = blocks().reticle_mm2.value, die.memory_kind, int(die.memory_sites)
+    most = int(max_sites(die, area))
+    if kind is not None and sites > most:
+        rule = f"the long edges of a die of {area:g} mm², the largest, hold {most} stacks of {kind.edge:g} mm"
         raise fail(file, "memory.stacks", stacks, rule, str(most * dies))
-    needed, there = float(needed_edge_mm(die)), float(perimeter_mm(area))
+    needed, there = float(needed_edge(die).value), float(perimeter_mm(area))
     if needed > there:
-        rule = f"memory, links, die to die and host must fit into the {there:.0f} mm that a die of {area:.0f} mm² has"
+        rule = (
+            f"memory, links, die to die and host must fit into the {there:.0f} mm of a die of {area:g} mm², the largest"
+        )
         raise fail(file, "template", f"{needed:.0f} mm of edge", rule)
 
 

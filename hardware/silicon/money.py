@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hardware.silicon.area import CORE_BLOCKS, area_of, block_areas
+from hardware.silicon.area import CORE_BLOCKS, area_of, block_areas, padded
 from hardware.silicon.design import Die, Package
 from hardware.silicon.interval import Floats, Interval, Numbers, total
 from hardware.silicon.tables import Fitted, blocks, fitted, money, nodes
@@ -60,11 +60,12 @@ class DiePrice:
 
 
 def die_price(die: Die, constants: Fitted | None = None) -> DiePrice:
-    """Area, yield and price of a die. Shared SRAM is repaired by spare rows, so that a defect there costs nothing."""
+    """Area, yield and price of a die. A defect costs nothing in padding, nor in shared SRAM, which has spare rows."""
     areas = block_areas(die, constants)
-    area, node, alpha = area_of(areas, die.style), nodes()[die.node], money().yield_alpha.value
+    filled, node, alpha = area_of(areas, die.style), nodes()[die.node], money().yield_alpha.value
+    area = padded(filled, die)
     cores = np.asarray(sum(areas[key].value for key in CORE_BLOCKS), dtype=np.float64)
-    fixed = area.value - cores - areas["shared SRAM"].value
+    fixed = filled.value - cores - areas["shared SRAM"].value
 
     def sold(scale: Floats) -> Floats:
         return sold_share(fixed * scale, cores * scale, die.spare_cores, node.defects, alpha)
@@ -72,7 +73,8 @@ def die_price(die: Die, constants: Fitted | None = None) -> DiePrice:
     # No die is larger than the exposure field, however large its blocks may be.
     largest = np.minimum(area.high, np.maximum(area.value, blocks().reticle_mm2.value))
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = (np.where(area.value > 0, each / area.value, 1.0) for each in (area.low, largest))
+        ends = filled.low, np.minimum(filled.high, largest)
+        low, high = (np.where(filled.value > 0, each / filled.value, 1.0) for each in ends)
     share = Interval(sold(np.ones_like(low)), sold(high), sold(low))
 
     def price(wafer: float, area_mm2: Floats, yielded: Floats) -> Floats:

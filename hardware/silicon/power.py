@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hardware.silicon.area import die_area, logic_at_work_um2
+from hardware.silicon.area import area_of, block_areas, logic_at_work_um2
 from hardware.silicon.design import Die, Package
 from hardware.silicon.interval import Floats, Interval, Numbers, total
 from hardware.silicon.tables import Fitted, blocks, energy_scale, fitted
@@ -55,7 +55,7 @@ def power(package: Package, constants: Fitted | None = None) -> Power:
     table, known = blocks(), constants or fitted()
     static, tree, switching, traffic = [], [], [], []
     for die, count in package.dies:
-        area = die_area(die, known) * count
+        area = area_of(block_areas(die, known), die.style) * count  # padding has no transistors
         static.append(known.static_w_per_mm2.interval * area)
         tree.append(known.tree_w_per_mm2_ghz.interval * area)
         per_cycle = count * logic_at_work_um2(die) * energy_scale(die.node)

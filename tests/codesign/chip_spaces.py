@@ -68,6 +68,9 @@ def best_of_all(problem, within=0.0):
     cores = with_sram(space, least_designs(space))
     sides = cores.width + cores.depth
     holds = (cores.local_kib * KIB >= 4 * sides) & (cores.shared_mib * MIB >= 4 * (cores.width * cores.depth + sides))
+    heads = max(model.key_width + model.context_width for model, _ in problem.models)
+    long, short = np.maximum(cores.width, cores.depth), np.minimum(cores.width, cores.depth)
+    holds &= cores.local_kib * KIB >= 2 * ((long + 2 * short) * heads + long * short)
     cores = cores.take(np.flatnonzero(holds))
     if not len(cores):
         return 0.0, 0

@@ -146,13 +146,16 @@ def test_an_empty_space_says_which_limit_empties_it_and_by_how_much(dse, tmp_pat
     assert word in proof["explanation"]
 
 
-def test_more_stacks_than_the_edge_of_every_die_holds_are_not_answered_by_more_stacks(dse, tmp_path):
+def test_a_die_that_is_too_small_for_its_stacks_is_padded_to_their_edge(dse, tmp_path):
     memories = [{"kind": "hbm3e", "stacks": [6], "gb": [24], "source": "a test"}]
     space = space_file(tmp_path, arrays=[[256, 256]], units=[2], lanes=[32], dies=[1], memories=memories)
     result = json.loads(dse("codesign", "llama3-8b", "--space", space, *RUN, "--json").out)
-    assert result["status"] == "infeasible"
-    assert "the edge for its memory" in result["infeasibility"]["explanation"]
-    assert result["infeasibility"]["levers"][0] == "fewer stacks or slower links"
+    made = result["metrics"]["silicon"]
+    assert made["die_mm2"][0] == pytest.approx(33**2 / 2)
+    assert sum(each[0] for each in made["blocks_mm2"].values()) == pytest.approx(made["die_mm2"][0])
+    assert made["blocks_mm2"]["padding"][0] > 100
+    refused = dse("codesign", "llama3-8b", "--space", space, *RUN, "--area-budget", 500)
+    assert "stacks of hbm3e must be at most" in refused.err or "smallest die" in refused.out + refused.err
 
 
 @pytest.mark.parametrize(
@@ -213,6 +216,22 @@ def test_real_chips_and_chips_nearly_as_good_stand_beside_the_answer(dse, tmp_pa
     assert scores[-1] >= 0.95 * metrics["score"]
     assert "Real chips" in done.out
     assert dse("check", out / "result.json", "--prove").code == 0
+
+
+def test_attention_is_fused_where_the_sram_of_a_unit_holds_a_tile_unless_it_is_asked_otherwise(dse, tmp_path):
+    space = space_file(tmp_path, arrays=[[256, 256]], local_kib=[256, 512])
+    fused, unfused = (
+        json.loads(dse("codesign", "llama3-8b", "--space", space, *RUN, "--attention", each, "--json").out)
+        for each in ("fused", "unfused")
+    )
+    plain = json.loads(dse("codesign", "llama3-8b", "--space", space, *RUN, "--json").out)
+    assert plain["solution"] == fused["solution"]
+    assert fused["solution"]["chip"]["local_kib"] == 512
+    assert fused["objective"]["value"] > unfused["objective"]["value"]
+    assert any(each.startswith("Attention is fused") for each in plain["metrics"]["notes"])
+    small = space_file(tmp_path, arrays=[[256, 256]], local_kib=[256])
+    proof = json.loads(dse("codesign", "llama3-8b", "--space", small, *RUN, "--json").out)["infeasibility"]
+    assert "tile of attention" in proof["explanation"]
 
 
 def test_traffic_between_dies_is_charged_as_dse_plan_does(dse, tmp_path):

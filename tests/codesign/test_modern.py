@@ -176,6 +176,17 @@ def test_fused_attention_is_another_problem_whose_optimum_is_checked(tmp_path):
         replace(options, plans="phaze", on=None).problem()
 
 
+def test_attention_is_fused_on_a_fixed_template_of_a_node_and_unfused_in_the_space_of_the_paper(tmp_path):
+    chip = "docs/examples/chip-2026.yaml"
+    fixed = modern_problem(modern_options(tmp_path, fixed=chip, area_budget=None))
+    assert fixed.stack.attention.value == "fused"
+    asked = modern_options(tmp_path, fixed=chip, area_budget=None, attention="unfused")
+    assert modern_problem(asked).stack.attention.value == "unfused"
+    beside = modern_problem(modern_options(tmp_path, on=chip))
+    assert beside.stack.attention.value == "unfused"
+    assert [each.stack.attention.value for each in beside.chips] == ["fused"]
+
+
 @pytest.mark.parametrize(
     ("on", "rule"),
     [
@@ -398,7 +409,7 @@ def test_a_template_of_a_node_has_energies_of_its_node_and_its_interfaces_once(t
     assert low_w < figures["power_w"] < high_w
     rows = {row[0]: row for table in PROBLEM.view(result, posed, Run().tables).tables for row in table.rows}
     if objective == "throughput":
-        assert rows["area"][1].startswith("1,381.4 mm² (480")
+        assert rows["area"][1].startswith("1,381.4 mm² (484")
         assert f"{figures['power_w']:,.1f} W (" in rows["power"][1]
     scores = {
         "throughput": figures["throughput_per_s"],

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hardware.chip_spec import chip_names
 from hardware.chips import chip
 from hardware.inputs import InputError
-from hardware.silicon.area import area_of, block_areas, die_area
+from hardware.silicon.area import area_of, block_areas, die_area, die_parts
 from hardware.silicon.carbon import embodied_kg
 from hardware.silicon.chips import silicon
 from hardware.silicon.design import Die, Package
-from hardware.silicon.edges import max_sites, sides_mm
+from hardware.silicon.edges import max_sites, needed_edge, perimeter_mm, sides_mm
 from hardware.silicon.energy import lane_cycle_pj, memory_pj_per_byte, multiply_accumulate_pj
 from hardware.silicon.interval import Interval
 from hardware.silicon.money import all_in_kw, bill, die_price, dies_per_wafer, hourly_usd, sold_share
@@ -220,6 +220,42 @@ def test_six_stacks_fit_along_the_longest_die_and_none_along_a_small_one():
     assert int(max_sites(die, 50.0)) == 0
     long, short = sides_mm(858.0)
     assert (float(long), float(short)) == (33.0, 26.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(die=dies)
+def test_a_die_is_padded_to_the_edge_of_its_interfaces_and_no_further(die):
+    area, filled = die_area(die), area_of(block_areas(die), die.style)
+    inside = float(area.value) <= 858
+    if inside:
+        assert needed_edge(die).value <= perimeter_mm(area.value) * (1 + 1e-9)
+        assert die.memory_sites <= max_sites(die, area.value * (1 + 1e-9))
+    if inside and area.value > filled.value:
+        less = area.value * 0.999
+        assert die.memory_sites > max_sites(die, less) or needed_edge(die).value > perimeter_mm(less)
+    assert area.low >= filled.low
+    assert sum(float(each.value) for each in die_parts(die).values()) == pytest.approx(float(area.value))
+    smaller = replace(die, memory_sites=0, link_bytes_per_s=0.0, d2d_bytes_per_s=0.0, host=0)
+    assert float(die_area(smaller).value) == pytest.approx(
+        float(area_of(block_areas(smaller), die.style).value), rel=1e-12
+    )
+
+
+def test_padding_costs_area_and_money_and_neither_yield_nor_power():
+    small = Die(node=5, style="systolic", cores=4, macs_per_core=16384, memory="hbm3e", memory_sites=6)
+    assert float(die_area(small).value) == pytest.approx(33**2 / 2)
+    assert "padding" in die_parts(small)
+    filled = area_of(block_areas(small), small.style)
+    idle, watts = power(package_of(small)), power(package_of(small)).static.value
+    assert watts == pytest.approx(2 * fitted().static_w_per_mm2.value * filled.value + 6 * memories()["hbm3e"].idle_w)
+    assert idle.tree_per_ghz.value == pytest.approx(2 * fitted().tree_w_per_mm2_ghz.value * filled.value)
+    core = replace(small, memory_sites=0)
+    assert die_price(small).usd.value > die_price(core).usd.value
+
+
+def test_no_real_die_is_padded():
+    for name in REAL:
+        assert all("padding" not in die_parts(die) for die, _ in silicon(name).dies), name
 
 
 @pytest.mark.parametrize("table", [blocks(), money(), fitted()])

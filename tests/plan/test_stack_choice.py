@@ -1,6 +1,7 @@
 """Which stack is taken where none is named, what could be meant, and which stacks a chip refuses."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +97,21 @@ def test_each_stack_prices_the_plan_as_if_it_had_been_named():
     there = stack("mlperf-4.1").on_chip(posed.system.chip, posed.model.key_width, posed.sequence, each.precision)
     own = problem("llama3-8b", devices=8, batch=64, software=there)
     assert steps["mlperf-4.1"] == pytest.approx(plan_costs(own, each).step_s)
+
+
+@pytest.mark.parametrize(
+    ("on", "l2_bytes", "word"),
+    [
+        ("docs/examples/chip-2026.yaml", 4194304, "fused: scores stay on chip"),
+        ("docs/examples/chip-2026.yaml", 262144, "unfused: scores pass through memory"),
+        ("tpuv4-phaze", None, "unfused: scores pass through memory"),
+    ],
+)
+def test_attention_is_fused_on_a_template_of_a_node_whose_cores_hold_a_tile_of_it(dse, tmp_path, on, l2_bytes, word):
+    if l2_bytes is not None:
+        text = Path(on).read_text(encoding="utf-8").replace("tensor_l2_bytes: 4194304", f"tensor_l2_bytes: {l2_bytes}")
+        on = tmp_path / "chip.yaml"
+        on.write_text(text, encoding="utf-8")
+    asked = ("llama3-8b", "--accelerators", 8, "--global-batch", 16, "--plan", "tensor=8,recompute=full", "--on", on)
+    shown = dse("predict", *asked, "--notes")
+    assert f"attention is {word}" in " ".join(shown.out.split())

@@ -25,7 +25,7 @@ from dse.results.result import FailedCheckError, Result
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, never_stop, silent
 from dse.run.remembered import Remembered
 from dse.run.run import Run
-from hardware.silicon.area import block_areas
+from hardware.silicon.area import die_parts
 from hardware.silicon.interval import Interval, total
 from hardware.silicon.money import all_in_kw, die_price, hourly_usd
 
@@ -48,6 +48,12 @@ _ABOUT_SILICON = (
     "Areas, powers and prices are estimates with the intervals shown; the answer is the best by their values. Power is "
     "demand with all units, memory and links at work."
 )
+
+_ABOUT_ATTENTION = {
+    "fused": "Attention is fused, as on real chips: scores stay on chip. Chips whose units have too little SRAM for a "
+    "tile of it are left out; --attention unfused passes scores through memory.",
+    "unfused": "Attention is unfused, as asked: scores pass through memory. Real chips have it fused.",
+}
 
 _ABOUT_FORMATS = "Plans in {formats} are taken to train as well as in 16 bits; --plan precision=bf16 leaves them out."
 
@@ -233,7 +239,7 @@ def silicon_figures(shown: PricedChip) -> dict[str, Any]:
     hourly = hourly_usd(bill, all_in)
     return {
         "die_mm2": _triple(price.area),
-        "blocks_mm2": {name: _triple(each) for name, each in block_areas(die).items()},
+        "blocks_mm2": {name: _triple(each) for name, each in die_parts(die).items()},
         "sold_share": _triple(price.sold),
         "power_w": _triple(shown.drawn.demand(shown.package.clock_hz)),
         "kw_all_in": _triple(all_in),
@@ -289,7 +295,7 @@ def notes(problem: ChipProblem) -> list[str]:
     """On every answer."""
     narrow = [each for each in problem.precisions if problem.formats_of(each) > 1]
     formats = [_ABOUT_FORMATS.format(formats=", ".join(narrow))] if narrow else []
-    return [_ABOUT_SILICON, _ABOUT_TIMES, *formats]
+    return [_ABOUT_SILICON, _ABOUT_TIMES, _ABOUT_ATTENTION[problem.stack.attention.value], *formats]
 
 
 def solution_text(chip: Mapping[str, Any]) -> str:

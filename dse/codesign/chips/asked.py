@@ -60,7 +60,7 @@ def chip_problem(options: CodesignOptions) -> ChipProblem:
         scale_out=scale_out,
         accelerators=options.accelerators,
         global_batch=options.global_batch,
-        stack=template_stack(scale_out, options.ideal, options.attention == "fused"),
+        stack=template_stack(scale_out, options.ideal, options.attention != "unfused"),
         fixed_plan=tuple(sorted((key, each) for key, each in given.items() if key != "precision")),
         precisions=_precisions(space, given.get("precision")),
         within=options.within / 100,

@@ -22,7 +22,7 @@ _FAMILIES = 16
 
 _MORE_MEMORY = ["more or larger stacks", "more accelerators, over which weights and optimizer state are sharded"]
 
-_LONGER_EDGE = ["fewer stacks or slower links", "more units or SRAM, with which a die has a longer edge"]
+_MORE_SRAM = ["more SRAM", "smaller arrays"]
 
 
 class _Figure(NamedTuple):
@@ -50,7 +50,9 @@ def emptiness(problem: ChipProblem) -> Infeasibility:
 def _names(problem: ChipProblem) -> dict[str, _Figure]:
     limits = problem.limits
     return {
-        "die_mm2": _Figure(problem.space.largest_mm2, "the smallest die", "mm²", "--area-budget, or smaller units"),
+        "die_mm2": _Figure(
+            problem.space.largest_mm2, "the smallest die", "mm²", "--area-budget, smaller units or fewer stacks"
+        ),
         "power_w": _Figure(limits.power_w, "the least demand of a package", "W", "--power-cap, or a lower clock"),
         "usd": _Figure(limits.usd, "the cheapest package", "$", "--cost-limit, or less memory"),
     }
@@ -148,12 +150,12 @@ def _memory(problem: ChipProblem, figures: BoxFigures, memory: Memory) -> Infeas
         demand=needs[number],
         limit=float(limit),
         unit="bytes",
-        levers=_MORE_MEMORY if needs[number] > limit else _LONGER_EDGE,
+        levers=_MORE_MEMORY if needs[number] > limit else _MORE_SRAM,
         explanation=(
             f"no plan of {name} fits: the smallest needs {needed_memory_text(needs[number])} on its fullest rank, and "
             f"no chip within the limits has more than {memory_text(limit)}"
             if needs[number] > limit
-            else f"plans of {name} fit, but no chip has the SRAM for its arrays and the edge for its memory and links"
+            else f"plans of {name} fit, but no chip has the SRAM for its arrays and a tile of attention"
         ),
         where={"model": name},
     )

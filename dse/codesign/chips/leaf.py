@@ -16,8 +16,7 @@ from dse.plan.problem import PlanProblem
 from dse.plan.template_kernels import RooflineKernels, TemplateKernels
 from dse.plan.training_plan import TrainingPlan
 from dse.run.progress import StopSignal, ask
-from hardware.chip_space import ChipSpace, CoreDesigns, Memory, with_sram
-from hardware.units import KIB, MIB
+from hardware.chip_space import CoreDesigns, Memory, with_sram
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -181,7 +180,7 @@ class Leaf:
 
     def _all_options(self) -> _Options:
         """Every design of the box."""
-        cores = whole_designs(self._problem.space, self._figures.cores.take(self._box.cores))
+        cores = whole_designs(self._problem, self._figures.cores.take(self._box.cores))
         numbers = sorted({self._figures.realisations[each].dies for each in self._box.realisations})
         each = [self._with_dies(cores, dies) for dies in numbers]
         divisor, usd, how = (np.concatenate([part[place] for part in each]) for place in range(3))
@@ -245,10 +244,7 @@ def fastest_plans(
     return found
 
 
-def whole_designs(space: ChipSpace, designs: CoreDesigns) -> CoreDesigns:
-    """Designs with every SRAM that holds the edges of an array, and its operands, twice."""
-    cores = with_sram(space, designs)
-    sides = cores.width + cores.depth
-    holds = cores.local_kib * KIB >= 4 * sides
-    holds &= cores.shared_mib * MIB >= 4 * (cores.width * cores.depth + sides)
-    return cores.take(np.flatnonzero(holds))
+def whole_designs(problem: ChipProblem, designs: CoreDesigns) -> CoreDesigns:
+    """Designs with every SRAM that holds what their arrays work on."""
+    cores = with_sram(problem.space, designs)
+    return cores.take(np.flatnonzero(problem.holds(cores)))

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.codesign.chips.silicon import Realisation, Silicon, silicon
 from dse.codesign.objective import Objective, Per
@@ -34,6 +35,7 @@ from hardware.chip_space import ChipSpace, CoreDesigns, Memory
 from hardware.chips import Chip, System
 from hardware.cost_model import CostModel
 from hardware.machines import Machines
+from hardware.mapped_kernels import attention_tile_bytes
 from hardware.network import Network
 from hardware.precisions import ELEMENT_BYTES
 from hardware.silicon.tables import Fitted
@@ -116,6 +118,19 @@ class ChipProblem:
             return (precision,)
         formats = self.formats_of(precision)
         return tuple(each for each in self.precisions if self.formats_of(each) <= formats)
+
+    def holds(self, cores: CoreDesigns) -> NDArray[np.bool_]:
+        """Whether SRAM holds the operands of an array twice and, of fused attention, a tile of every model; [N]."""
+        local, sides = cores.local_kib * KIB, cores.width + cores.depth
+        word = self.cost_model.hardware.element_bytes.value
+        enough = (local >= 2 * word * sides) & (
+            cores.shared_mib * MIB >= 2 * word * (cores.width * cores.depth + sides)
+        )
+        if self.stack.attention.value == "fused":
+            for model, _ in self.models:
+                widths = model.key_width, model.context_width
+                enough &= local >= attention_tile_bytes(cores.width, cores.depth, *widths, word)
+        return enough
 
     def network(self, links: Links) -> Network:
         """What joins packages."""

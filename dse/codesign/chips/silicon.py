@@ -15,7 +15,6 @@ from hardware.precisions import ELEMENT_BYTES
 from hardware.silicon.area import die_area
 from hardware.silicon.carbon import embodied_kg
 from hardware.silicon.design import Die, Package
-from hardware.silicon.edges import max_sites, needed_edge_mm, perimeter_mm
 from hardware.silicon.interval import Interval, total
 from hardware.silicon.money import all_in_kw, bill, hourly_usd
 from hardware.silicon.power import power
@@ -48,7 +47,8 @@ class Silicon:
         kg: CO2e of making a package.
         static_w: at no clock, with memory and links at their full rates.
         w_per_hz: of the clock.
-        fits: whether dies are within their limit, their edges hold the interfaces, and they share out units evenly.
+        fits: whether dies, padded to the edge that their interfaces need, are within their limit and share out units
+            evenly.
     """
 
     die_mm2: Floats
@@ -124,15 +124,11 @@ def silicon(
     """What designs take.
 
     ``constants``: of area and power, other than the fitted ones.
-    ``any_sram``: the designs stand for all with at least their SRAM, of which the largest die has the longest edge.
+    ``any_sram``: the designs stand for all with at least their SRAM, which dies may share out evenly.
     """
     made = package(space, cores, how, memory, link_bytes_per_s, formats)
-    die, _ = made.dies[0]
     taken = taken_by(made, len(cores), constants)
-    area = taken.die_mm2
-    edge_of = np.full(area.shape, space.largest_mm2) if any_sram else np.minimum(area, space.largest_mm2)
-    fits = (area <= space.largest_mm2 * (1 + _ROUNDING)) & (cores.units % how.dies == 0)
-    fits &= (die.memory_sites <= max_sites(die, edge_of)) & (needed_edge_mm(die) <= perimeter_mm(edge_of))
+    fits = (taken.die_mm2 <= space.largest_mm2 * (1 + _ROUNDING)) & (cores.units % how.dies == 0)
     if not any_sram:
         fits &= cores.shared_mib % how.dies == 0
     return replace(taken, fits=fits)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from dse.codesign.modern.problem import PRECISION, ModernProblem
 from dse.codesign.options import WITHOUT_TIME_UNIT, CodesignOptions, require_unique
+from dse.plan.attention_forms import fuses_attention
 from dse.plan.kernels import HALF_BYTES
 from dse.plan.model import Transformer
 from dse.plan.model_sources import transformer
@@ -17,6 +18,7 @@ from dse.plan.training_plan import read_plan
 from hardware.chips import system
 from hardware.cost_model import cost_model
 from hardware.inputs import InputError, fail
+from hardware.machines import Machines
 from hardware.network_specs import network
 from hardware.space import space_spec
 from hardware.specs import Accelerator, accelerator, accelerator_or_estimate
@@ -60,7 +62,9 @@ def _modern_problem(options: CodesignOptions, model: Transformer) -> ModernProbl
         global_batch=options.global_batch,
         sequence=options.sequence or model.sequence,
         hbm_bytes=options.hbm_bytes(fixed),
-        stack=template_stack(joined, options.ideal, options.attention == "fused"),
+        stack=template_stack(
+            joined, options.ideal, _is_fused(options, model, None if fixed is None else fixed.machines)
+        ),
         fixed_plan=tuple(sorted(given.items())),
         space=space,
         area_budget_mm2=None if fixed is not None else options.largest_mm2(space),
@@ -97,8 +101,8 @@ def _chip_problems(options: CodesignOptions, problem: ModernProblem) -> Iterator
             )
             raise fail("dse codesign", "--on", name, rule)
         if machine.chip.is_template:
-            own = template_stack(machine.network, options.ideal, options.attention == "fused")
             cores = accelerator(name).machines
+            own = template_stack(machine.network, options.ideal, _is_fused(options, problem.model, cores))
         else:
             shape = problem.model.key_width, problem.sequence, precision
             own, cores = stack(usual_stack(machine.chip)).on_chip(machine.chip, *shape), None
@@ -109,6 +113,13 @@ def _chip_problems(options: CodesignOptions, problem: ModernProblem) -> Iterator
             raise InputError(faults)
         if not faults:
             yield posed
+
+
+def _is_fused(options: CodesignOptions, model: Transformer, template: Machines | None) -> bool:
+    """Whether attention is fused: as the options say, else as ``dse plan`` takes it on the template."""
+    if options.attention is not None:
+        return options.attention == "fused"
+    return template is not None and fuses_attention(template, model)
 
 
 def _refuse_what_is_not_modern(options: CodesignOptions) -> None:
