@@ -1,8 +1,8 @@
 """What the edge of a die and the exposure field hold, and the least area of a die with the edge that it needs.
 
-A die whose interfaces need more edge than its blocks have is *pad-limited* (Weste and Harris, CMOS VLSI Design, section
-13.2): its core is surrounded by empty silicon. Of the shapes that it may have, at most twice as long as wide and within
-the exposure field, the longest has the most edge for its area.
+A die whose interfaces need more edge than its blocks have is *pad-limited*: its core is surrounded by empty silicon. Of
+the shapes that it may have, at most twice as long as wide and within the exposure field, the longest has the most edge
+for its area.
 """
 
 import numpy as np
