@@ -112,6 +112,8 @@ class Leaf:
     def priced(self, needed: Callable[[], float], stop: StopSignal) -> Iterator[Priced]:
         """Every chip that may have a score of ``needed()``, which may rise meanwhile."""
         options = self._options
+        if not len(options.cores):
+            return
         rates = np.stack([options.cores.elements, options.cores.all_lanes])
         classes, class_of = np.unique(rates, axis=1, return_inverse=True)
         class_of = class_of.ravel()
