@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.training_predictions import predicted
 from benchmarks.training_rows import Run, Unposed, fitting_runs, rows_of, runs
+from dse.plan.rules import faults
 from hardware.inputs import InputError
 
 Line = tuple[Run, float, bool, bool]
@@ -31,6 +32,8 @@ def measured_against(path: Path) -> tuple[list[Line], list[Unposed]]:
     for row in rows_of(path):
         if isinstance(row, Unposed):
             others.append(row)
+        elif broken := faults(row.problem):
+            others.append(Unposed(row.name, "; ".join(map(str, broken))))
         elif row.step_s is None:
             others.append(Unposed(row.name, "no step time, rate or MFU is stated"))
         else:

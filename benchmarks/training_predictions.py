@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.training_rows import Fit, Run, fitting_runs, runs, with_rates
 from dse.plan.check_costs import plan_costs
 from dse.plan.search.enumeration import Priced, enumerate_plans
+from hardware.inputs import fail
 from hardware.network import Network
 from hardware.units import GIB
 
@@ -98,7 +99,8 @@ class Row:
 def predicted(run: Run, **rates: float) -> tuple[Priced, bool]:
     """The best plan that has what the row fixes, and whether any fits; the least one where none does."""
     enumerated = enumerate_plans(with_rates(run.problem, **rates) if rates else run.problem)
-    assert enumerated.least is not None, run.name
+    if enumerated.least is None:
+        raise fail(run.name, "", "", "has no plan with these widths that keeps the rules of dse plan")
     return (enumerated.best, True) if enumerated.best is not None else (enumerated.least, False)
 
 

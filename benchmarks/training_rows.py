@@ -5,6 +5,7 @@ State is shared out among all replicas and ranks are in the usual order, as fram
 """
 
 import csv
+import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple
 import yaml
 
 from dse.plan.model import SCHEMA, Transformer
-from dse.plan.model_parts import Experts
 from dse.plan.model_sources import list_transformers, transformer
 from dse.plan.problem import PlanProblem
 from dse.plan.stack import Stack, stack
@@ -96,6 +96,13 @@ CHIPS = {
     "TPU-v5p": "tpuv5p",
     "TPU-v6e": "tpuv6e",
     "TPU-v4": "tpuv4",
+    "TPU-v5e": "tpuv5e",
+    "TPU-v7": "tpu7x",
+    "Gaudi3": "gaudi3",
+    "Trainium2": "trainium2",
+    "V100": "v100",
+    "A40": "a40",
+    "L40S": "l40s",
 }
 MODELS = {
     "megatron-22b": "megatron-22b",
@@ -254,6 +261,7 @@ def _run(row: dict[str, str]) -> Run:
     chip = _longest(CHIPS, row["accelerator"], "accelerator")
     software = software_of(row, chip)
     devices = _whole(row, "accelerators")
+    _check_ranks(row, devices)
     sequence = _whole(row, "sequence") if row["sequence"] else (2048 if name.startswith("maxtext") else 8192)
     fixed = dict(_fixed(row))
     replicas = devices // (fixed.get("tensor", 1) * fixed.get("context", 1) * fixed.get("pipeline", 1))
@@ -307,6 +315,20 @@ def _whole(row: dict[str, str], column: str) -> int:
     return int(row[column])
 
 
+def _check_ranks(row: dict[str, str], devices: int) -> None:
+    """That the axes which a row states are those of its devices; MaxText counts replicas beside shards as ``dp``.
+
+    Raises:
+        ValueError: they are not.
+    """
+    axes = {column: int(row[column] or 1) for column in ("tp", "pp", "cp", "dp") if (row[column] or "1").isdecimal()}
+    ranks = math.prod(axes.values())
+    whole = row["tp"] and row["pp"] and row["dp"] and not row["id"].startswith("maxtext")
+    if devices % ranks or (len(axes) == 4 and whole and ranks != devices):
+        product = " · ".join(f"{key}={width}" for key, width in axes.items())
+        raise ValueError(f"accelerators: must be {product} = {ranks}, but is {devices}")
+
+
 def _model(text: str) -> Transformer:
     low = text.lower()
     if low.startswith("maxtext 22b"):
@@ -321,14 +343,25 @@ def _model(text: str) -> Transformer:
         return Transformer(name="maxtext-32b", sequence=2048, **sizes)
     if scaled := re.fullmatch(r"maxtext (\d+)b \(global_parameter_scale\)", low):
         return _scaled_maxtext(int(scaled[1]))
-    if low == "llama3_70b_l12":
-        return transformer("llama3-70b").model_copy(update={"name": "llama3-70b-l12", "layers": 12})
-    if low == "deepseekv2_l4":
-        whole = transformer("deepseek-v2")
-        assert isinstance(whole.experts, Experts)
-        return whole.model_copy(update={"name": "deepseek-v2-l4", "layers": 4})
-    known = transformer(_longest(MODELS, low, "model"))
+    known = _named(low)
     return known.model_copy(update={"heads": 128, "kv_heads": 128}) if "heads 128, hidden 12288" in low else known
+
+
+def _named(low: str) -> Transformer:
+    """A model of :data:`MODELS`, or a built-in one by its letters and digits; of N layers where ``_lN`` follows."""
+    cut = re.search(r"_l(\d+)$", low)
+    name = low[: cut.start()] if cut else low
+    built_in = {_letters(each): each for each in list_transformers()}
+    alike = [key for key in built_in if _letters(name).startswith(key)]
+    if alike and not any(name.startswith(key) for key in MODELS):
+        known = transformer(built_in[max(alike, key=len)])
+    else:
+        known = transformer(_longest(MODELS, name, "model"))
+    return known.model_copy(update={"name": f"{known.name}-l{cut[1]}", "layers": int(cut[1])}) if cut else known
+
+
+def _letters(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.replace("llama3.1", "llama3"))
 
 
 def _scaled_maxtext(scale: int) -> Transformer:
@@ -432,19 +465,30 @@ def _zero(name: str, text: str, depth: str) -> int:
     return int(text) if text in ("0", "3") else 1
 
 
+def _positive(row: dict[str, str], column: str) -> float:
+    """A cell that is a positive number."""
+    try:
+        number = float(row[column])
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"{column}: must be a positive number, but is {row[column]!r}")
+    return number
+
+
 def _step_s(row: dict[str, str], problem: PlanProblem) -> float | None:
     """Measured seconds of a step, from the measurement that the row states."""
     devices, batch, sequence, model = problem.devices, problem.global_batch, problem.sequence, problem.model
     if row["step_s"]:
-        return float(row["step_s"])
+        return _positive(row, "step_s")
     if row["tokens_per_s_per_accel"]:
-        return batch * sequence / (float(row["tokens_per_s_per_accel"]) * devices)
+        return batch * sequence / (_positive(row, "tokens_per_s_per_accel") * devices)
     if row["tflops_per_accel"]:
         flops = model.flops_per_sample(sequence) * batch
         if row["metric_kind"].startswith(("hardware TFLOP/s as", "hardware TFLOP/s: F")):
             l, h = model.layers, model.hidden  # noqa: E741 (the paper's letters)
             flops = 96 * batch * sequence * l * h**2 * (1 + sequence / (6 * h) + 51200 / (16 * l * h))
-        return flops / (float(row["tflops_per_accel"]) * 1e12 * devices)
+        return flops / (_positive(row, "tflops_per_accel") * 1e12 * devices)
     block = re.match(r"block of (\d+) steps .* evaluation of ([\d,]+) samples: ([\d.]+) s", row["metric_kind"])
     if block is None:
         return None

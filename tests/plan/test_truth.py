@@ -71,6 +71,11 @@ def given_rows(tmp_path):
         ({"tp": "many"}, "tp: must be a positive whole number, but is 'many'"),
         ({"accelerators": "0"}, "accelerators: must be a positive whole number, but is '0'"),
         ({"precision": "nvfp4 (inferred)"}, "precision: must be one of "),
+        ({"tp": "3"}, "accelerators: must be tp=3 · pp=1 · cp=1 · dp=1 = 3, but is 8"),
+        ({"tp": "4"}, "accelerators: must be tp=4 · pp=1 · cp=1 · dp=1 = 4, but is 8"),
+        ({"step_s": "-1"}, "step_s: must be a positive number, but is '-1'"),
+        ({"step_s": "nan"}, "step_s: must be a positive number, but is 'nan'"),
+        ({"step_s": "fast"}, "step_s: must be a positive number, but is 'fast'"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -238,3 +243,22 @@ def test_selene_is_predicted_within_the_target_and_no_run_is_said_not_to_fit():
 )
 def test_a_row_has_the_stack_of_its_vendor_or_its_source(name, source, chip, precision, expected):
     assert software_of({"id": name, "source": source, "precision": precision}, chip) == expected
+
+
+def test_models_of_other_tables_are_found_by_the_names_of_built_in_ones(given_rows):
+    names = {
+        "Qwen3-235B-A22B": ("qwen3-235b-a22b", 94), "mixtral_8x7b_l4": ("mixtral-8x7b-l4", 4),
+        "Mixtral 8x22B": ("mixtral-8x22b", 56), "llama3_8b_l12": ("llama3-8b-l12", 12), "Qwen3-32B": ("qwen3-32b", 64),
+    }  # fmt: skip
+    read = rows_of(given_rows(*({"model": name, "tp": "8"} for name in names)))
+    assert [(run.problem.model.name, run.problem.model.layers) for run in read] == [*names.values()]
+
+
+def test_a_row_whose_plan_breaks_a_rule_is_listed_with_it_and_the_others_are_priced(given_rows):
+    """96 heads in 64 parts: nothing contradicts the devices, and no plan has it."""
+    broken = {"model": "gpt3-175B", "tp": "64", "accelerators": "64"}
+    answered = truth("--rows", given_rows({}, broken), "--json")
+    assert answered.returncode == 0, answered.stderr
+    found = json.loads(answered.stdout)
+    assert [*found["rows"]] == ["row-0"]
+    assert "tensor: 64: must" in found["unpriced"]["row-1"]
