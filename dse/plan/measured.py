@@ -116,7 +116,7 @@ def with_measured(posed: Posed[Any, PlanProblem], paths: Sequence[str]) -> Measu
         posed.inputs,
         _mean_step(steps),
         run.profiles[0].ranks or len(run.places),
-        (*_other_accelerator(run, posed.problem), *_other_model(run, posed.problem)),
+        (*_other_accelerator(run, posed.problem), *_other_model(run, posed.problem), *_forward_alone(steps)),
     )
 
 
@@ -145,6 +145,12 @@ def _other_model(run: RecordedRun, problem: PlanProblem) -> Iterator[str]:
             f"{share_text(1 - own_ns / total_ns)} of the time of the profile's products is in sizes without "
             f"{hidden:,}, the width of {problem.model.name}: it may be a profile of another model"
         )
+
+
+def _forward_alone(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """That no kernel of an optimizer is known in the steps; a compiled one may have another name."""
+    if not any(step["classes"].get("optimizer") for step in steps):
+        yield "no kernel of the profile's steps is an optimizer's by its name: they may be of forward passes alone"
 
 
 def _steps(run: RecordedRun, paths: Sequence[str]) -> list[Mapping[str, Any]]:

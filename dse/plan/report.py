@@ -169,8 +169,9 @@ def _best_note(result: Result) -> list[str]:
         return [Decisive("no plan in the vocabulary is faster on this machine (proven)")]
     chance = result.metrics.get("best_is_faster")
     doubt = ""
-    if chance is not None and chance < LEVEL:
-        doubt = f", really faster with a probability of only {share_text(chance)}"
+    if chance is not None:
+        likely = "over 99.9 %" if chance > 0.999 else f"{'only ' if chance < LEVEL else ''}{share_text(chance)}"
+        doubt = f", really faster with a probability of {likely}"
     return [
         Decisive(
             f"this plan takes {time_text(own)}; the proven best takes {time_text(best['step_s'])} "
@@ -204,11 +205,13 @@ def _interval_table(result: Result) -> Table | None:
         "memory_bytes": ("tensors of the fullest rank", memory_text),
     }
     every = result.metrics["intervals"]
-    rows = [
-        (label, text(each["low"]), text(each["high"]), f"{each['rows']}: {each['class']}")
-        for key, (label, text) in texts.items()
-        if (each := every[key])["low"] is not None
-    ]
+    rows: list[tuple[str, ...]] = []
+    above = ""
+    for key, (label, text) in texts.items():
+        if (each := every[key])["low"] is not None:
+            near = f"{each['rows']}: {each['class']}"
+            rows.append((label, text(each["low"]), text(each["high"]), "as above" if near == above else near))
+            above = near
     return Table(("90 % interval", "from", "to", "measured runs as near"), rows, requested=True) if rows else None
 
 

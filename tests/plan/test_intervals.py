@@ -1,6 +1,7 @@
 """Intervals cover what they say with whole sources left out, and there is none where too little was measured."""
 
 import json
+import re
 import math
 
 import pytest
@@ -163,6 +164,8 @@ def test_an_answer_has_an_interval_beside_every_number_or_the_reason_why_not(dse
     assert 0.5 <= metrics["best_is_faster"] <= 1
     shown = " ".join(dse("predict", *asked, "--stack", "nemo-24.07").out.split())
     assert "90 % interval from to measured runs as near" in shown
+    assert re.search(r"less, really faster with a probability of (only |over )?[\d.]+ %\): tensor", shown)
+    assert shown.count("as above") == 2, "tokens/s and MFU rest on the same runs as the step"
     template = dse("predict", "llama3-8b", "--on", "tpuv4-phaze", "--accelerators", 64, "--notes")
     assert "no 90 % interval: tpuv4-phaze is a template, on which nothing was measured" in " ".join(
         template.out.split()

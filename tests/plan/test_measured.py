@@ -50,6 +50,11 @@ def test_every_part_is_predicted_and_measured(model, tmp_path):
     assert [table.title for table in view.first_tables][-1] == "Predicted and measured [ms]"
 
 
+def test_a_profile_without_an_optimizer_is_doubted(model, tmp_path):
+    _, _, view = answered(model, [write(tmp_path / "rank0.json", training_step(rank=0))])
+    assert any("they may be of forward passes alone" in note for note in view.first_notes)
+
+
 def test_recomputed_work_is_compared_with_what_it_repeats(model, tmp_path):
     path = write(tmp_path / "rank0.json", training_step(rank=0))
     posed, result, _ = answered(model, [path], plan="data=2,recompute=full")
