@@ -1,8 +1,8 @@
 """Intervals cover what they say with whole sources left out, and there is none where too little was measured."""
 
 import json
-import re
 import math
+import re
 
 import pytest
 
