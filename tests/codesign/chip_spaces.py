@@ -1,6 +1,7 @@
 """Random small spaces of chips, and their best chip by pricing every plan on every one of them."""
 
 import numpy as np
+import yaml
 
 from dse.codesign.chips.problem import ChipProblem, Limits, Links
 from dse.codesign.objective import Objective
@@ -16,6 +17,36 @@ from hardware.silicon.tables import nodes
 from hardware.units import KIB, MIB, bytes_from_gib
 
 OBJECTIVES = ("throughput", "per-watt", "per-mm2", "per-dollar", "per-price", "per-kg")
+
+
+SMALL = {
+    "nodes": [5, 3],
+    "arrays": [[64, 64], [256, 256]],
+    "units": [8, 32],
+    "lanes": [128, 512],
+    "local_kib": [512],
+    "shared_mib": [48, 96],
+    "formats": ["bf16", "fp8"],
+    "clock_hz": [1.2e9, 1.6e9],
+    "dies": [1, 2],
+}
+
+
+def space_file(folder, **changes):
+    """A small space; ``changes`` are values of axes, or other entries as they are."""
+    document = chip_space("chips-2026").model_dump(mode="json", exclude_none=True)
+    document["name"] = "small"
+    document["memories"] = [{"kind": "hbm3e", "stacks": [4, 6], "gb": [24], "source": "a test"}]
+    document["scale_up"]["bytes_per_s"]["values"] = [450e9, 900e9]
+    document["scale_up"]["domains"]["values"] = [8]
+    for name, value in (SMALL | changes).items():
+        if isinstance(document.get(name), dict) and not isinstance(value, dict):
+            document[name]["values"] = value
+        else:
+            document[name] = value
+    path = folder / "space.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
 
 
 def random_problem(seed, per, models=("llama3-8b",)):

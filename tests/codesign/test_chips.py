@@ -3,41 +3,11 @@
 import json
 
 import pytest
-import yaml
 
 from dse.results.result import seal_of
 from hardware.chip_space import chip_space
 from hardware.inputs import InputError
-
-SMALL = {
-    "nodes": [5, 3],
-    "arrays": [[64, 64], [256, 256]],
-    "units": [8, 32],
-    "lanes": [128, 512],
-    "local_kib": [512],
-    "shared_mib": [48, 96],
-    "formats": ["bf16", "fp8"],
-    "clock_hz": [1.2e9, 1.6e9],
-    "dies": [1, 2],
-}
-
-
-def space_file(folder, **changes):
-    """A small space; ``changes`` are values of axes, or other entries as they are."""
-    document = chip_space("chips-2026").model_dump(mode="json", exclude_none=True)
-    document["name"] = "small"
-    document["memories"] = [{"kind": "hbm3e", "stacks": [4, 6], "gb": [24], "source": "a test"}]
-    document["scale_up"]["bytes_per_s"]["values"] = [450e9, 900e9]
-    document["scale_up"]["domains"]["values"] = [8]
-    for name, value in (SMALL | changes).items():
-        if isinstance(document.get(name), dict) and not isinstance(value, dict):
-            document[name]["values"] = value
-        else:
-            document[name] = value
-    path = folder / "space.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return path
-
+from tests.codesign.chip_spaces import space_file
 
 RUN = ("--accelerators", 8, "--global-batch", 16, "--sequence", 2048, "--on", "none")
 

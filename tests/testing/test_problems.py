@@ -12,6 +12,7 @@ from dse.problem import pose, problem_type, registered
 from dse.testing import conformance
 from dse.testing.alterations import kinds
 from dse.wafer.methods import METHODS as WAFER_METHODS
+from tests.codesign.chip_spaces import space_file
 from tests.codesign.tiny import MODEL
 from tests.fabric.documents import FEED_FORWARD, fabric_document
 from tests.parallel.problems import mlp_text
@@ -114,6 +115,7 @@ def files(tmp_path_factory):
     }
     for name, text in texts.items():
         (folder / name).write_text(text)
+    space_file(folder)
     (folder / "campaign.yaml").write_text(json.dumps(campaign(folder)))
     return folder
 
@@ -135,6 +137,7 @@ TRAINING = {
     "accelerators": 8, "global_batch": 32, "microbatch": "1", "tensor_parallel": "1", "hbm_gb": "0.02,1",
 }  # fmt: skip
 FEW = TRAINING | {"area_budget": "1.6759"}
+CHIPS = {"accelerators": 8, "global_batch": 16, "space": "space.yaml", "plan": "context=1"}
 MODERN = {"accelerators": 4, "global_batch": 8, "hbm_gb": "0.02,1", "area_budget": "1.6759", "plans": "modern"}
 
 SEARCHES = {
@@ -157,6 +160,7 @@ CASES = {
     **{f"wafer {method}": ("wafer", "case.kgraph", {"method": method, "moves": 2000}) for method in WAFER_METHODS},
     "codesign": ("codesign", "model.yaml", FEW),
     "codesign modern": ("codesign", "model.yaml", MODERN),
+    "codesign chips": ("codesign", "transformer.yaml", CHIPS | {"objective": "per-dollar", "within": 1}),
     "plan": ("plan", "transformer.yaml", TRAINED | {"sensitivity": True, "constraints": True}),
     "predict": ("predict", "transformer.yaml", TRAINED | {"plan": "tensor=2,recompute=full"}),
     "predict batch": ("predict", "transformer.yaml", TRAINED | {"batch": "plans.csv"}),
@@ -233,7 +237,7 @@ def options_of(files, case):
     name, file, asked = case
     kind = problem_type(name)
     source = str(files / file)
-    for key in ("fabric", "on", "batch"):
+    for key in ("fabric", "on", "batch", "space"):
         if key in asked:
             asked = asked | {key: str(files / asked[key])}
     if "measured" in asked:

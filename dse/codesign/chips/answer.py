@@ -60,7 +60,12 @@ _ABOUT_FORMATS = "Plans in {formats} are taken to train as well as in 16 bits; -
 
 def search(posed: ChipPosed, run: Run) -> ChipOutcome:
     """The best chip; the last searches are remembered, as a check asks for them again."""
-    return _SEARCHED.get(posed.digest, lambda: ChipSearch(posed.problem, run.stop, run.progress).run())
+
+    def searched() -> ChipOutcome:
+        with run.executor as executor:
+            return ChipSearch(posed.problem, run.stop, run.progress, executor, run.journal).run()
+
+    return _SEARCHED.get(posed.digest, searched)
 
 
 def solve(posed: ChipPosed, run: Run) -> Result:

@@ -65,6 +65,8 @@ def faults(result: Result, posed: ChipPosed, prove: bool) -> list[str]:
     stated = result.solution["chip"]
     broken = _chip_faults(problem, stated)
     names = [model.name for model, _ in problem.models]
+    if (result.metrics["stopped"] is None) != (result.status == "optimal"):
+        broken.append("metrics.stopped must say why the search ended early, and be null where it is proven")
     if list(result.solution["models"]) != names:
         broken.append(f"models must be {names}, but got {list(result.solution['models'])}")
     if broken:

@@ -7,6 +7,8 @@ module is recomputed. Where few families are left, their members have bounds of 
 ruled out by is ruled out in every part of the box.
 """
 
+import base64
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -118,6 +120,25 @@ def bounds_s(problem: PlanProblem, own: PlanList, kernels: RooflineKernels) -> F
     else:
         parts = [step_seconds(problem, plans_of(problem, part), kernels) for part in _pieces(own.rows, size)]
     return np.concatenate(parts) if parts else np.empty((0, kernels.machines))
+
+
+def packed(own: PlanList) -> str:
+    """A list as text."""
+    file = io.BytesIO()
+    rows = np.asfortranarray(own.rows)
+    np.savez_compressed(file, rows=rows, memory=own.memory_bytes, bounds=own.bounds_s, families=own.are_families)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def unpacked(text: str) -> PlanList:
+    """The list of a text.
+
+    Raises:
+        ValueError, KeyError: it is of none.
+    """
+    with np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False) as arrays:
+        rows = np.ascontiguousarray(arrays["rows"])
+        return PlanList(rows, arrays["memory"], arrays["bounds"], bool(arrays["families"]))
 
 
 def _pieces(rows: Rows, size: int = _ROWS) -> Iterator[Rows]:

@@ -17,7 +17,11 @@ the best one so far is out in all parts of the box, and so is a design whose own
 inherited. A box is split along the axis on which its chips differ most, until it has one clock, one memory, one link
 rate and few pairs of elements and lanes. Its designs, with every SRAM, are then taken in the order of their own bounds,
 each with the cheapest of its nodes and numbers of dies, and priced exactly with the plans whose bound is not above what
-they would need, until no bound reaches the best score. The first boxes are taken depth first, for a first chip.
+they would need, until no bound reaches the best score.
+
+Boxes are opened in rounds: those with the highest bounds, all with the best score at the beginning of the round, and
+what comes of them is taken in their order. So neither counts nor answer depend on how many workers open them, nor on
+what a journal has of them. From each root, depth first with few plans, a first chip is found.
 
 No chip is better than the best one when all boxes are out. What is left free in bounds and charged when a chip is
 priced is how a product is mapped to its arrays, SRAM and the buffer, beyond one pass over its operands. The mapper's
@@ -25,52 +29,26 @@ own value enters no bound: it need not fall as buffers grow.
 """
 
 import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dse.codesign.chips.boxes import Box, BoxFigures, Corner
-from dse.codesign.chips.leaf import ChosenChip, Leaf, Priced
-from dse.codesign.chips.plan_lists import PlanList, all_families, bounds_s, expanded, plans_in
+from dse.codesign.chips.box_journal import opened_document, opened_from, question, task_key
+from dse.codesign.chips.boxes import BoxFigures
+from dse.codesign.chips.leaf import ChosenChip, Priced
+from dse.codesign.chips.opening import BoxOpener, Counts, OpenBox, Opened, Task
 from dse.codesign.chips.problem import ChipProblem
 from dse.codesign.search.choice import TIE
-from dse.plan.problem import PlanProblem
+from dse.run.executor import Executor, Failed, InProcessExecutor
+from dse.run.journal import Journal
 from dse.run.progress import ProgressCallback, StoppedError, StopSignal, ask, never_stop, silent
-from hardware.units import bytes_from_gib
 
-Floats = NDArray[np.float64]
-
-
-_LEADING = 64
-"""Families that the first chip is priced with."""
-
-
-@dataclass(frozen=True)
-class Bounded:
-    """A box with what may be the best in it.
-
-    Attributes:
-        corner: its designs.
-        plans: of each model, a list for each precision that may be the fastest.
-        score: no chip of the box has more.
-    """
-
-    corner: Corner
-    plans: tuple[tuple[tuple[str, PlanList], ...], ...]
-    score: float
-
-
-@dataclass
-class Counts:
-    """What a search has done."""
-
-    boxes: int = 0
-    pairs: int = 0
-    priced: int = 0
-    leaves: int = 0
+_ROUND = 8
+"""Boxes that are opened together at least, and as many as an eighth of those that are open."""
 
 
 @dataclass
@@ -107,152 +85,118 @@ class ChipOutcome:
 
 
 class ChipSearch:
-    """One problem."""
+    """One problem.
+
+    Args:
+        problem: what is searched.
+        stop: asked between two pieces of work.
+        progress: told of boxes.
+        executor: where boxes are opened, entered by whoever has it.
+        journal: what came of boxes by key, read and extended.
+    """
 
     def __init__(
-        self, problem: ChipProblem, stop: StopSignal = never_stop, progress: ProgressCallback = silent
+        self,
+        problem: ChipProblem,
+        stop: StopSignal = never_stop,
+        progress: ProgressCallback = silent,
+        executor: Executor | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.problem, self._stop, self._progress = problem, stop, progress
+        self._executor, self._journal = executor or InProcessExecutor(), journal
         self._share = 1 - max(TIE, problem.within)
-        self.figures = BoxFigures(problem)
+        self._opener = BoxOpener(problem, self._reason)
+        self._question = "" if journal is None else question(problem)
+        self._has_begun = False
+        self._waiting: list[tuple[float, int, OpenBox]] = []
+        self._at_work: deque[OpenBox] = deque()
+        self._number = count()
         self.outcome = ChipOutcome()
 
     def run(self) -> ChipOutcome:
         """The best chip, proven, or the best so far where the stop signal gives a reason."""
-        outcome, order = self.outcome, count()
-        heap: list[tuple[float, int, Bounded]] = []
-        at_work = 0.0  # the bound of the box that is in no heap
+        outcome = self.outcome
         try:
-            for box in self.figures.roots():
-                found = self._root(box)
-                if found is not None:
-                    heapq.heappush(heap, (-found.score, next(order), found))
-            while heap and self._may(-heap[0][0]):
-                box_ = heapq.heappop(heap)[2]
-                while True:  # depth first while there is no chip
-                    at_work = box_.score
-                    ask(self._stop)
-                    parts = self._parts(box_)
-                    if outcome.found or not parts:
-                        break
-                    box_ = parts.pop(int(np.argmax([each.score for each in parts])))
-                    for each in parts:
-                        heapq.heappush(heap, (-each.score, next(order), each))
-                for each in parts:
-                    heapq.heappush(heap, (-each.score, next(order), each))
-                self._progress("boxes of chips settled", outcome.counts.boxes - len(heap), outcome.counts.boxes)
+            self._open([OpenBox(box) for box in BoxFigures(self.problem).roots()])
+            self._has_begun = True
+            while boxes := self._next():
+                self._open(boxes)
         except StoppedError as reason:
             outcome.stopped = str(reason)
-            outcome.bound = max([outcome.score, at_work, *(-each[0] for each in heap)])
-            return outcome
-        outcome.bound = outcome.score
+        left = (*(each.score for each in self._at_work), *(-each[0] for each in self._waiting))
+        outcome.bound = max(outcome.score, *left) if outcome.stopped is not None and left else outcome.score
         return outcome
 
-    def _may(self, score: float) -> bool:
-        """Whether a bound allows a chip as good as the best."""
-        return score >= self._needed and score > 0
+    def _reason(self) -> str | None:
+        """Why to stop; no time limit ends the search before all roots have a bound, and there is a first chip."""
+        reason = self._stop()
+        return reason if self._has_begun or reason == "interrupted" else None
 
     @property
     def _needed(self) -> float:
         """The score from which on chips are listed."""
         return self.outcome.score * self._share
 
-    def _root(self, box: Box) -> Bounded | None:
-        """All chips of a precision and a domain, with all families."""
-        lists = []
-        for model in range(len(self.problem.models)):
-            own = []
-            for precision in self.problem.precisions_of(box.precision):
-                asked, kernels = self.figures.at(model, precision, box, np.ones(1), np.ones(1))
-                every = all_families(asked, kernels)
-                self.outcome.plans += plans_in(asked, every)
-                own.append((precision, every))
-            lists.append(tuple(own))
-        return self._bounded(box, tuple(lists))
+    def _next(self) -> list[OpenBox]:
+        """The boxes with the highest bounds, of one round; while there is no chip, the last one that was made."""
+        if not self.outcome.found and self._waiting:
+            last = max(range(len(self._waiting)), key=lambda place: self._waiting[place][1])
+            self._waiting[last], self._waiting[-1] = self._waiting[-1], self._waiting[last]
+            chosen = self._waiting.pop()[2]
+            heapq.heapify(self._waiting)
+            return [chosen]
+        boxes: list[OpenBox] = []
+        most = max(_ROUND, len(self._waiting) // 8)
+        while self._waiting and len(boxes) < most and -self._waiting[0][0] >= self._needed:
+            boxes.append(heapq.heappop(self._waiting)[2])
+        return boxes
 
-    def _parts(self, bounded: Bounded) -> list[Bounded]:
-        """The parts of a box that may hold a better chip; none where its chips were priced."""
-        open_ = self._still_open(bounded.corner, bounded.plans)
-        if open_ is None:
-            return []
-        boxes = self.figures.splits(open_.corner)
-        if boxes is None:
-            self._close(open_)
-            return []
-        found = (self._bounded(each, open_.plans) for each in boxes)
-        return [each for each in found if each is not None]
+    def _open(self, boxes: Sequence[OpenBox]) -> None:
+        """Open boxes with the score that is needed now, and take what comes of them in their order.
 
-    def _bounded(
-        self, box: Box, inherited: tuple[tuple[tuple[str, PlanList], ...], ...], always: bool = False
-    ) -> Bounded | None:
-        """A box with its bound, and lists without what is out; None where all of it is."""
-        self.outcome.counts.boxes += 1
-        corner = self.figures.corner(box)
-        if corner is None:
-            return None
-        box = corner.box
-        largest = bytes_from_gib(max(self.figures.memories[each].total_gb for each in box.memories))
-        rates = corner.elements_hz.max(keepdims=True), corner.lanes_hz.max(keepdims=True)
-        kept = []
-        for model, lists in enumerate(inherited):
-            each = []
-            for precision, own in lists:
-                asked, kernels = self.figures.at(model, precision, box, *rates)
-                few = expanded(asked, own.within(largest), largest, always)
-                self.outcome.counts.pairs += few.count
-                each.append((precision, replace(few, bounds_s=bounds_s(asked, few, kernels)[:, 0])))
-            kept.append(tuple(each))
-        return self._still_open(corner, tuple(kept))
+        Raises:
+            StoppedError: the stop signal gave a reason.
+        """
+        self._at_work = deque(boxes)
+        ask(self._reason)
+        keys = ["" if self._journal is None else task_key(self._question, each, self._needed) for each in boxes]
+        tasks = [Task(each, self._needed, key) for each, key in zip(boxes, keys, strict=True)]
+        known = {key: self._journalled(key) for key in keys if self._journal is not None and key in self._journal}
+        new = [task for task in tasks if task.key not in known]
+        fresh = self._executor.map(self._opener, new, self._reason, self._arrived)
+        for task in tasks:
+            opened = known.get(task.key)
+            self._take(next(fresh) if opened is None else opened)
+            self._at_work.popleft()
 
-    def _still_open(self, corner: Corner, lists: tuple[tuple[tuple[str, PlanList], ...], ...]) -> Bounded | None:
-        """What of a box may be better than the best chip so far, by the bounds of its lists; None where nothing is."""
-        needed = self._needed * float(corner.divisor.min())
-        least_s = [min(float(few.bounds_s.min(initial=np.inf)) for _, few in each) for each in lists]
-        mean = float(self._means(np.array(least_s)[:, None])[0])
-        if not mean > 0 or mean < needed:
-            return None
-        open_ = tuple(
-            tuple((name, few.part(self._with(model, least_s, few.bounds_s) >= needed)) for name, few in each)
-            for model, each in enumerate(lists)
-        )
-        alive = mean / corner.divisor >= self._needed
-        return Bounded(corner.part(alive), open_, mean / float(corner.divisor.min()))
+    def _take(self, opened: Opened) -> None:
+        outcome = self.outcome
+        outcome.counts.add(opened.counts)
+        outcome.plans += opened.plans
+        for priced in opened.priced:
+            if priced.score >= self._needed and priced.score > 0:
+                outcome.found[priced.chip] = priced
+                outcome.score = max(outcome.score, priced.score)
+        for part in opened.parts:
+            if part.score >= self._needed:
+                heapq.heappush(self._waiting, (-part.score, next(self._number), part))
+        self._progress("boxes of chips settled", outcome.counts.boxes - len(self._waiting), outcome.counts.boxes)
 
-    def _with(self, model: int, least_s: list[float], bounds: Floats) -> Floats:
-        """The mean of throughputs where one model has each of ``bounds``, and the others their least steps."""
-        steps = np.repeat(np.array(least_s)[:, None], len(bounds), axis=1)
-        steps[model] = bounds
-        return self._means(steps)
+    def _journalled(self, key: str) -> Opened:
+        """What came of a box before.
 
-    def _means(self, steps: Floats) -> Floats:
-        """Means over models of throughputs, by their steps [models, n]."""
-        with np.errstate(divide="ignore"):
-            return self.problem.objective.score(self.problem.global_batch / steps)
+        Raises:
+            InputError: the entry is damaged.
+        """
+        assert self._journal is not None, "only called with one"
+        try:
+            return opened_from(self._journal[key])
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise self._journal.damaged(key, error) from error
 
-    def _close(self, bounded: Bounded) -> None:
-        """Price what may be the best of a box that is not split; at first with few plans, for a first chip."""
-        self.outcome.counts.leaves += 1
-        if not self.outcome.found:
-            few = (((each, own.leading(_LEADING)) for each, own in lists) for lists in bounded.plans)
-            self._price(bounded.corner.box, tuple(map(tuple, few)))
-        self._price(bounded.corner.box, bounded.plans)
-
-    def _price(self, box: Box, plans: tuple[tuple[tuple[str, PlanList], ...], ...]) -> None:
-        again = self._bounded(box, plans, always=True)
-        if again is None:
-            return
-        box, lists = again.corner.box, again.plans
-        leaf = Leaf(self.problem, self.figures, box, [self._of_model(box, each) for each in enumerate(lists)])
-        for priced in leaf.priced(lambda: self._needed, self._stop):
-            self.outcome.counts.priced += 1
-            if self._may(priced.score):
-                self.outcome.found[priced.chip] = priced
-                self.outcome.score = max(self.outcome.score, priced.score)
-
-    def _of_model(
-        self, box: Box, numbered: tuple[int, tuple[tuple[str, PlanList], ...]]
-    ) -> Iterator[tuple[PlanProblem, PlanList]]:
-        model, lists = numbered
-        for precision, own in lists:
-            if own.count:
-                yield self.figures.at(model, precision, box, np.ones(1), np.ones(1))[0], own
+    def _arrived(self, pairs: Sequence[tuple[Task, Any]]) -> None:
+        """Record what came of boxes, in any order."""
+        if self._journal is not None:
+            done = {task.key: opened_document(each) for task, each in pairs if not isinstance(each, Failed)}
+            self._journal.append_all(done)
